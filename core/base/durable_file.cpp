@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/durable_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace starling {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error system_error(const char* doing, const fs::path& path) {
+  const int number = errno;
+  const std::string message =
+      std::string("cannot ") + doing + " " + path.string() + ": " + std::strerror(number);
+  if (number == ENOSPC || number == EDQUOT) {
+    return overloaded("disk-full", message + "; free some space and it will be tried again");
+  }
+  if (number == ENOENT) return rejected("file-missing", message);
+  if (number == EACCES || number == EPERM || number == EROFS) {
+    return rejected("no-permission", message);
+  }
+  return internal("io-error", message);
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() { close(); }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return fd_; }
+  int close() {
+    const int fd = std::exchange(fd_, -1);
+    return fd < 0 ? 0 : ::close(fd);
+  }
+
+ private:
+  int fd_;
+};
+
+Result<void> write_all(int fd, ByteView bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return system_error("write", path);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Result<void> sync_descriptor(int fd, const fs::path& path) {
+  if (::fsync(fd) == 0) return {};
+  if (errno == ENOSPC || errno == EDQUOT) return system_error("sync", path);
+  return internal("fsync-failed", "fsync of " + path.string() + " failed: " + std::strerror(errno) +
+                                      "; what was written may be lost, so this process must stop");
+}
+
+Result<void> sync_directory(const fs::path& directory) {
+  const FileDescriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return system_error("open", directory);
+  return sync_descriptor(fd.get(), directory);
+}
+
+fs::path directory_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+Result<void> write_temporary(int fd, std::span<const ByteView> parts, const fs::path& temporary,
+                             DurableFileOptions options) {
+  if (!options.secret) {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    if (::fchmod(fd, 0644 & ~mask) != 0) return system_error("set the mode of", temporary);
+  }
+  for (ByteView part : parts) STARLING_TRY(write_all(fd, part, temporary));
+  return sync_descriptor(fd, temporary);
+}
+
+}  // namespace
+
+Result<void> write_durably(const fs::path& path, std::span<const ByteView> parts,
+                           DurableFileOptions options) {
+  const fs::path directory = directory_of(path);
+  std::string name = (directory / ("." + path.filename().string() + ".XXXXXX.tmp")).string();
+  FileDescriptor fd(::mkostemps(name.data(), 4, O_CLOEXEC));  // mode 0600
+  if (fd.get() < 0) return system_error("create a temporary file beside", path);
+  Result<void> result = write_temporary(fd.get(), parts, name, options);
+  if (result && fd.close() != 0) result = system_error("close", name);
+  if (result && ::rename(name.c_str(), path.c_str()) != 0) result = system_error("rename to", path);
+  if (!result) {
+    ::unlink(name.c_str());
+    return result;
+  }
+  return sync_directory(directory);
+}
+
+Result<void> write_durably(const fs::path& path, ByteView content, DurableFileOptions options) {
+  return write_durably(path, std::span(&content, 1), options);
+}
+
+Result<Bytes> read_file(const fs::path& path, std::size_t bytes_max) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return system_error("open", path);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return system_error("inspect", path);
+  if (!S_ISREG(status.st_mode)) {
+    return rejected("file-unreadable", path.string() + " is not a regular file");
+  }
+  if (static_cast<std::uint64_t>(status.st_size) > bytes_max) {
+    return rejected("file-too-large", path.string() + " has " + std::to_string(status.st_size) +
+                                          " bytes; at most " + std::to_string(bytes_max) +
+                                          " are allowed here");
+  }
+  Bytes content(static_cast<std::size_t>(status.st_size));
+  std::size_t filled = 0;
+  while (filled < content.size()) {
+    const ssize_t count = ::read(fd.get(), content.data() + filled, content.size() - filled);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return system_error("read", path);
+    if (count == 0) break;
+    filled += static_cast<std::size_t>(count);
+  }
+  content.resize(filled);
+  return content;
+}
+
+Result<std::string> read_text_file(const fs::path& path, std::size_t bytes_max) {
+  STARLING_ASSIGN(const Bytes content, read_file(path, bytes_max));
+  return std::string(as_text(content));
+}
+
+Result<void> remove_durably(const fs::path& path) {
+  if (::unlink(path.c_str()) != 0) {
+    if (errno == ENOENT) return {};
+    return system_error("remove", path);
+  }
+  return sync_directory(directory_of(path));
+}
+
+Result<void> make_directory(const fs::path& path, bool secret) {
+  std::error_code code;
+  fs::create_directories(path, code);
+  if (code || !fs::is_directory(path, code)) {
+    return rejected("no-directory", "cannot create the directory " + path.string() + ": " +
+                                        (code ? code.message() : "a file of that name exists"));
+  }
+  if (secret && ::chmod(path.c_str(), 0700) != 0) return system_error("set the mode of", path);
+  return {};
+}
+
+void sweep_temporaries(const fs::path& directory) {
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(directory, code)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') && name.ends_with(".tmp")) fs::remove(entry.path(), code);
+  }
+}
+
+}  // namespace starling

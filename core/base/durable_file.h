@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are whole or absent after any crash: write a temporary, fsync, rename, fsync the
+// directory. A failed fsync is kInternal ("fsync-failed") and is never retried: the page cache may
+// already have dropped the data (Rebello et al., ATC'20). A full disk is kOverloaded ("disk-full").
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "core/base/bytes.h"
+#include "core/base/error.h"
+
+namespace starling {
+
+struct DurableFileOptions {
+  bool secret = false;  // mode 0600 from the first byte; otherwise 0644 less the umask
+};
+
+// Replaces `path` with the concatenation of `parts`. On failure `path` is as before and no
+// temporary remains (a temporary `.NAME.XXXX.tmp` may remain after a crash; see sweep_temporaries).
+[[nodiscard]] Result<void> write_durably(const std::filesystem::path& path,
+                                         std::span<const ByteView> parts,
+                                         DurableFileOptions options = {});
+[[nodiscard]] Result<void> write_durably(const std::filesystem::path& path, ByteView content,
+                                         DurableFileOptions options = {});
+
+// Reads a whole file of at most `bytes_max`; "file-missing", "file-too-large" or "file-unreadable".
+[[nodiscard]] Result<Bytes> read_file(const std::filesystem::path& path, std::size_t bytes_max);
+[[nodiscard]] Result<std::string> read_text_file(const std::filesystem::path& path,
+                                                 std::size_t bytes_max);
+
+// Removes `path` durably; an absent file is fine.
+[[nodiscard]] Result<void> remove_durably(const std::filesystem::path& path);
+
+// Creates a directory and its parents; mode 0700 where `secret`.
+[[nodiscard]] Result<void> make_directory(const std::filesystem::path& path, bool secret = false);
+
+// Removes what a crash left behind: files named `.*.tmp` directly in `directory`.
+void sweep_temporaries(const std::filesystem::path& directory);
+
+}  // namespace starling

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/durable_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "tests/support/temporary_directory.h"
+
+namespace starling {
+namespace {
+
+TEST(DurableFile, ReplacesWholeAndLeavesNoTemporary) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "model";
+  ASSERT_TRUE(write_durably(path, as_bytes("one")));
+  const ByteView parts[] = {as_bytes("two "), as_bytes("parts")};
+  ASSERT_TRUE(write_durably(path, parts));
+  EXPECT_EQ(read_text_file(path, 100).value(), "two parts");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST(DurableFile, SecretsAreOnlyTheOwners) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "key";
+  ASSERT_TRUE(write_durably(path, as_bytes("secret"), {.secret = true}));
+  struct stat status {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
+}
+
+TEST(DurableFile, NamesWhatIsWrong) {
+  const testing::TemporaryDirectory directory;
+  EXPECT_EQ(read_file(directory.path() / "absent", 10).error().code(), "file-missing");
+  ASSERT_TRUE(write_durably(directory.path() / "big", as_bytes("0123456789")));
+  EXPECT_EQ(read_file(directory.path() / "big", 9).error().code(), "file-too-large");
+  EXPECT_EQ(read_file(directory.path(), 9).error().code(), "file-unreadable");
+  EXPECT_FALSE(write_durably(directory.path() / "no" / "such" / "file", as_bytes("x")));
+}
+
+TEST(DurableFile, SweepsOnlyTemporaries) {
+  const testing::TemporaryDirectory directory;
+  std::ofstream(directory.path() / ".a.123.tmp") << "x";
+  std::ofstream(directory.path() / "kept.tmp") << "x";
+  sweep_temporaries(directory.path());
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / ".a.123.tmp"));
+  EXPECT_TRUE(std::filesystem::exists(directory.path() / "kept.tmp"));
+  EXPECT_TRUE(remove_durably(directory.path() / "kept.tmp"));
+  EXPECT_TRUE(remove_durably(directory.path() / "kept.tmp")) << "an absent file is fine";
+}
+
+}  // namespace
+}  // namespace starling
