@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What coordinator, clients and operators say to each other, as plain structs: the machines'
+// language. core/wire turns them into bytes. Any message may be repeated harmlessly; the task id is
+// the idempotency key of everything that concerns a round.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/digest.h"
+#include "core/base/ids.h"
+#include "core/base/shared_bytes.h"
+#include "core/update/contribution.h"
+
+namespace starling::protocol {
+
+inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::size_t kChunkBytesMax = 64 * 1024;  // payload of one frame
+
+// key -> canonical text; see core/base/settings.h
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// Client -> coordinator, first. Who speaks stands in the certificate, not here.
+struct Hello {
+  std::uint16_t version_min = kVersion;
+  std::uint16_t version_max = kVersion;
+  std::string software;    // "starling-edge 0.1.0"
+  std::uint64_t rows = 0;  // training rows the client holds
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+
+// Coordinator -> client: the highest version both know, and how often to be heard.
+struct Welcome {
+  std::uint16_t version = kVersion;
+  std::string federation;
+  std::string client;
+  Duration heartbeat{};            // send something at least this often
+  std::uint64_t wall_time_ms = 0;  // the coordinator's clock, for devices without one
+  friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+
+// Coordinator -> client: train. Answered by ModelRequest (unless the base is held), then
+// UpdateOffer or TaskFailed.
+struct RoundPlan {
+  TaskId task;
+  RunId run;
+  std::string run_name;
+  Round round = 0;
+  Round rounds = 0;
+  Attempt attempt = 0;
+  std::uint64_t seed = 0;
+  update::ModelVersion base;
+  std::uint64_t model_bytes = 0;
+  Settings settings;  // model.*, train.*, strategy.*; an unknown one is a named refusal
+  update::Schema schema;
+  Duration deadline{};  // from now; a duration, since clocks differ
+  friend bool operator==(const RoundPlan&, const RoundPlan&) = default;
+};
+
+// Client -> coordinator: send the task's base model from `offset`, up to `limit` for now.
+struct ModelRequest {
+  TaskId task;
+  std::uint64_t offset = 0;
+  std::uint64_t limit = 0;
+  friend bool operator==(const ModelRequest&, const ModelRequest&) = default;
+};
+
+// Either way: bytes [offset, offset + payload) of the task's model or update.
+struct Chunk {
+  TaskId task;
+  std::uint64_t offset = 0;
+  friend bool operator==(const Chunk&, const Chunk&) = default;
+};
+
+// Receiver of a bulk -> sender: bytes before `limit` may be sent. Absolute, so repeats are
+// harmless.
+struct Credit {
+  TaskId task;
+  std::uint64_t limit = 0;
+  friend bool operator==(const Credit&, const Credit&) = default;
+};
+
+// Client -> coordinator: a finished update; repeated after every reconnect until it is settled.
+struct UpdateOffer {
+  update::ContributionHead head;
+  friend bool operator==(const UpdateOffer&, const UpdateOffer&) = default;
+};
+
+// Coordinator -> client: send from `offset` (what has arrived already is kept), up to `limit`.
+struct UpdateAccept {
+  TaskId task;
+  std::uint64_t offset = 0;
+  std::uint64_t limit = 0;
+  friend bool operator==(const UpdateAccept&, const UpdateAccept&) = default;
+};
+
+// Coordinator -> client: whole, valid and summed, but not yet durable. Keep it.
+struct UpdateReceived {
+  TaskId task;
+  friend bool operator==(const UpdateReceived&, const UpdateReceived&) = default;
+};
+
+// Coordinator -> client: the round is durable and the task counted in it. Forget the update.
+struct RoundCommitted {
+  TaskId task;
+  RunId run;
+  Round round = 0;
+  Sha256Digest model_sha256;
+  friend bool operator==(const RoundCommitted&, const RoundCommitted&) = default;
+};
+
+// Coordinator -> client: the task is over and did not count: "round-closed", "abandoned",
+// "not-finite", "run-stopped", "unknown-task" ... Forget it.
+struct TaskEnded {
+  TaskId task;
+  std::string code;
+  std::string message;
+  friend bool operator==(const TaskEnded&, const TaskEnded&) = default;
+};
+
+// Client -> coordinator: no update will come of this task.
+struct TaskFailed {
+  TaskId task;
+  std::string code;
+  std::string message;
+  friend bool operator==(const TaskFailed&, const TaskFailed&) = default;
+};
+
+struct Ping {
+  std::uint64_t nonce = 0;
+  friend bool operator==(const Ping&, const Ping&) = default;
+};
+struct Pong {
+  std::uint64_t nonce = 0;
+  friend bool operator==(const Pong&, const Pong&) = default;
+};
+
+// Either way, last: why the connection closes.
+struct Bye {
+  std::string code;
+  std::string message;
+  friend bool operator==(const Bye&, const Bye&) = default;
+};
+
+// Operator -> coordinator: "run-submit", "client-list", ... The payload holds what is too long for
+// an argument (a job file).
+struct OperatorRequest {
+  std::uint64_t id = 0;
+  std::string command;
+  Settings arguments;
+  friend bool operator==(const OperatorRequest&, const OperatorRequest&) = default;
+};
+
+// Coordinator -> operator: one or more per request, the last one marked. The payload is JSON, or a
+// piece of a file. `code` is empty where the request succeeded.
+struct OperatorReply {
+  std::uint64_t id = 0;
+  bool last = true;
+  std::string code;
+  std::string message;
+  friend bool operator==(const OperatorReply&, const OperatorReply&) = default;
+};
+
+using Message = std::variant<Hello, Welcome, RoundPlan, ModelRequest, Chunk, Credit, UpdateOffer,
+                             UpdateAccept, UpdateReceived, RoundCommitted, TaskEnded, TaskFailed,
+                             Ping, Pong, Bye, OperatorRequest, OperatorReply>;
+
+// A message and the raw bytes behind it (Chunk, OperatorRequest and OperatorReply; else empty).
+struct Envelope {
+  Message message;
+  SharedBytes payload;
+};
+
+}  // namespace starling::protocol

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client contributes to a round: named flat vectors with a declared encoding, named scalars,
+// a weight, the task it answers and the model version it started from. validate() is the one gate:
+// a Contribution that exists is well-formed, finite and within the round's bounds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/digest.h"
+#include "core/base/error.h"
+#include "core/base/ids.h"
+#include "core/base/shared_bytes.h"
+
+namespace starling::update {
+
+enum class Encoding : std::uint16_t {
+  kFloat32Delta = 1,  // local - base, little-endian float32
+};
+
+struct VectorSpec {
+  std::string name;
+  Encoding encoding = Encoding::kFloat32Delta;
+  std::uint64_t elements = 0;
+  friend bool operator==(const VectorSpec&, const VectorSpec&) = default;
+};
+
+// Bytes of the vectors laid one after the other, as they travel.
+std::uint64_t payload_bytes(std::span<const VectorSpec> vectors);
+
+// A model that a round started from or ended with; round 0 is the initial model.
+struct ModelVersion {
+  RunId run;
+  Round round = 0;
+  Sha256Digest sha256;
+  friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
+};
+
+// Limits that the round's exact sums are built for (see aggregate/fixed_point_sum.h). What exceeds
+// them is refused by name.
+struct Bounds {
+  double value_max = 16'777'216;        // 2^24: |element|
+  double weight_max = 16'777'216;       // 2^24: training rows of one client
+  std::uint32_t contributions_max = 1;  // per round
+  friend bool operator==(const Bounds&, const Bounds&) = default;
+};
+
+// What a round expects of every contribution.
+struct Schema {
+  std::vector<VectorSpec> vectors;
+  Bounds bounds;
+  friend bool operator==(const Schema&, const Schema&) = default;
+};
+
+// A contribution without its vectors' values: what is offered before anything is sent.
+struct ContributionHead {
+  TaskId task;
+  ModelVersion base;
+  double weight = 0;
+  std::vector<VectorSpec> vectors;
+  std::map<std::string, double> scalars;  // "train_loss", ...
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t payload_checksum = 0;  // XXH3, against accidents
+  friend bool operator==(const ContributionHead&, const ContributionHead&) = default;
+};
+
+inline constexpr std::size_t kScalarsMax = 64;
+inline constexpr std::size_t kNameBytesMax = 128;
+
+class Contribution {
+ public:
+  const ContributionHead& head() const { return head_; }
+  double weight() const { return head_.weight; }
+  const SharedBytes& payload() const { return payload_; }
+  // The i-th vector of the schema; valid as long as this object.
+  std::span<const float> vector(std::size_t i) const;
+
+ private:
+  friend Result<Contribution> validate(ContributionHead, SharedBytes, const Schema&);
+  Contribution(ContributionHead head, SharedBytes payload)
+      : head_(std::move(head)), payload_(std::move(payload)) {}
+
+  ContributionHead head_;
+  SharedBytes payload_;
+};
+
+// Checks the head alone, before a byte of payload is accepted: "wrong-vectors", "bad-weight",
+// "weight-out-of-range", "bad-scalars", "wrong-size".
+[[nodiscard]] Result<void> validate_head(const ContributionHead& head, const Schema& schema);
+
+// Checks everything: the above, then "checksum-mismatch", "not-finite", "value-out-of-range".
+// Requires: payload is aligned for float. Costs two passes over the payload.
+[[nodiscard]] Result<Contribution> validate(ContributionHead head, SharedBytes payload,
+                                            const Schema& schema);
+
+}  // namespace starling::update
