@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the `[model]` table of a job says.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/fields.h"
+
+namespace starling::model {
+
+inline constexpr std::array<std::string_view, 3> kModelKinds = {"softmax-regression", "mlp", "cnn"};
+
+struct ModelSpec {
+  std::string kind = "mlp";
+  std::vector<int> hidden = {200, 200};  // mlp: widths of the hidden layers (the 2NN of FedAvg)
+  // cnn: the defaults are the MNIST network of McMahan et al. (AISTATS'17), 1,663,370 parameters.
+  std::vector<int> channels = {32, 64};
+  int kernel_size = 5;
+  std::vector<int> dense = {512};
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+template <class V>
+void describe(V& visit, ModelSpec& o) {
+  visit("kind", o.kind, FieldInfo{.help = "family of models", .choices = kModelKinds});
+  visit("hidden", o.hidden,
+        FieldInfo{.help = "mlp: widths of the hidden layers", .min = 1, .max = 1 << 20});
+  visit(
+      "channels", o.channels,
+      FieldInfo{.help = "cnn: output channels of the convolutions, each followed by a 2x2 max-pool",
+                .min = 1,
+                .max = 4096});
+  visit("kernel-size", o.kernel_size,
+        FieldInfo{.help = "cnn: width of the square kernels, odd; padding keeps the size",
+                  .min = 1,
+                  .max = 31});
+  visit("dense", o.dense,
+        FieldInfo{
+            .help = "cnn: widths of the dense layers before the last", .min = 1, .max = 1 << 20});
+}
+
+}  // namespace starling::model

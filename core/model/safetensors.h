@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models as safetensors files (github.com/huggingface/safetensors): 8 bytes header length, a JSON
+// header, then the raw little-endian values. The flat vector is the file's data section as it is,
+// so the SHA-256 of a model can be recomputed from its file.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "core/base/bytes.h"
+#include "core/model/parameters.h"
+
+namespace starling::model {
+
+// The file's free-form `__metadata__`.
+using Metadata = std::map<std::string, std::string>;
+
+struct SafetensorsOptions {
+  // If set, the file must hold exactly these tensors (in any order); the result has this layout.
+  // Otherwise any float32 file is taken as it is, in the order of its data.
+  std::shared_ptr<const Layout> expected = nullptr;
+  std::uint64_t file_bytes_max = std::uint64_t{16} << 30;
+};
+
+struct SafetensorsFile {
+  Parameters parameters;
+  Metadata metadata;
+};
+
+// Fails with "file-missing", "bad-safetensors" (not such a file, or an inconsistent one),
+// "unsupported-dtype" (only F32), "layout-mismatch", "file-too-large". Nothing is allocated that
+// the file's own size does not warrant. Values may be of any kind, also not finite.
+[[nodiscard]] Result<SafetensorsFile> load_safetensors(const std::filesystem::path& path,
+                                                       const SafetensorsOptions& options = {});
+[[nodiscard]] Result<SafetensorsFile> parse_safetensors(ByteView file,
+                                                        const SafetensorsOptions& options = {});
+[[nodiscard]] Result<Parameters> read_safetensors(const std::filesystem::path& path,
+                                                  const SafetensorsOptions& options = {});
+
+// What stands before the values: length and JSON header, padded to 8 bytes.
+Bytes safetensors_header(const Layout& layout, const Metadata& metadata);
+
+// Whole or absent after a crash (base/durable_file.h).
+[[nodiscard]] Result<void> write_safetensors(const std::filesystem::path& path,
+                                             const Parameters& parameters,
+                                             const Metadata& metadata = {});
+
+}  // namespace starling::model
