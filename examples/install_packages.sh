@@ -74,20 +74,11 @@ unpack_boost() {
   mv "$part" "$boost_prefix"
 }
 
-# The version of the distribution's default clang, as in clang-18.
-default_clang() {
-  local depends
-  installed clang || refresh_once >&2
-  depends=$(dpkg-query -W -f '${Depends}' clang 2>/dev/null; apt-cache depends clang 2>/dev/null)
-  grep -o -m1 'clang-[0-9]*' <<<"$depends" | head -n1 | cut -d- -f2
-}
-
 install_clang() {
   if old_boost; then
     install clang-16 libclang-rt-16-dev clang-tidy-16 clang-format-16
   else
-    install clang clang-tidy clang-format
-    install "libclang-rt-$(default_clang)-dev"
+    install clang libclang-rt-dev clang-tidy clang-format
   fi
 }
 
