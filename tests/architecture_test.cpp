@@ -28,7 +28,7 @@ struct Folder {
 
 // "core" stands for every folder in it. Tests and examples may include all.
 const std::vector<Folder>& folders() {
-  static const std::vector<Folder> table = {
+  static const std::vector<Folder> kTable = {
       {"core/base", {}},
       {"core/linalg", {"core/base"}},
       {"core/graph", {"core/linalg"}},
@@ -56,7 +56,7 @@ const std::vector<Folder>& folders() {
       {"edge_client", {"core", "topologies", "gossip"}},
       {"coordinator", {"core", "topologies"}},
   };
-  return table;
+  return kTable;
 }
 
 struct Library {
@@ -66,7 +66,7 @@ struct Library {
 };
 
 const std::vector<Library>& libraries() {
-  static const std::vector<Library> table = {
+  static const std::vector<Library> kTable = {
       {"Boost.Asio",
        {"boost/asio", "boost/beast"},
        {"core/net/", "coordinator/", "edge_client/", "gossip/"}},
@@ -84,7 +84,7 @@ const std::vector<Library>& libraries() {
       {"toml++", {"toml++/", "toml.hpp"}, {"core/config/", "main.cpp"}},
       {"CLI11", {"CLI/"}, {"core/config/", "main.cpp"}},
   };
-  return table;
+  return kTable;
 }
 
 struct Include {
