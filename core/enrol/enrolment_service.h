@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator's half of joining: takes a connection under ALPN "starling-enrol/1", reads one
+// request, checks its MAC against the token and this channel, and answers with the certificate.
+#pragma once
+
+#include <memory>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/enrol/enrolment_ledger.h"
+#include "core/identity/certificate_authority.h"
+#include "core/net/connection.h"
+#include "core/net/rate_limiter.h"
+
+namespace starling::enrol {
+
+class EnrolmentService {
+ public:
+  struct Options {
+    Duration certificate_lifetime = std::chrono::hours(24 * 30);
+    Duration exchange_max = std::chrono::seconds(10);  // from the handshake to the reply's end
+    net::RateLimiter::Options tries;                   // per address
+  };
+
+  // All references must outlive the service and every serve().
+  EnrolmentService(net::EventLoop& loop, const identity::CertificateAuthority& authority,
+                   EnrolmentLedger& ledger, const Clock& clock, Log& log, Options options);
+
+  // Serves one connection to its end; run it in a TaskGroup. Requires: its protocol() is
+  // kEnrolment.
+  net::Async<void> serve(std::unique_ptr<net::Connection> connection);
+
+ private:
+  Result<std::string> answer(const net::Connection& connection, const net::Frame& frame);
+
+  net::EventLoop& loop_;
+  const identity::CertificateAuthority& authority_;
+  EnrolmentLedger& ledger_;
+  const Clock& clock_;
+  Log& log_;
+  Options options_;
+  net::RateLimiter tries_;
+};
+
+}  // namespace starling::enrol

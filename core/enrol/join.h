@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's half of joining. The key is made here first and never leaves; whatever crashes or is
+// repeated, the same token ends in one identity.
+#pragma once
+
+#include <filesystem>
+
+#include "core/base/clock.h"
+#include "core/identity/identity_directory.h"
+#include "core/identity/join_token.h"
+#include "core/net/connect.h"
+
+namespace starling::enrol {
+
+struct JoinOptions {
+  Duration deadline = std::chrono::seconds(30);  // for all of it
+  net::ConnectOptions connect;
+};
+
+// Fills `directory` (see identity::IdentityDirectory) and returns it loaded. "already-joined" if it
+// holds an identity. Nothing is sent before the server has shown the pinned authority
+// ("unknown-authority"). The coordinator's refusals: token-unknown, token-expired, token-used,
+// token-locked, token-revoked, bad-mac, rate-limited. After a kRetry error call again: the same key
+// is used, and the same certificate comes back.
+net::Async<Result<identity::IdentityDirectory>> join(net::EventLoop& loop,
+                                                     identity::JoinToken token,
+                                                     std::filesystem::path directory,
+                                                     const Clock& clock, JoinOptions options);
+
+}  // namespace starling::enrol

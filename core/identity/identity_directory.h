@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directory in which a device or an operator keeps who it is: key.pem (0600), certificate.pem,
+// ca.pem and `coordinator` (host:port). certificate.pem is written last: it stands for the whole.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "core/base/clock.h"
+#include "core/identity/certificate.h"
+#include "core/identity/host_port.h"
+
+namespace starling::identity {
+
+class IdentityDirectory {
+ public:
+  // "not-joined" where there is no certificate; "bad-certificate" where the files do not belong
+  // together.
+  [[nodiscard]] static Result<IdentityDirectory> load(const std::filesystem::path& directory);
+  // Writes all files durably; the key first, the certificate last.
+  [[nodiscard]] static Result<void> save(const std::filesystem::path& directory,
+                                         const Credentials& credentials,
+                                         const HostPort& coordinator);
+  static bool is_joined(const std::filesystem::path& directory);
+
+  const Identity& identity() const { return identity_; }
+  const Credentials& credentials() const { return credentials_; }
+  const HostPort& coordinator() const { return coordinator_; }
+
+  // The latest time that a coordinator told after it had authenticated; at first the beginning of
+  // our own certificate, which the coordinator wrote.
+  WallTime last_authenticated() const { return last_authenticated_; }
+  // Keeps `time` durably (file `last-seen`) if it is later than what is known by a minute or more.
+  [[nodiscard]] Result<void> record_authenticated(WallTime time);
+
+ private:
+  IdentityDirectory(std::filesystem::path directory, Identity identity, Credentials credentials,
+                    HostPort coordinator, WallTime last_authenticated);
+
+  std::filesystem::path directory_;
+  Identity identity_;
+  Credentials credentials_;
+  HostPort coordinator_;
+  WallTime last_authenticated_;
+};
+
+}  // namespace starling::identity
