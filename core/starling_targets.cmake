@@ -2,6 +2,7 @@
 # How every target of Starling is declared: warnings, sanitizers, header sets, install and export.
 
 add_library(starling_options INTERFACE)
+set_target_properties(starling_options PROPERTIES EXPORT_NAME options)
 target_compile_features(starling_options INTERFACE cxx_std_20)
 add_library(starling_private_options INTERFACE)
 target_compile_options(starling_private_options INTERFACE

@@ -85,7 +85,7 @@ install_clang() {
 install_group() {
   case $1 in
     build)
-      install g++ cmake ninja-build ccache libssl-dev capnproto libcapnp-dev libeigen3-dev \
+      install g++ cmake ninja-build ccache pkg-config libssl-dev capnproto libcapnp-dev libeigen3-dev \
         libsqlite3-dev libcli11-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libxxhash-dev \
         zlib1g-dev
       install_boost ;;

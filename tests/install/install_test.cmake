@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -D build= -D scratch= -D consumer= -D generator= -D compiler= -P install_test.cmake
+set(prefix ${scratch}/prefix)
+file(REMOVE_RECURSE ${scratch})
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "failed with ${status}: ${command}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${build} --prefix ${prefix})
+run(${CMAKE_COMMAND} -S ${consumer} -B ${scratch}/build -G ${generator}
+  -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix})
+message(STATUS "${output}")
+run(${CMAKE_COMMAND} --build ${scratch}/build)
+run(${scratch}/build/consumer)
+message(STATUS "${output}")
+
+file(GLOB programs ${prefix}/bin/starling-*)
+foreach(program ${programs})
+  run(${program} --version)
+  message(STATUS "${program} ${output}")
+endforeach()
