@@ -98,14 +98,17 @@ Result<WallTime> parse_rfc3339(std::string_view text) {
 
 Result<Duration> parse_duration(std::string_view text) {
   double amount = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), amount);
-  const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const char* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, amount);
+  const std::string_view suffix(end, static_cast<std::size_t>(last - end));
   if (error == std::errc() && std::isfinite(amount) && amount >= 0) {
+    std::int64_t whole = 0;  // exact where a double is not: above 2^53
+    const bool is_whole = std::from_chars(text.data(), end, whole).ptr == end;
     for (const Unit& unit : kUnits) {
       if (suffix != unit.suffix) continue;
       const double nanoseconds = amount * static_cast<double>(unit.nanoseconds);
       if (nanoseconds > 9e18) break;
-      return Duration(std::llround(nanoseconds));
+      return Duration(is_whole ? whole * unit.nanoseconds : std::llround(nanoseconds));
     }
   }
   return rejected(

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/base/nearest_name.h"
+
+namespace starling {
+namespace {
+
+std::string shortest(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  return std::string(text, end);
+}
+
+std::string bound(double value, FieldType type) {
+  if (type == FieldType::kDuration) return format_duration(from_seconds(value));
+  if (value == std::rint(value) && std::abs(value) < 1e15) {
+    return std::to_string(static_cast<std::int64_t>(value));
+  }
+  return shortest(value);
+}
+
+Error wrong_type(FieldType type) {
+  return rejected("setting-invalid", "is not " + std::string(describe_type(type)));
+}
+
+Error out_of_range(const FieldInfo& info, FieldType type) {
+  std::string range = describe_range(info, type);
+  if (!info.unit.empty()) range += " " + std::string(info.unit);
+  return rejected("setting-invalid", "is out of range; it must be " + range);
+}
+
+Result<void> check_range(double value, const FieldInfo& info, FieldType type) {
+  if (value >= info.min && value <= info.max) return {};
+  return out_of_range(info, type);
+}
+
+template <class T>
+Result<T> read_whole(std::string_view text, const FieldInfo& info, FieldType type) {
+  T value{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return wrong_type(type);
+  }
+  if (code == std::errc::result_out_of_range) return out_of_range(info, type);
+  STARLING_TRY(check_range(static_cast<double>(value), info, type));
+  return value;
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+Error unknown_setting(const std::string& key, std::span<const std::string_view> known) {
+  return unsupported(
+      "unknown-setting",
+      "the setting '" + printable(key) + "' is not known to this program" + suggestion(key, known));
+}
+
+}  // namespace
+
+std::string_view describe_type(FieldType type) {
+  switch (type) {
+    case FieldType::kBoolean:
+      return "true or false";
+    case FieldType::kInteger:
+      return "an integer";
+    case FieldType::kNumber:
+      return "a number";
+    case FieldType::kText:
+      return "a text";
+    case FieldType::kDuration:
+      return "a duration such as 250ms, 60s or 1h";
+    case FieldType::kIntegerList:
+      return "a list of integers";
+  }
+  return "";
+}
+
+std::string describe_range(const FieldInfo& info, FieldType type) {
+  if (!info.choices.empty()) return join_names(info.choices, "or");
+  const bool low = std::isfinite(info.min);
+  const bool high = std::isfinite(info.max);
+  if (low && high) return bound(info.min, type) + " to " + bound(info.max, type);
+  if (low) return "at least " + bound(info.min, type);
+  if (high) return "at most " + bound(info.max, type);
+  return "";
+}
+
+Result<bool> FieldText<bool>::read(std::string_view text, const FieldInfo&) {
+  if (text == "true") return true;
+  if (text == "false") return false;
+  return wrong_type(kType);
+}
+
+Result<std::int64_t> FieldText<std::int64_t>::read(std::string_view text, const FieldInfo& info) {
+  return read_whole<std::int64_t>(text, info, kType);
+}
+
+Result<std::uint64_t> FieldText<std::uint64_t>::read(std::string_view text, const FieldInfo& info) {
+  FieldInfo bounds = info;
+  bounds.min = std::max(bounds.min, 0.0);
+  if (text.starts_with('-') && read_whole<std::int64_t>(text, FieldInfo{.help = ""}, kType)) {
+    return out_of_range(bounds, kType);
+  }
+  return read_whole<std::uint64_t>(text, bounds, kType);
+}
+
+std::string FieldText<double>::write(double value) { return shortest(value); }
+
+Result<double> FieldText<double>::read(std::string_view text, const FieldInfo& info) {
+  STARLING_ASSIGN(const double value, read_whole<double>(text, info, kType));
+  if (!std::isfinite(value)) return rejected("setting-invalid", "is not a finite number");
+  return value;
+}
+
+Result<std::string> FieldText<std::string>::read(std::string_view text, const FieldInfo& info) {
+  if (info.choices.empty() || std::ranges::find(info.choices, text) != info.choices.end()) {
+    return std::string(text);
+  }
+  return rejected("setting-invalid",
+                  "is not " + join_names(info.choices, "or") + suggestion(text, info.choices));
+}
+
+Result<Duration> FieldText<Duration>::read(std::string_view text, const FieldInfo& info) {
+  const Result<Duration> value = parse_duration(text);
+  if (!value) return wrong_type(kType);
+  STARLING_TRY(check_range(to_seconds(*value), info, kType));
+  return *value;
+}
+
+std::string FieldText<std::vector<int>>::write(const std::vector<int>& value) {
+  std::string text;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string(value[i]);
+  }
+  return text;
+}
+
+Result<std::vector<int>> FieldText<std::vector<int>>::read(std::string_view text,
+                                                           const FieldInfo& info) {
+  std::vector<int> list;
+  if (trim(text).empty()) return list;
+  for (;;) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const Result<int> element = FieldText<int>::read(trim(text.substr(0, comma)), info);
+    if (!element && element.error().message() == wrong_type(FieldType::kInteger).message()) {
+      return wrong_type(kType);
+    }
+    if (!element) return element.error();
+    list.push_back(*element);
+    if (comma == text.size()) return list;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Error invalid_setting(std::string_view key, std::string_view text, const Error& why) {
+  return rejected(why.code(), std::string(key) + " = '" + printable(text) + "' " + why.message());
+}
+
+Settings to_settings(const std::vector<Field>& fields) {
+  Settings settings;
+  settings.reserve(fields.size());
+  for (const Field& field : fields) settings.emplace_back(field.key, field.text());
+  return settings;
+}
+
+Result<void> set_fields(const std::vector<Field>& fields, std::string_view prefix,
+                        const Settings& settings) {
+  const std::string start = prefix.empty() ? "" : std::string(prefix) + ".";
+  std::vector<std::string_view> known;
+  for (const Field& field : fields) known.push_back(field.key);
+  std::vector<bool> seen(fields.size());
+  for (const auto& [key, text] : settings) {
+    if (!key.starts_with(start)) continue;
+    const auto at = static_cast<std::size_t>(std::ranges::find(known, key) - known.begin());
+    if (at == fields.size()) return unknown_setting(key, known);
+    if (seen[at]) {
+      return rejected("setting-repeated", "the setting '" + key + "' is given more than once");
+    }
+    seen[at] = true;
+    STARLING_TRY(fields[at].set(text));
+  }
+  return {};
+}
+
+Result<void> expect_prefixes(const Settings& settings, std::span<const std::string_view> prefixes) {
+  for (const auto& [key, text] : settings) {
+    const std::string_view prefix = std::string_view(key).substr(0, key.find('.'));
+    if (prefix.size() == key.size() || std::ranges::find(prefixes, prefix) == prefixes.end()) {
+      return unknown_setting(key, {});
+    }
+  }
+  return {};
+}
+
+}  // namespace starling
