@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two passes over the file: labels and groups first, so that rows can be chosen; then the features
+// of the chosen rows.
+#include "core/data/csv_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "core/base/nearest_name.h"
+#include "core/data/row_selection.h"
+
+namespace starling::data {
+namespace {
+
+constexpr std::size_t kClassesMax = 65536;
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<double> read_number(std::string_view text) {
+  text = trim(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Texts that repeat, each kept once.
+struct TextColumn {
+  std::map<std::string, std::uint32_t, std::less<>> ids;
+  std::vector<std::uint32_t> rows;  // [rows] id
+
+  void add(std::string_view text) {
+    auto at = ids.find(text);
+    if (at == ids.end()) at = ids.emplace(text, static_cast<std::uint32_t>(ids.size())).first;
+    rows.push_back(at->second);
+  }
+  std::vector<std::string> sorted_names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, id] : ids) names.push_back(name);
+    return names;
+  }
+  // rows as positions in sorted_names().
+  std::vector<std::uint32_t> sorted_rows() const {
+    std::vector<std::uint32_t> rank(ids.size());
+    std::uint32_t next = 0;
+    for (const auto& [name, id] : ids) rank[id] = next++;
+    std::vector<std::uint32_t> result(rows.size());
+    std::ranges::transform(rows, result.begin(), [&](std::uint32_t id) { return rank[id]; });
+    return result;
+  }
+};
+
+struct Columns {
+  std::vector<std::string> names;
+  std::size_t label = 0;
+  std::optional<std::size_t> group;
+
+  std::size_t features() const { return names.size() - (group ? 2 : 1); }
+  bool is_feature(std::size_t column) const { return column != label && column != group; }
+};
+
+Result<Columns> read_header(CsvRecords& records, const LoadOptions& options) {
+  Columns columns;
+  STARLING_ASSIGN(const bool present, records.next(columns.names));
+  if (!present) return rejected("dataset-malformed", records.name() + " is empty");
+  for (std::string& name : columns.names) name = trim(name);
+  const std::vector<std::string_view> names(columns.names.begin(), columns.names.end());
+  const auto find = [&](std::string_view name) {
+    return static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+  };
+  if (!options.group_column.empty()) {
+    columns.group = find(options.group_column);
+    if (*columns.group == names.size()) {
+      return rejected("dataset-column", records.name() + " has no column '" +
+                                            printable(options.group_column) + "'" +
+                                            suggestion(options.group_column, names));
+    }
+  }
+  columns.label = std::min(find("label"), names.size() - 1);
+  if (columns.group == columns.label || names.size() < (columns.group ? 3U : 2U)) {
+    return rejected("dataset-column", records.name() +
+                                          " needs a column for the class and at least one more for "
+                                          "the features");
+  }
+  return columns;
+}
+
+// Reads a record of as many fields as there are columns; false at the end.
+Result<bool> next_row(CsvRecords& records, const Columns& columns,
+                      std::vector<std::string>& fields) {
+  STARLING_ASSIGN(const bool present, records.next(fields));
+  if (!present || fields.size() == columns.names.size()) return present;
+  return rejected("dataset-malformed", records.name() + ", line " + std::to_string(records.line()) +
+                                           ": " + std::to_string(fields.size()) +
+                                           " fields, but the header has " +
+                                           std::to_string(columns.names.size()));
+}
+
+// The labels as integers, where every one of them is one: id -> class.
+std::optional<std::vector<double>> integer_labels(const TextColumn& labels) {
+  std::vector<double> values(labels.ids.size());
+  for (const auto& [text, id] : labels.ids) {
+    const std::optional<double> value = read_number(text);
+    if (!value || *value != std::rint(*value)) return std::nullopt;
+    values[id] = *value;
+  }
+  return values;
+}
+
+Result<void> number_classes(const CsvRecords& records, const TextColumn& labels,
+                            const LoadOptions& options, Dataset::Content& content) {
+  content.labels.resize(labels.rows.size());
+  if (const auto integers = integer_labels(labels)) {
+    for (const auto& [text, id] : labels.ids) {
+      if ((*integers)[id] >= 0 && (*integers)[id] < kClassesMax) continue;
+      return rejected("label-out-of-range", records.name() + " has the label " + printable(text) +
+                                                "; classes count from 0 to at most " +
+                                                std::to_string(kClassesMax - 1));
+    }
+    std::ranges::transform(labels.rows, content.labels.begin(), [&](std::uint32_t id) {
+      return static_cast<std::int32_t>((*integers)[id]);
+    });
+    return count_classes(records.name(), content, options);
+  }
+  const std::size_t count = labels.ids.size();
+  if (count > kClassesMax || (options.classes > 0 && count != std::size_t(options.classes))) {
+    return rejected(
+        "label-out-of-range",
+        records.name() + " has " + std::to_string(count) +
+            " different texts as labels, but there are " +
+            std::to_string(options.classes > 0 ? std::size_t(options.classes) : kClassesMax) +
+            " classes; where a file does not hold every class, write integers");
+  }
+  content.class_names = labels.sorted_names();
+  std::ranges::copy(labels.sorted_rows(), content.labels.begin());
+  return count_classes(records.name(), content, options);
+}
+
+Result<void> read_labels(CsvRecords& records, const Columns& columns, const LoadOptions& options,
+                         Dataset::Content& content) {
+  TextColumn labels;
+  TextColumn groups;
+  std::vector<std::string> fields;
+  for (;;) {
+    STARLING_ASSIGN(const bool present, next_row(records, columns, fields));
+    if (!present) break;
+    const std::string_view label = trim(fields[columns.label]);
+    if (label.empty()) {
+      return rejected("dataset-malformed",
+                      records.name() + ", line " + std::to_string(records.line()) + ", column '" +
+                          printable(columns.names[columns.label]) + "': the label is missing");
+    }
+    labels.add(label);
+    if (columns.group) groups.add(fields[*columns.group]);
+    if (labels.rows.size() > options.rows_max) break;
+  }
+  STARLING_TRY(check_rows(records.name(), labels.rows.size(), options));
+  content.groups = groups.sorted_rows();
+  content.group_names = groups.sorted_names();
+  return number_classes(records, labels, options, content);
+}
+
+Result<float> read_feature(const CsvRecords& records, const std::string& column,
+                           const std::string& text) {
+  const std::optional<double> number = read_number(text);
+  const auto value = static_cast<float>(number.value_or(0));
+  if (number && std::isfinite(value)) return value;
+  const std::string where = records.name() + ", line " + std::to_string(records.line()) +
+                            ", column '" + printable(column) + "': ";
+  if (trim(text).empty()) return rejected("dataset-malformed", where + "the value is missing");
+  return rejected(number ? "not-finite" : "dataset-malformed",
+                  where + "'" + printable(text) + "' is not a number that float32 can hold");
+}
+
+Result<std::vector<float>> read_features(CsvRecords& records, const Columns& columns,
+                                         const std::vector<std::uint32_t>& chosen) {
+  std::vector<float> features;
+  features.reserve(chosen.size() * columns.features());
+  std::vector<std::string> fields;
+  STARLING_ASSIGN(bool present, records.next(fields));  // the header
+  std::size_t next = 0;
+  for (std::size_t row = 0; next < chosen.size(); ++row) {
+    STARLING_ASSIGN(present, next_row(records, columns, fields));
+    if (!present) {
+      return rejected("dataset-malformed", records.name() + " became shorter while it was read");
+    }
+    if (row != chosen[next]) continue;
+    for (std::size_t column = 0; column < fields.size(); ++column) {
+      if (!columns.is_feature(column)) continue;
+      STARLING_ASSIGN(const float value,
+                      read_feature(records, columns.names[column], fields[column]));
+      features.push_back(value);
+    }
+    ++next;
+  }
+  return features;
+}
+
+}  // namespace
+
+Result<Dataset::Content> read_csv(const std::filesystem::path& path, const LoadOptions& options) {
+  STARLING_ASSIGN(CsvRecords first_pass, CsvRecords::open(path, options.bytes_max));
+  STARLING_ASSIGN(const Columns columns, read_header(first_pass, options));
+  Dataset::Content content;
+  STARLING_TRY(read_labels(first_pass, columns, options, content));
+  content.shape = {1, 1, static_cast<int>(columns.features())};
+  STARLING_ASSIGN(const auto chosen, choose_rows(content, options));
+  STARLING_TRY(
+      check_bytes(path.string(), chosen.size(), columns.features(), sizeof(float), options));
+  STARLING_ASSIGN(CsvRecords second_pass, CsvRecords::open(path, options.bytes_max));
+  STARLING_ASSIGN(content.features, read_features(second_pass, columns, chosen));
+  keep_rows(content, chosen);
+  return content;
+}
+
+}  // namespace starling::data

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of a PartitionSpec: which keys each scheme has, and their ranges.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/base/nearest_name.h"
+#include "core/data/parameter_list.h"
+#include "core/data/partition.h"
+
+namespace starling::data {
+namespace {
+
+constexpr std::array<std::string_view, 9> kSchemes = {"iid",          "shards",   "dirichlet",
+                                                      "pathological", "quantity", "natural",
+                                                      "exponential",  "square",   "linear"};
+constexpr std::array<std::string_view, 3> kAssignments = {"random", "first-deterministic",
+                                                          "deterministic"};
+constexpr double kPartsMax = std::numeric_limits<std::uint32_t>::max();
+
+std::string_view name_of(Scheme scheme) { return kSchemes[static_cast<std::size_t>(scheme)]; }
+
+// The keys that belong to spec.scheme; `assignment` is the text behind spec.assignment.
+std::vector<Field> parameters(PartitionSpec& spec, std::string& assignment, bool with_part) {
+  FieldCollector visit("");
+  switch (spec.scheme) {
+    case Scheme::kDirichlet:
+    case Scheme::kQuantity:
+      visit("alpha", spec.alpha, {.help = "concentration", .min = 1e-6, .max = 1e6});
+      visit("min", spec.rows_min, {.help = "rows a part", .min = 0, .max = kPartsMax});
+      break;
+    case Scheme::kShards:
+      visit("per-part", spec.shards_per_part, {.help = "shards a part", .min = 1, .max = 1e6});
+      break;
+    case Scheme::kPathological:
+      visit("classes", spec.classes_per_part, {.help = "classes a part", .min = 1, .max = 1e6});
+      visit("assign", assignment, {.help = "how classes are drawn", .choices = kAssignments});
+      break;
+    case Scheme::kNatural:
+      visit("column", spec.column, {.help = "CSV column whose values are the parts"});
+      break;
+    default:
+      break;
+  }
+  visit("seed", spec.seed, {.help = "of this partition"});
+  if (with_part) {
+    visit("index", spec.index, {.help = "which part, from 1", .min = 1, .max = kPartsMax});
+    visit("of", spec.of, {.help = "how many parts", .min = 1, .max = kPartsMax});
+  }
+  return std::move(visit).take();
+}
+
+Error bad_spec(std::string_view text, const std::string& why) {
+  return rejected("partition-spec", "the partition '" + printable(text) + "' " + why);
+}
+
+Result<void> check_part(std::string_view text, const PartitionSpec& spec) {
+  if ((spec.index == 0) != (spec.of == 0)) {
+    return bad_spec(text, "names a part by both index= and of=, or by neither");
+  }
+  if (spec.index > spec.of) {
+    return bad_spec(text, "asks for part " + std::to_string(spec.index) + " of " +
+                              std::to_string(spec.of) + "; index counts from 1 to of");
+  }
+  if (spec.scheme == Scheme::kNatural && spec.column.empty()) {
+    return bad_spec(text, "needs a column: write natural:column=NAME");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PartitionSpec> PartitionSpec::parse(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto scheme = std::ranges::find(kSchemes, text.substr(0, colon));
+  if (scheme == kSchemes.end()) {
+    return bad_spec(text, "is not known; the schemes are " + join_names(kSchemes) +
+                              suggestion(text.substr(0, colon), kSchemes));
+  }
+  PartitionSpec spec;
+  spec.scheme = static_cast<Scheme>(scheme - kSchemes.begin());
+  std::string assignment(kAssignments[0]);
+  const std::vector<Field> fields = parameters(spec, assignment, true);
+  if (auto read = read_parameters(text.substr(std::min(colon + 1, text.size())), fields); !read) {
+    return bad_spec(text, read.error().message());
+  }
+  spec.assignment = static_cast<ClassAssignment>(std::ranges::find(kAssignments, assignment) -
+                                                 kAssignments.begin());
+  STARLING_TRY(check_part(text, spec));
+  return spec;
+}
+
+std::string PartitionSpec::to_string() const {
+  PartitionSpec copy = *this;
+  std::string text(kAssignments[static_cast<std::size_t>(assignment)]);
+  return std::string(name_of(scheme)) + ":" + write_parameters(parameters(copy, text, index != 0));
+}
+
+}  // namespace starling::data
