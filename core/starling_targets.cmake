@@ -7,6 +7,7 @@ target_compile_features(starling_options INTERFACE cxx_std_20)
 add_library(starling_private_options INTERFACE)
 target_compile_options(starling_private_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wconversion -Wno-sign-conversion
+  -Wno-missing-field-initializers  # designated initialisers name what they set
   $<$<BOOL:${STARLING_WERROR}>:-Werror>
   $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict>)  # g++ 12 bug 105329: false -Wrestrict on string +
 if(STARLING_SANITIZE)

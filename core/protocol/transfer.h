@@ -47,6 +47,8 @@ class TransferReceiver {
   std::uint64_t total() const { return total_; }
   std::uint64_t received() const { return received_; }
   bool done() const { return received_ == total_; }
+  // Goes on where an earlier connection broke off. Requires: received <= total.
+  void resume(std::uint64_t received) { received_ = received; }
   // The highest offset the sender may reach; for an answer that names it.
   std::uint64_t tell_limit();
   // Takes a piece that starts where the last one ended; "bad-chunk" for a gap or one beyond the

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/client/client_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace starling::client {
+namespace {
+
+Error stopped_error() { return retry("stopped", "the client is stopping"); }
+
+}  // namespace
+
+ClientMachine::ClientMachine(ClientOptions options, Rng backoff_rng,
+                             std::vector<PendingUpdate> pending)
+    : options_(std::move(options)), backoff_(options_.backoff, backoff_rng) {
+  for (PendingUpdate& update : pending) keep(std::move(update), true);
+}
+
+std::vector<Action> ClientMachine::on(Event event, TimePoint now) {
+  now_ = now;
+  if (link_ != Link::kStopped) {
+    std::visit([this](auto& e) { handle(e); }, event);
+  }
+  return std::exchange(actions_, {});
+}
+
+std::optional<TimePoint> ClientMachine::next_deadline() const {
+  switch (link_) {
+    case Link::kDown:
+      return dial_at_;
+    case Link::kGreeting:
+      return greet_by_;
+    case Link::kUp:
+      return std::min(sent_at_ + heartbeat_, heard_at_ + options_.silence_max);
+    case Link::kDialing:
+    case Link::kStopped:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+ClientMachine::Activity ClientMachine::activity() const {
+  return task_ ? task_->activity : Activity::kIdle;
+}
+
+// --- link ---------------------------------------------------------------------------------------
+
+void ClientMachine::handle(Tick&) {
+  if (const auto due = next_deadline(); !due || now_ < *due) return;
+  switch (link_) {
+    case Link::kDown:
+      link_ = Link::kDialing;
+      actions_.push_back(Dial{});
+      return;
+    case Link::kGreeting:
+      return hang_up(retry("deadline", fmt::format("the coordinator did not answer the greeting "
+                                                   "within {}",
+                                                   format_duration(options_.greeting_deadline))));
+    case Link::kUp:
+      if (now_ >= heard_at_ + options_.silence_max) {
+        return hang_up(retry("silent", fmt::format("nothing was heard from the coordinator for {}",
+                                                   format_duration(options_.silence_max))));
+      }
+      return send(protocol::Ping{});
+    case Link::kDialing:
+    case Link::kStopped:
+      return;
+  }
+}
+
+void ClientMachine::handle(Connected&) {
+  if (link_ != Link::kDialing) return;
+  link_ = Link::kGreeting;
+  greet_by_ = now_ + options_.greeting_deadline;
+  heard_at_ = now_;
+  send(protocol::Hello{.software = options_.software, .rows = options_.rows});
+}
+
+void ClientMachine::handle(Disconnected& event) {
+  if (link_ == Link::kDown) return;
+  link_ = Link::kDown;
+  schedule_dial();
+  say(LogLevel::kWarning, fmt::format("not connected: {}; trying again in {:.1f} s",
+                                      event.error.message(), to_seconds(dial_at_ - now_)));
+}
+
+void ClientMachine::handle(Stop&) {
+  drop_task();
+  if (link_ == Link::kUp) send(protocol::Bye{.code = "stopped", .message = "the client stops"});
+  if (link_ != Link::kDown) actions_.push_back(HangUp{stopped_error()});
+  link_ = Link::kStopped;
+}
+
+void ClientMachine::hang_up(Error reason) {
+  say(LogLevel::kWarning, fmt::format("closing the connection: {}", reason.message()));
+  actions_.push_back(HangUp{std::move(reason)});
+  link_ = Link::kDown;
+  schedule_dial();
+}
+
+void ClientMachine::schedule_dial() { dial_at_ = now_ + backoff_.next(); }
+
+// --- what the coordinator says ------------------------------------------------------------------
+
+void ClientMachine::handle(Received& event) {
+  if (link_ != Link::kGreeting && link_ != Link::kUp) return;
+  heard_at_ = now_;
+  protocol::Message& message = event.envelope.message;
+  if (const auto* welcome = std::get_if<protocol::Welcome>(&message)) return receive(*welcome);
+  if (const auto* bye = std::get_if<protocol::Bye>(&message)) return receive(*bye);
+  if (link_ == Link::kGreeting) {
+    return hang_up(rejected("bad-message", "the coordinator spoke before it greeted"));
+  }
+  if (const auto* plan = std::get_if<protocol::RoundPlan>(&message)) return receive(*plan);
+  if (const auto* chunk = std::get_if<protocol::Chunk>(&message)) {
+    return receive(*chunk, event.envelope.payload);
+  }
+  if (const auto* credit = std::get_if<protocol::Credit>(&message)) return receive(*credit);
+  if (const auto* accept = std::get_if<protocol::UpdateAccept>(&message)) return receive(*accept);
+  if (const auto* done = std::get_if<protocol::RoundCommitted>(&message)) return receive(*done);
+  if (const auto* ended = std::get_if<protocol::TaskEnded>(&message)) return receive(*ended);
+  const bool harmless = std::holds_alternative<protocol::Pong>(message) ||
+                        std::holds_alternative<protocol::UpdateReceived>(message);
+  if (!harmless) {
+    hang_up(rejected("bad-message", "the coordinator sent a message that only clients send"));
+  }
+}
+
+void ClientMachine::receive(const protocol::Welcome& welcome) {
+  if (link_ != Link::kGreeting) return;
+  if (welcome.version != protocol::kVersion) {
+    return hang_up(unsupported(
+        "version", fmt::format("the coordinator speaks protocol version {}; this client speaks {}",
+                               welcome.version, protocol::kVersion)));
+  }
+  link_ = Link::kUp;
+  backoff_.reset();
+  heartbeat_ = std::clamp<Duration>(welcome.heartbeat, std::chrono::milliseconds(100),
+                                    options_.silence_max / 2);
+  say(LogLevel::kInfo,
+      fmt::format("connected to federation {} as {}", welcome.federation, welcome.client));
+  for (const auto& [task, error] : failures_) {
+    send(protocol::TaskFailed{task, error.code(), error.message()});
+  }
+  for (const auto& [task, pending] : pending_) offer(pending);
+  if (activity() == Activity::kFetching) request_model();
+}
+
+void ClientMachine::receive(const protocol::Bye& bye) {
+  hang_up(retry(bye.code, fmt::format("the coordinator closed the connection: {}", bye.message)));
+}
+
+void ClientMachine::receive(const protocol::RoundPlan& plan) {
+  if (const auto pending = pending_.find(plan.task); pending != pending_.end()) {
+    return offer(pending->second);
+  }
+  if (task_ && task_->plan.task == plan.task) {
+    if (task_->activity == Activity::kFetching) request_model();
+    return;
+  }
+  if (const auto failed = failures_.find(plan.task); failed != failures_.end()) {
+    return send(protocol::TaskFailed{plan.task, failed->second.code(), failed->second.message()});
+  }
+  if (continue_for(plan)) return;
+  drop_task();
+  if (reuse_update_for(plan)) return;
+  for (const auto& [task, pending] : pending_) offer(pending);  // ask what became of them
+  begin(plan);
+}
+
+// A later attempt of the round at work: the same training answers it.
+bool ClientMachine::continue_for(const protocol::RoundPlan& plan) {
+  if (!task_ || task_->plan.base != plan.base || task_->activity == Activity::kStoring)
+    return false;
+  task_->plan = plan;
+  if (task_->activity == Activity::kFetching) request_model();
+  return true;
+}
+
+void ClientMachine::begin(const protocol::RoundPlan& plan) {
+  const std::uint64_t size = plan.model_bytes;
+  if (size == 0 || size > options_.model_bytes_max || size % sizeof(float) != 0) {
+    return fail_task(plan.task,
+                     unsupported("model-too-large",
+                                 fmt::format("a model of {} bytes cannot be taken; the limit here "
+                                             "is {}",
+                                             size, format_byte_count(options_.model_bytes_max))));
+  }
+  say(LogLevel::kInfo, fmt::format("run {} '{}' round {}/{}: selected", plan.run.value(),
+                                   plan.run_name, plan.round, plan.rounds));
+  task_.emplace(Task{.plan = plan});
+  if (held_ && held_->version == plan.base && held_->bytes.size() == size) {
+    return start_training(held_->bytes);
+  }
+  task_->assembler.emplace(size, options_.transfer.window_bytes);
+  request_model();
+}
+
+// A later attempt of the same round from the same base asks for the same training, whose randomness
+// does not depend on the attempt: the finished update is still good.
+bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
+  const auto same = std::find_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
+    return entry.second.head.base == plan.base && entry.second.head.vectors == plan.schema.vectors;
+  });
+  if (same == pending_.end()) return false;
+  PendingUpdate update{same->second.head, same->second.payload};
+  update.head.task = plan.task;
+  settle(same->first);
+  task_.emplace(Task{.plan = plan, .activity = Activity::kStoring});
+  keep_and_store(std::move(update));
+  return true;
+}
+
+void ClientMachine::request_model() {
+  protocol::TransferReceiver& receiver = task_->assembler->receiver();
+  send(protocol::ModelRequest{
+      .task = task_->plan.task, .offset = receiver.received(), .limit = receiver.tell_limit()});
+}
+
+void ClientMachine::receive(const protocol::Chunk& chunk, const SharedBytes& payload) {
+  if (!task_ || task_->plan.task != chunk.task || task_->activity != Activity::kFetching) return;
+  protocol::ModelAssembler& assembler = *task_->assembler;
+  if (const auto taken = assembler.take(chunk.offset, payload); !taken) {
+    return hang_up(taken.error());
+  }
+  if (const auto limit = assembler.receiver().credit_due()) {
+    send(protocol::Credit{.task = chunk.task, .limit = *limit});
+  }
+  if (!assembler.receiver().done()) return;
+  SharedBytes base = std::move(assembler).finish();
+  task_->assembler.reset();
+  held_ = HeldModel{task_->plan.base, base};
+  start_training(std::move(base));
+}
+
+void ClientMachine::receive(const protocol::Credit& credit) {
+  const auto pending = pending_.find(credit.task);
+  if (pending == pending_.end()) return;
+  pending->second.sender.extend(credit.limit);
+  pump(pending->second);
+}
+
+void ClientMachine::receive(const protocol::UpdateAccept& accept) {
+  const auto pending = pending_.find(accept.task);
+  if (pending == pending_.end()) return;
+  if (const auto started = pending->second.sender.start(accept.offset, accept.limit); !started) {
+    return hang_up(started.error());
+  }
+  pump(pending->second);
+}
+
+void ClientMachine::receive(const protocol::RoundCommitted& committed) {
+  if (!pending_.contains(committed.task)) return;
+  ++updates_counted_;
+  say(LogLevel::kInfo,
+      fmt::format("run {} round {}: counted", committed.run.value(), committed.round));
+  settle(committed.task);
+}
+
+void ClientMachine::receive(const protocol::TaskEnded& ended) {
+  if (task_ && task_->plan.task == ended.task) drop_task();
+  failures_.erase(ended.task);
+  settle(ended.task);
+  say(LogLevel::kInfo,
+      fmt::format("a task ended without counting ({}): {}", ended.code, ended.message));
+}
+
+// --- training and what comes of it --------------------------------------------------------------
+
+void ClientMachine::start_training(SharedBytes base) {
+  task_->activity = Activity::kTraining;
+  task_->training = task_->plan.task;
+  actions_.push_back(Train{task_->plan, std::move(base)});
+}
+
+void ClientMachine::handle(TrainingFinished& event) {
+  if (!task_ || task_->activity != Activity::kTraining || task_->training != event.task) return;
+  const TaskId task = task_->plan.task;
+  if (!event.update) {
+    task_.reset();
+    return fail_task(task, event.update.error());
+  }
+  task_->activity = Activity::kStoring;
+  event.update->head.task = task;
+  keep_and_store(std::move(*event.update));
+}
+
+void ClientMachine::handle(UpdateStored& event) {
+  if (task_ && task_->plan.task == event.task) task_.reset();
+  const auto pending = pending_.find(event.task);
+  if (pending == pending_.end()) return;
+  if (!event.result && event.result.error().kind() != ErrorKind::kOverloaded) {
+    settle(event.task);
+    return fail_task(event.task, event.result.error());
+  }
+  if (!event.result) {  // a full disk: only a crash before the commit would lose the update
+    say(LogLevel::kWarning,
+        fmt::format("the update is kept in memory only: {}", event.result.error().message()));
+  }
+  pending->second.stored = true;
+  offer(pending->second);
+}
+
+void ClientMachine::fail_task(TaskId task, const Error& error) {
+  say(LogLevel::kError, fmt::format("training failed ({}): {}", error.code(), error.message()));
+  while (failures_.size() >= options_.pending_updates_max) failures_.erase(failures_.begin());
+  failures_.insert_or_assign(task, error);
+  if (link_ == Link::kUp) send(protocol::TaskFailed{task, error.code(), error.message()});
+}
+
+void ClientMachine::keep_and_store(PendingUpdate update) {
+  keep(update, false);
+  actions_.push_back(StoreUpdate{std::move(update)});
+}
+
+void ClientMachine::keep(PendingUpdate update, bool stored) {
+  const TaskId task = update.head.task;
+  protocol::TransferSender sender(update.payload, options_.transfer.chunk_bytes_max);
+  pending_.insert_or_assign(task, Pending{std::move(update.head), std::move(update.payload),
+                                          order_++, stored, std::move(sender)});
+  if (pending_.size() <= options_.pending_updates_max) return;
+  const auto oldest = std::min_element(
+      pending_.begin(), pending_.end(),
+      [](const auto& a, const auto& b) { return a.second.order < b.second.order; });
+  say(LogLevel::kWarning, "an update that was never settled is dropped to make room");
+  settle(oldest->first);
+}
+
+void ClientMachine::offer(const Pending& pending) {
+  if (pending.stored && link_ == Link::kUp) send(protocol::UpdateOffer{pending.head});
+}
+
+void ClientMachine::pump(Pending& pending) {
+  while (auto piece = pending.sender.next()) {
+    send(protocol::Chunk{.task = pending.head.task, .offset = piece->offset},
+         std::move(piece->bytes));
+  }
+}
+
+void ClientMachine::settle(TaskId task) {
+  if (pending_.erase(task) > 0) actions_.push_back(ForgetUpdate{task});
+}
+
+void ClientMachine::drop_task() {
+  if (!task_) return;
+  if (task_->activity == Activity::kTraining) {
+    actions_.push_back(CancelTraining{task_->training});
+  }
+  task_.reset();
+}
+
+void ClientMachine::send(protocol::Message message, SharedBytes payload) {
+  sent_at_ = now_;
+  actions_.push_back(Send{{std::move(message), std::move(payload)}});
+}
+
+void ClientMachine::say(LogLevel level, std::string line) {
+  actions_.push_back(Say{level, std::move(line)});
+}
+
+}  // namespace starling::client

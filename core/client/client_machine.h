@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client's side of a federation as a deterministic machine: dial, greet, fetch a model, train,
+// keep the update safe, offer it until it is settled, reconnect for ever. It owns no socket, clock,
+// thread or file: events come in with the time, actions go out for a shell (or the simulator) to
+// perform in order.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/backoff.h"
+#include "core/base/log.h"
+#include "core/protocol/messages.h"
+#include "core/protocol/transfer.h"
+
+namespace starling::client {
+
+// A finished update that the coordinator has not settled yet.
+struct PendingUpdate {
+  update::ContributionHead head;
+  SharedBytes payload;
+};
+
+// --- events -------------------------------------------------------------------------------------
+struct Connected {};
+struct Disconnected {
+  Error error;
+};
+struct Received {
+  protocol::Envelope envelope;
+};
+struct TrainingFinished {
+  TaskId task;
+  Result<PendingUpdate> update;
+};
+struct UpdateStored {  // the answer to StoreUpdate
+  TaskId task;
+  Result<void> result;
+};
+struct Tick {};  // next_deadline() has passed
+struct Stop {};  // say goodbye; what is pending stays for the next start
+using Event =
+    std::variant<Connected, Disconnected, Received, TrainingFinished, UpdateStored, Tick, Stop>;
+
+// --- actions ------------------------------------------------------------------------------------
+struct Dial {};  // answered by Connected or Disconnected
+struct HangUp {
+  Error reason;
+};
+struct Send {
+  protocol::Envelope envelope;
+};
+struct Train {  // answered by TrainingFinished
+  protocol::RoundPlan plan;
+  SharedBytes base;
+};
+struct CancelTraining {  // its TrainingFinished is ignored
+  TaskId task;
+};
+struct StoreUpdate {  // durably, then UpdateStored
+  PendingUpdate update;
+};
+struct ForgetUpdate {
+  TaskId task;
+};
+struct Say {
+  LogLevel level;
+  std::string line;
+};
+using Action =
+    std::variant<Dial, HangUp, Send, Train, CancelTraining, StoreUpdate, ForgetUpdate, Say>;
+
+struct ClientOptions {
+  std::string software = "starling-edge";
+  std::uint64_t rows = 0;                      // training rows held
+  std::uint64_t model_bytes_max = 4ULL << 30;  // a larger model is refused by name
+  std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond
+  Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
+  Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
+  Backoff::Options backoff;
+  protocol::TransferOptions transfer;
+};
+
+class ClientMachine {
+ public:
+  // `pending`: what an earlier process left behind. The first Dial comes from the first Tick.
+  ClientMachine(ClientOptions options, Rng backoff_rng, std::vector<PendingUpdate> pending);
+
+  std::vector<Action> on(Event event, TimePoint now);
+  // When Tick is due; nothing while only others can move.
+  std::optional<TimePoint> next_deadline() const;
+
+  enum class Link { kDown, kDialing, kGreeting, kUp, kStopped };
+  enum class Activity { kIdle, kFetching, kTraining, kStoring };
+  Link link() const { return link_; }
+  Activity activity() const;
+  // The task at work; null when idle. Valid until the next event.
+  const protocol::RoundPlan* plan() const { return task_ ? &task_->plan : nullptr; }
+  std::size_t pending_updates() const { return pending_.size(); }
+  std::uint64_t updates_counted() const { return updates_counted_; }
+
+ private:
+  struct Task {
+    protocol::RoundPlan plan;
+    TaskId training;  // under which Train was issued; an earlier attempt's, perhaps
+    Activity activity = Activity::kFetching;
+    std::optional<protocol::ModelAssembler> assembler;
+  };
+  struct Pending {
+    update::ContributionHead head;
+    SharedBytes payload;
+    std::uint64_t order = 0;
+    bool stored = false;  // only then offered
+    protocol::TransferSender sender;
+  };
+  struct HeldModel {
+    update::ModelVersion version;
+    SharedBytes bytes;
+  };
+
+  void handle(Connected&);
+  void handle(Disconnected&);
+  void handle(Received&);
+  void handle(TrainingFinished&);
+  void handle(UpdateStored&);
+  void handle(Tick&);
+  void handle(Stop&);
+
+  void receive(const protocol::Welcome&);
+  void receive(const protocol::RoundPlan&);
+  void receive(const protocol::Chunk&, const SharedBytes& payload);
+  void receive(const protocol::Credit&);
+  void receive(const protocol::UpdateAccept&);
+  void receive(const protocol::RoundCommitted&);
+  void receive(const protocol::TaskEnded&);
+  void receive(const protocol::Bye&);
+
+  void begin(const protocol::RoundPlan& plan);
+  bool continue_for(const protocol::RoundPlan& plan);
+  bool reuse_update_for(const protocol::RoundPlan& plan);
+  void request_model();
+  void start_training(SharedBytes base);
+  void fail_task(TaskId task, const Error& error);
+  void keep(PendingUpdate update, bool stored);
+  void keep_and_store(PendingUpdate update);
+  void offer(const Pending& pending);
+  void pump(Pending& pending);
+  void settle(TaskId task);
+  void drop_task();
+  void hang_up(Error reason);
+  void schedule_dial();
+  void send(protocol::Message message, SharedBytes payload = {});
+  void say(LogLevel level, std::string line);
+
+  ClientOptions options_;
+  Backoff backoff_;
+  TimePoint now_{};
+  std::vector<Action> actions_;
+
+  Link link_ = Link::kDown;
+  TimePoint dial_at_{};
+  TimePoint greet_by_{};
+  TimePoint heard_at_{};
+  TimePoint sent_at_{};
+  Duration heartbeat_ = std::chrono::seconds(10);
+  std::optional<Task> task_;
+  std::optional<HeldModel> held_;
+  std::map<TaskId, Pending> pending_;
+  std::map<TaskId, Error> failures_;  // told until the coordinator ends the task
+  std::uint64_t order_ = 0;
+  std::uint64_t updates_counted_ = 0;
+};
+
+}  // namespace starling::client
