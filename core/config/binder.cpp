@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/config/binder.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/base/durable_file.h"
+#include "core/base/nearest_name.h"
+#include "core/config/toml_reader.h"
+
+namespace starling::config {
+namespace {
+
+constexpr std::size_t kFileBytesMax = 1 << 20;
+
+std::string_view last_word(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  return dot == key.npos ? key : key.substr(dot + 1);
+}
+
+bool takes(const Field& field, const TomlEntry& entry) {
+  if (!entry.type) return false;
+  if (*entry.type == field.type) return true;
+  if (*entry.type == FieldType::kInteger) return field.type == FieldType::kNumber;
+  return *entry.type == FieldType::kText &&
+         (field.type == FieldType::kDuration || (field.optional && entry.text == "none"));
+}
+
+Error wrong_type(const Field& field, const TomlEntry& entry) {
+  std::string is =
+      entry.type == FieldType::kText ? "\"" + printable(entry.text) + "\"" : printable(entry.text);
+  if (entry.type == FieldType::kIntegerList) is = "[" + is + "]";
+  std::string hint;
+  if (field.type == FieldType::kDuration && entry.type == FieldType::kInteger) {
+    hint = "; write \"" + printable(entry.text) + "s\" with the unit and in quotes";
+  }
+  return rejected("setting-invalid", field.key + " = " + is + " is not " +
+                                         std::string(describe_type(field.type)) + hint);
+}
+
+}  // namespace
+
+void Binder::add(std::vector<Field> fields) {
+  for (Field& field : fields) {
+    STARLING_CHECK(std::ranges::find(fields_, field.key, &Field::key) == fields_.end());
+    documents_.push_back(document(field));
+    fields_.push_back(std::move(field));
+  }
+}
+
+std::string Binder::alias_of(std::size_t field) const {
+  const std::string_view word = last_word(fields_[field].key);
+  const auto ends_so = [&](const Field& other) { return last_word(other.key) == word; };
+  const bool unique = std::ranges::count_if(fields_, ends_so) == 1;
+  return unique && word != fields_[field].key ? std::string(word) : std::string();
+}
+
+// The known key of the least edit distance, of whole keys or of their last words.
+std::string Binder::nearest_key(std::string_view key) const {
+  std::size_t least = static_cast<std::size_t>(-1);
+  std::string nearest;
+  for (const Field& field : fields_) {
+    const std::size_t distance = std::min(edit_distance(key, field.key),
+                                          edit_distance(last_word(key), last_word(field.key)) + 1);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = field.key;
+  }
+  return nearest;
+}
+
+Result<void> Binder::read_toml(std::string_view text, std::string_view file_name) {
+  STARLING_ASSIGN(const auto entries, read_toml_entries(text, file_name));
+  for (const TomlEntry& entry : entries) {
+    const std::string where = std::string(file_name) + ":" + std::to_string(entry.line);
+    const auto field = std::ranges::find(fields_, entry.key, &Field::key);
+    const auto in_section = [&](const Field& f) { return f.key.starts_with(entry.key + "."); };
+    if (field == fields_.end()) {
+      if (entry.text == "a table" && std::ranges::any_of(fields_, in_section)) continue;
+      return rejected("unknown-key", where + ": unknown key '" + printable(entry.key) +
+                                         "'; the nearest known key is '" + nearest_key(entry.key) +
+                                         "'");
+    }
+    if (!takes(*field, entry)) return wrong_type(*field, entry).within(where);
+    if (auto set = field->set(entry.text); !set) return set.error().within(where);
+  }
+  return {};
+}
+
+Result<void> Binder::read_file(const std::filesystem::path& file) {
+  STARLING_ASSIGN(const std::string text, read_text_file(file, kFileBytesMax));
+  return read_toml(text, file.string());
+}
+
+Result<void> Binder::apply_flags() {
+  for (const Flag& flag : flags_) {
+    const auto set = fields_[flag.field].set(flag.text);
+    if (!set) return rejected(set.error().code(), "--" + set.error().message());
+  }
+  return {};
+}
+
+Result<void> Binder::apply(const std::filesystem::path& file) {
+  const std::filesystem::path chosen =
+      config_file_.empty() ? file : std::filesystem::path(config_file_);
+  if (!chosen.empty()) STARLING_TRY(read_file(chosen));
+  return apply_flags();
+}
+
+}  // namespace starling::config

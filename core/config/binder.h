@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configuration files and flags onto Options structs, each described once (core/base/fields.h).
+// Every key of a file is also a flag, and the flag wins; what is unknown or out of range is refused
+// with the place, the value and what would be right.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/settings.h"
+#include "core/config/documentation.h"
+
+namespace CLI {
+class App;
+}
+
+namespace starling::config {
+
+class Binder {
+ public:
+  Binder() = default;
+  Binder(const Binder&) = delete;
+  Binder& operator=(const Binder&) = delete;
+
+  // Binds every described option as "section.name", or "name" for the section "". What stands in
+  // `options` now is the default. `options` must outlive the binder. Requires: no key twice.
+  template <class Options>
+  void bind(std::string_view section, Options& options) {
+    add(fields_of(section, options));
+  }
+
+  // Adds to `app`: --config FILE, and a flag per key, "--section.key VALUE", with the alias
+  // "--key VALUE" where no other key ends so and no other flag has the name. Values are only
+  // collected while the app parses; apply() checks them. The binder must outlive the app's parsing.
+  void add_flags(CLI::App& app);
+
+  // The file of --config (else `file`, else none), then the flags.
+  [[nodiscard]] Result<void> apply(const std::filesystem::path& file = {});
+
+  // Sets what `text` says, in the order of its lines. Fails with "toml-malformed", "unknown-key" or
+  // "setting-invalid"; options before the faulty line may be set then.
+  [[nodiscard]] Result<void> read_toml(std::string_view text, std::string_view file_name);
+  [[nodiscard]] Result<void> read_file(const std::filesystem::path& file);
+
+  // Every key in the order of binding, with the defaults as they were then.
+  const std::vector<KeyDocument>& documents() const { return documents_; }
+  // The value of every key now.
+  Settings settings() const { return to_settings(fields_); }
+
+ private:
+  struct Flag {
+    std::size_t field;
+    std::string text;
+  };
+
+  void add(std::vector<Field> fields);
+  [[nodiscard]] Result<void> apply_flags();
+  std::string alias_of(std::size_t field) const;
+  std::string nearest_key(std::string_view key) const;
+
+  std::vector<Field> fields_;
+  std::vector<KeyDocument> documents_;
+  std::vector<Flag> flags_;  // as given
+  std::string config_file_;
+};
+
+}  // namespace starling::config

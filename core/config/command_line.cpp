@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only user of CLI11, which takes seconds to compile: also the binder's flags are made here.
+#include "core/config/command_line.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <array>
+#include <ostream>
+
+#include "core/base/check.h"
+#include "core/base/nearest_name.h"
+#include "core/config/binder.h"
+
+namespace starling::config {
+namespace {
+
+constexpr std::array<std::string_view, 8> kUsageCodes = {
+    "usage",          "unknown-key",  "setting-invalid", "setting-repeated",
+    "toml-malformed", "dataset-spec", "partition-spec",  "unknown-setting"};
+constexpr std::array<std::string_view, 3> kTimeCodes = {"deadline", "timed-out", "timeout"};
+constexpr std::array<std::string_view, 10> kConnectionPrefixes = {
+    "connect",        "connection",   "certificate", "tls",  "handshake",
+    "not-authorised", "unauthorised", "revoked",     "pin-", "unreachable"};
+
+// The innermost command that was named.
+CLI::App* innermost(CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().back();
+  return app;
+}
+
+std::string path_of(const CLI::App* app) {
+  std::string path = app->get_name();
+  for (app = app->get_parent(); app != nullptr; app = app->get_parent()) {
+    path = app->get_name() + " " + path;
+  }
+  return path;
+}
+
+std::vector<std::string> known_words(CLI::App* app, bool flags) {
+  std::vector<std::string> words;
+  if (!flags) {
+    for (const CLI::App* command : app->get_subcommands([](const CLI::App*) { return true; })) {
+      words.push_back(command->get_name());
+    }
+    return words;
+  }
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_lnames()) words.push_back("--" + name);
+  }
+  return words;
+}
+
+std::string unknown_argument(CLI::App* app, const std::string& argument) {
+  const std::string word = argument.substr(0, argument.find('='));
+  const bool flag = word.starts_with('-');
+  const std::vector<std::string> words = known_words(app, flag);
+  const std::vector<std::string_view> known(words.begin(), words.end());
+  const bool command = !flag && !known.empty();
+  std::string text = "unknown ";
+  text += flag ? "flag '" : command ? "command '" : "argument '";
+  return text + printable(word) + "' of " + path_of(app) + suggestion(word, known);
+}
+
+std::string sentence(CLI::App& app, const CLI::ParseError& error) {
+  CLI::App* command = innermost(&app);
+  const std::vector<std::string> extra = app.remaining(true);
+  std::string text = error.what();
+  if (!extra.empty()) {
+    text = unknown_argument(command, extra.front());
+  } else if (error.get_name() == "RequiredError" && !known_words(command, false).empty()) {
+    text = path_of(command) + " needs a command";
+  }
+  while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
+  return text + " (see " + path_of(command) + " --help)";
+}
+
+}  // namespace
+
+ExitCode exit_code(const Error& error) {
+  const std::string_view code = error.code();
+  const auto begins = [&](std::string_view prefix) { return code.starts_with(prefix); };
+  if (std::ranges::find(kUsageCodes, code) != kUsageCodes.end()) return ExitCode::kUsage;
+  if (std::ranges::find(kTimeCodes, code) != kTimeCodes.end()) return ExitCode::kTimedOut;
+  if (std::ranges::any_of(kConnectionPrefixes, begins)) return ExitCode::kNotConnected;
+  return ExitCode::kFailed;
+}
+
+Error usage_error(std::string message) { return rejected("usage", std::move(message)); }
+
+int report(const Error& error, std::ostream& err) {
+  err << "error: " << error.message() << std::endl;
+  return static_cast<int>(exit_code(error));
+}
+
+int report(const Result<void>& result, std::ostream& err) {
+  return result ? static_cast<int>(ExitCode::kOk) : report(result.error(), err);
+}
+
+void set_up(CLI::App& app, std::string_view version) {
+  constexpr std::size_t kColumn = 44;
+  app.set_version_flag("--version", app.get_name() + " " + std::string(version));
+  app.get_formatter()->column_width(kColumn);
+}
+
+void add_format(CLI::App& app, OutputFormat& format) {
+  app.add_option_function<std::string>(
+         "--format",
+         [&format](const std::string& text) {
+           format = text == "json" ? OutputFormat::kJson : OutputFormat::kText;
+         },
+         "how facts are printed")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("text|json")
+      ->default_str("text");
+}
+
+std::optional<int> parse(CLI::App& app, std::span<char* const> arguments, std::ostream& out,
+                         std::ostream& err) {
+  try {
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      app.exit(error, out, err);
+      return static_cast<int>(ExitCode::kOk);
+    }
+    return report(usage_error(sentence(app, error)), err);
+  }
+}
+
+void Binder::add_flags(CLI::App& app) {
+  app.add_option("--config", config_file_, "read the settings of this TOML file first")
+      ->type_name("FILE");
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    const Field& field = fields_[i];
+    const KeyDocument& key = documents_[i];
+    const std::string alias = alias_of(i);
+    std::string names = "--" + field.key;
+    if (!alias.empty() && app.get_option_no_throw("--" + alias) == nullptr) {
+      names += ",--" + alias;
+    }
+    STARLING_CHECK(app.get_option_no_throw("--" + field.key) == nullptr);
+    std::string help = key.help;
+    if (!key.range.empty())
+      help += " (" + key.range + (key.unit.empty() ? "" : " " + key.unit) + ")";
+    const auto collect = [this, i](const std::string& text) { flags_.push_back({i, text}); };
+    app.add_option_function<std::string>(names, collect, help)
+        ->type_name("VALUE")
+        ->default_str(field.text())
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+        ->group(field.key.find('.') == std::string::npos
+                    ? "Settings"
+                    : "[" + field.key.substr(0, field.key.rfind('.')) + "]");
+  }
+}
+
+}  // namespace starling::config

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/config/toml_reader.h"
+
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+namespace starling::config {
+namespace {
+
+std::string_view quoted_type(const toml::node& node) {
+  if (node.is_table()) return "a table";
+  return node.is_array() ? "an array" : "a date";
+}
+
+// An array of integers as "1,2"; anything else has no type.
+void read_array(const toml::array& array, TomlEntry& entry) {
+  std::string text;
+  for (const toml::node& element : array) {
+    const auto* integer = element.as_integer();
+    if (integer == nullptr) return;
+    if (!text.empty()) text += ',';
+    text += std::to_string(integer->get());
+  }
+  entry.type = FieldType::kIntegerList;
+  entry.text = std::move(text);
+}
+
+TomlEntry read_value(std::string key, const toml::node& node) {
+  TomlEntry entry{std::move(key), node.source().begin.line, std::nullopt, ""};
+  if (const auto* boolean = node.as_boolean()) {
+    entry.type = FieldType::kBoolean;
+    entry.text = FieldText<bool>::write(boolean->get());
+  } else if (const auto* integer = node.as_integer()) {
+    entry.type = FieldType::kInteger;
+    entry.text = FieldText<std::int64_t>::write(integer->get());
+  } else if (const auto* number = node.as_floating_point()) {
+    entry.type = FieldType::kNumber;
+    entry.text = FieldText<double>::write(number->get());
+  } else if (const auto* text = node.as_string()) {
+    entry.type = FieldType::kText;
+    entry.text = text->get();
+  } else if (const auto* array = node.as_array()) {
+    read_array(*array, entry);
+  }
+  if (!entry.type) entry.text = quoted_type(node);
+  return entry;
+}
+
+void collect(const std::string& prefix, const toml::table& table, std::vector<TomlEntry>& entries) {
+  for (const auto& [name, node] : table) {
+    std::string key = prefix + std::string(name.str());
+    const toml::table* inner = node.as_table();
+    if (inner == nullptr || inner->empty()) {
+      entries.push_back(read_value(std::move(key), node));
+    } else {
+      collect(key + ".", *inner, entries);
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
+                                                 std::string_view file_name) {
+  const toml::parse_result parsed = toml::parse(text, file_name);
+  if (!parsed) {
+    return rejected("toml-malformed",
+                    std::string(file_name) + ":" +
+                        std::to_string(parsed.error().source().begin.line) +
+                        ": not valid TOML: " + std::string(parsed.error().description()));
+  }
+  std::vector<TomlEntry> entries;
+  collect("", parsed.table(), entries);
+  std::ranges::stable_sort(entries, {}, &TomlEntry::line);
+  return entries;
+}
+
+}  // namespace starling::config
