@@ -6,13 +6,12 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/digest.h"
 #include "core/base/ids.h"
+#include "core/base/settings.h"
 #include "core/base/shared_bytes.h"
 #include "core/update/contribution.h"
 
@@ -20,9 +19,6 @@ namespace starling::protocol {
 
 inline constexpr std::uint16_t kVersion = 1;
 inline constexpr std::size_t kChunkBytesMax = 64 * 1024;  // payload of one frame
-
-// key -> canonical text; see core/base/settings.h
-using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // Client -> coordinator, first. Who speaks stands in the certificate, not here.
 struct Hello {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/aggregate/weighted_mean.h"
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+
+namespace starling::aggregate {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x314D5753;  // "SWM1"
+
+template <class Integer>
+void append(Bytes& bytes, Integer value) {
+  const std::size_t at = bytes.size();
+  bytes.resize(at + sizeof value);
+  store_little(bytes.data() + at, value);
+}
+
+void append(Bytes& bytes, ByteView view) {
+  append<std::uint64_t>(bytes, view.size());
+  bytes.insert(bytes.end(), view.begin(), view.end());
+}
+
+void append(Bytes& bytes, const linalg::ExactSum& sum) {
+  for (const std::int64_t limb : sum.limbs()) append(bytes, limb);
+}
+
+// Reads what append wrote; once something is missing every later read fails too.
+class Reader {
+ public:
+  explicit Reader(ByteView bytes) : rest_(bytes) {}
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return ok_ && rest_.empty(); }
+  ByteView take(std::uint64_t count) {
+    if (!ok_ || count > rest_.size()) {
+      ok_ = false;
+      return {};
+    }
+    const ByteView view = rest_.first(static_cast<std::size_t>(count));
+    rest_ = rest_.subspan(view.size());
+    return view;
+  }
+  template <class Integer>
+  Integer integer() {
+    const ByteView view = take(sizeof(Integer));
+    return ok_ ? load_little<Integer>(view.data()) : Integer{};
+  }
+  ByteView block() { return take(integer<std::uint64_t>()); }
+  linalg::ExactSum sum() {
+    std::array<std::int64_t, linalg::ExactSum::kLimbs> limbs{};
+    for (std::int64_t& limb : limbs) limb = integer<std::int64_t>();
+    return linalg::ExactSum::from_limbs(limbs);
+  }
+
+ private:
+  ByteView rest_;
+  bool ok_ = true;
+};
+
+Error damaged() { return rejected("bad-aggregate", "a stored aggregate is damaged"); }
+
+}  // namespace
+
+Result<WeightedMean> WeightedMean::create(const update::Schema& schema) {
+  const update::Bounds& bounds = schema.bounds;
+  STARLING_ASSIGN(
+      const FixedPointScale scale,
+      FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max, bounds.contributions_max));
+  return WeightedMean(schema, scale);
+}
+
+WeightedMean::WeightedMean(update::Schema schema, FixedPointScale scale)
+    : schema_(std::move(schema)) {
+  for (const update::VectorSpec& vector : schema_.vectors) {
+    sums_.emplace_back(static_cast<std::size_t>(vector.elements), scale);
+  }
+}
+
+Result<void> WeightedMean::accumulate(const update::Contribution& contribution) {
+  STARLING_CHECK(contribution.head().vectors == schema_.vectors);
+  if (contributions_ == schema_.bounds.contributions_max) {
+    return rejected("too-many-contributions",
+                    fmt::format("this round sums at most {} contributions", contributions_));
+  }
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    sums_[i].add(contribution.weight(), contribution.vector(i));
+  }
+  weight_.add(contribution.weight());
+  for (const auto& [name, value] : contribution.head().scalars) {
+    ScalarMean& mean = scalars_[name];
+    mean.weighted.add(contribution.weight() * value);
+    mean.weight.add(contribution.weight());
+  }
+  ++contributions_;
+  return {};
+}
+
+Bytes WeightedMean::serialize() {
+  Bytes bytes;
+  append(bytes, kMagic);
+  append(bytes, contributions_);
+  append(bytes, weight_);
+  append<std::uint32_t>(bytes, static_cast<std::uint32_t>(scalars_.size()));
+  for (const auto& [name, mean] : scalars_) {
+    append(bytes, as_bytes(name));
+    append(bytes, mean.weighted);
+    append(bytes, mean.weight);
+  }
+  for (FixedPointSum& sum : sums_) append(bytes, ByteView(sum.serialize()));
+  return bytes;
+}
+
+Result<void> WeightedMean::merge(ByteView serialized) {
+  Reader reader(serialized);
+  if (reader.integer<std::uint32_t>() != kMagic) return damaged();
+  const auto contributions = reader.integer<std::uint32_t>();
+  if (contributions > schema_.bounds.contributions_max - contributions_) {
+    return rejected("too-many-contributions",
+                    fmt::format("{} and {} contributions exceed this round's {}", contributions_,
+                                contributions, schema_.bounds.contributions_max));
+  }
+  const linalg::ExactSum weight = reader.sum();
+  std::map<std::string, ScalarMean> scalars;
+  const auto count = reader.integer<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const std::string name(as_text(reader.block()));
+    const linalg::ExactSum weighted = reader.sum();
+    scalars[name] = {weighted, reader.sum()};
+  }
+  std::vector<FixedPointSum> sums;
+  for (const FixedPointSum& own : sums_) {
+    STARLING_ASSIGN(FixedPointSum sum, FixedPointSum::deserialize(reader.block(), own.elements()));
+    if (sum.elements() != own.elements() || sum.scale() != own.scale()) return damaged();
+    sums.push_back(std::move(sum));
+  }
+  if (!reader.at_end()) return damaged();
+  for (std::size_t i = 0; i < sums.size(); ++i) sums_[i].merge(sums[i]);
+  for (const auto& [name, mean] : scalars) {
+    scalars_[name].weighted.merge(mean.weighted);
+    scalars_[name].weight.merge(mean.weight);
+  }
+  weight_.merge(weight);
+  contributions_ += contributions;
+  return {};
+}
+
+Report WeightedMean::report() && {
+  STARLING_CHECK(can_report());
+  Report report{.weight = weight_.value(), .contributions = contributions_};
+  for (FixedPointSum& sum : sums_) {
+    report.vectors.emplace_back(sum.elements());
+    sum.divide_into(report.weight, report.vectors.back());
+  }
+  for (const auto& [name, mean] : scalars_) {
+    report.scalars[name] = mean.weighted.value() / mean.weight.value();
+  }
+  return report;
+}
+
+}  // namespace starling::aggregate

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a round plan says about training, as named settings: new keys need no new message, and one
+// that this version does not know is refused by name rather than ignored.
+#pragma once
+
+#include <vector>
+
+#include "core/base/settings.h"
+#include "core/data/dataset.h"
+#include "core/model/model.h"
+#include "core/strategy/strategy.h"
+#include "core/train/train_options.h"
+
+namespace starling::client {
+
+// The shape of the data that the model is made for: [features] or [channels, height, width].
+struct DataShape {
+  std::vector<int> input;
+  int classes = 0;
+
+  static DataShape of(const data::Shape& shape, int classes);
+  [[nodiscard]] Result<data::Shape> shape() const;
+};
+
+template <class Visitor>
+void describe(Visitor& visit, DataShape& o) {
+  visit("input", o.input,
+        FieldInfo{.help = "shape of a row: [features] or [channels, height, width]; empty: that of "
+                          "the evaluation data set",
+                  .min = 1,
+                  .max = 1 << 24});
+  visit("classes", o.classes,
+        FieldInfo{.help = "number of classes; 0: those of the evaluation data set",
+                  .min = 0,
+                  .max = 1 << 20});
+}
+
+struct TrainingSettings {
+  model::ModelSpec model;
+  DataShape data;
+  train::TrainOptions train;
+  strategy::StrategyOptions strategy;
+
+  Settings to_settings() const;
+  // "unknown-setting", "setting-invalid", and those of the options' own validation.
+  [[nodiscard]] static Result<TrainingSettings> parse(const Settings& settings);
+  [[nodiscard]] Result<std::shared_ptr<const model::Model>> make_model() const;
+};
+
+}  // namespace starling::client
