@@ -1,0 +1,186 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A whole federation on this machine: builds Starling, makes a coordinator, joins edge clients to
+# it by token as real processes, and trains a model on Fashion-MNIST over mutual TLS.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: examples/quickstart.sh [--clients N] [--rounds R] [--seed S] [--keep] [--programs DIR]
+
+  --clients N      edge clients, each a process with its own part of the data (default 12)
+  --rounds R       rounds of training (default 20)
+  --seed S         seed of the run (default 1)
+  --keep           keep the federation's directory: identities, database, models, logs
+  --programs DIR   use the programs in DIR; install and build nothing
+TEXT
+}
+
+clients=12 rounds=20 seed=1 keep=no programs=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --clients) clients=${2:?--clients needs a number}; shift 2 ;;
+    --rounds) rounds=${2:?--rounds needs a number}; shift 2 ;;
+    --seed) seed=${2:?--seed needs a number}; shift 2 ;;
+    --keep) keep=yes; shift ;;
+    --programs) programs=$(cd "${2:?--programs needs a directory}" && pwd); shift 2 ;;
+    --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+done
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+job=$root/examples/fashion-2nn.toml
+data=fashion-mnist:/usr/share/datasets/fashion-mnist
+model=$PWD/fashion-2nn.safetensors
+home=   # the federation's directory, once there is one
+processes=()
+
+say() { printf '\n== %s\n' "$*"; }
+
+# Stops every process that this script started, on any exit, and says where a failure's logs are.
+finish() {
+  local status=$?
+  trap - EXIT HUP INT TERM
+  if [ ${#processes[@]} -gt 0 ]; then
+    kill "${processes[@]}" 2>/dev/null || true
+    wait "${processes[@]}" 2>/dev/null || true
+  fi
+  if [ -n "$home" ]; then
+    if [ $status -ne 0 ] && [ $status -lt 128 ]; then
+      printf '\nquickstart: failed (exit code %s); the last lines of the coordinator:\n' $status >&2
+      tail -n 20 "$home/logs/coordinator" >&2 2>/dev/null || true
+      printf 'quickstart: everything is kept in %s\n' "$home" >&2
+    elif [ "$keep" = no ]; then
+      rm -rf "$home"
+    fi
+  fi
+  exit $status
+}
+trap finish EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+build() {
+  say 'installing what is missing'
+  "$root/examples/install_packages.sh" build data
+  if [ -d "$root/build/boost-1.81/usr" ]; then export Boost_ROOT=$root/build/boost-1.81/usr; fi
+  say 'building the coordinator and the edge client (build/quickstart)'
+  cmake -S "$root" -B "$root/build/quickstart" -G Ninja -D CMAKE_BUILD_TYPE=Release \
+    -D STARLING_TESTS=OFF >/dev/null
+  cmake --build "$root/build/quickstart" --target starling-coordinator starling-edge
+  programs=$root/build/quickstart/bin
+}
+
+coordinator() { "$programs/starling-coordinator" "$@"; }
+edge() { "$programs/starling-edge" "$@"; }
+
+is_listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# A port below the range from which the kernel gives ports to those who ask for none.
+choose_port() {
+  local port
+  for _ in $(seq 50); do
+    port=$((20000 + RANDOM % 12000))
+    if ! is_listening "$port"; then echo "$port"; return; fi
+  done
+  echo 'quickstart: no free port found on 127.0.0.1' >&2
+  return 1
+}
+
+start() {  # start LOG PROGRAM ARGUMENT...
+  local log=$home/logs/$1
+  shift
+  "$@" >"$log" 2>&1 &
+  processes+=($!)
+}
+
+start_coordinator() {
+  local port
+  port=$(choose_port)
+  coordinator init "$home/coordinator" --federation demo --listen "127.0.0.1:$port"
+  start coordinator "$programs/starling-coordinator" serve "$home/coordinator"
+  for _ in $(seq 100); do
+    if is_listening "$port"; then return; fi
+    kill -0 "${processes[0]}" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "quickstart: the coordinator does not listen on 127.0.0.1:$port" >&2
+  return 1
+}
+
+# What a device owner does: one command with the token, and where the data is.
+join_client() {
+  local name=client-$1 state=$home/edges/client-$1 token
+  token=$(coordinator token new "$name" --state "$home/coordinator" --format json |
+    sed -n 's/.*"token": *"\([^"]*\)".*/\1/p')
+  edge join "$token" --state "$state"
+  cat >>"$state/edge.toml" <<TOML
+[data]
+dataset = "$data"
+partition = "dirichlet:alpha=0.5,index=$1,of=$clients"
+TOML
+  start "$name" "$programs/starling-edge" start --state "$state"
+}
+
+# Fewer clients than the job asks for: every one of them in every round.
+overrides() {
+  local cohort=10
+  [ "$clients" -ge $cohort ] || cohort=$clients
+  printf '%s\n' --seed "$seed" --rounds "$rounds" --round.wait-for "$clients" \
+    --round.cohort "$cohort" --round.min-updates $(((cohort * 4 + 4) / 5))
+}
+
+train() {
+  local id flags
+  mapfile -t flags < <(overrides)
+  id=$(coordinator run submit "$job" --state "$home/coordinator" --format json "${flags[@]}" |
+    sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')
+  # In the background, so that a signal to this script is obeyed at once.
+  coordinator run log "$id" --follow --state "$home/coordinator" &
+  processes+=($!)
+  wait $!
+  coordinator run wait "$id" --state "$home/coordinator"
+  say 'the run'
+  coordinator run show "$id" --state "$home/coordinator"
+  say 'the model'
+  coordinator run export "$id" --to "$model" --state "$home/coordinator"
+}
+
+what_next() {
+  cat <<TEXT
+
+What to try next
+  the same run in one process, no sockets, the same model bit for bit:
+    ${programs#"$PWD/"}/starling-coordinator simulate ${job#"$PWD/"} --clients $clients --out out/fashion-2nn
+  the model in Python:
+    safetensors.torch.load_file("$model")
+  another seed, more clients:
+    examples/quickstart.sh --seed 2 --clients 20
+TEXT
+  if [ "$keep" = yes ]; then
+    cat <<TEXT
+  this federation again (in a terminal each):
+    $programs/starling-coordinator serve $home/coordinator
+    $programs/starling-edge start --state $home/edges/client-1
+    $programs/starling-coordinator client list --state $home/coordinator
+TEXT
+  else
+    echo '  keep the federation, to start it again: examples/quickstart.sh --keep'
+  fi
+}
+
+[ -n "$programs" ] || build
+
+home=$(mktemp -d "${TMPDIR:-/tmp}/starling-demo-XXXXXX")
+mkdir "$home/logs" "$home/edges"
+say "making a coordinator in $home"
+start_coordinator
+say "joining $clients edge clients, each with its own key, certificate and part of the data"
+for index in $(seq "$clients"); do join_client "$index"; done
+say "training for $rounds rounds over mutual TLS"
+SECONDS=0
+train
+say "done: $rounds rounds with $clients clients in $SECONDS seconds; the model is in $model"
+what_next
