@@ -138,7 +138,7 @@ train() {
   id=$(coordinator run submit "$job" --state "$home/coordinator" --format json "${flags[@]}" |
     sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')
   # In the background, so that a signal to this script is obeyed at once.
-  coordinator run log "$id" --follow --state "$home/coordinator" &
+  "$programs/starling-coordinator" run log "$id" --follow --state "$home/coordinator" &
   processes+=($!)
   wait $!
   coordinator run wait "$id" --state "$home/coordinator"
