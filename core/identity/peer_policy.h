@@ -48,7 +48,7 @@ struct VerifiedPeer {
 
 // Requires: policy.time is set; authorities are trusted, `presented` is hostile (leaf first).
 [[nodiscard]] Result<VerifiedPeer> judge_peer(std::span<const Certificate> presented,
-                                              std::span<const Certificate> authorities,
-                                              Side side, const PeerPolicy& policy);
+                                              std::span<const Certificate> authorities, Side side,
+                                              const PeerPolicy& policy);
 
 }  // namespace starling::identity
