@@ -47,7 +47,7 @@ function(starling_library name)
   if(ARG_PRIVATE)
     target_link_libraries(${target} PRIVATE ${ARG_PRIVATE})
   endif()
-  set_property(TARGET ${target} PROPERTY VERIFY_INTERFACE_HEADER_SETS ${STARLING_WERROR})
+  set_property(TARGET ${target} PROPERTY VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL})
   install(TARGETS ${target} EXPORT starling ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
     FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/starling)
 endfunction()
