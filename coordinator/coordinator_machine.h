@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator as a deterministic machine: sessions, the queue of runs, rounds and their
+// attempts. It owns no socket, clock, thread, file or randomness: events come in with the time,
+// actions go out for a shell (the service or the simulator) to perform in order.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/client_sampler.h"
+#include "coordinator/job.h"
+#include "coordinator/round_machine.h"
+#include "core/model/parameters.h"
+#include "core/protocol/messages.h"
+#include "core/protocol/transfer.h"
+
+namespace starling::coordinator {
+
+// An attempt that an earlier process opened and did not close.
+struct OpenAttempt {
+  Round round = 0;
+  Attempt attempt = 0;
+  std::vector<Participant> participants;
+};
+
+// A run to hold: where it stands, and what its clients need to know.
+struct RunStart {
+  RunId id;
+  Job job;
+  Settings settings;  // of the round plans
+  update::Schema schema;
+  update::ModelVersion version;  // round 0, or the last committed round
+  model::Snapshot model;
+  Attempt attempts_made = 0;  // of the next round, closed ones only
+  std::optional<OpenAttempt> open;
+  // Replay of a recorded run: who contributed, by round; empty: draw.
+  std::map<Round, std::vector<std::string>> recorded_contributors;
+};
+
+// --- events -------------------------------------------------------------------------------------
+struct ClientAdmitted {
+  std::string client;
+  bool seen_before = false;  // it was connected to an earlier process: it may come back soon
+};
+struct ClientRevoked {
+  std::string client;
+};
+struct SessionOpened {
+  SessionId session;
+  std::string client;  // from the certificate; admitted
+};
+struct SessionClosed {
+  SessionId session;
+};
+struct MessageReceived {
+  SessionId session;
+  protocol::Envelope envelope;
+};
+struct RunSubmitted {
+  RunStart start;
+};
+struct StopRun {
+  RunId run;
+};
+struct UploadOpened {  // the answer to OpenUpload
+  TaskId task;
+  Result<std::uint64_t> received;  // where to go on, after an interruption
+};
+struct UploadSummed {  // the answer to SumUpload
+  TaskId task;
+  Result<void> result;
+};
+struct RoundDurable {  // the answer to CommitRound
+  Result<std::pair<update::ModelVersion, model::Snapshot>> next;
+};
+struct TaskLookedUp {  // the answer to LookUpTask: a message that settles it
+  SessionId session;
+  protocol::Message settlement;
+};
+struct Tick {};
+struct Drain {};  // say goodbye to everyone; open rounds stay open for the next start
+using Event = std::variant<ClientAdmitted, ClientRevoked, SessionOpened, SessionClosed,
+                           MessageReceived, RunSubmitted, StopRun, UploadOpened, UploadSummed,
+                           RoundDurable, TaskLookedUp, Tick, Drain>;
+
+// --- actions ------------------------------------------------------------------------------------
+struct Send {
+  SessionId session;
+  protocol::Envelope envelope;
+};
+struct CloseSession {
+  SessionId session;
+  std::string code;
+  std::string message;
+};
+struct BeginRound {  // durable before anything after it is performed; makes a new aggregate
+  RunId run;
+  Round round;
+  Attempt attempt;
+  bool resumed;  // the attempt is in the store already
+  std::vector<Participant> participants;
+  update::Schema schema;
+  update::ModelVersion base;
+  std::size_t clients;  // admitted
+};
+struct OpenUpload {
+  TaskId task;
+  std::uint64_t bytes;
+};
+struct WriteUpload {  // a failure shows in the answer to SumUpload
+  TaskId task;
+  std::uint64_t offset;
+  SharedBytes bytes;
+};
+struct DropUpload {
+  TaskId task;
+};
+struct SumUpload {  // validate, then add to the aggregate; drops the upload
+  update::ContributionHead head;
+  update::Schema schema;
+};
+struct CommitRound {  // aggregate, evaluate, make durable: RoundDurable
+  RoundSummary summary;
+};
+struct AbandonRound {
+  RoundSummary summary;
+  Error reason;
+};
+struct FinishRun {
+  RunId run;
+  enum class State { kCompleted, kFailed, kStopped } state;
+  std::optional<Error> error;
+};
+struct LookUpTask {  // a task that is not of the open round
+  SessionId session;
+  std::string client;
+  TaskId task;
+};
+struct ClientSeen {
+  std::string client;
+  std::optional<std::uint64_t> rows;
+};
+struct Say {  // a line of the run's log; run 0: of the service's
+  RunId run;
+  std::string line;
+};
+using Action =
+    std::variant<Send, CloseSession, BeginRound, OpenUpload, WriteUpload, DropUpload, SumUpload,
+                 CommitRound, AbandonRound, FinishRun, LookUpTask, ClientSeen, Say>;
+
+struct CoordinatorOptions {
+  std::string federation = "federation";
+  Duration heartbeat = std::chrono::seconds(10);
+  Duration silence_max = std::chrono::seconds(60);         // nothing heard: the session is closed
+  Duration greeting_deadline = std::chrono::seconds(10);   // from opened to Hello
+  Duration upload_retry = std::chrono::milliseconds(200);  // when the spool was full
+  protocol::TransferOptions transfer;
+};
+
+class CoordinatorMachine {
+ public:
+  explicit CoordinatorMachine(CoordinatorOptions options);
+
+  std::vector<Action> on(Event event, TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  bool connected(const std::string& client) const;
+  std::size_t clients_connected() const;
+  // Null when no run is being held.
+  const RunStart* active_run() const { return active_ ? &active_->start : nullptr; }
+  const RoundMachine* round() const;
+
+ private:
+  struct Session {
+    std::string client;
+    bool greeted = false;
+    TimePoint opened_at{};
+    TimePoint heard_at{};
+  };
+  struct Client {
+    std::optional<SessionId> session;  // greeted
+    TimePoint away_since{};
+    bool seen = false;
+  };
+  struct Uploading {
+    update::ContributionHead head;
+    std::optional<protocol::TransferReceiver> receiver;  // once there is room for it
+    std::optional<TimePoint> retry_at;                   // while there is none
+  };
+  struct ActiveRun {
+    explicit ActiveRun(RunStart s) : start(std::move(s)) {}
+    RunStart start;
+    std::optional<RoundMachine> round;
+    bool committing = false;
+    bool stop_requested = false;
+    std::optional<TimePoint> retry_at;
+    std::map<TaskId, protocol::TransferSender> downloads;
+    std::map<TaskId, Uploading> uploads;
+    RoundSummary closing;  // while committing
+  };
+
+  void handle(ClientAdmitted&);
+  void handle(ClientRevoked&);
+  void handle(SessionOpened&);
+  void handle(SessionClosed&);
+  void handle(MessageReceived&);
+  void handle(RunSubmitted&);
+  void handle(StopRun&);
+  void handle(UploadOpened&);
+  void handle(UploadSummed&);
+  void handle(RoundDurable&);
+  void handle(TaskLookedUp&);
+  void handle(Tick&);
+  void handle(Drain&);
+
+  void receive(SessionId, Session&, const protocol::Hello&);
+  void receive(SessionId, Session&, const protocol::ModelRequest&);
+  void receive(SessionId, Session&, const protocol::Credit&);
+  void receive(SessionId, Session&, const protocol::UpdateOffer&);
+  void receive(SessionId, Session&, const protocol::Chunk&, const SharedBytes&);
+  void receive(SessionId, Session&, const protocol::TaskFailed&);
+  void receive(SessionId, Session&, const protocol::Bye&);
+
+  void advance();  // after every event: whatever can happen now, happens
+  void start_next_run();
+  void try_open_round();
+  void open_round(std::vector<Participant> participants, Attempt attempt, bool resumed);
+  void close_round_if_due();
+  void abandon_round(RoundSummary summary);
+  void give_up_absent();
+  void retry_uploads();
+  void finish_run(FinishRun::State state, std::optional<Error> error);
+  void tell_task_end(TaskId task);
+  void end_all_tasks(const Error& reason);
+
+  std::vector<std::string> eligible() const;
+  bool may_come_back(const Client& client) const;
+  // The task if it belongs to the open round and to this client; else null.
+  const RoundMachine::Task* open_task(TaskId task, const std::string& client) const;
+  void send_plan(SessionId session, TaskId task);
+  void pump_download(SessionId session, TaskId task);
+  void fail_task(TaskId task, const Error& error);
+  void leave(SessionId session);
+  void refuse(SessionId session, const std::string& code, const std::string& message);
+  void settle_unknown(SessionId session, const Session&, TaskId task);
+  void send(SessionId session, protocol::Message message, SharedBytes payload = {});
+  void send_to(const std::string& client, protocol::Message message);
+  void say(std::string line);
+
+  CoordinatorOptions options_;
+  TimePoint now_{};
+  std::vector<Action> actions_;
+  std::map<SessionId, Session> sessions_;
+  std::map<std::string, Client> clients_;  // admitted, in order of name
+  std::deque<RunStart> queue_;
+  std::optional<ActiveRun> active_;
+  bool draining_ = false;
+};
+
+}  // namespace starling::coordinator

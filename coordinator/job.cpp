@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace starling::coordinator {
+
+int RoundOptions::asked() const {
+  return static_cast<int>(std::ceil(static_cast<double>(cohort) * over_selection));
+}
+
+int RoundOptions::updates_needed() const {
+  return min_updates > 0 ? min_updates : (cohort * 4 + 4) / 5;
+}
+
+void Job::bind(config::Binder& binder) {
+  binder.bind("", job);
+  binder.bind("model", training.model);
+  binder.bind("train", training.train);
+  binder.bind("strategy", training.strategy);
+  binder.bind("round", round);
+  binder.bind("evaluate", evaluate);
+  binder.bind("checkpoint", checkpoint);
+  binder.bind("data", data);
+  binder.bind("data", training.data);
+}
+
+update::Bounds Job::bounds() const {
+  return {.value_max = round.value_max,
+          .weight_max = round.weight_max,
+          .contributions_max = static_cast<std::uint32_t>(round.asked())};
+}
+
+Result<void> Job::validate() const {
+  if (job.name.empty() || job.name.size() > update::kNameBytesMax) {
+    return rejected("setting-invalid",
+                    fmt::format("name must have 1 to {} characters", update::kNameBytesMax));
+  }
+  if (round.min_updates > round.cohort) {
+    return rejected("setting-invalid",
+                    fmt::format("round.min-updates = {} exceeds round.cohort = {}: a round closes "
+                                "with cohort updates",
+                                round.min_updates, round.cohort));
+  }
+  if (round.asked() > 1'000'000) {
+    return rejected("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
+  }
+  return train::validate(training.train);
+}
+
+Result<Job> parse_job(std::string_view toml, std::string_view source) {
+  Job job;
+  config::Binder binder;
+  job.bind(binder);
+  STARLING_TRY(binder.read_toml(toml, source));
+  STARLING_TRY(job.validate());
+  return job;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job: everything that decides what a run computes and how its rounds are held. Read from TOML;
+// the keys, defaults and ranges stand here and nowhere else.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/fields.h"
+#include "core/base/ids.h"
+#include "core/client/training_settings.h"
+#include "core/config/binder.h"
+#include "core/update/contribution.h"
+
+namespace starling::coordinator {
+
+struct JobOptions {
+  std::string name = "run";
+  std::uint64_t seed = 1;
+  int rounds = 10;
+};
+
+struct RoundOptions {
+  int cohort = 10;
+  double over_selection = 1.0;
+  int min_updates = 0;
+  int wait_for = 0;
+  Duration deadline = std::chrono::seconds(60);
+  Duration reconnect_grace = std::chrono::seconds(30);
+  Duration retry_pause = std::chrono::seconds(1);
+  int attempts_max = 10;
+  double value_max = 16'777'216;
+  double weight_max = 16'777'216;
+
+  // How many clients a round asks, and the fewest updates that commit it.
+  int asked() const;
+  int updates_needed() const;
+  int clients_awaited() const { return wait_for > 0 ? wait_for : updates_needed(); }
+};
+
+struct EvaluateOptions {
+  int every = 1;
+  std::string dataset;
+};
+
+struct CheckpointOptions {
+  int keep = 3;
+};
+
+struct DataOptions {
+  std::string dataset;
+  std::string partition = "iid";
+};
+
+struct Job {
+  JobOptions job;
+  client::TrainingSettings training;
+  RoundOptions round;
+  EvaluateOptions evaluate;
+  CheckpointOptions checkpoint;
+  DataOptions data;
+
+  // Binds every key of a job to this object, which must outlive the binder's use.
+  void bind(config::Binder& binder);
+  // What the ranges of single keys cannot say.
+  [[nodiscard]] Result<void> validate() const;
+  update::Bounds bounds() const;
+};
+
+// Reads a whole job; `source` is what errors call the file.
+[[nodiscard]] Result<Job> parse_job(std::string_view toml, std::string_view source);
+
+template <class V>
+void describe(V& visit, JobOptions& o) {
+  visit("name", o.name, FieldInfo{.help = "what people call the run"});
+  visit("seed", o.seed,
+        FieldInfo{.help = "decides the initial model, the cohorts and the order of batches"});
+  visit("rounds", o.rounds, FieldInfo{.help = "rounds to commit", .min = 1, .max = 1e9});
+}
+
+template <class V>
+void describe(V& visit, RoundOptions& o) {
+  visit("cohort", o.cohort,
+        FieldInfo{.help = "updates that a round wants", .unit = "clients", .min = 1, .max = 1e6});
+  visit(
+      "over-selection", o.over_selection,
+      FieldInfo{
+          .help = "ask cohort x this, close with the first cohort updates", .min = 1, .max = 100});
+  visit("min-updates", o.min_updates,
+        FieldInfo{.help = "fewer abandon the attempt; 0: four fifths of the cohort",
+                  .unit = "clients",
+                  .min = 0,
+                  .max = 1e6});
+  visit("wait-for", o.wait_for,
+        FieldInfo{.help = "clients connected before round 1; 0: min-updates",
+                  .unit = "clients",
+                  .min = 0,
+                  .max = 1e6});
+  visit("deadline", o.deadline,
+        FieldInfo{.help = "from the round's start to its last update", .min = 0.001, .max = 2.6e6});
+  visit("reconnect-grace", o.reconnect_grace,
+        FieldInfo{.help = "how long a selected client may be disconnected before it is given up",
+                  .min = 0,
+                  .max = 2.6e6});
+  visit("retry-pause", o.retry_pause,
+        FieldInfo{.help = "between an abandoned attempt and the next", .min = 0, .max = 86400});
+  visit("attempts-max", o.attempts_max,
+        FieldInfo{.help = "attempts of one round before the run fails", .min = 1, .max = 1e6});
+  visit("value-max", o.value_max,
+        FieldInfo{.help = "largest magnitude of an update's element; a larger one is refused",
+                  .min = 1e-30,
+                  .max = 1e30});
+  visit("weight-max", o.weight_max,
+        FieldInfo{.help = "largest weight (rows) of an update; a larger one is refused",
+                  .min = 1,
+                  .max = 1e15});
+}
+
+template <class V>
+void describe(V& visit, EvaluateOptions& o) {
+  visit("every", o.every,
+        FieldInfo{.help = "evaluate every so many rounds, and after the last; 0: never",
+                  .unit = "rounds",
+                  .min = 0,
+                  .max = 1e9});
+  visit("dataset", o.dataset,
+        FieldInfo{.help = "the coordinator's data set, KIND:PATH[:SPLIT]; empty: no evaluation"});
+}
+
+template <class V>
+void describe(V& visit, CheckpointOptions& o) {
+  visit("keep", o.keep,
+        FieldInfo{.help = "models of the last rounds to keep (first, best and last always); 0: all",
+                  .unit = "rounds",
+                  .min = 0,
+                  .max = 1e9});
+}
+
+template <class V>
+void describe(V& visit, DataOptions& o) {
+  visit("dataset", o.dataset,
+        FieldInfo{.help = "simulate: the data that the clients hold, KIND:PATH[:SPLIT]"});
+  visit("partition", o.partition,
+        FieldInfo{.help = "simulate: how it is divided, SCHEME[:KEY=VALUE,...]"});
+}
+
+}  // namespace starling::coordinator

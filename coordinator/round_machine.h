@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// One attempt of one round: who was asked, what came of each, and when it is over. Pure bookkeeping
+// in which every client ends with exactly one outcome; CoordinatorMachine talks to clients.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/ids.h"
+
+namespace starling::coordinator {
+
+struct Participant {
+  std::string client;
+  TaskId task;
+  friend bool operator==(const Participant&, const Participant&) = default;
+};
+
+struct Contributor {
+  std::string client;
+  TaskId task;
+  double weight = 0;
+  friend bool operator==(const Contributor&, const Contributor&) = default;
+};
+
+struct RoundFailure {
+  std::string client;
+  std::string code;
+  std::string reason;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  friend bool operator==(const RoundFailure&, const RoundFailure&) = default;
+};
+
+// What an attempt came to, ordered by client name.
+struct RoundSummary {
+  RunId run;
+  Round round = 0;
+  Attempt attempt = 0;
+  bool committed = false;  // false: abandoned
+  std::vector<Contributor> contributors;
+  std::vector<RoundFailure> failures;
+  Duration elapsed{};
+  std::uint64_t bytes_in = 0;   // payload of updates received
+  std::uint64_t bytes_out = 0;  // payload of models sent
+};
+
+class RoundMachine {
+ public:
+  struct Options {
+    RunId run;
+    Round round = 1;
+    Attempt attempt = 1;
+    std::size_t updates_wanted = 1;  // closes at once with so many
+    std::size_t updates_needed = 1;  // fewer at the end: abandoned
+    Duration deadline{};
+  };
+  enum class State {
+    kAsked,    // plan sent or to be sent
+    kOffered,  // uploading
+    kSumming,  // received whole, being validated and added
+    kCounted,  // in the sum
+    kFailed,
+  };
+  struct Task {
+    std::string client;
+    State state = State::kAsked;
+    double weight = 0;
+    std::uint64_t bytes_in = 0;
+    std::uint64_t bytes_out = 0;
+    std::optional<Error> failure;
+  };
+
+  RoundMachine(Options options, const std::vector<Participant>& participants, TimePoint now);
+
+  const Options& options() const { return options_; }
+  TimePoint deadline() const { return started_ + options_.deadline; }
+  const std::map<TaskId, Task>& tasks() const { return tasks_; }
+  // The task of that id if it was issued to `client`; else null.
+  const Task* find(TaskId task, const std::string& client) const;
+  std::optional<TaskId> task_of(const std::string& client) const;
+
+  // Each returns false where the task is not in a state for it (a repeated or late message).
+  bool offered(TaskId task, double weight);
+  bool received(TaskId task);              // all bytes are there; to be summed
+  bool failed(TaskId task, Error reason);  // not what is being summed or counted
+  // How the summing ended: counted, or refused as a whole. Requires: state is kSumming.
+  void summed(TaskId task, Result<void> result);
+  // A transfer broke off; the client may offer again.
+  void interrupted(TaskId task);
+  void count_bytes(TaskId task, std::uint64_t in, std::uint64_t out);
+
+  std::size_t counted() const { return count(State::kCounted); }
+  bool summing() const { return count(State::kSumming) > 0; }
+
+  enum class Verdict { kOpen, kCommit, kAbandon };
+  // Open while something is being summed, or while more may come.
+  Verdict verdict(TimePoint now) const;
+  // Requires: verdict is not kOpen. Those that did not count get their reason here.
+  RoundSummary close(TimePoint now);
+
+ private:
+  std::size_t count(State state) const;
+
+  Options options_;
+  TimePoint started_;
+  std::map<TaskId, Task> tasks_;
+};
+
+}  // namespace starling::coordinator

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/run_context.h"
+
+#include "core/data/load.h"
+
+namespace starling::coordinator {
+namespace {
+
+Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset) {
+  const client::DataShape found = client::DataShape::of(dataset.shape(), dataset.classes());
+  if (shape.input.empty()) shape.input = found.input;
+  if (shape.classes == 0) shape.classes = found.classes;
+  STARLING_ASSIGN(const data::Shape wanted, shape.shape());
+  if (wanted.features() != dataset.shape().features() || shape.classes < found.classes) {
+    return rejected("data-mismatch", "the data set " + dataset.name() +
+                                         " does not have the shape that data.input and "
+                                         "data.classes of the job say");
+  }
+  return {};
+}
+
+}  // namespace
+
+bool RunContext::evaluates(Round round) const {
+  const Round every = static_cast<Round>(job.evaluate.every);
+  if (!evaluation || every == 0) return false;
+  return round % every == 0 || round == static_cast<Round>(job.job.rounds);
+}
+
+update::Schema RunContext::schema() const {
+  return strategy->schema(*model->layout(), job.bounds());
+}
+
+Result<RunContext> prepare_run(const Job& job,
+                               const std::shared_ptr<const data::Dataset>& known_shape) {
+  RunContext context{.job = job};
+  client::DataShape& shape = context.job.training.data;
+  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+    STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(job.evaluate.dataset));
+    STARLING_ASSIGN(const auto dataset, data::load_dataset(spec));
+    context.evaluation = data::DatasetView{dataset};
+    STARLING_TRY(fill_shape(shape, *dataset));
+  }
+  if (known_shape) STARLING_TRY(fill_shape(shape, *known_shape));
+  if (shape.input.empty() || shape.classes == 0) {
+    return rejected("no-data-shape",
+                    "the job says nothing of the data's shape: name an evaluate.dataset, or set "
+                    "data.input and data.classes");
+  }
+  STARLING_ASSIGN(context.model, context.job.training.make_model());
+  STARLING_ASSIGN(auto strategy, strategy::make_server_strategy(job.training.strategy));
+  context.strategy = std::move(strategy);
+  return context;
+}
+
+}  // namespace starling::coordinator

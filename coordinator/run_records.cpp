@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/run_records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <set>
+
+namespace starling::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+json::value or_null(const std::optional<double>& value) {
+  return value ? json::value(*value) : json::value(nullptr);
+}
+
+json::value or_null(const std::optional<WallTime>& value) {
+  return value ? json::value(format_rfc3339(*value)) : json::value(nullptr);
+}
+
+json::array failures_to_json(const std::vector<store::Failure>& failures) {
+  json::array array;
+  for (const store::Failure& failure : failures) {
+    array.push_back({{"client", failure.client},
+                     {"code", failure.code},
+                     {"reason", failure.reason},
+                     {"bytes", failure.bytes_in + failure.bytes_out}});
+  }
+  return array;
+}
+
+json::object round_to_json(const store::RoundRecord& record) {
+  json::array contributors;
+  for (const store::Contribution& c : record.result.contributions) {
+    contributors.push_back({{"client", c.client}, {"weight", c.weight}});
+  }
+  const bool closed = record.state != store::RoundState::kOpen;
+  return {{"round", record.key.round},
+          {"attempt", record.key.attempt},
+          {"state", store::to_string(record.state)},
+          {"cohort", record.cohort.size()},
+          {"updates", record.result.contributions.size()},
+          {"contributors", std::move(contributors)},
+          {"failures", failures_to_json(record.result.failures)},
+          {"train_loss", or_null(record.result.train_loss)},
+          {"eval_loss", or_null(record.result.evaluation.loss)},
+          {"eval_accuracy", or_null(record.result.evaluation.accuracy)},
+          {"started", format_rfc3339(record.started)},
+          {"seconds", closed ? json::value(record.result.seconds) : json::value(nullptr)},
+          {"bytes_in", record.result.bytes_in},
+          {"bytes_out", record.result.bytes_out},
+          {"model_sha256", record.model ? json::value(record.model->hex()) : json::value(nullptr)}};
+}
+
+std::string describe_failures(const std::vector<RoundFailure>& failures) {
+  constexpr std::size_t kNamed = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kNamed, failures.size()); ++i) {
+    const RoundFailure& f = failures[i];
+    text += fmt::format("{}{}: {}, {}", i == 0 ? "" : "; ", f.client, f.code, f.reason);
+    if (f.bytes_in > 0) text += fmt::format(", {} received", format_byte_count(f.bytes_in));
+  }
+  if (failures.size() > kNamed) text += fmt::format("; and {} more", failures.size() - kNamed);
+  return text;
+}
+
+}  // namespace
+
+store::NewAttempt to_record(const BeginRound& begin, WallTime now) {
+  store::NewAttempt attempt{.key = {begin.run, begin.round, begin.attempt},
+                            .base_model = begin.base.sha256,
+                            .started = now};
+  for (const Participant& p : begin.participants) attempt.cohort.push_back({p.client, p.task});
+  return attempt;
+}
+
+store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* outcome) {
+  store::AttemptResult result{.seconds = to_seconds(summary.elapsed),
+                              .bytes_in = summary.bytes_in,
+                              .bytes_out = summary.bytes_out};
+  for (const Contributor& c : summary.contributors) {
+    result.contributions.push_back({c.client, c.task, c.weight});
+  }
+  for (const RoundFailure& f : summary.failures) {
+    result.failures.push_back({f.client, f.code, f.reason, f.bytes_in, f.bytes_out});
+  }
+  if (!outcome) return result;
+  result.train_loss = outcome->train_loss;
+  if (outcome->evaluation) {
+    result.evaluation = {outcome->evaluation->loss, outcome->evaluation->accuracy};
+  }
+  return result;
+}
+
+OpenAttempt to_open_attempt(const store::RoundRecord& record) {
+  OpenAttempt open{.round = record.key.round, .attempt = record.key.attempt};
+  for (const store::CohortMember& member : record.cohort) {
+    open.participants.push_back({member.client, member.task});
+  }
+  return open;
+}
+
+std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
+                                     Round rounds) {
+  const std::string head = fmt::format("[round {}/{}] ", summary.round, rounds);
+  const std::size_t failures = summary.failures.size();
+  std::string counts = fmt::format("{}{} update{}", head, summary.contributors.size(),
+                                   summary.contributors.size() == 1 ? "" : "s");
+  if (failures > 0) {
+    counts += fmt::format(", {} failure{} ({})", failures, failures == 1 ? "" : "s",
+                          describe_failures(summary.failures));
+  }
+  if (!outcome) return {counts};
+  std::string measures = head;
+  if (outcome->train_loss) measures += fmt::format("train loss {:.4f}  ", *outcome->train_loss);
+  if (outcome->evaluation) {
+    measures += fmt::format("eval loss {:.4f}  accuracy {:.4f}  ", outcome->evaluation->loss,
+                            outcome->evaluation->accuracy);
+  }
+  measures +=
+      fmt::format("{:.2f} s  in {}  out {}", to_seconds(summary.elapsed),
+                  format_byte_count(summary.bytes_in), format_byte_count(summary.bytes_out));
+  return {counts, measures};
+}
+
+json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds) {
+  json::array array;
+  for (const store::RoundRecord& record : rounds) array.push_back(round_to_json(record));
+  json::object object{{"id", run.id.value()},
+                      {"name", run.name},
+                      {"state", store::to_string(run.state)},
+                      {"seed", run.seed},
+                      {"submitted", format_rfc3339(run.submitted)},
+                      {"started", or_null(run.started)},
+                      {"ended", or_null(run.ended)}};
+  object["error"] = run.error_code.empty()
+                        ? json::value(nullptr)
+                        : json::value{{"code", run.error_code}, {"message", run.error}};
+  object["rounds"] = std::move(array);
+  return object;
+}
+
+Result<std::map<Round, std::vector<std::string>>> recorded_contributors(std::string_view text) {
+  const auto bad = [](std::string why) {
+    return rejected("bad-replay", "the recorded run cannot be replayed: " + std::move(why));
+  };
+  boost::system::error_code code;
+  const json::value value = json::parse(json::string_view(text.data(), text.size()), code);
+  if (code) return bad("it is not JSON (" + code.message() + ")");
+  const json::object* run = value.if_object();
+  const json::value* rounds = run ? run->if_contains("rounds") : nullptr;
+  if (!rounds || !rounds->is_array()) return bad("it has no rounds");
+  std::map<Round, std::vector<std::string>> recorded;
+  for (const json::value& entry : rounds->get_array()) {
+    const json::object* round = entry.if_object();
+    if (!round) return bad("a round is not an object");
+    const json::value* state = round->if_contains("state");
+    if (!state || *state != json::value("committed")) continue;
+    const json::value* number = round->if_contains("round");
+    const json::value* contributors = round->if_contains("contributors");
+    if (!number || !number->is_int64() || !contributors || !contributors->is_array()) {
+      return bad("a committed round has no number or no contributors");
+    }
+    std::set<std::string> names;
+    for (const json::value& contributor : contributors->get_array()) {
+      const json::object* object = contributor.if_object();
+      const json::value* name = object ? object->if_contains("client") : nullptr;
+      if (!name || !name->is_string()) return bad("a contributor has no name");
+      names.emplace(name->get_string().c_str());
+    }
+    if (names.empty()) return bad("a committed round has no contributors");
+    recorded[static_cast<Round>(number->get_int64())] = {names.begin(), names.end()};
+  }
+  return recorded;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the machine's words and the store's: what is written when a round begins and ends, and
+// the lines and JSON that people and programs read of it.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+
+#include "coordinator/coordinator_machine.h"
+#include "coordinator/round_aggregate.h"
+#include "core/store/store.h"
+
+namespace starling::coordinator {
+
+store::NewAttempt to_record(const BeginRound& begin, WallTime now);
+store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* outcome);
+OpenAttempt to_open_attempt(const store::RoundRecord& record);
+
+// What a committed round prints, as people expect:
+//   [round 3/20] 9 updates, 1 failure (cam-7: deadline, 61 s, 2.1 MB of 4.8 MB)
+//   [round 3/20] train loss 0.4127  eval loss 0.4385  accuracy 0.8421  1.93 s  in 38.4 MB  out 38.4
+//   MB
+std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
+                                     Round rounds);
+
+// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]).
+boost::json::value run_to_json(const store::Run& run,
+                               const std::vector<store::RoundRecord>& rounds);
+
+// Who contributed to each committed round, out of such a JSON; "bad-replay" where it is not one.
+[[nodiscard]] Result<std::map<Round, std::vector<std::string>>> recorded_contributors(
+    std::string_view run_json);
+
+}  // namespace starling::coordinator
