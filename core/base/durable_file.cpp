@@ -72,26 +72,29 @@ fs::path directory_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-Result<void> write_temporary(int fd, std::span<const ByteView> parts, const fs::path& temporary,
-                             DurableFileOptions options) {
-  if (!options.secret) {
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    if (::fchmod(fd, 0644 & ~mask) != 0) return system_error("set the mode of", temporary);
-  }
-  for (ByteView part : parts) STARLING_TRY(write_all(fd, part, temporary));
+Result<void> set_mode(int fd, const fs::path& temporary, DurableFileOptions options) {
+  if (options.secret) return {};  // mkostemps made it 0600
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(fd, 0644 & ~mask) != 0) return system_error("set the mode of", temporary);
+  return {};
+}
+
+using Fill = std::function<Result<void>(int fd, const fs::path& temporary)>;
+
+Result<void> fill_temporary(int fd, const fs::path& temporary, const Fill& fill,
+                            DurableFileOptions options) {
+  STARLING_TRY(set_mode(fd, temporary, options));
+  STARLING_TRY(fill(fd, temporary));
   return sync_descriptor(fd, temporary);
 }
 
-}  // namespace
-
-Result<void> write_durably(const fs::path& path, std::span<const ByteView> parts,
-                           DurableFileOptions options) {
+Result<void> replace_durably(const fs::path& path, const Fill& fill, DurableFileOptions options) {
   const fs::path directory = directory_of(path);
   std::string name = (directory / ("." + path.filename().string() + ".XXXXXX.tmp")).string();
   FileDescriptor fd(::mkostemps(name.data(), 4, O_CLOEXEC));  // mode 0600
   if (fd.get() < 0) return system_error("create a temporary file beside", path);
-  Result<void> result = write_temporary(fd.get(), parts, name, options);
+  Result<void> result = fill_temporary(fd.get(), name, fill, options);
   if (result && fd.close() != 0) result = system_error("close", name);
   if (result && ::rename(name.c_str(), path.c_str()) != 0) result = system_error("rename to", path);
   if (!result) {
@@ -99,6 +102,26 @@ Result<void> write_durably(const fs::path& path, std::span<const ByteView> parts
     return result;
   }
   return sync_directory(directory);
+}
+
+}  // namespace
+
+Result<void> write_durably(const fs::path& path, std::span<const ByteView> parts,
+                           DurableFileOptions options) {
+  return replace_durably(
+      path,
+      [&](int fd, const fs::path& temporary) -> Result<void> {
+        for (ByteView part : parts) STARLING_TRY(write_all(fd, part, temporary));
+        return {};
+      },
+      options);
+}
+
+Result<void> write_durably_by(const fs::path& path,
+                              const std::function<Result<void>(const fs::path&)>& fill,
+                              DurableFileOptions options) {
+  return replace_durably(
+      path, [&](int, const fs::path& temporary) { return fill(temporary); }, options);
 }
 
 Result<void> write_durably(const fs::path& path, ByteView content, DurableFileOptions options) {

@@ -26,6 +26,13 @@ struct DurableFileOptions {
 [[nodiscard]] Result<void> write_durably(const std::filesystem::path& path, ByteView content,
                                          DurableFileOptions options = {});
 
+// The same for content that another library writes: `fill` gets the path of the temporary, which
+// exists and is empty, and writes it in place.
+[[nodiscard]] Result<void> write_durably_by(
+    const std::filesystem::path& path,
+    const std::function<Result<void>(const std::filesystem::path& temporary)>& fill,
+    DurableFileOptions options = {});
+
 // Reads a whole file of at most `bytes_max`; "file-missing", "file-too-large" or "file-unreadable".
 [[nodiscard]] Result<Bytes> read_file(const std::filesystem::path& path, std::size_t bytes_max);
 [[nodiscard]] Result<std::string> read_text_file(const std::filesystem::path& path,

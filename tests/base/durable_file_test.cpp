@@ -21,6 +21,23 @@ TEST(DurableFile, ReplacesWholeAndLeavesNoTemporary) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
 }
 
+TEST(DurableFile, IsFilledByAnotherWriter) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "backup";
+  const auto fill = [](const std::filesystem::path& temporary) -> Result<void> {
+    std::ofstream(temporary) << "filled";
+    return {};
+  };
+  ASSERT_TRUE(write_durably_by(path, fill, {.secret = true}));
+  EXPECT_EQ(read_text_file(path, 100).value(), "filled");
+  const auto fail = [](const std::filesystem::path&) -> Result<void> {
+    return overloaded("disk-full", "full");
+  };
+  EXPECT_EQ(write_durably_by(path, fail).error().code(), "disk-full");
+  EXPECT_EQ(read_text_file(path, 100).value(), "filled");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
 TEST(DurableFile, SecretsAreOnlyTheOwners) {
   const testing::TemporaryDirectory directory;
   const auto path = directory.path() / "key";
