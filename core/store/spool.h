@@ -75,6 +75,10 @@ class UploadSpool {
   // (kRejected): it would not fit into an empty spool.
   [[nodiscard]] Result<std::unique_ptr<Upload>> begin(std::uint64_t bytes);
 
+  // Gives pooled memory back to the system, when no uploads are expected for a while.
+  void release_idle();
+
+  // In use or idle; never above the options' limits.
   std::uint64_t memory_bytes() const { return memory_bytes_; }
   std::uint64_t disk_bytes() const { return disk_bytes_; }
 
@@ -87,8 +91,8 @@ class UploadSpool {
 
   std::unique_ptr<Upload> begin_in_memory(std::uint64_t bytes);
   Result<std::unique_ptr<Upload>> begin_on_disk(std::uint64_t bytes);
-  std::byte* take_buffer(std::size_t capacity);
-  void drop_idle(std::uint64_t bytes_wanted);
+  Buffer take_buffer(std::size_t capacity);
+  void drop_one_idle();
   void give_back(std::byte* data, std::size_t capacity, bool on_disk);
 
   const Options options_;

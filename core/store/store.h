@@ -20,7 +20,7 @@
 namespace starling::store {
 
 // Signs the request that came with a token, for the token's client. Called inside the transaction
-// at most once; its failure leaves the token open.
+// at most once; it must not write to the store; its failure leaves the token open.
 using IssueCertificate = std::function<Result<Certificate>(const Token& token)>;
 
 class Store {
@@ -108,7 +108,7 @@ class Store {
   [[nodiscard]] virtual Result<void> abandon_attempt(const AttemptKey& key,
                                                      const AttemptResult& result,
                                                      const Abandonment& why) = 0;
-  // Where a model is evaluated after its commit. Not durable. "round-unknown".
+  // Where a model is evaluated after its commit. "round-unknown".
   [[nodiscard]] virtual Result<void> record_evaluation(RunId run, Round round,
                                                        const Evaluation& evaluation) = 0;
   // Recovery from a damaged model file: the last committed round, and an open attempt after it,

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/store/checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "core/base/durable_file.h"
+
+namespace starling::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".safetensors";
+
+// The round of a name that file_name() gives; other files are not ours to touch.
+std::optional<Round> round_of(const std::string& name) {
+  if (!name.ends_with(kSuffix)) return std::nullopt;
+  const char* end = name.data() + name.size() - kSuffix.size();
+  Round round = 0;
+  const auto [stop, code] = std::from_chars(name.data(), end, round);
+  if (code != std::errc() || stop != end || Checkpoints::file_name(round) != name) {
+    return std::nullopt;
+  }
+  return round;
+}
+
+// Removes the model files in `folder` whose round is not `wanted`; returns their names.
+Result<std::vector<std::string>> remove_unless(const fs::path& folder,
+                                               const std::function<bool(Round)>& wanted) {
+  std::vector<std::string> names;
+  std::error_code code;
+  for (auto it = fs::directory_iterator(folder, code); !code && it != fs::directory_iterator();
+       it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    const std::optional<Round> round = round_of(name);
+    if (round && !wanted(*round)) names.push_back(name);
+  }
+  if (code && code != std::errc::no_such_file_or_directory) {
+    return internal("io-error", "cannot list " + folder.string() + ": " + code.message());
+  }
+  std::sort(names.begin(), names.end());
+  // Not durably: a file that a power cut brings back is found again by the next prune or sweep.
+  for (const std::string& name : names) {
+    if (!fs::remove(folder / name, code) && code) {
+      return internal("io-error",
+                      "cannot remove " + (folder / name).string() + ": " + code.message());
+    }
+  }
+  return names;
+}
+
+// A file that another user or limit hides is not damaged: nothing may be withdrawn for it.
+bool tells_of_damage(const Error& error) {
+  return error.kind() == ErrorKind::kRejected && error.code() != "no-permission" &&
+         error.code() != "file-too-large";
+}
+
+// What is wrong with the file of `model`; empty where it is intact.
+Result<std::string> find_damage(const fs::path& file, const ModelRecord& model,
+                                const HashModelFile& hash) {
+  std::error_code code;
+  const fs::file_status status = fs::status(file, code);
+  if (status.type() == fs::file_type::not_found) return file.string() + " is missing";
+  const Result<Sha256Digest> found = hash(file);
+  if (!found && !tells_of_damage(found.error())) return found.error();
+  if (!found) return found.error().message();
+  if (*found == model.sha256) return std::string();
+  return fmt::format("{} holds a model of SHA-256 {}, not {}", file.string(), found->hex(),
+                     model.sha256.hex());
+}
+
+}  // namespace
+
+std::optional<Round> best_round(std::span<const ModelRecord> models) {
+  const ModelRecord* best = nullptr;
+  for (const ModelRecord& model : models) {
+    const Evaluation& mine = model.evaluation;
+    if (!mine.accuracy && !mine.loss) continue;
+    if (best == nullptr) {
+      best = &model;
+      continue;
+    }
+    const Evaluation& other = best->evaluation;
+    const bool by_accuracy = mine.accuracy || other.accuracy;
+    const bool better = by_accuracy ? mine.accuracy > other.accuracy : *mine.loss < *other.loss;
+    if (better) best = &model;
+  }
+  return best == nullptr ? std::nullopt : std::optional(best->round);
+}
+
+std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep) {
+  std::set<Round> kept;
+  const std::size_t newest = keep == 0 ? models.size() : std::max<std::size_t>(keep, 1);
+  for (std::size_t i = models.size() - std::min(newest, models.size()); i < models.size(); ++i) {
+    kept.insert(models[i].round);
+  }
+  if (!models.empty()) kept.insert(models.front().round);
+  if (const std::optional<Round> best = best_round(models)) kept.insert(*best);
+  return {kept.begin(), kept.end()};
+}
+
+std::string Checkpoints::file_name(Round round) {
+  return std::to_string(round) + std::string(kSuffix);
+}
+
+Result<void> Checkpoints::write(Round round, std::span<const ByteView> parts) const {
+  STARLING_TRY(make_directory(folder_));
+  return write_durably(path(round), parts);
+}
+
+Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32_t keep) const {
+  const std::vector<Round> kept = rounds_to_keep(models, keep);
+  const auto wanted = [&](Round round) {
+    const auto same = [&](const ModelRecord& model) { return model.round == round; };
+    return std::binary_search(kept.begin(), kept.end(), round) ||
+           std::none_of(models.begin(), models.end(), same);
+  };
+  STARLING_TRY(remove_unless(folder_, wanted));
+  return {};
+}
+
+Result<std::vector<std::string>> Checkpoints::sweep(std::span<const ModelRecord> models) const {
+  sweep_temporaries(folder_);
+  return remove_unless(folder_, [&](Round round) {
+    return std::any_of(models.begin(), models.end(),
+                       [&](const ModelRecord& model) { return model.round == round; });
+  });
+}
+
+Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId run,
+                             const HashModelFile& hash) {
+  Recovery recovery;
+  STARLING_ASSIGN(std::vector<ModelRecord> models, store.models(run));
+  std::vector<std::string> damages;
+  std::size_t intact = models.size();
+  while (intact > 0) {
+    const ModelRecord& model = models[intact - 1];
+    STARLING_ASSIGN(std::string damage, find_damage(checkpoints.path(model.round), model, hash));
+    if (damage.empty()) break;
+    damages.push_back(std::move(damage));
+    --intact;
+  }
+  if (intact == 0) {
+    return internal("model-damaged",
+                    fmt::format("no model of run {} is intact ({}); restore its files from a copy",
+                                run.value(), fmt::join(damages, "; ")));
+  }
+  // Only now is it known that there is something to go back to.
+  recovery.model = models[intact - 1];
+  for (std::size_t i = 0; i < damages.size(); ++i) {
+    const Round round = models[models.size() - 1 - i].round;
+    STARLING_TRY(store.withdraw_round(run, round, {"model-damaged", damages[i]}));
+    recovery.complaints.push_back(
+        fmt::format("round {} of run {} is withdrawn and will be run again from round {}: {}",
+                    round, run.value(), recovery.model.round, damages[i]));
+  }
+  models.resize(intact);
+  STARLING_TRY(checkpoints.sweep(models));
+  return recovery;
+}
+
+}  // namespace starling::store

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs, rounds, tasks and logs, on every Store.
+#include <cmath>
+#include <limits>
+
+#include "tests/store/store_fixture.h"
+
+namespace starling::store {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class RunsTest : public StoreTest {
+ protected:
+  void reopen_and_check(RunId id, RunState expected, bool asked) {
+    reopen();
+    const store::Run run = store().find_run(id).value().value();
+    EXPECT_EQ(run.state, expected);
+    EXPECT_EQ(run.stop_requested, asked);
+    EXPECT_EQ(run.ended.has_value(), is_finished(expected));
+  }
+};
+STARLING_FOR_EVERY_STORE(RunsTest);
+class RoundsTest : public StoreTest {
+ protected:
+  TaskOutcome outcome(std::uint64_t task) {
+    return store().find_task(TaskId(task)).value()->outcome;
+  }
+  void commit(RunId run, Round round, std::string_view base, std::string_view made) {
+    ASSERT_TRUE(store().open_attempt(attempt(run, round, 1, 100 * round, {"a"}, base)));
+    ASSERT_TRUE(store().commit_attempt({run, round, 1}, {}, model(round, made)));
+  }
+};
+STARLING_FOR_EVERY_STORE(RoundsTest);
+
+const Abandonment kTooFew{"too-few-updates", "1 of 8"};
+
+TEST_P(RunsTest, QueuesInOrderOfSubmission) {
+  const std::uint64_t seed = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(store().submit_run({"one", seed, "", "rounds = 1"}, at(1)).value(), RunId(1));
+  EXPECT_EQ(store().submit_run({"two", 2, "", "rounds = 2"}, at(2)).value(), RunId(2));
+  EXPECT_EQ(store().submit_run({"two", 2, "", "rounds = 2"}, at(2)).value(), RunId(3));
+  reopen();
+  EXPECT_THAT(
+      store().runs().value(),
+      ElementsAre(Field(&Run::id, RunId(1)), Field(&Run::id, RunId(2)), Field(&Run::id, RunId(3))));
+  const store::Run first = store().find_run(RunId(1)).value().value();
+  EXPECT_EQ(first.seed, seed);
+  EXPECT_EQ(first.name, "one");
+  EXPECT_EQ(first.job, "rounds = 1");
+  EXPECT_EQ(first.submitted, at(1));
+  EXPECT_EQ(first.state, RunState::kPending);
+  EXPECT_EQ(store().find_run(RunId(4)).value(), std::nullopt);
+  EXPECT_EQ(store().find_run(RunId(0)).value(), std::nullopt);
+  ASSERT_TRUE(store().start_run(RunId(1), model(0, "m"), at(3)));
+  EXPECT_THAT(store().runs(RunState::kPending).value(), SizeIs(2));
+  EXPECT_THAT(store().runs(RunState::kRunning).value(), ElementsAre(Field(&Run::id, RunId(1))));
+}
+
+TEST_P(RunsTest, TheSameSubmitTokenIsTheSameRun) {
+  const NewRun job{"one", 1, "T", "rounds = 1"};
+  ASSERT_EQ(store().submit_run(job, at(1)).value(), RunId(1));
+  reopen();
+  EXPECT_EQ(store().submit_run(job, at(2)).value(), RunId(1));
+  EXPECT_EQ(store().find_run(RunId(1)).value()->submitted, at(1));
+  EXPECT_EQ(code_of(store().submit_run({"one", 1, "T", "rounds = 2"}, at(3))),
+            "submit-token-reused");
+  EXPECT_EQ(code_of(store().submit_run({"one", 2, "T", "rounds = 1"}, at(3))),
+            "submit-token-reused");
+  EXPECT_EQ(store().submit_run({"one", 1, "U", "rounds = 1"}, at(3)).value(), RunId(2));
+}
+
+// Every event in every state.
+TEST_P(RunsTest, MovesOnlyForward) {
+  const auto in_state = [&](RunState state) {
+    const RunId id = store().submit_run({"job", 1, "", ""}, at(0)).value();
+    if (state == RunState::kPending) return id;
+    EXPECT_TRUE(store().start_run(id, model(0, "m"), at(1)));
+    if (state == RunState::kRunning) return id;
+    EXPECT_TRUE(store().finish_run(id, {state, "code", "sentence"}, at(2)));
+    return id;
+  };
+  for (const RunState from : {RunState::kPending, RunState::kRunning, RunState::kCompleted,
+                              RunState::kFailed, RunState::kStopped}) {
+    SCOPED_TRACE(to_string(from));
+    const bool pending = from == RunState::kPending;
+    EXPECT_EQ(code_of(store().start_run(in_state(from), model(0, "m"), at(3))),
+              pending ? "ok" : "run-state");
+    for (const RunState to : {RunState::kCompleted, RunState::kFailed, RunState::kStopped}) {
+      EXPECT_EQ(code_of(store().finish_run(in_state(from), {to, "", ""}, at(3))),
+                is_finished(from) ? "run-state" : "ok");
+    }
+    const RunId stopped = in_state(from);
+    const RunState expected = pending ? RunState::kStopped : from;
+    EXPECT_EQ(store().request_stop(stopped, at(3)).value(), expected);
+    EXPECT_EQ(store().request_stop(stopped, at(4)).value(), expected);
+    reopen_and_check(stopped, expected, !is_finished(from));
+  }
+  EXPECT_EQ(code_of(store().request_stop(RunId(999), at(1))), "run-unknown");
+  EXPECT_EQ(code_of(store().start_run(RunId(999), model(0, "m"), at(1))), "run-unknown");
+  EXPECT_EQ(code_of(store().finish_run(RunId(999), {}, at(1))), "run-unknown");
+}
+
+TEST_P(RunsTest, RemembersHowItEnded) {
+  const RunId id = started_run();
+  ASSERT_TRUE(store().finish_run(id, {RunState::kFailed, "no-clients", "none came"}, at(9)));
+  const store::Run run = store().find_run(id).value().value();
+  EXPECT_EQ(run.state, RunState::kFailed);
+  EXPECT_EQ(run.started, at(1));
+  EXPECT_EQ(run.ended, at(9));
+  EXPECT_EQ(run.error_code, "no-clients");
+  EXPECT_EQ(run.error, "none came");
+}
+
+TEST_P(RunsTest, KeepsItsLog) {
+  const RunId id = started_run();
+  const RunId other = started_run();
+  EXPECT_THAT(store().log_lines(id, 1, 10).value(), IsEmpty());
+  ASSERT_TRUE(store().append_log(id, std::vector<std::string>{"one", "two"}, at(1)));
+  ASSERT_TRUE(store().append_log(other, std::vector<std::string>{"elsewhere"}, at(1)));
+  reopen();
+  ASSERT_TRUE(store().append_log(id, std::vector<std::string>{"", "four"}, at(2)));
+  EXPECT_THAT(store().log_lines(id, 0, 100).value(),
+              ElementsAre(LogLine{1, at(1), "one"}, LogLine{2, at(1), "two"}, LogLine{3, at(2), ""},
+                          LogLine{4, at(2), "four"}));
+  EXPECT_THAT(store().log_lines(id, 2, 2).value(),
+              ElementsAre(LogLine{2, at(1), "two"}, LogLine{3, at(2), ""}));
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_THAT(store().log_lines(id, 4, most).value(), SizeIs(1));
+  EXPECT_THAT(store().log_lines(id, 5, 10).value(), IsEmpty());
+  EXPECT_THAT(store().log_lines(id, most, most).value(), IsEmpty());
+  EXPECT_EQ(code_of(store().append_log(RunId(77), std::vector<std::string>{"x"}, at(1))),
+            "run-unknown");
+  EXPECT_EQ(code_of(store().log_lines(RunId(77), 1, 1)), "run-unknown");
+}
+
+TEST_P(RoundsTest, AnOpenAttemptSurvivesARestart) {
+  const RunId run = started_run();
+  EXPECT_EQ(store().find_open_attempt(run).value(), std::nullopt);
+  const std::uint64_t high = std::uint64_t{1} << 63;  // ids use all 64 bits
+  const NewAttempt opened = attempt(run, 1, 1, high, {"b", "a", "c"}, "m0");
+  ASSERT_TRUE(store().open_attempt(opened));
+  reopen();
+  const RoundRecord record = store().find_open_attempt(run).value().value();
+  EXPECT_EQ(record.key, opened.key);
+  EXPECT_EQ(record.state, RoundState::kOpen);
+  EXPECT_EQ(record.cohort, opened.cohort);
+  EXPECT_EQ(record.base_model, digest("m0"));
+  EXPECT_EQ(record.started, at(10));
+  EXPECT_EQ(record.result, AttemptResult{});
+  EXPECT_EQ(store().find_task(TaskId(high + 1)).value(),
+            (TaskRecord{TaskId(high + 1), opened.key, "a", TaskOutcome::kOpen}));
+  EXPECT_EQ(store().find_task(TaskId(5)).value(), std::nullopt);
+  EXPECT_EQ(code_of(store().find_open_attempt(RunId(99))), "run-unknown");
+}
+
+TEST_P(RoundsTest, CommitsEverythingOfARound) {
+  const RunId run = started_run();
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 1, {"a", "b", "c"}, "m0")));
+  AttemptResult result;
+  result.contributions = {{"c", TaskId(3), 120.5}, {"a", TaskId(1), 1}};
+  result.failures = {{"b", "deadline", "no update within 60 s", 2'100'000, 4'800'000}};
+  result.train_loss = 0.4127;
+  result.evaluation = {0.4385, std::nan("")};
+  result.seconds = 1.93;
+  result.bytes_in = std::numeric_limits<std::uint64_t>::max();
+  result.bytes_out = 38'400'000;
+  ASSERT_TRUE(store().commit_attempt({run, 1, 1}, result, model(1, "m1")));
+  reopen();
+  EXPECT_EQ(store().find_open_attempt(run).value(), std::nullopt);
+  const std::vector<RoundRecord> rounds = store().rounds(run, 1).value();
+  ASSERT_THAT(rounds, SizeIs(1));
+  result.evaluation.accuracy.reset();  // a NaN is a missing value
+  EXPECT_EQ(rounds[0].state, RoundState::kCommitted);
+  EXPECT_EQ(rounds[0].result, result);
+  EXPECT_EQ(rounds[0].model, digest("m1"));
+  EXPECT_EQ(rounds[0].abandonment, std::nullopt);
+  EXPECT_THAT(rounds[0].cohort, SizeIs(3));
+  ModelRecord committed = model(1, "m1");
+  committed.evaluation = result.evaluation;
+  EXPECT_THAT(store().models(run).value(), ElementsAre(model(0, "m0"), committed));
+  EXPECT_EQ(outcome(1), TaskOutcome::kCommitted);
+  EXPECT_EQ(outcome(2), TaskOutcome::kExpired);
+  EXPECT_EQ(outcome(3), TaskOutcome::kCommitted);
+}
+
+TEST_P(RoundsTest, TakesAFinishedUpdateOfAnAbandonedAttempt) {
+  const RunId run = started_run();
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 1, {"a", "b"}, "m0")));
+  AttemptResult first;
+  first.contributions = {{"a", TaskId(1), 5}};
+  ASSERT_TRUE(store().abandon_attempt({run, 1, 1}, first, kTooFew));
+  EXPECT_EQ(outcome(1), TaskOutcome::kAbandoned);
+  EXPECT_EQ(outcome(2), TaskOutcome::kAbandoned);
+
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 2, 3, {"a", "c", "d"}, "m0")));
+  AttemptResult second;  // a offers its first task again, b was not even asked again
+  second.contributions = {{"a", TaskId(1), 5}, {"b", TaskId(2), 6}, {"c", TaskId(4), 7}};
+  ASSERT_TRUE(store().commit_attempt({run, 1, 2}, second, model(1, "m1")));
+  reopen();
+  for (const std::uint64_t task : {1, 2, 3, 4}) EXPECT_EQ(outcome(task), TaskOutcome::kCommitted);
+  EXPECT_EQ(outcome(5), TaskOutcome::kExpired);
+  const std::vector<RoundRecord> rounds = store().rounds(run, 1).value();
+  ASSERT_THAT(rounds, SizeIs(2));
+  EXPECT_EQ(rounds[0].state, RoundState::kAbandoned);
+  EXPECT_EQ(rounds[0].abandonment, kTooFew);
+  EXPECT_EQ(rounds[0].result, first);
+  EXPECT_EQ(rounds[0].model, std::nullopt);
+  EXPECT_EQ(rounds[1].result, second);
+}
+
+TEST_P(RoundsTest, RefusesWhatIsOutOfOrder) {
+  const RunId run = store().submit_run({"job", 1, "", ""}, at(0)).value();
+  const auto open = [&](Round round, Attempt number, std::uint64_t task, const char* base) {
+    return code_of(store().open_attempt(attempt(run, round, number, task, {"a", "b"}, base)));
+  };
+  EXPECT_EQ(open(1, 1, 1, "m0"), "run-state");
+  ASSERT_TRUE(store().start_run(run, model(0, "m0"), at(1)));
+  EXPECT_EQ(open(2, 1, 1, "m0"), "round-order");
+  EXPECT_EQ(open(1, 2, 1, "m0"), "round-order");
+  EXPECT_EQ(open(1, 1, 1, "other model"), "round-order");
+  EXPECT_EQ(open(1, 1, 0, "m0"), "task-exists") << "0 is no task";
+  EXPECT_EQ(open(1, 1, 1, "m0"), "ok");
+  EXPECT_EQ(open(1, 1, 3, "m0"), "attempt-open");
+  EXPECT_EQ(open(1, 2, 3, "m0"), "attempt-open");
+  ASSERT_TRUE(store().abandon_attempt({run, 1, 1}, {}, kTooFew));
+  EXPECT_EQ(open(1, 1, 3, "m0"), "round-order");
+  EXPECT_EQ(open(1, 2, 2, "m0"), "task-exists");
+  EXPECT_EQ(code_of(store().open_attempt(attempt(run, 1, 2, 3, {"a", "a"}, "m0"))),
+            "cohort-duplicate");
+  EXPECT_EQ(open(1, 2, 3, "m0"), "ok") << "what was refused left nothing behind";
+  ASSERT_TRUE(store().commit_attempt({run, 1, 2}, {}, model(1, "m1")));
+  EXPECT_EQ(open(1, 3, 5, "m1"), "round-order");
+  EXPECT_EQ(open(2, 1, 5, "m0"), "round-order");
+  EXPECT_EQ(open(2, 1, 5, "m1"), "ok");
+  EXPECT_EQ(code_of(store().open_attempt(attempt(RunId(9), 1, 1, 9, {}, "m0"))), "run-unknown");
+}
+
+TEST_P(RoundsTest, ClosesOnlyWhatIsOpen) {
+  const RunId run = started_run();
+  const auto commit_code = [&](AttemptKey key) {
+    return code_of(store().commit_attempt(key, {}, model(key.round, "m")));
+  };
+  const auto abandon_code = [&](AttemptKey key) {
+    return code_of(store().abandon_attempt(key, {}, kTooFew));
+  };
+  EXPECT_EQ(commit_code({run, 1, 1}), "attempt-closed");
+  EXPECT_EQ(abandon_code({run, 1, 1}), "attempt-closed");
+  EXPECT_EQ(commit_code({RunId(9), 1, 1}), "run-unknown");
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 1, {"a"}, "m0")));
+  EXPECT_EQ(commit_code({run, 1, 2}), "attempt-closed");
+  EXPECT_EQ(abandon_code({run, 1, 1}), "ok");
+  EXPECT_EQ(commit_code({run, 1, 1}), "attempt-closed");
+  EXPECT_EQ(abandon_code({run, 1, 1}), "attempt-closed");
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 2, 2, {"a"}, "m0")));
+  EXPECT_EQ(commit_code({run, 1, 2}), "ok");
+  EXPECT_EQ(commit_code({run, 1, 2}), "attempt-closed");
+  EXPECT_EQ(abandon_code({run, 1, 2}), "attempt-closed");
+}
+
+TEST_P(RoundsTest, RefusesContributionsThatAnswerNoTask) {
+  const RunId run = started_run();
+  const RunId other = started_run();
+  ASSERT_TRUE(store().open_attempt(attempt(other, 1, 1, 50, {"a"}, "m0")));
+  commit(run, 1, "m0", "m1");  // task 100 of a
+  ASSERT_TRUE(store().open_attempt(attempt(run, 2, 1, 1, {"a", "b"}, "m1")));
+  const auto with = [&](std::vector<Contribution> contributions) {
+    AttemptResult result;
+    result.contributions = std::move(contributions);
+    return code_of(store().commit_attempt({run, 2, 1}, result, model(2, "m2")));
+  };
+  EXPECT_EQ(with({{"a", TaskId(9), 1}}), "task-mismatch") << "never issued";
+  EXPECT_EQ(with({{"a", TaskId(2), 1}}), "task-mismatch") << "of another client";
+  EXPECT_EQ(with({{"a", TaskId(100), 1}}), "task-mismatch") << "of another round";
+  EXPECT_EQ(with({{"a", TaskId(50), 1}}), "task-mismatch") << "of another run";
+  EXPECT_EQ(with({{"a", TaskId(1), 1}, {"a", TaskId(1), 1}}), "task-mismatch") << "twice";
+  for (const double weight : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    EXPECT_EQ(with({{"a", TaskId(1), weight}}), "weight-range");
+  }
+  EXPECT_EQ(outcome(1), TaskOutcome::kOpen);
+  EXPECT_EQ(with({{"a", TaskId(1), 1}}), "ok");
+}
+
+TEST_P(RoundsTest, AFinishedRunLeavesNoOpenAttempt) {
+  const RunId run = started_run();
+  commit(run, 1, "m0", "m1");
+  ASSERT_TRUE(store().open_attempt(attempt(run, 2, 1, 1, {"a"}, "m1")));
+  EXPECT_EQ(store().request_stop(run, at(2)).value(), RunState::kRunning);
+  EXPECT_TRUE(store().find_open_attempt(run).value().has_value()) << "only asked to";
+  ASSERT_TRUE(store().finish_run(run, {RunState::kStopped, "", ""}, at(3)));
+  reopen();
+  const std::vector<RoundRecord> rounds = store().rounds(run, 2).value();
+  ASSERT_THAT(rounds, SizeIs(1));
+  EXPECT_EQ(rounds[0].state, RoundState::kAbandoned);
+  EXPECT_EQ(rounds[0].abandonment->code, "run-ended");
+  EXPECT_EQ(outcome(1), TaskOutcome::kAbandoned);
+  EXPECT_THAT(store().models(run).value(), SizeIs(2));
+}
+
+TEST_P(RoundsTest, TakesALaterEvaluation) {
+  const RunId run = started_run();
+  commit(run, 1, "m0", "m1");
+  ASSERT_TRUE(store().record_evaluation(run, 1, {0.5, 0.75}));
+  reopen();
+  EXPECT_EQ(store().rounds(run, 1).value()[0].result.evaluation, (Evaluation{0.5, 0.75}));
+  EXPECT_EQ(store().models(run).value()[1].evaluation, (Evaluation{0.5, 0.75}));
+  ASSERT_TRUE(store().record_evaluation(run, 1, {0.25, std::nan("")}));
+  EXPECT_EQ(store().models(run).value()[1].evaluation, (Evaluation{0.25, std::nullopt}));
+  EXPECT_EQ(code_of(store().record_evaluation(run, 2, {})), "round-unknown");
+  EXPECT_EQ(code_of(store().record_evaluation(run, 0, {})), "round-unknown");
+  EXPECT_EQ(code_of(store().record_evaluation(RunId(9), 1, {})), "run-unknown");
+}
+
+TEST_P(RoundsTest, WithdrawsTheLastRoundAndWhatStartedFromIt) {
+  const RunId run = started_run();
+  commit(run, 1, "m0", "m1");
+  commit(run, 2, "m1", "m2");
+  ASSERT_TRUE(store().open_attempt(attempt(run, 3, 1, 300, {"a"}, "m2")));
+  const Abandonment damaged{"model-damaged", "2.safetensors is missing"};
+  EXPECT_EQ(code_of(store().withdraw_round(run, 1, damaged)), "round-order");
+  EXPECT_EQ(code_of(store().withdraw_round(run, 3, damaged)), "round-order");
+  ASSERT_TRUE(store().withdraw_round(run, 2, damaged));
+  reopen();
+  EXPECT_EQ(store().find_open_attempt(run).value(), std::nullopt);
+  std::vector<RoundRecord> rounds = store().rounds(run, 1).value();
+  ASSERT_THAT(rounds, SizeIs(3));
+  EXPECT_EQ(rounds[1].abandonment, damaged);
+  EXPECT_EQ(rounds[1].model, std::nullopt);
+  EXPECT_EQ(rounds[2].abandonment->code, "base-withdrawn");
+  EXPECT_EQ(outcome(200), TaskOutcome::kAbandoned);
+  EXPECT_EQ(outcome(300), TaskOutcome::kAbandoned);
+  EXPECT_THAT(store().models(run).value(), SizeIs(2));
+
+  ASSERT_TRUE(store().open_attempt(attempt(run, 2, 2, 201, {"a"}, "m1")));
+  ASSERT_TRUE(store().commit_attempt({run, 2, 2}, {}, model(2, "m2 again")));
+  ASSERT_TRUE(store().open_attempt(attempt(run, 3, 2, 301, {"a"}, "m2 again")));
+  rounds = store().rounds(run, 2).value();
+  EXPECT_THAT(rounds, ElementsAre(Field(&RoundRecord::key, AttemptKey{run, 2, 1}),
+                                  Field(&RoundRecord::key, AttemptKey{run, 2, 2}),
+                                  Field(&RoundRecord::key, AttemptKey{run, 3, 1}),
+                                  Field(&RoundRecord::key, AttemptKey{run, 3, 2})));
+  EXPECT_EQ(rounds[1].model, digest("m2 again"));
+}
+
+TEST_P(RoundsTest, TheInitialModelCannotBeWithdrawn) {
+  const RunId run = started_run();
+  EXPECT_EQ(code_of(store().withdraw_round(run, 0, kTooFew)), "round-order");
+}
+
+}  // namespace
+}  // namespace starling::store
