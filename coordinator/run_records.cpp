@@ -102,6 +102,47 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record) {
   return open;
 }
 
+RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
+                      model::Snapshot model, const std::vector<store::RoundRecord>& rounds) {
+  RunStart start{.id = id,
+                 .job = context.job,
+                 .settings = context.settings(),
+                 .schema = context.schema(),
+                 .version = version,
+                 .model = std::move(model)};
+  for (const store::RoundRecord& record : rounds) {
+    if (record.key.round != version.round + 1) continue;
+    if (record.state == store::RoundState::kOpen) {
+      start.open = to_open_attempt(record);
+    } else {
+      start.attempts_made = std::max(start.attempts_made, record.key.attempt);
+    }
+  }
+  return start;
+}
+
+Result<protocol::Message> settle_task(store::Store& store, TaskId id, const std::string& client) {
+  STARLING_ASSIGN(const auto task, store.find_task(id));
+  const auto ended = [id](std::string code, std::string message) {
+    return protocol::Message(protocol::TaskEnded{id, std::move(code), std::move(message)});
+  };
+  if (!task || task->client != client) {
+    return ended("unknown-task", "this coordinator issued no such task to this client");
+  }
+  if (task->outcome != store::TaskOutcome::kCommitted) {
+    return ended(task->outcome == store::TaskOutcome::kAbandoned ? "abandoned" : "round-closed",
+                 "the round closed without this update");
+  }
+  STARLING_ASSIGN(const auto rounds, store.rounds(task->attempt.run, task->attempt.round));
+  for (const store::RoundRecord& record : rounds) {
+    if (record.key.round == task->attempt.round && record.model) {
+      return protocol::Message(
+          protocol::RoundCommitted{id, task->attempt.run, task->attempt.round, *record.model});
+    }
+  }
+  return ended("round-closed", "the round was withdrawn");
+}
+
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
                                      Round rounds) {
   const std::string head = fmt::format("[round {}/{}] ", summary.round, rounds);

@@ -16,6 +16,15 @@ store::NewAttempt to_record(const BeginRound& begin, WallTime now);
 store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* outcome);
 OpenAttempt to_open_attempt(const store::RoundRecord& record);
 
+// A run as the machine takes it: from `model` on, which is the initial or the last committed one.
+// `rounds`: the run's records; an open attempt among them is resumed.
+RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
+                      model::Snapshot model, const std::vector<store::RoundRecord>& rounds);
+
+// What a client is told of a task that is not of the open round.
+[[nodiscard]] Result<protocol::Message> settle_task(store::Store& store, TaskId task,
+                                                    const std::string& client);
+
 // What a committed round prints, as people expect:
 //   [round 3/20] 9 updates, 1 failure (cam-7: deadline, 61 s, 2.1 MB of 4.8 MB)
 //   [round 3/20] train loss 0.4127  eval loss 0.4385  accuracy 0.8421  1.93 s  in 38.4 MB  out 38.4

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/simulate.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "coordinator/run_records.h"
+#include "core/base/durable_file.h"
+#include "core/data/load.h"
+#include "core/data/partition.h"
+#include "core/store/memory_store.h"
+
+namespace starling::coordinator {
+namespace {
+
+constexpr std::size_t kRunJsonBytesMax = std::size_t{1} << 30;
+
+Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t clients) {
+  if (job.data.dataset.empty()) {
+    return rejected("no-data",
+                    "the job does not say what the simulated clients hold: set data.dataset, for "
+                    "example \"fashion-mnist:/usr/share/datasets/fashion-mnist\"");
+  }
+  STARLING_ASSIGN(const data::DatasetSpec dataset_spec, data::DatasetSpec::parse(job.data.dataset));
+  STARLING_ASSIGN(const data::PartitionSpec partition_spec,
+                  data::PartitionSpec::parse(job.data.partition));
+  data::LoadOptions load;
+  load.group_column = partition_spec.column;
+  STARLING_ASSIGN(const auto dataset, data::load_dataset(dataset_spec, load));
+  return data::partition_views(dataset, partition_spec, clients);
+}
+
+Result<void> check_clients(const Job& job, std::size_t clients) {
+  const auto needed =
+      static_cast<std::size_t>(std::max(job.round.clients_awaited(), job.round.updates_needed()));
+  if (needed <= clients) return {};
+  return rejected("setting-invalid",
+                  fmt::format("the job needs {} clients (round.wait-for, round.min-updates) and {} "
+                              "are simulated: use --clients {} or lower them",
+                              needed, clients, needed));
+}
+
+Result<std::map<Round, std::vector<std::string>>> load_replay(const SimulateOptions& options) {
+  if (!options.replay) return std::map<Round, std::vector<std::string>>{};
+  STARLING_ASSIGN(const std::string text, read_text_file(*options.replay, kRunJsonBytesMax));
+  STARLING_ASSIGN(auto recorded, recorded_contributors(text));
+  for (const auto& [round, names] : recorded) {
+    for (const std::string& name : names) {
+      bool known = false;
+      for (std::size_t k = 1; k <= options.clients && !known; ++k) {
+        known = name == fmt::format("client-{}", k);
+      }
+      if (!known) {
+        return rejected("bad-replay",
+                        fmt::format("round {} had the contributor '{}'; {} simulated clients are "
+                                    "named client-1 to client-{}",
+                                    round, name, options.clients, options.clients));
+      }
+    }
+  }
+  return recorded;
+}
+
+}  // namespace
+
+Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
+                                  const Clock& clock, FederationSimulator::Hooks hooks) {
+  STARLING_TRY(job.validate());
+  STARLING_TRY(check_clients(job, options.clients));
+  STARLING_ASSIGN(auto recorded, load_replay(options));
+  STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
+  STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
+  store::MemoryStore store;
+  FederationSimulator::Options simulator_options{.threads = options.threads};
+  if (options.out) {
+    STARLING_TRY(make_directory(*options.out / "models"));
+    simulator_options.checkpoints.emplace(*options.out / "models");
+  }
+  FederationSimulator simulator(store, clock, std::move(simulator_options), std::move(hooks));
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    simulator.add_client(fmt::format("client-{}", k + 1), std::move(parts[k]));
+  }
+  STARLING_ASSIGN(const RunId id, simulator.run(context, "", std::move(recorded)));
+  STARLING_ASSIGN(const auto run, store.find_run(id));
+  STARLING_ASSIGN(const auto rounds, store.rounds(id, 1));
+  SimulationResult result{.run = run_to_json(*run, rounds), .state = run->state};
+  if (!run->error_code.empty()) result.error = rejected(run->error_code, run->error);
+  if (options.out) {
+    const std::string text = boost::json::serialize(result.run) + "\n";
+    STARLING_TRY(write_durably(*options.out / "run.json", as_bytes(text)));
+  }
+  return result;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// `starling-coordinator simulate`: a job on N simulated clients, without sockets. Client k is named
+// client-k and holds part k of N of the job's data.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "coordinator/federation_simulator.h"
+
+namespace starling::coordinator {
+
+struct SimulateOptions {
+  std::size_t clients = 10;
+  unsigned threads = 1;
+  std::optional<std::filesystem::path> out;     // run.json and models/
+  std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
+};
+
+struct SimulationResult {
+  boost::json::value run;  // as `run show --format json`
+  store::RunState state = store::RunState::kCompleted;
+  std::optional<Error> error;  // where the run failed
+};
+
+// Fails where the simulation cannot be held; a run that fails is a result.
+[[nodiscard]] Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
+                                                const Clock& clock,
+                                                FederationSimulator::Hooks hooks);
+
+}  // namespace starling::coordinator
