@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <capnp/message.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/base/check.h"
+#include "core/wire/bounds.h"
+#include "core/wire/codec.h"
+#include "core/wire/limits.h"
+#include "core/wire/message_rules.h"
+#include "core/wire/protocol.capnp.h"
+
+namespace starling::wire {
+namespace {
+
+constexpr std::size_t kWordBytes = sizeof(capnp::word);
+constexpr int kNestingMax = 8;
+
+std::string text(capnp::Text::Reader from) { return {from.begin(), from.size()}; }
+
+Duration duration(std::uint64_t nanoseconds) {
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return Duration(static_cast<std::int64_t>(std::min(nanoseconds, kMax)));
+}
+
+Result<Sha256Digest> digest(capnp::Data::Reader from) {
+  if (from.size() != Sha256Digest::kBytes) {
+    return rejected("bad-message", fmt::format("a SHA-256 has {} bytes", from.size()));
+  }
+  return Sha256Digest::from_bytes({reinterpret_cast<const std::byte*>(from.begin()), from.size()});
+}
+
+Result<Settings> read(capnp::List<schema::Setting>::Reader from) {
+  STARLING_TRY(check_count("settings", from.size(), kSettingsMax));
+  Settings settings;
+  settings.reserve(from.size());
+  for (const auto setting : from) {
+    settings.emplace_back(text(setting.getKey()), text(setting.getValue()));
+  }
+  return settings;
+}
+
+Result<std::vector<update::VectorSpec>> read(capnp::List<schema::VectorSpec>::Reader from) {
+  STARLING_TRY(check_count("vectors", from.size(), kVectorsMax));
+  std::vector<update::VectorSpec> vectors;
+  vectors.reserve(from.size());
+  for (const auto vector : from) {
+    vectors.push_back({.name = text(vector.getName()),
+                       .encoding = static_cast<update::Encoding>(vector.getEncoding()),
+                       .elements = vector.getElements()});
+  }
+  return vectors;
+}
+
+Result<std::map<std::string, double>> read(capnp::List<schema::Scalar>::Reader from) {
+  STARLING_TRY(check_count("scalars", from.size(), kScalarsMax));
+  std::map<std::string, double> scalars;
+  for (const auto scalar : from) {
+    if (!scalars.emplace(text(scalar.getName()), scalar.getValue()).second) {
+      return rejected("bad-message", "two scalars have the same name");
+    }
+  }
+  return scalars;
+}
+
+Result<update::ModelVersion> read(schema::ModelVersion::Reader from) {
+  STARLING_ASSIGN(const Sha256Digest sha256, digest(from.getSha256()));
+  return update::ModelVersion{RunId(from.getRun()), from.getRound(), sha256};
+}
+
+Result<update::Schema> read(schema::Schema::Reader from) {
+  STARLING_ASSIGN(auto vectors, read(from.getVectors()));
+  const schema::Bounds::Reader bounds = from.getBounds();
+  return update::Schema{.vectors = std::move(vectors),
+                        .bounds = {.value_max = bounds.getValueMax(),
+                                   .weight_max = bounds.getWeightMax(),
+                                   .contributions_max = bounds.getContributionsMax()}};
+}
+
+Result<protocol::Hello> read(schema::Hello::Reader from) {
+  return protocol::Hello{.version_min = from.getVersionMin(),
+                         .version_max = from.getVersionMax(),
+                         .software = text(from.getSoftware()),
+                         .rows = from.getRows()};
+}
+
+Result<protocol::Welcome> read(schema::Welcome::Reader from) {
+  return protocol::Welcome{.version = from.getVersion(),
+                           .federation = text(from.getFederation()),
+                           .client = text(from.getClient()),
+                           .heartbeat = duration(from.getHeartbeatNs()),
+                           .wall_time_ms = from.getWallTimeMs()};
+}
+
+Result<protocol::RoundPlan> read(schema::RoundPlan::Reader from) {
+  STARLING_ASSIGN(const update::ModelVersion base, read(from.getBase()));
+  STARLING_ASSIGN(auto settings, read(from.getSettings()));
+  STARLING_ASSIGN(auto schema, read(from.getSchema()));
+  return protocol::RoundPlan{.task = TaskId(from.getTask()),
+                             .run = RunId(from.getRun()),
+                             .run_name = text(from.getRunName()),
+                             .round = from.getRound(),
+                             .rounds = from.getRounds(),
+                             .attempt = from.getAttempt(),
+                             .seed = from.getSeed(),
+                             .base = base,
+                             .model_bytes = from.getModelBytes(),
+                             .settings = std::move(settings),
+                             .schema = std::move(schema),
+                             .deadline = duration(from.getDeadlineNs())};
+}
+
+Result<protocol::ModelRequest> read(schema::ModelRequest::Reader from) {
+  return protocol::ModelRequest{TaskId(from.getTask()), from.getOffset(), from.getLimit()};
+}
+
+Result<protocol::Chunk> read(schema::Chunk::Reader from) {
+  return protocol::Chunk{TaskId(from.getTask()), from.getOffset()};
+}
+
+Result<protocol::Credit> read(schema::Credit::Reader from) {
+  return protocol::Credit{TaskId(from.getTask()), from.getLimit()};
+}
+
+Result<protocol::UpdateOffer> read(schema::UpdateOffer::Reader from) {
+  STARLING_ASSIGN(const update::ModelVersion base, read(from.getBase()));
+  STARLING_ASSIGN(auto vectors, read(from.getVectors()));
+  STARLING_ASSIGN(auto scalars, read(from.getScalars()));
+  return protocol::UpdateOffer{{.task = TaskId(from.getTask()),
+                                .base = base,
+                                .weight = from.getWeight(),
+                                .vectors = std::move(vectors),
+                                .scalars = std::move(scalars),
+                                .payload_bytes = from.getPayloadBytes(),
+                                .payload_checksum = from.getPayloadChecksum()}};
+}
+
+Result<protocol::UpdateAccept> read(schema::UpdateAccept::Reader from) {
+  return protocol::UpdateAccept{TaskId(from.getTask()), from.getOffset(), from.getLimit()};
+}
+
+Result<protocol::UpdateReceived> read(schema::UpdateReceived::Reader from) {
+  return protocol::UpdateReceived{TaskId(from.getTask())};
+}
+
+Result<protocol::RoundCommitted> read(schema::RoundCommitted::Reader from) {
+  STARLING_ASSIGN(const Sha256Digest sha256, digest(from.getModelSha256()));
+  return protocol::RoundCommitted{TaskId(from.getTask()), RunId(from.getRun()), from.getRound(),
+                                  sha256};
+}
+
+Result<protocol::TaskEnded> read(schema::TaskEnded::Reader from) {
+  return protocol::TaskEnded{TaskId(from.getTask()), text(from.getCode()), text(from.getMessage())};
+}
+
+Result<protocol::TaskFailed> read(schema::TaskFailed::Reader from) {
+  return protocol::TaskFailed{TaskId(from.getTask()), text(from.getCode()),
+                              text(from.getMessage())};
+}
+
+Result<protocol::Ping> read(schema::Ping::Reader from) { return protocol::Ping{from.getNonce()}; }
+
+Result<protocol::Pong> read(schema::Pong::Reader from) { return protocol::Pong{from.getNonce()}; }
+
+Result<protocol::Bye> read(schema::Bye::Reader from) {
+  return protocol::Bye{text(from.getCode()), text(from.getMessage())};
+}
+
+Result<protocol::OperatorRequest> read(schema::OperatorRequest::Reader from) {
+  STARLING_ASSIGN(auto arguments, read(from.getArguments()));
+  return protocol::OperatorRequest{from.getId(), text(from.getCommand()), std::move(arguments)};
+}
+
+Result<protocol::OperatorReply> read(schema::OperatorReply::Reader from) {
+  return protocol::OperatorReply{from.getId(), from.getLast(), text(from.getCode()),
+                                 text(from.getMessage())};
+}
+
+template <class Schema>
+Result<protocol::Message> read_root(capnp::MessageReader& from) {
+  STARLING_ASSIGN(auto message, read(from.getRoot<Schema>()));
+  STARLING_TRY(check(message));
+  return protocol::Message(std::move(message));
+}
+
+Result<protocol::Message> read_message(FrameType type, capnp::MessageReader& from) {
+  switch (type) {
+    case FrameType::kHello:
+      return read_root<schema::Hello>(from);
+    case FrameType::kWelcome:
+      return read_root<schema::Welcome>(from);
+    case FrameType::kRoundPlan:
+      return read_root<schema::RoundPlan>(from);
+    case FrameType::kModelRequest:
+      return read_root<schema::ModelRequest>(from);
+    case FrameType::kChunk:
+      return read_root<schema::Chunk>(from);
+    case FrameType::kCredit:
+      return read_root<schema::Credit>(from);
+    case FrameType::kUpdateOffer:
+      return read_root<schema::UpdateOffer>(from);
+    case FrameType::kUpdateAccept:
+      return read_root<schema::UpdateAccept>(from);
+    case FrameType::kUpdateReceived:
+      return read_root<schema::UpdateReceived>(from);
+    case FrameType::kRoundCommitted:
+      return read_root<schema::RoundCommitted>(from);
+    case FrameType::kTaskEnded:
+      return read_root<schema::TaskEnded>(from);
+    case FrameType::kTaskFailed:
+      return read_root<schema::TaskFailed>(from);
+    case FrameType::kPing:
+      return read_root<schema::Ping>(from);
+    case FrameType::kPong:
+      return read_root<schema::Pong>(from);
+    case FrameType::kBye:
+      return read_root<schema::Bye>(from);
+    case FrameType::kOperatorRequest:
+      return read_root<schema::OperatorRequest>(from);
+    case FrameType::kOperatorReply:
+      return read_root<schema::OperatorReply>(from);
+  }
+  STARLING_CHECK(!"a frame type that is not of the list");
+}
+
+// The one segment behind the table. Cap'n Proto's own reading of the table is not used: it allows
+// many segments and has overflowed on their count.
+Result<kj::ArrayPtr<const capnp::word>> only_segment(ByteView header, std::size_t words_max) {
+  const std::size_t words = header.size() / kWordBytes;
+  if (header.size() % kWordBytes != 0 || words < 2 || words > words_max) {
+    return rejected("bad-message",
+                    fmt::format("a header of {} bytes; it must be 2 to {} words of 8",
+                                header.size(), words_max));
+  }
+  if (load_little<std::uint32_t>(header.data()) != 0 ||
+      load_little<std::uint32_t>(header.data() + 4) != words - 1) {
+    return rejected("bad-message", "the header is not one whole segment");
+  }
+  return kj::arrayPtr(reinterpret_cast<const capnp::word*>(header.data()) + 1, words - 1);
+}
+
+// Twice the message's words: each is read once, and pointers that share a target must not make much
+// out of little.
+capnp::ReaderOptions reader_options(std::size_t words) {
+  return {.traversalLimitInWords = 2 * words + 64, .nestingLimit = kNestingMax};
+}
+
+Result<protocol::Message> decode(FrameType type, ByteView header) {
+  STARLING_ASSIGN(const auto segment, only_segment(header, bound_of(type).header_words_max));
+  try {
+    capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1),
+                                            reader_options(segment.size()));
+    return read_message(type, reader);
+  } catch (const kj::Exception& e) {
+    return rejected("bad-message", e.getDescription().cStr());
+  }
+}
+
+}  // namespace
+
+Result<protocol::Message> decode_header(std::uint16_t number, ByteView header) {
+  STARLING_CHECK(reinterpret_cast<std::uintptr_t>(header.data()) % kWordBytes == 0);
+  const std::optional<FrameType> type = known_frame_type(number);
+  if (!type) {
+    return unsupported(
+        "unknown-message",
+        fmt::format("a frame has type {}, which this version does not know", number));
+  }
+  auto message = decode(*type, header);
+  if (message) return message;
+  const Error& error = message.error();
+  const std::string what = fmt::format("cannot read {}", to_string(*type));
+  if (error.kind() == ErrorKind::kUnsupported) return error.within(what);
+  return rejected("bad-message", error.message()).within(what);
+}
+
+}  // namespace starling::wire

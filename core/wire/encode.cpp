@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <capnp/message.h>
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "core/wire/bounds.h"
+#include "core/wire/codec.h"
+#include "core/wire/limits.h"
+#include "core/wire/message_rules.h"
+#include "core/wire/protocol.capnp.h"
+#include "core/wire/text.h"
+
+namespace starling::wire {
+namespace {
+
+constexpr std::size_t kWordBytes = sizeof(capnp::word);
+constexpr std::size_t kSmallWords = 128;
+
+capnp::Text::Reader text(const std::string& value) { return {value.data(), value.size()}; }
+
+capnp::Data::Reader data(const Sha256Digest& digest) {
+  return {reinterpret_cast<const kj::byte*>(digest.bytes().data()), Sha256Digest::kBytes};
+}
+
+// A list's length; check() has bounded it.
+unsigned length(std::size_t count) { return static_cast<unsigned>(count); }
+
+std::uint64_t nanoseconds(Duration duration) {
+  return static_cast<std::uint64_t>(duration.count());
+}
+
+template <class ListBuilder>
+void fill(ListBuilder to, const Settings& settings) {
+  unsigned i = 0;
+  for (const auto& [key, value] : settings) {
+    to[i].setKey(text(key));
+    to[i].setValue(text(value));
+    ++i;
+  }
+}
+
+template <class ListBuilder>
+void fill(ListBuilder to, const std::vector<update::VectorSpec>& vectors) {
+  unsigned i = 0;
+  for (const update::VectorSpec& vector : vectors) {
+    to[i].setName(text(vector.name));
+    to[i].setEncoding(static_cast<schema::Encoding>(vector.encoding));
+    to[i].setElements(vector.elements);
+    ++i;
+  }
+}
+
+template <class ListBuilder>
+void fill(ListBuilder to, const std::map<std::string, double>& scalars) {
+  unsigned i = 0;
+  for (const auto& [name, value] : scalars) {
+    to[i].setName(text(name));
+    to[i].setValue(value);
+    ++i;
+  }
+}
+
+void fill(schema::ModelVersion::Builder to, const update::ModelVersion& version) {
+  to.setRun(version.run.value());
+  to.setRound(version.round);
+  to.setSha256(data(version.sha256));
+}
+
+void fill(schema::Schema::Builder to, const update::Schema& schema) {
+  fill(to.initVectors(length(schema.vectors.size())), schema.vectors);
+  schema::Bounds::Builder bounds = to.initBounds();
+  bounds.setValueMax(schema.bounds.value_max);
+  bounds.setWeightMax(schema.bounds.weight_max);
+  bounds.setContributionsMax(schema.bounds.contributions_max);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Hello& hello) {
+  auto to = message.initRoot<schema::Hello>();
+  to.setVersionMin(hello.version_min);
+  to.setVersionMax(hello.version_max);
+  to.setSoftware(text(hello.software));
+  to.setRows(hello.rows);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Welcome& welcome) {
+  auto to = message.initRoot<schema::Welcome>();
+  to.setVersion(welcome.version);
+  to.setFederation(text(welcome.federation));
+  to.setClient(text(welcome.client));
+  to.setHeartbeatNs(nanoseconds(welcome.heartbeat));
+  to.setWallTimeMs(welcome.wall_time_ms);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::RoundPlan& plan) {
+  auto to = message.initRoot<schema::RoundPlan>();
+  to.setTask(plan.task.value());
+  to.setRun(plan.run.value());
+  to.setRunName(text(plan.run_name));
+  to.setRound(plan.round);
+  to.setRounds(plan.rounds);
+  to.setAttempt(plan.attempt);
+  to.setSeed(plan.seed);
+  fill(to.initBase(), plan.base);
+  to.setModelBytes(plan.model_bytes);
+  fill(to.initSettings(length(plan.settings.size())), plan.settings);
+  fill(to.initSchema(), plan.schema);
+  to.setDeadlineNs(nanoseconds(plan.deadline));
+}
+
+void write(capnp::MessageBuilder& message, const protocol::ModelRequest& request) {
+  auto to = message.initRoot<schema::ModelRequest>();
+  to.setTask(request.task.value());
+  to.setOffset(request.offset);
+  to.setLimit(request.limit);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Chunk& chunk) {
+  auto to = message.initRoot<schema::Chunk>();
+  to.setTask(chunk.task.value());
+  to.setOffset(chunk.offset);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Credit& credit) {
+  auto to = message.initRoot<schema::Credit>();
+  to.setTask(credit.task.value());
+  to.setLimit(credit.limit);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::UpdateOffer& offer) {
+  const update::ContributionHead& head = offer.head;
+  auto to = message.initRoot<schema::UpdateOffer>();
+  to.setTask(head.task.value());
+  fill(to.initBase(), head.base);
+  to.setWeight(head.weight);
+  fill(to.initVectors(length(head.vectors.size())), head.vectors);
+  fill(to.initScalars(length(head.scalars.size())), head.scalars);
+  to.setPayloadBytes(head.payload_bytes);
+  to.setPayloadChecksum(head.payload_checksum);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::UpdateAccept& accept) {
+  auto to = message.initRoot<schema::UpdateAccept>();
+  to.setTask(accept.task.value());
+  to.setOffset(accept.offset);
+  to.setLimit(accept.limit);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::UpdateReceived& received) {
+  message.initRoot<schema::UpdateReceived>().setTask(received.task.value());
+}
+
+void write(capnp::MessageBuilder& message, const protocol::RoundCommitted& committed) {
+  auto to = message.initRoot<schema::RoundCommitted>();
+  to.setTask(committed.task.value());
+  to.setRun(committed.run.value());
+  to.setRound(committed.round);
+  to.setModelSha256(data(committed.model_sha256));
+}
+
+void write(capnp::MessageBuilder& message, const protocol::TaskEnded& ended) {
+  auto to = message.initRoot<schema::TaskEnded>();
+  to.setTask(ended.task.value());
+  to.setCode(text(ended.code));
+  to.setMessage(text(ended.message));
+}
+
+void write(capnp::MessageBuilder& message, const protocol::TaskFailed& failed) {
+  auto to = message.initRoot<schema::TaskFailed>();
+  to.setTask(failed.task.value());
+  to.setCode(text(failed.code));
+  to.setMessage(text(failed.message));
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Ping& ping) {
+  message.initRoot<schema::Ping>().setNonce(ping.nonce);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Pong& pong) {
+  message.initRoot<schema::Pong>().setNonce(pong.nonce);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Bye& bye) {
+  auto to = message.initRoot<schema::Bye>();
+  to.setCode(text(bye.code));
+  to.setMessage(text(bye.message));
+}
+
+void write(capnp::MessageBuilder& message, const protocol::OperatorRequest& request) {
+  auto to = message.initRoot<schema::OperatorRequest>();
+  to.setId(request.id);
+  to.setCommand(text(request.command));
+  fill(to.initArguments(length(request.arguments.size())), request.arguments);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::OperatorReply& reply) {
+  auto to = message.initRoot<schema::OperatorReply>();
+  to.setId(reply.id);
+  to.setLast(reply.last);
+  to.setCode(text(reply.code));
+  to.setMessage(text(reply.message));
+}
+
+// The segment behind its table: how many segments there are less one, and its words.
+Bytes with_table(kj::ArrayPtr<const capnp::word> segment) {
+  Bytes header(kWordBytes + segment.size() * kWordBytes);
+  store_little<std::uint32_t>(header.data() + 4, static_cast<std::uint32_t>(segment.size()));
+  std::memcpy(header.data() + kWordBytes, segment.begin(), segment.size() * kWordBytes);
+  return header;
+}
+
+// None: it does not fit into `scratch`, which is zero before and after.
+template <class Message>
+std::optional<Bytes> build(const Message& message, kj::ArrayPtr<capnp::word> scratch) {
+  capnp::MallocMessageBuilder builder(scratch, capnp::AllocationStrategy::FIXED_SIZE);
+  write(builder, message);
+  const auto segments = builder.getSegmentsForOutput();
+  if (segments.size() != 1) return std::nullopt;
+  return with_table(segments[0]);
+}
+
+template <class Message>
+std::optional<Bytes> build(const Message& message) {
+  std::array<std::uint64_t, kSmallWords> small{};
+  auto header =
+      build(message, kj::arrayPtr(reinterpret_cast<capnp::word*>(small.data()), small.size()));
+  if (header) return header;
+  std::vector<std::uint64_t> large(kHeaderBytesMax / kWordBytes - 1);
+  return build(message, kj::arrayPtr(reinterpret_cast<capnp::word*>(large.data()), large.size()));
+}
+
+template <class Message>
+Result<Bytes> encode_fitting(const Message& message, FrameType type) {
+  STARLING_TRY(check(message));
+  const std::size_t bytes_max = bound_of(type).header_words_max * kWordBytes;
+  std::optional<Bytes> header = build(message);
+  if (!header || header->size() > bytes_max) {
+    return rejected("message-too-large",
+                    fmt::format("its header takes more than {} bytes", bytes_max));
+  }
+  return *std::move(header);
+}
+
+template <class Message>
+Result<Bytes> encode(const Message& message, FrameType type) {
+  if constexpr (requires { message.message; }) {
+    if (message.message.size() > kSentenceBytesMax || !is_utf8(message.message)) {
+      Message clean = message;
+      clean.message = clean_sentence(message.message, kSentenceBytesMax);
+      return encode_fitting(clean, type);
+    }
+  }
+  return encode_fitting(message, type);
+}
+
+}  // namespace
+
+Result<Bytes> encode_header(const protocol::Message& message) {
+  const FrameType type = frame_type(message);
+  try {
+    auto header = std::visit([type](const auto& one) { return encode(one, type); }, message);
+    if (!header) return header.error().within(fmt::format("cannot send {}", to_string(type)));
+    return header;
+  } catch (const kj::Exception& e) {
+    return internal("encoding-failed",
+                    fmt::format("cannot send {}: {}", to_string(type), e.getDescription().cStr()));
+  }
+}
+
+}  // namespace starling::wire

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a message may hold at most. Both directions are held to it: what decoding would refuse is
+// not encoded either.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/clock.h"
+#include "core/update/contribution.h"
+
+namespace starling::wire {
+
+inline constexpr std::size_t kHeaderBytesMax = 64 * 1024;
+inline constexpr std::size_t kNameBytesMax = update::kNameBytesMax;  // names, codes, commands
+inline constexpr std::size_t kSentenceBytesMax = 1024;               // what is written for people
+inline constexpr std::size_t kSettingsMax = 256;
+inline constexpr std::size_t kSettingKeyBytesMax = 128;
+inline constexpr std::size_t kSettingValueBytesMax = 1024;
+inline constexpr std::size_t kVectorsMax = 256;
+inline constexpr std::size_t kScalarsMax = update::kScalarsMax;
+inline constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40;   // of one vector
+inline constexpr std::uint64_t kBulkBytesMax = std::uint64_t{1} << 50;  // all vectors; offsets
+inline constexpr Duration kHeartbeatMin = std::chrono::milliseconds(1);
+inline constexpr Duration kHeartbeatMax = std::chrono::hours(24);
+inline constexpr Duration kDeadlineMax = std::chrono::hours(24 * 366);  // from zero on
+
+}  // namespace starling::wire

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/wire/message_rules.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/wire/limits.h"
+#include "core/wire/text.h"
+
+namespace starling::wire {
+namespace {
+
+Result<void> expect(bool condition, std::string_view sentence) {
+  if (condition) return {};
+  return rejected("bad-message", std::string(sentence));
+}
+
+Result<void> check_text(std::string_view what, const std::string& text, std::size_t bytes_max) {
+  if (text.size() > bytes_max) {
+    return rejected("message-too-large", fmt::format("{} has {} bytes; at most {} may travel", what,
+                                                     text.size(), bytes_max));
+  }
+  if (!is_utf8(text)) return rejected("bad-message", fmt::format("{} is not UTF-8", what));
+  return {};
+}
+
+Result<void> check_name(std::string_view what, const std::string& name) {
+  return check_text(what, name, kNameBytesMax);
+}
+
+Result<void> check_ending(const std::string& code, const std::string& message) {
+  STARLING_TRY(check_name("the code", code));
+  return check_text("the message", message, kSentenceBytesMax);
+}
+
+Result<void> check_task(TaskId task) { return expect(task.value() != 0, "the task has no id"); }
+
+Result<void> check_bulk(std::string_view what, std::uint64_t bytes) {
+  if (bytes <= kBulkBytesMax) return {};
+  return rejected("bad-message",
+                  fmt::format("{} is {} bytes; at most {} can be", what, bytes, kBulkBytesMax));
+}
+
+Result<void> check_range(std::uint64_t offset, std::uint64_t limit) {
+  STARLING_TRY(check_bulk("the offset", offset));
+  return check_bulk("the limit", limit);
+}
+
+Result<void> check_duration(std::string_view what, Duration value, Duration min, Duration max) {
+  if (value >= min && value <= max) return {};
+  return rejected("bad-message",
+                  fmt::format("{} is {}; it must be from {} to {}", what, format_duration(value),
+                              format_duration(min), format_duration(max)));
+}
+
+Result<void> check_settings(const Settings& settings) {
+  STARLING_TRY(check_count("settings", settings.size(), kSettingsMax));
+  for (const auto& [key, value] : settings) {
+    STARLING_TRY(check_text("the key of a setting", key, kSettingKeyBytesMax));
+    STARLING_TRY(check_text("the value of a setting", value, kSettingValueBytesMax));
+  }
+  return {};
+}
+
+Result<void> check_vectors(const std::vector<update::VectorSpec>& vectors) {
+  STARLING_TRY(check_count("vectors", vectors.size(), kVectorsMax));
+  for (const update::VectorSpec& vector : vectors) {
+    STARLING_TRY(check_name("the name of a vector", vector.name));
+    if (vector.encoding != update::Encoding::kFloat32Delta) {
+      return unsupported("unknown-encoding",
+                         fmt::format("a vector has encoding {}, which this version cannot read; "
+                                     "both sides need the same version of Starling",
+                                     static_cast<unsigned>(vector.encoding)));
+    }
+    STARLING_TRY(expect(vector.elements <= kElementsMax, "a vector has too many elements"));
+  }
+  return {};
+}
+
+Result<void> check_scalars(const std::map<std::string, double>& scalars) {
+  STARLING_TRY(check_count("scalars", scalars.size(), kScalarsMax));
+  for (const auto& [name, value] : scalars) {
+    STARLING_TRY(check_name("the name of a scalar", name));
+  }
+  return {};
+}
+
+bool is_positive(double value) { return std::isfinite(value) && value > 0; }
+
+Result<void> check_schema(const update::Schema& schema) {
+  STARLING_TRY(check_vectors(schema.vectors));
+  const update::Bounds& bounds = schema.bounds;
+  return expect(is_positive(bounds.value_max) && is_positive(bounds.weight_max) &&
+                    bounds.contributions_max > 0,
+                "the round's bounds are not positive and finite");
+}
+
+}  // namespace
+
+Result<void> check_count(std::string_view what, std::size_t count, std::size_t count_max) {
+  if (count <= count_max) return {};
+  return rejected("message-too-large",
+                  fmt::format("there are {} {}; at most {} may travel", count, what, count_max));
+}
+
+Result<void> check(const protocol::Hello& hello) {
+  STARLING_TRY(expect(hello.version_min >= 1 && hello.version_min <= hello.version_max,
+                      "the versions are not a range"));
+  return check_name("the software's name", hello.software);
+}
+
+Result<void> check(const protocol::Welcome& welcome) {
+  STARLING_TRY(expect(welcome.version >= 1, "there is no version"));
+  STARLING_TRY(check_name("the federation's name", welcome.federation));
+  STARLING_TRY(check_name("the client's name", welcome.client));
+  return check_duration("the heartbeat", welcome.heartbeat, kHeartbeatMin, kHeartbeatMax);
+}
+
+Result<void> check(const protocol::RoundPlan& plan) {
+  STARLING_TRY(check_task(plan.task));
+  STARLING_TRY(expect(plan.run.value() != 0, "the run has no id"));
+  STARLING_TRY(check_name("the run's name", plan.run_name));
+  STARLING_TRY(expect(plan.round >= 1 && plan.round <= plan.rounds && plan.attempt >= 1,
+                      "round and attempt do not count from 1 to what the run has"));
+  STARLING_TRY(check_bulk("the model", plan.model_bytes));
+  STARLING_TRY(check_settings(plan.settings));
+  STARLING_TRY(check_schema(plan.schema));
+  return check_duration("the deadline", plan.deadline, Duration::zero(), kDeadlineMax);
+}
+
+Result<void> check(const protocol::ModelRequest& request) {
+  STARLING_TRY(check_task(request.task));
+  return check_range(request.offset, request.limit);
+}
+
+Result<void> check(const protocol::Chunk& chunk) {
+  STARLING_TRY(check_task(chunk.task));
+  return check_bulk("the offset", chunk.offset);
+}
+
+Result<void> check(const protocol::Credit& credit) {
+  STARLING_TRY(check_task(credit.task));
+  return check_bulk("the limit", credit.limit);
+}
+
+Result<void> check(const protocol::UpdateOffer& offer) {
+  STARLING_TRY(check_task(offer.head.task));
+  STARLING_TRY(check_vectors(offer.head.vectors));
+  STARLING_TRY(check_scalars(offer.head.scalars));
+  return check_bulk("the payload", offer.head.payload_bytes);
+}
+
+Result<void> check(const protocol::UpdateAccept& accept) {
+  STARLING_TRY(check_task(accept.task));
+  return check_range(accept.offset, accept.limit);
+}
+
+Result<void> check(const protocol::UpdateReceived& received) { return check_task(received.task); }
+
+Result<void> check(const protocol::RoundCommitted& committed) { return check_task(committed.task); }
+
+Result<void> check(const protocol::TaskEnded& ended) {
+  STARLING_TRY(check_task(ended.task));
+  return check_ending(ended.code, ended.message);
+}
+
+Result<void> check(const protocol::TaskFailed& failed) {
+  STARLING_TRY(check_task(failed.task));
+  return check_ending(failed.code, failed.message);
+}
+
+Result<void> check(const protocol::Ping&) { return {}; }
+
+Result<void> check(const protocol::Pong&) { return {}; }
+
+Result<void> check(const protocol::Bye& bye) { return check_ending(bye.code, bye.message); }
+
+Result<void> check(const protocol::OperatorRequest& request) {
+  STARLING_TRY(check_name("the command", request.command));
+  return check_settings(request.arguments);
+}
+
+Result<void> check(const protocol::OperatorReply& reply) {
+  return check_ending(reply.code, reply.message);
+}
+
+}  // namespace starling::wire

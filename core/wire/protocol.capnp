@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+# What travels in the headers of frames, one struct per message of core/protocol/messages.h, where
+# the meanings stand. The ordinals (@n) of version 1 are frozen: a field is never renumbered, retyped
+# or reused. A new field is appended, and its zero means "an earlier version sent this".
+@0x8019037fad9d25dc;
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("starling::wire::schema");
+
+struct Hello {
+  versionMin @0 :UInt16;
+  versionMax @1 :UInt16;
+  software @2 :Text;
+  rows @3 :UInt64;
+}
+
+struct Welcome {
+  version @0 :UInt16;
+  federation @1 :Text;
+  client @2 :Text;
+  heartbeatNs @3 :UInt64;
+  wallTimeMs @4 :UInt64;
+}
+
+struct RoundPlan {
+  task @0 :UInt64;
+  run @1 :UInt64;
+  runName @2 :Text;
+  round @3 :UInt32;
+  rounds @4 :UInt32;
+  attempt @5 :UInt32;
+  seed @6 :UInt64;
+  base @7 :ModelVersion;
+  modelBytes @8 :UInt64;
+  settings @9 :List(Setting);
+  schema @10 :Schema;
+  deadlineNs @11 :UInt64;
+}
+
+struct ModelRequest {
+  task @0 :UInt64;
+  offset @1 :UInt64;
+  limit @2 :UInt64;
+}
+
+struct Chunk {
+  task @0 :UInt64;
+  offset @1 :UInt64;
+}
+
+struct Credit {
+  task @0 :UInt64;
+  limit @1 :UInt64;
+}
+
+struct UpdateOffer {
+  task @0 :UInt64;
+  base @1 :ModelVersion;
+  weight @2 :Float64;
+  vectors @3 :List(VectorSpec);
+  scalars @4 :List(Scalar);
+  payloadBytes @5 :UInt64;
+  payloadChecksum @6 :UInt64;
+}
+
+struct UpdateAccept {
+  task @0 :UInt64;
+  offset @1 :UInt64;
+  limit @2 :UInt64;
+}
+
+struct UpdateReceived {
+  task @0 :UInt64;
+}
+
+struct RoundCommitted {
+  task @0 :UInt64;
+  run @1 :UInt64;
+  round @2 :UInt32;
+  modelSha256 @3 :Data;
+}
+
+struct TaskEnded {
+  task @0 :UInt64;
+  code @1 :Text;
+  message @2 :Text;
+}
+
+struct TaskFailed {
+  task @0 :UInt64;
+  code @1 :Text;
+  message @2 :Text;
+}
+
+struct Ping {
+  nonce @0 :UInt64;
+}
+
+struct Pong {
+  nonce @0 :UInt64;
+}
+
+struct Bye {
+  code @0 :Text;
+  message @1 :Text;
+}
+
+struct OperatorRequest {
+  id @0 :UInt64;
+  command @1 :Text;
+  arguments @2 :List(Setting);
+}
+
+struct OperatorReply {
+  id @0 :UInt64;
+  last @1 :Bool;
+  code @2 :Text;
+  message @3 :Text;
+}
+
+# Parts of the messages above.
+
+struct Setting {
+  key @0 :Text;
+  value @1 :Text;
+}
+
+struct Scalar {
+  name @0 :Text;
+  value @1 :Float64;
+}
+
+enum Encoding {
+  none @0;
+  float32Delta @1;
+}
+
+struct VectorSpec {
+  name @0 :Text;
+  encoding @1 :Encoding;
+  elements @2 :UInt64;
+}
+
+struct ModelVersion {
+  run @0 :UInt64;
+  round @1 :UInt32;
+  sha256 @2 :Data;
+}
+
+struct Bounds {
+  valueMax @0 :Float64;
+  weightMax @1 :Float64;
+  contributionsMax @2 :UInt32;
+}
+
+struct Schema {
+  vectors @0 :List(VectorSpec);
+  bounds @1 :Bounds;
+}
