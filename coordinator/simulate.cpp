@@ -71,19 +71,19 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(auto recorded, load_replay(options));
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
   STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
-  store::MemoryStore store;
+  const auto store = store::make_memory_store();
   FederationSimulator::Options simulator_options{.threads = options.threads};
   if (options.out) {
     STARLING_TRY(make_directory(*options.out / "models"));
     simulator_options.checkpoints.emplace(*options.out / "models");
   }
-  FederationSimulator simulator(store, clock, std::move(simulator_options), std::move(hooks));
+  FederationSimulator simulator(*store, clock, std::move(simulator_options), std::move(hooks));
   for (std::size_t k = 0; k < parts.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(parts[k]));
   }
   STARLING_ASSIGN(const RunId id, simulator.run(context, "", std::move(recorded)));
-  STARLING_ASSIGN(const auto run, store.find_run(id));
-  STARLING_ASSIGN(const auto rounds, store.rounds(id, 1));
+  STARLING_ASSIGN(const auto run, store->find_run(id));
+  STARLING_ASSIGN(const auto rounds, store->rounds(id, 1));
   SimulationResult result{.run = run_to_json(*run, rounds), .state = run->state};
   if (!run->error_code.empty()) result.error = rejected(run->error_code, run->error);
   if (options.out) {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/aggregate/weighted_mean.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/base/rng.h"
+
+namespace starling::aggregate {
+namespace {
+
+update::Schema schema(std::uint32_t contributions_max) {
+  return {.vectors = {{.name = "model", .elements = 4}, {.name = "control", .elements = 1}},
+          .bounds = {.contributions_max = contributions_max}};
+}
+
+update::Contribution contribution(double weight, const std::vector<float>& values, double loss,
+                                  const update::Schema& s) {
+  auto owner = std::make_shared<const std::vector<float>>(values);
+  const SharedBytes payload(owner, as_bytes(*owner));
+  return update::validate({.task = TaskId(1),
+                           .weight = weight,
+                           .vectors = s.vectors,
+                           .scalars = {{"train_loss", loss}},
+                           .payload_bytes = payload.size(),
+                           .payload_checksum = checksum(payload.view())},
+                          payload, s)
+      .value();
+}
+
+TEST(WeightedMean, IsTheMeanOfVectorsAndScalars) {
+  const auto s = schema(2);
+  auto mean = WeightedMean::create(s).value();
+  EXPECT_FALSE(mean.can_report());
+  ASSERT_TRUE(mean.accumulate(contribution(1, {1, 2, 3, 4, 10}, 1.0, s)));
+  ASSERT_TRUE(mean.accumulate(contribution(3, {5, 2, -1, 0, 20}, 2.0, s)));
+  const Report report = std::move(mean).report();
+  EXPECT_EQ(report.vectors[0], (std::vector<double>{4, 2, 0, 1}));
+  EXPECT_EQ(report.vectors[1], (std::vector<double>{17.5}));
+  EXPECT_EQ(report.scalars.at("train_loss"), 1.75);
+  EXPECT_EQ(report.weight, 4);
+  EXPECT_EQ(report.contributions, 2U);
+}
+
+TEST(WeightedMean, RefusesMoreThanItsBound) {
+  const auto s = schema(1);
+  auto mean = WeightedMean::create(s).value();
+  ASSERT_TRUE(mean.accumulate(contribution(1, {1, 1, 1, 1, 1}, 1, s)));
+  const Bytes before = mean.serialize();
+  EXPECT_EQ(mean.accumulate(contribution(1, {1, 1, 1, 1, 1}, 1, s)).error().code(),
+            "too-many-contributions");
+  EXPECT_EQ(mean.merge(before).error().code(), "too-many-contributions");
+  EXPECT_EQ(mean.serialize(), before) << "a refusal changes nothing";
+}
+
+TEST(WeightedMean, PartsMergeToTheSameBits) {
+  Rng rng({.seed = 3});
+  const auto s = schema(40);
+  std::vector<update::Contribution> all;
+  for (int i = 0; i < 40; ++i) {
+    std::vector<float> values(5);
+    for (float& value : values) value = static_cast<float>(rng.normal() * 1e3);
+    all.push_back(contribution(1 + static_cast<double>(rng.below(1000)), values, rng.uniform(), s));
+  }
+  auto whole = WeightedMean::create(s).value();
+  for (const auto& c : all) ASSERT_TRUE(whole.accumulate(c));
+  const Bytes reference = whole.serialize();
+  for (int trial = 0; trial < 10; ++trial) {
+    std::vector<std::size_t> order(all.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    rng.shuffle(std::span(order));
+    std::vector<WeightedMean> parts;
+    for (int p = 0; p < 3; ++p) parts.push_back(WeightedMean::create(s).value());
+    for (const std::size_t i : order) ASSERT_TRUE(parts[rng.below(3)].accumulate(all[i]));
+    auto merged = WeightedMean::create(s).value();
+    for (auto& part : parts) ASSERT_TRUE(merged.merge(part.serialize()));
+    EXPECT_EQ(merged.serialize(), reference);
+  }
+}
+
+TEST(WeightedMean, RefusesDamagedAggregatesAndStaysAsItWas) {
+  const auto s = schema(4);
+  auto mean = WeightedMean::create(s).value();
+  ASSERT_TRUE(mean.accumulate(contribution(2, {1, 2, 3, 4, 5}, 1, s)));
+  const Bytes good = mean.serialize();
+  for (std::size_t cut = 0; cut < good.size(); ++cut) {
+    EXPECT_FALSE(mean.merge(ByteView(good).first(cut))) << cut;
+  }
+  EXPECT_EQ(mean.serialize(), good);
+}
+
+}  // namespace
+}  // namespace starling::aggregate
