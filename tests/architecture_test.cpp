@@ -45,6 +45,7 @@ const std::vector<Folder>& folders() {
       {"core/wire", {"core/protocol"}},
       {"core/identity", {"core/base"}},
       {"core/net", {"core/identity"}},
+      {"core/link", {"core/net", "core/wire"}},
       {"core/enrol", {"core/net", "core/wire"}},
       {"core/store", {"core/update"}},
       {"core/config", {"core/base"}},

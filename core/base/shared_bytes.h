@@ -23,6 +23,7 @@ class SharedBytes {
   }
 
   ByteView view() const { return view_; }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
   std::size_t size() const { return view_.size(); }
   bool empty() const { return view_.empty(); }
   // Requires: offset + count <= size().
