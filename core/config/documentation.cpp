@@ -8,7 +8,7 @@ namespace starling::config {
 namespace {
 
 std::string as_toml(const Field& field) {
-  const std::string text = field.text();
+  std::string text = field.text();
   if (field.type == FieldType::kText || field.type == FieldType::kDuration ||
       (field.optional && text == "none")) {
     return "\"" + text + "\"";
