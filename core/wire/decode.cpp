@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <capnp/any.h>
 #include <capnp/message.h>
 #include <fmt/format.h>
 
@@ -32,8 +33,17 @@ Result<Sha256Digest> digest(capnp::Data::Reader from) {
   return Sha256Digest::from_bytes({reinterpret_cast<const std::byte*>(from.begin()), from.size()});
 }
 
+// Asked before memory is taken for a list. The library also reads lists of numbers, or of nothing,
+// as lists of structs without content; but what takes no room in the message must take none here.
+template <class ListReader>
+Result<void> check_list(std::string_view what, ListReader list, std::size_t count_max) {
+  STARLING_TRY(check_count(what, list.size(), count_max));
+  if (list.size() == 0 || capnp::toAny(list[0]).getPointerSection().size() > 0) return {};
+  return rejected("bad-message", fmt::format("the {} are not a list of structs", what));
+}
+
 Result<Settings> read(capnp::List<schema::Setting>::Reader from) {
-  STARLING_TRY(check_count("settings", from.size(), kSettingsMax));
+  STARLING_TRY(check_list("settings", from, kSettingsMax));
   Settings settings;
   settings.reserve(from.size());
   for (const auto setting : from) {
@@ -43,7 +53,7 @@ Result<Settings> read(capnp::List<schema::Setting>::Reader from) {
 }
 
 Result<std::vector<update::VectorSpec>> read(capnp::List<schema::VectorSpec>::Reader from) {
-  STARLING_TRY(check_count("vectors", from.size(), kVectorsMax));
+  STARLING_TRY(check_list("vectors", from, kVectorsMax));
   std::vector<update::VectorSpec> vectors;
   vectors.reserve(from.size());
   for (const auto vector : from) {
@@ -55,7 +65,7 @@ Result<std::vector<update::VectorSpec>> read(capnp::List<schema::VectorSpec>::Re
 }
 
 Result<std::map<std::string, double>> read(capnp::List<schema::Scalar>::Reader from) {
-  STARLING_TRY(check_count("scalars", from.size(), kScalarsMax));
+  STARLING_TRY(check_list("scalars", from, kScalarsMax));
   std::map<std::string, double> scalars;
   for (const auto scalar : from) {
     if (!scalars.emplace(text(scalar.getName()), scalar.getValue()).second) {
