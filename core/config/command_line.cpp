@@ -71,6 +71,8 @@ std::string sentence(CLI::App& app, const CLI::ParseError& error) {
     text = unknown_argument(command, extra.front());
   } else if (error.get_name() == "RequiredError" && !known_words(command, false).empty()) {
     text = path_of(command) + " needs a command";
+  } else if (error.get_name() == "ArgumentMismatch") {
+    text = "the flag " + text.substr(0, text.find(':')) + " needs one value";
   }
   while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
   return text + " (see " + path_of(command) + " --help)";
@@ -147,8 +149,7 @@ void Binder::add_flags(CLI::App& app) {
       help += " (" + key.range + (key.unit.empty() ? "" : " " + key.unit) + ")";
     const auto collect = [this, i](const std::string& text) { flags_.push_back({i, text}); };
     app.add_option_function<std::string>(names, collect, help)
-        ->type_name("VALUE")
-        ->default_str(field.text())
+        ->type_name("VALUE [" + field.text() + "]")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
         ->group(field.key.find('.') == std::string::npos
                     ? "Settings"
