@@ -232,7 +232,7 @@ Result<protocol::Message> read_message(FrameType type, capnp::MessageReader& fro
     case FrameType::kOperatorReply:
       return read_root<schema::OperatorReply>(from);
   }
-  STARLING_CHECK(!"a frame type that is not of the list");
+  STARLING_CHECK(false);  // not of the list
 }
 
 // The one segment behind the table. Cap'n Proto's own reading of the table is not used: it allows
