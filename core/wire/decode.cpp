@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <capnp/any.h>
-#include <capnp/message.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +9,7 @@
 #include "core/wire/codec.h"
 #include "core/wire/limits.h"
 #include "core/wire/message_rules.h"
-#include "core/wire/protocol.capnp.h"
+#include "core/wire/schema.h"
 
 namespace starling::wire {
 namespace {
