@@ -144,8 +144,10 @@ TEST(ExitCode, FollowsTheKindOfFailure) {
   EXPECT_EQ(exit_code(usage_error("x")), ExitCode::kUsage);
   EXPECT_EQ(exit_code(rejected("unknown-key", "x")), ExitCode::kUsage);
   EXPECT_EQ(exit_code(retry("deadline", "x")), ExitCode::kTimedOut);
-  EXPECT_EQ(exit_code(retry("connection-refused", "x")), ExitCode::kNotConnected);
+  EXPECT_EQ(exit_code(retry("cannot-connect", "x")), ExitCode::kNotConnected);
   EXPECT_EQ(exit_code(rejected("certificate-expired", "x")), ExitCode::kNotConnected);
+  EXPECT_EQ(exit_code(rejected("refused-wrong-role", "x")), ExitCode::kNotConnected);
+  EXPECT_EQ(exit_code(rejected("token-used", "x")), ExitCode::kNotConnected);
   EXPECT_EQ(exit_code(internal("io-error", "x")), ExitCode::kFailed);
   std::ostringstream err;
   EXPECT_EQ(report(rejected("dataset-missing", "there is no file a.csv"), err), 1);
