@@ -3,10 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <map>
 
 namespace starling::telemetry {
