@@ -16,7 +16,7 @@ class io_context;
 
 namespace starling::net {
 
-struct BufferPools;
+class BufferPool;
 
 class EventLoop {
  public:
@@ -32,13 +32,12 @@ class EventLoop {
   void stop();
   // Runs `work` in a later turn of the loop. Any thread.
   void post(std::function<void()> work);
-  // Runs the loop until `task` has ended: for commands and tests that do one thing. Requires:
-  // nobody stops the loop meanwhile.
+  // Runs the loop until `task` has ended: for commands and tests that do one thing.
   void run_task(Async<void> task);
 
   TimePoint now() const;
   boost::asio::io_context& context();
-  BufferPools& buffers();
+  BufferPool& buffers();
 
  private:
   struct Impl;

@@ -34,7 +34,6 @@ class RateLimiter {
 
   Options options_;
   std::unordered_map<std::string, Bucket> buckets_;
-  TimePoint next_purge_;
 };
 
 }  // namespace starling::net

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/store/checkpoints.h"
+
+#include <fstream>
+
+#include "core/base/durable_file.h"
+#include "tests/store/store_fixture.h"
+
+namespace starling::store {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<ModelRecord> models_up_to(Round last) {
+  std::vector<ModelRecord> models;
+  for (Round round = 0; round <= last; ++round) {
+    models.push_back(model(round, "model " + std::to_string(round)));
+  }
+  return models;
+}
+
+Result<Sha256Digest> hash_content(const fs::path& file) {
+  STARLING_ASSIGN(const Bytes content, read_file(file, 1000));
+  if (as_text(content).starts_with("garbage")) {
+    return rejected("file-malformed", file.string() + " is no model");
+  }
+  return sha256(content);
+}
+
+class CheckpointsTest : public ::testing::Test {
+ protected:
+  void write(Round round) {
+    const std::string content = "model " + std::to_string(round);
+    const ByteView parts[] = {as_bytes(content).first(3), as_bytes(content).subspan(3)};
+    ASSERT_TRUE(checkpoints_.write(round, parts));
+  }
+  void overwrite(const std::string& name, std::string_view content) {
+    std::ofstream(folder_ / name) << content;
+  }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  testing::TemporaryDirectory directory_;
+  const fs::path folder_ = directory_.path() / "models" / "1";
+  const Checkpoints checkpoints_{folder_};
+};
+
+TEST(BestRound, IsOfHighestAccuracyElseOfLowestLoss) {
+  std::vector<ModelRecord> models = models_up_to(4);
+  EXPECT_EQ(best_round(models), std::nullopt);
+  EXPECT_EQ(best_round({}), std::nullopt);
+  models[1].evaluation = {0.9, std::nullopt};
+  models[2].evaluation = {0.4, std::nullopt};
+  models[3].evaluation = {0.4, std::nullopt};
+  EXPECT_EQ(best_round(models), 2U) << "the earlier of equals";
+  models[4].evaluation = {5.0, 0.1};
+  EXPECT_EQ(best_round(models), 4U) << "an accuracy counts more than any loss";
+  models[1].evaluation.accuracy = 0.2;
+  EXPECT_EQ(best_round(models), 1U);
+}
+
+TEST(RoundsToKeep, AreTheLastTheFirstAndTheBest) {
+  std::vector<ModelRecord> models = models_up_to(9);
+  EXPECT_THAT(rounds_to_keep(models, 3), ElementsAre(0, 7, 8, 9));
+  models[4].evaluation.accuracy = 0.8;
+  models[6].evaluation.accuracy = 0.7;
+  EXPECT_THAT(rounds_to_keep(models, 3), ElementsAre(0, 4, 7, 8, 9));
+  EXPECT_THAT(rounds_to_keep(models, 1), ElementsAre(0, 4, 9));
+  EXPECT_EQ(rounds_to_keep(models, 0).size(), 10U);
+  EXPECT_EQ(rounds_to_keep(models, 100).size(), 10U);
+  EXPECT_THAT(rounds_to_keep({}, 3), IsEmpty());
+}
+
+TEST_F(CheckpointsTest, PrunesWhatIsCommittedAndNotKept) {
+  for (Round round = 0; round <= 6; ++round) write(round);
+  overwrite("best.safetensors", "the owner's");
+  overwrite("07.safetensors", "the owner's");
+  std::vector<ModelRecord> models = models_up_to(5);  // 6 is written, not yet committed
+  models[2].evaluation.accuracy = 0.9;
+  ASSERT_TRUE(checkpoints_.prune(models, 2));
+  EXPECT_THAT(files(),
+              ElementsAre("0.safetensors", "07.safetensors", "2.safetensors", "4.safetensors",
+                          "5.safetensors", "6.safetensors", "best.safetensors"));
+  EXPECT_EQ(read_text_file(checkpoints_.path(5), 100).value(), "model 5");
+}
+
+TEST_F(CheckpointsTest, SweepsWhatWasNeverCommitted) {
+  EXPECT_THAT(checkpoints_.sweep({}).value(), IsEmpty()) << "a folder that is not there is swept";
+  for (Round round = 0; round <= 3; ++round) write(round);
+  overwrite(".3.safetensors.ab12cd.tmp", "half");
+  overwrite("notes.txt", "the owner's");
+  EXPECT_THAT(checkpoints_.sweep(models_up_to(1)).value(),
+              ElementsAre("2.safetensors", "3.safetensors"));
+  EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors", "notes.txt"));
+}
+
+class RecoveryTest : public CheckpointsTest {
+ protected:
+  // A running run with committed rounds up to `last` and an open attempt of the next.
+  void SetUp() override {
+    run_ = store_->submit_run({"job", 1, "", ""}, at(0)).value();
+    ASSERT_TRUE(store_->start_run(run_, model(0, "model 0"), at(0)));
+    write(0);
+    for (Round round = 1; round <= 4; ++round) {
+      write(round);
+      open(round);
+      ASSERT_TRUE(store_->commit_attempt({run_, round, 1}, {},
+                                         model(round, "model " + std::to_string(round))));
+    }
+    open(5);
+  }
+  void open(Round round) {
+    ASSERT_TRUE(store_->open_attempt(
+        attempt(run_, round, 1, round, {"a"}, "model " + std::to_string(round - 1))));
+  }
+  Result<Recovery> recover() { return recover_run(*store_, checkpoints_, run_, hash_content); }
+
+  const std::unique_ptr<Store> store_ = make_memory_store();
+  RunId run_;
+};
+
+TEST_F(RecoveryTest, AnIntactRunGoesOnWithItsOpenAttempt) {
+  write(5);  // was durable, but never committed
+  const Result<Recovery> recovery = recover();
+  ASSERT_TRUE(recovery);
+  EXPECT_EQ(recovery->model, model(4, "model 4"));
+  EXPECT_THAT(recovery->complaints, IsEmpty());
+  EXPECT_FALSE(fs::exists(checkpoints_.path(5)));
+  EXPECT_TRUE(store_->find_open_attempt(run_).value().has_value());
+}
+
+TEST_F(RecoveryTest, DamagedRoundsAreWithdrawnOneByOne) {
+  overwrite("4.safetensors", "garbage");
+  overwrite("3.safetensors", "another model");
+  fs::remove(checkpoints_.path(2));
+  const Result<Recovery> recovery = recover();
+  ASSERT_TRUE(recovery);
+  EXPECT_EQ(recovery->model.round, 1U);
+  EXPECT_THAT(recovery->complaints, ElementsAre(HasSubstr("round 4 of run 1 is withdrawn"),
+                                                HasSubstr("SHA-256"), HasSubstr("missing")));
+  EXPECT_THAT(recovery->complaints[0], HasSubstr("is no model"));
+  EXPECT_EQ(store_->models(run_).value().size(), 2U);
+  EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors"));
+  EXPECT_EQ(store_->find_open_attempt(run_).value(), std::nullopt);
+}
+
+TEST_F(RecoveryTest, NothingIsWithdrawnWhereNothingIsIntact) {
+  for (Round round = 0; round <= 4; ++round) fs::remove(checkpoints_.path(round));
+  EXPECT_EQ(code_of(recover()), "model-damaged");
+  EXPECT_EQ(store_->models(run_).value().size(), 5U);
+}
+
+TEST_F(RecoveryTest, AFileThatCannotBeReadIsNotDamaged) {
+  for (const Error& error : {rejected("no-permission", "root owns it"),
+                             overloaded("out-of-memory", "full"), internal("io-error", "disk")}) {
+    const auto fails = [&](const fs::path&) -> Result<Sha256Digest> { return error; };
+    EXPECT_EQ(code_of(recover_run(*store_, checkpoints_, run_, fails)), error.code());
+    EXPECT_EQ(store_->models(run_).value().size(), 5U);
+  }
+}
+
+}  // namespace
+}  // namespace starling::store

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Store, checkpoints and spool on a real file system of 512 KiB; needs the right to mount one.
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <fstream>
+
+#include "core/store/checkpoints.h"
+#include "core/store/spool.h"
+#include "tests/store/child_process.h"
+#include "tests/store/store_fixture.h"
+
+namespace starling::store {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kNoMount = 77;
+
+// Runs `body` where `directory` is a small disk of its own; the rest of the machine never sees it.
+int on_small_disk(const fs::path& directory, const std::function<void()>& body) {
+  ChildProcess child([&](int) {
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=512k") != 0) {
+      return kNoMount;
+    }
+    body();
+    return 0;
+  });
+  return child.wait();
+}
+
+// Takes all room that is left.
+void fill(const fs::path& file) {
+  std::ofstream out(file, std::ios::binary);
+  const std::string block(1024, 'x');
+  while (out.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
+  }
+}
+
+void fill_store(const fs::path& directory) {
+  const auto store = open_sqlite_store(directory / "starling.db", {.create = true}).value();
+  const RunId run = store->submit_run({"job", 1, "", ""}, at(0)).value();
+  fill(directory / "filler");
+  const std::vector<std::string> lines(20, std::string(4000, 'y'));
+  Result<void> written;
+  std::size_t count = 0;
+  while ((written = store->append_log(run, lines, at(1)))) count += lines.size();
+  STARLING_CHECK(written.error().code() == "disk-full");
+  STARLING_CHECK(written.error().kind() == ErrorKind::kOverloaded);
+  STARLING_CHECK(store->log_lines(run, 1, 100000).value().size() == count);
+  fs::remove(directory / "filler");
+  STARLING_CHECK(store->append_log(run, lines, at(2)).has_value());
+  STARLING_CHECK(store->log_lines(run, 1, 100000).value().size() == count + lines.size());
+}
+
+void fill_checkpoints(const fs::path& directory) {
+  const Checkpoints checkpoints(directory / "models" / "1");
+  const Bytes content(100 * 1024);
+  const ByteView parts[] = {content};
+  Round round = 0;
+  Result<void> written;
+  while ((written = checkpoints.write(round, parts))) ++round;
+  STARLING_CHECK(written.error().code() == "disk-full");
+  STARLING_CHECK(round >= 3);
+  STARLING_CHECK(std::distance(fs::directory_iterator(directory / "models" / "1"), {}) == round);
+  std::vector<ModelRecord> models;
+  for (Round committed = 0; committed < round; ++committed) models.push_back(model(committed, "x"));
+  STARLING_CHECK(checkpoints.prune(models, 1).has_value());
+  STARLING_CHECK(checkpoints.write(round, parts).has_value());
+}
+
+void fill_spool(const fs::path& directory) {
+  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0});
+  std::vector<std::unique_ptr<Upload>> uploads;
+  const Bytes content(100 * 1024, std::byte{1});
+  Result<std::unique_ptr<Upload>> upload = spool.begin(content.size());
+  for (; upload; upload = spool.begin(content.size())) {
+    STARLING_CHECK((*upload)->write(0, content).has_value());  // would be SIGBUS, had it no blocks
+    uploads.push_back(std::move(*upload));
+  }
+  STARLING_CHECK(upload.error().code() == "disk-full");
+  STARLING_CHECK(upload.error().kind() == ErrorKind::kOverloaded);
+  STARLING_CHECK(uploads.size() >= 3);
+  uploads.pop_back();
+  STARLING_CHECK(spool.begin(content.size()).has_value());
+}
+
+class FullDiskTest : public ::testing::Test {
+ protected:
+  void run(void (*body)(const fs::path&)) {
+    const int code = on_small_disk(directory_.path(), [&] { body(directory_.path()); });
+    if (code == kNoMount) GTEST_SKIP() << "this process may not mount a file system";
+    EXPECT_EQ(code, 0);
+  }
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(FullDiskTest, StopsNoStore) { run(fill_store); }
+TEST_F(FullDiskTest, StopsNoCheckpoints) { run(fill_checkpoints); }
+TEST_F(FullDiskTest, StopsNoSpool) { run(fill_spool); }
+
+}  // namespace
+}  // namespace starling::store

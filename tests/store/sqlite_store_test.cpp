@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only a database on a real disk can show: locks, foreign files, kills, backups.
+#include "core/store/sqlite_store.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "core/base/durable_file.h"
+#include "core/base/rng.h"
+#include "core/store/checkpoints.h"
+#include "tests/store/child_process.h"
+#include "tests/store/store_fixture.h"
+#include "tests/store/store_script.h"
+
+namespace starling::store {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const SqliteStoreOptions kQuick{.create = true, .busy_timeout = std::chrono::milliseconds(0)};
+
+// Runs `sql` on the file beside any Store; returns the first column of the last row.
+std::string run_sql(const fs::path& file, const std::string& sql) {
+  sqlite3* database = nullptr;
+  std::string answer;
+  const auto remember = [](void* out, int, char** columns, char**) {
+    *static_cast<std::string*>(out) = columns[0] == nullptr ? "" : columns[0];
+    return 0;
+  };
+  char* message = nullptr;
+  EXPECT_EQ(sqlite3_open(file.c_str(), &database), SQLITE_OK);
+  EXPECT_EQ(sqlite3_exec(database, sql.c_str(), remember, &answer, &message), SQLITE_OK) << message;
+  sqlite3_free(message);
+  sqlite3_close(database);
+  return answer;
+}
+
+class SqliteStoreTest : public ::testing::Test {
+ protected:
+  testing::TemporaryDirectory directory_;
+  const fs::path file_ = directory_.path() / "starling.db";
+};
+
+TEST_F(SqliteStoreTest, IsMadeOnlyWhereAskedFor) {
+  EXPECT_EQ(code_of(open_sqlite_store(file_, {})), "database-missing");
+  EXPECT_FALSE(fs::exists(file_));
+  ASSERT_TRUE(open_sqlite_store(file_, kQuick));
+  EXPECT_TRUE(open_sqlite_store(file_, {}));
+  EXPECT_NE(code_of(open_sqlite_store(directory_.path() / "no" / "starling.db", kQuick)), "ok");
+}
+
+TEST_F(SqliteStoreTest, OnlyItsOwnerReadsIt) {
+  const auto store = open_sqlite_store(file_, kQuick);
+  ASSERT_TRUE((*store)->set_fact("a", "b"));
+  for (const std::string suffix : {"", "-wal"}) {
+    struct stat status {};
+    ASSERT_EQ(::stat((file_.string() + suffix).c_str(), &status), 0) << suffix;
+    EXPECT_EQ(status.st_mode & 0777, 0600U) << "it holds the keys of tokens";
+  }
+}
+
+TEST_F(SqliteStoreTest, TwoServicesNeverShareIt) {
+  auto first = open_sqlite_store(file_, kQuick);
+  ASSERT_TRUE(first);
+  const auto second = open_sqlite_store(file_, kQuick);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().kind(), ErrorKind::kRejected);
+  EXPECT_EQ(second.error().code(), "state-in-use");
+  EXPECT_THAT(second.error().message(), HasSubstr(file_.string()));
+  ASSERT_TRUE((*first)->set_fact("a", "b")) << "the first is not disturbed";
+  first = internal("closed", "");
+  EXPECT_TRUE(open_sqlite_store(file_, kQuick));
+}
+
+TEST_F(SqliteStoreTest, NeitherDoTwoProcesses) {
+  ChildProcess holder([&](int pipe) {
+    const auto store = open_sqlite_store(file_, kQuick);
+    send(pipe, store ? 1 : 0);
+    ::pause();
+    return 0;
+  });
+  ASSERT_EQ(holder.read(), 1);
+  EXPECT_EQ(code_of(open_sqlite_store(file_, kQuick)), "state-in-use");
+  holder.kill_and_wait();
+  EXPECT_TRUE(open_sqlite_store(file_, kQuick)) << "a dead service holds nothing";
+}
+
+TEST_F(SqliteStoreTest, RefusesANewerSchemaUntouched) {
+  ASSERT_TRUE(open_sqlite_store(file_, kQuick));
+  run_sql(file_, "PRAGMA user_version=2");
+  const Bytes before = read_file(file_, 1 << 24).value();
+  const auto store = open_sqlite_store(file_, kQuick);
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().kind(), ErrorKind::kUnsupported);
+  EXPECT_EQ(store.error().code(), "schema-newer");
+  EXPECT_EQ(read_file(file_, 1 << 24).value(), before);
+}
+
+TEST_F(SqliteStoreTest, RefusesADatabaseOfAnotherProgramUntouched) {
+  run_sql(file_, "CREATE TABLE recipes(name TEXT)");
+  const Bytes before = read_file(file_, 1 << 24).value();
+  EXPECT_EQ(code_of(open_sqlite_store(file_, kQuick)), "database-foreign");
+  EXPECT_EQ(read_file(file_, 1 << 24).value(), before);
+}
+
+TEST_F(SqliteStoreTest, NamesDamage) {
+  std::ofstream(file_) << std::string(5000, 'x');
+  EXPECT_EQ(code_of(open_sqlite_store(file_, kQuick)), "database-damaged");
+  fs::remove(file_);
+  {
+    const auto store = open_sqlite_store(file_, kQuick);
+    for (const Step& step : store_script()) ASSERT_TRUE(step.call(**store));
+  }
+  const auto size = static_cast<std::streamoff>(fs::file_size(file_));
+  std::fstream damaged(file_, std::ios::in | std::ios::out | std::ios::binary);
+  for (std::streamoff page = 4096; page < size; page += 4096) {
+    damaged.seekp(page + 1);
+    damaged << std::string(64, '\xff');
+  }
+  damaged.close();
+  const auto store = open_sqlite_store(file_, kQuick);
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().kind(), ErrorKind::kInternal);
+  EXPECT_EQ(store.error().code(), "database-damaged");
+}
+
+TEST_F(SqliteStoreTest, ABackupIsTheStoreAtThatMoment) {
+  const auto store = open_sqlite_store(file_, kQuick);
+  for (const Step& step : store_script()) ASSERT_TRUE(step.call(**store));
+  const StoreContent content = content_of(**store, 64);
+  const fs::path copy = directory_.path() / "backup" / "starling.db";
+  EXPECT_FALSE((*store)->backup_to(copy)) << "the directory is missing";
+  fs::create_directory(copy.parent_path());
+  std::ofstream(copy) << "an older backup";
+  ASSERT_TRUE((*store)->backup_to(copy));
+  ASSERT_TRUE((*store)->set_fact("epoch", "later"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(copy.parent_path()), {}), 1);
+  EXPECT_EQ(run_sql(copy, "PRAGMA integrity_check"), "ok");
+  struct stat status {};
+  ASSERT_EQ(::stat(copy.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
+  const auto restored = open_sqlite_store(copy, {});
+  ASSERT_TRUE(restored) << restored.error().message();
+  EXPECT_EQ(content_of(**restored, 64), content);
+  EXPECT_EQ(code_of(make_memory_store()->backup_to(copy)), "backup-unsupported");
+}
+
+// Commits rounds for ever, each acknowledged on `pipe`; resumes where the directory stands.
+class Committer {
+ public:
+  explicit Committer(const fs::path& directory)
+      : store_(open_sqlite_store(directory / "starling.db", {.create = true}).value()),
+        checkpoints_(directory / "models" / "1") {}
+
+  static std::string content(Round round) { return "model " + std::to_string(round); }
+
+  void commit_for_ever(int pipe) {
+    if (store_->runs().value().empty()) begin();
+    Round round = recover().model.round;
+    while (true) {
+      commit(++round);
+      send(pipe, static_cast<int>(round));
+      const auto models = store_->models(RunId(1)).value();
+      STARLING_CHECK(checkpoints_.prune(models, 3).has_value());
+    }
+  }
+  Recovery recover() {
+    if (store_->runs(RunState::kPending).value().size() == 1) start();
+    const auto hash = [](const fs::path& file) -> Result<Sha256Digest> {
+      STARLING_ASSIGN(const Bytes bytes, read_file(file, 1000));
+      return sha256(bytes);
+    };
+    return recover_run(*store_, checkpoints_, RunId(1), hash).value();
+  }
+  Store& store() { return *store_; }
+
+ private:
+  void begin() {
+    STARLING_CHECK(store_->submit_run({"job", 1, "once", ""}, at(0)).has_value());
+    start();
+  }
+  void start() {
+    write(0);
+    STARLING_CHECK(store_->start_run(RunId(1), model(0, content(0)), at(1)).has_value());
+  }
+  void write(Round round) {
+    const std::string text = content(round);
+    const ByteView parts[] = {as_bytes(text)};
+    STARLING_CHECK(checkpoints_.write(round, parts).has_value());
+  }
+  void commit(Round round) {
+    auto open = store_->find_open_attempt(RunId(1)).value();
+    if (!open) {
+      const NewAttempt fresh =
+          attempt(RunId(1), round, 1, 2 * round, {"a", "b"}, content(round - 1));
+      STARLING_CHECK(store_->open_attempt(fresh).has_value());
+      open = store_->find_open_attempt(RunId(1)).value();
+    }
+    write(round);
+    AttemptResult result;
+    result.contributions = {{"a", TaskId(2 * round), 1}};
+    result.failures = {{"b", "deadline", "late", 1, 1}};
+    STARLING_CHECK(
+        store_->commit_attempt(open->key, result, model(round, content(round))).has_value());
+  }
+
+  std::unique_ptr<Store> store_;
+  Checkpoints checkpoints_;
+};
+
+TEST_F(SqliteStoreTest, AKillLosesNoAcknowledgedRound) {
+  Rng rng({.seed = 1, .purpose = Purpose::kTest});
+  Round acknowledged = 0;
+  for (int kill = 0; kill < 12; ++kill) {
+    SCOPED_TRACE("kill " + std::to_string(kill));
+    ChildProcess child([&](int pipe) {
+      Committer(directory_.path()).commit_for_ever(pipe);
+      return 0;
+    });
+    for (std::uint64_t acks = rng.below(12); acks > 0; --acks) {
+      const int round = child.read();
+      ASSERT_GT(round, static_cast<int>(acknowledged));
+      acknowledged = static_cast<Round>(round);
+    }
+    for (std::uint64_t work = rng.below(3'000'000); work > 0; --work) rng.next_u32();
+    child.kill_and_wait();
+    for (int round = child.read(); round > 0; round = child.read()) {
+      acknowledged = static_cast<Round>(round);  // was in the pipe
+    }
+    if (!fs::exists(file_)) continue;
+    EXPECT_EQ(run_sql(file_, "PRAGMA integrity_check"), "ok");
+    EXPECT_EQ(run_sql(file_, "PRAGMA foreign_key_check"), "");
+    Committer again(directory_.path());
+    if (again.store().runs().value().empty()) continue;
+    const Recovery recovery = again.recover();
+    EXPECT_THAT(recovery.complaints, IsEmpty());
+    EXPECT_GE(recovery.model.round, acknowledged);
+    EXPECT_LE(recovery.model.round, acknowledged + 1);
+    const auto rounds = again.store().rounds(RunId(1), 1).value();
+    for (Round round = 1; round <= acknowledged; ++round) {
+      ASSERT_EQ(rounds[round - 1].state, RoundState::kCommitted);
+      ASSERT_EQ(rounds[round - 1].result.contributions.size(), 1U);
+      ASSERT_EQ(rounds[round - 1].model, digest(Committer::content(round)));
+    }
+  }
+  EXPECT_GT(acknowledged, 12U);
+}
+
+}  // namespace
+}  // namespace starling::store
