@@ -4,6 +4,7 @@
 // lossless: doubles in the shortest form that reads back as the same bits.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -72,10 +73,11 @@ struct FieldText<T> {
   static constexpr FieldType kType = FieldType::kInteger;
   static std::string write(T value) { return std::to_string(value); }
   static Result<T> read(std::string_view text, FieldInfo info) {
+    STARLING_ASSIGN(const std::int64_t value, FieldText<std::int64_t>::read(text, info));
+    if (std::in_range<T>(value)) return static_cast<T>(value);
     info.min = std::max(info.min, static_cast<double>(std::numeric_limits<T>::min()));
     info.max = std::min(info.max, static_cast<double>(std::numeric_limits<T>::max()));
-    STARLING_ASSIGN(const std::int64_t value, FieldText<std::int64_t>::read(text, info));
-    return static_cast<T>(value);
+    return FieldText<std::int64_t>::read(text, info).error();
   }
 };
 

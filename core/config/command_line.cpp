@@ -19,10 +19,17 @@ namespace {
 constexpr std::array<std::string_view, 8> kUsageCodes = {
     "usage",          "unknown-key",  "setting-invalid", "setting-repeated",
     "toml-malformed", "dataset-spec", "partition-spec",  "unknown-setting"};
-constexpr std::array<std::string_view, 3> kTimeCodes = {"deadline", "timed-out", "timeout"};
-constexpr std::array<std::string_view, 10> kConnectionPrefixes = {
-    "connect",        "connection",   "certificate", "tls",  "handshake",
-    "not-authorised", "unauthorised", "revoked",     "pin-", "unreachable"};
+constexpr std::array<std::string_view, 4> kTimeCodes = {"deadline", "timed-out", "frame-deadline",
+                                                        "stalled"};
+// Of core/net, core/identity and core/enrol.
+constexpr std::array<std::string_view, 22> kConnectionCodes = {
+    "cannot-resolve", "cannot-connect",    "closed",        "not-tls",        "tls-version",
+    "wrong-alpn",     "unknown-authority", "self-signed",   "no-certificate", "bad-certificate",
+    "wrong-role",     "wrong-federation",  "wrong-name",    "wrong-address",  "not-authorised",
+    "bad-mac",        "rate-limited",      "token-unknown", "token-expired",  "token-used",
+    "token-locked",   "token-revoked"};
+constexpr std::array<std::string_view, 3> kConnectionPrefixes = {"connection-", "certificate-",
+                                                                 "refused-"};
 
 // The innermost command that was named.
 CLI::App* innermost(CLI::App* app) {
@@ -71,6 +78,8 @@ std::string sentence(CLI::App& app, const CLI::ParseError& error) {
     text = unknown_argument(command, extra.front());
   } else if (error.get_name() == "RequiredError" && !known_words(command, false).empty()) {
     text = path_of(command) + " needs a command";
+  } else if (error.get_name() == "ArgumentMismatch") {
+    text = "the flag " + text.substr(0, text.find(':')) + " needs one value";
   }
   while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
   return text + " (see " + path_of(command) + " --help)";
@@ -80,9 +89,11 @@ std::string sentence(CLI::App& app, const CLI::ParseError& error) {
 
 ExitCode exit_code(const Error& error) {
   const std::string_view code = error.code();
+  const auto is = [&](std::string_view known) { return code == known; };
   const auto begins = [&](std::string_view prefix) { return code.starts_with(prefix); };
-  if (std::ranges::find(kUsageCodes, code) != kUsageCodes.end()) return ExitCode::kUsage;
-  if (std::ranges::find(kTimeCodes, code) != kTimeCodes.end()) return ExitCode::kTimedOut;
+  if (std::ranges::any_of(kUsageCodes, is)) return ExitCode::kUsage;
+  if (std::ranges::any_of(kTimeCodes, is)) return ExitCode::kTimedOut;
+  if (std::ranges::any_of(kConnectionCodes, is)) return ExitCode::kNotConnected;
   if (std::ranges::any_of(kConnectionPrefixes, begins)) return ExitCode::kNotConnected;
   return ExitCode::kFailed;
 }
@@ -147,8 +158,7 @@ void Binder::add_flags(CLI::App& app) {
       help += " (" + key.range + (key.unit.empty() ? "" : " " + key.unit) + ")";
     const auto collect = [this, i](const std::string& text) { flags_.push_back({i, text}); };
     app.add_option_function<std::string>(names, collect, help)
-        ->type_name("VALUE")
-        ->default_str(field.text())
+        ->type_name("VALUE [" + field.text() + "]")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
         ->group(field.key.find('.') == std::string::npos
                     ? "Settings"

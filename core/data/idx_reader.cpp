@@ -27,11 +27,11 @@ Result<ByteSource> open_idx(const fs::path& directory, Split split, const std::s
                                          "with files named as those of MNIST");
 }
 
-template <std::size_t kDimensions>
-Result<std::array<std::uint32_t, kDimensions>> read_header(ByteSource& file, std::uint32_t magic) {
-  std::array<std::byte, 4 * (kDimensions + 1)> bytes;
+template <std::size_t Dimensions>
+Result<std::array<std::uint32_t, Dimensions>> read_header(ByteSource& file, std::uint32_t magic) {
+  std::array<std::byte, 4 * (Dimensions + 1)> bytes;
   STARLING_TRY(file.read(bytes));
-  std::array<std::uint32_t, kDimensions + 1> words;
+  std::array<std::uint32_t, Dimensions + 1> words;
   for (std::size_t i = 0; i < words.size(); ++i) {
     words[i] = 0;
     for (std::size_t j = 0; j < 4; ++j) {
@@ -41,9 +41,9 @@ Result<std::array<std::uint32_t, kDimensions>> read_header(ByteSource& file, std
   if (words[0] != magic) {
     return rejected("dataset-malformed",
                     file.name() + " does not begin as an IDX file of unsigned bytes with " +
-                        std::to_string(kDimensions) + " dimensions does");
+                        std::to_string(Dimensions) + " dimensions does");
   }
-  std::array<std::uint32_t, kDimensions> sizes;
+  std::array<std::uint32_t, Dimensions> sizes;
   std::copy(words.begin() + 1, words.end(), sizes.begin());
   return sizes;
 }

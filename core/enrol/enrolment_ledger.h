@@ -19,7 +19,7 @@ namespace starling::enrol {
 struct Grant {
   std::string name;
   identity::Role role = identity::Role::kDevice;
-  std::vector<std::string> addresses;  // of a peer that may be reached
+  std::vector<std::string> addresses = {};  // of a peer that may be reached
 };
 
 class EnrolmentLedger {

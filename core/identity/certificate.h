@@ -19,11 +19,11 @@ struct x509_st;
 
 namespace starling::identity {
 
-// Both ends belong to it.
+// From not_before until just before not_after.
 struct Validity {
   WallTime not_before;
   WallTime not_after;
-  bool contains(WallTime time) const { return not_before <= time && time <= not_after; }
+  bool contains(WallTime time) const { return not_before <= time && time < not_after; }
 };
 
 // A handle to an immutable certificate; copies share it.
@@ -42,6 +42,7 @@ class Certificate {
   Sha256Digest fingerprint() const;
   Sha256Digest public_key_digest() const;
   Validity validity() const;
+  std::vector<std::string> uris() const;  // of the subject alternative names, as they stand there
   // The one Starling URI of the subject alternative names; "bad-identity" for none or several.
   [[nodiscard]] Result<Identity> identity() const;
   x509_st* native() const { return certificate_.get(); }

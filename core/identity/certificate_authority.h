@@ -19,7 +19,7 @@ struct CertificateProfile {
   std::string name;
   // DNS names or numeric addresses it may be reached at: at least one for a coordinator, none for
   // an operator or a device.
-  std::vector<std::string> addresses;
+  std::vector<std::string> addresses = {};
   Duration lifetime = std::chrono::hours(24 * 30);
 };
 

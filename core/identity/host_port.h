@@ -10,6 +10,11 @@
 
 namespace starling::identity {
 
+// Whether `host` is an IPv4 or IPv6 address (without brackets), or else a DNS name of letters,
+// digits, hyphens, underscores and dots.
+bool is_numeric_address(std::string_view host);
+bool is_dns_name(std::string_view host);
+
 struct HostPort {
   std::string host;
   std::uint16_t port = 0;

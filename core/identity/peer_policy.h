@@ -20,7 +20,7 @@ namespace starling::identity {
 // lies outside a certificate's validity goes by the last time that a coordinator authenticated.
 struct JudgementTime {
   WallTime now;
-  std::optional<WallTime> last_authenticated;
+  std::optional<WallTime> last_authenticated = {};
 };
 
 // When a certificate of this validity is to be judged: `now` if it lies inside or nothing else is
@@ -31,13 +31,15 @@ WallTime judgement_time(const Validity& validity, const JudgementTime& time);
 enum class Side { kServer, kClient };  // what the judged side is
 
 struct PeerPolicy {
-  std::optional<std::string> federation;  // none: any, where a pin has already named the authority
-  RoleSet roles;
-  std::optional<std::string> name;
-  std::optional<std::string> address;  // DNS name or numeric address that was dialled
-  std::function<JudgementTime()> time;
+  std::optional<std::string> federation =
+      {};  // none: any, where a pin has already named the authority
+  RoleSet roles = {};
+  std::optional<std::string> name = {};
+  std::optional<std::string> address = {};  // DNS name or numeric address that was dialled
+  std::function<JudgementTime()> time = nullptr;
   // Null: nobody is revoked (a device, which has no list).
-  std::function<bool(const std::string& serial, const Sha256Digest& fingerprint)> is_revoked;
+  std::function<bool(const std::string& serial, const Sha256Digest& fingerprint)> is_revoked =
+      nullptr;
 };
 
 struct VerifiedPeer {

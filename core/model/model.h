@@ -49,13 +49,11 @@ class Model {
   virtual ~Model() = default;
 
   virtual const std::shared_ptr<const Layout>& layout() const = 0;
+  virtual const linalg::Kernels& kernels() const = 0;
   virtual data::Shape input() const = 0;
   virtual int classes() const = 0;
-  // How many rows one call may have: what keeps the scratch within some 10 MB.
+  // How many rows one call may have; it keeps the scratch small.
   virtual std::size_t rows_max() const = 0;
-
-  // PyTorch's defaults: weights and biases uniform in +-1/sqrt(fan_in). Requires: layout()->size().
-  virtual void initialize(std::span<float> values, Rng& rng) const = 0;
 
   // For calls of at most `rows` rows. Requires: 0 < rows <= rows_max().
   virtual std::unique_ptr<Workspace> make_workspace(std::size_t rows) const = 0;
@@ -81,7 +79,12 @@ inline constexpr std::uint64_t kParametersMax = std::uint64_t{1} << 28;
     const ModelSpec& spec, data::Shape input, int classes,
     const linalg::Kernels& kernels = linalg::default_kernels());
 
-// `initialize` into fresh parameters, from the stream (seed, kInitialization).
+// PyTorch's defaults: a layer's weights and biases uniform in +-1/sqrt(fan_in), in layout order.
+Parameters initial_parameters(const Model& model, Rng rng);
+// From the stream (seed, kInitialization).
 Parameters initial_parameters(const Model& model, std::uint64_t seed);
+
+// For implementations: the rows whose scratch of `floats_per_row` takes some 16 MiB, 1 ... 1024.
+std::size_t rows_for_scratch(std::size_t floats_per_row);
 
 }  // namespace starling::model

@@ -16,7 +16,7 @@ class io_context;
 
 namespace starling::net {
 
-class BufferPool;
+struct BufferPools;
 
 class EventLoop {
  public:
@@ -32,12 +32,13 @@ class EventLoop {
   void stop();
   // Runs `work` in a later turn of the loop. Any thread.
   void post(std::function<void()> work);
-  // Runs the loop until `task` has ended: for commands and tests that do one thing.
+  // Runs the loop until `task` has ended: for commands and tests that do one thing. Requires:
+  // nobody stops the loop meanwhile.
   void run_task(Async<void> task);
 
   TimePoint now() const;
   boost::asio::io_context& context();
-  BufferPool& buffers();
+  BufferPools& buffers();
 
  private:
   struct Impl;

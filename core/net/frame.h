@@ -41,14 +41,14 @@ class FrameLimits {
 
 // Bytes that somebody else keeps alive: a chunk of a model snapshot that many connections send.
 struct SharedBytes {
-  std::shared_ptr<const void> owner;
-  ByteView bytes;
+  std::shared_ptr<const void> owner = nullptr;
+  ByteView bytes = {};
 };
 
 struct OutgoingFrame {
   std::uint16_t type = 0;
-  Bytes header;         // a multiple of 8 bytes, at most kHeaderWordsMax * 8
-  SharedBytes payload;  // at most kPayloadBytesMax
+  Bytes header = {};         // a multiple of 8 bytes, at most kHeaderWordsMax * 8
+  SharedBytes payload = {};  // at most kPayloadBytesMax
 };
 
 }  // namespace starling::net

@@ -31,9 +31,9 @@ struct Refusal {
 
 struct ListenerHandlers {
   // Takes an authenticated connection; look at its protocol().
-  std::function<void(std::unique_ptr<Connection>)> on_connection;
-  std::function<void(const Refusal&)> on_refused;       // may be null
-  std::function<bool(const std::string&)> may_connect;  // by numeric address; may be null
+  std::function<void(std::unique_ptr<Connection>)> on_connection = nullptr;
+  std::function<void(const Refusal&)> on_refused = nullptr;       // may be null
+  std::function<bool(const std::string&)> may_connect = nullptr;  // by numeric address; may be null
 };
 
 class Listener {

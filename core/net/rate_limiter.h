@@ -34,6 +34,7 @@ class RateLimiter {
 
   Options options_;
   std::unordered_map<std::string, Bucket> buckets_;
+  TimePoint next_purge_;
 };
 
 }  // namespace starling::net

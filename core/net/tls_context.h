@@ -24,7 +24,7 @@ std::string_view alpn_name(Protocol protocol);
 // other protocol needs a policy for it.
 struct AcceptedProtocol {
   Protocol protocol = Protocol::kSession;
-  std::optional<identity::PeerPolicy> client;
+  std::optional<identity::PeerPolicy> client = {};
 };
 
 class TlsContext {

@@ -42,7 +42,7 @@ Bound bound_of(FrameType type) {
     case FrameType::kOperatorReply:
       return {kSentenceWords, kPayloadBytesMax};
   }
-  STARLING_CHECK(!"a frame type that is not of the list");
+  STARLING_CHECK(false);  // not of the list
 }
 
 FrameTable::FrameTable(std::initializer_list<FrameType> expected) {

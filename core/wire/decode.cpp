@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <capnp/message.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include "core/wire/codec.h"
 #include "core/wire/limits.h"
 #include "core/wire/message_rules.h"
-#include "core/wire/protocol.capnp.h"
+#include "core/wire/schema.h"
 
 namespace starling::wire {
 namespace {
@@ -32,8 +31,17 @@ Result<Sha256Digest> digest(capnp::Data::Reader from) {
   return Sha256Digest::from_bytes({reinterpret_cast<const std::byte*>(from.begin()), from.size()});
 }
 
+// Asked before memory is taken for a list. The library also reads lists of numbers, or of nothing,
+// as lists of structs without content; but what takes no room in the message must take none here.
+template <class ListReader>
+Result<void> check_list(std::string_view what, ListReader list, std::size_t count_max) {
+  STARLING_TRY(check_count(what, list.size(), count_max));
+  if (list.size() == 0 || capnp::toAny(list[0]).getPointerSection().size() > 0) return {};
+  return rejected("bad-message", fmt::format("the {} are not a list of structs", what));
+}
+
 Result<Settings> read(capnp::List<schema::Setting>::Reader from) {
-  STARLING_TRY(check_count("settings", from.size(), kSettingsMax));
+  STARLING_TRY(check_list("settings", from, kSettingsMax));
   Settings settings;
   settings.reserve(from.size());
   for (const auto setting : from) {
@@ -43,7 +51,7 @@ Result<Settings> read(capnp::List<schema::Setting>::Reader from) {
 }
 
 Result<std::vector<update::VectorSpec>> read(capnp::List<schema::VectorSpec>::Reader from) {
-  STARLING_TRY(check_count("vectors", from.size(), kVectorsMax));
+  STARLING_TRY(check_list("vectors", from, kVectorsMax));
   std::vector<update::VectorSpec> vectors;
   vectors.reserve(from.size());
   for (const auto vector : from) {
@@ -55,7 +63,7 @@ Result<std::vector<update::VectorSpec>> read(capnp::List<schema::VectorSpec>::Re
 }
 
 Result<std::map<std::string, double>> read(capnp::List<schema::Scalar>::Reader from) {
-  STARLING_TRY(check_count("scalars", from.size(), kScalarsMax));
+  STARLING_TRY(check_list("scalars", from, kScalarsMax));
   std::map<std::string, double> scalars;
   for (const auto scalar : from) {
     if (!scalars.emplace(text(scalar.getName()), scalar.getValue()).second) {
@@ -222,7 +230,7 @@ Result<protocol::Message> read_message(FrameType type, capnp::MessageReader& fro
     case FrameType::kOperatorReply:
       return read_root<schema::OperatorReply>(from);
   }
-  STARLING_CHECK(!"a frame type that is not of the list");
+  STARLING_CHECK(false);  // not of the list
 }
 
 // The one segment behind the table. Cap'n Proto's own reading of the table is not used: it allows

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <capnp/message.h>
 #include <fmt/format.h>
 
 #include <optional>
@@ -8,7 +7,7 @@
 #include "core/wire/codec.h"
 #include "core/wire/limits.h"
 #include "core/wire/message_rules.h"
-#include "core/wire/protocol.capnp.h"
+#include "core/wire/schema.h"
 #include "core/wire/text.h"
 
 namespace starling::wire {

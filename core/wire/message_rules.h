@@ -29,7 +29,7 @@ namespace starling::wire {
 [[nodiscard]] Result<void> check(const protocol::OperatorRequest& request);
 [[nodiscard]] Result<void> check(const protocol::OperatorReply& reply);
 
-// Of `what` there are `count`; also asked before memory is taken for a list.
+// There are `count` of `what`.
 [[nodiscard]] Result<void> check_count(std::string_view what, std::size_t count,
                                        std::size_t count_max);
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that pass once over flat vectors: optimizer steps, sums of rows, norms.
+#pragma once
+
+#include "core/linalg/kernel_table.h"
+#include "core/linalg/kernels/vec.h"
+
+namespace starling::linalg::STARLING_ISA {
+namespace {
+
+void sum_rows(const float* x, std::ptrdiff_t x_row, std::size_t rows, std::size_t columns,
+              float keep, float scale, float* sum) {
+  for (std::size_t n = 0; n < columns; n += kLanes) {
+    const std::size_t part = columns - n < kLanes ? columns - n : kLanes;
+    Vec total = zero();
+    if (part == kLanes) {
+      for (std::size_t m = 0; m < rows; ++m) {
+        total += load(x + static_cast<std::ptrdiff_t>(m) * x_row + n);
+      }
+    } else {
+      for (std::size_t m = 0; m < rows; ++m) {
+        total += load_part(x + static_cast<std::ptrdiff_t>(m) * x_row + n, part);
+      }
+    }
+    const Vec old = keep == 0 ? zero() : load_part(sum + n, part) * broadcast(keep);
+    store_part(sum + n, fma(total, broadcast(scale), old), part);
+  }
+}
+
+void scale(float* x, std::size_t size, float factor) {
+  for (std::size_t i = 0; i < size; ++i) x[i] *= factor;
+}
+
+void accumulate(float* __restrict y, float keep, const float* __restrict x, float factor,
+                std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) y[i] = keep * y[i] + factor * x[i];
+}
+
+void momentum(float* __restrict p, const float* __restrict gradient, float* __restrict velocity,
+              std::size_t size, float rate, float mu, float decay, bool nesterov) {
+  const float ahead = nesterov ? mu : 0;
+  const float own = nesterov ? 1 : 0;
+  const float whole = nesterov ? 0 : 1;
+  for (std::size_t i = 0; i < size; ++i) {
+    const float g = gradient[i] + decay * p[i];
+    const float v = mu * velocity[i] + g;
+    velocity[i] = v;
+    p[i] -= rate * (own * g + (ahead + whole) * v);
+  }
+}
+
+void adam(const AdamStep& s) {
+  float* __restrict p = s.parameters;
+  const float* __restrict gradient = s.gradient;
+  float* __restrict first = s.first;
+  float* __restrict second = s.second;
+  for (std::size_t i = 0; i < s.size; ++i) {
+    const float g = gradient[i] + s.decay * p[i];
+    const float m = s.beta1 * first[i] + (1 - s.beta1) * g;
+    const float v = s.beta2 * second[i] + (1 - s.beta2) * g * g;
+    first[i] = m;
+    second[i] = v;
+    const float root = __builtin_sqrtf(v) * s.second_correction + s.epsilon;
+    p[i] = s.decoupled * p[i] - s.step * (m / root);
+  }
+}
+
+// Eight double sums by index modulo 8, then a tree: the same bits in every instruction set.
+double squared_norm(const float* x, std::size_t size) {
+  double sum[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= size; i += 8) {
+    for (int lane = 0; lane < 8; ++lane) {
+      sum[lane] += static_cast<double>(x[i + lane]) * static_cast<double>(x[i + lane]);
+    }
+  }
+  for (int lane = 0; i < size; ++i, ++lane) {
+    sum[lane] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+bool all_finite(const float* x, std::size_t size) {
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, x + i, sizeof bits);
+    bad |= (bits & 0x7F800000U) == 0x7F800000U ? 1U : 0U;
+  }
+  return bad == 0;
+}
+
+}  // namespace
+}  // namespace starling::linalg::STARLING_ISA

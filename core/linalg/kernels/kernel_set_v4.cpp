@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels for x86-64-v4; CMakeLists.txt sets the flags.
+#define STARLING_ISA v4
+#include "core/linalg/kernels/kernel_set.h"

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/safetensors.h"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <fstream>
+#include <functional>
+#include <optional>
+
+#include "core/base/durable_file.h"
+
+namespace starling::model {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::uint64_t kHeaderBytesMax = std::uint64_t{16} << 20;
+constexpr std::size_t kTensorsMax = 1 << 16;
+constexpr std::size_t kDimensionsMax = 8;
+
+Error bad_file(const std::string& why) {
+  return rejected("bad-safetensors", "not a sound safetensors file: " + why);
+}
+
+struct Header {
+  std::shared_ptr<const Layout> layout;  // in the order of the data
+  Metadata metadata;
+};
+
+// The length of the JSON header, checked against the file's.
+Result<std::uint64_t> header_length(ByteView first, std::uint64_t file_bytes) {
+  if (file_bytes < kLengthBytes || first.size() < kLengthBytes) {
+    return bad_file("it is shorter than 8 bytes");
+  }
+  const auto length = load_little<std::uint64_t>(first.data());
+  if (length > kHeaderBytesMax) {
+    return bad_file("its header claims " + std::to_string(length) + " bytes; at most " +
+                    std::to_string(kHeaderBytesMax) + " are taken");
+  }
+  if (length > file_bytes - kLengthBytes) return bad_file("its header is cut off");
+  return length;
+}
+
+std::optional<std::uint64_t> natural(const json::value& value) {
+  if (value.is_int64() && value.get_int64() >= 0) {
+    return static_cast<std::uint64_t>(value.get_int64());
+  }
+  return {};
+}
+
+struct Entry {
+  TensorInfo tensor;
+  std::uint64_t begin = 0, end = 0;
+};
+
+Result<Entry> parse_entry(const std::string& name, const json::value& value) {
+  if (!value.is_object()) return bad_file("tensor \"" + name + "\" is not described by an object");
+  const json::object& object = value.get_object();
+  const json::value* dtype = object.if_contains("dtype");
+  const json::value* shape = object.if_contains("shape");
+  const json::value* offsets = object.if_contains("data_offsets");
+  if (dtype == nullptr || !dtype->is_string() || shape == nullptr || !shape->is_array() ||
+      offsets == nullptr || !offsets->is_array() || offsets->get_array().size() != 2) {
+    return bad_file("tensor \"" + name + "\" lacks dtype, shape or data_offsets");
+  }
+  if (dtype->get_string() != "F32") {
+    return unsupported("unsupported-dtype", "tensor \"" + name + "\" is of type " +
+                                                std::string(dtype->get_string()) +
+                                                "; only F32 is supported, convert it first");
+  }
+  Entry entry = {.tensor = {.name = name}};
+  if (shape->get_array().size() > kDimensionsMax) {
+    return bad_file("tensor \"" + name + "\" has too many dimensions");
+  }
+  for (const json::value& extent : shape->get_array()) {
+    const auto size = natural(extent);
+    if (!size || *size > Layout::kElementsMax) {
+      return bad_file("tensor \"" + name + "\" has an impossible shape");
+    }
+    entry.tensor.shape.push_back(static_cast<std::int64_t>(*size));
+  }
+  const auto begin = natural(offsets->get_array()[0]);
+  const auto end = natural(offsets->get_array()[1]);
+  if (!begin || !end || *end < *begin) {
+    return bad_file("tensor \"" + name + "\" has impossible offsets");
+  }
+  entry.begin = *begin;
+  entry.end = *end;
+  return entry;
+}
+
+Result<Metadata> parse_metadata(const json::value& value) {
+  if (!value.is_object()) return bad_file("__metadata__ is not an object");
+  Metadata metadata;
+  for (const auto& [key, text] : value.get_object()) {
+    if (!text.is_string()) return bad_file("__metadata__ holds something else than text");
+    metadata.emplace(key, text.get_string());
+  }
+  return metadata;
+}
+
+// The tensors must lie one after the other and fill the data: no gaps, no overlaps.
+Result<std::shared_ptr<const Layout>> arrange(std::vector<Entry> entries,
+                                              std::uint64_t data_bytes) {
+  std::ranges::stable_sort(entries, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
+  std::vector<TensorInfo> tensors;
+  for (Entry& entry : entries) tensors.push_back(std::move(entry.tensor));
+  auto layout = Layout::make(std::move(tensors));
+  if (!layout) return bad_file(layout.error().message());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const TensorInfo& tensor = (*layout)->tensors()[i];
+    const std::uint64_t begin = tensor.offset * sizeof(float);
+    if (entries[i].begin != begin || entries[i].end != begin + tensor.size() * sizeof(float)) {
+      return bad_file("the offsets of tensor \"" + tensor.name +
+                      "\" overlap, leave a gap or do not suit its shape");
+    }
+  }
+  if ((*layout)->size() * sizeof(float) != data_bytes) {
+    return bad_file("the tensors take " + std::to_string((*layout)->size() * sizeof(float)) +
+                    " bytes, but " + std::to_string(data_bytes) + " follow the header");
+  }
+  return std::move(*layout);
+}
+
+Result<Header> parse_header(std::string_view header, std::uint64_t data_bytes) {
+  boost::system::error_code code;
+  json::parse_options options;
+  options.max_depth = 4;
+  const json::value root = json::parse(header, code, {}, options);
+  if (code) return bad_file("its header is not JSON (" + code.message() + ")");
+  if (!root.is_object()) return bad_file("its header is not a JSON object");
+  if (root.get_object().size() > kTensorsMax) return bad_file("it has too many tensors");
+  Header result;
+  std::vector<Entry> entries;
+  for (const auto& [key, value] : root.get_object()) {
+    if (key == "__metadata__") {
+      STARLING_ASSIGN(result.metadata, parse_metadata(value));
+    } else {
+      STARLING_ASSIGN(Entry entry, parse_entry(key, value));
+      entries.push_back(std::move(entry));
+    }
+  }
+  STARLING_ASSIGN(result.layout, arrange(std::move(entries), data_bytes));
+  return result;
+}
+
+std::string text(const std::vector<std::int64_t>& shape) {
+  std::string result = "[";
+  for (const std::int64_t extent : shape) {
+    result += (result.size() > 1 ? ", " : "") + std::to_string(extent);
+  }
+  return result + "]";
+}
+
+Result<void> check_expected(const Layout& file, const Layout& expected) {
+  for (const TensorInfo& tensor : expected.tensors()) {
+    const TensorInfo* found = file.find(tensor.name);
+    if (found == nullptr) {
+      return rejected("layout-mismatch", "the file has no tensor \"" + tensor.name + "\"");
+    }
+    if (found->shape != tensor.shape) {
+      return rejected("layout-mismatch", "tensor \"" + tensor.name + "\" has the shape " +
+                                             text(found->shape) + "; " + text(tensor.shape) +
+                                             " is expected");
+    }
+  }
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (expected.find(tensor.name) != nullptr) continue;
+    return rejected("layout-mismatch",
+                    "the file holds the tensor \"" + tensor.name + "\", which the model lacks");
+  }
+  return {};
+}
+
+// Copies `to.size()` values that begin at float `offset` of the data; false on a short read.
+using ReadValues = std::function<bool(std::size_t offset, std::span<float> to)>;
+
+Result<SafetensorsFile> load_values(Header header, const SafetensorsOptions& options,
+                                    const ReadValues& read) {
+  const std::shared_ptr<const Layout> in_file = header.layout;
+  if (options.expected) STARLING_TRY(check_expected(*in_file, *options.expected));
+  SafetensorsFile result = {Parameters(options.expected ? options.expected : in_file),
+                            std::move(header.metadata)};
+  for (const TensorInfo& tensor : result.parameters.layout()->tensors()) {
+    if (!read(in_file->find(tensor.name)->offset, result.parameters.values(tensor))) {
+      return bad_file("its data ends early");
+    }
+  }
+  return result;
+}
+
+Error too_large(std::uint64_t bytes, std::uint64_t bytes_max) {
+  return rejected("file-too-large", "a model file of " + std::to_string(bytes) +
+                                        " bytes; at most " + std::to_string(bytes_max) +
+                                        " are allowed here");
+}
+
+Result<SafetensorsFile> load_stream(std::ifstream& stream, std::uint64_t file_bytes,
+                                    const SafetensorsOptions& options) {
+  Bytes first(std::min<std::uint64_t>(kLengthBytes, file_bytes));
+  stream.read(reinterpret_cast<char*>(first.data()), static_cast<std::streamsize>(first.size()));
+  STARLING_ASSIGN(const std::uint64_t length, header_length(first, file_bytes));
+  std::string header(length, '\0');
+  if (!stream.read(header.data(), static_cast<std::streamsize>(length))) {
+    return bad_file("its header ends early");
+  }
+  const std::uint64_t data_begin = kLengthBytes + length;
+  STARLING_ASSIGN(Header parsed, parse_header(header, file_bytes - data_begin));
+  return load_values(std::move(parsed), options, [&](std::size_t offset, std::span<float> to) {
+    stream.seekg(static_cast<std::streamoff>(data_begin + offset * sizeof(float)));
+    return static_cast<bool>(stream.read(reinterpret_cast<char*>(to.data()),
+                                         static_cast<std::streamsize>(to.size_bytes())));
+  });
+}
+
+}  // namespace
+
+Result<SafetensorsFile> load_safetensors(const std::filesystem::path& path,
+                                         const SafetensorsOptions& options) {
+  std::error_code code;
+  const std::uint64_t bytes = std::filesystem::file_size(path, code);
+  if (code) {
+    return rejected(
+        code == std::errc::no_such_file_or_directory ? "file-missing" : "file-unreadable",
+        "cannot read the model " + path.string() + ": " + code.message());
+  }
+  if (bytes > options.file_bytes_max) {
+    return too_large(bytes, options.file_bytes_max).within(path.string());
+  }
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return rejected("file-unreadable", "cannot open the model " + path.string());
+  auto result = load_stream(stream, bytes, options);
+  if (!result) return result.error().within(path.string());
+  return result;
+}
+
+Result<SafetensorsFile> parse_safetensors(ByteView file, const SafetensorsOptions& options) {
+  if (file.size() > options.file_bytes_max) return too_large(file.size(), options.file_bytes_max);
+  STARLING_ASSIGN(const std::uint64_t length, header_length(file, file.size()));
+  const ByteView data = file.subspan(kLengthBytes + length);
+  STARLING_ASSIGN(Header parsed,
+                  parse_header(as_text(file.subspan(kLengthBytes, length)), data.size()));
+  return load_values(std::move(parsed), options, [&](std::size_t offset, std::span<float> to) {
+    if (!to.empty()) {
+      std::memcpy(to.data(), data.data() + offset * sizeof(float), to.size_bytes());
+    }
+    return true;
+  });
+}
+
+Result<Parameters> read_safetensors(const std::filesystem::path& path,
+                                    const SafetensorsOptions& options) {
+  STARLING_ASSIGN(SafetensorsFile file, load_safetensors(path, options));
+  return std::move(file.parameters);
+}
+
+Bytes safetensors_header(const Layout& layout, const Metadata& metadata) {
+  json::object root;
+  if (!metadata.empty()) {
+    json::object& object = root["__metadata__"].emplace_object();
+    for (const auto& [key, text] : metadata) object[key] = text;
+  }
+  for (const TensorInfo& tensor : layout.tensors()) {
+    json::object& entry = root[tensor.name].emplace_object();
+    entry["dtype"] = "F32";
+    entry["shape"] = json::array(tensor.shape.begin(), tensor.shape.end());
+    const std::uint64_t begin = tensor.offset * sizeof(float);
+    entry["data_offsets"] = {begin, begin + tensor.size() * sizeof(float)};
+  }
+  std::string header = json::serialize(root);
+  header.append((8 - header.size() % 8) % 8, ' ');
+  Bytes bytes(kLengthBytes + header.size());
+  store_little<std::uint64_t>(bytes.data(), header.size());
+  std::memcpy(bytes.data() + kLengthBytes, header.data(), header.size());
+  return bytes;
+}
+
+Result<void> write_safetensors(const std::filesystem::path& path, const Parameters& parameters,
+                               const Metadata& metadata) {
+  const Bytes header = safetensors_header(*parameters.layout(), metadata);
+  const ByteView parts[] = {header, as_bytes(parameters.values())};
+  return write_durably(path, parts);
+}
+
+}  // namespace starling::model

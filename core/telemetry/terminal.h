@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the place that output goes to can show. Bars and colours are for terminals only; pipes and
+// log files get plain lines.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace starling::telemetry {
+
+struct Terminal {
+  bool interactive = false;  // a terminal that can redraw a line
+  bool colour = false;       // interactive, and NO_COLOR is unset (no-color.org)
+  bool unicode = false;      // the locale's text is UTF-8
+  int columns = 80;
+};
+
+using Environment = std::function<const char*(const char* name)>;
+
+// Of a file descriptor such as STDERR_FILENO. For main: `environment` is std::getenv there.
+Terminal detect_terminal(int file_descriptor, const Environment& environment);
+
+// The first `columns` characters of UTF-8 text, one column a character.
+std::string_view fit(std::string_view text, std::size_t columns);
+// How many columns the text takes, one a character.
+std::size_t columns_of(std::string_view text);
+
+}  // namespace starling::telemetry

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine by hand: each event, the actions it must cause, and what it must refuse.
+#include "core/client/client_machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace starling::client {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::Message;
+
+class ClientMachineTest : public ::testing::Test {
+ protected:
+  ClientMachineTest() : machine(options(), Rng({.seed = 1}), {}) {}
+
+  static ClientOptions options() {
+    return {.software = "test",
+            .rows = 100,
+            .model_bytes_max = 4096,
+            .pending_updates_max = 2,
+            .transfer = {.chunk_bytes_max = 100, .window_bytes = 250}};
+  }
+
+  std::vector<Action> feed(Event event) {
+    actions = machine.on(std::move(event), now);
+    return actions;
+  }
+  std::vector<Action> hear(Message message, SharedBytes payload = {}) {
+    return feed(Received{{std::move(message), std::move(payload)}});
+  }
+  template <class T>
+  std::vector<T> sent() const {
+    std::vector<T> found;
+    for (const Action& action : actions) {
+      const auto* send = std::get_if<Send>(&action);
+      if (!send) continue;
+      if (const auto* message = std::get_if<T>(&send->envelope.message)) found.push_back(*message);
+    }
+    return found;
+  }
+  template <class T>
+  const T* did() const {
+    for (const Action& action : actions) {
+      if (const auto* found = std::get_if<T>(&action)) return found;
+    }
+    return nullptr;
+  }
+
+  void connect() {
+    if (const auto due = machine.next_deadline()) now = std::max(now, *due);
+    feed(Tick{});
+    ASSERT_TRUE(did<Dial>());
+    feed(Connected{});
+    ASSERT_EQ(sent<protocol::Hello>().size(), 1U);
+    hear(protocol::Welcome{.federation = "f", .client = "c", .heartbeat = 10s});
+    ASSERT_EQ(machine.link(), ClientMachine::Link::kUp);
+  }
+  protocol::RoundPlan plan(std::uint64_t task, Round round = 1) const {
+    return {.task = TaskId(task),
+            .run = RunId(1),
+            .round = round,
+            .rounds = 9,
+            .attempt = 1,
+            .base = {RunId(1), round - 1, sha256(base.view())},
+            .model_bytes = base.size(),
+            .schema = {.vectors = {{.name = "model", .elements = base.size() / 4}}}};
+  }
+  // Sends the model in pieces as the machine asks for it.
+  void serve_model(TaskId task) {
+    const auto requests = sent<protocol::ModelRequest>();
+    ASSERT_EQ(requests.size(), 1U);
+    std::uint64_t limit = requests[0].limit;
+    for (std::uint64_t offset = requests[0].offset; offset < base.size();) {
+      const std::uint64_t count = std::min<std::uint64_t>(100, base.size() - offset);
+      ASSERT_LE(offset + count, limit) << "the machine gave too little credit";
+      hear(protocol::Chunk{task, offset}, base.slice(offset, count));
+      for (const auto& credit : sent<protocol::Credit>()) limit = credit.limit;
+      offset += count;
+    }
+  }
+  PendingUpdate update(std::uint64_t task, Round round = 1) const {
+    return {{.task = TaskId(task),
+             .base = plan(task, round).base,
+             .weight = 100,
+             .vectors = plan(task).schema.vectors,
+             .payload_bytes = base.size()},
+            base};
+  }
+  // Until the update of `task` is stored and offered.
+  void train(std::uint64_t task, Round round = 1) {
+    hear(plan(task, round));
+    if (!did<Train>()) serve_model(TaskId(task));
+    ASSERT_TRUE(did<Train>());
+    feed(TrainingFinished{TaskId(task), update(task, round)});
+    ASSERT_TRUE(did<StoreUpdate>());
+    feed(UpdateStored{TaskId(task), Result<void>()});
+  }
+
+  SharedBytes base = SharedBytes::own(Bytes(600, std::byte{7}));
+  TimePoint now{};
+  ClientMachine machine;
+  std::vector<Action> actions;
+};
+
+TEST_F(ClientMachineTest, AWholeRound) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(as_text(did<Train>()->base.view()), as_text(base.view()));
+  EXPECT_EQ(machine.activity(), ClientMachine::Activity::kTraining);
+  feed(TrainingFinished{TaskId(5), update(5)});
+  EXPECT_TRUE(sent<protocol::UpdateOffer>().empty()) << "offered before it is safe";
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  ASSERT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  hear(protocol::UpdateAccept{TaskId(5), 0, 250});
+  EXPECT_EQ(sent<protocol::Chunk>().size(), 3U) << "100 + 100 + 50, within the credit";
+  hear(protocol::Credit{TaskId(5), 600});
+  EXPECT_EQ(sent<protocol::Chunk>().size(), 4U);
+  hear(protocol::UpdateReceived{TaskId(5)});
+  EXPECT_FALSE(did<ForgetUpdate>()) << "not durable at the coordinator yet";
+  hear(protocol::RoundCommitted{TaskId(5), RunId(1), 1, {}});
+  EXPECT_TRUE(did<ForgetUpdate>());
+  EXPECT_EQ(machine.pending_updates(), 0U);
+  EXPECT_EQ(machine.updates_counted(), 1U);
+}
+
+TEST_F(ClientMachineTest, OffersAgainAfterEveryReconnectUntilSettled) {
+  connect();
+  train(5);
+  hear(protocol::UpdateAccept{TaskId(5), 0, 250});
+  for (int i = 0; i < 3; ++i) {
+    feed(Disconnected{retry("connection-lost", "gone")});
+    connect();
+    EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+    hear(protocol::UpdateAccept{TaskId(5), 400, 600});
+    ASSERT_EQ(sent<protocol::Chunk>().size(), 2U);
+    EXPECT_EQ(sent<protocol::Chunk>()[0].offset, 400U) << "resumes where it broke off";
+  }
+  hear(protocol::TaskEnded{TaskId(5), "round-closed", "late"});
+  EXPECT_TRUE(did<ForgetUpdate>());
+  EXPECT_EQ(machine.updates_counted(), 0U);
+}
+
+TEST_F(ClientMachineTest, ResumesADownloadWhereItBrokeOff) {
+  connect();
+  hear(plan(5));
+  hear(protocol::Chunk{TaskId(5), 0}, base.slice(0, 100));
+  feed(Disconnected{retry("connection-lost", "gone")});
+  connect();
+  ASSERT_EQ(sent<protocol::ModelRequest>().size(), 1U);
+  EXPECT_EQ(sent<protocol::ModelRequest>()[0].offset, 100U);
+  serve_model(TaskId(5));
+  EXPECT_TRUE(did<Train>());
+}
+
+TEST_F(ClientMachineTest, TrainsThroughADisconnect) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  feed(Disconnected{retry("connection-lost", "gone")});
+  feed(TrainingFinished{TaskId(5), update(5)});
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  EXPECT_TRUE(sent<protocol::UpdateOffer>().empty());
+  connect();
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+}
+
+TEST_F(ClientMachineTest, ALaterAttemptReusesTheFinishedUpdate) {
+  connect();
+  train(5);
+  hear(plan(6));
+  ASSERT_TRUE(did<StoreUpdate>());
+  EXPECT_FALSE(did<Train>()) << "nobody retrains";
+  EXPECT_EQ(did<StoreUpdate>()->update.head.task, TaskId(6));
+  feed(UpdateStored{TaskId(6), Result<void>()});
+  ASSERT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  EXPECT_EQ(sent<protocol::UpdateOffer>()[0].head.task, TaskId(6));
+  EXPECT_EQ(machine.pending_updates(), 1U);
+}
+
+TEST_F(ClientMachineTest, ALaterAttemptTakesOverTheTrainingUnderWay) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  hear(plan(6));
+  EXPECT_FALSE(did<CancelTraining>());
+  feed(TrainingFinished{TaskId(5), update(5)});
+  ASSERT_TRUE(did<StoreUpdate>());
+  EXPECT_EQ(did<StoreUpdate>()->update.head.task, TaskId(6));
+}
+
+TEST_F(ClientMachineTest, ANewRoundCancelsTheTrainingUnderWayAndAsksAboutTheOldUpdate) {
+  connect();
+  train(4);
+  base = SharedBytes::own(Bytes(600, std::byte{8}));
+  hear(plan(5, 2));
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U) << "what became of task 4?";
+  serve_model(TaskId(5));
+  base = SharedBytes::own(Bytes(600, std::byte{9}));
+  hear(plan(6, 3));
+  ASSERT_TRUE(did<CancelTraining>());
+  EXPECT_EQ(did<CancelTraining>()->task, TaskId(5));
+  feed(TrainingFinished{TaskId(5), update(5, 2)});
+  EXPECT_TRUE(actions.empty()) << "the cancelled training counts for nothing";
+}
+
+TEST_F(ClientMachineTest, TheSameModelIsNotFetchedTwice) {
+  connect();
+  train(5);
+  hear(protocol::TaskEnded{TaskId(5), "round-closed", ""});
+  hear(plan(6));
+  EXPECT_TRUE(did<Train>());
+  EXPECT_TRUE(sent<protocol::ModelRequest>().empty());
+}
+
+TEST_F(ClientMachineTest, RepeatedPlansChangeNothing) {
+  connect();
+  hear(plan(5));
+  hear(plan(5));
+  EXPECT_EQ(sent<protocol::ModelRequest>().size(), 1U);
+  serve_model(TaskId(5));
+  hear(plan(5));
+  EXPECT_TRUE(actions.empty());
+  feed(TrainingFinished{TaskId(5), update(5)});
+  hear(plan(5));
+  EXPECT_TRUE(sent<protocol::UpdateOffer>().empty()) << "not stored yet";
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  hear(plan(5));
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+}
+
+TEST_F(ClientMachineTest, AFailedTrainingIsToldUntilItIsHeard) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  feed(Disconnected{retry("connection-lost", "gone")});
+  feed(TrainingFinished{TaskId(5), rejected("diverged", "the loss is not finite")});
+  connect();
+  ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskFailed>()[0].code, "diverged");
+  hear(protocol::TaskEnded{TaskId(5), "diverged", ""});
+  feed(Disconnected{retry("connection-lost", "gone")});
+  connect();
+  EXPECT_TRUE(sent<protocol::TaskFailed>().empty());
+}
+
+TEST_F(ClientMachineTest, AFullDiskKeepsTheUpdateInMemory) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  feed(TrainingFinished{TaskId(5), update(5)});
+  feed(UpdateStored{TaskId(5), overloaded("disk-full", "no space")});
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+}
+
+TEST_F(ClientMachineTest, ABrokenDiskFailsTheTask) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  feed(TrainingFinished{TaskId(5), update(5)});
+  feed(UpdateStored{TaskId(5), internal("io-error", "broken")});
+  ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskFailed>()[0].code, "io-error");
+  EXPECT_EQ(machine.pending_updates(), 0U);
+}
+
+TEST_F(ClientMachineTest, RefusesAModelBeyondItsLimit) {
+  connect();
+  for (const std::uint64_t bytes : {0ULL, 5000ULL, 601ULL, ~0ULL}) {
+    protocol::RoundPlan big = plan(bytes % 97 + 1);
+    big.model_bytes = bytes;
+    hear(big);
+    ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U) << bytes;
+    EXPECT_EQ(sent<protocol::TaskFailed>()[0].code, "model-too-large");
+    EXPECT_TRUE(sent<protocol::ModelRequest>().empty());
+  }
+}
+
+TEST_F(ClientMachineTest, KeepsABoundedNumberOfUnsettledUpdates) {
+  connect();
+  for (std::uint64_t task = 1; task <= 5; ++task) {
+    base = SharedBytes::own(Bytes(600, static_cast<std::byte>(task)));
+    train(task, static_cast<Round>(task));
+    EXPECT_LE(machine.pending_updates(), 2U);
+  }
+}
+
+TEST_F(ClientMachineTest, PingsWhenSilentAndHangsUpWhenNothingIsHeard) {
+  connect();
+  const TimePoint connected = now;
+  EXPECT_EQ(machine.next_deadline(), connected + 10s);
+  for (int i = 1; i <= 5; ++i) {
+    now = connected + i * 10s;
+    feed(Tick{});
+    EXPECT_EQ(sent<protocol::Ping>().size(), 1U) << i;
+  }
+  now = connected + 60s;
+  feed(Tick{});
+  ASSERT_TRUE(did<HangUp>());
+  EXPECT_EQ(did<HangUp>()->reason.code(), "silent");
+  EXPECT_EQ(machine.link(), ClientMachine::Link::kDown);
+}
+
+TEST_F(ClientMachineTest, GivesUpOnACoordinatorThatDoesNotGreet) {
+  feed(Tick{});
+  feed(Connected{});
+  now = *machine.next_deadline();
+  feed(Tick{});
+  ASSERT_TRUE(did<HangUp>());
+  EXPECT_EQ(did<HangUp>()->reason.code(), "deadline");
+}
+
+TEST_F(ClientMachineTest, HangsUpOnProtocolViolations) {
+  const auto violates = [&](Message message, SharedBytes payload = {}) {
+    connect();
+    hear(plan(5));
+    hear(std::move(message), std::move(payload));
+    EXPECT_TRUE(did<HangUp>());
+    feed(Disconnected{retry("connection-lost", "closed")});
+    EXPECT_EQ(machine.link(), ClientMachine::Link::kDown);
+  };
+  violates(protocol::Hello{});
+  violates(protocol::OperatorRequest{});
+  violates(protocol::Bye{"draining", "back soon"});
+  violates(protocol::Chunk{TaskId(5), 300}, base.slice(0, 100));
+  violates(protocol::Chunk{TaskId(5), 0}, base);
+}
+
+TEST_F(ClientMachineTest, IgnoresWhatConcernsNoTaskOfIts) {
+  connect();
+  hear(protocol::Chunk{TaskId(9), 0}, base);
+  EXPECT_TRUE(actions.empty());
+  hear(protocol::Credit{TaskId(9), 100});
+  EXPECT_TRUE(actions.empty());
+  hear(protocol::UpdateAccept{TaskId(9), 0, 100});
+  EXPECT_TRUE(actions.empty());
+  hear(protocol::RoundCommitted{TaskId(9), RunId(1), 1, {}});
+  EXPECT_EQ(machine.updates_counted(), 0U);
+}
+
+TEST_F(ClientMachineTest, ReconnectsForEverWithGrowingDelays) {
+  Duration longest{};
+  for (int i = 0; i < 50; ++i) {
+    now = std::max(now, machine.next_deadline().value_or(now));
+    feed(Tick{});
+    ASSERT_TRUE(did<Dial>());
+    feed(Disconnected{retry("cannot-connect", "refused")});
+    longest = std::max(longest, *machine.next_deadline() - now);
+    EXPECT_GE(*machine.next_deadline() - now, 200ms);
+    EXPECT_LE(*machine.next_deadline() - now, 30s);
+  }
+  EXPECT_GT(longest, 10s);
+}
+
+TEST_F(ClientMachineTest, WhatAnEarlierProcessLeftIsOfferedFirst) {
+  machine = ClientMachine(options(), Rng({.seed = 1}), {update(3)});
+  connect();
+  ASSERT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  EXPECT_EQ(sent<protocol::UpdateOffer>()[0].head.task, TaskId(3));
+}
+
+TEST_F(ClientMachineTest, StopsInEveryStateAndStaysStopped) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  feed(Stop{});
+  EXPECT_TRUE(did<CancelTraining>());
+  EXPECT_TRUE(did<HangUp>());
+  EXPECT_EQ(sent<protocol::Bye>().size(), 1U);
+  EXPECT_FALSE(machine.next_deadline());
+  EXPECT_TRUE(feed(Tick{}).empty());
+  EXPECT_TRUE(hear(plan(6)).empty());
+}
+
+}  // namespace
+}  // namespace starling::client

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/client/local_trainer.h"
+
+#include <gtest/gtest.h>
+
+#include "core/data/load.h"
+
+namespace starling::client {
+namespace {
+
+class LocalTrainerTest : public ::testing::Test {
+ protected:
+  LocalTrainerTest() {
+    const auto spec = data::DatasetSpec::parse("synthetic:rows=200,features=5,classes=3").value();
+    view.dataset = data::load_dataset(spec).value();
+    settings.model.kind = "softmax-regression";
+    settings.data = DataShape::of(view.dataset->shape(), view.dataset->classes());
+    settings.train.local_epochs = 2;
+    const auto model = settings.make_model().value();
+    parameters = std::make_shared<model::Parameters>(model::initial_parameters(*model, 1));
+    plan.task = TaskId(1);
+    plan.seed = 1;
+    plan.round = 1;
+    plan.rounds = 5;
+    plan.settings = settings.to_settings();
+    plan.base = {RunId(1), 0, parameters->sha256()};
+    plan.schema.vectors = {{.name = "model", .elements = parameters->size()}};
+  }
+
+  SharedBytes base() const { return {parameters, as_bytes(parameters->values())}; }
+  Result<PendingUpdate> make(const std::string& name, TrainerCache& cache) {
+    BuiltinTrainer trainer(name, view, cache);
+    return make_update(plan, base(), trainer, true, stop);
+  }
+
+  data::DatasetView view;
+  TrainingSettings settings;
+  std::shared_ptr<model::Parameters> parameters;
+  protocol::RoundPlan plan;
+  std::atomic<bool> stop = false;
+};
+
+TEST_F(LocalTrainerTest, TheUpdateIsTheDifferenceThatTrainingMade) {
+  TrainerCache cache;
+  const auto update = make("a", cache);
+  ASSERT_TRUE(update) << update.error().message();
+  const auto contribution = update::validate(update->head, update->payload, plan.schema);
+  ASSERT_TRUE(contribution);
+  EXPECT_EQ(contribution->weight(), 200);
+  EXPECT_GT(update->head.scalars.at("train_loss"), 0);
+
+  train::LocalTrainer trainer(settings.make_model().value(), settings.train);
+  std::vector<float> trained(parameters->values().begin(), parameters->values().end());
+  const Rng rng({.seed = 1, .purpose = Purpose::kBatches, .node = hash_name("a"), .round = 1});
+  ASSERT_TRUE(trainer.train(trained, view, 1, 5, rng, stop));
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    EXPECT_EQ(contribution->vector(0)[i], trained[i] - parameters->values()[i]);
+  }
+}
+
+TEST_F(LocalTrainerTest, DependsOnNameAndRoundButNotOnTheAttemptOrWhatWasTrainedBefore) {
+  TrainerCache used;
+  TrainerCache fresh;
+  const auto first = make("a", used).value().head.payload_checksum;
+  EXPECT_NE(make("b", used).value().head.payload_checksum, first);
+  plan.attempt = 7;
+  EXPECT_EQ(make("a", used).value().head.payload_checksum, first);
+  EXPECT_EQ(make("a", fresh).value().head.payload_checksum, first);
+  plan.round = 2;
+  EXPECT_NE(make("a", used).value().head.payload_checksum, first);
+}
+
+TEST_F(LocalTrainerTest, NamesWhatItCannotDo) {
+  TrainerCache cache;
+  const auto code = [&] {
+    const auto made = make("a", cache);
+    return made ? std::string("made") : made.error().code();
+  };
+  EXPECT_EQ(code(), "made");
+  plan.settings.emplace_back("train.novelty", "1");
+  EXPECT_EQ(code(), "unknown-setting");
+  plan.settings.back() = {"strategies.name", "fedavg"};
+  EXPECT_EQ(code(), "unknown-setting");
+  plan.settings.back() = {"train.batch-size", "-3"};
+  EXPECT_NE(code(), "made");
+  plan.settings = settings.to_settings();
+  settings.strategy.name = "fedmagic";
+  plan.settings = settings.to_settings();
+  EXPECT_NE(code(), "made");
+  settings.strategy.name = "fedavg";
+  settings.data.classes = 4;  // another size than the model that arrived
+  plan.settings = settings.to_settings();
+  EXPECT_EQ(code(), "wrong-vectors");
+  settings.data.classes = 3;
+  plan.settings = settings.to_settings();
+  plan.base.sha256 = sha256(as_bytes("another"));
+  EXPECT_EQ(code(), "model-damaged");
+  plan.base.sha256 = parameters->sha256();
+  stop = true;
+  EXPECT_EQ(code(), "stopped");
+}
+
+}  // namespace
+}  // namespace starling::client

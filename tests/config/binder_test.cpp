@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/config/binder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/config/test_options.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::config {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Bound {
+  Bound() { options.bind(binder); }
+  std::string refusal(std::string_view toml) {
+    const auto result = binder.read_toml(toml, "job.toml");
+    return result ? "accepted" : result.error().code() + ": " + result.error().message();
+  }
+
+  testing::AllOptions options;
+  Binder binder;
+};
+std::string refusal(std::string_view toml) { return Bound().refusal(toml); }
+
+TEST(Binder, ReadsEveryTypeOfValue) {
+  Bound b;
+  EXPECT_EQ(b.refusal(R"(
+name = "fashion-2nn"
+seed = 9223372036854775807
+[train]
+local-epochs = 5
+learning-rate = 1          # an integer is also a number
+optimizer = "adam"
+hidden = [ 300, 100, ]
+shuffle = false
+local-steps = 7
+[round]
+deadline = "250ms"
+)"),
+            "accepted");
+  EXPECT_EQ(b.options.job.name, "fashion-2nn");
+  EXPECT_EQ(b.options.job.seed, 9223372036854775807U);
+  EXPECT_EQ(b.options.train.local_epochs, 5);
+  EXPECT_EQ(b.options.train.learning_rate, 1.0);
+  EXPECT_EQ(b.options.train.optimizer, "adam");
+  EXPECT_THAT(b.options.train.hidden, ElementsAre(300, 100));
+  EXPECT_FALSE(b.options.train.shuffle);
+  EXPECT_EQ(b.options.train.local_steps, 7);
+  EXPECT_EQ(b.options.round.deadline, std::chrono::milliseconds(250));
+  EXPECT_EQ(b.options.round.seed, 5U) << "not in the file";
+}
+
+TEST(Binder, TakesAnySpellingOfTheSameToml) {
+  Bound b;
+  EXPECT_EQ(b.refusal("train.local-epochs = 3\ntrain.hidden = []\nround = {seed = 8}\n"),
+            "accepted");
+  EXPECT_EQ(b.options.train.local_epochs, 3);
+  EXPECT_TRUE(b.options.train.hidden.empty());
+  EXPECT_EQ(b.options.round.seed, 8U);
+  EXPECT_EQ(b.refusal(""), "accepted");
+  EXPECT_EQ(b.refusal("[train]\n[round]\n"), "accepted") << "empty sections";
+  EXPECT_EQ(b.refusal("train.local-steps = 3"), "accepted");
+  EXPECT_EQ(b.refusal("train.local-steps = \"none\""), "accepted");
+  EXPECT_EQ(b.options.train.local_steps, std::nullopt);
+}
+
+TEST(Binder, RefusesUnknownKeysNamingLineAndNearest) {
+  EXPECT_EQ(refusal("seed = 1\n\n[train]\nlocal-epoch = 2\n"),
+            "unknown-key: job.toml:4: unknown key 'train.local-epoch'; the nearest known key is "
+            "'train.local-epochs'");
+  EXPECT_THAT(refusal("[trian]\nhidden = [1]\n"), HasSubstr("is 'train.hidden'"));
+  EXPECT_THAT(refusal("local-epochs = 2\n"), HasSubstr("is 'train.local-epochs'"))
+      << "the right word in the wrong section";
+  EXPECT_THAT(refusal("[rounds]\n"), HasSubstr("job.toml:1: unknown key 'rounds'"));
+  EXPECT_THAT(refusal("[train.local-epochs]\nx = 1"), HasSubstr("train.local-epochs.x"));
+  EXPECT_THAT(refusal("b = 1\na = 2\n"), HasSubstr("job.toml:1: unknown key 'b'"))
+      << "the first in the file";
+}
+
+TEST(Binder, RefusesWrongTypesNamingWhatWouldBeRight) {
+  EXPECT_EQ(refusal("[train]\nlearning-rate = \"fast\"\n"),
+            "setting-invalid: job.toml:2: train.learning-rate = \"fast\" is not a number");
+  EXPECT_THAT(refusal("train.local-epochs = 1.0"), HasSubstr("= 1 is not an integer"));
+  EXPECT_THAT(refusal("train.local-epochs = \"2\""), HasSubstr("\"2\" is not an integer"));
+  EXPECT_THAT(refusal("train.local-epochs = true"), HasSubstr("is not an integer"));
+  EXPECT_THAT(refusal("train.local-epochs = [1]"), HasSubstr("[1] is not an integer"));
+  EXPECT_THAT(refusal("[train.local-epochs]"), HasSubstr("a table is not an integer"));
+  EXPECT_THAT(refusal("train.hidden = 200"), HasSubstr("is not a list of integers"));
+  EXPECT_THAT(refusal("train.hidden = [200, 1.5]"), HasSubstr("is not a list of integers"));
+  EXPECT_THAT(refusal("train.shuffle = 1"), HasSubstr("is not true or false"));
+  EXPECT_THAT(refusal("name = 2020-01-01"), HasSubstr("is not a text"));
+  EXPECT_THAT(refusal("round.deadline = 60"), HasSubstr("write \"60s\" with the unit"));
+}
+
+TEST(Binder, RefusesValuesOutOfRange) {
+  EXPECT_EQ(refusal("[train]\nlocal-epochs = 0\n"),
+            "setting-invalid: job.toml:2: train.local-epochs = '0' is out of range; it must be 1 "
+            "to 1000 epochs");
+  EXPECT_THAT(refusal("train.learning-rate = nan"), HasSubstr("job.toml:1"));
+  EXPECT_THAT(refusal("train.learning-rate = -inf"), HasSubstr("job.toml:1"));
+  EXPECT_THAT(refusal("train.optimizer = \"sdg\""), HasSubstr("did you mean 'sgd'?"));
+  EXPECT_THAT(refusal("train.hidden = [200, 0]"), HasSubstr("1 to 65536"));
+  EXPECT_THAT(refusal("train.hidden = [99999999999]"), HasSubstr("1 to 65536"));
+  EXPECT_THAT(refusal("round.deadline = \"2d\""), HasSubstr("1ms to 1d"));
+}
+
+TEST(Binder, RefusesBrokenToml) {
+  EXPECT_THAT(refusal("seed = 1\nseed = 2\n"), StartsWith("toml-malformed: job.toml:2: "));
+  EXPECT_THAT(refusal("name = \"a\n"), StartsWith("toml-malformed: job.toml:1: "));
+  EXPECT_THAT(refusal("seed = 99999999999999999999\n"), StartsWith("toml-malformed"));
+  EXPECT_THAT(refusal("name = \"\xff\"\n"), StartsWith("toml-malformed"));
+  EXPECT_THAT(refusal("name = " + std::string(100'000, '[')), StartsWith("toml-malformed"));
+}
+
+TEST(Binder, ReadsFilesAndNamesThem) {
+  starling::testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "edge.toml";
+  std::ofstream(path) << "seed = 3\nseeed = 4\n";
+  Bound b;
+  EXPECT_THAT(b.binder.read_file(path).error().message(), StartsWith(path.string() + ":2: "));
+  EXPECT_EQ(b.binder.read_file(directory.path() / "none.toml").error().code(), "file-missing");
+}
+
+TEST(Binder, KnowsItsDefaultsAndItsValues) {
+  Bound b;
+  EXPECT_EQ(b.refusal("seed = 44"), "accepted");
+  EXPECT_EQ(b.binder.documents()[1].default_value, "1");
+  EXPECT_EQ(b.binder.settings()[1], (std::pair<std::string, std::string>("seed", "44")));
+}
+
+}  // namespace
+}  // namespace starling::config

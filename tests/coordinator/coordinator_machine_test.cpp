@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine by hand: sessions, rounds and what hostile or late messages may not change.
+#include "coordinator/coordinator_machine.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/run_context.h"
+#include "coordinator/run_records.h"
+
+namespace starling::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using protocol::Message;
+
+class CoordinatorMachineTest : public ::testing::Test {
+ protected:
+  CoordinatorMachineTest()
+      : machine({.transfer = {.chunk_bytes_max = 20, .window_bytes = 50}}),
+        context(make_context()) {
+    model = std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+    version = {RunId(1), 0, model->sha256()};
+  }
+
+  static RunContext make_context() {
+    Job job;
+    job.job.rounds = 2;
+    job.training.model.kind = "softmax-regression";
+    job.training.data = {{4}, 2};
+    job.evaluate.every = 0;
+    job.round.cohort = 2;
+    job.round.min_updates = 1;
+    job.round.wait_for = 2;
+    job.round.attempts_max = 2;
+    return prepare_run(job, nullptr).value();
+  }
+
+  void feed(Event event) { actions = machine.on(std::move(event), now); }
+  void hear(std::uint64_t session, Message message, SharedBytes payload = {}) {
+    feed(MessageReceived{SessionId(session), {std::move(message), std::move(payload)}});
+  }
+  template <class T>
+  std::vector<T> did() const {
+    std::vector<T> found;
+    for (const Action& action : actions) {
+      if (const auto* one = std::get_if<T>(&action)) found.push_back(*one);
+    }
+    return found;
+  }
+  template <class T>
+  std::vector<std::pair<SessionId, T>> sent() const {
+    std::vector<std::pair<SessionId, T>> found;
+    for (const Send& send : did<Send>()) {
+      if (const auto* one = std::get_if<T>(&send.envelope.message)) {
+        found.emplace_back(send.session, *one);
+      }
+    }
+    return found;
+  }
+  std::string closed_because() const {
+    const auto closed = did<CloseSession>();
+    return closed.empty() ? "" : closed[0].code;
+  }
+
+  void join(const std::string& client, std::uint64_t session) {
+    feed(ClientAdmitted{client});
+    feed(SessionOpened{SessionId(session), client});
+    hear(session, protocol::Hello{.rows = 10});
+  }
+  void submit() { feed(RunSubmitted{to_run_start(RunId(1), context, version, model, {})}); }
+  // Clients a (session 1) and b (session 2) with the plan of round 1 each.
+  void open_round() {
+    submit();
+    join("a", 1);
+    join("b", 2);
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U);
+    plan_a = plans[0].second;
+    plan_b = plans[1].second;
+    ASSERT_EQ(did<BeginRound>().size(), 1U);
+  }
+  update::ContributionHead head(const protocol::RoundPlan& plan) const {
+    return {.task = plan.task,
+            .base = plan.base,
+            .weight = 10,
+            .vectors = plan.schema.vectors,
+            .payload_bytes = update::payload_bytes(plan.schema.vectors)};
+  }
+  void upload(std::uint64_t session, const protocol::RoundPlan& plan) {
+    hear(session, protocol::UpdateOffer{head(plan)});
+    ASSERT_EQ(did<OpenUpload>().size(), 1U);
+    feed(UploadOpened{plan.task, 0});
+    ASSERT_EQ(sent<protocol::UpdateAccept>().size(), 1U);
+    const SharedBytes bytes = SharedBytes::own(Bytes(head(plan).payload_bytes));
+    for (std::uint64_t at = 0; at < bytes.size(); at += 20) {
+      hear(session, protocol::Chunk{plan.task, at},
+           bytes.slice(at, std::min<std::size_t>(20, bytes.size() - at)));
+      ASSERT_EQ(did<WriteUpload>().size(), 1U) << at;
+    }
+    ASSERT_EQ(did<SumUpload>().size(), 1U);
+  }
+  void commit() {
+    const update::ModelVersion next{RunId(1), version.round + 1, sha256(as_bytes("next"))};
+    version = next;
+    feed(RoundDurable{std::pair(next, model)});
+  }
+
+  TimePoint now{};
+  CoordinatorMachine machine;
+  RunContext context;
+  model::Snapshot model;
+  update::ModelVersion version;
+  protocol::RoundPlan plan_a;
+  protocol::RoundPlan plan_b;
+  std::vector<Action> actions;
+};
+
+TEST_F(CoordinatorMachineTest, AWholeRunOfTwoRounds) {
+  open_round();
+  EXPECT_EQ(plan_a.round, 1U);
+  EXPECT_EQ(plan_a.model_bytes, model->size() * 4);
+  hear(1, protocol::ModelRequest{plan_a.task, 0, 25});
+  ASSERT_EQ(did<Send>().size(), 2U) << "20 + 5 of 40 bytes within the credit";
+  EXPECT_EQ(did<Send>()[1].envelope.payload.size(), 5U);
+  hear(1, protocol::Credit{plan_a.task, 1000});
+  ASSERT_EQ(did<Send>().size(), 1U);
+  EXPECT_EQ(did<Send>()[0].envelope.payload.size(), 15U);
+  EXPECT_NO_FATAL_FAILURE(upload(1, plan_a));
+  feed(UploadSummed{plan_a.task, {}});
+  EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U);
+  EXPECT_TRUE(did<CommitRound>().empty()) << "two updates are wanted";
+  EXPECT_NO_FATAL_FAILURE(upload(2, plan_b));
+  feed(UploadSummed{plan_b.task, {}});
+  ASSERT_EQ(did<CommitRound>().size(), 1U);
+  EXPECT_TRUE(sent<protocol::RoundCommitted>().empty()) << "not durable yet";
+  commit();
+  EXPECT_EQ(sent<protocol::RoundCommitted>().size(), 2U);
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 2U) << "the next round is pushed at once";
+  EXPECT_EQ(plans[0].second.base, version);
+  EXPECT_NE(plans[0].second.task, plan_a.task);
+  upload(1, plans[0].second);
+  feed(UploadSummed{plans[0].second.task, {}});
+  upload(2, plans[1].second);
+  feed(UploadSummed{plans[1].second.task, {}});
+  commit();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kCompleted);
+  EXPECT_FALSE(machine.active_run());
+}
+
+TEST_F(CoordinatorMachineTest, WaitsForTheClientsThatTheJobAwaits) {
+  submit();
+  join("a", 1);
+  EXPECT_TRUE(did<BeginRound>().empty());
+  join("b", 2);
+  EXPECT_EQ(did<BeginRound>().size(), 1U);
+}
+
+TEST_F(CoordinatorMachineTest, GreetsOnceAndClosesWhoSpeaksFirst) {
+  feed(ClientAdmitted{"a"});
+  feed(SessionOpened{SessionId(1), "a"});
+  hear(1, protocol::Ping{});
+  EXPECT_EQ(closed_because(), "bad-message");
+  feed(SessionOpened{SessionId(2), "a"});
+  hear(2, protocol::Hello{.version_min = 7, .version_max = 9});
+  EXPECT_EQ(closed_because(), "version");
+  feed(SessionOpened{SessionId(3), "a"});
+  now += 10s;
+  feed(Tick{});
+  EXPECT_EQ(closed_because(), "deadline");
+  feed(SessionOpened{SessionId(4), "stranger"});
+  hear(4, protocol::Hello{});
+  EXPECT_EQ(closed_because(), "certificate-revoked");
+  EXPECT_EQ(machine.clients_connected(), 0U);
+}
+
+TEST_F(CoordinatorMachineTest, ClosesSilentSessionsAndAnswersPings) {
+  join("a", 1);
+  EXPECT_EQ(machine.next_deadline(), now + 60s);
+  now += 59s;
+  hear(1, protocol::Ping{3});
+  EXPECT_EQ(sent<protocol::Pong>()[0].second.nonce, 3U);
+  now += 60s;
+  feed(Tick{});
+  EXPECT_EQ(closed_because(), "silent");
+}
+
+TEST_F(CoordinatorMachineTest, ASecondConnectionOfAClientReplacesTheFirst) {
+  open_round();
+  feed(SessionOpened{SessionId(3), "a"});
+  hear(3, protocol::Hello{});
+  EXPECT_EQ(closed_because(), "replaced");
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U) << "its task is told again";
+  EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, plan_a.task);
+  feed(SessionClosed{SessionId(1)});
+  EXPECT_TRUE(machine.connected("a")) << "the old connection's end concerns nobody";
+}
+
+TEST_F(CoordinatorMachineTest, ATaskOfAnotherClientIsNobodysBusiness) {
+  open_round();
+  hear(2, protocol::UpdateOffer{head(plan_a)});
+  ASSERT_EQ(did<LookUpTask>().size(), 1U) << "looked up under the sender's own name";
+  EXPECT_EQ(did<LookUpTask>()[0].client, "b");
+  EXPECT_TRUE(did<OpenUpload>().empty());
+  hear(2, protocol::ModelRequest{plan_a.task, 0, 100});
+  EXPECT_TRUE(sent<protocol::Chunk>().empty());
+  hear(2, protocol::TaskFailed{plan_a.task, "x", "x"});
+  EXPECT_EQ(machine.round()->tasks().at(plan_a.task).state, RoundMachine::State::kAsked);
+  hear(2, protocol::Chunk{plan_a.task, 0}, SharedBytes::own(Bytes(20)));
+  EXPECT_TRUE(did<WriteUpload>().empty());
+}
+
+TEST_F(CoordinatorMachineTest, RefusesHeadsByName) {
+  open_round();
+  auto bad = head(plan_a);
+  bad.base.sha256 = sha256(as_bytes("other"));
+  hear(1, protocol::UpdateOffer{bad});
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "wrong-base");
+  auto heavy = head(plan_b);
+  heavy.weight = 1e12;
+  hear(2, protocol::UpdateOffer{heavy});
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "weight-out-of-range");
+  ASSERT_EQ(did<AbandonRound>().size(), 1U) << "both have failed: no reason to wait";
+  EXPECT_EQ(did<AbandonRound>()[0].summary.failures[0].code, "wrong-base");
+}
+
+TEST_F(CoordinatorMachineTest, MoreBytesThanGrantedCloseTheSession) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, 0});
+  hear(1, protocol::Chunk{plan_a.task, 0}, SharedBytes::own(Bytes(60)));
+  EXPECT_EQ(closed_because(), "bad-chunk");
+}
+
+TEST_F(CoordinatorMachineTest, ChunksWithoutAcceptedOfferChangeNothing) {
+  open_round();
+  hear(1, protocol::Chunk{plan_a.task, 0}, SharedBytes::own(Bytes(20)));
+  EXPECT_TRUE(actions.empty());
+}
+
+TEST_F(CoordinatorMachineTest, AFullSpoolGivesNoCreditAndTriesAgain) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, overloaded("spool-full", "no room")});
+  EXPECT_TRUE(sent<protocol::UpdateAccept>().empty());
+  now += 200ms;
+  EXPECT_LE(*machine.next_deadline(), now);
+  feed(Tick{});
+  ASSERT_EQ(did<OpenUpload>().size(), 1U);
+  feed(UploadOpened{plan_a.task, 0});
+  EXPECT_EQ(sent<protocol::UpdateAccept>().size(), 1U);
+}
+
+TEST_F(CoordinatorMachineTest, AnInterruptedUploadResumesWhereItWas) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, 0});
+  hear(1, protocol::Chunk{plan_a.task, 0}, SharedBytes::own(Bytes(20)));
+  feed(SessionClosed{SessionId(1)});
+  EXPECT_TRUE(did<DropUpload>().empty()) << "what arrived is kept";
+  feed(SessionOpened{SessionId(5), "a"});
+  hear(5, protocol::Hello{});
+  hear(5, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, 20});
+  ASSERT_EQ(sent<protocol::UpdateAccept>().size(), 1U);
+  EXPECT_EQ(sent<protocol::UpdateAccept>()[0].second.offset, 20U);
+  hear(5, protocol::Chunk{plan_a.task, 20}, SharedBytes::own(Bytes(20)));
+  EXPECT_EQ(did<SumUpload>().size(), 1U);
+}
+
+TEST_F(CoordinatorMachineTest, ADuplicateOfferAfterTheSumIsAcknowledgedAgain) {
+  open_round();
+  upload(1, plan_a);
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  EXPECT_TRUE(actions.empty()) << "being summed";
+  feed(UploadSummed{plan_a.task, {}});
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U);
+  EXPECT_TRUE(did<OpenUpload>().empty()) << "counted once";
+}
+
+TEST_F(CoordinatorMachineTest, TheDeadlineCommitsWithEnoughAndNamesTheRest) {
+  open_round();
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, {}});
+  EXPECT_EQ(machine.next_deadline(), now + 60s);
+  for (int i = 0; i < 6; ++i) {
+    now += 10s;
+    hear(1, protocol::Ping{});
+    hear(2, protocol::Ping{});
+  }
+  feed(Tick{});
+  // The event at the deadline closes the round, whichever it is.
+  ASSERT_TRUE(machine.round());
+  commit();
+  const auto ended = sent<protocol::TaskEnded>();
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].first, SessionId(2));
+  EXPECT_EQ(ended[0].second.code, "deadline");
+}
+
+TEST_F(CoordinatorMachineTest, AClientThatStaysAwayIsGivenUpAfterTheGrace) {
+  open_round();
+  feed(SessionClosed{SessionId(2)});
+  EXPECT_EQ(machine.next_deadline(), now + 30s);
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, {}});
+  EXPECT_TRUE(did<CommitRound>().empty()) << "it may come back";
+  now += 30s;
+  feed(Tick{});
+  ASSERT_EQ(did<CommitRound>().size(), 1U);
+  EXPECT_EQ(did<CommitRound>()[0].summary.failures[0].code, "disconnected");
+}
+
+TEST_F(CoordinatorMachineTest, ARoundIsTriedAgainAndTheRunFailsAfterTheLastAttempt) {
+  open_round();
+  hear(1, protocol::TaskFailed{plan_a.task, "no-data", "nothing to train on"});
+  hear(2, protocol::TaskFailed{plan_b.task, "no-data", "nothing to train on"});
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  EXPECT_TRUE(did<FinishRun>().empty());
+  now += 1s;
+  EXPECT_EQ(machine.next_deadline(), now);
+  feed(Tick{});
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].second.attempt, 2U);
+  hear(1, protocol::TaskFailed{plans[0].second.task, "no-data", ""});
+  hear(2, protocol::TaskFailed{plans[1].second.task, "no-data", ""});
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].error->code(), "too-few-updates");
+}
+
+TEST_F(CoordinatorMachineTest, RevocationCutsAndFailsButNeverUncountsASum) {
+  open_round();
+  upload(1, plan_a);
+  feed(ClientRevoked{"a"});
+  EXPECT_EQ(closed_because(), "certificate-revoked");
+  EXPECT_EQ(machine.round()->tasks().at(plan_a.task).state, RoundMachine::State::kSumming);
+  feed(UploadSummed{plan_a.task, {}});
+  feed(ClientRevoked{"b"});
+  ASSERT_EQ(did<CommitRound>().size(), 1U);
+  EXPECT_EQ(did<CommitRound>()[0].summary.contributors.size(), 1U);
+  EXPECT_EQ(did<CommitRound>()[0].summary.failures[0].code, "certificate-revoked");
+}
+
+TEST_F(CoordinatorMachineTest, AnUpdateThatIsRefusedWhileSummingDoesNotCount) {
+  open_round();
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, rejected("not-finite", "NaN")});
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "not-finite");
+}
+
+TEST_F(CoordinatorMachineTest, AStoppedRunEndsAtOnceButNotInTheMiddleOfACommit) {
+  open_round();
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, {}});
+  upload(2, plan_b);
+  feed(UploadSummed{plan_b.task, {}});
+  feed(StopRun{RunId(1)});
+  EXPECT_TRUE(did<FinishRun>().empty());
+  commit();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kStopped);
+  EXPECT_EQ(sent<protocol::RoundCommitted>().size(), 2U);
+}
+
+TEST_F(CoordinatorMachineTest, RunsAreHeldOneAfterTheOther) {
+  open_round();
+  feed(RunSubmitted{to_run_start(RunId(2), context, {RunId(2), 0, {}}, model, {})});
+  EXPECT_TRUE(did<BeginRound>().empty());
+  feed(StopRun{RunId(1)});
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].run, RunId(2));
+  feed(RunSubmitted{to_run_start(RunId(3), context, {RunId(3), 0, {}}, model, {})});
+  feed(StopRun{RunId(3)});
+  EXPECT_EQ(machine.active_run()->id, RunId(2));
+}
+
+TEST_F(CoordinatorMachineTest, ARestartResumesTheSameAttemptAndTasks) {
+  open_round();
+  store::RoundRecord record{.key = {RunId(1), 1, 1},
+                            .state = store::RoundState::kOpen,
+                            .cohort = {{"a", plan_a.task}, {"b", plan_b.task}}};
+  CoordinatorMachine restarted({});
+  restarted.on(ClientAdmitted{"a", true}, now);
+  restarted.on(ClientAdmitted{"b", true}, now);
+  actions =
+      restarted.on(RunSubmitted{to_run_start(RunId(1), context, version, model, {record})}, now);
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_TRUE(did<BeginRound>()[0].resumed);
+  restarted.on(SessionOpened{SessionId(1), "a"}, now);
+  actions = restarted.on(MessageReceived{SessionId(1), {protocol::Hello{}, {}}}, now);
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, plan_a.task);
+}
+
+TEST_F(CoordinatorMachineTest, DrainingSaysGoodbyeAndLeavesTheRoundOpen) {
+  open_round();
+  feed(Drain{});
+  EXPECT_EQ(sent<protocol::Bye>().size(), 2U);
+  EXPECT_TRUE(did<AbandonRound>().empty());
+  EXPECT_TRUE(did<FinishRun>().empty());
+}
+
+}  // namespace
+}  // namespace starling::coordinator

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machines together: whole federations under a virtual clock, with and without faults.
+#include "coordinator/federation_simulator.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "coordinator/run_records.h"
+#include "core/data/load.h"
+#include "core/data/partition.h"
+#include "core/store/memory_store.h"
+
+namespace starling::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+
+Job small_job() {
+  Job job;
+  job.job.rounds = 6;
+  job.training.model.kind = "softmax-regression";
+  job.training.train.batch_size = 16;
+  job.round.cohort = 4;
+  job.round.min_updates = 3;
+  job.round.wait_for = 7;
+  job.evaluate.dataset = "synthetic:rows=300,features=6,classes=3:test";
+  job.data.dataset = "synthetic:rows=700,features=6,classes=3";
+  job.data.partition = "dirichlet:alpha=1";
+  return job;
+}
+
+struct Outcome {
+  store::Run run;
+  std::vector<store::RoundRecord> rounds;
+  std::uint64_t crashes = 0;
+  std::uint64_t disconnects = 0;
+
+  std::vector<std::string> models() const {
+    std::vector<std::string> hashes;
+    for (const auto& round : rounds) {
+      if (round.model) hashes.push_back(round.model->hex());
+    }
+    return hashes;
+  }
+};
+
+Outcome simulate_with(const Job& job, FederationSimulator::Options options, std::size_t clients = 7,
+                      std::map<Round, std::vector<std::string>> recorded = {},
+                      bool reversed = false) {
+  const SystemClock clock;
+  const auto store = store::make_memory_store();
+  const auto dataset =
+      data::load_dataset(data::DatasetSpec::parse(job.data.dataset).value()).value();
+  const auto parts = data::partition_views(
+                         dataset, data::PartitionSpec::parse(job.data.partition).value(), clients)
+                         .value();
+  const RunContext context = prepare_run(job, dataset).value();
+  FederationSimulator simulator(*store, clock, std::move(options), {});
+  for (std::size_t k = 0; k < clients; ++k) {
+    const std::size_t which = reversed ? clients - 1 - k : k;
+    simulator.add_client("client-" + std::to_string(which + 1), parts[which]);
+  }
+  const auto id = simulator.run(context, "", std::move(recorded));
+  EXPECT_TRUE(id) << (id ? "" : id.error().message());
+  return {store->find_run(*id).value().value(), store->rounds(*id, 1).value(), simulator.crashes(),
+          simulator.disconnects()};
+}
+
+TEST(FederationSimulator, LearnsAndRecordsEveryRound) {
+  const Outcome outcome = simulate_with(small_job(), {});
+  EXPECT_EQ(outcome.run.state, store::RunState::kCompleted);
+  ASSERT_EQ(outcome.rounds.size(), 6U);
+  for (const auto& round : outcome.rounds) {
+    EXPECT_EQ(round.state, store::RoundState::kCommitted);
+    EXPECT_EQ(round.result.contributions.size(), 4U);
+    EXPECT_GT(round.result.bytes_in, 0U);
+  }
+  EXPECT_LT(*outcome.rounds.back().result.evaluation.loss,
+            *outcome.rounds.front().result.evaluation.loss);
+}
+
+TEST(FederationSimulator, TheModelDoesNotDependOnThreadsChunksDelaysOrTheOrderOfJoining) {
+  const std::vector<std::string> reference = simulate_with(small_job(), {}).models();
+  ASSERT_EQ(reference.size(), 6U);
+  EXPECT_EQ(simulate_with(small_job(), {.threads = 2}).models(), reference);
+  EXPECT_EQ(simulate_with(small_job(), {.threads = 3}, 7, {}, true).models(), reference);
+  FederationSimulator::Options chunks;
+  chunks.transfer = {.chunk_bytes_max = 20, .window_bytes = 50};
+  EXPECT_EQ(simulate_with(small_job(), std::move(chunks)).models(), reference);
+  FederationSimulator::Options slow;
+  slow.faults = {.seed = 4, .latency_max = 200ms, .training_max = 5s};
+  EXPECT_EQ(simulate_with(small_job(), std::move(slow)).models(), reference);
+}
+
+TEST(FederationSimulator, AnotherSeedGivesAnotherModel) {
+  Job job = small_job();
+  job.job.seed = 2;
+  EXPECT_NE(simulate_with(job, {}).models(), simulate_with(small_job(), {}).models());
+}
+
+// Crashes of every process and broken sessions, at any message: what was acknowledged is counted
+// once, rounds form one chain, and a replay of the recorded contributors gives the same bits.
+void check_history(const Outcome& outcome, const Job& job) {
+  EXPECT_EQ(outcome.run.state, store::RunState::kCompleted);
+  std::set<TaskId> counted;
+  Round last = 0;
+  Sha256Digest base = outcome.rounds.front().base_model;
+  std::map<Round, std::vector<std::string>> contributors;
+  for (const auto& round : outcome.rounds) {
+    EXPECT_EQ(round.key.round, last + 1);
+    EXPECT_EQ(round.base_model, base) << "round " << round.key.round;
+    if (round.state != store::RoundState::kCommitted) continue;
+    last = round.key.round;
+    base = *round.model;
+    std::set<std::string> cohort;
+    for (const auto& member : round.cohort) cohort.insert(member.client);
+    for (const auto& contribution : round.result.contributions) {
+      EXPECT_TRUE(counted.insert(contribution.task).second) << "counted twice";
+      EXPECT_EQ(cohort.erase(contribution.client), 1U) << "twice in a round, or not asked";
+      contributors[round.key.round].push_back(contribution.client);
+    }
+    for (const auto& failure : round.result.failures) {
+      EXPECT_EQ(cohort.erase(failure.client), 1U);
+      EXPECT_FALSE(failure.code.empty());
+      EXPECT_FALSE(failure.reason.empty());
+    }
+    EXPECT_TRUE(cohort.empty()) << "somebody has no outcome";
+  }
+  EXPECT_EQ(last, static_cast<Round>(job.job.rounds));
+  EXPECT_EQ(simulate_with(job, {}, 7, contributors).models(), outcome.models());
+}
+
+TEST(FederationSimulator, SurvivesCrashesAndDisconnectsAtAnyMessage) {
+  std::uint64_t crashes = 0;
+  std::uint64_t disconnects = 0;
+  std::size_t abandoned = 0;
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Job job = small_job();
+    job.round.over_selection = seed % 3 == 0 ? 1.5 : 1.0;
+    job.round.deadline = 20s;
+    job.round.attempts_max = 1000;
+    FederationSimulator::Options options{.threads = 1};
+    options.transfer = {.chunk_bytes_max = 40, .window_bytes = 90};
+    options.faults = {.seed = seed,
+                      .latency_max = 100ms,
+                      .training_max = seed % 2 == 0 ? 3s : 30s,
+                      .disconnect = seed % 5 == 0 ? 0.0 : 0.02,
+                      .client_crash = seed % 7 == 0 ? 0.0 : 0.01,
+                      .coordinator_crash = seed % 4 == 0 ? 0.0 : 0.005};
+    options.give_up_at = TimePoint(24h);
+    const Outcome outcome = simulate_with(job, std::move(options));
+    check_history(outcome, job);
+    crashes += outcome.crashes;
+    disconnects += outcome.disconnects;
+    abandoned += outcome.rounds.size() - outcome.models().size();
+    if (HasFailure()) break;
+  }
+  // The faults were really there.
+  EXPECT_GT(crashes, 500U);
+  EXPECT_GT(disconnects, 500U);
+  EXPECT_GT(abandoned, 20U);
+}
+
+TEST(FederationSimulator, TheSameFaultSeedGivesTheSameHistory) {
+  const auto history = [] {
+    FederationSimulator::Options options{.threads = 2};
+    options.faults = {.seed = 9,
+                      .latency_max = 50ms,
+                      .training_max = 2s,
+                      .disconnect = 0.05,
+                      .client_crash = 0.01,
+                      .coordinator_crash = 0.01};
+    Job job = small_job();
+    job.round.over_selection = 1.5;
+    const Outcome outcome = simulate_with(job, std::move(options));
+    std::string text;
+    for (const auto& round : outcome.rounds) {
+      text += std::to_string(round.key.attempt) + store::to_string(round.state).data();
+      for (const auto& c : round.result.contributions) text += c.client;
+      for (const auto& f : round.result.failures) text += f.client + f.code;
+      text += round.model ? round.model->hex() : "";
+    }
+    return text;
+  };
+  EXPECT_EQ(history(), history());
+}
+
+TEST(FederationSimulator, ARunOfClientsThatDivergeFailsByName) {
+  Job job = small_job();
+  job.training.train.learning_rate = 1e6;
+  job.training.train.optimizer = "momentum";
+  job.training.train.weight_decay = 1000;
+  job.round.attempts_max = 2;
+  const Outcome outcome = simulate_with(job, {});
+  EXPECT_EQ(outcome.run.state, store::RunState::kFailed);
+  EXPECT_EQ(outcome.run.error_code, "too-few-updates");
+  ASSERT_EQ(outcome.rounds.size(), 2U);
+  EXPECT_EQ(outcome.rounds[0].result.failures.size(), 4U);
+  EXPECT_EQ(outcome.rounds[0].result.failures[0].code, "diverged");
+}
+
+}  // namespace
+}  // namespace starling::coordinator

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/job.h"
+
+#include <gtest/gtest.h>
+
+#include "core/base/durable_file.h"
+
+namespace starling::coordinator {
+namespace {
+
+std::string refusal(std::string_view toml) {
+  const auto job = parse_job(toml, "job.toml");
+  return job ? "accepted" : job.error().code() + ": " + job.error().message();
+}
+
+TEST(Job, TheExampleMeansWhatItSays) {
+  const std::string text =
+      read_text_file(std::string(STARLING_SOURCE_DIR) + "/examples/fashion-2nn.toml", 1 << 20)
+          .value();
+  const auto parsed = parse_job(text, "fashion-2nn.toml");
+  ASSERT_TRUE(parsed) << parsed.error().message();
+  const Job& job = *parsed;
+  EXPECT_EQ(job.job.name, "fashion-2nn");
+  EXPECT_EQ(job.job.rounds, 20);
+  EXPECT_EQ(job.training.model.hidden, (std::vector<int>{200, 200}));
+  EXPECT_EQ(job.training.train.local_epochs, 2);
+  EXPECT_EQ(job.training.train.schedule, "cosine");
+  EXPECT_EQ(job.round.cohort, 10);
+  EXPECT_EQ(job.round.asked(), 10);
+  EXPECT_EQ(job.round.updates_needed(), 8);
+  EXPECT_EQ(job.round.clients_awaited(), 12);
+  EXPECT_EQ(job.round.deadline, std::chrono::seconds(60));
+  EXPECT_EQ(job.data.partition, "dirichlet:alpha=0.5");
+}
+
+TEST(Job, AnEmptyFileIsTheDefaults) {
+  const Job job = parse_job("", "job.toml").value();
+  EXPECT_EQ(job.round.updates_needed(), 8) << "four fifths of 10";
+  EXPECT_EQ(job.round.clients_awaited(), 8);
+}
+
+TEST(Job, OverSelectionAsksMore) {
+  const Job job = parse_job("[round]\ncohort = 7\nover-selection = 1.3\n", "job.toml").value();
+  EXPECT_EQ(job.round.asked(), 10);
+  EXPECT_EQ(job.bounds().contributions_max, 10U);
+}
+
+TEST(Job, SaysWhereAndWhatIsWrong) {
+  EXPECT_NE(refusal("[round]\ncohrt = 3\n").find("cohort"), std::string::npos);
+  EXPECT_NE(refusal("[round]\ncohrt = 3\n").find("job.toml:2"), std::string::npos);
+  EXPECT_NE(refusal("rounds = 0\n").find("rounds"), std::string::npos);
+  EXPECT_NE(refusal("rounds = \"many\"\n"), "accepted");
+  EXPECT_NE(refusal("[train]\noptimizer = \"sdg\"\n").find("sgd"), std::string::npos);
+  EXPECT_NE(refusal("[strategy]\nname = \"fedprox\"\n"), "accepted");
+  EXPECT_NE(refusal("[round]\ncohort = 3\nmin-updates = 4\n").find("min-updates"),
+            std::string::npos);
+  EXPECT_NE(refusal("[round]\ncohort = 1000000\nover-selection = 2\n"), "accepted");
+  EXPECT_NE(refusal("name = \"\"\n"), "accepted");
+}
+
+}  // namespace
+}  // namespace starling::coordinator

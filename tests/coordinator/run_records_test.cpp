@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/run_records.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "core/store/memory_store.h"
+
+namespace starling::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+
+RoundSummary summary() {
+  return {.run = RunId(1),
+          .round = 3,
+          .attempt = 2,
+          .committed = true,
+          .contributors = {{"a", TaskId(1), 100}, {"b", TaskId(2), 50}},
+          .failures = {{"cam-7", "deadline", "no update came within 61.0 s", 2'100'000, 7}},
+          .elapsed = 1930ms,
+          .bytes_in = 38'400'000,
+          .bytes_out = 1'000};
+}
+
+TEST(RunRecords, LinesReadAsPeopleExpect) {
+  RoundOutcome outcome{.train_loss = 0.41271,
+                       .evaluation = train::Evaluation{.loss = 0.43849, .accuracy = 0.8421}};
+  const auto lines = round_lines(summary(), &outcome, 20);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0],
+            "[round 3/20] 2 updates, 1 failure (cam-7: deadline, no update came within 61.0 s, "
+            "2.1 MB received)");
+  EXPECT_EQ(lines[1],
+            "[round 3/20] train loss 0.4127  eval loss 0.4385  accuracy 0.8421  1.93 s  in 38.4 MB"
+            "  out 1.0 kB");
+}
+
+TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
+  const store::Run run{.id = RunId(1), .name = "n", .state = store::RunState::kRunning, .seed = 9};
+  store::RoundRecord committed{
+      .key = {RunId(1), 3, 2}, .state = store::RoundState::kCommitted, .model = Sha256Digest()};
+  committed.cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}, {"cam-7", TaskId(3)}};
+  committed.result = to_record(summary(), nullptr);
+  const store::RoundRecord open{.key = {RunId(1), 4, 1}, .state = store::RoundState::kOpen};
+  const auto value = run_to_json(run, {committed, open});
+  const auto& rounds = value.at("rounds").as_array();
+  for (const char* key :
+       {"round", "attempt", "state", "cohort", "updates", "failures", "train_loss", "eval_loss",
+        "eval_accuracy", "seconds", "bytes_in", "bytes_out", "model_sha256"}) {
+    EXPECT_TRUE(rounds[0].as_object().contains(key)) << key;
+    EXPECT_TRUE(rounds[1].as_object().contains(key)) << key;
+  }
+  EXPECT_EQ(rounds[0].at("cohort"), 3);
+  EXPECT_EQ(rounds[0].at("updates"), 2);
+  EXPECT_EQ(rounds[0].at("failures").at(0).at("bytes"), 2'100'007);
+  EXPECT_TRUE(rounds[0].at("train_loss").is_null());
+  EXPECT_TRUE(rounds[1].at("seconds").is_null());
+  const auto recorded = recorded_contributors(boost::json::serialize(value));
+  ASSERT_TRUE(recorded);
+  ASSERT_EQ(recorded->size(), 1U) << "an open round has no contributors yet";
+  EXPECT_EQ(recorded->at(3), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST(RunRecords, ReplayRefusesWhatIsNoRun) {
+  for (const char* bad :
+       {"", "[]", "{}", R"({"rounds": 3})", R"({"rounds": [1]})",
+        R"({"rounds": [{"state": "committed"}]})",
+        R"({"rounds": [{"state": "committed", "round": 1, "contributors": []}]})",
+        R"({"rounds": [{"state": "committed", "round": 1, "contributors": [{}]}]})"}) {
+    const auto recorded = recorded_contributors(bad);
+    ASSERT_FALSE(recorded) << bad;
+    EXPECT_EQ(recorded.error().code(), "bad-replay");
+  }
+}
+
+TEST(RunRecords, AnOpenAttemptIsResumedAndClosedOnesCount) {
+  Job job;
+  job.training.data = {{4}, 2};
+  job.evaluate.every = 0;
+  const RunContext context = prepare_run(job, nullptr).value();
+  const auto model =
+      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  std::vector<store::RoundRecord> rounds(3);
+  rounds[0] = {.key = {RunId(1), 1, 1}, .state = store::RoundState::kCommitted};
+  rounds[1] = {.key = {RunId(1), 2, 1}, .state = store::RoundState::kAbandoned};
+  rounds[2] = {
+      .key = {RunId(1), 2, 2}, .state = store::RoundState::kOpen, .cohort = {{"a", TaskId(5)}}};
+  const RunStart start = to_run_start(RunId(1), context, {RunId(1), 1, {}}, model, rounds);
+  EXPECT_EQ(start.attempts_made, 1U);
+  ASSERT_TRUE(start.open);
+  EXPECT_EQ(start.open->attempt, 2U);
+  EXPECT_EQ(start.open->participants, (std::vector<Participant>{{"a", TaskId(5)}}));
+}
+
+TEST(RunRecords, AJobWithoutAnyShapeIsRefused) {
+  EXPECT_EQ(prepare_run(Job{}, nullptr).error().code(), "no-data-shape");
+}
+
+}  // namespace
+}  // namespace starling::coordinator

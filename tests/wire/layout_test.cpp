@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is between versions: frames written by hand after the specification are understood, fields
+// that do not exist yet are passed over, and fields that an earlier version lacks are zero.
+#include <gtest/gtest.h>
+
+#include "core/wire/codec.h"
+#include "core/wire/limits.h"
+#include "tests/wire/raw_message.h"
+
+namespace starling::wire {
+namespace {
+
+using starling::testing::RawMessage;
+
+Result<protocol::Message> decode(FrameType type, const RawMessage& message) {
+  return decode_header(static_cast<std::uint16_t>(type), message.header());
+}
+
+RawMessage hello(std::uint16_t data_words, std::uint16_t pointers) {
+  RawMessage message(data_words, pointers);
+  message.word(1) = 1 | 2 << 16;  // versions 1 to 2
+  message.word(2) = 60'000;
+  message.text(1 + data_words, "other 0.2");
+  return message;
+}
+
+const protocol::Message kHelloMessage =
+    protocol::Hello{.version_min = 1, .version_max = 2, .software = "other 0.2", .rows = 60'000};
+
+TEST(Layout, IsTheSpecifications) {
+  EXPECT_EQ(*decode(FrameType::kHello, hello(2, 1)), kHelloMessage);
+  EXPECT_EQ(*encode_header(kHelloMessage), hello(2, 1).header());
+}
+
+TEST(Layout, FieldsOfLaterVersionsArePassedOver) {
+  RawMessage later = hello(5, 4);
+  for (std::size_t at : {3, 4, 5}) later.word(at) = ~std::uint64_t{0};
+  later.word(1) |= 0xFFFFFFFF00000000;  // what is padding today
+  later.text(7, "a later text");
+  const std::size_t list = later.allocate(4);
+  later.list_pointer(8, list, RawMessage::kComposite, 3);
+  later.tag(list, 1, 1, 2);
+  later.text(list + 2, "within");
+  EXPECT_EQ(*decode(FrameType::kHello, later), kHelloMessage);
+}
+
+TEST(Layout, PointersOfLaterVersionsAreNotFollowed) {
+  RawMessage later = hello(2, 2);
+  later.struct_pointer(4, 1'000'000, 1, 0);  // beyond the end
+  EXPECT_EQ(*decode(FrameType::kHello, later), kHelloMessage);
+}
+
+TEST(Layout, FieldsOfAnEarlierVersionAreZero) {
+  RawMessage earlier(1, 0);
+  earlier.word(1) = 1 | 1 << 16;
+  EXPECT_EQ(*decode(FrameType::kHello, earlier), protocol::Message(protocol::Hello{}));
+}
+
+TEST(Layout, AnEmptyMessageIsRefusedWhereFieldsAreNeeded) {
+  EXPECT_EQ(*decode(FrameType::kPing, RawMessage()), protocol::Message(protocol::Ping{}));
+  EXPECT_EQ(*decode(FrameType::kBye, RawMessage()), protocol::Message(protocol::Bye{}));
+  for (FrameType type : {FrameType::kHello, FrameType::kWelcome, FrameType::kRoundPlan,
+                         FrameType::kChunk, FrameType::kUpdateOffer, FrameType::kRoundCommitted}) {
+    EXPECT_EQ(decode(type, RawMessage()).error().code(), "bad-message") << to_string(type);
+  }
+}
+
+// A setting with a third field, as a later version may write it.
+TEST(Layout, ElementsOfListsMayGrow) {
+  RawMessage message(1, 2);
+  message.word(1) = 9;
+  message.text(2, "client-list");
+  const std::size_t list = message.allocate(1 + 2 * 4);
+  message.list_pointer(3, list, RawMessage::kComposite, 2 * 4);
+  message.tag(list, 2, 1, 3);
+  for (std::size_t i : {0, 1}) {
+    const std::size_t at = list + 1 + i * 4;
+    message.word(at) = 77;
+    message.text(at + 1, i == 0 ? "a" : "b");
+    message.text(at + 2, i == 0 ? "1" : "2");
+    message.text(at + 3, "later");
+  }
+  const protocol::Message expected =
+      protocol::OperatorRequest{9, "client-list", {{"a", "1"}, {"b", "2"}}};
+  EXPECT_EQ(*decode(FrameType::kOperatorRequest, message), expected);
+}
+
+}  // namespace
+}  // namespace starling::wire

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/wire/random_message.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "core/wire/limits.h"
+
+namespace starling::testing {
+namespace {
+
+using wire::FrameType;
+
+// Magnitudes of every order, both ends often among them.
+std::uint64_t random_number(Rng& rng, std::uint64_t min, std::uint64_t max) {
+  const std::uint64_t choice = rng.below(8);
+  if (choice == 0) return min;
+  if (choice == 1) return max;
+  const std::uint64_t span = max - min;
+  const std::uint64_t value = rng.next_u64() >> rng.below(64);
+  return min + (span == ~std::uint64_t{0} ? value : value % (span + 1));
+}
+
+std::uint64_t any_number(Rng& rng) { return random_number(rng, 0, ~std::uint64_t{0}); }
+std::uint32_t any_number32(Rng& rng, std::uint32_t min = 0) {
+  return static_cast<std::uint32_t>(random_number(rng, min, 0xFFFFFFFF));
+}
+std::uint64_t bulk(Rng& rng) { return random_number(rng, 0, wire::kBulkBytesMax); }
+TaskId task(Rng& rng) { return TaskId(random_number(rng, 1, ~std::uint64_t{0})); }
+std::string name(Rng& rng) { return random_text(rng, wire::kNameBytesMax); }
+std::string sentence(Rng& rng) { return random_text(rng, wire::kSentenceBytesMax); }
+
+Duration duration(Rng& rng, Duration min, Duration max) {
+  return Duration(static_cast<std::int64_t>(random_number(
+      rng, static_cast<std::uint64_t>(min.count()), static_cast<std::uint64_t>(max.count()))));
+}
+
+double positive(Rng& rng) { return std::exp2(rng.uniform(-1000, 1000)); }
+
+// Any finite bit pattern.
+double finite(Rng& rng) {
+  const double value = std::bit_cast<double>(rng.next_u64());
+  return std::isfinite(value) ? value : -0.0;
+}
+
+Sha256Digest digest(Rng& rng) {
+  std::array<std::byte, Sha256Digest::kBytes> bytes;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(rng.below(256));
+  return Sha256Digest(bytes);
+}
+
+std::size_t list_size(Rng& rng, std::size_t max) {
+  const std::uint64_t choice = rng.below(4);
+  if (choice == 0) return 0;
+  return static_cast<std::size_t>(rng.below(choice == 1 ? max + 1 : std::min<std::size_t>(max, 8)));
+}
+
+// Many settings are short ones, so that the message fits.
+Settings settings(Rng& rng) {
+  Settings list(list_size(rng, wire::kSettingsMax));
+  const bool many = list.size() > 16;
+  for (auto& [key, value] : list) {
+    key = random_text(rng, many ? 40 : wire::kSettingKeyBytesMax);
+    value = random_text(rng, many ? 40 : wire::kSettingValueBytesMax);
+  }
+  return list;
+}
+
+std::vector<update::VectorSpec> vectors(Rng& rng) {
+  std::vector<update::VectorSpec> list(list_size(rng, wire::kVectorsMax / 4));
+  for (update::VectorSpec& vector : list) {
+    vector.name = name(rng);
+    vector.elements = random_number(rng, 0, wire::kElementsMax);
+  }
+  return list;
+}
+
+std::map<std::string, double> scalars(Rng& rng) {
+  std::map<std::string, double> map;
+  const std::size_t size = list_size(rng, wire::kScalarsMax);
+  for (std::size_t i = 0; i < size; ++i) map[name(rng)] = finite(rng);
+  return map;
+}
+
+update::ModelVersion version(Rng& rng) {
+  return {RunId(any_number(rng)), any_number32(rng), digest(rng)};
+}
+
+protocol::RoundPlan round_plan(Rng& rng) {
+  protocol::RoundPlan plan;
+  plan.task = task(rng);
+  plan.run = RunId(random_number(rng, 1, ~std::uint64_t{0}));
+  plan.run_name = name(rng);
+  plan.round = any_number32(rng, 1);
+  plan.rounds = any_number32(rng, plan.round);
+  plan.attempt = any_number32(rng, 1);
+  plan.seed = any_number(rng);
+  plan.base = version(rng);
+  plan.model_bytes = bulk(rng);
+  plan.settings = settings(rng);
+  plan.schema.vectors = vectors(rng);
+  plan.schema.bounds = {positive(rng), positive(rng), any_number32(rng, 1)};
+  plan.deadline = duration(rng, Duration::zero(), wire::kDeadlineMax);
+  return plan;
+}
+
+protocol::UpdateOffer update_offer(Rng& rng) {
+  update::ContributionHead head;
+  head.task = task(rng);
+  head.base = version(rng);
+  head.weight = finite(rng);
+  head.vectors = vectors(rng);
+  head.scalars = scalars(rng);
+  head.payload_bytes = bulk(rng);
+  head.payload_checksum = any_number(rng);
+  return {std::move(head)};
+}
+
+protocol::Hello hello(Rng& rng) {
+  const auto min = static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF));
+  const auto max = static_cast<std::uint16_t>(random_number(rng, min, 0xFFFF));
+  return {min, max, name(rng), any_number(rng)};
+}
+
+protocol::Welcome welcome(Rng& rng) {
+  return {static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF)), name(rng), name(rng),
+          duration(rng, wire::kHeartbeatMin, wire::kHeartbeatMax), any_number(rng)};
+}
+
+}  // namespace
+
+std::string random_text(Rng& rng, std::size_t bytes_max) {
+  static constexpr std::array<std::string_view, 14> kCharacters = {"a",
+                                                                   "Z",
+                                                                   "0",
+                                                                   "-",
+                                                                   " ",
+                                                                   "\"",
+                                                                   "\n",
+                                                                   "\x1B",
+                                                                   "\x7F",
+                                                                   std::string_view("\0", 1),
+                                                                   "\xC3\xA9",
+                                                                   "\xE2\x82\xAC",
+                                                                   "\xEF\xBF\xBF",
+                                                                   "\xF4\x8F\xBF\xBF"};
+  const std::size_t size = rng.below(4) == 0 ? bytes_max : rng.below(bytes_max + 1);
+  std::string text;
+  while (true) {
+    const std::string_view next = kCharacters[rng.below(kCharacters.size())];
+    if (text.size() + next.size() > size) return text;
+    text += next;
+  }
+}
+
+protocol::Message random_message(FrameType type, Rng& rng) {
+  using namespace protocol;
+  switch (type) {
+    case FrameType::kHello:
+      return hello(rng);
+    case FrameType::kWelcome:
+      return welcome(rng);
+    case FrameType::kRoundPlan:
+      return round_plan(rng);
+    case FrameType::kModelRequest:
+      return ModelRequest{task(rng), bulk(rng), bulk(rng)};
+    case FrameType::kChunk:
+      return Chunk{task(rng), bulk(rng)};
+    case FrameType::kCredit:
+      return Credit{task(rng), bulk(rng)};
+    case FrameType::kUpdateOffer:
+      return update_offer(rng);
+    case FrameType::kUpdateAccept:
+      return UpdateAccept{task(rng), bulk(rng), bulk(rng)};
+    case FrameType::kUpdateReceived:
+      return UpdateReceived{task(rng)};
+    case FrameType::kRoundCommitted:
+      return RoundCommitted{task(rng), RunId(any_number(rng)), any_number32(rng), digest(rng)};
+    case FrameType::kTaskEnded:
+      return TaskEnded{task(rng), name(rng), sentence(rng)};
+    case FrameType::kTaskFailed:
+      return TaskFailed{task(rng), name(rng), sentence(rng)};
+    case FrameType::kPing:
+      return Ping{any_number(rng)};
+    case FrameType::kPong:
+      return Pong{any_number(rng)};
+    case FrameType::kBye:
+      return Bye{name(rng), sentence(rng)};
+    case FrameType::kOperatorRequest:
+      return OperatorRequest{any_number(rng), name(rng), settings(rng)};
+    case FrameType::kOperatorReply:
+      return OperatorReply{any_number(rng), rng.below(2) == 1, name(rng), sentence(rng)};
+  }
+  return Ping{};
+}
+
+}  // namespace starling::testing

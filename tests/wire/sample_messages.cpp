@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/wire/sample_messages.h"
+
+#include <chrono>
+
+namespace starling::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Sha256Digest digest(unsigned first) {
+  std::array<std::byte, Sha256Digest::kBytes> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(first + i);
+  return Sha256Digest(bytes);
+}
+
+const TaskId kTask(0x1122334455667788);
+const RunId kRun(7);
+const update::ModelVersion kBase{.run = kRun, .round = 2, .sha256 = digest(0x10)};
+
+protocol::RoundPlan round_plan() {
+  return {.task = kTask,
+          .run = kRun,
+          .run_name = "fashion-2nn",
+          .round = 3,
+          .rounds = 20,
+          .attempt = 2,
+          .seed = 0xFEDCBA9876543210,
+          .base = kBase,
+          .model_bytes = 796'840,
+          .settings = {{"model.kind", "mlp"},
+                       {"model.hidden", "200,200"},
+                       {"train.learning-rate", "0.1"},
+                       {"strategy.name", ""}},
+          .schema = {.vectors = {{"model", update::Encoding::kFloat32Delta, 199'210},
+                                 {"control", update::Encoding::kFloat32Delta, 10}},
+                     .bounds = {.value_max = 0.5, .weight_max = 60'000, .contributions_max = 12}},
+          .deadline = milliseconds(59'750)};
+}
+
+protocol::UpdateOffer update_offer() {
+  return {{.task = kTask,
+           .base = kBase,
+           .weight = 6000,
+           .vectors = {{"model", update::Encoding::kFloat32Delta, 199'210},
+                       {"control", update::Encoding::kFloat32Delta, 10}},
+           .scalars = {{"train_loss", 0.4127}, {"train_accuracy", 0.8421}, {"samples", 12'000}},
+           .payload_bytes = 796'880,
+           .payload_checksum = 0x0123456789ABCDEF}};
+}
+
+}  // namespace
+
+std::vector<Sample> sample_messages() {
+  using namespace protocol;
+  return {
+      {"hello_v1",
+       Hello{
+           .version_min = 1, .version_max = 3, .software = "starling-edge 0.1.0", .rows = 60'000}},
+      {"welcome_v1", Welcome{.version = 1,
+                             .federation = "murmuration",
+                             .client = "cam-7",
+                             .heartbeat = seconds(10),
+                             .wall_time_ms = 1'795'165'811'123}},
+      {"round_plan_v1", round_plan()},
+      {"model_request_v1", ModelRequest{.task = kTask, .offset = 65'536, .limit = 1'114'112}},
+      {"chunk_v1", Chunk{.task = kTask, .offset = 131'072}},
+      {"credit_v1", Credit{.task = kTask, .limit = 2'097'152}},
+      {"update_offer_v1", update_offer()},
+      {"update_accept_v1", UpdateAccept{.task = kTask, .offset = 4096, .limit = 796'880}},
+      {"update_received_v1", UpdateReceived{.task = kTask}},
+      {"round_committed_v1",
+       RoundCommitted{.task = kTask, .run = kRun, .round = 3, .model_sha256 = digest(0x80)}},
+      {"task_ended_v1",
+       TaskEnded{.task = kTask,
+                 .code = "round-closed",
+                 .message = "the round closed with the 10 updates that it wanted"}},
+      {"task_failed_v1", TaskFailed{.task = kTask,
+                                    .code = "not-finite",
+                                    .message = "vector 'model' has an infinite element"}},
+      {"ping_v1", Ping{.nonce = 42}},
+      {"pong_v1", Pong{.nonce = 42}},
+      {"bye_v1", Bye{.code = "stopped", .message = "sch\xC3\xB6nen Tag"}},
+      {"operator_request_v1",
+       OperatorRequest{.id = 5,
+                       .command = "run-submit",
+                       .arguments = {{"submit-token", "nightly"}, {"name", "fashion-2nn"}}}},
+      {"operator_reply_v1",
+       OperatorReply{.id = 5,
+                     .last = true,
+                     .code = "unknown-key",
+                     .message = "the job has no key 'rouns'; 'rounds' is near"}},
+  };
+}
+
+}  // namespace starling::testing
