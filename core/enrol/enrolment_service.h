@@ -14,31 +14,34 @@
 
 namespace starling::enrol {
 
+struct EnrolmentOptions {
+  Duration certificate_lifetime = std::chrono::hours(24 * 30);
+  Duration exchange_max = std::chrono::seconds(10);  // from the handshake to the last byte
+  net::RateLimiter::Options tries = {};              // per address
+};
+
 class EnrolmentService {
  public:
-  struct Options {
-    Duration certificate_lifetime = std::chrono::hours(24 * 30);
-    Duration exchange_max = std::chrono::seconds(10);  // from the handshake to the reply's end
-    net::RateLimiter::Options tries;                   // per address
-  };
-
-  // All references must outlive the service and every serve().
+  // All references must outlive the service, and the service every serve().
   EnrolmentService(net::EventLoop& loop, const identity::CertificateAuthority& authority,
-                   EnrolmentLedger& ledger, const Clock& clock, Log& log, Options options);
+                   EnrolmentLedger& ledger, const Clock& clock, Log& log,
+                   const EnrolmentOptions& options);
 
   // Serves one connection to its end; run it in a TaskGroup. Requires: its protocol() is
   // kEnrolment.
   net::Async<void> serve(std::unique_ptr<net::Connection> connection);
 
  private:
-  Result<std::string> answer(const net::Connection& connection, const net::Frame& frame);
+  net::Async<Result<void>> exchange(net::Connection& connection);
+  Result<std::string> admit(const net::Connection& connection, const net::Frame& frame);
+  Result<std::string> issue(const Grant& grant, ByteView signing_request) const;
 
   net::EventLoop& loop_;
   const identity::CertificateAuthority& authority_;
   EnrolmentLedger& ledger_;
   const Clock& clock_;
   Log& log_;
-  Options options_;
+  EnrolmentOptions options_;
   net::RateLimiter tries_;
 };
 

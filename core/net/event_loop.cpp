@@ -17,15 +17,14 @@ namespace asio = boost::asio;
 struct EventLoop::Impl {
   BufferPools buffers;
   asio::io_context context{1};
+  // For the loop's whole life: a context that runs out of work counts as stopped.
+  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(context);
 };
 
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 EventLoop::~EventLoop() = default;
 
-void EventLoop::run() {
-  const auto guard = asio::make_work_guard(impl_->context);
-  impl_->context.run();
-}
+void EventLoop::run() { impl_->context.run(); }
 
 void EventLoop::stop() { impl_->context.stop(); }
 
@@ -34,7 +33,6 @@ void EventLoop::post(std::function<void()> work) { asio::post(impl_->context, st
 void EventLoop::run_task(Async<void> task) {
   TaskGroup group(*this);
   group.spawn(std::move(task));
-  const auto guard = asio::make_work_guard(impl_->context);
   while (group.size() > 0 && impl_->context.run_one() > 0) {
   }
 }

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/enrol/enrolment_service.h"
+
+#include "core/base/check.h"
+#include "core/enrol/messages.h"
+#include "core/net/deadline.h"
+
+namespace starling::enrol {
+namespace {
+
+// What failed here is ours to know; the device can only try again.
+Error for_the_device(const Error& error) {
+  if (error.kind() != ErrorKind::kInternal) return error;
+  return retry("coordinator-failed",
+               "the coordinator could not record the new identity; try again later");
+}
+
+}  // namespace
+
+EnrolmentService::EnrolmentService(net::EventLoop& loop,
+                                   const identity::CertificateAuthority& authority,
+                                   EnrolmentLedger& ledger, const Clock& clock, Log& log,
+                                   const EnrolmentOptions& options)
+    : loop_(loop),
+      authority_(authority),
+      ledger_(ledger),
+      clock_(clock),
+      log_(log),
+      options_(options),
+      tries_(options.tries) {}
+
+net::Async<void> EnrolmentService::serve(std::unique_ptr<net::Connection> connection) {
+  STARLING_CHECK(connection->protocol() == net::Protocol::kEnrolment);
+  const TimePoint deadline = loop_.now() + options_.exchange_max;
+  auto work = exchange(*connection);
+  auto done = co_await net::with_deadline(loop_, deadline, "joining", std::move(work));
+  if (!done) {
+    log_.warning("joining from {} ended: {}", connection->remote_address(), done.error().message());
+  }
+  co_await connection->close(deadline);
+}
+
+net::Async<Result<void>> EnrolmentService::exchange(net::Connection& connection) {
+  const RequestLimits limits;
+  auto frame = co_await connection.read_frame(limits);
+  if (!frame) co_return frame.error();
+  const Result<std::string> certificate = admit(connection, *frame);
+  if (!certificate) {
+    log_.warning("joining from {} refused: {} ({})", connection.remote_address(),
+                 certificate.error().message(), certificate.error().code());
+    co_return connection.send(encode(for_the_device(certificate.error())));
+  }
+  const Admission admission{.time = clock_.wall_now(),
+                            .certificates = *certificate + authority_.certificate().pem()};
+  co_return connection.send(encode(admission));
+}
+
+Result<std::string> EnrolmentService::admit(const net::Connection& connection,
+                                            const net::Frame& frame) {
+  if (!tries_.allow(connection.remote_address(), loop_.now())) {
+    return overloaded("rate-limited", "too many tries to join from " + connection.remote_address() +
+                                          "; try again in a second");
+  }
+  STARLING_ASSIGN(const Request request, decode_request(frame));
+  STARLING_ASSIGN(const identity::TokenKey key, ledger_.key(request.token));
+  const auto exporter = connection.export_key(kExporterLabel);
+  const Sha256Digest digest = sha256(request.signing_request);
+  if (!key.verify(request.mac, exporter, digest)) {
+    STARLING_TRY(ledger_.record_bad_mac(request.token));
+    return rejected("bad-mac", "the join token is not the one that was issued; copy it again");
+  }
+  const auto make = [&](const Grant& grant) { return issue(grant, request.signing_request); };
+  STARLING_ASSIGN(std::string certificate,
+                  ledger_.redeem(request.token, digest, clock_.wall_now(), make));
+  log_.info("the token {} was redeemed from {}", to_string(request.token),
+            connection.remote_address());
+  return certificate;
+}
+
+Result<std::string> EnrolmentService::issue(const Grant& grant, ByteView signing_request) const {
+  STARLING_ASSIGN(const identity::SigningRequest request,
+                  identity::SigningRequest::parse(signing_request));
+  const identity::CertificateProfile profile{.role = grant.role,
+                                             .name = grant.name,
+                                             .addresses = grant.addresses,
+                                             .lifetime = options_.certificate_lifetime};
+  STARLING_ASSIGN(const identity::Certificate certificate,
+                  authority_.issue(request, profile, clock_.wall_now()));
+  return certificate.pem();
+}
+
+}  // namespace starling::enrol
