@@ -61,7 +61,7 @@ STARLING_INLINE float sum_exp(const float* z, std::size_t count, float largest, 
   }
   if (j < count) {
     float lanes[kLanes];
-    store(lanes, broadcast(largest - 1000));  // exp gives 0
+    store(lanes, broadcast(-__builtin_inff()));  // exp gives 0
     for (std::size_t i = 0; j + i < count; ++i) lanes[i] = z[j + i];
     const Vec e = exp_of(load(lanes) - top);
     if (terms != nullptr) store_part(terms + j, e, count - j);
@@ -86,9 +86,10 @@ void cross_entropy(CrossEntropy& p) {
     float* g = p.gradient == nullptr ? nullptr : p.gradient + row * p.classes;
     const auto label = static_cast<std::size_t>(p.labels[row]);
     const float largest = largest_of(z, p.classes);
-    p.correct += is_first_largest(z, label, largest) ? 1 : 0;
     const double below = static_cast<double>(largest) - static_cast<double>(z[label]);
     const float sum = sum_exp(z, p.classes, largest, g);
+    const bool is_number = sum == sum;
+    p.correct += is_number && is_first_largest(z, label, largest) ? 1 : 0;
     p.loss_sum += __builtin_log(static_cast<double>(sum)) + below;
     if (g == nullptr) continue;
     const float factor = p.scale / sum;

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# Fails if an object of a kernel set defines a symbol that the linker may merge with another's.
+set(checked 0)
+foreach(object ${OBJECTS})
+  if(NOT object MATCHES "kernel_set_")
+    continue()
+  endif()
+  math(EXPR checked "${checked} + 1")
+  execute_process(COMMAND ${NM} -C ${object} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[0-9a-f]+ [WVu] [^\n]*" shared "${symbols}")
+  if(shared)
+    message(FATAL_ERROR "${object} shares: ${shared}")
+  endif()
+endforeach()
+if(checked EQUAL 0)
+  message(FATAL_ERROR "no kernel set among the objects")
+endif()

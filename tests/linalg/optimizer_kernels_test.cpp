@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The elementwise kernels against double computations of torch.optim's documented updates.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/linalg/kernel_cases.h"
+
+namespace starling::linalg {
+namespace {
+
+constexpr std::size_t kSizes[] = {1, 5, 16, 100};
+
+class OptimizerKernels : public EachKernels {};
+INSTANTIATE_TEST_SUITE_P(All, OptimizerKernels, ::testing::ValuesIn(available_kernels()), kernels_name);
+
+TEST_P(OptimizerKernels, AccumulateAndScale) {
+  Rng rng({.seed = 1});
+  for (const std::size_t size : kSizes) {
+    const auto x = random_floats(size, rng);
+    const auto before = random_floats(size, rng);
+    auto y = before;
+    kernels().accumulate(y.data(), 0.5F, x.data(), -2, size);
+    for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(y[i], before[i] / 2 - 2 * x[i], 1e-6);
+    kernels().scale(y.data(), size, 4);
+    for (std::size_t i = 0; i < size; ++i) EXPECT_NEAR(y[i], 2 * before[i] - 8 * x[i], 1e-5);
+  }
+}
+
+TEST_P(OptimizerKernels, MomentumIsTorchs) {
+  Rng rng({.seed = 2});
+  const double rate = 0.1, mu = 0.9, decay = 0.01;
+  for (const bool nesterov : {false, true}) {
+    for (const std::size_t size : kSizes) {
+      auto p = random_floats(size, rng);
+      std::vector<float> velocity(size);
+      std::vector<double> q(p.begin(), p.end()), buffer(size);
+      for (int step = 0; step < 5; ++step) {
+        const auto gradient = random_floats(size, rng);
+        kernels().momentum(p.data(), gradient.data(), velocity.data(), size, 0.1F, 0.9F, 0.01F,
+                           nesterov);
+        for (std::size_t i = 0; i < size; ++i) {
+          const double g = static_cast<double>(gradient[i]) + decay * q[i];
+          buffer[i] = mu * buffer[i] + g;
+          q[i] -= rate * (nesterov ? g + mu * buffer[i] : buffer[i]);
+          ASSERT_NEAR(p[i], q[i], 1e-6);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OptimizerKernels, AdamTakesTheStepItIsGiven) {
+  Rng rng({.seed = 3});
+  for (const std::size_t size : kSizes) {
+    auto p = random_floats(size, rng);
+    const auto before = p;
+    const auto gradient = random_floats(size, rng);
+    std::vector<float> first(size, 0.1F), second(size, 0.2F);
+    kernels().adam({.parameters = p.data(),
+                    .gradient = gradient.data(),
+                    .first = first.data(),
+                    .second = second.data(),
+                    .size = size,
+                    .beta1 = 0.5F,
+                    .beta2 = 0.75F,
+                    .epsilon = 0.125F,
+                    .step = 0.25F,
+                    .second_correction = 2,
+                    .decay = 0.5F,
+                    .decoupled = 0.875F});
+    for (std::size_t i = 0; i < size; ++i) {
+      const double start = static_cast<double>(before[i]);
+      const double g = static_cast<double>(gradient[i]) + 0.5 * start;
+      const double m = 0.05 + 0.5 * g;
+      const double v = 0.15 + 0.25 * g * g;
+      EXPECT_NEAR(first[i], m, 1e-6);
+      EXPECT_NEAR(second[i], v, 1e-6);
+      EXPECT_NEAR(p[i], 0.875 * start - 0.25 * m / (2 * std::sqrt(v) + 0.125), 1e-6);
+    }
+  }
+}
+
+TEST_P(OptimizerKernels, SquaredNormHasTheSameBitsInEverySet) {
+  Rng rng({.seed = 4});
+  for (const std::size_t size : {0, 1, 7, 8, 9, 1000, 1003}) {
+    const auto x = random_floats(size, rng);
+    double sum = 0;
+    for (const float v : x) sum += static_cast<double>(v) * static_cast<double>(v);
+    const double norm = kernels().squared_norm(x.data(), size);
+    EXPECT_NEAR(norm, sum, 1e-12 * (1 + sum));
+    EXPECT_EQ(norm, available_kernels().back()->squared_norm(x.data(), size));
+  }
+}
+
+TEST_P(OptimizerKernels, AllFiniteFindsOneBadValueAnywhere) {
+  std::vector<float> x(100, std::numeric_limits<float>::max());
+  x[3] = std::numeric_limits<float>::denorm_min();
+  EXPECT_TRUE(kernels().all_finite(x.data(), x.size()));
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      auto y = x;
+      y[i] = bad;
+      ASSERT_FALSE(kernels().all_finite(y.data(), y.size()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace starling::linalg
