@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// client list | show | revoke
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <boost/json.hpp>
+#include <memory>
+
+#include "coordinator/commands.h"
+#include "coordinator/text_table.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+struct ListFlags {
+  OperatorFlags common;
+  std::string role;
+};
+
+struct NameFlags {
+  OperatorFlags common;
+  std::string name;
+};
+
+std::string describe_list(const json::value& answer) {
+  if (!answer.is_array() || answer.get_array().empty()) {
+    return "nobody has joined; make a token with 'starling-coordinator token new CLIENT'\n";
+  }
+  TextTable table({"NAME", "STATE", "CONNECTED", "LAST SEEN", "CERTIFICATE EXPIRES"});
+  for (const json::value& client : answer.get_array()) {
+    table.add({cell(client, "name"), cell(client, "state"), cell(client, "connected"),
+               time_cell(client, "last_seen"), time_cell(client, "certificate_expires")});
+  }
+  return table.text();
+}
+
+std::string describe_client(const json::value& client) {
+  return fmt::format(
+      "name                 {}\n"
+      "role                 {}\n"
+      "state                {}\n"
+      "connected            {}\n"
+      "joined               {}\n"
+      "last seen            {}\n"
+      "training rows        {}\n"
+      "certificate          {}\n"
+      "certificate expires  {}\n",
+      cell(client, "name"), cell(client, "role"), cell(client, "state"), cell(client, "connected"),
+      time_cell(client, "joined"), time_cell(client, "last_seen"), cell(client, "rows"),
+      cell(client, "certificate_serial"), time_cell(client, "certificate_expires"));
+}
+
+void add_list(CLI::App& group, CommandContext& context) {
+  CLI::App* command = group.add_subcommand("list", "the devices and peers that have joined");
+  const auto flags = std::make_shared<ListFlags>();
+  command->add_option("--role", flags->role, "only devices, peers or operators")->type_name("ROLE");
+  add_operator_flags(*command, flags->common);
+  command->callback([flags, &context] {
+    context.run = [flags, &context] {
+      Settings arguments;
+      if (!flags->role.empty()) arguments.emplace_back("role", flags->role);
+      return ask_and_print(flags->common, context, "client-list", arguments, describe_list);
+    };
+  });
+}
+
+using ToText = std::string (*)(const json::value&);
+
+void add_named(CLI::App& group, CommandContext& context, const std::string& word,
+               const std::string& help, ToText to_text) {
+  CLI::App* command = group.add_subcommand(word, help);
+  const auto flags = std::make_shared<NameFlags>();
+  command->add_option("name", flags->name, "the client's name")->required()->type_name("NAME");
+  add_operator_flags(*command, flags->common);
+  command->callback([flags, &context, word, to_text] {
+    context.run = [flags, &context, word, to_text] {
+      return ask_and_print(flags->common, context, "client-" + word, {{"name", flags->name}},
+                           to_text);
+    };
+  });
+}
+
+}  // namespace
+
+void add_client_commands(CLI::App& app, CommandContext& context) {
+  CLI::App* group = app.add_subcommand("client", "those who have joined");
+  group->require_subcommand(1);
+  add_list(*group, context);
+  add_named(*group, context, "show", "what is known of a client", describe_client);
+  add_named(*group, context, "revoke", "shut a client out, at once and for good",
+            [](const json::value& answer) {
+              return fmt::format("{} is revoked; a new token lets the name join again\n",
+                                 cell(answer, "name"));
+            });
+}
+
+}  // namespace starling::coordinator

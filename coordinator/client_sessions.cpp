@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/client_sessions.h"
+
+#include <fmt/format.h>
+
+namespace starling::coordinator {
+namespace {
+
+// Somebody who was revoked is not given the time that others have.
+constexpr Duration kGoodbyeOfRevoked = std::chrono::milliseconds(300);
+
+}  // namespace
+
+ClientSessions::ClientSessions(net::EventLoop& loop, const Clock& clock,
+                               const ClientRegistry& registry, Log& log, Options options,
+                               Handlers handlers)
+    : loop_(loop),
+      clock_(clock),
+      registry_(registry),
+      log_(log),
+      options_(options),
+      handlers_(std::move(handlers)),
+      tasks_(loop) {}
+
+Result<void> ClientSessions::admit(const net::Connection& connection) const {
+  const identity::VerifiedPeer& peer = *connection.peer();
+  STARLING_TRY(registry_.check(peer.identity, peer.certificate, clock_.wall_now()));
+  if (sessions_.size() >= options_.sessions_max) {
+    return overloaded("too-many-sessions", fmt::format("this coordinator holds {} connections, "
+                                                       "which is its limit",
+                                                       sessions_.size()));
+  }
+  const auto mine = per_client_.find(peer.identity.name);
+  if (mine != per_client_.end() && mine->second >= options_.per_client_max) {
+    return overloaded("too-many-sessions",
+                      fmt::format("{} holds {} connections already, which is its limit",
+                                  peer.identity.name, mine->second));
+  }
+  return {};
+}
+
+void ClientSessions::add(std::unique_ptr<net::Connection> connection) {
+  if (const auto admitted = admit(*connection); !admitted) {
+    return turn_away(std::move(connection), admitted.error());
+  }
+  const std::string name = connection->peer()->identity.name;
+  const WallTime expires = connection->peer()->certificate.validity().not_after;
+  log_.info("{} connected from {}", name, connection->remote_address());
+  const SessionId id(++last_id_);
+  const auto session = std::make_shared<Session>(Session{
+      id, name, expires, std::move(connection), link::MessageLimits(wire::from_client(false))});
+  sessions_.emplace(id, session);
+  ++per_client_[name];
+  handlers_.on_opened(id, name);
+  tasks_.spawn(read(session));
+}
+
+void ClientSessions::turn_away(std::unique_ptr<net::Connection> connection, const Error& reason) {
+  log_.warning("refused {}: {}: {}", connection->remote_address(), reason.code(), reason.message());
+  // Best effort: a connection that cannot take even this is dropped with it.
+  (void)link::send(*connection, {protocol::Bye{reason.code(), reason.message()}, {}});
+  tasks_.spawn(finish(std::move(connection), loop_.now() + kGoodbyeOfRevoked));
+}
+
+net::Async<void> ClientSessions::finish(std::unique_ptr<net::Connection> connection,
+                                        TimePoint deadline) {
+  co_await connection->close(deadline);
+}
+
+net::Async<void> ClientSessions::finish_session(SessionPtr session, TimePoint deadline) {
+  co_await session->connection->close(deadline);
+}
+
+net::Async<void> ClientSessions::read(SessionPtr session) {
+  while (!session->closing) {
+    auto frame = co_await session->connection->read_frame(session->limits);
+    if (session->closing) break;
+    if (!frame) {
+      end(session, frame.error());
+      break;
+    }
+    if (!take(session, *frame)) break;
+  }
+}
+
+// Revocation closes sessions in its own turn; only time passes unnoticed.
+Result<protocol::Envelope> ClientSessions::open(const Session& session,
+                                                const net::Frame& frame) const {
+  if (clock_.wall_now() > session.expires) {
+    return rejected("certificate-expired", "the certificate of " + session.client + " expired at " +
+                                               format_rfc3339(session.expires));
+  }
+  return link::decode(frame);
+}
+
+bool ClientSessions::take(const SessionPtr& session, const net::Frame& frame) {
+  auto envelope = open(*session, frame);
+  if (!envelope) {
+    (void)link::send(*session->connection,
+                     {protocol::Bye{envelope.error().code(), envelope.error().message()}, {}});
+    end(session, envelope.error());
+    return false;
+  }
+  if (std::holds_alternative<protocol::Hello>(envelope->message)) {
+    session->limits.expect(wire::from_client(true));
+  }
+  handlers_.on_message(session->id, std::move(*envelope));
+  return !session->closing;
+}
+
+void ClientSessions::send(SessionId id, const protocol::Envelope& envelope) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  const SessionPtr session = found->second;
+  if (const auto sent = link::send(*session->connection, envelope); !sent) {
+    end(session, sent.error());
+  }
+}
+
+void ClientSessions::close(SessionId id, const std::string& code, const std::string& message) {
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return;
+  const SessionPtr session = found->second;
+  end(session, rejected(code, message));
+}
+
+void ClientSessions::end(const SessionPtr& session, const Error& reason) {
+  if (std::exchange(session->closing, true)) return;
+  log_.info("{} disconnected ({}): {}", session->client, reason.code(), reason.message());
+  sessions_.erase(session->id);
+  const auto mine = per_client_.find(session->client);
+  if (--mine->second == 0) per_client_.erase(mine);
+  const bool revoked = reason.code() == "certificate-revoked";
+  const Duration goodbye =
+      revoked ? std::min(options_.goodbye, kGoodbyeOfRevoked) : options_.goodbye;
+  tasks_.spawn(finish_session(session, loop_.now() + goodbye));
+  handlers_.on_closed(session->id);
+}
+
+net::Async<void> ClientSessions::stop() {
+  const auto sessions = std::exchange(sessions_, {});
+  for (const auto& [id, session] : sessions) {
+    end(session, retry("draining", "the coordinator is stopping"));
+  }
+  tasks_.refuse();
+  co_await tasks_.wait();
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections of devices and peers: frames in, messages out; messages in, frames out. Decides
+// nothing but the limits of a connection.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "coordinator/client_registry.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/link/message_link.h"
+#include "core/net/event_loop.h"
+#include "core/net/task_group.h"
+#include "core/protocol/messages.h"
+
+namespace starling::coordinator {
+
+class ClientSessions {
+ public:
+  struct Options {
+    std::size_t sessions_max = 20'000;
+    std::size_t per_client_max = 4;
+    Duration goodbye = std::chrono::seconds(2);
+  };
+  struct Handlers {
+    std::function<void(SessionId, const std::string& client)> on_opened;
+    // The payload holds for the call only.
+    std::function<void(SessionId, protocol::Envelope)> on_message;
+    std::function<void(SessionId)> on_closed;  // once, from whatever side
+  };
+
+  // All references must outlive the sessions. Handlers may call back.
+  ClientSessions(net::EventLoop& loop, const Clock& clock, const ClientRegistry& registry, Log& log,
+                 Options options, Handlers handlers);
+
+  // Takes a connection whose peer() is a device or peer; drops it with a Bye where a limit is
+  // reached or the peer has been revoked since its handshake.
+  void add(std::unique_ptr<net::Connection> connection);
+  // A message that cannot be queued closes the session.
+  void send(SessionId session, const protocol::Envelope& envelope);
+  // What is queued is still sent, for as long as the goodbye may take.
+  void close(SessionId session, const std::string& code, const std::string& message);
+  std::size_t size() const { return sessions_.size(); }
+
+  // Closes all and resumes when every connection is gone.
+  net::Async<void> stop();
+
+ private:
+  struct Session {
+    SessionId id;
+    std::string client;
+    WallTime expires;  // its certificate
+    std::unique_ptr<net::Connection> connection;
+    link::MessageLimits limits;
+    bool closing = false;
+  };
+  using SessionPtr = std::shared_ptr<Session>;
+
+  net::Async<void> read(SessionPtr session);
+  net::Async<void> finish(std::unique_ptr<net::Connection> connection, TimePoint deadline);
+  net::Async<void> finish_session(SessionPtr session, TimePoint deadline);
+  // False: the session is over.
+  bool take(const SessionPtr& session, const net::Frame& frame);
+  void end(const SessionPtr& session, const Error& reason);
+  Result<protocol::Envelope> open(const Session& session, const net::Frame& frame) const;
+  void turn_away(std::unique_ptr<net::Connection> connection, const Error& reason);
+  Result<void> admit(const net::Connection& connection) const;
+
+  net::EventLoop& loop_;
+  const Clock& clock_;
+  const ClientRegistry& registry_;
+  Log& log_;
+  Options options_;
+  Handlers handlers_;
+  std::map<SessionId, SessionPtr> sessions_;  // those that are not closing
+  std::map<std::string, std::size_t> per_client_;
+  std::uint64_t last_id_ = 0;
+  net::TaskGroup tasks_;
+};
+
+}  // namespace starling::coordinator

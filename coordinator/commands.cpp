@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/commands.h"
+
+#include <CLI/App.hpp>
+#include <boost/json.hpp>
+#include <ostream>
+
+namespace starling::coordinator {
+
+void add_operator_flags(CLI::App& command, OperatorFlags& flags) {
+  command
+      .add_option("--state", flags.state,
+                  "the coordinator's state directory, or an operator's identity")
+      ->envname("STARLING_HOME")
+      ->type_name("DIR")
+      ->capture_default_str();
+  config::add_format(command, flags.format);
+}
+
+int with_service(const OperatorFlags& flags, CommandContext& context,
+                 const std::function<Result<int>(OperatorClient&)>& work) {
+  const auto client = OperatorClient::connect(flags.state, context.clock);
+  if (!client) return config::report(client.error(), context.err);
+  const auto result = work(**client);
+  if (!result) return config::report(result.error(), context.err);
+  return *result;
+}
+
+int ask_and_print(const OperatorFlags& flags, CommandContext& context, const std::string& command,
+                  const Settings& arguments,
+                  const std::function<std::string(const boost::json::value&)>& to_text) {
+  return with_service(flags, context, [&](OperatorClient& client) -> Result<int> {
+    STARLING_ASSIGN(const auto answer, client.ask(command, arguments));
+    if (flags.format == config::OutputFormat::kJson) {
+      context.out << boost::json::serialize(answer) << '\n';
+    } else {
+      context.out << to_text(answer);
+    }
+    return 0;
+  });
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/coordinator_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "coordinator/client_sessions.h"
+#include "coordinator/coordinator_shell.h"
+#include "coordinator/operator_desk.h"
+#include "coordinator/operator_sessions.h"
+#include "coordinator/run_queue.h"
+#include "coordinator/service_certificates.h"
+#include "coordinator/store_ledger.h"
+#include "core/enrol/enrolment_service.h"
+#include "core/net/alarm.h"
+#include "core/net/listener.h"
+#include "core/net/rate_limiter.h"
+#include "core/net/task_group.h"
+#include "core/store/sqlite_store.h"
+
+namespace starling::coordinator {
+namespace {
+
+constexpr Duration kMaintenance = std::chrono::hours(1);
+constexpr Duration kDrainStep = std::chrono::milliseconds(20);
+
+struct Opened {
+  std::unique_ptr<store::Store> store;
+  identity::CertificateAuthority authority;
+};
+
+Result<Opened> open_state(const StateDirectory& state) {
+  STARLING_ASSIGN(auto store, store::open_sqlite_store(state.database(), {}));
+  STARLING_ASSIGN(auto authority, identity::CertificateAuthority::load(state.authority()));
+  STARLING_ASSIGN(const auto federation, store->federation());
+  if (federation.name != authority.federation()) {
+    return rejected("state-mismatched",
+                    fmt::format("{} is of the federation '{}' and {} of '{}'; put files of one "
+                                "state directory together",
+                                state.database().string(), federation.name,
+                                state.authority().string(), authority.federation()));
+  }
+  return Opened{std::move(store), std::move(authority)};
+}
+
+net::ConnectionOptions connection_options(const ConnectionSettings& settings) {
+  net::ConnectionOptions options;
+  options.queue_bytes_max = settings.queue_bytes;
+  options.queue_frames_max = settings.queue_frames;
+  options.idle_max = settings.idle;
+  options.frame_max = settings.frame;
+  options.stall_max = settings.stall;
+  return options;
+}
+
+CoordinatorShell::Options shell_options(const CoordinatorSettings& settings,
+                                        const std::string& federation) {
+  CoordinatorShell::Options options;
+  options.machine.federation = federation;
+  options.machine.heartbeat = settings.session.heartbeat;
+  options.machine.silence_max = settings.session.silence;
+  options.machine.greeting_deadline = settings.session.greeting;
+  options.machine.upload_retry = settings.session.upload_retry;
+  options.machine.transfer = {.chunk_bytes_max = settings.session.chunk_bytes,
+                              .window_bytes = settings.session.window_bytes};
+  options.disk_retry = settings.service.disk_retry;
+  options.held_actions_max = settings.service.held_actions_max;
+  return options;
+}
+
+store::UploadSpool::Options spool_options(const StateDirectory& state,
+                                          const SpoolSettings& settings) {
+  return {.directory = state.spool(),
+          .memory_bytes_max = settings.memory_bytes,
+          .memory_uploads_max = settings.memory_uploads,
+          .spill_bytes = settings.spill_bytes,
+          .disk_bytes_max = settings.disk_bytes};
+}
+
+enrol::EnrolmentOptions enrolment_options(const EnrolSettings& settings) {
+  enrol::EnrolmentOptions options;
+  options.certificate_lifetime = settings.certificate_lifetime;
+  options.exchange_max = settings.exchange;
+  options.tries.per_second = settings.tries_per_second;
+  options.tries.burst = settings.tries_burst;
+  return options;
+}
+
+unsigned evaluation_threads(int wanted) {
+  return wanted > 0 ? static_cast<unsigned>(wanted) : available_processors();
+}
+
+}  // namespace
+
+// Members are in the order of their dependencies: each may use those above it.
+struct CoordinatorService::Impl {
+  Impl(net::EventLoop& l, const Clock& c, Log& g, const StateDirectory& s,
+       const CoordinatorSettings& o, OnBroken b, Opened opened)
+      : loop(l),
+        clock(c),
+        log(g),
+        state(s),
+        settings(o),
+        started_with(o),
+        on_broken(std::move(b)),
+        store(std::move(opened.store)),
+        authority(std::move(opened.authority)) {}
+
+  Result<void> start();
+  Result<void> listen();
+  void put_together();
+  void take(std::unique_ptr<net::Connection> connection);
+  void refused(const net::Refusal& refusal);
+  void revoked(const std::string& name);
+  Result<std::shared_ptr<const net::TlsContext>> make_tls();
+  void renew();
+  void broke(const Error& error);
+  net::Async<void> stop();
+
+  net::EventLoop& loop;
+  const Clock& clock;
+  Log& log;
+  const StateDirectory state;
+  CoordinatorSettings settings;
+  const CoordinatorSettings started_with;
+  OnBroken on_broken;
+  bool broken = false;
+
+  std::unique_ptr<store::Store> store;
+  const identity::CertificateAuthority authority;
+  ClientRegistry registry;
+  RunLog run_log{*store, clock, log, [this] {
+                   if (operators) operators->wake();
+                 }};
+  UploadDesk uploads{spool_options(state, settings.spool)};
+  RoundExecutor executor{loop, evaluation_threads(settings.service.threads)};
+  net::RateLimiter connection_rate{
+      {.per_second = settings.connection.per_second, .burst = settings.connection.burst}};
+  StoreLedger ledger{*store, clock,
+                     [this](const std::string& name, store::Role role) {
+                       registry.admit(name, role);
+                       log.info("{} joined as {}", name, store::to_string(role));
+                       if (role != store::Role::kOperator) shell->handle(ClientAdmitted{name});
+                     },
+                     [this](const Error& error) { broke(error); }};
+  enrol::EnrolmentService enrolment{loop,  authority, ledger,
+                                    clock, log,       enrolment_options(settings.enrol)};
+  net::TaskGroup enrolments{loop};
+  std::unique_ptr<ClientSessions> sessions;
+  std::unique_ptr<OperatorDesk> desk;
+  std::unique_ptr<OperatorSessions> operators;
+  std::unique_ptr<RoundCommitter> committer;
+  std::unique_ptr<CoordinatorShell> shell;
+  std::unique_ptr<RunQueue> runs;
+  std::unique_ptr<net::Listener> listener;
+  net::Alarm maintenance{loop, [this] { renew(); }};
+};
+
+void CoordinatorService::Impl::broke(const Error& error) {
+  if (std::exchange(broken, true)) return;
+  log.error("{}; the service stops, and the next start recovers", error.message());
+  on_broken(error);
+}
+
+void CoordinatorService::Impl::put_together() {
+  const auto on_broken_part = [this](const Error& error) { broke(error); };
+  sessions = std::make_unique<ClientSessions>(
+      loop, clock, registry, log,
+      ClientSessions::Options{.sessions_max = settings.session.sessions_max,
+                              .per_client_max = settings.session.per_client,
+                              .goodbye = settings.service.goodbye},
+      ClientSessions::Handlers{
+          .on_opened =
+              [this](SessionId id, const std::string& client) {
+                shell->handle(SessionOpened{id, client});
+              },
+          .on_message =
+              [this](SessionId id, protocol::Envelope envelope) {
+                shell->handle(MessageReceived{id, std::move(envelope)});
+              },
+          .on_closed = [this](SessionId id) { shell->handle(SessionClosed{id}); }});
+  committer = std::make_unique<RoundCommitter>(
+      loop, *store, state, executor, run_log, log, settings.service.disk_retry,
+      RoundCommitter::Handlers{
+          .on_durable = [this](RoundDurable event) { shell->handle(std::move(event)); },
+          .on_broken = on_broken_part});
+  shell = std::make_unique<CoordinatorShell>(
+      CoordinatorShell::Parts{loop, clock, *store, *sessions, uploads, executor, *committer,
+                              run_log, log},
+      shell_options(settings, authority.federation()),
+      CoordinatorShell::Handlers{.on_run_ended =
+                                     [this](RunId) {
+                                       operators->wake();
+                                       runs->ended();
+                                     },
+                                 .on_broken = on_broken_part});
+  runs = std::make_unique<RunQueue>(
+      loop, *store, clock, state, run_log, log, settings.service.disk_retry,
+      RunQueue::Handlers{
+          .on_ready = [this](const LoadedRun& run,
+                             RunStart start) { shell->start_run(run, std::move(start)); },
+          .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+          .on_broken = on_broken_part});
+  operators = std::make_unique<OperatorSessions>(
+      loop, clock, registry, log,
+      OperatorSessions::Options{.sessions_max = settings.operators.sessions_max,
+                                .requests_max = settings.operators.requests_max,
+                                .goodbye = settings.service.goodbye},
+      [this](const std::string& command, const OperatorCall& call) {
+        return desk->respond(command, call);
+      });
+}
+
+Result<void> CoordinatorService::Impl::start() {
+  put_together();
+  STARLING_TRY(registry.load(*store));
+  STARLING_ASSIGN(const auto clients, store->clients());
+  for (const store::Client& client : clients) {
+    const bool admitted = client.state == store::ClientState::kActive;
+    if (!admitted || client.role == store::Role::kOperator) continue;
+    shell->handle(ClientAdmitted{client.name, client.last_seen.has_value()});
+  }
+  STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now()));
+  STARLING_TRY(runs->resume());
+  STARLING_TRY(listen());
+  desk = std::make_unique<OperatorDesk>(
+      OperatorDesk::Parts{clock, *store, state, settings, registry, log},
+      OperatorDesk::Handlers{
+          .is_connected =
+              [this](const std::string& name) { return shell->machine().connected(name); },
+          .on_revoked = [this](const std::string& name) { revoked(name); },
+          .on_submitted = [this] { runs->load_next(); },
+          .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+          .on_broken = [this](const Error& error) { broke(error); }},
+      authority.certificate().public_key_digest(), listener->port());
+  runs->load_next();
+  maintenance.set(loop.now() + kMaintenance);
+  return {};
+}
+
+Result<std::shared_ptr<const net::TlsContext>> CoordinatorService::Impl::make_tls() {
+  STARLING_ASSIGN(const auto credentials,
+                  server_credentials(state, authority, settings, clock.wall_now()));
+  return make_service_tls(credentials, authority.federation(), clock, registry);
+}
+
+Result<void> CoordinatorService::Impl::listen() {
+  STARLING_ASSIGN(auto tls, make_tls());
+  STARLING_ASSIGN(const auto address, settings.listen_address());
+  net::ListenerOptions options;
+  options.host = address.host;
+  options.port = address.port;
+  options.handshakes_max = settings.connection.handshakes_max;
+  options.handshakes_per_address_max = settings.connection.handshakes_per_address;
+  options.handshake_max = settings.connection.handshake;
+  options.connection = connection_options(settings.connection);
+  net::ListenerHandlers handlers;
+  handlers.on_connection = [this](std::unique_ptr<net::Connection> connection) {
+    take(std::move(connection));
+  };
+  handlers.on_refused = [this](const net::Refusal& refusal) { refused(refusal); };
+  handlers.may_connect = [this](const std::string& remote) {
+    return connection_rate.allow(remote, loop.now());
+  };
+  STARLING_ASSIGN(listener, net::Listener::open(loop, std::move(tls), options, handlers));
+  log.info("federation {} listens on {}", authority.federation(),
+           identity::HostPort{address.host, listener->port()}.text());
+  return {};
+}
+
+void CoordinatorService::Impl::take(std::unique_ptr<net::Connection> connection) {
+  if (connection->protocol() == net::Protocol::kEnrolment) {
+    return enrolments.spawn(enrolment.serve(std::move(connection)));
+  }
+  if (connection->peer()->identity.role == identity::Role::kOperator) {
+    return operators->add(std::move(connection));
+  }
+  sessions->add(std::move(connection));
+}
+
+void CoordinatorService::Impl::refused(const net::Refusal& refusal) {
+  log.warning("refused {}: {}: {}", refusal.remote_address, refusal.error.code(),
+              refusal.error.message());
+}
+
+void CoordinatorService::Impl::revoked(const std::string& name) {
+  shell->handle(ClientRevoked{name});
+  operators->cut(name);
+}
+
+void CoordinatorService::Impl::renew() {
+  maintenance.set(loop.now() + kMaintenance);
+  const auto renewed = renew_local_operator(state, authority, settings, *store, clock.wall_now());
+  if (!renewed) log.error("the operator's certificate: {}", renewed.error().message());
+  auto tls = make_tls();
+  if (tls) return listener->set_tls(std::move(*tls));
+  log.error("the certificate stays as it was: {}", tls.error().message());
+}
+
+net::Async<void> CoordinatorService::Impl::stop() {
+  maintenance.clear();
+  co_await listener->close();
+  shell->handle(Drain{});
+  const TimePoint deadline = loop.now() + settings.service.drain;
+  while (committer->busy() && !broken && loop.now() < deadline) {
+    const TimePoint next = loop.now() + kDrainStep;
+    co_await net::sleep_until(loop, next);
+  }
+  co_await operators->stop();
+  co_await sessions->stop();
+  co_await enrolments.stop();
+}
+
+// ------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<CoordinatorService>> CoordinatorService::start(
+    net::EventLoop& loop, const Clock& clock, Log& log, const StateDirectory& state,
+    const CoordinatorSettings& settings, OnBroken on_broken) {
+  STARLING_TRY(settings.validate());
+  STARLING_ASSIGN(Opened opened, open_state(state));
+  auto impl = std::make_unique<Impl>(loop, clock, log, state, settings, std::move(on_broken),
+                                     std::move(opened));
+  STARLING_TRY(impl->start());
+  return std::unique_ptr<CoordinatorService>(new CoordinatorService(std::move(impl)));
+}
+
+CoordinatorService::CoordinatorService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+CoordinatorService::~CoordinatorService() = default;
+
+std::uint16_t CoordinatorService::port() const { return impl_->listener->port(); }
+
+bool CoordinatorService::is_computing() const { return impl_->executor.busy(); }
+
+void CoordinatorService::reload(const CoordinatorSettings& settings) {
+  CoordinatorSettings next = impl_->started_with;
+  next.service.names = settings.service.names;
+  next.enrol = settings.enrol;
+  CoordinatorSettings wanted = settings;
+  config::Binder of_next;
+  config::Binder of_wanted;
+  next.bind(of_next);
+  wanted.bind(of_wanted);
+  const Settings now = of_next.settings();
+  const Settings asked = of_wanted.settings();
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i] != asked[i]) impl_->log.warning("{} changes at the next start", now[i].first);
+  }
+  impl_->settings = next;
+  impl_->renew();
+  impl_->log.info("settings and certificates were read again");
+}
+
+net::Async<void> CoordinatorService::stop() { return impl_->stop(); }
+
+}  // namespace starling::coordinator

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/coordinator_shell.h"
+
+#include <fmt/format.h>
+
+#include "coordinator/run_records.h"
+
+namespace starling::coordinator {
+namespace {
+
+// Deadlines are looked at so often at most: finding the next costs a walk over all sessions.
+constexpr Duration kClockResolution = std::chrono::milliseconds(5);
+
+store::RunState to_record(FinishRun::State state) {
+  switch (state) {
+    case FinishRun::State::kCompleted:
+      return store::RunState::kCompleted;
+    case FinishRun::State::kFailed:
+      return store::RunState::kFailed;
+    case FinishRun::State::kStopped:
+      return store::RunState::kStopped;
+  }
+  return store::RunState::kFailed;
+}
+
+}  // namespace
+
+CoordinatorShell::CoordinatorShell(const Parts& parts, Options options, Handlers handlers)
+    : parts_(parts),
+      options_(std::move(options)),
+      handlers_(std::move(handlers)),
+      machine_(options_.machine),
+      retry_(parts.loop,
+             [this] {
+               held_ = false;
+               perform_all();
+             }),
+      clock_alarm_(parts.loop, [this] { look_at_clock(); }) {}
+
+void CoordinatorShell::handle(Event event) {
+  if (broken_) return;
+  const TimePoint now = parts_.loop.now();
+  for (Action& action : machine_.on(std::move(event), now)) actions_.push_back(std::move(action));
+  perform_all();
+  if (!std::exchange(clock_due_, true)) clock_alarm_.set(now + kClockResolution);
+}
+
+void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
+  rounds_ = static_cast<Round>(start.job.job.rounds);
+  parts_.executor.use(run.context, run.model);
+  parts_.committer.set_plan(
+      {.rounds = rounds_, .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep)});
+  handle(RunSubmitted{std::move(start)});
+}
+
+void CoordinatorShell::look_at_clock() {
+  clock_due_ = false;
+  const auto deadline = machine_.next_deadline();
+  if (!deadline || broken_) return;
+  if (*deadline <= parts_.loop.now()) return handle(Tick{});
+  clock_alarm_.set(*deadline);
+}
+
+void CoordinatorShell::perform_all() {
+  if (performing_ || broken_) return;
+  performing_ = true;
+  while (!actions_.empty() && !held_ && !broken_) {
+    Action action = std::move(actions_.front());
+    actions_.pop_front();
+    const auto done = std::visit([this](auto& a) { return perform(a); }, action);
+    if (done) continue;
+    actions_.push_front(std::move(action));
+    hold(done.error());
+  }
+  performing_ = false;
+  if (!held_ || broken_) return;
+  // The bytes of a chunk belong to the frame that brought it.
+  for (Action& action : actions_) {
+    auto* write = std::get_if<WriteUpload>(&action);
+    if (write && !write->bytes.owner())
+      write->bytes = SharedBytes::own(to_bytes(write->bytes.view()));
+  }
+}
+
+void CoordinatorShell::hold(const Error& error) {
+  Error reason = error;
+  if (actions_.size() > options_.held_actions_max) {
+    reason = internal("disk-full", fmt::format("{} actions wait for the disk, which is the limit: "
+                                               "{}",
+                                               actions_.size(), error.message()));
+  }
+  if (reason.kind() != ErrorKind::kOverloaded) {
+    broken_ = true;
+    return handlers_.on_broken(reason);
+  }
+  parts_.log.error("waiting for the disk: {}", reason.message());
+  held_ = true;
+  retry_.set(parts_.loop.now() + options_.disk_retry);
+}
+
+// --- clients ------------------------------------------------------------------------------------
+
+Result<void> CoordinatorShell::perform(Send& action) {
+  if (auto* welcome = std::get_if<protocol::Welcome>(&action.envelope.message)) {
+    const auto now = parts_.clock.wall_now().time_since_epoch();
+    welcome->wall_time_ms = static_cast<std::uint64_t>(now.count());
+  }
+  parts_.sessions.send(action.session, action.envelope);
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(CloseSession& action) {
+  parts_.sessions.close(action.session, action.code, action.message);
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(ClientSeen& action) {
+  const auto stored = parts_.store.record_seen(action.client, parts_.clock.wall_now(), action.rows);
+  if (stored || stored.error().kind() != ErrorKind::kInternal) return {};
+  return stored;
+}
+
+Result<void> CoordinatorShell::perform(LookUpTask& action) {
+  STARLING_ASSIGN(auto message, settle_task(parts_.store, action.task, action.client));
+  handle(TaskLookedUp{action.session, std::move(message)});
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(Say& action) {
+  parts_.run_log.say(action.run, action.line);
+  return {};
+}
+
+// --- uploads ------------------------------------------------------------------------------------
+
+Result<void> CoordinatorShell::perform(OpenUpload& action) {
+  handle(UploadOpened{action.task, parts_.uploads.open(action.task, action.bytes)});
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(WriteUpload& action) {
+  parts_.uploads.write(action.task, action.offset, action.bytes.view());
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(DropUpload& action) {
+  parts_.uploads.drop(action.task);
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(SumUpload& action) {
+  const TaskId task = action.head.task;
+  auto payload = parts_.uploads.begin_sum(task);
+  if (!payload) {
+    handle(UploadSummed{task, payload.error()});
+    return {};
+  }
+  parts_.executor.add(std::move(action.head), std::move(*payload), [this, task](Result<void> done) {
+    parts_.uploads.end_sum(task);
+    handle(UploadSummed{task, std::move(done)});
+  });
+  return {};
+}
+
+// --- runs and rounds ----------------------------------------------------------------------------
+
+Result<void> CoordinatorShell::perform(BeginRound& action) {
+  if (!action.resumed) {
+    STARLING_TRY(
+        parts_.store.open_attempt(coordinator::to_record(action, parts_.clock.wall_now())));
+  }
+  parts_.executor.begin(action.schema);
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(CommitRound& action) {
+  parts_.committer.commit(std::move(action.summary));
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(AbandonRound& action) {
+  const RoundSummary& summary = action.summary;
+  STARLING_TRY(parts_.store.abandon_attempt({summary.run, summary.round, summary.attempt},
+                                            coordinator::to_record(summary, nullptr),
+                                            {action.reason.code(), action.reason.message()}));
+  for (const std::string& line : round_lines(summary, nullptr, rounds_)) {
+    parts_.run_log.say(summary.run, line);
+  }
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(FinishRun& action) {
+  store::RunEnd end{.state = to_record(action.state)};
+  if (action.error) {
+    end.error_code = action.error->code();
+    end.error = action.error->message();
+  }
+  STARLING_TRY(parts_.store.finish_run(action.run, end, parts_.clock.wall_now()));
+  const std::string_view state = store::to_string(end.state);
+  parts_.run_log.say(action.run, action.error
+                                     ? fmt::format("run {}: {}", state, action.error->message())
+                                     : fmt::format("run {}", state));
+  handlers_.on_run_ended(action.run);
+  return {};
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Around the coordinator's machine: takes its events, performs its actions strictly in order, and
+// wakes it at its deadlines. An action that meets a full disk holds all behind it until it
+// succeeds, so that nothing is ever told before it is durable.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "coordinator/client_sessions.h"
+#include "coordinator/coordinator_machine.h"
+#include "coordinator/round_committer.h"
+#include "coordinator/round_executor.h"
+#include "coordinator/run_loader.h"
+#include "coordinator/run_log.h"
+#include "coordinator/upload_desk.h"
+#include "core/net/alarm.h"
+
+namespace starling::coordinator {
+
+class CoordinatorShell {
+ public:
+  struct Options {
+    CoordinatorOptions machine;
+    Duration disk_retry = std::chrono::seconds(5);
+    std::size_t held_actions_max = 100'000;
+  };
+  struct Handlers {
+    std::function<void(RunId)> on_run_ended;  // stored already
+    std::function<void(const Error&)> on_broken;
+  };
+  // All must outlive the shell.
+  struct Parts {
+    net::EventLoop& loop;
+    const Clock& clock;
+    store::Store& store;
+    ClientSessions& sessions;
+    UploadDesk& uploads;
+    RoundExecutor& executor;
+    RoundCommitter& committer;
+    RunLog& run_log;
+    Log& log;
+  };
+
+  CoordinatorShell(const Parts& parts, Options options, Handlers handlers);
+
+  // May be called from a handler of an action; the event's own actions follow in order.
+  void handle(Event event);
+  // Rounds from now on are those of this run.
+  void start_run(const LoadedRun& run, RunStart start);
+  const CoordinatorMachine& machine() const { return machine_; }
+
+ private:
+  void perform_all();
+  void hold(const Error& error);
+  void look_at_clock();
+
+  // kOverloaded: to be tried again, nothing has happened.
+  Result<void> perform(Send& action);
+  Result<void> perform(CloseSession& action);
+  Result<void> perform(BeginRound& action);
+  Result<void> perform(OpenUpload& action);
+  Result<void> perform(WriteUpload& action);
+  Result<void> perform(DropUpload& action);
+  Result<void> perform(SumUpload& action);
+  Result<void> perform(CommitRound& action);
+  Result<void> perform(AbandonRound& action);
+  Result<void> perform(FinishRun& action);
+  Result<void> perform(LookUpTask& action);
+  Result<void> perform(ClientSeen& action);
+  Result<void> perform(Say& action);
+
+  Parts parts_;
+  Options options_;
+  Handlers handlers_;
+  CoordinatorMachine machine_;
+  std::deque<Action> actions_;
+  bool performing_ = false;
+  bool held_ = false;    // by a full disk
+  bool broken_ = false;  // for good
+  Round rounds_ = 0;     // of the run at work
+  net::Alarm retry_;
+  net::Alarm clock_alarm_;
+  bool clock_due_ = false;
+};
+
+}  // namespace starling::coordinator

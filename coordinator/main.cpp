@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// starling-coordinator: the operator's program.
+#include <CLI/App.hpp>
+#include <iostream>
+
+#include "coordinator/commands.h"
+
+int main(int argc, char** argv) {
+  namespace coordinator = starling::coordinator;
+  const starling::SystemClock clock;
+  coordinator::CommandContext context{clock, std::cout, std::cerr, {}};
+  CLI::App app(
+      "Coordinates federated training: devices train where their data is, and only "
+      "updates travel.",
+      "starling-coordinator");
+  starling::config::set_up(app, STARLING_VERSION);
+  app.require_subcommand(1);
+  coordinator::add_init_command(app, context);
+  coordinator::add_serve_command(app, context);
+  coordinator::add_token_commands(app, context);
+  coordinator::add_client_commands(app, context);
+  coordinator::add_run_commands(app, context);
+  coordinator::add_backup_command(app, context);
+  coordinator::add_join_command(app, context);
+  const auto done =
+      starling::config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);
+  if (done) return *done;
+  return context.run();
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// client list, show, revoke: who has joined.
+#include <boost/json.hpp>
+
+#include "coordinator/operator_desk.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+json::object to_json(const store::Client& client, bool connected) {
+  json::value last_seen(nullptr);
+  if (client.last_seen) last_seen = format_rfc3339(*client.last_seen);
+  return {{"name", client.name},
+          {"state", store::to_string(client.state)},
+          {"connected", connected},
+          {"last_seen", std::move(last_seen)},
+          {"certificate_expires", format_rfc3339(client.certificate_expires)}};
+}
+
+Error client_unknown(const std::string& name) {
+  return rejected("client-unknown",
+                  "no client is named '" + name + "'; 'client list' shows those who have joined");
+}
+
+}  // namespace
+
+Answer OperatorDesk::client_list(const OperatorCall& call) {
+  const auto word = call.find("role");
+  std::optional<store::Role> role;
+  if (word) {
+    STARLING_ASSIGN(role, store::parse_role(*word));
+  }
+  STARLING_ASSIGN(const auto clients, parts_.store.clients());
+  json::array list;
+  for (const store::Client& client : clients) {
+    const bool listed = role ? client.role == *role : client.role != store::Role::kOperator;
+    if (listed) list.push_back(to_json(client, handlers_.is_connected(client.name)));
+  }
+  return answer_json(list);
+}
+
+Answer OperatorDesk::client_show(const OperatorCall& call) {
+  STARLING_ASSIGN(const std::string name, call.get("name"));
+  STARLING_TRY(identity::check_name(name, "the client"));
+  STARLING_ASSIGN(const auto client, parts_.store.find_client(name));
+  if (!client) return client_unknown(name);
+  json::object object = to_json(*client, handlers_.is_connected(name));
+  object["role"] = store::to_string(client->role);
+  object["joined"] = format_rfc3339(client->joined);
+  object["rows"] = client->rows;
+  object["certificate_serial"] = client->certificate_serial;
+  return answer_json(object);
+}
+
+Answer OperatorDesk::client_revoke(const OperatorCall& call) {
+  STARLING_ASSIGN(const std::string name, call.get("name"));
+  STARLING_TRY(identity::check_name(name, "the client"));
+  if (name == call.caller) {
+    return rejected("own-identity", "an operator cannot revoke itself; another one must do it");
+  }
+  STARLING_ASSIGN(const auto revocations,
+                  parts_.store.revoke_client(name, parts_.clock.wall_now()));
+  parts_.registry.revoke(name, revocations);
+  parts_.log.info("{} revoked the client {}", call.caller, name);
+  handlers_.on_revoked(name);
+  return answer_json(json::object{{"name", name}, {"state", "revoked"}});
+}
+
+}  // namespace starling::coordinator

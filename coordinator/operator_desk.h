@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What operators may ask of a running service, by the name of the command. Each group of commands
+// has its source file; every answer is JSON with the fields of the design, or a file.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "coordinator/client_registry.h"
+#include "coordinator/coordinator_options.h"
+#include "coordinator/operator_answer.h"
+#include "coordinator/state_directory.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/store/store.h"
+
+namespace starling::coordinator {
+
+class OperatorDesk {
+ public:
+  // All must outlive the desk.
+  struct Parts {
+    const Clock& clock;
+    store::Store& store;
+    const StateDirectory& state;
+    const CoordinatorSettings& settings;
+    ClientRegistry& registry;
+    Log& log;
+  };
+  struct Handlers {
+    std::function<bool(const std::string& client)> is_connected;
+    std::function<void(const std::string& client)> on_revoked;  // the registry knows already
+    std::function<void()> on_submitted;
+    std::function<void(RunId)> on_stop;  // of a running run
+    std::function<void(const Error&)> on_broken;
+  };
+
+  // `authority` and `port` stand in join tokens.
+  OperatorDesk(const Parts& parts, Handlers handlers, Sha256Digest authority, std::uint16_t port);
+
+  // "unknown-command", and the errors of each.
+  [[nodiscard]] Answer respond(const std::string& command, const OperatorCall& call);
+
+ private:
+  Answer token_new(const OperatorCall& call);
+  Answer token_list(const OperatorCall& call);
+  Answer token_revoke(const OperatorCall& call);
+  Answer client_list(const OperatorCall& call);
+  Answer client_show(const OperatorCall& call);
+  Answer client_revoke(const OperatorCall& call);
+  Answer run_submit(const OperatorCall& call);
+  Answer run_list(const OperatorCall& call);
+  Answer run_show(const OperatorCall& call);
+  Answer run_state(const OperatorCall& call);
+  Answer run_log(const OperatorCall& call);
+  Answer run_stop(const OperatorCall& call);
+  Answer run_model(const OperatorCall& call);
+  Answer run_export(const OperatorCall& call);
+  Answer backup(const OperatorCall& call);
+
+  Result<store::Run> find_run(const OperatorCall& call);
+  Result<store::ModelRecord> find_model(const store::Run& run, const OperatorCall& call);
+
+  Parts parts_;
+  Handlers handlers_;
+  Sha256Digest authority_;
+  std::uint16_t port_;
+};
+
+}  // namespace starling::coordinator

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// run submit, list, show, log, stop; `run wait` is made of these.
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "coordinator/job.h"
+#include "coordinator/operator_desk.h"
+#include "coordinator/run_records.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kJobBytesMax = 60'000;
+constexpr std::size_t kSubmitTokenBytesMax = 128;
+constexpr std::size_t kLinesPerPiece = 256;
+constexpr std::size_t kPieceBytes = 32 * 1024;  // before the last line of a piece
+constexpr std::size_t kLineBytesMax = 8 * 1024;
+
+// A line a JSON object; with `follow` until the run is finished.
+class LogAnswer final : public OperatorAnswer {
+ public:
+  LogAnswer(store::Store& store, RunId run, std::uint64_t first, bool follow)
+      : store_(store), run_(run), next_(first), follow_(follow) {}
+
+  Result<SharedBytes> next() override {
+    STARLING_ASSIGN(const auto run, store_.find_run(run_));
+    STARLING_ASSIGN(const auto lines, store_.log_lines(run_, next_, kLinesPerPiece));
+    std::string piece;
+    for (const store::LogLine& line : lines) {
+      if (piece.size() > kPieceBytes) break;
+      piece += json::serialize(json::object{{"sequence", line.sequence},
+                                            {"time", format_rfc3339(line.time)},
+                                            {"text", line.text.substr(0, kLineBytesMax)}});
+      piece += '\n';
+      next_ = line.sequence + 1;
+    }
+    done_ = lines.empty() && (!follow_ || !run || store::is_finished(run->state));
+    return SharedBytes::own(to_bytes(as_bytes(piece)));
+  }
+  bool done() const override { return done_; }
+
+ private:
+  store::Store& store_;
+  RunId run_;
+  std::uint64_t next_;
+  bool follow_;
+  bool done_ = false;
+};
+
+json::value time_or_null(const std::optional<WallTime>& time) {
+  return time ? json::value(format_rfc3339(*time)) : json::value(nullptr);
+}
+
+json::object summary(const store::Run& run, Round rounds_done) {
+  return {{"id", run.id.value()},
+          {"name", run.name},
+          {"state", store::to_string(run.state)},
+          {"seed", run.seed},
+          {"rounds_committed", rounds_done},
+          {"submitted", format_rfc3339(run.submitted)},
+          {"started", time_or_null(run.started)},
+          {"ended", time_or_null(run.ended)}};
+}
+
+// The number that the next line will have.
+Result<std::uint64_t> end_of_log(store::Store& store, RunId run) {
+  constexpr std::size_t kPage = 4096;
+  std::uint64_t next = 1;
+  for (;;) {
+    STARLING_ASSIGN(const auto lines, store.log_lines(run, next, kPage));
+    if (lines.empty()) return next;
+    next = lines.back().sequence + 1;
+  }
+}
+
+}  // namespace
+
+Result<store::Run> OperatorDesk::find_run(const OperatorCall& call) {
+  STARLING_ASSIGN(const RunId id, call.run_id());
+  STARLING_ASSIGN(auto run, parts_.store.find_run(id));
+  if (run) return *std::move(run);
+  return rejected("run-unknown",
+                  fmt::format("there is no run {}; 'run list' shows all", id.value()));
+}
+
+Answer OperatorDesk::run_submit(const OperatorCall& call) {
+  if (call.payload.size() > kJobBytesMax) {
+    return rejected("job-too-large", fmt::format("a job may have {} bytes", kJobBytesMax));
+  }
+  const std::string submit_token = call.find("submit-token").value_or("");
+  if (submit_token.size() > kSubmitTokenBytesMax) {
+    return rejected("argument-invalid",
+                    fmt::format("a submit token may have {} bytes", kSubmitTokenBytesMax));
+  }
+  STARLING_ASSIGN(const Job job, parse_job(call.payload, "job"));
+  STARLING_ASSIGN(const RunId id, parts_.store.submit_run({.name = job.job.name,
+                                                           .seed = job.job.seed,
+                                                           .submit_token = submit_token,
+                                                           .job = std::string(call.payload)},
+                                                          parts_.clock.wall_now()));
+  parts_.log.info("{} submitted run {} '{}'", call.caller, id.value(), job.job.name);
+  handlers_.on_submitted();
+  return answer_json(json::object{{"id", id.value()}});
+}
+
+Answer OperatorDesk::run_list(const OperatorCall&) {
+  STARLING_ASSIGN(const auto runs, parts_.store.runs());
+  json::array list;
+  for (const store::Run& run : runs) {
+    STARLING_ASSIGN(const auto models, parts_.store.models(run.id));
+    list.push_back(summary(run, models.empty() ? 0 : models.back().round));
+  }
+  return answer_json(list);
+}
+
+Answer OperatorDesk::run_show(const OperatorCall& call) {
+  STARLING_ASSIGN(const store::Run run, find_run(call));
+  STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
+  return answer_json(run_to_json(run, rounds));
+}
+
+// What `run show` says, without the rounds.
+Answer OperatorDesk::run_state(const OperatorCall& call) {
+  STARLING_ASSIGN(const store::Run run, find_run(call));
+  return answer_json(run_to_json(run, {}));
+}
+
+Answer OperatorDesk::run_log(const OperatorCall& call) {
+  STARLING_ASSIGN(const store::Run run, find_run(call));
+  const bool follow = call.find("follow") == "true";
+  std::uint64_t first = 1;
+  if (call.find("new") == "true") {
+    STARLING_ASSIGN(first, end_of_log(parts_.store, run.id));
+  }
+  return std::make_unique<LogAnswer>(parts_.store, run.id, first, follow);
+}
+
+Answer OperatorDesk::run_stop(const OperatorCall& call) {
+  STARLING_ASSIGN(const store::Run run, find_run(call));
+  STARLING_ASSIGN(const auto state, parts_.store.request_stop(run.id, parts_.clock.wall_now()));
+  parts_.log.info("{} stops run {}", call.caller, run.id.value());
+  if (state == store::RunState::kRunning) handlers_.on_stop(run.id);
+  return answer_json(json::object{{"id", run.id.value()}, {"state", store::to_string(state)}});
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/run_view.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <limits>
+
+#include "coordinator/text_table.h"
+#include "core/telemetry/terminal_chart.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kFailuresShown = 20;
+
+const json::array& array_of(const json::value& object, const char* key) {
+  static const json::array kNone;
+  const json::object* members = object.if_object();
+  const json::value* value = members ? members->if_contains(key) : nullptr;
+  return value && value->is_array() ? value->get_array() : kNone;
+}
+
+std::string error_of(const json::value& run) {
+  const json::object* members = run.if_object();
+  const json::value* error = members ? members->if_contains("error") : nullptr;
+  return error && error->is_object() ? cell(*error, "message") : std::string();
+}
+
+std::string head(const json::value& run) {
+  std::string text =
+      fmt::format("run {} '{}': {}\n", cell(run, "id"), cell(run, "name"), cell(run, "state"));
+  const std::string error = error_of(run);
+  if (!error.empty()) text += fmt::format("error      {}\n", error);
+  return text + fmt::format("seed       {}\nsubmitted  {}\nstarted    {}\nended      {}\n",
+                            cell(run, "seed"), time_cell(run, "submitted"),
+                            time_cell(run, "started"), time_cell(run, "ended"));
+}
+
+std::string rounds_table(const json::array& rounds) {
+  TextTable table({">ROUND", ">ATTEMPT", "STATE", ">COHORT", ">UPDATES", ">FAILED", ">TRAIN LOSS",
+                   ">EVAL LOSS", ">ACCURACY", ">SECONDS", ">IN", ">OUT"});
+  for (const json::value& round : rounds) {
+    table.add(
+        {cell(round, "round"), cell(round, "attempt"), cell(round, "state"), cell(round, "cohort"),
+         cell(round, "updates"), std::to_string(array_of(round, "failures").size()),
+         cell(round, "train_loss", 4), cell(round, "eval_loss", 4), cell(round, "eval_accuracy", 4),
+         cell(round, "seconds", 2), bytes_cell(round, "bytes_in"), bytes_cell(round, "bytes_out")});
+  }
+  return table.text();
+}
+
+std::string failures_table(const json::array& rounds) {
+  TextTable table({">ROUND", "CLIENT", "CODE", "REASON"});
+  std::size_t count = 0;
+  for (const json::value& round : rounds) {
+    for (const json::value& failure : array_of(round, "failures")) {
+      if (++count > kFailuresShown) continue;
+      table.add({cell(round, "round"), cell(failure, "client"), cell(failure, "code"),
+                 cell(failure, "reason")});
+    }
+  }
+  if (count == 0) return {};
+  std::string text = "\nwho did not count, and why\n" + table.text();
+  if (count > kFailuresShown) {
+    text += fmt::format("and {} more; --format json has all\n", count - kFailuresShown);
+  }
+  return text;
+}
+
+std::string accuracy_curve(const json::array& rounds, const telemetry::Terminal& terminal) {
+  std::vector<double> values;
+  std::size_t evaluated = 0;
+  for (const json::value& round : rounds) {
+    if (cell(round, "state") != "committed") continue;
+    const json::value* accuracy = round.get_object().if_contains("eval_accuracy");
+    const bool known = accuracy != nullptr && accuracy->is_number();
+    evaluated += known ? 1 : 0;
+    values.push_back(known ? accuracy->to_number<double>()
+                           : std::numeric_limits<double>::quiet_NaN());
+  }
+  if (evaluated < 2) return {};
+  return "\n" + telemetry::line_chart(values, terminal, {.title = "accuracy", .x_label = "round"});
+}
+
+}  // namespace
+
+std::string describe_runs(const json::value& runs) {
+  if (!runs.is_array() || runs.get_array().empty()) {
+    return "no runs; submit one with 'starling-coordinator run submit JOB.toml'\n";
+  }
+  TextTable table({">ID", "NAME", "STATE", ">SEED", ">ROUNDS", "SUBMITTED", "STARTED", "ENDED"});
+  for (const json::value& run : runs.get_array()) {
+    table.add({cell(run, "id"), cell(run, "name"), cell(run, "state"), cell(run, "seed"),
+               cell(run, "rounds_committed"), time_cell(run, "submitted"),
+               time_cell(run, "started"), time_cell(run, "ended")});
+  }
+  return table.text();
+}
+
+std::string describe_run(const json::value& run, const telemetry::Terminal& terminal) {
+  const json::array& rounds = array_of(run, "rounds");
+  if (rounds.empty()) return head(run) + "no round yet\n";
+  return head(run) + "\n" + rounds_table(rounds) + failures_table(rounds) +
+         accuracy_curve(rounds, terminal);
+}
+
+std::string describe_end(const json::value& run) {
+  const std::string error = error_of(run);
+  return fmt::format("run {} {}{}\n", cell(run, "id"), cell(run, "state"),
+                     error.empty() ? "" : ": " + error);
+}
+
+}  // namespace starling::coordinator

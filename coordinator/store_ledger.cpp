@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/store_ledger.h"
+
+#include "coordinator/certificate_records.h"
+
+namespace starling::coordinator {
+
+static_assert(enrol::EnrolmentLedger::kBadMacsMax == store::Token::kBadTriesMax);
+
+Error StoreLedger::told(const Error& error) const {
+  if (error.kind() == ErrorKind::kInternal) on_broken_(error);
+  return error;
+}
+
+Result<identity::TokenKey> StoreLedger::key(identity::TokenId id) {
+  const auto token = store_.find_token(to_string(id), clock_.wall_now());
+  if (!token) return told(token.error());
+  if (!*token) return rejected("token-unknown", "this coordinator made no such token");
+  return identity::TokenKey::from_bytes((*token)->mac_key);
+}
+
+Result<void> StoreLedger::record_bad_mac(identity::TokenId id) {
+  const auto state = store_.record_bad_try(to_string(id), clock_.wall_now());
+  if (!state) return told(state.error());
+  return {};
+}
+
+Result<std::string> StoreLedger::redeem(identity::TokenId id, const Sha256Digest& request,
+                                        WallTime now, const Issue& issue) {
+  std::string name;
+  store::Role role = store::Role::kDevice;
+  const auto sign = [&](const store::Token& token) -> Result<store::Certificate> {
+    name = token.client;
+    role = token.role;
+    STARLING_ASSIGN(const std::string pem,
+                    issue({.name = token.client, .role = to_identity(token.role)}));
+    STARLING_ASSIGN(const auto certificate, identity::Certificate::parse_pem(pem));
+    return to_record(certificate, token.client);
+  };
+  const auto redemption = store_.redeem_token(to_string(id), request, now, sign);
+  if (!redemption) return told(redemption.error());
+  if (!redemption->repeated) on_admitted_(name, role);
+  return redemption->certificate.pem;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Facts for people: aligned columns, and the words for what is missing.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace starling::coordinator {
+
+class TextTable {
+ public:
+  // A header that begins with '>' is of a column of numbers, which are aligned on the right.
+  explicit TextTable(std::vector<std::string> headers);
+
+  // Requires: a cell for each header.
+  void add(std::vector<std::string> cells);
+  bool empty() const { return rows_.empty(); }
+  std::string text() const;
+
+ private:
+  std::vector<bool> right_;
+  std::vector<std::string> headers_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// A member of a JSON object as a cell: texts as they are (control bytes as '?'), numbers in short
+// form, true and false as yes and no, null and what is missing as "-".
+std::string cell(const boost::json::value& object, std::string_view key);
+// The same with so many digits after the point.
+std::string cell(const boost::json::value& object, std::string_view key, int digits);
+// The same for a number of bytes: "4.8 MB".
+std::string bytes_cell(const boost::json::value& object, std::string_view key);
+// The same for a time: "2026-11-20 09:10:11Z".
+std::string time_cell(const boost::json::value& object, std::string_view key);
+
+}  // namespace starling::coordinator
