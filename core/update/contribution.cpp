@@ -15,10 +15,10 @@ namespace {
 
 // The largest magnitude as an integer comparison: the bits of |x| grow with |x|, and infinity and
 // NaN lie above every finite value, so one branch-free pass finds both faults.
-std::uint32_t largest_magnitude_bits(std::span<const float> values) {
-  std::uint32_t largest = 0;
+std::int32_t largest_magnitude_bits(std::span<const float> values) {
+  std::int32_t largest = 0;  // signed: SSE2 compares no other 32-bit integers
   for (float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
+    largest = std::max(largest, std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF);
   }
   return largest;
 }
