@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the owner of a device can do about a failure that goes on until somebody does something.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/identity/identity_directory.h"
+#include "edge_client/state_directory.h"
+
+namespace starling::edge_client {
+
+// A sentence, or nothing where waiting is right.
+std::string advice_for(const Error& error, const identity::IdentityDirectory& identity,
+                       const StateDirectory& state);
+
+// Whether a reason is worth saying now: not if it was said within the last hour, so that a week
+// without a coordinator does not fill the device's log.
+class OccasionalReasons {
+ public:
+  bool worth_saying(const std::string& code, TimePoint now);
+
+ private:
+  std::map<std::string, TimePoint> said_;
+};
+
+}  // namespace starling::edge_client

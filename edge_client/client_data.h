@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows that this device trains on, and how the rest of its memory is shared out.
+#pragma once
+
+#include "core/client/client_machine.h"
+#include "core/data/dataset.h"
+#include "edge_client/edge_options.h"
+
+namespace starling::edge_client {
+
+// limits.memory in bytes.
+std::uint64_t memory_bytes(const LimitOptions& limits);
+
+// "no-dataset" where the options name none, "partition-spec" where they name no part of it, and
+// those of data::load_dataset.
+[[nodiscard]] Result<data::DatasetView> load_client_data(const EdgeOptions& options);
+
+std::uint64_t bytes_of(const data::Dataset& dataset);
+
+// "1234 rows of 28x28, 10 classes; 10% 12% ... of them in each class"
+std::string summarize(const data::DatasetView& view);
+
+// The largest model that fits beside the data: while one is trained there are the base, the local
+// copy, the gradient and up to two vectors of the optimizer, and updates wait. "memory-too-small"
+// where even 1 MB does not.
+[[nodiscard]] Result<std::uint64_t> model_bytes_max(const LimitOptions& limits,
+                                                    std::uint64_t data_bytes);
+
+// The machine's options, its software named as "starling-edge VERSION".
+[[nodiscard]] Result<client::ClientOptions> client_options(const EdgeOptions& options,
+                                                           const data::DatasetView& data,
+                                                           std::string_view version);
+
+}  // namespace starling::edge_client

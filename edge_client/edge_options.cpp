@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/edge_options.h"
+
+#include <algorithm>
+
+#include "core/config/binder.h"
+
+namespace starling::edge_client {
+namespace {
+
+std::string_view section_of(std::string_view key) { return key.substr(0, key.find('.')); }
+
+// A dataset has no default; what stands there shows how one is named.
+std::string_view example(std::string_view key, std::string_view default_value) {
+  if (key == "data.dataset") return "\"csv:/path/to/rows.csv\"";
+  if (key == "data.partition") return "\"dirichlet:alpha=0.5,index=3,of=10\"";
+  return default_value;
+}
+
+}  // namespace
+
+LogLevel LogOptions::threshold() const {
+  const auto found = std::ranges::find(kLogLevels, level);
+  return static_cast<LogLevel>(found - kLogLevels.begin());
+}
+
+void bind(config::Binder& binder, EdgeOptions& options) {
+  binder.bind("data", options.data);
+  binder.bind("limits", options.limits);
+  binder.bind("connection", options.connection);
+  binder.bind("log", options.log);
+}
+
+Result<void> validate(const EdgeOptions& options) {
+  const LinkOptions& link = options.connection;
+  if (link.backoff_min > link.backoff_max) {
+    return rejected(
+        "setting-invalid",
+        "connection.backoff-min = " + format_duration(link.backoff_min) +
+            " is longer than connection.backoff-max = " + format_duration(link.backoff_max));
+  }
+  return {};
+}
+
+std::string edge_toml_template() {
+  EdgeOptions defaults;
+  config::Binder binder;
+  bind(binder, defaults);
+  std::string text =
+      "# Settings of this device. Every key is also a flag of `starling-edge start`.\n";
+  std::string_view section;
+  for (const config::KeyDocument& key : binder.documents()) {
+    if (section_of(key.key) != section) {
+      section = section_of(key.key);
+      text += "\n# [" + std::string(section) + "]\n";
+    }
+    text += "# " + key.key.substr(section.size() + 1) + " = " +
+            std::string(example(key.key, key.default_value)) + "  # " + key.help;
+    text += (key.unit.empty() ? "" : " (" + key.unit + ")") + "\n";
+  }
+  return text;
+}
+
+}  // namespace starling::edge_client

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/edge_session.h"
+
+#include <array>
+
+#include "core/link/message_link.h"
+
+namespace starling::edge_client {
+namespace {
+
+constexpr std::uint64_t kLastMillisecond = 253'402'300'799'999;  // of the year 9999
+
+std::string_view to_string(client::ClientMachine::Link link) {
+  constexpr std::array<std::string_view, 5> kWords = {"down", "dialing", "greeting", "up",
+                                                      "stopped"};
+  return kWords[static_cast<std::size_t>(link)];
+}
+
+std::string_view to_string(client::ClientMachine::Activity activity) {
+  constexpr std::array<std::string_view, 4> kWords = {"idle", "fetching", "training", "storing"};
+  return kWords[static_cast<std::size_t>(activity)];
+}
+
+// Room for every pending update's window, each sent as soon as the coordinator gives credit.
+net::ConnectOptions with_room(net::ConnectOptions options, const client::ClientOptions& client) {
+  const std::size_t windows = (client.pending_updates_max + 1) * client.transfer.window_bytes;
+  net::ConnectionOptions& connection = options.connection;
+  connection.queue_bytes_max = std::max(connection.queue_bytes_max, 2 * windows);
+  return options;
+}
+
+}  // namespace
+
+EdgeSession::EdgeSession(World world, Options options, Rng backoff,
+                         std::vector<client::PendingUpdate> pending,
+                         TrainingTasks::Trainers trainers)
+    : world_(world),
+      options_(std::move(options)),
+      machine_(options_.client, backoff, std::move(pending)),
+      status_writer_(world.loop, world.state.status_file(), world.log),
+      alarm_(world.loop, [this] { on_event(client::Tick{}); }),
+      links_(world.loop),
+      closing_(world.loop),
+      alive_(world.loop),
+      self_(std::make_shared<EdgeSession*>(this)),
+      training_(std::move(trainers), [this](client::TrainingFinished finished) {
+        post(
+            [finished = std::move(finished)](EdgeSession& session) { session.on_event(finished); });
+      }) {
+  options_.connect = with_room(options_.connect, options_.client);
+  status_.federation = world_.identity.identity().federation;
+  status_.client = world_.identity.identity().name;
+  status_.coordinator = world_.identity.coordinator().text();
+  status_.started = world_.clock.wall_now();
+}
+
+EdgeSession::~EdgeSession() = default;
+
+net::Async<Result<void>> EdgeSession::run() {
+  alive_.spawn(sleep_until_stopped());
+  on_event(client::Tick{});
+  co_await alive_.wait();
+  on_event(client::Stop{});
+  co_await closing_.wait();
+  co_await links_.stop();
+  alarm_.clear();
+  disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be stored is stored
+  status_writer_.flush();
+  if (fatal_) co_return *fatal_;
+  co_return Result<void>();
+}
+
+void EdgeSession::request_stop() {
+  stop_requested_ = true;
+  alive_.cancel();
+}
+
+net::Async<void> EdgeSession::sleep_until_stopped() {
+  while (!stop_requested_) {
+    const TimePoint tomorrow = world_.loop.now() + std::chrono::hours(24);
+    co_await net::sleep_until(world_.loop, tomorrow);
+  }
+}
+
+void EdgeSession::post(std::function<void(EdgeSession&)> work) {
+  world_.loop.post([self = std::weak_ptr(self_), work = std::move(work)] {
+    if (const auto session = self.lock()) work(**session);
+  });
+}
+
+// --- events and actions -------------------------------------------------------------------------
+
+void EdgeSession::on_event(client::Event event) {
+  std::vector<client::Action> actions = machine_.on(std::move(event), world_.loop.now());
+  for (const client::Action& action : actions) {
+    if (const auto* hang_up = std::get_if<client::HangUp>(&action)) note_failure(hang_up->reason);
+  }
+  for (client::Action& action : actions) {
+    std::visit([this](auto& a) { perform(a); }, action);
+  }
+  if (!advice_.empty()) world_.log.error("{}", advice_);
+  advice_.clear();
+  quiet_ = false;
+  set_alarm();
+  publish_status();
+}
+
+void EdgeSession::perform(client::Dial&) { links_.spawn(serve_link()); }
+
+void EdgeSession::perform(client::HangUp&) { drop_link(); }
+
+void EdgeSession::perform(client::Send& send) {
+  if (!link_ || link_failure_) return;
+  const auto sent = link::send(*link_, send.envelope);
+  if (sent) return;
+  link_failure_ = sent.error();
+  link_->abort();  // the reading task then tells the machine
+}
+
+void EdgeSession::perform(client::Train& train) {
+  training_.start(std::move(train.plan), std::move(train.base));
+}
+
+void EdgeSession::perform(client::CancelTraining& cancel) { training_.cancel(cancel.task); }
+
+void EdgeSession::perform(client::StoreUpdate& store) {
+  disk_.submit([this, update = std::move(store.update)](unsigned) {
+    const client::UpdateStored stored{update.head.task, world_.pending.store(update)};
+    post([stored](EdgeSession& session) { session.take_stored(stored); });
+  });
+}
+
+void EdgeSession::perform(client::ForgetUpdate& forget) {
+  disk_.submit([this, task = forget.task](unsigned) {
+    const auto forgotten = world_.pending.forget(task);
+    if (forgotten) return;
+    post([error = forgotten.error()](EdgeSession& session) {
+      session.world_.log.warning("a settled update remains: {}", error.message());
+    });
+  });
+}
+
+void EdgeSession::perform(client::Say& say) {
+  const bool repeated = quiet_ && say.level == LogLevel::kWarning;
+  world_.log.write(repeated ? LogLevel::kDebug : say.level, say.line);
+}
+
+// After a failed fsync or a broken disk nothing that this process believes to be stored can be
+// trusted: a new process reads what is really there.
+void EdgeSession::take_stored(const client::UpdateStored& stored) {
+  on_event(stored);
+  if (stored.result || stored.result.error().kind() != ErrorKind::kInternal) return;
+  fatal_ = stored.result.error();
+  request_stop();
+}
+
+// --- the link -----------------------------------------------------------------------------------
+
+net::Async<void> EdgeSession::serve_link() {
+  auto connected =
+      co_await connect_to_coordinator(world_.loop, world_.identity, world_.clock, options_.connect);
+  if (!connected) {
+    lose_link(connected.error());
+    co_return;
+  }
+  const std::shared_ptr<net::Connection> connection = std::move(*connected);
+  link::MessageLimits limits(wire::from_coordinator(false));
+  link_ = connection;
+  link_failure_.reset();
+  on_event(client::Connected{});
+  while (link_ == connection) {
+    auto frame = co_await connection->read_frame(limits);
+    if (link_ == connection) take(frame);
+    limits.expect(wire::from_coordinator(machine_.link() == client::ClientMachine::Link::kUp));
+  }
+}
+
+void EdgeSession::take(const Result<net::Frame>& frame) {
+  if (!frame) return lose_link(link_failure_ ? *link_failure_ : frame.error());
+  auto envelope = link::decode(*frame);
+  if (!envelope) return lose_link(envelope.error().within("the coordinator sent nonsense"));
+  if (const auto* welcome = std::get_if<protocol::Welcome>(&envelope->message)) {
+    record_welcome(*welcome);
+  }
+  link::own_payload(*envelope);
+  on_event(client::Received{std::move(*envelope)});
+}
+
+// Whoever spoke showed the coordinator's certificate: its clock serves where ours is wrong.
+void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
+  status_.last_connected = world_.clock.wall_now();
+  if (welcome.wall_time_ms > kLastMillisecond) return;
+  const WallTime told{std::chrono::milliseconds(welcome.wall_time_ms)};
+  if (const auto kept = world_.identity.record_authenticated(told); !kept) {
+    world_.log.warning("the coordinator's time is not kept: {}", kept.error().message());
+  }
+}
+
+void EdgeSession::drop_link() {
+  if (link_) closing_.spawn(close_link(std::exchange(link_, nullptr)));
+}
+
+net::Async<void> EdgeSession::close_link(std::shared_ptr<net::Connection> connection) {
+  const TimePoint deadline = world_.loop.now() + options_.stop_deadline;
+  co_await connection->close(deadline);
+}
+
+void EdgeSession::lose_link(const Error& error) {
+  drop_link();
+  note_failure(error);
+  on_event(client::Disconnected{error});
+}
+
+void EdgeSession::note_failure(const Error& error) {
+  status_.last_error = error.message();
+  quiet_ = !reasons_.worth_saying(error.code(), world_.loop.now());
+  if (!quiet_) advice_ = advice_for(error, world_.identity, world_.state);
+}
+
+// --- time and status ----------------------------------------------------------------------------
+
+void EdgeSession::set_alarm() {
+  const auto next = machine_.next_deadline();
+  if (next) {
+    alarm_.set(*next);
+  } else {
+    alarm_.clear();
+  }
+}
+
+void EdgeSession::publish_status() {
+  status_.link = to_string(machine_.link());
+  status_.activity = to_string(machine_.activity());
+  status_.pending_updates = machine_.pending_updates();
+  status_.updates_counted = machine_.updates_counted();
+  status_.task.reset();
+  if (const protocol::RoundPlan* plan = machine_.plan()) {
+    status_.task = EdgeStatus::Task{plan->run.value(), plan->run_name, plan->round, plan->rounds};
+  }
+  status_writer_.set(status_);
+}
+
+}  // namespace starling::edge_client

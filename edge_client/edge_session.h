@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's program around its machine: connections, training threads, pending files and time
+// become events; actions become frames, files and log lines. It decides nothing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/compute_pool.h"
+#include "core/client/client_machine.h"
+#include "core/identity/identity_directory.h"
+#include "core/net/alarm.h"
+#include "core/net/connect.h"
+#include "core/net/task_group.h"
+#include "edge_client/advice.h"
+#include "edge_client/coordinator_link.h"
+#include "edge_client/pending_store.h"
+#include "edge_client/status_file.h"
+#include "edge_client/training_tasks.h"
+
+namespace starling::edge_client {
+
+class EdgeSession {
+ public:
+  // All of it must outlive the session.
+  struct World {
+    net::EventLoop& loop;
+    const Clock& clock;
+    Log& log;
+    const StateDirectory& state;
+    identity::IdentityDirectory& identity;
+    const PendingStore& pending;
+  };
+  struct Options {
+    client::ClientOptions client;
+    net::ConnectOptions connect;
+    Duration stop_deadline = std::chrono::seconds(5);
+  };
+
+  EdgeSession(World world, Options options, Rng backoff, std::vector<client::PendingUpdate> pending,
+              TrainingTasks::Trainers trainers);
+  // Requires: run() was not called or has ended.
+  ~EdgeSession();
+  EdgeSession(const EdgeSession&) = delete;
+  EdgeSession& operator=(const EdgeSession&) = delete;
+
+  // Connects, trains and reports until request_stop(); then says goodbye within the stop deadline.
+  // Ends by itself only with an error of the disk after which nothing written can be trusted.
+  // Once.
+  net::Async<Result<void>> run();
+  // From the loop.
+  void request_stop();
+
+  const client::ClientMachine& machine() const { return machine_; }
+
+ private:
+  void on_event(client::Event event);
+  void perform(client::Dial&);
+  void perform(client::HangUp&);
+  void perform(client::Send&);
+  void perform(client::Train&);
+  void perform(client::CancelTraining&);
+  void perform(client::StoreUpdate&);
+  void perform(client::ForgetUpdate&);
+  void perform(client::Say&);
+
+  net::Async<void> serve_link();
+  net::Async<void> close_link(std::shared_ptr<net::Connection> connection);
+  net::Async<void> sleep_until_stopped();
+  void take(const Result<net::Frame>& frame);
+  void record_welcome(const protocol::Welcome& welcome);
+  void drop_link();
+  void lose_link(const Error& error);
+  void note_failure(const Error& error);
+  void take_stored(const client::UpdateStored& stored);
+  void set_alarm();
+  void publish_status();
+  void post(std::function<void(EdgeSession&)> work);  // any thread; dropped once the session ended
+
+  World world_;
+  Options options_;
+  client::ClientMachine machine_;
+  EdgeStatus status_;
+  StatusWriter status_writer_;
+  OccasionalReasons reasons_;
+  bool quiet_ = false;                     // what the machine says next was said before
+  std::string advice_;                     // to be said after it
+  std::shared_ptr<net::Connection> link_;  // null: not connected, or hanging up
+  std::optional<Error> link_failure_;      // why this side broke the link off
+  std::optional<Error> fatal_;
+  bool stop_requested_ = false;
+  net::Alarm alarm_;
+  net::TaskGroup links_;    // dialling and reading
+  net::TaskGroup closing_;  // saying goodbye, each within the stop deadline
+  net::TaskGroup alive_;    // one task, until request_stop()
+  std::shared_ptr<EdgeSession*> self_;
+  TrainingTasks training_;
+  ComputePool disk_{1};  // one thread: files change in the order of the actions
+};
+
+}  // namespace starling::edge_client

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/join_command.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <filesystem>
+#include <ostream>
+
+#include "core/base/durable_file.h"
+#include "edge_client/edge_options.h"
+
+namespace starling::edge_client {
+namespace {
+
+namespace fs = std::filesystem;
+using identity::IdentityDirectory;
+
+// A replacement is complete in here before the old identity moves away.
+fs::path replacement(const StateDirectory& state) { return state.path / "identity.new"; }
+
+Result<void> move_directory(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  fs::remove_all(to, code);
+  if (!code) fs::rename(from, to, code);
+  if (!code) return {};
+  return internal("io-error", fmt::format("cannot move {} to {}: {}", from.string(), to.string(),
+                                          code.message()));
+}
+
+Result<void> install_replacement(const StateDirectory& state) {
+  if (!IdentityDirectory::is_joined(replacement(state))) return {};
+  if (fs::exists(state.identity())) {
+    STARLING_TRY(move_directory(state.identity(), state.path / "identity.old"));
+  }
+  return move_directory(replacement(state), state.identity());
+}
+
+Error already_joined(const StateDirectory& state) {
+  const auto joined = IdentityDirectory::load(state.identity());
+  if (!joined) return joined.error();
+  const identity::Identity& who = joined->identity();
+  return rejected(
+      "already-joined",
+      fmt::format("{} is {} of federation {} already; run: {}, or add --replace to take "
+                  "a new identity",
+                  state.path.string(), who.name, who.federation, state.command("start")));
+}
+
+// The device's half of the exchange, on a loop that lives as long as it takes.
+Result<void> fetch_identity(const JoinRequest& request, const identity::JoinToken& token,
+                            const Clock& clock) {
+  const StateDirectory& state = request.state;
+  const bool joined = IdentityDirectory::is_joined(state.identity());
+  const fs::path target = joined ? replacement(state) : state.identity();
+  net::EventLoop loop;
+  auto fetched = net::run_task(loop, enrol::join(loop, token, target, clock, request.options));
+  if (!fetched && fetched.error().kind() == ErrorKind::kRetry) {
+    const Error& error = fetched.error();
+    return retry(error.code(), error.message() + "; the same command may be typed again");
+  }
+  if (!fetched) return fetched.error();
+  return install_replacement(state);
+}
+
+Result<void> write_options_file(const StateDirectory& state) {
+  if (fs::exists(state.options_file())) return {};
+  return write_durably(state.options_file(), as_bytes(edge_toml_template()));
+}
+
+void print_text(const JoinRequest& request, const identity::Identity& who, std::ostream& out) {
+  const StateDirectory& state = request.state;
+  out << fmt::format("{} joined federation {}; run: {}\n", who.name, who.federation,
+                     state.command("start"));
+  out << fmt::format(
+      "Say first where this device's data is, in {}, for example:\n"
+      "  [data]\n"
+      "  dataset = \"csv:/path/to/rows.csv\"\n",
+      state.options_file().string());
+}
+
+void print_json(const JoinRequest& request, const IdentityDirectory& identity, std::ostream& out) {
+  const boost::json::object object{{"client", identity.identity().name},
+                                   {"federation", identity.identity().federation},
+                                   {"coordinator", identity.coordinator().text()},
+                                   {"state", request.state.path.string()}};
+  out << boost::json::serialize(object) << '\n';
+}
+
+}  // namespace
+
+Result<IdentityDirectory> join_federation(const JoinRequest& request, const Clock& clock) {
+  const StateDirectory& state = request.state;
+  STARLING_ASSIGN(const identity::JoinToken token, identity::JoinToken::parse(request.token));
+  STARLING_TRY(make_directory(state.path));
+  STARLING_ASSIGN(const StateLock lock, StateLock::acquire(state));
+  if (IdentityDirectory::is_joined(replacement(state))) {
+    STARLING_TRY(install_replacement(state));  // the last step of an earlier call
+  } else {
+    if (IdentityDirectory::is_joined(state.identity()) && !request.replace) {
+      return already_joined(state);
+    }
+    STARLING_TRY(fetch_identity(request, token, clock));
+  }
+  STARLING_TRY(make_directory(state.pending(), true));
+  STARLING_TRY(write_options_file(state));
+  return IdentityDirectory::load(state.identity());
+}
+
+int join(const JoinRequest& request, const Clock& clock, config::OutputFormat format,
+         std::ostream& out, std::ostream& err) {
+  const auto joined = join_federation(request, clock);
+  if (!joined) return config::report(joined.error(), err);
+  if (format == config::OutputFormat::kJson) {
+    print_json(request, *joined, out);
+  } else {
+    print_text(request, joined->identity(), out);
+  }
+  return static_cast<int>(config::ExitCode::kOk);
+}
+
+}  // namespace starling::edge_client

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's program. Here alone are the environment, the system's randomness and the signals.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <random>
+
+#include "core/config/binder.h"
+#include "edge_client/join_command.h"
+#include "edge_client/preflight_command.h"
+#include "edge_client/start_command.h"
+#include "edge_client/status_command.h"
+
+namespace starling::edge_client {
+namespace {
+
+struct Arguments {
+  std::string state;
+  JoinRequest join;
+  EdgeOptions options;
+  config::Binder binder;
+  config::OutputFormat format = config::OutputFormat::kText;
+
+  Result<EdgeOptions> read_options(const StateDirectory& directory) {
+    std::error_code absent;
+    const bool exists = std::filesystem::exists(directory.options_file(), absent);
+    STARLING_TRY(binder.apply(exists ? directory.options_file() : std::filesystem::path()));
+    STARLING_TRY(validate(options));
+    return options;
+  }
+};
+
+std::string default_state() {
+  const char* home = std::getenv("STARLING_HOME");
+  return home != nullptr && *home != '\0' ? home : ".";
+}
+
+CLI::App* add_command(CLI::App& app, const char* name, const char* help, Arguments& arguments) {
+  CLI::App* command = app.add_subcommand(name, help);
+  command->add_option("--state", arguments.state, "state directory of this device")
+      ->type_name("DIR")
+      ->default_str("STARLING_HOME, else .");
+  return command;
+}
+
+void add_commands(CLI::App& app, Arguments& arguments) {
+  app.require_subcommand(1);
+  CLI::App* join = add_command(app, "join", "make this device's key and certificate", arguments);
+  join->add_option("TOKEN", arguments.join.token, "what the operator's `token new` printed")
+      ->required();
+  join->add_flag("--replace", arguments.join.replace,
+                 "take a new identity although there is one already");
+  config::add_format(*join, arguments.format);
+  CLI::App* start = add_command(app, "start", "train for the federation, for ever", arguments);
+  arguments.binder.add_flags(*start);
+  CLI::App* check = add_command(app, "preflight", "check that this device would work", arguments);
+  config::add_format(*check, arguments.format);
+  arguments.binder.add_flags(*check);
+  CLI::App* status = add_command(app, "status", "what this device is doing", arguments);
+  config::add_format(*status, arguments.format);
+}
+
+std::uint64_t system_randomness() {
+  std::random_device device;
+  return static_cast<std::uint64_t>(device()) << 32 | device();
+}
+
+bool ignores_hang_up() {
+  struct sigaction action {};
+  return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+int run_start(const StateDirectory& state, Arguments& arguments, const Clock& clock) {
+  const auto options = arguments.read_options(state);
+  if (!options) return config::report(options.error(), std::cerr);
+  const auto log = make_stderr_log(options->log.threshold());
+  const StartRequest request{.state = state,
+                             .options = *options,
+                             .version = STARLING_VERSION,
+                             .backoff_seed = system_randomness(),
+                             .stops_on_hang_up = !ignores_hang_up()};
+  return config::report(start(request, clock, *log), std::cerr);
+}
+
+int run(CLI::App& app, Arguments& arguments) {
+  const StateDirectory state{arguments.state.empty() ? default_state() : arguments.state};
+  const SystemClock clock;
+  if (app.got_subcommand("join")) {
+    arguments.join.state = state;
+    return join(arguments.join, clock, arguments.format, std::cout, std::cerr);
+  }
+  if (app.got_subcommand("start")) return run_start(state, arguments, clock);
+  if (app.got_subcommand("preflight")) {
+    const PreflightRequest request{state, arguments.read_options(state), STARLING_VERSION};
+    return preflight(request, clock, arguments.format, std::cout);
+  }
+  return status(state, clock.wall_now(), arguments.format, std::cout, std::cerr);
+}
+
+}  // namespace
+}  // namespace starling::edge_client
+
+int main(int argc, char** argv) {
+  using namespace starling;
+  CLI::App app("A device of a Starling federation: it trains on its own data and reports updates.",
+               "starling-edge");
+  config::set_up(app, STARLING_VERSION);
+  edge_client::Arguments arguments;
+  edge_client::bind(arguments.binder, arguments.options);
+  edge_client::add_commands(app, arguments);
+  const auto ended =
+      config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);
+  return ended ? *ended : edge_client::run(app, arguments);
+}

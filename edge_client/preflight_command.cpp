@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/preflight_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <ostream>
+
+#include "core/base/durable_file.h"
+#include "core/base/nearest_name.h"
+#include "edge_client/advice.h"
+#include "edge_client/client_data.h"
+#include "edge_client/greeting.h"
+
+namespace starling::edge_client {
+namespace {
+
+using config::ExitCode;
+using identity::IdentityDirectory;
+
+constexpr std::uintmax_t kFreeBytesMin = 64'000'000;
+constexpr Duration kClockDifferenceMax = std::chrono::minutes(5);
+
+Check passed(std::string name, std::string finding) {
+  return {.name = std::move(name), .ok = true, .finding = std::move(finding)};
+}
+
+Check failed(std::string name, std::string finding, std::string remedy,
+             ExitCode code = ExitCode::kFailed) {
+  return {.name = std::move(name),
+          .finding = std::move(finding),
+          .remedy = std::move(remedy),
+          .exit_code = code};
+}
+
+Check check_configuration(const PreflightRequest& request) {
+  const std::string file = request.state.options_file().string();
+  if (!request.options) {
+    return failed("configuration", request.options.error().message(), "correct " + file);
+  }
+  return passed("configuration", file + " is understood");
+}
+
+Check check_data(const EdgeOptions& options) {
+  const auto data = load_client_data(options);
+  if (!data) return failed("data", data.error().message(), "see [data] in edge.toml");
+  const auto model = model_bytes_max(options.limits, bytes_of(*data->dataset));
+  if (!model) return failed("data", model.error().message(), "see [limits] in edge.toml");
+  return passed("data",
+                fmt::format("{}; models of up to {}", summarize(*data), format_byte_count(*model)));
+}
+
+Check check_certificate(const IdentityDirectory& identity, WallTime now) {
+  const identity::Validity validity = identity.credentials().certificate.validity();
+  const std::string who =
+      fmt::format("{} of federation {}, valid from {} to {}", identity.identity().name,
+                  identity.identity().federation, format_rfc3339(validity.not_before),
+                  format_rfc3339(validity.not_after));
+  if (validity.contains(now)) return passed("certificate", who);
+  const bool early = now < validity.not_before;
+  return failed("certificate",
+                fmt::format("{}, which by this device's clock ({}) {}", who, format_rfc3339(now),
+                            early ? "is still to come" : "is over"),
+                early ? "set this device's clock"
+                      : "if the clock is right, ask the operator for a new token and join with "
+                        "--replace",
+                ExitCode::kNotConnected);
+}
+
+Check check_disk(const StateDirectory& state) {
+  const std::filesystem::path probe = state.path / "preflight.tmp";
+  Result<void> written = write_durably(probe, as_bytes("preflight"));
+  if (written) written = remove_durably(probe);
+  if (!written) {
+    return failed("disk", written.error().message(), "make the state directory writable");
+  }
+  std::error_code code;
+  const auto space = std::filesystem::space(state.path, code);
+  const std::string free = fmt::format("{} free", format_byte_count(space.available));
+  if (!code && space.available < kFreeBytesMin) {
+    return failed("disk", "only " + free, "free some space: finished updates are kept there");
+  }
+  return passed("disk", state.path.string() + " is writable, " + free);
+}
+
+struct Reached {
+  Check check;
+  std::optional<WallTime> coordinator_time;
+};
+
+GreetingOptions greeting_options(const PreflightRequest& request, bool running) {
+  const EdgeOptions options = request.options ? *request.options : EdgeOptions();
+  GreetingOptions greeting;
+  greeting.connect.deadline = options.connection.connect_deadline;
+  greeting.greeting_deadline = options.connection.greeting_deadline;
+  greeting.hello.software = "starling-edge " + request.version;
+  greeting.only_connect = running;
+  return greeting;
+}
+
+Reached check_connection(const PreflightRequest& request, const IdentityDirectory& identity,
+                         const Clock& clock) {
+  const bool running = StateLock::holder(request.state).has_value();
+  const std::string where = identity.coordinator().text();
+  net::EventLoop loop;
+  auto greeting = greet(loop, identity, clock, greeting_options(request, running));
+  const auto welcome = net::run_task(loop, std::move(greeting));
+  if (!welcome) {
+    std::string advice = advice_for(welcome.error(), identity, request.state);
+    if (advice.empty()) {
+      advice = fmt::format("see that the coordinator runs and that {} can be reached", where);
+    }
+    return {
+        failed("connection", welcome.error().message(), std::move(advice), ExitCode::kNotConnected),
+        {}};
+  }
+  if (running) {
+    return {passed("connection", fmt::format("{} and this device accept each other (the session "
+                                             "is the running process's)",
+                                             where)),
+            {}};
+  }
+  return {passed("connection",
+                 fmt::format("{} welcomes this device as {}", where, printable(welcome->client))),
+          WallTime(std::chrono::milliseconds(welcome->wall_time_ms))};
+}
+
+Check check_clock(const IdentityDirectory& identity, std::optional<WallTime> coordinator_time,
+                  WallTime now) {
+  const std::string remedy =
+      "set this device's clock; until then it judges certificates by what the coordinator last "
+      "told";
+  if (!coordinator_time) {
+    const WallTime last = identity.last_authenticated();
+    if (now + kClockDifferenceMax >= last) return passed("clock", format_rfc3339(now));
+    return failed("clock",
+                  fmt::format("{} is before {}, when the coordinator was last heard",
+                              format_rfc3339(now), format_rfc3339(last)),
+                  remedy);
+  }
+  const auto difference = now - *coordinator_time;
+  const Duration size = std::chrono::abs(difference);
+  if (size <= kClockDifferenceMax) return passed("clock", "agrees with the coordinator's");
+  return failed("clock",
+                fmt::format("{:.0f} s {} the coordinator's", to_seconds(size),
+                            difference.count() > 0 ? "ahead of" : "behind"),
+                remedy);
+}
+
+void print_text(const std::vector<Check>& checks, std::ostream& out) {
+  for (const Check& check : checks) {
+    out << fmt::format("{:<13} {:<6} {}\n", check.name, check.ok ? "ok" : "FAILED", check.finding);
+    if (!check.ok) out << fmt::format("{:<20} {}\n", "", check.remedy);
+  }
+}
+
+void print_json(const std::vector<Check>& checks, std::ostream& out) {
+  boost::json::array list;
+  for (const Check& check : checks) {
+    list.push_back(boost::json::object{
+        {"name", check.name},
+        {"ok", check.ok},
+        {"finding", check.finding},
+        {"remedy", check.ok ? boost::json::value() : boost::json::value(check.remedy)}});
+  }
+  const bool ok = std::ranges::all_of(checks, &Check::ok);
+  out << boost::json::serialize(boost::json::object{{"ok", ok}, {"checks", list}}) << '\n';
+}
+
+}  // namespace
+
+std::vector<Check> preflight_checks(const PreflightRequest& request, const Clock& clock) {
+  std::vector<Check> checks = {check_configuration(request)};
+  if (request.options) checks.push_back(check_data(*request.options));
+  checks.push_back(check_disk(request.state));
+  const auto identity = IdentityDirectory::load(request.state.identity());
+  if (!identity) {
+    checks.push_back(
+        failed("certificate", identity.error().message(),
+               "ask the operator for a token and type: " + request.state.command("join TOKEN"),
+               ExitCode::kNotConnected));
+    return checks;
+  }
+  checks.push_back(check_certificate(*identity, clock.wall_now()));
+  Reached reached = check_connection(request, *identity, clock);
+  checks.push_back(std::move(reached.check));
+  checks.push_back(check_clock(*identity, reached.coordinator_time, clock.wall_now()));
+  return checks;
+}
+
+int preflight(const PreflightRequest& request, const Clock& clock, config::OutputFormat format,
+              std::ostream& out) {
+  const std::vector<Check> checks = preflight_checks(request, clock);
+  if (format == config::OutputFormat::kJson) {
+    print_json(checks, out);
+  } else {
+    print_text(checks, out);
+  }
+  ExitCode code = ExitCode::kOk;
+  for (const Check& check : checks) {
+    if (!check.ok && code != ExitCode::kFailed) code = check.exit_code;
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace starling::edge_client

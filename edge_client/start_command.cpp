@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/start_command.h"
+
+#include "core/net/signals.h"
+#include "edge_client/client_data.h"
+#include "edge_client/edge_session.h"
+
+namespace starling::edge_client {
+namespace {
+
+// Keyed by the name too: devices that start together must not dial together.
+Rng backoff_rng(const StartRequest& request, const std::string& client) {
+  return Rng(
+      {.seed = request.backoff_seed, .purpose = Purpose::kBackoff, .node = hash_name(client)});
+}
+
+EdgeSession::Options session_options(const EdgeOptions& options, client::ClientOptions client) {
+  EdgeSession::Options session;
+  session.client = std::move(client);
+  session.connect.deadline = options.connection.connect_deadline;
+  session.stop_deadline = options.connection.stop_deadline;
+  return session;
+}
+
+Result<void> run_session(const StartRequest& request, EdgeSession& session, net::EventLoop& loop,
+                         Log& log) {
+  const net::SignalWatcher signals(loop, [&](net::Signal signal) {
+    if (signal == net::Signal::kHangUp && !request.stops_on_hang_up) return;
+    log.info("stopping; what is pending is offered at the next start");
+    session.request_stop();
+  });
+  return net::run_task(loop, session.run());
+}
+
+}  // namespace
+
+Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
+  STARLING_ASSIGN(auto identity, identity::IdentityDirectory::load(request.state.identity()));
+  STARLING_ASSIGN(const StateLock lock, StateLock::acquire(request.state));
+  const std::string& name = identity.identity().name;
+  log.info("starling-edge {}: {} of federation {}, coordinator {}", request.version, name,
+           identity.identity().federation, identity.coordinator().text());
+  STARLING_ASSIGN(const data::DatasetView data, load_client_data(request.options));
+  log.info("data: {}", summarize(data));
+  STARLING_ASSIGN(auto client, client_options(request.options, data, request.version));
+  const PendingStore store(request.state.pending(), {.payload_bytes_max = client.model_bytes_max,
+                                                     .updates_max = client.pending_updates_max});
+  STARLING_ASSIGN(auto pending, store.load(log));
+  if (!pending.empty()) log.info("{} pending updates will be offered again", pending.size());
+  net::EventLoop loop;
+  EdgeSession session({loop, clock, log, request.state, identity, store},
+                      session_options(request.options, std::move(client)),
+                      backoff_rng(request, name), std::move(pending),
+                      make_builtin_trainers(name, data, request.options.limits.threads));
+  return run_session(request, session, loop, log);
+}
+
+}  // namespace starling::edge_client

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/status_command.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <ostream>
+
+#include "core/identity/identity_directory.h"
+#include "edge_client/status_file.h"
+
+namespace starling::edge_client {
+namespace {
+
+struct Facts {
+  identity::Identity who;
+  std::string coordinator;
+  WallTime certificate_expires;
+  std::optional<long> process;
+  std::optional<EdgeStatus> status;  // of the process that runs, or of the last one
+};
+
+Result<Facts> gather(const StateDirectory& state) {
+  STARLING_ASSIGN(const auto identity, identity::IdentityDirectory::load(state.identity()));
+  Facts facts{.who = identity.identity(),
+              .coordinator = identity.coordinator().text(),
+              .certificate_expires = identity.credentials().certificate.validity().not_after,
+              .process = StateLock::holder(state)};
+  if (const auto status = read_status(state.status_file())) facts.status = *status;
+  return facts;
+}
+
+std::string describe_work(const EdgeStatus& status) {
+  if (!status.task) return status.activity;
+  return fmt::format("{}, run {} '{}' round {}/{}", status.activity, status.task->run,
+                     status.task->run_name, status.task->round, status.task->rounds);
+}
+
+void print_text(const Facts& facts, const StateDirectory& state, WallTime now, std::ostream& out) {
+  out << fmt::format("{} of federation {}, coordinator {}\n", facts.who.name, facts.who.federation,
+                     facts.coordinator);
+  out << fmt::format("certificate    until {}{}\n", format_rfc3339(facts.certificate_expires),
+                     facts.certificate_expires < now ? " (expired)" : "");
+  if (facts.process) {
+    out << fmt::format("process        {}\n", *facts.process);
+  } else {
+    out << fmt::format("process        none; run: {}\n", state.command("start"));
+  }
+  if (!facts.status) return;
+  const EdgeStatus& status = *facts.status;
+  if (facts.process) {
+    out << fmt::format("link           {}\n", status.link);
+    out << fmt::format("work           {}\n", describe_work(status));
+  }
+  out << fmt::format("updates        {} counted, {} pending\n", status.updates_counted,
+                     status.pending_updates);
+  out << fmt::format("last connected {}\n",
+                     status.last_connected ? format_rfc3339(*status.last_connected) : "never");
+  if (!status.last_error.empty()) out << fmt::format("last error     {}\n", status.last_error);
+}
+
+void print_json(const Facts& facts, std::ostream& out) {
+  using boost::json::value;
+  boost::json::object object{
+      {"client", facts.who.name},
+      {"federation", facts.who.federation},
+      {"coordinator", facts.coordinator},
+      {"certificate_expires", format_rfc3339(facts.certificate_expires)},
+      {"running", facts.process.has_value()},
+      {"process", facts.process ? value(*facts.process) : value(nullptr)},
+      {"status", facts.status ? boost::json::parse(to_json(*facts.status)) : value(nullptr)}};
+  out << boost::json::serialize(object) << '\n';
+}
+
+}  // namespace
+
+int status(const StateDirectory& state, WallTime now, config::OutputFormat format,
+           std::ostream& out, std::ostream& err) {
+  const auto facts = gather(state);
+  if (!facts) return config::report(facts.error(), err);
+  if (format == config::OutputFormat::kJson) {
+    print_json(*facts, out);
+  } else {
+    print_text(*facts, state, now, out);
+  }
+  return static_cast<int>(config::ExitCode::kOk);
+}
+
+}  // namespace starling::edge_client

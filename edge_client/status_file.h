@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a running device tells `starling-edge status`: a small JSON file, replaced whole and at most
+// once a second. Nothing depends on it after a crash.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "core/net/alarm.h"
+
+namespace starling::edge_client {
+
+struct EdgeStatus {
+  struct Task {
+    std::uint64_t run = 0;
+    std::string run_name;
+    std::uint32_t round = 0;
+    std::uint32_t rounds = 0;
+    friend bool operator==(const Task&, const Task&) = default;
+  };
+
+  std::string federation;
+  std::string client;
+  std::string coordinator;  // host:port
+  std::string link;         // down, dialing, greeting, up, stopped
+  std::string activity;     // idle, fetching, training, storing
+  std::optional<Task> task;
+  std::uint64_t pending_updates = 0;
+  std::uint64_t updates_counted = 0;  // since the process started
+  WallTime started{};
+  std::optional<WallTime> last_connected;
+  std::string last_error;  // why the connection was last lost; empty: it never was
+
+  friend bool operator==(const EdgeStatus&, const EdgeStatus&) = default;
+};
+
+std::string to_json(const EdgeStatus& status);
+// "status-damaged" for anything that to_json does not write.
+[[nodiscard]] Result<EdgeStatus> parse_status(std::string_view json);
+[[nodiscard]] Result<EdgeStatus> read_status(const std::filesystem::path& file);
+
+class StatusWriter {
+ public:
+  // The references must outlive the writer. A failure to write is logged once.
+  StatusWriter(net::EventLoop& loop, std::filesystem::path file, Log& log);
+
+  // Written now, or a second after the last time.
+  void set(const EdgeStatus& status);
+  void flush();
+
+ private:
+  void on_time();
+  void write();
+
+  net::EventLoop& loop_;
+  std::filesystem::path file_;
+  Log& log_;
+  net::Alarm alarm_;
+  EdgeStatus status_;
+  bool stale_ = true;  // the file
+  bool waiting_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace starling::edge_client

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/edge_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "core/base/durable_file.h"
+#include "core/config/binder.h"
+
+namespace starling::edge_client {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(EdgeOptions, TheReadmeHasEveryKey) {
+  EdgeOptions options;
+  config::Binder binder;
+  bind(binder, options);
+  const auto readme =
+      read_text_file(std::string(STARLING_SOURCE_DIR) + "/edge_client/README.md", 1 << 20);
+  ASSERT_TRUE(readme);
+  const auto checked = config::check_documentation(binder.documents(), "edge.toml", *readme);
+  EXPECT_TRUE(checked) << checked.error().message();
+}
+
+Result<void> read(EdgeOptions& options, const std::string& toml) {
+  config::Binder binder;
+  bind(binder, options);
+  return binder.read_toml(toml, "edge.toml");
+}
+
+TEST(EdgeOptions, TheTemplateSaysNothingUntilItIsUncommented) {
+  EdgeOptions options;
+  const std::string text = edge_toml_template();
+  ASSERT_TRUE(read(options, text + "[data]\ndataset = \"csv:rows.csv\"\n"));
+  EXPECT_EQ(options.data.dataset, "csv:rows.csv");
+  EXPECT_EQ(options.data.partition, "");
+}
+
+TEST(EdgeOptions, TheTemplatesLinesAreWhatTheBinderTakes) {
+  EdgeOptions options;
+  const std::string uncommented =
+      std::regex_replace(edge_toml_template(), std::regex("(^|\n)# (\\[|[a-z-]+ = )"), "$1$2");
+  const auto taken = read(options, uncommented);
+  ASSERT_TRUE(taken) << taken.error().message();
+  EXPECT_EQ(options.data.partition, "dirichlet:alpha=0.5,index=3,of=10");
+  EXPECT_EQ(options.connection.backoff_max, std::chrono::seconds(30));
+  EXPECT_EQ(options.log.threshold(), LogLevel::kInfo);
+  EXPECT_TRUE(validate(options));
+}
+
+TEST(EdgeOptions, AMistypedKeyIsNamedWithTheOneMeant) {
+  EdgeOptions options;
+  const auto taken = read(options, "[connection]\nbackof-max = \"5s\"\n");
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code(), "unknown-key");
+  EXPECT_THAT(taken.error().message(), HasSubstr("connection.backoff-max"));
+}
+
+TEST(EdgeOptions, ABackoffThatShrinksIsRefused) {
+  EdgeOptions options;
+  options.connection.backoff_min = std::chrono::seconds(60);
+  options.connection.backoff_max = std::chrono::seconds(59);
+  const auto valid = validate(options);
+  ASSERT_FALSE(valid);
+  EXPECT_THAT(valid.error().message(), HasSubstr("backoff-min = 1m"));
+}
+
+}  // namespace
+}  // namespace starling::edge_client
