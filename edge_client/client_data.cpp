@@ -46,7 +46,7 @@ std::uint64_t bytes_of(const data::Dataset& dataset) {
 
 Result<data::DatasetView> load_client_data(const EdgeOptions& options) {
   if (options.data.dataset.empty()) {
-    return rejected("no-dataset",
+    return rejected("setting-invalid",
                     "edge.toml does not say where this device's data is; add a line such as "
                     "dataset = \"csv:/path/to/rows.csv\" under [data]");
   }

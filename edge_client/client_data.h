@@ -11,8 +11,8 @@ namespace starling::edge_client {
 // limits.memory in bytes.
 std::uint64_t memory_bytes(const LimitOptions& limits);
 
-// "no-dataset" where the options name none, "partition-spec" where they name no part of it, and
-// those of data::load_dataset.
+// "setting-invalid" where the options name none, "partition-spec" where they name no part of it,
+// and those of data::load_dataset.
 [[nodiscard]] Result<data::DatasetView> load_client_data(const EdgeOptions& options);
 
 std::uint64_t bytes_of(const data::Dataset& dataset);

@@ -47,19 +47,21 @@ Error already_joined(const StateDirectory& state) {
                   state.path.string(), who.name, who.federation, state.command("start")));
 }
 
-// The device's half of the exchange, on a loop that lives as long as it takes.
-Result<void> fetch_identity(const JoinRequest& request, const identity::JoinToken& token,
-                            const Clock& clock) {
+Error explain(const StateDirectory& state, const Error& error) {
+  if (error.code() == "already-joined") return already_joined(state);
+  if (error.kind() != ErrorKind::kRetry) return error;
+  return retry(error.code(), error.message() + "; the same command may be typed again");
+}
+
+Result<void> obtain_identity(net::EventLoop& loop, const JoinRequest& request,
+                             const identity::JoinToken& token, const Clock& clock) {
   const StateDirectory& state = request.state;
-  const bool joined = IdentityDirectory::is_joined(state.identity());
-  const fs::path target = joined ? replacement(state) : state.identity();
-  net::EventLoop loop;
-  auto fetched = net::run_task(loop, enrol::join(loop, token, target, clock, request.options));
-  if (!fetched && fetched.error().kind() == ErrorKind::kRetry) {
-    const Error& error = fetched.error();
-    return retry(error.code(), error.message() + "; the same command may be typed again");
-  }
-  if (!fetched) return fetched.error();
+  if (IdentityDirectory::is_joined(replacement(state))) return install_replacement(state);
+  const bool beside = request.replace && IdentityDirectory::is_joined(state.identity());
+  const fs::path target = beside ? replacement(state) : state.identity();
+  auto joining = enrol::join(loop, token, target, clock, request.options);
+  const auto joined = net::run_task(loop, std::move(joining));
+  if (!joined) return explain(state, joined.error());
   return install_replacement(state);
 }
 
@@ -89,19 +91,13 @@ void print_json(const JoinRequest& request, const IdentityDirectory& identity, s
 
 }  // namespace
 
-Result<IdentityDirectory> join_federation(const JoinRequest& request, const Clock& clock) {
+Result<IdentityDirectory> join_federation(net::EventLoop& loop, const JoinRequest& request,
+                                          const Clock& clock) {
   const StateDirectory& state = request.state;
   STARLING_ASSIGN(const identity::JoinToken token, identity::JoinToken::parse(request.token));
   STARLING_TRY(make_directory(state.path));
   STARLING_ASSIGN(const StateLock lock, StateLock::acquire(state));
-  if (IdentityDirectory::is_joined(replacement(state))) {
-    STARLING_TRY(install_replacement(state));  // the last step of an earlier call
-  } else {
-    if (IdentityDirectory::is_joined(state.identity()) && !request.replace) {
-      return already_joined(state);
-    }
-    STARLING_TRY(fetch_identity(request, token, clock));
-  }
+  STARLING_TRY(obtain_identity(loop, request, token, clock));
   STARLING_TRY(make_directory(state.pending(), true));
   STARLING_TRY(write_options_file(state));
   return IdentityDirectory::load(state.identity());
@@ -109,7 +105,8 @@ Result<IdentityDirectory> join_federation(const JoinRequest& request, const Cloc
 
 int join(const JoinRequest& request, const Clock& clock, config::OutputFormat format,
          std::ostream& out, std::ostream& err) {
-  const auto joined = join_federation(request, clock);
+  net::EventLoop loop;
+  const auto joined = join_federation(loop, request, clock);
   if (!joined) return config::report(joined.error(), err);
   if (format == config::OutputFormat::kJson) {
     print_json(request, *joined, out);

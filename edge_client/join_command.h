@@ -22,8 +22,9 @@ struct JoinRequest {
 };
 
 // Fills the state directory. After a crash or a lost reply the same call finishes the work. Beyond
-// the errors of enrol::join: "bad-token", "already-joined", "already-running".
-[[nodiscard]] Result<identity::IdentityDirectory> join_federation(const JoinRequest& request,
+// the errors of enrol::join: "bad-token", "already-running".
+[[nodiscard]] Result<identity::IdentityDirectory> join_federation(net::EventLoop& loop,
+                                                                  const JoinRequest& request,
                                                                   const Clock& clock);
 
 // Prints what came of it; returns the exit code.

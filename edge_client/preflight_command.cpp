@@ -40,7 +40,9 @@ Check check_configuration(const PreflightRequest& request) {
   if (!request.options) {
     return failed("configuration", request.options.error().message(), "correct " + file);
   }
-  return passed("configuration", file + " is understood");
+  std::error_code absent;
+  const bool exists = std::filesystem::exists(request.state.options_file(), absent);
+  return passed("configuration", file + (exists ? " is understood" : " is not there: defaults"));
 }
 
 Check check_data(const EdgeOptions& options) {

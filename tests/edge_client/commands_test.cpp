@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// `preflight` and `status` as their owner sees them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+
+#include "core/identity/identity_directory.h"
+#include "edge_client/preflight_command.h"
+#include "edge_client/status_command.h"
+#include "edge_client/status_file.h"
+#include "tests/edge_client/edge_fixture.h"
+#include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::edge_client {
+namespace {
+
+using config::OutputFormat;
+using std::chrono::hours;
+using testing::FixedClock;
+using ::testing::HasSubstr;
+using testing::kNow;
+using ::testing::Not;
+using testing::ScriptedCoordinator;
+
+class CommandsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const identity::HostPort address{"127.0.0.1", coordinator_.listener->port()};
+    ASSERT_TRUE(
+        identity::IdentityDirectory::save(state_.identity(), coordinator_.device(), address));
+    options_.data.dataset = testing::kRows;
+  }
+
+  struct Printed {
+    int exit_code = -1;
+    std::string text;
+  };
+  // Runs beside the coordinator's loop, which the test goes on playing.
+  std::future<Printed> preflight_beside(OutputFormat format = OutputFormat::kText) {
+    return std::async(std::launch::async, [this, format] {
+      std::ostringstream out;
+      const PreflightRequest request{state_, options_, "test"};
+      const int code = preflight(request, clock_, format, out);
+      return Printed{code, out.str()};
+    });
+  }
+  void play_greeting(WallTime wall = kNow) {
+    coordinator_.accept();
+    EXPECT_EQ(coordinator_.expect<protocol::Hello>().software, "starling-edge test");
+    coordinator_.send(protocol::Welcome{
+        .federation = "kitchen",
+        .client = "cam-7",
+        .heartbeat = std::chrono::seconds(10),
+        .wall_time_ms = static_cast<std::uint64_t>(wall.time_since_epoch().count())});
+    coordinator_.expect<protocol::Bye>();
+    coordinator_.hang_up();
+  }
+  Printed print_status(OutputFormat format = OutputFormat::kText) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const int code = status(state_, kNow, format, out, err);
+    return {code, out.str() + err.str()};
+  }
+
+  ScriptedCoordinator coordinator_;
+  const testing::TemporaryDirectory directory_;
+  const StateDirectory state_{directory_.path()};
+  FixedClock clock_{kNow};
+  EdgeOptions options_;
+};
+
+TEST_F(CommandsTest, PreflightFindsNothingWrong) {
+  auto printed = preflight_beside();
+  play_greeting();
+  const Printed result = printed.get();
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, Not(HasSubstr("FAILED")));
+  EXPECT_THAT(result.text, HasSubstr("40 rows of 6 features, 3 classes; rows by class: 14 13 13"));
+  EXPECT_THAT(result.text, HasSubstr("welcomes this device as cam-7"));
+  EXPECT_THAT(result.text, HasSubstr("agrees with the coordinator's"));
+}
+
+TEST_F(CommandsTest, PreflightNamesEverythingThatIsWrongAtOnce) {
+  options_.data.dataset = "csv:/nonexistent/rows.csv";
+  clock_.set(kNow + hours(2));
+  auto printed = preflight_beside(OutputFormat::kJson);
+  play_greeting();
+  const Printed result = printed.get();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.text, HasSubstr("/nonexistent/rows.csv"));
+  EXPECT_THAT(result.text, HasSubstr("7200 s ahead of the coordinator's"));
+  EXPECT_THAT(result.text, HasSubstr(R"({"ok":false,"checks":[{"name":"configuration","ok":true)"));
+}
+
+TEST_F(CommandsTest, PreflightSaysWhenTheCoordinatorCannotBeReached) {
+  coordinator_.loop.run_task(coordinator_.listener->close());
+  coordinator_.listener.reset();
+  const Printed result = preflight_beside().get();
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.text, HasSubstr("connection    FAILED"));
+}
+
+TEST_F(CommandsTest, PreflightSaysWhenTheCoordinatorRefuses) {
+  coordinator_.loop.run_task(coordinator_.listener->close());
+  auto policy = testing::client_policy();
+  policy.federation = "garage";
+  coordinator_.listen({{.protocol = net::Protocol::kSession, .client = policy}});
+  SetUp();
+  auto printed = preflight_beside();
+  EXPECT_EQ(net::run_task(coordinator_.loop, coordinator_.refusals.next()).error.code(),
+            "wrong-federation");
+  while (printed.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    coordinator_.loop.run_task(net::TaskGroup(coordinator_.loop).wait());
+  }
+  const Printed result = printed.get();
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.text, HasSubstr("ask its operator for a new token"));
+}
+
+TEST_F(CommandsTest, PreflightLeavesARunningProcessItsSession) {
+  const auto lock = StateLock::acquire(state_);
+  auto printed = preflight_beside();
+  coordinator_.accept();
+  EXPECT_EQ(coordinator_.end(), "closed") << "nothing was said";
+  coordinator_.hang_up();
+  const Printed result = printed.get();
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("the running process's"));
+}
+
+TEST_F(CommandsTest, PreflightOfADeviceThatNeverJoined) {
+  std::filesystem::remove_all(state_.identity());
+  const Printed result = preflight_beside().get();
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.text, HasSubstr("starling-edge join TOKEN --state " + state_.path.string()));
+}
+
+TEST_F(CommandsTest, StatusWithoutAProcessSaysHowToStartOne) {
+  const Printed result = print_status();
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.text, HasSubstr("cam-7 of federation kitchen"));
+  EXPECT_THAT(result.text, HasSubstr("none; run: starling-edge start --state"));
+}
+
+TEST_F(CommandsTest, StatusOfARunningProcess) {
+  const auto lock = StateLock::acquire(state_);
+  const EdgeStatus running{.federation = "kitchen",
+                           .client = "cam-7",
+                           .coordinator = "hub:7443",
+                           .link = "up",
+                           .activity = "training",
+                           .task = EdgeStatus::Task{3, "fashion \"2nn\"", 4, 20},
+                           .pending_updates = 1,
+                           .updates_counted = 3,
+                           .started = kNow - hours(1),
+                           .last_connected = kNow};
+  std::ofstream(state_.status_file()) << to_json(running);
+  EXPECT_THAT(print_status().text, HasSubstr("training, run 3 'fashion \"2nn\"' round 4/20"));
+  const std::string json = print_status(OutputFormat::kJson).text;
+  EXPECT_THAT(json, HasSubstr(R"("running":true)"));
+  EXPECT_THAT(json, HasSubstr(R"("run":3)"));
+  EXPECT_EQ(*read_status(state_.status_file()), running);
+}
+
+TEST_F(CommandsTest, StatusSurvivesADamagedFile) {
+  const std::string whole = to_json(EdgeStatus{.client = "cam-7"});
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    EXPECT_FALSE(parse_status(whole.substr(0, size))) << size;
+  }
+  EXPECT_FALSE(parse_status(R"({"link":7})"));
+  std::ofstream(state_.status_file()) << whole.substr(1);
+  EXPECT_EQ(print_status().exit_code, 0);
+}
+
+TEST_F(CommandsTest, StatusOfADeviceThatNeverJoinedFails) {
+  std::filesystem::remove_all(state_.identity());
+  const Printed result = print_status();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.text, HasSubstr("error: "));
+}
+
+}  // namespace
+}  // namespace starling::edge_client

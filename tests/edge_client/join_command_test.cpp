@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// `starling-edge join` against the coordinator's own enrolment, over real sockets.
+#include "edge_client/join_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/base/durable_file.h"
+#include "core/enrol/enrolment_service.h"
+#include "tests/edge_client/edge_fixture.h"
+#include "tests/enrol/memory_ledger.h"
+#include "tests/net/loopback.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::edge_client {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::hours;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::kNow;
+
+class JoinCommandTest : public ::testing::Test, protected testing::Loopback {
+ protected:
+  JoinCommandTest() : tasks_(loop), service_(loop, authority, ledger_, clock_, log_, {}) {
+    net::ListenerHandlers handlers;
+    handlers.on_connection = [this](std::unique_ptr<net::Connection> connection) {
+      tasks_.spawn(service_.serve(std::move(connection)));
+    };
+    const auto tls =
+        net::TlsContext::make_server(coordinator, {{.protocol = net::Protocol::kEnrolment}});
+    listener = std::move(*net::Listener::open(loop, *tls, {.host = "127.0.0.1"}, handlers));
+  }
+  ~JoinCommandTest() override {
+    loop.run_task(listener->close());
+    loop.run_task(tasks_.stop());
+    listener = nullptr;
+  }
+
+  std::string new_token(const std::string& name = "cam-7") {
+    const auto token = identity::JoinToken::make(authority.certificate().public_key_digest(),
+                                                 "127.0.0.1", listener->port());
+    const testing::MemoryLedger::Token granted{
+        .key = token.key(), .grant = {.name = name}, .expires = kNow + hours(1)};
+    ledger_.tokens.emplace(token.id.value(), granted);
+    return token.text();
+  }
+  Result<identity::IdentityDirectory> join(const std::string& token, bool replace = false) {
+    const JoinRequest request{.state = state_, .token = token, .replace = replace};
+    return join_federation(loop, request, clock_);
+  }
+  std::string code(const std::string& token, bool replace = false) {
+    const auto joined = join(token, replace);
+    return joined ? joined->identity().name : joined.error().code();
+  }
+
+  testing::MemoryLedger ledger_;
+  testing::FixedClock clock_{kNow};
+  NullLog log_;
+  net::TaskGroup tasks_;
+  enrol::EnrolmentService service_;
+  testing::TemporaryDirectory home_;
+  StateDirectory state_{home_.path() / "cam"};
+};
+
+TEST_F(JoinCommandTest, MakesAStateDirectoryThatIsReadyToStart) {
+  ASSERT_EQ(code(new_token()), "cam-7");
+  EXPECT_TRUE(fs::is_directory(state_.pending()));
+  EXPECT_THAT(*read_text_file(state_.options_file(), 1 << 16), HasSubstr("# dataset = "));
+}
+
+TEST_F(JoinCommandTest, WhatTheOwnerWroteIntoEdgeTomlStays) {
+  fs::create_directory(state_.path);
+  std::ofstream(state_.options_file()) << "[data]\ndataset = \"csv:mine.csv\"\n";
+  ASSERT_EQ(code(new_token()), "cam-7");
+  EXPECT_THAT(*read_text_file(state_.options_file(), 1 << 16), HasSubstr("csv:mine.csv"));
+}
+
+TEST_F(JoinCommandTest, AfterALostReplyTheSameCommandFinishesTheWork) {
+  const std::string token = new_token();
+  ledger_.lose_next_reply = true;
+  const auto lost = join(token);
+  ASSERT_FALSE(lost);
+  EXPECT_THAT(lost.error().message(), HasSubstr("the same command may be typed again"));
+  EXPECT_EQ(code(token), "cam-7");
+  EXPECT_EQ(ledger_.identities, 1);
+}
+
+TEST_F(JoinCommandTest, ADeviceThatHasJoinedSaysSo) {
+  const std::string token = new_token();
+  ASSERT_EQ(code(token), "cam-7");
+  for (const std::string& again : {token, new_token("cam-8")}) {
+    const auto second = join(again);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code(), "already-joined");
+    EXPECT_THAT(second.error().message(),
+                AllOf(HasSubstr("cam-7 of federation kitchen"), HasSubstr("--replace")));
+  }
+}
+
+TEST_F(JoinCommandTest, AReplacementKeepsTheOldIdentityUntilItIsComplete) {
+  ASSERT_EQ(code(new_token()), "cam-7");
+  const std::string token = new_token("cam-8");
+  ledger_.lose_next_reply = true;
+  EXPECT_EQ(code(token, true), "coordinator-failed");
+  EXPECT_EQ(identity::IdentityDirectory::load(state_.identity())->identity().name, "cam-7");
+  EXPECT_EQ(code(token, true), "cam-8");
+  EXPECT_EQ(identity::IdentityDirectory::load(state_.path / "identity.old")->identity().name,
+            "cam-7");
+  EXPECT_EQ(code(new_token("cam-9"), true), "cam-9");
+}
+
+TEST_F(JoinCommandTest, AReplacementThatACrashCutShortIsFinished) {
+  ASSERT_EQ(code(new_token()), "cam-7");
+  const std::string token = new_token("cam-8");
+  ASSERT_EQ(code(token, true), "cam-8");
+  // As if the process had died before each of the two renames.
+  fs::rename(state_.identity(), state_.path / "identity.new");
+  EXPECT_EQ(code(token, true), "cam-8");
+  fs::rename(state_.identity(), state_.path / "identity.new");
+  fs::rename(state_.path / "identity.old", state_.identity());
+  EXPECT_EQ(code(token, true), "cam-8");
+  EXPECT_EQ(ledger_.identities, 2);
+}
+
+TEST_F(JoinCommandTest, ARunningProcessKeepsItsIdentity) {
+  ASSERT_EQ(code(new_token()), "cam-7");
+  const auto lock = StateLock::acquire(state_);
+  EXPECT_EQ(code(new_token(), true), "already-running");
+}
+
+TEST_F(JoinCommandTest, NonsenseMakesNothing) {
+  EXPECT_EQ(code("STJ1-NONSENSE"), "bad-token");
+  EXPECT_FALSE(fs::exists(state_.path));
+}
+
+}  // namespace
+}  // namespace starling::edge_client

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// A coordinator that a test plays line by line, over real sockets and mutual TLS, and the job that
+// it hands out: a softmax regression on a few synthetic rows.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "core/client/local_trainer.h"
+#include "core/data/load.h"
+#include "core/link/message_link.h"
+#include "tests/net/loopback.h"
+
+namespace starling::testing {
+
+inline const char* const kRows = "synthetic:rows=40,features=6,classes=3";
+
+inline data::DatasetView tiny_data() {
+  return {*data::load_dataset(*data::DatasetSpec::parse(kRows))};
+}
+
+// A plan of a 6x3 softmax regression and the model that it starts from.
+struct TinyRound {
+  explicit TinyRound(TaskId task, Round round = 1) {
+    client::TrainingSettings settings;
+    settings.model.kind = "softmax-regression";
+    settings.data = client::DataShape::of({.width = 6}, 3);
+    settings.train.batch_size = 8;
+    const auto made = *settings.make_model();
+    std::vector<float> values(made->layout()->size());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.01F * static_cast<float>(i);
+    model = SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values))));
+    plan = {.task = task,
+            .run = RunId(1),
+            .run_name = "tiny",
+            .round = round,
+            .rounds = 3,
+            .attempt = 1,
+            .seed = 5,
+            .base = {.run = RunId(1), .round = round - 1, .sha256 = sha256(model.view())},
+            .model_bytes = model.size(),
+            .settings = settings.to_settings(),
+            .schema = {.vectors = {{.name = "delta", .elements = values.size()}}},
+            .deadline = std::chrono::seconds(60)};
+  }
+  // What `client` must make of it.
+  client::PendingUpdate expected(const std::string& client) const {
+    client::TrainerCache cache;
+    client::BuiltinTrainer trainer(client, tiny_data(), cache);
+    const std::atomic<bool> stop = false;
+    return *client::make_update(plan, model, trainer, true, stop);
+  }
+
+  protocol::RoundPlan plan;
+  SharedBytes model;
+};
+
+class ScriptedCoordinator : public Loopback {
+ public:
+  ScriptedCoordinator() { listen(); }
+  ~ScriptedCoordinator() { hang_up(); }
+
+  // The next connection, an earlier one having been dropped.
+  void accept() { connection_ = net::run_task(loop, connections.next()); }
+  void hang_up() { connection_.reset(); }
+  Connection& connection() { return *connection_; }
+
+  void send(protocol::Message message, SharedBytes payload = {}) {
+    const auto sent = link::send(*connection_, {std::move(message), std::move(payload)});
+    ASSERT_TRUE(sent) << sent.error().message();
+  }
+  void send_chunk(const TinyRound& round, std::size_t offset, std::size_t bytes) {
+    send(protocol::Chunk{round.plan.task, offset}, round.model.slice(offset, bytes));
+  }
+  // What the device says next, heartbeats aside. Fails the test where it is something else.
+  template <class Message>
+  Message expect(SharedBytes* payload = nullptr) {
+    for (;;) {
+      auto next = net::run_task(loop, receive());
+      if (!next) {
+        ADD_FAILURE() << "no message: " << next.error().message();
+        return {};
+      }
+      if (std::holds_alternative<protocol::Ping>(next->message)) continue;
+      if (payload != nullptr) *payload = next->payload;
+      const auto* message = std::get_if<Message>(&next->message);
+      if (message != nullptr) return *message;
+      ADD_FAILURE() << "message " << next->message.index() << " came instead";
+      return {};
+    }
+  }
+  // How the connection ends for this side.
+  std::string end() {
+    for (;;) {
+      auto next = net::run_task(loop, receive());
+      if (!next) return next.error().code();
+    }
+  }
+  void welcome(WallTime wall = kNow) {
+    accept();
+    EXPECT_EQ(expect<protocol::Hello>().rows, 40U);
+    send(protocol::Welcome{
+        .federation = "kitchen",
+        .client = "cam-7",
+        .heartbeat = std::chrono::seconds(10),
+        .wall_time_ms = static_cast<std::uint64_t>(wall.time_since_epoch().count())});
+  }
+  // From the plan to the update's offer.
+  protocol::UpdateOffer hand_out(const TinyRound& round) {
+    send(round.plan);
+    EXPECT_EQ(expect<protocol::ModelRequest>().offset, 0U);
+    send_chunk(round, 0, 40);
+    send_chunk(round, 40, round.model.size() - 40);
+    return expect<protocol::UpdateOffer>();
+  }
+  // The update's bytes from `offset`, all of them.
+  Bytes collect(TaskId task, std::uint64_t offset, std::uint64_t total) {
+    Bytes bytes;
+    while (offset + bytes.size() < total && !::testing::Test::HasFailure()) {
+      SharedBytes piece;
+      const auto chunk = expect<protocol::Chunk>(&piece);
+      EXPECT_EQ(chunk.task, task);
+      EXPECT_EQ(chunk.offset, offset + bytes.size());
+      bytes.insert(bytes.end(), piece.view().begin(), piece.view().end());
+    }
+    return bytes;
+  }
+
+ private:
+  Async<Result<protocol::Envelope>> receive() {
+    const OpenLimits limits;
+    auto frame = co_await connection_->read_frame(limits);
+    if (!frame) co_return frame.error();
+    auto envelope = link::decode(*frame);
+    if (envelope) link::own_payload(*envelope);
+    co_return std::move(envelope);
+  }
+
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace starling::testing
