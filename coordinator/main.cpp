@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   coordinator::add_run_commands(app, context);
   coordinator::add_backup_command(app, context);
   coordinator::add_join_command(app, context);
+  coordinator::add_simulate_command(app, context);
   const auto done =
       starling::config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);
   if (done) return *done;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/simulate_command.h"
-
+// simulate JOB.toml: flags, progress and what is printed.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,8 +9,9 @@
 #include <limits>
 #include <ostream>
 
+#include "coordinator/commands.h"
 #include "coordinator/simulate.h"
-#include "core/config/command_line.h"
+#include "core/config/binder.h"
 #include "core/telemetry/progress.h"
 #include "core/telemetry/terminal_chart.h"
 
@@ -39,10 +39,7 @@ void print_summary(const boost::json::value& run, const SimulateOptions& options
   if (options.out) out << "written: " << options.out->string() << "/run.json and models/\n";
 }
 
-}  // namespace
-
-struct SimulateCommand::Impl {
-  CLI::App* app = nullptr;
+struct SimulateFlags {
   config::Binder binder;
   Job job;
   SimulateOptions options;
@@ -50,65 +47,72 @@ struct SimulateCommand::Impl {
   std::string out;
   std::string replay;
   config::OutputFormat format = config::OutputFormat::kText;
-
-  Result<SimulationResult> simulate_with_progress(std::ostream& err) {
-    const SystemClock clock;
-    const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
-    telemetry::Progress progress(err, clock, terminal, static_cast<std::uint64_t>(job.job.rounds));
-    FederationSimulator::Hooks hooks;
-    hooks.on_line = [&](const std::string& line) { progress.print(line); };
-    hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
-      const auto note = outcome.evaluation
-                            ? fmt::format("accuracy {:.4f}", outcome.evaluation->accuracy)
-                            : std::string();
-      progress.update(summary.round, note);
-    };
-    return coordinator::simulate(job, options, clock, std::move(hooks));
-  }
 };
 
-SimulateCommand::SimulateCommand(CLI::App& program) : impl_(std::make_unique<Impl>()) {
-  Impl& impl = *impl_;
-  impl.app = program.add_subcommand(
+Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
+                                                CommandContext& context) {
+  const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
+  telemetry::Progress progress(context.err, context.clock, terminal,
+                               static_cast<std::uint64_t>(flags.job.job.rounds));
+  FederationSimulator::Hooks hooks;
+  hooks.on_line = [&](const std::string& line) { progress.print(line); };
+  hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
+    const auto note = outcome.evaluation
+                          ? fmt::format("accuracy {:.4f}", outcome.evaluation->accuracy)
+                          : std::string();
+    progress.update(summary.round, note);
+  };
+  return simulate(flags.job, flags.options, context.clock, std::move(hooks));
+}
+
+int run_simulation(SimulateFlags& flags, CommandContext& context) {
+  if (const auto applied = flags.binder.apply(flags.job_file); !applied) {
+    return config::report(applied, context.err);
+  }
+  if (!flags.out.empty()) flags.options.out = flags.out;
+  if (!flags.replay.empty()) flags.options.replay = flags.replay;
+  const auto result = simulate_with_progress(flags, context);
+  if (!result) return config::report(result.error(), context.err);
+  if (flags.format == config::OutputFormat::kJson) {
+    context.out << boost::json::serialize(result->run) << "\n";
+  } else {
+    print_summary(result->run, flags.options, context.out);
+  }
+  return result->error ? config::report(*result->error, context.err) : 0;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, CommandContext& context) {
+  CLI::App* command = app.add_subcommand(
       "simulate", "run a job on simulated clients in one process, without sockets");
-  impl.app->add_option("JOB.toml", impl.job_file, "the job; every key is also a flag")->required();
-  impl.app->add_option("--clients", impl.options.clients, "simulated clients: client-1 to client-N")
+  const auto flags = std::make_shared<SimulateFlags>();
+  flags->options.threads = available_processors();
+  flags->job.checkpoint.keep = 0;  // a researcher keeps every round unless the job says less
+  command->add_option("job", flags->job_file, "the job; every key of it is also a flag")
+      ->required()
+      ->type_name("JOB.toml");
+  command
+      ->add_option("--clients", flags->options.clients, "simulated clients, client-1 to client-N")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  impl.options.threads = available_processors();
-  impl.app
-      ->add_option("--threads", impl.options.threads,
+  command
+      ->add_option("--threads", flags->options.threads,
                    "compute threads; results do not depend on it")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  impl.app->add_option("--out", impl.out, "directory for run.json and models/");
-  impl.app->add_option("--replay", impl.replay,
-                       "a recorded run.json (`run show --format json`): the same contributors");
-  config::add_format(*impl.app, impl.format);
-  impl.job.checkpoint.keep = 0;  // a researcher keeps every round unless the job says less
-  impl.job.bind(impl.binder);
-  impl.binder.add_flags(*impl.app);
-}
-
-SimulateCommand::~SimulateCommand() = default;
-
-bool SimulateCommand::chosen() const { return impl_->app->parsed(); }
-
-int SimulateCommand::run(std::ostream& out, std::ostream& err) {
-  Impl& impl = *impl_;
-  if (const auto applied = impl.binder.apply(impl.job_file); !applied) {
-    return config::report(applied.error(), err);
-  }
-  if (!impl.out.empty()) impl.options.out = impl.out;
-  if (!impl.replay.empty()) impl.options.replay = impl.replay;
-  const auto result = impl.simulate_with_progress(err);
-  if (!result) return config::report(result.error(), err);
-  if (impl.format == config::OutputFormat::kJson) {
-    out << boost::json::serialize(result->run) << "\n";
-  } else {
-    print_summary(result->run, impl.options, out);
-  }
-  return result->error ? config::report(*result->error, err) : 0;
+  command->add_option("--out", flags->out, "where run.json and models/ are written")
+      ->type_name("DIR");
+  command
+      ->add_option("--replay", flags->replay,
+                   "a recorded run (`run show ID --format json`): the same contributors")
+      ->type_name("RUN.json");
+  config::add_format(*command, flags->format);
+  flags->job.bind(flags->binder);
+  flags->binder.add_flags(*command);
+  command->callback([flags, &context] {
+    context.run = [flags, &context] { return run_simulation(*flags, context); };
+  });
 }
 
 }  // namespace starling::coordinator
