@@ -76,11 +76,17 @@ net::Async<void> ClientSessions::read(SessionPtr session) {
     auto frame = co_await session->connection->read_frame(session->limits);
     if (session->closing) break;
     if (!frame) {
+      if (frame.error().kind() == ErrorKind::kRejected) say_goodbye(*session, frame.error());
       end(session, frame.error());
       break;
     }
     if (!take(session, *frame)) break;
   }
+}
+
+// Best effort: a connection that cannot take even this is on its way down.
+void ClientSessions::say_goodbye(Session& session, const Error& reason) {
+  (void)link::send(*session.connection, {protocol::Bye{reason.code(), reason.message()}, {}});
 }
 
 // Revocation closes sessions in its own turn; only time passes unnoticed.
@@ -96,8 +102,7 @@ Result<protocol::Envelope> ClientSessions::open(const Session& session,
 bool ClientSessions::take(const SessionPtr& session, const net::Frame& frame) {
   auto envelope = open(*session, frame);
   if (!envelope) {
-    (void)link::send(*session->connection,
-                     {protocol::Bye{envelope.error().code(), envelope.error().message()}, {}});
+    say_goodbye(*session, envelope.error());
     end(session, envelope.error());
     return false;
   }

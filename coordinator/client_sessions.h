@@ -64,6 +64,7 @@ class ClientSessions {
   net::Async<void> finish_session(SessionPtr session, TimePoint deadline);
   // False: the session is over.
   bool take(const SessionPtr& session, const net::Frame& frame);
+  static void say_goodbye(Session& session, const Error& reason);
   void end(const SessionPtr& session, const Error& reason);
   Result<protocol::Envelope> open(const Session& session, const net::Frame& frame) const;
   void turn_away(std::unique_ptr<net::Connection> connection, const Error& reason);

@@ -80,6 +80,10 @@ Result<InitResult> init_state_directory(const fs::path& root, const InitOptions&
   CoordinatorSettings settings;
   settings.service.listen = options.listen;
   STARLING_ASSIGN(const auto listen, settings.listen_address());
+  if (listen.port == 0) {
+    return rejected("setting-invalid",
+                    "--listen " + options.listen + " names no port; devices need one that stays");
+  }
   const auto names = options.names.empty() ? default_names(listen.host) : options.names;
   settings.service.names = fmt::format("{}", fmt::join(names, ", "));
   STARLING_TRY(settings.validate());

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole service with real devices over real sockets: runs, restarts, stops, and what operators
+// see of them.
+#include "coordinator/coordinator_service.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "coordinator/job_text.h"
+#include "coordinator/received_file.h"
+#include "coordinator/simulate.h"
+#include "core/data/load.h"
+#include "core/data/partition.h"
+#include "core/model/safetensors.h"
+#include "tests/coordinator/test_federation.h"
+
+namespace starling::coordinator {
+namespace {
+
+using testing::TestFederation;
+
+Job tiny_job(int clients) {
+  Job job;
+  job.job.name = "tiny";
+  job.job.rounds = 4;
+  job.training.model.kind = "softmax-regression";
+  job.training.train.batch_size = 16;
+  job.round.cohort = clients;
+  job.round.min_updates = clients;
+  job.round.wait_for = clients;
+  job.evaluate.dataset = "synthetic:rows=200,features=6,classes=3:test";
+  job.data.dataset = "synthetic:rows=300,features=6,classes=3";
+  job.data.partition = "dirichlet:alpha=1";
+  return job;
+}
+
+std::vector<data::DatasetView> parts_of(const Job& job, std::size_t clients) {
+  const auto dataset =
+      data::load_dataset(data::DatasetSpec::parse(job.data.dataset).value()).value();
+  return data::partition_views(dataset, data::PartitionSpec::parse(job.data.partition).value(),
+                               clients)
+      .value();
+}
+
+std::vector<std::string> simulated_models(const Job& job, std::size_t clients) {
+  const auto result = simulate(job, {.clients = clients}, SystemClock(), {}).value();
+  std::vector<std::string> hashes;
+  for (const auto& round : result.run.at("rounds").get_array()) {
+    hashes.emplace_back(round.at("model_sha256").get_string().c_str());
+  }
+  return hashes;
+}
+
+class CoordinatorServiceTest : public ::testing::Test {
+ protected:
+  void start_clients(const Job& job, std::size_t count) {
+    auto parts = parts_of(job, count);
+    for (std::size_t k = count; k > 0; --k) {  // the order of joining plays no part
+      federation.start_device("client-" + std::to_string(k), std::move(parts[k - 1]));
+    }
+  }
+  std::string submit(const Job& job, Settings arguments = {}) {
+    const auto answer = federation.ask("run-submit", std::move(arguments), job_to_toml(job));
+    EXPECT_TRUE(answer) << answer.error().message();
+    return std::to_string(answer->at("id").to_number<std::uint64_t>());
+  }
+
+  TestFederation federation;
+};
+
+TEST_F(CoordinatorServiceTest, ARunGivesTheModelsOfItsSimulation) {
+  federation.start_service();
+  const Job job = tiny_job(3);
+  start_clients(job, 3);
+  const std::string run = submit(job);
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+  const auto models = federation.models(run);
+  EXPECT_EQ(models.size(), 4U);
+  EXPECT_EQ(models, simulated_models(job, 3));
+  for (const auto& [task, count] : federation.gate.trainings()) EXPECT_EQ(count, 1);
+}
+
+TEST_F(CoordinatorServiceTest, ARestartInTheMiddleOfARoundChangesNothing) {
+  federation.start_service();
+  const Job job = tiny_job(3);
+  federation.gate.close("client-2");
+  start_clients(job, 3);
+  const std::string run = submit(job);
+  federation.gate.wait_for_trainings(3);  // client-2 is asked, and held back
+  federation.stop_service();
+  federation.start_service();
+  federation.gate.open_all();
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+  EXPECT_EQ(federation.models(run), simulated_models(job, 3));
+  const auto shown = federation.ask("run-show", {{"id", run}}).value();
+  for (const auto& round : shown.at("rounds").get_array()) {
+    EXPECT_EQ(round.at("attempt"), 1) << "an attempt that was open is resumed, not repeated";
+    EXPECT_EQ(round.at("cohort"), 3);
+  }
+  for (const auto& [task, count] : federation.gate.trainings()) {
+    EXPECT_EQ(count, 1) << task.first << " trained again for round " << task.second;
+  }
+}
+
+TEST_F(CoordinatorServiceTest, ARunningRunIsStoppedAndTheNextOneBegins) {
+  federation.start_service();
+  const Job job = tiny_job(2);
+  federation.gate.close("client-1");
+  start_clients(job, 2);
+  const std::string first = submit(job);
+  const std::string second = submit(job);
+  federation.gate.wait_for_trainings(2);
+  EXPECT_EQ(federation.ask("run-stop", {{"id", first}}).value().at("state"), "running");
+  EXPECT_EQ(federation.wait_for_end(first), "stopped");
+  federation.gate.open_all();
+  EXPECT_EQ(federation.wait_for_end(second), "completed");
+  EXPECT_EQ(federation.models(first).size(), 0U);
+  EXPECT_EQ(federation.models(second), simulated_models(job, 2));
+}
+
+TEST_F(CoordinatorServiceTest, APendingRunIsStoppedAtOnceAndARestartLeavesItSo) {
+  federation.start_service();
+  const std::string held = submit(tiny_job(2));  // waits for clients
+  const std::string pending = submit(tiny_job(2));
+  EXPECT_EQ(federation.ask("run-stop", {{"id", pending}}).value().at("state"), "stopped");
+  federation.stop_service();
+  federation.start_service();
+  EXPECT_EQ(federation.ask("run-stop", {{"id", held}}).value().at("state"), "running");
+  EXPECT_EQ(federation.wait_for_end(held), "stopped");
+  EXPECT_EQ(federation.wait_for_end(pending), "stopped");
+}
+
+TEST_F(CoordinatorServiceTest, ARunThatCannotBeLoadedFailsByName) {
+  federation.start_service();
+  Job job = tiny_job(1);
+  job.evaluate.dataset = "idx:/nowhere";
+  const std::string run = submit(job);
+  EXPECT_EQ(federation.wait_for_end(run), "failed");
+  const auto state = federation.ask("run-state", {{"id", run}}).value();
+  EXPECT_EQ(state.at("error").at("code"), "dataset-missing");
+}
+
+TEST_F(CoordinatorServiceTest, ASubmitTokenGivesTheSameRunAgain) {
+  federation.start_service();
+  const Job job = tiny_job(1);
+  const std::string run = submit(job, {{"submit-token", "monday"}});
+  EXPECT_EQ(submit(job, {{"submit-token", "monday"}}), run);
+  EXPECT_NE(submit(job), run);
+  Job other = job;
+  other.job.seed = 7;
+  EXPECT_EQ(federation.refusal("run-submit", {{"submit-token", "monday"}}, job_to_toml(other)),
+            "submit-token-reused");
+}
+
+TEST_F(CoordinatorServiceTest, AnExportedModelIsTheRecordedOne) {
+  federation.start_service();
+  Job job = tiny_job(1);
+  job.checkpoint.keep = 1;
+  start_clients(job, 1);
+  const std::string run = submit(job);
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+  const auto operators = federation.connect_operator();
+  const auto model = operators->ask("run-model", {{"id", run}}).value();
+  const std::string round = std::to_string(model.at("round").to_number<int>());
+  EXPECT_EQ(round, "4");
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "model.safetensors";
+  ModelHasher hasher;
+  const auto bytes = receive_file(
+      *operators, {.command = "run-export", .arguments = {{"id", run}, {"round", round}}}, path,
+      [&](ByteView piece) { hasher.update(piece); }, [] { return Result<void>(); });
+  ASSERT_TRUE(bytes) << bytes.error().message();
+  const std::string expected = model.at("model_sha256").get_string().c_str();
+  EXPECT_EQ(expected, federation.models(run).back());
+  EXPECT_EQ(std::move(hasher).finish().hex(), expected);
+  EXPECT_EQ(model::read_safetensors(path).value().sha256().hex(), expected);
+
+  // What fails leaves no file behind.
+  const auto other = directory.path() / "other.safetensors";
+  const auto refuse = [] { return Result<void>(rejected("model-damaged", "")); };
+  EXPECT_FALSE(receive_file(
+      *operators, {.command = "run-export", .arguments = {{"id", run}, {"round", round}}}, other,
+      [](ByteView) {}, refuse));
+  EXPECT_FALSE(std::filesystem::exists(other));
+  EXPECT_EQ(federation.refusal("run-model", {{"id", run}, {"round", "9"}}), "round-unknown");
+}
+
+TEST_F(CoordinatorServiceTest, WhatOperatorsAskWronglyIsRefusedByName) {
+  federation.start_service();
+  EXPECT_EQ(federation.refusal("run-paint"), "unknown-command");
+  EXPECT_EQ(federation.refusal("run-show"), "argument-missing");
+  EXPECT_EQ(federation.refusal("run-show", {{"id", "-1"}}), "argument-invalid");
+  EXPECT_EQ(federation.refusal("run-show", {{"id", "99999999999999999999"}}), "argument-invalid");
+  EXPECT_EQ(federation.refusal("run-show", {{"id", "7"}}), "run-unknown");
+  EXPECT_EQ(federation.refusal("run-log", {{"id", "7"}}), "run-unknown");
+  EXPECT_EQ(federation.refusal("run-stop", {{"id", "7"}}), "run-unknown");
+  EXPECT_EQ(federation.refusal("run-submit", {}, "rounds = 0"), "setting-invalid");
+  EXPECT_EQ(federation.refusal("run-submit", {}, "round = 3\nrouns = 2"), "unknown-key");
+  EXPECT_EQ(federation.refusal("run-submit", {}, "= ="), "toml-malformed");
+  EXPECT_EQ(federation.refusal("token-new", {{"client", "../etc"}}), "bad-name");
+  EXPECT_EQ(federation.refusal("token-new", {{"client", "a"}, {"role", "king"}}), "role-unknown");
+  EXPECT_EQ(federation.refusal("token-new", {{"client", "a"}, {"valid", "9000d"}}),
+            "setting-invalid");
+  EXPECT_EQ(federation.refusal("token-revoke", {{"id", "xyz"}}), "bad-token-id");
+  EXPECT_EQ(federation.refusal("token-revoke", {{"id", "0123456789abcdef"}}), "token-unknown");
+  EXPECT_EQ(federation.refusal("client-show", {{"name", "nobody"}}), "client-unknown");
+  EXPECT_EQ(federation.refusal("client-revoke", {{"name", "nobody"}}), "client-unknown");
+  EXPECT_EQ(federation.refusal("client-revoke", {{"name", "operator"}}), "own-identity");
+}
+
+TEST_F(CoordinatorServiceTest, ARequestThatNobodyWaitsForAnyMoreDoesNoHarm) {
+  federation.start_service();
+  const std::string run = submit(tiny_job(1));
+  {
+    const auto impatient = federation.connect_operator();
+    const auto followed = impatient->stream(
+        "run-log", {{"id", run}, {"follow", "true"}}, {}, [](ByteView) { return Result<void>(); },
+        impatient->now());
+    EXPECT_EQ(followed.error().code(), "deadline");
+  }
+  EXPECT_TRUE(federation.ask("run-stop", {{"id", run}}));
+  EXPECT_EQ(federation.wait_for_end(run), "stopped");
+}
+
+TEST_F(CoordinatorServiceTest, ABackupIsADatabaseThatAServiceCanStartFrom) {
+  federation.start_service();
+  federation.join("cam-7");
+  const testing::TemporaryDirectory directory;
+  const auto copy = directory.path() / "copy.db";
+  const auto operators = federation.connect_operator();
+  const auto received = receive_file(
+      *operators, {.command = "backup", .secret = true}, copy, [](ByteView) {},
+      [] { return Result<void>(); });
+  ASSERT_TRUE(received) << received.error().message();
+  EXPECT_FALSE(std::filesystem::exists(federation.state().spool() / "backup.db"));
+  federation.stop_service();
+  std::filesystem::remove(federation.state().database().string() + "-wal");
+  std::filesystem::remove(federation.state().database().string() + "-shm");
+  std::filesystem::rename(copy, federation.state().database());
+  federation.start_service();
+  const auto client = federation.ask("client-show", {{"name", "cam-7"}});
+  ASSERT_TRUE(client) << client.error().message();
+  EXPECT_EQ(client->at("state"), "active");
+}
+
+TEST_F(CoordinatorServiceTest, AStateDirectoryIsServedOnce) {
+  federation.start_service();
+  net::EventLoop loop;
+  testing::SharedLog log;
+  const auto second = CoordinatorService::start(loop, SystemClock(), log, federation.state(), {},
+                                                [](const Error&) {});
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), "state-in-use");
+}
+
+}  // namespace
+}  // namespace starling::coordinator

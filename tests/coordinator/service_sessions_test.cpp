@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may be connected to the service, and for how long: raw connections with real certificates.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <fstream>
+
+#include "core/enrol/join.h"
+#include "core/net/deadline.h"
+#include "edge_client/coordinator_link.h"
+#include "tests/coordinator/test_federation.h"
+
+namespace starling::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::TestFederation;
+
+// A connection with an identity, that says and hears what a test wants.
+class RawConnection {
+ public:
+  RawConnection(const std::filesystem::path& identity, std::uint16_t port, const Clock& clock)
+      : identity_(identity::IdentityDirectory::load(identity).value()) {
+    auto tls = edge_client::make_coordinator_tls(identity_, clock).value();
+    auto made = net::run_task(loop_, net::connect(loop_, "127.0.0.1", port, std::move(tls), {}));
+    if (made) {
+      connection_ = std::move(*made);
+    } else {
+      refusal_ = made.error().code();
+    }
+  }
+  // Empty: connected.
+  const std::string& refusal() const { return refusal_; }
+
+  void send(protocol::Message message) {
+    ASSERT_TRUE(link::send(*connection_, {std::move(message), {}}));
+  }
+  // The next message, or how the connection ended: "Welcome", "Bye certificate-revoked", "closed".
+  std::string next() {
+    std::string heard;
+    loop_.run_task(read(heard));
+    return heard;
+  }
+  std::string greet() {
+    send(protocol::Hello{.software = "test"});
+    return next();
+  }
+
+ private:
+  net::Async<void> read(std::string& heard) {
+    const TimePoint deadline = loop_.now() + 60s;
+    auto reading = connection_->read_frame(limits_);
+    auto frame = co_await net::with_deadline(loop_, deadline, "reading", std::move(reading));
+    if (!frame) {
+      heard = frame.error().code();
+      co_return;
+    }
+    const auto envelope = link::decode(*frame);
+    const auto* bye = std::get_if<protocol::Bye>(&envelope->message);
+    if (bye != nullptr) heard = "Bye " + bye->code;
+    if (std::holds_alternative<protocol::Welcome>(envelope->message)) {
+      limits_.expect(wire::from_coordinator(true));
+      heard = "Welcome";
+    }
+  }
+
+  identity::IdentityDirectory identity_;
+  net::EventLoop loop_;
+  std::unique_ptr<net::Connection> connection_;
+  std::string refusal_;
+  link::MessageLimits limits_{wire::from_coordinator(false)};
+};
+
+class ServiceSessionsTest : public ::testing::Test {
+ protected:
+  RawConnection connect(const std::filesystem::path& device) {
+    return {device / "identity", federation.port(), federation.clock};
+  }
+  bool is_connected(const std::string& name) {
+    return federation.ask("client-show", {{"name", name}}).value().at("connected").as_bool();
+  }
+
+  TestFederation federation;
+};
+
+TEST_F(ServiceSessionsTest, ADeviceIsConnectedOnceItHasGreeted) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  EXPECT_FALSE(is_connected("cam-7"));
+  RawConnection connection = connect(device);
+  EXPECT_EQ(connection.greet(), "Welcome");
+  EXPECT_TRUE(is_connected("cam-7"));
+  connection.send(protocol::Bye{"stopped", ""});
+  EXPECT_EQ(connection.next(), "closed");
+  EXPECT_FALSE(is_connected("cam-7"));
+}
+
+TEST_F(ServiceSessionsTest, RevocationCutsWithinASecondAndForGood) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  RawConnection greeted = connect(device);
+  EXPECT_EQ(greeted.greet(), "Welcome");
+  RawConnection silent = connect(device);
+  const TimePoint before = federation.clock.now();
+  EXPECT_EQ(federation.ask("client-revoke", {{"name", "cam-7"}}).value().at("state"), "revoked");
+  EXPECT_EQ(greeted.next(), "Bye certificate-revoked");
+  EXPECT_EQ(greeted.next(), "closed");
+  EXPECT_EQ(silent.next(), "Bye certificate-revoked");
+  EXPECT_LT(to_seconds(federation.clock.now() - before), 1.0);
+  EXPECT_EQ(connect(device).refusal(), "refused-certificate-revoked");
+  federation.log.wait_for("certificate-revoked");
+
+  // After a restart too; and the name may join again with another key.
+  federation.stop_service();
+  federation.start_service();
+  EXPECT_EQ(connect(device).refusal(), "refused-certificate-revoked");
+  std::filesystem::rename(device, device.string() + "-old");
+  EXPECT_EQ(connect(federation.join("cam-7")).greet(), "Welcome");
+  EXPECT_EQ(connect(device.string() + "-old").refusal(), "refused-certificate-revoked");
+}
+
+TEST_F(ServiceSessionsTest, ACertificateThatExpiresEndsItsConnection) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  RawConnection connection = connect(device);
+  EXPECT_EQ(connection.greet(), "Welcome");
+  federation.clock.put_forward(std::chrono::hours(24 * 31));
+  connection.send(protocol::Ping{});
+  EXPECT_EQ(connection.next(), "Bye certificate-expired");
+  EXPECT_EQ(connect(device).refusal(), "refused-certificate-expired");
+}
+
+TEST_F(ServiceSessionsTest, TheServicesOwnCertificatesAreRenewedInTime) {
+  federation.start_service();
+  federation.stop_service();
+  federation.clock.put_forward(std::chrono::hours(24 * 300));  // of 90 and 365 days
+  federation.start_service();
+  EXPECT_TRUE(federation.ask("client-list"));
+  federation.stop_service();
+  federation.clock.put_forward(std::chrono::hours(24 * 80));
+  federation.start_service();
+  EXPECT_TRUE(federation.ask("client-list"));
+}
+
+TEST_F(ServiceSessionsTest, ADeviceThatSpeaksLikeAnOperatorIsCutOff) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  RawConnection connection = connect(device);
+  EXPECT_EQ(connection.greet(), "Welcome");
+  connection.send(protocol::OperatorRequest{.id = 1, .command = "client-list"});
+  EXPECT_EQ(connection.next(), "Bye unexpected-frame");
+  EXPECT_EQ(connection.next(), "closed");
+  federation.log.wait_for("cam-7 disconnected (unexpected-frame)");
+}
+
+TEST_F(ServiceSessionsTest, ANewConnectionReplacesAnOlderOne) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  RawConnection older = connect(device);
+  EXPECT_EQ(older.greet(), "Welcome");
+  RawConnection newer = connect(device);
+  EXPECT_EQ(newer.greet(), "Welcome");
+  EXPECT_EQ(older.next(), "Bye replaced");
+  EXPECT_TRUE(is_connected("cam-7"));
+}
+
+TEST_F(ServiceSessionsTest, AClientHoldsSoManyConnectionsAtATime) {
+  federation.settings().session.per_client = 2;
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  RawConnection first = connect(device);
+  RawConnection second = connect(device);
+  EXPECT_EQ(connect(device).next(), "Bye too-many-sessions");
+  EXPECT_EQ(connect(federation.join("cam-8")).greet(), "Welcome");
+}
+
+TEST_F(ServiceSessionsTest, WhoDoesNotGreetIsNotWaitedFor) {
+  federation.settings().session.greeting = 50ms;
+  federation.start_service();
+  RawConnection connection = connect(federation.join("cam-7"));
+  EXPECT_EQ(connection.next(), "Bye deadline");
+}
+
+TEST_F(ServiceSessionsTest, NewConnectionsAreLimitedByAddress) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  federation.stop_service();
+  federation.settings().connection.per_second = 0.001;
+  federation.settings().connection.burst = 1;
+  federation.start_service();
+  EXPECT_EQ(connect(device).refusal(), "");
+  EXPECT_NE(connect(device).refusal(), "");
+  federation.log.wait_for("refused 127.0.0.1: rate-limited");
+}
+
+TEST_F(ServiceSessionsTest, StoppingSaysGoodbye) {
+  federation.start_service();
+  RawConnection connection = connect(federation.join("cam-7"));
+  EXPECT_EQ(connection.greet(), "Welcome");
+  federation.stop_service();
+  EXPECT_EQ(connection.next(), "Bye draining");
+}
+
+// --- operators ----------------------------------------------------------------------------------
+
+TEST_F(ServiceSessionsTest, AnOperatorOfAnotherMachineJoinsByToken) {
+  federation.start_service();
+  const auto state = federation.join("ops-2", "operator");
+  const auto other = OperatorClient::connect(state / "identity", federation.clock);
+  ASSERT_TRUE(other) << other.error().message();
+  EXPECT_TRUE((*other)->ask("client-list", {}));
+  EXPECT_EQ(federation.ask("client-list", {{"role", "operator"}}).value().as_array().size(), 2U);
+  EXPECT_EQ(federation.ask("client-list").value().as_array().size(), 0U);
+
+  EXPECT_TRUE(federation.ask("client-revoke", {{"name", "ops-2"}}));
+  const auto cut = (*other)->ask("client-list", {});
+  ASSERT_FALSE(cut);
+  EXPECT_TRUE(cut.error().code().starts_with("connection-")) << cut.error().code();
+  EXPECT_EQ(OperatorClient::connect(state / "identity", federation.clock).error().code(),
+            "connection-refused-certificate-revoked");
+}
+
+TEST_F(ServiceSessionsTest, ACopiedOperatorsDirectoryWorksElsewhere) {
+  federation.start_service();
+  const testing::TemporaryDirectory elsewhere;
+  const auto copy = elsewhere.path() / "operator";
+  std::filesystem::copy(federation.state().operator_identity(), copy);
+  std::ofstream(copy / "coordinator") << "127.0.0.1:" << federation.port() << "\n";
+  for (const auto& state : {copy, elsewhere.path()}) {
+    const auto client = OperatorClient::connect(state, federation.clock);
+    ASSERT_TRUE(client) << client.error().message();
+    EXPECT_TRUE((*client)->ask("run-list", {}));
+  }
+}
+
+TEST_F(ServiceSessionsTest, CommandsWithoutAServiceOrAnIdentitySayWhatToDo) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  EXPECT_EQ(OperatorClient::connect(device / "identity", federation.clock).error().code(),
+            "connection-role");
+  const testing::TemporaryDirectory empty;
+  EXPECT_EQ(OperatorClient::connect(empty.path(), federation.clock).error().code(),
+            "connection-identity");
+  federation.stop_service();
+  const auto nobody = OperatorClient::connect(federation.state().root(), federation.clock);
+  ASSERT_FALSE(nobody);
+  EXPECT_NE(nobody.error().message().find("starling-coordinator serve"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace starling::coordinator
