@@ -411,6 +411,9 @@ void CoordinatorMachine::try_open_round() {
   if (const auto recorded = start.recorded_contributors.find(next);
       recorded != start.recorded_contributors.end()) {
     const std::size_t count = recorded->second.size();
+    const bool there = std::all_of(recorded->second.begin(), recorded->second.end(),
+                                   [this](const std::string& name) { return connected(name); });
+    if (!there) return;
     return open_round(select_clients(recorded->second, count, key), attempt, false);
   }
   const std::size_t awaited =

@@ -52,8 +52,9 @@ Result<RunId> FederationSimulator::run(const RunContext& context, const std::str
     STARLING_TRY(model::write_safetensors(options_.checkpoints->path(0), *initial));
   }
   STARLING_TRY(store_.start_run(run_, record, clock_.wall_now()));
-  STARLING_TRY(start_coordinator());
+  start_coordinator();
   for (std::size_t i = 0; i < nodes_.size(); ++i) start_client(i);
+  submit_when_connected();
   while (!finished_ && !failure_) {
     if (queue_.now() > options_.give_up_at) {
       return internal("simulation-stalled",
@@ -70,17 +71,31 @@ Result<RunId> FederationSimulator::run(const RunContext& context, const std::str
 
 // --- the coordinator's process ------------------------------------------------------------------
 
-Result<void> FederationSimulator::start_coordinator() {
+void FederationSimulator::start_coordinator() {
   machine_ = std::make_unique<CoordinatorMachine>(
       CoordinatorOptions{.federation = "simulated", .transfer = options_.transfer});
   const bool first = coordinator_incarnation_++ == 0;
   for (const Node& node : nodes_) to_coordinator(ClientAdmitted{node.name, !first});
-  STARLING_ASSIGN(const auto rounds, store_.rounds(run_, 1));
+  if (submitted_) submit();
+}
+
+// The run begins once everybody is there, as researchers expect of clients that cost nothing.
+void FederationSimulator::submit_when_connected() {
+  if (machine_ && machine_->clients_connected() == nodes_.size()) {
+    submitted_ = true;
+    return submit();
+  }
+  const Duration pause = options_.faults.latency_max / 10;
+  queue_.schedule(queue_.now() + pause, [this] { submit_when_connected(); });
+}
+
+void FederationSimulator::submit() {
+  const auto rounds = store_.rounds(run_, 1);
+  if (!rounds) return fail(rounds.error());
   const auto& [round, model] = *models_.rbegin();
-  RunStart start = to_run_start(run_, *context_, {run_, round, model->sha256()}, model, rounds);
+  RunStart start = to_run_start(run_, *context_, {run_, round, model->sha256()}, model, *rounds);
   start.recorded_contributors = recorded_;
   to_coordinator(RunSubmitted{std::move(start)});
-  return {};
 }
 
 void FederationSimulator::kill_coordinator() {
@@ -93,9 +108,7 @@ void FederationSimulator::kill_coordinator() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     break_session(i, retry("connection-lost", "the coordinator went away"));
   }
-  queue_.schedule(queue_.now() + options_.faults.restart_after, [this] {
-    if (const auto started = start_coordinator(); !started) fail(started.error());
-  });
+  queue_.schedule(queue_.now() + options_.faults.restart_after, [this] { start_coordinator(); });
 }
 
 void FederationSimulator::to_coordinator(Event event) {

@@ -102,7 +102,9 @@ class FederationSimulator {
   void submit_waiting();
 
   // The coordinator.
-  Result<void> start_coordinator();
+  void start_coordinator();
+  void submit_when_connected();
+  void submit();
   void kill_coordinator();
   void to_coordinator(Event event);
   void perform(Action& action);
@@ -154,6 +156,7 @@ class FederationSimulator {
   std::map<TaskId, Upload> uploads_;
   std::map<Round, model::Snapshot> models_;  // durable ones; older than the last are dropped
   TimePoint round_started_{};                // wall
+  bool submitted_ = false;
   bool finished_ = false;
   std::optional<Error> failure_;
   std::uint64_t crashes_ = 0;

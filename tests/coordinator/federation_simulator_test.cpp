@@ -128,7 +128,9 @@ void check_history(const Outcome& outcome, const Job& job) {
     EXPECT_TRUE(cohort.empty()) << "somebody has no outcome";
   }
   EXPECT_EQ(last, static_cast<Round>(job.job.rounds));
-  EXPECT_EQ(simulate_with(job, {}, 7, contributors).models(), outcome.models());
+  const Outcome replay = simulate_with(job, {}, 7, contributors);
+  EXPECT_EQ(replay.models(), outcome.models());
+  EXPECT_EQ(replay.rounds.size(), replay.models().size()) << "a replay needs one attempt a round";
 }
 
 TEST(FederationSimulator, SurvivesCrashesAndDisconnectsAtAnyMessage) {
