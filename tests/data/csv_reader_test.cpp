@@ -4,8 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
-
+#include "core/base/rng.h"
 #include "tests/data/dataset_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -51,6 +50,43 @@ TEST_F(CsvReader, FollowsRfc4180) {  // the examples of its section 2
   EXPECT_EQ(records("\"aaa\",\"b\"\"bb\",\"ccc\""), (Records{{"aaa", "b\"bb", "ccc"}}));
   EXPECT_EQ(records(" a ,,\"\"\n,\n"), (Records{{" a ", "", ""}, {"", ""}}))
       << "spaces belong to a field";
+}
+
+std::string random_text(Rng& rng, std::string_view alphabet, std::size_t length_max) {
+  std::string text(rng.below(length_max + 1), ' ');
+  for (char& c : text) c = alphabet[rng.below(alphabet.size())];
+  return text;
+}
+
+TEST_F(CsvReader, ReadsBackWhateverIsQuoted) {
+  Rng rng({.seed = 7});
+  for (int i = 0; i < 300; ++i) {
+    std::vector<std::vector<std::string>> written(1 + rng.below(4));
+    std::string text;
+    for (auto& record : written) {
+      record.resize(1 + rng.below(4));
+      for (std::size_t j = 0; j < record.size(); ++j) {
+        record[j] = random_text(rng, ",\"\r\n a\xC3", 6);
+        text += j > 0 ? ",\"" : "\"";
+        for (char c : record[j]) text += c == '"' ? "\"\"" : std::string(1, c);
+        text += '"';
+      }
+      text += rng.below(2) == 0 ? "\n" : "\r\n";
+    }
+    ASSERT_EQ(records(text), written) << text;
+  }
+}
+
+TEST_F(CsvReader, AnyTextIsReadOrRefused) {
+  Rng rng({.seed = 8});
+  int accepted = 0;
+  for (int i = 0; i < 1200; ++i) {
+    const auto dataset = load("x,label\n1," + random_text(rng, ",\n\r\"12a.", 6));
+    if (!dataset) continue;
+    ++accepted;
+    EXPECT_EQ((*dataset)->features().size(), (*dataset)->rows());
+  }
+  EXPECT_GT(accepted, 100);
 }
 
 TEST_F(CsvReader, PassesOverByteOrderMarkAndEmptyLines) {
