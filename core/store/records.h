@@ -82,7 +82,8 @@ struct Token {
   std::string id;  // 8 bytes, lower-case hex
   std::string client;
   Role role = Role::kDevice;
-  Bytes mac_key;  // 32 bytes
+  std::vector<std::string> addresses;  // HOST:PORT of a peer that may be reached; none of others
+  Bytes mac_key;                       // 32 bytes
   WallTime created;
   WallTime expires;
   TokenState state = TokenState::kOpen;

@@ -42,6 +42,9 @@ Result<void> may_join(std::string_view name, const std::optional<Client>& holder
 
 Result<void> may_create(const Token& token, bool id_known) {
   STARLING_CHECK(token.state == TokenState::kOpen && token.bad_tries == 0);
+  for (const std::string& address : token.addresses) {
+    STARLING_CHECK(address.find('\n') == std::string::npos);
+  }
   if (!id_known) return {};
   return rejected("token-exists", fmt::format("token {} exists already; draw another", token.id));
 }

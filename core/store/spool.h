@@ -12,6 +12,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/error.h"
+#include "core/base/fields.h"
 
 namespace starling::store {
 
@@ -102,5 +103,21 @@ class UploadSpool {
   std::size_t memory_uploads_ = 0;
   std::size_t disk_uploads_ = 0;
 };
+
+template <class V>
+void describe(V& visit, UploadSpool::Options& o) {
+  visit("memory-bytes-max", o.memory_bytes_max,
+        FieldInfo{.help = "memory for updates that are being received", .unit = "bytes", .min = 0});
+  visit("memory-uploads-max", o.memory_uploads_max,
+        FieldInfo{.help = "updates received in memory at a time; more go to disk",
+                  .unit = "updates",
+                  .min = 0});
+  visit("spill-bytes", o.spill_bytes,
+        FieldInfo{.help = "larger updates are received on disk", .unit = "bytes", .min = 0});
+  visit(
+      "disk-bytes-max", o.disk_bytes_max,
+      FieldInfo{
+          .help = "disk for updates that are being received; 0: none", .unit = "bytes", .min = 0});
+}
 
 }  // namespace starling::store

@@ -31,11 +31,29 @@ Result<Revocation> read_revocation(Query& query) {
   return revocation;
 }
 
+// Addresses are lines of one text.
+std::string join_lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::vector<std::string> split_lines(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines;
+}
+
 Result<Token> read_token(Query& query) {
   Token token;
-  STARLING_TRY(query.into(token.id, token.client, token.role, token.mac_key, token.created,
-                          token.expires, token.state, token.bad_tries, token.csr_sha256,
-                          token.certificate_serial));
+  std::string addresses;
+  STARLING_TRY(query.into(token.id, token.client, token.role, addresses, token.mac_key,
+                          token.created, token.expires, token.state, token.bad_tries,
+                          token.csr_sha256, token.certificate_serial));
+  token.addresses = split_lines(addresses);
   return token;
 }
 
@@ -151,28 +169,30 @@ Result<void> SqliteStore::create_token(const Token& token) {
     STARLING_TRY(rules::may_create(token, known.has_value()));
     STARLING_TRY(revoke_open_tokens(token.client));
     return database_->execute(
-        "INSERT INTO tokens(id, client, role, mac_key, created, expires, state) "
-        "VALUES(?, ?, ?, ?, ?, ?, ?)",
-        token.id, token.client, token.role, token.mac_key, token.created, token.expires,
-        token.state);
+        "INSERT INTO tokens(id, client, role, addresses, mac_key, created, expires, state) "
+        "VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+        token.id, token.client, token.role, join_lines(token.addresses), token.mac_key,
+        token.created, token.expires, token.state);
   });
 }
 
 Result<std::optional<Token>> SqliteStore::find_token(std::string_view id, WallTime now) {
-  STARLING_ASSIGN(std::optional<Token> token,
-                  database_->first("SELECT id, client, role, mac_key, created, expires, state, "
-                                   "bad_tries, csr_sha256, certificate FROM tokens WHERE id = ?",
-                                   read_token, id));
+  STARLING_ASSIGN(
+      std::optional<Token> token,
+      database_->first("SELECT id, client, role, addresses, mac_key, created, expires, state, "
+                       "bad_tries, csr_sha256, certificate FROM tokens WHERE id = ?",
+                       read_token, id));
   if (token) token->state = rules::token_state_at(*token, now);
   return token;
 }
 
 Result<std::vector<Token>> SqliteStore::tokens(WallTime now) {
-  STARLING_ASSIGN(std::vector<Token> tokens,
-                  database_->all("SELECT id, client, role, mac_key, created, expires, state, "
-                                 "bad_tries, csr_sha256, certificate FROM tokens "
-                                 "ORDER BY created, id",
-                                 read_token));
+  STARLING_ASSIGN(
+      std::vector<Token> tokens,
+      database_->all("SELECT id, client, role, addresses, mac_key, created, expires, state, "
+                     "bad_tries, csr_sha256, certificate FROM tokens "
+                     "ORDER BY created, id",
+                     read_token));
   for (Token& token : tokens) token.state = rules::token_state_at(token, now);
   return tokens;
 }

@@ -44,6 +44,7 @@ CREATE TABLE tokens(
   id TEXT PRIMARY KEY,
   client TEXT NOT NULL,
   role TEXT NOT NULL CHECK(role IN ('device', 'peer', 'operator')),
+  addresses TEXT NOT NULL,
   mac_key BLOB NOT NULL,
   created INTEGER NOT NULL,
   expires INTEGER NOT NULL,

@@ -148,12 +148,14 @@ TEST_P(ClientsTest, ANameThatJoinedIsTakenUntilItIsRevoked) {
   ASSERT_TRUE(store().revoke_client("cam-7", at(3)));
   Token peer = token("a3", "cam-7", 4);
   peer.role = Role::kPeer;
+  peer.addresses = {"cam-7.local:7400", "[::1]:7400"};
   ASSERT_TRUE(store().create_token(peer));
   EXPECT_EQ(code_of(store().redeem_token("a3", digest("csr"), at(5), issuing("03", "key of 01"))),
             "key-revoked");
   ASSERT_TRUE(store().redeem_token("a3", digest("new"), at(6), issuing("04")));
   reopen();
   const Client client = store().find_client("cam-7").value().value();
+  EXPECT_EQ(store().find_token("a3", at(7)).value()->addresses, peer.addresses);
   EXPECT_EQ(client.role, Role::kPeer);
   EXPECT_EQ(client.state, ClientState::kActive);
   EXPECT_EQ(client.joined, at(6));
