@@ -147,15 +147,37 @@ void Database::roll_back() {
 }
 
 Error Database::failure(int code) {
+  const Error error = describe_failure(code, sqlite3_system_errno(connection_));
+  const bool lasting = error.code() == "fsync-failed" || error.code() == "database-io-error" ||
+                       error.code() == "database-damaged";
+  if (lasting) broken_ = error;
+  return error;
+}
+
+Error Database::describe_failure(int code, int cause) const {
   const std::string where = file_.string();
-  const int cause = sqlite3_system_errno(connection_);
-  const std::string what = fmt::format("{} ({})", sqlite3_errmsg(connection_),
-                                       code & 0xff ? sqlite3_errstr(code) : "no code");
-  switch (code & 0xff) {
-    case SQLITE_FULL:
-      return overloaded("disk-full", "no room for " + where +
-                                         ": the disk is full; free some space and it will be "
-                                         "tried again");
+  const std::string what =
+      fmt::format("{} ({}{}{})", sqlite3_errmsg(connection_), sqlite3_errstr(code),
+                  cause == 0 ? "" : ", ", cause == 0 ? "" : std::strerror(cause));
+  const int kind = code & 0xff;
+  const bool io = kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN;
+  if (kind == SQLITE_NOMEM || code == SQLITE_IOERR_NOMEM) {
+    return overloaded("out-of-memory", "no memory left for " + where);
+  }
+  if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) {
+    return internal("fsync-failed", "fsync of " + where + " failed: " + what +
+                                        "; what was written may be lost, so this process must "
+                                        "stop");
+  }
+  if (kind == SQLITE_FULL || (io && (cause == ENOSPC || cause == EDQUOT))) {
+    return overloaded("disk-full",
+                      "no room for " + where + "; free some space and it will be tried again");
+  }
+  if (io) {
+    return internal("database-io-error", "cannot read or write " + where + ": " + what +
+                                             "; see to the disk and start again");
+  }
+  switch (kind) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return rejected("state-in-use", where +
@@ -165,35 +187,15 @@ Error Database::failure(int code) {
     case SQLITE_PERM:
     case SQLITE_AUTH:
       return rejected("no-permission", "cannot write " + where + ": " + what);
-    case SQLITE_NOMEM:
-      return overloaded("out-of-memory", "no memory left for " + where);
     case SQLITE_CONSTRAINT:
       return internal("database-constraint", where + " refused a change: " + what);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      broken_ =
-          internal("database-damaged", where + " is damaged: " + what + "; restore a backup of it");
-      return *broken_;
-    case SQLITE_IOERR:
-    case SQLITE_CANTOPEN:
-      break;
+      return internal("database-damaged",
+                      where + " is damaged: " + what + "; restore a backup of it");
     default:
       return internal("database-error", where + ": " + what);
   }
-  const std::string reason = what + (cause == 0 ? "" : std::string(", ") + std::strerror(cause));
-  if (code == SQLITE_IOERR_NOMEM) return overloaded("out-of-memory", "no memory left for " + where);
-  if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) {
-    broken_ = internal("fsync-failed", "fsync of " + where + " failed: " + reason +
-                                           "; what was written may be lost, so this process must "
-                                           "stop");
-  } else if (cause == ENOSPC || cause == EDQUOT) {
-    return overloaded("disk-full", "no room for " + where + ": " + reason +
-                                       "; free some space and it will be tried again");
-  } else {
-    broken_ = internal("database-io-error", "cannot read or write " + where + ": " + reason +
-                                                "; see to the disk and start again");
-  }
-  return *broken_;
 }
 
 }  // namespace starling::store

@@ -204,7 +204,9 @@ class Database {
   Result<void> begin(Durability durability);
   Result<void> commit();
   void roll_back();
+  // The error for SQLite's `code`; remembered if nothing may follow it.
   Error failure(int code);
+  Error describe_failure(int code, int cause) const;
 
   std::filesystem::path file_;
   sqlite3* connection_ = nullptr;
