@@ -147,7 +147,7 @@ void Database::roll_back() {
 }
 
 Error Database::failure(int code) {
-  const Error error = describe_failure(code, sqlite3_system_errno(connection_));
+  Error error = describe_failure(code, sqlite3_system_errno(connection_));
   const bool lasting = error.code() == "fsync-failed" || error.code() == "database-io-error" ||
                        error.code() == "database-damaged";
   if (lasting) broken_ = error;
