@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast frames travel over loopback, beside plain TCP and blocking OpenSSL in the same run.
+//   net_throughput [MEGABYTES [REPEATS]]
+// One thread sends, one receives; "send" and "receive" are the processor seconds of each per GB.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <thread>
+
+#include "core/base/check.h"
+#include "tests/net/loopback.h"
+#include "tests/net/raw_client.h"
+
+namespace starling::net {
+namespace {
+
+using testing::RawListener;
+using testing::RawSocket;
+
+constexpr std::size_t kChunkBytes = 64 * 1024;
+constexpr std::size_t kHeaderBytes = 128;
+
+struct Figures {
+  double wall = 0;
+  double send = 0;
+  double receive = 0;
+};
+
+double seconds(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Runs both ends and measures each thread from its first to its last line.
+template <class Send, class Receive>
+Figures measure(Send send, Receive receive) {
+  Figures figures;
+  const double start = seconds(CLOCK_MONOTONIC);
+  std::thread receiver([&] {
+    receive();
+    figures.receive = seconds(CLOCK_THREAD_CPUTIME_ID);
+  });
+  std::thread sender([&] {
+    send();
+    figures.send = seconds(CLOCK_THREAD_CPUTIME_ID);
+  });
+  sender.join();
+  receiver.join();
+  figures.wall = seconds(CLOCK_MONOTONIC) - start;
+  return figures;
+}
+
+Figures plain_tcp(std::size_t bytes) {
+  const RawListener listener;
+  return measure(
+      [&] {
+        RawSocket socket(listener.port());
+        const std::vector<char> chunk(kChunkBytes);
+        for (std::size_t sent = 0; sent < bytes;) {
+          const ssize_t count = ::send(socket.fd(), chunk.data(), chunk.size(), MSG_NOSIGNAL);
+          STARLING_CHECK(count > 0);
+          sent += static_cast<std::size_t>(count);
+        }
+      },
+      [&] {
+        RawSocket socket = listener.accept();
+        std::vector<char> chunk(kChunkBytes);
+        while (::recv(socket.fd(), chunk.data(), chunk.size(), 0) > 0) {
+        }
+      });
+}
+
+SSL_CTX* raw_context(const identity::Credentials& credentials, const SSL_METHOD* method) {
+  SSL_CTX* context = SSL_CTX_new(method);
+  SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
+  SSL_CTX_use_certificate(context, credentials.certificate.native());
+  SSL_CTX_use_PrivateKey(context, credentials.key.native());
+  return context;
+}
+
+Figures raw_openssl(const testing::Loopback& net, std::size_t bytes) {
+  const RawListener listener;
+  const identity::Credentials device = net.device();
+  return measure(
+      [&] {
+        RawSocket socket(listener.port());
+        const int yes = 1;
+        ::setsockopt(socket.fd(), IPPROTO_TCP, 1 /* TCP_NODELAY */, &yes, sizeof yes);
+        SSL_CTX* context = raw_context(device, TLS_client_method());
+        SSL* ssl = SSL_new(context);
+        SSL_set_fd(ssl, socket.fd());
+        STARLING_CHECK(SSL_connect(ssl) == 1);
+        const std::vector<char> chunk(kChunkBytes);
+        for (std::size_t sent = 0; sent < bytes; sent += kChunkBytes) {
+          STARLING_CHECK(SSL_write(ssl, chunk.data(), static_cast<int>(kChunkBytes)) > 0);
+        }
+        SSL_shutdown(ssl);
+        SSL_free(ssl);
+        SSL_CTX_free(context);
+      },
+      [&] {
+        RawSocket socket = listener.accept();
+        SSL_CTX* context = raw_context(net.coordinator, TLS_server_method());
+        SSL* ssl = SSL_new(context);
+        SSL_set_fd(ssl, socket.fd());
+        STARLING_CHECK(SSL_accept(ssl) == 1);
+        std::vector<char> chunk(kChunkBytes);
+        while (SSL_read(ssl, chunk.data(), static_cast<int>(chunk.size())) > 0) {
+        }
+        SSL_free(ssl);
+        SSL_CTX_free(context);
+      });
+}
+
+// Sends its next chunk whenever the queue has run low.
+class BulkSender {
+ public:
+  BulkSender(Connection& connection, std::size_t frames)
+      : connection_(connection),
+        frames_(frames),
+        chunk_(std::make_shared<const Bytes>(kChunkBytes)) {
+    connection_.set_drain_handler([this] { fill(); });
+    fill();
+  }
+
+ private:
+  void fill() {
+    while (frames_ > 0 && connection_.queued_bytes() < 2 * kChunkBytes) {
+      --frames_;
+      STARLING_CHECK(connection_.send(
+          {.type = 1, .header = Bytes(kHeaderBytes), .payload = {chunk_, *chunk_}}));
+    }
+  }
+
+  Connection& connection_;
+  std::size_t frames_;
+  std::shared_ptr<const Bytes> chunk_;
+};
+
+Async<void> send_all(testing::Loopback& net, EventLoop& loop, std::uint16_t port,
+                     std::size_t frames) {
+  auto connection =
+      co_await connect(loop, "127.0.0.1", port, testing::client_tls(net.device()), {});
+  BulkSender sender(**connection, frames);
+  const testing::OpenLimits limits;
+  auto answer = co_await (*connection)->read_frame(limits);
+  STARLING_CHECK(answer);
+  co_await (*connection)->close(loop.now() + std::chrono::seconds(5));
+}
+
+Async<void> receive_all(testing::Loopback& net, std::size_t frames) {
+  auto connection = co_await net.connections.next();
+  const testing::OpenLimits limits;
+  for (std::size_t i = 0; i < frames; ++i) {
+    auto frame = co_await connection->read_frame(limits);
+    STARLING_CHECK(frame && frame->payload.size() == kChunkBytes);
+  }
+  STARLING_CHECK(connection->send({.type = 2}));
+  co_await connection->close(net.loop.now() + std::chrono::seconds(5));
+}
+
+Figures starling_frames(testing::Loopback& net, std::size_t bytes) {
+  const std::size_t frames = bytes / kChunkBytes;
+  net.listen();
+  const std::uint16_t port = net.listener->port();
+  const Figures figures = measure(
+      [&] {
+        EventLoop loop;
+        loop.run_task(send_all(net, loop, port, frames));
+      },
+      [&] { net.loop.run_task(receive_all(net, frames)); });
+  net.loop.run_task(net.listener->close());
+  net.listener = nullptr;
+  return figures;
+}
+
+template <class Run>
+void report(const char* name, std::size_t bytes, int repeats, Run run) {
+  std::vector<Figures> all;
+  for (int i = 0; i < repeats; ++i) all.push_back(run());
+  std::ranges::sort(all, {}, &Figures::wall);
+  const Figures& median = all[all.size() / 2];
+  const double gigabytes = 1e-9 * static_cast<double>(bytes);
+  std::printf("%-16s %7.0f MB/s   send %.3f s/GB   receive %.3f s/GB\n", name,
+              1000 * gigabytes / median.wall, median.send / gigabytes, median.receive / gigabytes);
+}
+
+int run(std::size_t bytes, int repeats) {
+  testing::Loopback net;
+  report("plain TCP", bytes, repeats, [&] { return plain_tcp(bytes); });
+  report("raw OpenSSL", bytes, repeats, [&] { return raw_openssl(net, bytes); });
+  report("Starling frames", bytes, repeats, [&] { return starling_frames(net, bytes); });
+  return 0;
+}
+
+}  // namespace
+
+int throughput(std::size_t bytes, int repeats) { return run(bytes, repeats); }
+
+}  // namespace starling::net
+
+int main(int argc, char** argv) {
+  const std::size_t megabytes = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1024;
+  return starling::net::throughput(megabytes << 20, argc > 2 ? std::atoi(argv[2]) : 5);
+}
