@@ -24,10 +24,12 @@ BufferPool::Buffer BufferPool::borrow() {
     buffer = spares_.back();
     spares_.pop_back();
   }
+  ++borrowed_;
   return {buffer, GiveBack(this)};
 }
 
 void BufferPool::give_back(std::byte* buffer) {
+  --borrowed_;
   if (spares_.size() < kSparesMax) {
     spares_.push_back(buffer);
   } else {

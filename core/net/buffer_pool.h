@@ -32,6 +32,7 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
 
   std::size_t buffer_bytes() const { return buffer_bytes_; }
+  std::size_t borrowed() const { return borrowed_; }  // buffers that are out
   // Not cleared. The pool must outlive the buffer.
   Buffer borrow();
 
@@ -40,6 +41,7 @@ class BufferPool {
   void give_back(std::byte* buffer);
 
   std::size_t buffer_bytes_;
+  std::size_t borrowed_ = 0;
   std::vector<std::byte*> spares_;
 };
 

@@ -56,7 +56,7 @@ class EnrolmentTest : public ::testing::Test, protected testing::Loopback {
     const auto tls = net::TlsContext::make_server(
         coordinator, {{.protocol = net::Protocol::kSession, .client = testing::client_policy()},
                       {.protocol = net::Protocol::kEnrolment}});
-    listener = std::move(*net::Listener::open(loop, *tls, {.host = "127.0.0.1"}, handlers));
+    listener = *net::Listener::open(loop, *tls, {.host = "127.0.0.1"}, handlers);
   }
 
   JoinToken new_token(const Grant& grant = {.name = "cam-7"}) {
@@ -380,7 +380,7 @@ TEST_F(EnrolmentTest, ASilentClientIsCut) {
 class HostileAnswerTest : public ::testing::Test, protected testing::Loopback {
  protected:
   HostileAnswerTest() {
-    listen({{.protocol = net::Protocol::kEnrolment}});
+    listen_for({{.protocol = net::Protocol::kEnrolment}});
     token =
         JoinToken::make(authority.certificate().public_key_digest(), "127.0.0.1", listener->port());
   }

@@ -7,6 +7,7 @@
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <deque>
@@ -89,12 +90,12 @@ class Loopback {
     if (listener) loop.run_task(listener->close());
   }
 
-  void listen(std::vector<net::AcceptedProtocol> protocols, net::ListenerOptions options = {}) {
+  void listen_for(std::vector<net::AcceptedProtocol> protocols, net::ListenerOptions options = {}) {
     listen_with(*net::TlsContext::make_server(coordinator, std::move(protocols)), options);
   }
 
   void listen(net::ListenerOptions options = {}) {
-    listen({{.protocol = Protocol::kSession, .client = client_policy()}}, options);
+    listen_for({{.protocol = Protocol::kSession, .client = client_policy()}}, options);
   }
 
   void listen_with(std::shared_ptr<const net::TlsContext> tls, net::ListenerOptions options = {}) {
@@ -105,7 +106,7 @@ class Loopback {
     };
     handlers.on_refused = [this](const net::Refusal& refusal) { refusals.push(refusal); };
     handlers.may_connect = may_connect;
-    listener = std::move(*net::Listener::open(loop, std::move(tls), options, handlers));
+    listener = *net::Listener::open(loop, std::move(tls), options, handlers);
   }
 
   identity::Credentials device(const std::string& name = "cam-7", WallTime at = kNow) const {
@@ -124,6 +125,13 @@ class Loopback {
   };
   Pair connect_pair(net::ConnectOptions options = {}) {
     return net::run_task(loop, make_pair(client_tls(device()), options));
+  }
+
+  // Lets everybody else run so many times.
+  Async<void> turns(int count) {
+    for (int i = 0; i < count; ++i) {
+      co_await boost::asio::post(loop.context(), boost::asio::use_awaitable);
+    }
   }
 
   net::EventLoop loop;

@@ -128,7 +128,7 @@ TEST_F(RefusalTest, Revoked) {
   devices.is_revoked = [&](const std::string& serial, const Sha256Digest&) {
     return serial == stolen.certificate.serial();
   };
-  listen({{.protocol = Protocol::kSession, .client = devices}});
+  listen_for({{.protocol = Protocol::kSession, .client = devices}});
   EXPECT_EQ(reasons_for(stolen), (Reasons{"certificate-revoked", "refused-certificate-revoked"}));
   connect_pair();  // another certificate of the same device is good
 }
@@ -232,8 +232,8 @@ TEST_F(RefusalTest, WrongAlpn) {
 }
 
 TEST_F(RefusalTest, EnrolmentOpensNoSession) {
-  listen({{.protocol = Protocol::kSession, .client = client_policy()},
-          {.protocol = Protocol::kEnrolment}});
+  listen_for({{.protocol = Protocol::kSession, .client = client_policy()},
+              {.protocol = Protocol::kEnrolment}});
   const std::uint16_t port = listener->port();
   // Naming both protocols does not carry the leniency of the one over to the other.
   const auto [reason, outcome] = refuse([=] { return testing::talk_tls(port, {}, "words"); });
