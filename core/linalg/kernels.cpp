@@ -77,14 +77,14 @@ Result<const Kernels*> find_kernels(std::string_view name) {
 }
 
 const Kernels& default_kernels() {
-  static const Kernels* const chosen = [] {
+  static const Kernels* const kChosen = [] {
     const char* const name = std::getenv("STARLING_ISA");
     const auto found = find_kernels(name == nullptr ? "" : name);
     if (found) return *found;
     std::fprintf(stderr, "starling: %s\n", found.error().message().c_str());
     std::exit(2);
   }();
-  return *chosen;
+  return *kChosen;
 }
 
 }  // namespace starling::linalg

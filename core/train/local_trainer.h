@@ -10,8 +10,7 @@
 #include "core/base/ids.h"
 #include "core/base/rng.h"
 #include "core/data/dataset.h"
-#include "core/model/model.h"
-#include "core/train/train_options.h"
+#include "core/train/stepper.h"
 
 namespace starling::train {
 
@@ -26,9 +25,6 @@ class LocalTrainer {
  public:
   // Requires: validate(options).
   LocalTrainer(std::shared_ptr<const model::Model> model, TrainOptions options);
-  ~LocalTrainer();
-  LocalTrainer(const LocalTrainer&) = delete;
-  LocalTrainer& operator=(const LocalTrainer&) = delete;
 
   // Trains `parameters` in place; the result's bits depend on the arguments and the kernel set
   // only. Fails with "no-data", "data-mismatch" (other shape or classes than the model's),
@@ -39,8 +35,8 @@ class LocalTrainer {
                                           Rng rng, const std::atomic<bool>& stop);
 
  private:
-  struct Scratch;
-  std::unique_ptr<Scratch> scratch_;
+  TrainOptions options_;
+  Stepper stepper_;
 };
 
 }  // namespace starling::train

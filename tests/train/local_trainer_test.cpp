@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "core/data/batch_sampler.h"
 #include "core/train/evaluator.h"
@@ -246,6 +247,20 @@ TEST(LocalTrainer, StopsWhenAsked) {
   EXPECT_EQ(result.error().code(), "stopped");
   EXPECT_EQ(result.error().kind(), ErrorKind::kRetry);
   EXPECT_EQ(parameters, before) << "no step may have been made";
+}
+
+TEST(Stepper, AStopBetweenTwoPassesChangesNothing) {
+  const auto view = clusters(3000, 6, 3);
+  const auto model = model_for(view, kMlp);
+  Stepper stepper(model, {.batch_size = 3000});
+  stepper.begin(3000);
+  std::vector<std::uint32_t> rows(3000);
+  std::iota(rows.begin(), rows.end(), 0U);
+  auto parameters = model::initial_parameters(*model, 5);
+  const auto before = parameters;
+  const std::atomic<bool> stop = true;
+  EXPECT_TRUE(std::isnan(stepper.step(parameters.values(), *view.dataset, rows, 0.1, &stop)));
+  EXPECT_EQ(parameters, before);
 }
 
 TEST(LocalTrainer, RefusesDataThatDoesNotFit) {

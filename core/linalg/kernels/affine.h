@@ -85,13 +85,13 @@ template <int... kRow>
 constexpr AffineTiles make_affine_tiles(std::integer_sequence<int, kRow...>) {
   return {{make_affine_row<kRow + 1>(std::make_integer_sequence<int, kAffineColumns>())...}};
 }
-constexpr AffineTiles kAffineTiles =
+inline constexpr AffineTiles kAffineTiles =
     make_affine_tiles(std::make_integer_sequence<int, kAffineRows>());
 
 // Depths above kDepthBlock are cut, so that a tile's weights stay in the first cache while the rows
 // of x pass; that needs room for the partial sums of a strip of rows.
-constexpr std::size_t kDepthBlock = 1024;
-constexpr std::size_t kStripTiles = 16;
+inline constexpr std::size_t kDepthBlock = 1024;
+inline constexpr std::size_t kStripTiles = 16;
 
 STARLING_INLINE void affine_strip(const Affine& p, const Split& rows, std::size_t first_tile,
                                   std::size_t first_row, std::size_t column, std::size_t columns) {
@@ -111,7 +111,7 @@ STARLING_INLINE void affine_strip(const Affine& p, const Split& rows, std::size_
   }
 }
 
-void affine(const Affine& p) {
+inline void affine(const Affine& p) {
   const Split rows(p.rows, kAffineRows);
   const Split columns(p.columns, kAffineColumns);
   std::size_t row = 0;

@@ -29,24 +29,13 @@ STARLING_INLINE Vec exp_of(Vec x) {
   return select(x < broadcast(-87), zero(), x == x ? scaled : x);
 }
 
-struct RowScore {
-  float largest, sum;
-};
-
 STARLING_INLINE float largest_of(const float* z, std::size_t count) {
-  float largest = z[0];
-  if (count >= kLanes) {
-    Vec best = load(z);
-    for (std::size_t j = kLanes; j + kLanes <= count; j += kLanes) {
-      const Vec v = load(z + j);
-      best = select(v > best, v, best);
-    }
-    largest = max_of(best);
-  }
-  for (std::size_t j = count - count % kLanes; j < count; ++j) {
-    largest = z[j] > largest ? z[j] : largest;
-  }
-  return largest;
+  Vec best = broadcast(z[0]);
+  std::size_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) best = larger(load(z + j), best);
+  const std::size_t rest = count - j;
+  if (rest > 0) best = larger(first_of(load_part(z + j, rest), rest, z[0]), best);
+  return max_of(best);
 }
 
 // The sum of exp(z - largest); each term into `terms` unless null.
@@ -60,10 +49,7 @@ STARLING_INLINE float sum_exp(const float* z, std::size_t count, float largest, 
     sum += e;
   }
   if (j < count) {
-    float lanes[kLanes];
-    store(lanes, broadcast(-__builtin_inff()));  // exp gives 0
-    for (std::size_t i = 0; j + i < count; ++i) lanes[i] = z[j + i];
-    const Vec e = exp_of(load(lanes) - top);
+    const Vec e = first_of(exp_of(load_part(z + j, count - j) - top), count - j, 0);
     if (terms != nullptr) store_part(terms + j, e, count - j);
     sum += e;
   }
@@ -78,7 +64,7 @@ STARLING_INLINE bool is_first_largest(const float* z, std::size_t label, float l
   return true;
 }
 
-void cross_entropy(CrossEntropy& p) {
+inline void cross_entropy(CrossEntropy& p) {
   p.loss_sum = 0;
   p.correct = 0;
   for (std::size_t row = 0; row < p.rows; ++row) {

@@ -8,8 +8,8 @@
 namespace starling::linalg::STARLING_ISA {
 namespace {
 
-void sum_rows(const float* x, std::ptrdiff_t x_row, std::size_t rows, std::size_t columns,
-              float keep, float scale, float* sum) {
+inline void sum_rows(const float* x, std::ptrdiff_t x_row, std::size_t rows, std::size_t columns,
+                     float keep, float scale, float* sum) {
   for (std::size_t n = 0; n < columns; n += kLanes) {
     const std::size_t part = columns - n < kLanes ? columns - n : kLanes;
     Vec total = zero();
@@ -27,17 +27,18 @@ void sum_rows(const float* x, std::ptrdiff_t x_row, std::size_t rows, std::size_
   }
 }
 
-void scale(float* x, std::size_t size, float factor) {
+inline void scale(float* x, std::size_t size, float factor) {
   for (std::size_t i = 0; i < size; ++i) x[i] *= factor;
 }
 
-void accumulate(float* __restrict y, float keep, const float* __restrict x, float factor,
-                std::size_t size) {
+inline void accumulate(float* __restrict y, float keep, const float* __restrict x, float factor,
+                       std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) y[i] = keep * y[i] + factor * x[i];
 }
 
-void momentum(float* __restrict p, const float* __restrict gradient, float* __restrict velocity,
-              std::size_t size, float rate, float mu, float decay, bool nesterov) {
+inline void momentum(float* __restrict p, const float* __restrict gradient,
+                     float* __restrict velocity, std::size_t size, float rate, float mu,
+                     float decay, bool nesterov) {
   const float ahead = nesterov ? mu : 0;
   const float own = nesterov ? 1 : 0;
   const float whole = nesterov ? 0 : 1;
@@ -49,7 +50,7 @@ void momentum(float* __restrict p, const float* __restrict gradient, float* __re
   }
 }
 
-void adam(const AdamStep& s) {
+inline void adam(const AdamStep& s) {
   float* __restrict p = s.parameters;
   const float* __restrict gradient = s.gradient;
   float* __restrict first = s.first;
@@ -66,7 +67,7 @@ void adam(const AdamStep& s) {
 }
 
 // Eight double sums by index modulo 8, then a tree: the same bits in every instruction set.
-double squared_norm(const float* x, std::size_t size) {
+inline double squared_norm(const float* x, std::size_t size) {
   double sum[8] = {};
   std::size_t i = 0;
   for (; i + 8 <= size; i += 8) {
@@ -80,7 +81,7 @@ double squared_norm(const float* x, std::size_t size) {
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-bool all_finite(const float* x, std::size_t size) {
+inline bool all_finite(const float* x, std::size_t size) {
   std::uint32_t bad = 0;
   for (std::size_t i = 0; i < size; ++i) {
     std::uint32_t bits;

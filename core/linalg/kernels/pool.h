@@ -8,7 +8,7 @@
 namespace starling::linalg::STARLING_ISA {
 namespace {
 
-constexpr std::int32_t kCut = 4;  // ReLU made it 0: no gradient
+inline constexpr std::int32_t kCut = 4;  // ReLU made it 0: no gradient
 
 struct Window {
   float* pixel[4];
@@ -87,13 +87,13 @@ STARLING_INLINE void spread_window(const Pool& p, const Window& w) {
   }
 }
 
-void pool_forward(const Pool& p) {
+inline void pool_forward(const Pool& p) {
   for (std::size_t y = 0; y < p.height; ++y) {
     for (std::size_t x = 0; x < p.width; ++x) pool_window(p, window_at(p, y, x));
   }
 }
 
-void pool_backward(const Pool& p) {
+inline void pool_backward(const Pool& p) {
   for (std::size_t y = 0; y < p.height; ++y) {
     for (std::size_t x = 0; x < p.width; ++x) spread_window(p, window_at(p, y, x));
   }

@@ -95,7 +95,7 @@ constexpr ProductTiles make_product_tiles(std::integer_sequence<int, kRow...>) {
           {product_tile<kRow + 1, 2, true>...},
           {product_tile<kRow + 1, 1, true>...}};
 }
-constexpr ProductTiles kProductTiles =
+inline constexpr ProductTiles kProductTiles =
     make_product_tiles(std::make_integer_sequence<int, kProductRows>());
 
 struct Columns {
@@ -126,7 +126,7 @@ STARLING_INLINE void run_tile(const Product& p, const Columns& columns, std::siz
 }
 
 // The larger of B and C is walked along its rows.
-void multiply(const Product& p) {
+inline void multiply(const Product& p) {
   const Split rows(p.rows, kProductRows);
   const bool by_rows = p.outer * p.inner < p.rows;
   const std::size_t columns_outer = by_rows ? p.columns : 2 * kLanes;

@@ -25,34 +25,35 @@ namespace {
 
 #if defined(__AVX512F__)
 using Vec = __m512;
-constexpr int kLanes = 16;
-constexpr int kProductRows = 14;  // 28 accumulators, 2 columns, 1 broadcast: 31 of 32 registers
-constexpr int kAffineRows = 3;    // 24 accumulators, 3 rows, 1 column
-constexpr int kAffineColumns = 8;
+inline constexpr int kLanes = 16;
+inline constexpr int kProductRows =
+    14;  // 28 accumulators, 2 columns, 1 broadcast: 31 of 32 registers
+inline constexpr int kAffineRows = 3;  // 24 accumulators, 3 rows, 1 column
+inline constexpr int kAffineColumns = 8;
 #elif defined(__AVX__)
 using Vec = __m256;
-constexpr int kLanes = 8;
-constexpr int kProductRows = 6;  // 12 accumulators, 2 columns, 1 broadcast of 16 registers
-constexpr int kAffineRows = 3;
-constexpr int kAffineColumns = 4;
+inline constexpr int kLanes = 8;
+inline constexpr int kProductRows = 6;  // 12 accumulators, 2 columns, 1 broadcast of 16 registers
+inline constexpr int kAffineRows = 3;
+inline constexpr int kAffineColumns = 4;
 #elif defined(__x86_64__)
 using Vec = __m128;
-constexpr int kLanes = 4;
-constexpr int kProductRows = 4;
-constexpr int kAffineRows = 2;
-constexpr int kAffineColumns = 4;
+inline constexpr int kLanes = 4;
+inline constexpr int kProductRows = 4;
+inline constexpr int kAffineRows = 2;
+inline constexpr int kAffineColumns = 4;
 #elif defined(__aarch64__)
 using Vec = float32x4_t;
-constexpr int kLanes = 4;
-constexpr int kProductRows = 12;  // 24 accumulators of 32 registers
-constexpr int kAffineRows = 5;
-constexpr int kAffineColumns = 4;
+inline constexpr int kLanes = 4;
+inline constexpr int kProductRows = 12;  // 24 accumulators of 32 registers
+inline constexpr int kAffineRows = 5;
+inline constexpr int kAffineColumns = 4;
 #else
 typedef float Vec __attribute__((vector_size(16)));
-constexpr int kLanes = 4;
-constexpr int kProductRows = 4;
-constexpr int kAffineRows = 2;
-constexpr int kAffineColumns = 4;
+inline constexpr int kLanes = 4;
+inline constexpr int kProductRows = 4;
+inline constexpr int kAffineRows = 2;
+inline constexpr int kAffineColumns = 4;
 #endif
 
 typedef float UnalignedVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
@@ -173,24 +174,47 @@ STARLING_INLINE Vec lane_sums(const Vec (&v)[kAffineColumns]) {
 #endif
 }
 
+// Lane i becomes lane i + kBy, cyclically; kBy is a power of two.
+template <int kBy>
+STARLING_INLINE Vec rotate(Vec v) {
+#if defined(__AVX512F__)
+  constexpr int kEnd = 15;
+  return __builtin_shufflevector(v, v, kBy, (kBy + 1) & kEnd, (kBy + 2) & kEnd, (kBy + 3) & kEnd,
+                                 (kBy + 4) & kEnd, (kBy + 5) & kEnd, (kBy + 6) & kEnd,
+                                 (kBy + 7) & kEnd, (kBy + 8) & kEnd, (kBy + 9) & kEnd,
+                                 (kBy + 10) & kEnd, (kBy + 11) & kEnd, (kBy + 12) & kEnd,
+                                 (kBy + 13) & kEnd, (kBy + 14) & kEnd, (kBy + 15) & kEnd);
+#elif defined(__AVX__)
+  constexpr int kEnd = 7;
+  return __builtin_shufflevector(v, v, kBy, (kBy + 1) & kEnd, (kBy + 2) & kEnd, (kBy + 3) & kEnd,
+                                 (kBy + 4) & kEnd, (kBy + 5) & kEnd, (kBy + 6) & kEnd,
+                                 (kBy + 7) & kEnd);
+#else
+  constexpr int kEnd = 3;
+  return __builtin_shufflevector(v, v, kBy, (kBy + 1) & kEnd, (kBy + 2) & kEnd, (kBy + 3) & kEnd);
+#endif
+}
+
 // Sum and maximum of all lanes, in the order of a tree.
 STARLING_INLINE float sum_of(Vec v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
+  if constexpr (kLanes > 8) v += rotate<8 % kLanes>(v);
+  if constexpr (kLanes > 4) v += rotate<4 % kLanes>(v);
+  v += rotate<2>(v);
+  v += rotate<1>(v);
+  return v[0];
 }
+STARLING_INLINE Vec larger(Vec a, Vec b) { return select(a > b, a, b); }
 STARLING_INLINE float max_of(Vec v) {
-  float lanes[kLanes];
-  store(lanes, v);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) {
-      lanes[i] = lanes[i + width] > lanes[i] ? lanes[i + width] : lanes[i];
-    }
-  }
-  return lanes[0];
+  if constexpr (kLanes > 8) v = larger(rotate<8 % kLanes>(v), v);
+  if constexpr (kLanes > 4) v = larger(rotate<4 % kLanes>(v), v);
+  v = larger(rotate<2>(v), v);
+  return larger(rotate<1>(v), v)[0];
+}
+
+// The first `count` lanes of `v`, `rest` in the others.
+STARLING_INLINE Vec first_of(Vec v, std::size_t count, float rest) {
+  static const float kIndex[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return select(load(kIndex) < broadcast(static_cast<float>(count)), v, broadcast(rest));
 }
 
 // Splits `count` into equal parts (to within one) of at most `part_max`.

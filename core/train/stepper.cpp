@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/train/stepper.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/base/check.h"
+
+namespace starling::train {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+Stepper::Stepper(std::shared_ptr<const model::Model> model, const TrainOptions& options)
+    : model_(std::move(model)),
+      options_(options),
+      optimizer_(options, model_->layout()->size(), model_->kernels()) {
+  STARLING_CHECK(validate(options));
+}
+
+void Stepper::begin(std::size_t batch_rows) {
+  STARLING_CHECK(batch_rows > 0);
+  const std::size_t rows = std::min(batch_rows, model_->rows_max());
+  if (rows > pass_rows_) {
+    workspace_ = model_->make_workspace(rows);
+    block_.reserve(rows, model_->input().features());
+    pass_rows_ = rows;
+  }
+  const bool all_fused =
+      optimizer_.is_plain_sgd() && options_.clip_norm == 0 && batch_rows <= pass_rows_;
+  if (!all_fused) gradient_.resize(model_->layout()->size());
+  optimizer_.reset();
+}
+
+// A batch that the model takes at once is one pass, also where there is room for fewer passes from
+// an earlier begin(): how a step is computed depends on its own rows alone.
+double Stepper::step(std::span<float> parameters, const data::Dataset& dataset,
+                     std::span<const std::uint32_t> rows, double rate,
+                     const std::atomic<bool>* stop) {
+  const bool one_pass = rows.size() <= pass_rows_;
+  if (one_pass && optimizer_.is_plain_sgd() && options_.clip_norm == 0) {
+    return fused_step(parameters, dataset, rows, rate);
+  }
+  const double loss_sum = sum_gradient(parameters, dataset, rows, stop);
+  if (!std::isfinite(loss_sum) || !clip()) return kNan;
+  optimizer_.step(parameters, gradient_, rate);
+  return loss_sum;
+}
+
+// The model applies the gradient while it computes it.
+double Stepper::fused_step(std::span<float> parameters, const data::Dataset& dataset,
+                           std::span<const std::uint32_t> rows, double rate) {
+  const model::GradientSink sink = {
+      parameters, static_cast<float>(1 - rate * options_.weight_decay), static_cast<float>(-rate)};
+  const auto divisor = static_cast<double>(rows.size());
+  return model_->gradient(parameters, block_.gather(dataset, rows), divisor, sink, *workspace_)
+      .loss_sum;
+}
+
+double Stepper::sum_gradient(std::span<const float> parameters, const data::Dataset& dataset,
+                             std::span<const std::uint32_t> rows, const std::atomic<bool>* stop) {
+  const auto divisor = static_cast<double>(rows.size());
+  double loss_sum = 0;
+  model::GradientSink sink = {gradient_, 0, 1};
+  for (std::size_t begin = 0; begin < rows.size(); begin += pass_rows_) {
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) return kNan;
+    const auto part = rows.subspan(begin, std::min(pass_rows_, rows.size() - begin));
+    const model::Batch batch = block_.gather(dataset, part);
+    loss_sum += model_->gradient(parameters, batch, divisor, sink, *workspace_).loss_sum;
+    sink.keep = 1;
+  }
+  return loss_sum;
+}
+
+// As torch.nn.utils.clip_grad_norm_. False where the norm is not finite.
+bool Stepper::clip() {
+  if (options_.clip_norm == 0) return true;
+  const linalg::Kernels& kernels = model_->kernels();
+  const double norm = std::sqrt(kernels.squared_norm(gradient_.data(), gradient_.size()));
+  if (!std::isfinite(norm)) return false;
+  const double factor = options_.clip_norm / (norm + 1e-6);
+  if (factor < 1) kernels.scale(gradient_.data(), gradient_.size(), static_cast<float>(factor));
+  return true;
+}
+
+}  // namespace starling::train

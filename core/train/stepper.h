@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single optimizer steps on given rows: the inside of local training, and what simulations of many
+// nodes call directly.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+
+#include "core/data/dataset.h"
+#include "core/model/model.h"
+#include "core/train/optimizer.h"
+#include "core/train/row_block.h"
+#include "core/train/train_options.h"
+
+namespace starling::train {
+
+// Owns the scratch of one thread and the optimizer's state; not thread-safe.
+class Stepper {
+ public:
+  // Requires: validate(options).
+  Stepper(std::shared_ptr<const model::Model> model, const TrainOptions& options);
+
+  // Forgets the optimizer's state and makes room for batches of up to `batch_rows` rows, of which
+  // as many as the model takes at once are gathered at a time. Requires: batch_rows > 0.
+  void begin(std::size_t batch_rows);
+
+  // One step with the learning rate `rate` on the given rows of `dataset`, whose shape and classes
+  // are the model's. Returns the sum of the rows' losses before the step; not finite where training
+  // diverged, or where `stop` came between two passes over a large batch (then nothing is changed).
+  // Requires: begin() for at least as many rows. Does not allocate. The bits depend on the
+  // arguments and the steps since begin() only.
+  double step(std::span<float> parameters, const data::Dataset& dataset,
+              std::span<const std::uint32_t> rows, double rate,
+              const std::atomic<bool>* stop = nullptr);
+
+  const model::Model& model() const { return *model_; }
+
+ private:
+  double fused_step(std::span<float> parameters, const data::Dataset& dataset,
+                    std::span<const std::uint32_t> rows, double rate);
+  double sum_gradient(std::span<const float> parameters, const data::Dataset& dataset,
+                      std::span<const std::uint32_t> rows, const std::atomic<bool>* stop);
+  bool clip();
+
+  std::shared_ptr<const model::Model> model_;
+  TrainOptions options_;
+  Optimizer optimizer_;
+  std::size_t pass_rows_ = 0;  // of one call into the model
+  std::unique_ptr<model::Workspace> workspace_;
+  RowBlock block_;
+  linalg::AlignedVector<float> gradient_;  // empty while every step is fused
+};
+
+}  // namespace starling::train
