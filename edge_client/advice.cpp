@@ -76,11 +76,12 @@ std::string advice_for(const Error& error, const identity::IdentityDirectory& id
   return refusing_advice(code, identity.coordinator().text());
 }
 
-bool OccasionalReasons::worth_saying(const std::string& code, TimePoint now) {
+bool OccasionalReasons::worth_saying(std::string code, TimePoint now) {
+  if (code.starts_with(kRefused)) code.erase(0, kRefused.size());
   const auto found = said_.find(code);
   if (found != said_.end() && now - found->second < kSilence) return false;
   if (said_.size() >= kReasonsMax) said_.clear();
-  said_.insert_or_assign(code, now);
+  said_.insert_or_assign(std::move(code), now);
   return true;
 }
 

@@ -17,10 +17,10 @@ std::string advice_for(const Error& error, const identity::IdentityDirectory& id
                        const StateDirectory& state);
 
 // Whether a reason is worth saying now: not if it was said within the last hour, so that a week
-// without a coordinator does not fill the device's log.
+// without a coordinator does not fill the device's log. It is one reason, whichever side gives it.
 class OccasionalReasons {
  public:
-  bool worth_saying(const std::string& code, TimePoint now);
+  bool worth_saying(std::string code, TimePoint now);
 
  private:
   std::map<std::string, TimePoint> said_;

@@ -76,9 +76,10 @@ void describe(V& visit, LinkOptions& o) {
         duration("from connected to the coordinator's welcome", 0.1, 600));
   visit("silence-max", o.silence_max,
         duration("nothing heard for so long: the connection is given up", 1, 3600));
-  visit("backoff-min", o.backoff_min, duration("mean wait before the first new attempt", 0.01, 60));
+  visit("backoff-min", o.backoff_min,
+        duration("shortest wait before a new attempt to connect", 0.01, 60));
   visit("backoff-max", o.backoff_max,
-        duration("longest wait between attempts to connect", 0.01, 86400));
+        duration("longest wait before a new attempt to connect", 0.01, 86400));
   visit("stop-deadline", o.stop_deadline,
         duration("for saying goodbye to the coordinator when stopping", 0, 60));
 }

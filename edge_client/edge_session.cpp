@@ -212,8 +212,8 @@ void EdgeSession::lose_link(const Error& error) {
 }
 
 void EdgeSession::note_failure(const Error& error) {
-  status_.last_error = error.message();
-  quiet_ = !reasons_.worth_saying(error.code(), world_.loop.now());
+  quiet_ = stop_requested_ || !reasons_.worth_saying(error.code(), world_.loop.now());
+  if (!stop_requested_) status_.last_error = error.message();
   if (!quiet_) advice_ = advice_for(error, world_.identity, world_.state);
 }
 

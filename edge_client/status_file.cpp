@@ -12,7 +12,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kBytesMax = 64 * 1024;
-constexpr Duration kInterval = std::chrono::seconds(1);
+constexpr Duration kInterval = std::chrono::milliseconds(250);
 
 Error damaged() {
   return rejected("status-damaged", "the status file was not written by this version");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a running device tells `starling-edge status`: a small JSON file, replaced whole and at most
-// once a second. Nothing depends on it after a crash.
+// four times a second. Nothing depends on it after a crash.
 #pragma once
 
 #include <filesystem>
@@ -48,7 +48,7 @@ class StatusWriter {
   // The references must outlive the writer. A failure to write is logged once.
   StatusWriter(net::EventLoop& loop, std::filesystem::path file, Log& log);
 
-  // Written now, or a second after the last time.
+  // Written now, or a quarter of a second after the last time.
   void set(const EdgeStatus& status);
   void flush();
 

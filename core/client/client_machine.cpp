@@ -100,7 +100,11 @@ void ClientMachine::hang_up(Error reason) {
   schedule_dial();
 }
 
-void ClientMachine::schedule_dial() { dial_at_ = now_ + backoff_.next(); }
+void ClientMachine::schedule_dial() {
+  const auto welcomed_at = std::exchange(welcomed_at_, std::nullopt);
+  if (welcomed_at && now_ - *welcomed_at >= options_.good_link_min) backoff_.reset();
+  dial_at_ = now_ + backoff_.next();
+}
 
 // --- what the coordinator says ------------------------------------------------------------------
 
@@ -136,7 +140,7 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
                                welcome.version, protocol::kVersion)));
   }
   link_ = Link::kUp;
-  backoff_.reset();
+  welcomed_at_ = now_;
   heartbeat_ = std::clamp<Duration>(welcome.heartbeat, std::chrono::milliseconds(100),
                                     options_.silence_max / 2);
   say(LogLevel::kInfo,

@@ -80,6 +80,9 @@ struct ClientOptions {
   std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
+  // A link that lasted so long was a good one: the waits begin small again. Shorter ones (two
+  // processes with one identity, a coordinator that dies of its first round) are not hammered.
+  Duration good_link_min = std::chrono::seconds(10);
   Backoff::Options backoff;
   protocol::TransferOptions transfer;
 };
@@ -162,6 +165,7 @@ class ClientMachine {
 
   Link link_ = Link::kDown;
   TimePoint dial_at_{};
+  std::optional<TimePoint> welcomed_at_;
   TimePoint greet_by_{};
   TimePoint heard_at_{};
   TimePoint sent_at_{};

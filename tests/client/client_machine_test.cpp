@@ -357,6 +357,19 @@ TEST_F(ClientMachineTest, ReconnectsForEverWithGrowingDelays) {
   EXPECT_GT(longest, 10s);
 }
 
+TEST_F(ClientMachineTest, OnlyALinkThatLastedMakesTheDelaysSmallAgain) {
+  const auto drop_after = [&](Duration lasted) {
+    connect();
+    now += lasted;
+    feed(Disconnected{retry("closed", "replaced by another process")});
+    return *machine.next_deadline() - now;
+  };
+  Duration longest{};
+  for (int i = 0; i < 50; ++i) longest = std::max(longest, drop_after(100ms));
+  EXPECT_GT(longest, 10s);
+  EXPECT_LE(drop_after(10s), 400ms);
+}
+
 TEST_F(ClientMachineTest, WhatAnEarlierProcessLeftIsOfferedFirst) {
   machine = ClientMachine(options(), Rng({.seed = 1}), {update(3)});
   connect();

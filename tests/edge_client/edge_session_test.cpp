@@ -4,8 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <thread>
+#include <tuple>
 
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
@@ -350,6 +353,47 @@ TEST(EdgeSession, AnUpdateThatCannotBeStoredIsNotOffered) {
   EXPECT_EQ(coordinator.expect<protocol::TaskFailed>().code, "file-missing");
   coordinator.hang_up();
   std::filesystem::create_directory(device.state.pending());
+}
+
+// From now on no file grows beyond `bytes`: a disk that fails while it is written to.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::ignore = std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = nullptr;
+};
+
+TEST(EdgeSession, ADiskThatFailsEndsTheProcessWithASentence) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome();
+  const TinyRound round(kTask);
+  coordinator.send(round.plan);
+  coordinator.expect<protocol::ModelRequest>();
+  {
+    const FileSizeLimit limit(64);
+    coordinator.send_chunk(round, 0, round.model.size());
+    EXPECT_EQ(coordinator.expect<protocol::TaskFailed>().code, "io-error");
+    coordinator.expect<protocol::Bye>();
+  }
+  coordinator.hang_up();
+  device.wait();
+  ASSERT_FALSE(device.result);
+  EXPECT_EQ(device.result.error().code(), "io-error");
 }
 
 }  // namespace

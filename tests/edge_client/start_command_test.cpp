@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// `starling-edge start` from the state directory to the signal that ends it.
+#include "edge_client/start_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <future>
+
+#include "core/identity/identity_directory.h"
+#include "tests/edge_client/edge_fixture.h"
+#include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::edge_client {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kNow;
+
+class StartCommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const identity::HostPort address{"127.0.0.1", coordinator_.listener->port()};
+    const auto saved = identity::IdentityDirectory::save(request_.state.identity(),
+                                                         coordinator_.device(), address);
+    ASSERT_TRUE(saved);
+    request_.options.data.dataset = testing::kRows;
+  }
+  Result<void> start_now() { return start(request_, clock_, log_); }
+
+  testing::ScriptedCoordinator coordinator_;
+  const testing::TemporaryDirectory directory_;
+  testing::FixedClock clock_{kNow};
+  testing::RecordingLog log_;
+  StartRequest request_{.state = {directory_.path()}, .version = "test"};
+};
+
+TEST_F(StartCommandTest, ASignalEndsItInGoodOrder) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    auto ended = std::async(std::launch::async, [this] { return start_now(); });
+    coordinator_.welcome();
+    const testing::TinyRound round(TaskId(7));
+    coordinator_.send(round.plan);  // answered by a process that is wholly there
+    coordinator_.expect<protocol::ModelRequest>();
+    ::kill(::getpid(), signal);
+    EXPECT_EQ(coordinator_.expect<protocol::Bye>().code, "stopped");
+    EXPECT_EQ(coordinator_.end(), "closed");
+    coordinator_.hang_up();
+    EXPECT_TRUE(ended.get());
+    EXPECT_FALSE(StateLock::holder(request_.state));
+  }
+}
+
+TEST_F(StartCommandTest, UnderNohupAHangUpIsIgnored) {
+  request_.stops_on_hang_up = false;
+  auto ended = std::async(std::launch::async, [this] { return start_now(); });
+  coordinator_.welcome();
+  ::kill(::getpid(), SIGHUP);
+  const testing::TinyRound round(TaskId(7));
+  EXPECT_EQ(coordinator_.hand_out(round).head, round.expected("cam-7").head);
+  ::kill(::getpid(), SIGTERM);
+  coordinator_.expect<protocol::Bye>();
+  coordinator_.hang_up();
+  EXPECT_TRUE(ended.get());
+}
+
+TEST_F(StartCommandTest, RefusesByNameWhatCannotWork) {
+  {
+    const auto lock = StateLock::acquire(request_.state);
+    EXPECT_EQ(start_now().error().code(), "already-running");
+  }
+  request_.options.data.partition = "iid";
+  EXPECT_THAT(start_now().error().message(), HasSubstr("add index=K,of=N"));
+  request_.options.data.partition = "";
+  request_.options.limits.memory = 1;
+  EXPECT_EQ(start_now().error().code(), "memory-too-small");
+  request_.options.data.dataset = "";
+  EXPECT_THAT(start_now().error().message(), HasSubstr("does not say where this device's data is"));
+  std::filesystem::remove_all(request_.state.identity());
+  EXPECT_EQ(start_now().error().code(), "not-joined");
+}
+
+}  // namespace
+}  // namespace starling::edge_client
