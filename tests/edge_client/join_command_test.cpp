@@ -32,7 +32,7 @@ class JoinCommandTest : public ::testing::Test, protected testing::Loopback {
     };
     const auto tls =
         net::TlsContext::make_server(coordinator, {{.protocol = net::Protocol::kEnrolment}});
-    listener = std::move(*net::Listener::open(loop, *tls, {.host = "127.0.0.1"}, handlers));
+    listener = *net::Listener::open(loop, *tls, {.host = "127.0.0.1"}, handlers);
   }
   ~JoinCommandTest() override {
     loop.run_task(listener->close());
