@@ -11,7 +11,6 @@
 namespace starling::net {
 
 namespace asio = boost::asio;
-using asio::experimental::awaitable_operators::operator||;
 
 namespace {
 
@@ -25,6 +24,7 @@ Async<void> without_exceptions(Async<void> task) {
 
 Async<bool> run_until(EventLoop& loop, TimePoint deadline, Async<void> task) {
   asio::steady_timer timer(loop.context(), deadline);
+  using namespace asio::experimental::awaitable_operators;  // for the operator below
   auto work = without_exceptions(std::move(task));
   auto expiry = timer.async_wait(asio::as_tuple(asio::use_awaitable));
   auto first = co_await (std::move(work) || std::move(expiry));

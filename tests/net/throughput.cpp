@@ -143,8 +143,9 @@ class BulkSender {
 
 Async<void> send_all(testing::Loopback& net, EventLoop& loop, std::uint16_t port,
                      std::size_t frames) {
-  auto connection =
-      co_await connect(loop, "127.0.0.1", port, testing::client_tls(net.device()), {});
+  const ConnectOptions options;
+  const auto tls = testing::client_tls(net.device());
+  auto connection = co_await connect(loop, "127.0.0.1", port, tls, options);
   BulkSender sender(**connection, frames);
   const testing::OpenLimits limits;
   auto answer = co_await (*connection)->read_frame(limits);
