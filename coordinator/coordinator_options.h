@@ -117,19 +117,21 @@ void describe(V& visit, ServiceSettings& o) {
 template <class V>
 void describe(V& visit, EnrolSettings& o) {
   visit("token-valid", o.token_valid,
-        FieldInfo{.help = "life of a join token, unless --valid says it", .min = 1, .max = 2.6e6});
+        FieldInfo{
+            .help = "life of a join token, unless --valid says it", .min = 1, .max = 2'592'000});
   visit(
       "certificate-lifetime", o.certificate_lifetime,
-      FieldInfo{.help = "life of the certificates of devices and peers", .min = 60, .max = 3.2e8});
+      FieldInfo{
+          .help = "life of the certificates of devices and peers", .min = 60, .max = 315'360'000});
   visit("operator-lifetime", o.operator_lifetime,
         FieldInfo{.help = "life of the operators' certificates; the one in operator/ is renewed "
                           "by the service",
                   .min = 60,
-                  .max = 3.2e8});
+                  .max = 315'360'000});
   visit("server-lifetime", o.server_lifetime,
         FieldInfo{.help = "life of the coordinator's own certificate, which it renews in time",
                   .min = 60,
-                  .max = 3.2e8});
+                  .max = 315'360'000});
   visit("exchange", o.exchange,
         FieldInfo{.help = "from the handshake to the certificate", .min = 0.01, .max = 600});
   visit("tries-per-second", o.tries_per_second,

@@ -76,7 +76,8 @@ template <class V>
 void describe(V& visit, JobOptions& o) {
   visit("name", o.name, FieldInfo{.help = "what people call the run"});
   visit("seed", o.seed,
-        FieldInfo{.help = "decides the initial model, the cohorts and the order of batches"});
+        FieldInfo{.help = "decides the initial model, the cohorts and the order of batches",
+                  .max = 9e18});
   visit("rounds", o.rounds, FieldInfo{.help = "rounds to commit", .min = 1, .max = 1e9});
 }
 

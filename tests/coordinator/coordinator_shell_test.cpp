@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shell on a disk that is full or fails: a round from its opening to its commit, driven by the
+// events of a client that has no socket.
+#include "coordinator/coordinator_shell.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/job_text.h"
+#include "coordinator/run_records.h"
+#include "tests/coordinator/flaky_store.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using store::RunState;
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+const SessionId kSession(1);
+
+Error disk_full() { return overloaded("disk-full", "no space left on device"); }
+
+// One round of one client.
+Job one_round() {
+  Job job;
+  job.job.rounds = 1;
+  job.training.model.kind = "softmax-regression";
+  job.training.data = {.input = {2}, .classes = 2};
+  job.round.cohort = 1;
+  job.round.min_updates = 1;
+  job.round.wait_for = 1;
+  return job;
+}
+
+class CoordinatorShellTest : public ::testing::Test {
+ protected:
+  CoordinatorShellTest() {
+    submit();
+    shell.handle(ClientAdmitted{"cam-7"});
+    shell.handle(SessionOpened{kSession, "cam-7"});
+    shell.handle(MessageReceived{kSession, {protocol::Hello{}, {}}});
+  }
+  ~CoordinatorShellTest() override { loop.run_task(sessions.stop()); }
+
+  void submit() {
+    const Job job = one_round();
+    const RunId id =
+        store.submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
+    run = load_new_run(*store.find_run(id).value()).value();
+    ASSERT_TRUE(store.start_run(id, {.sha256 = run.version.sha256, .file = "0.safetensors"}, {}));
+  }
+  void start() {
+    shell.start_run(run, to_run_start(run.version.run, *run.context, run.version, run.model, {}));
+  }
+  // Turns of the loop until `done`; each test's own patience is the runner's.
+  void run_until(const std::function<bool()>& done) { loop.run_task(watch(done)); }
+  net::Async<void> watch(std::function<bool()> done) {
+    while (!done()) {
+      const TimePoint next = loop.now() + 1ms;
+      co_await net::sleep_until(loop, next);
+    }
+  }
+  // The whole update of the client, all zero, for the attempt that is open.
+  void report() {
+    const auto attempt = store.find_open_attempt(run.version.run).value().value();
+    const TaskId task = attempt.cohort.front().task;
+    const auto schema = run.context->schema();
+    const Bytes zeros(static_cast<std::size_t>(update::payload_bytes(schema.vectors)));
+    const update::ContributionHead head{.task = task,
+                                        .base = run.version,
+                                        .weight = 3,
+                                        .vectors = schema.vectors,
+                                        .scalars = {{"train_loss", 0.5}},
+                                        .payload_bytes = zeros.size(),
+                                        .payload_checksum = checksum(zeros)};
+    shell.handle(MessageReceived{kSession, {protocol::UpdateOffer{head}, {}}});
+    shell.handle(
+        MessageReceived{kSession, {protocol::Chunk{.task = task}, SharedBytes(nullptr, zeros)}});
+  }
+  std::vector<std::string> calls() const { return store.calls; }
+  RunState state() { return store.find_run(run.version.run).value()->state; }
+
+  testing::TemporaryDirectory directory;
+  const StateDirectory state_directory{directory.path()};
+  net::EventLoop loop;
+  SystemClock clock;
+  NullLog log;
+  testing::FlakyStore store;
+  LoadedRun run;
+  ClientRegistry registry;
+  std::optional<Error> broken;
+  RunLog run_log{store, clock, log, [] {}};
+  UploadDesk uploads{{.directory = state_directory.spool()}};
+  RoundExecutor executor{loop, 1};
+  ClientSessions sessions{loop, clock, registry, log, {}, {}};
+  RoundCommitter committer{
+      loop,
+      store,
+      state_directory,
+      executor,
+      run_log,
+      log,
+      2ms,
+      {.on_durable = [this](RoundDurable event) { shell.handle(std::move(event)); },
+       .on_broken = [this](const Error& error) { broken = error; }}};
+  CoordinatorShell shell{
+      {loop, clock, store, sessions, uploads, executor, committer, run_log, log},
+      {.disk_retry = 2ms, .held_actions_max = 50},
+      {.on_run_ended = [](RunId) {}, .on_broken = [this](const Error& error) { broken = error; }}};
+};
+
+TEST_F(CoordinatorShellTest, ARoundIsOpenedToldCommittedAndFinishedInThisOrder) {
+  start();
+  EXPECT_THAT(calls(), ElementsAre("open", StartsWith("say [round 1/1] selected 1 of 1")));
+  report();
+  run_until([&] { return state() == RunState::kCompleted; });
+  EXPECT_THAT(calls(), ElementsAre("open", StartsWith("say [round 1/1] selected"), "commit",
+                                   StartsWith("say [round 1/1] 1 update"),
+                                   StartsWith("say [round 1/1] train loss 0.5000"), "finish",
+                                   "say run completed"));
+  const auto model = store.models(run.version.run).value().back();
+  EXPECT_EQ(model.round, 1U);
+  EXPECT_EQ(hash_model_file(state_directory.models(run.version.run) / model.file).value(),
+            model.sha256);
+  EXPECT_FALSE(broken);
+}
+
+TEST_F(CoordinatorShellTest, NothingBehindAnActionThatMeetsAFullDiskHappensBeforeIt) {
+  store.failures = {disk_full(), disk_full(), disk_full()};
+  start();
+  EXPECT_THAT(calls(), ElementsAre());  // not even told
+  run_until([&] { return calls().size() == 2; });
+  EXPECT_THAT(calls(), ElementsAre("open", StartsWith("say [round 1/1] selected")));
+  EXPECT_TRUE(store.failures.empty());
+  report();
+  run_until([&] { return state() == RunState::kCompleted; });
+}
+
+TEST_F(CoordinatorShellTest, ACommitIsTriedAgainUntilTheDiskTakesIt) {
+  start();
+  report();
+  store.failures = {disk_full(), disk_full()};
+  run_until([&] { return state() == RunState::kCompleted; });
+  EXPECT_EQ(std::ranges::count(calls(), "commit"), 1);
+  EXPECT_EQ(std::ranges::count_if(
+                calls(), [](const auto& c) { return c.find("waiting for the disk") != c.npos; }),
+            2);
+  EXPECT_EQ(store.rounds(run.version.run, 1).value().size(), 1U);
+}
+
+TEST_F(CoordinatorShellTest, TheEndOfARunWaitsForTheDiskToo) {
+  start();
+  shell.handle(StopRun{run.version.run});
+  EXPECT_EQ(state(), RunState::kStopped);
+  EXPECT_EQ(store.find_open_attempt(run.version.run).value(), std::nullopt);
+}
+
+TEST_F(CoordinatorShellTest, ADiskThatFailsEndsEverythingAtOnce) {
+  start();
+  store.failures = {internal("fsync-failed", "input/output error")};
+  report();
+  run_until([&] { return broken.has_value(); });
+  EXPECT_EQ(broken->code(), "fsync-failed");
+  EXPECT_EQ(std::ranges::count(calls(), "commit"), 0);
+  EXPECT_EQ(state(), RunState::kRunning);
+  EXPECT_TRUE(store.find_open_attempt(run.version.run).value()) << "the next start resumes it";
+}
+
+TEST_F(CoordinatorShellTest, WhatWaitsForAFullDiskIsLimited) {
+  store.failures.assign(10'000, disk_full());
+  start();
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    shell.handle(MessageReceived{kSession, {protocol::Ping{.nonce = i}, {}}});
+  }
+  run_until([&] { return broken.has_value(); });
+  EXPECT_EQ(broken->code(), "disk-full");
+  EXPECT_THAT(calls(), ElementsAre());
+}
+
+}  // namespace
+}  // namespace starling::coordinator

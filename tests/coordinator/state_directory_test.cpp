@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/state_directory.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "coordinator/coordinator_options.h"
+#include "coordinator/server_credentials.h"
+#include "core/identity/identity_directory.h"
+#include "core/store/sqlite_store.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::coordinator {
+namespace {
+
+class StateDirectoryTest : public ::testing::Test {
+ protected:
+  std::string init_code(const std::filesystem::path& root, const InitOptions& options = {}) {
+    const auto made = init_state_directory(root, options, clock);
+    return made ? "made" : made.error().code();
+  }
+
+  SystemClock clock;
+  testing::TemporaryDirectory directory;
+};
+
+TEST_F(StateDirectoryTest, InitMakesWhatServeNeeds) {
+  const StateDirectory state(directory.path() / "My lab!");
+  const auto made = init_state_directory(
+      state.root(), {.listen = "127.0.0.1:17443", .names = {"lab.test"}}, clock);
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->federation, "My-lab");
+  const auto authority = identity::CertificateAuthority::load(state.authority()).value();
+  EXPECT_EQ(authority.federation(), "My-lab");
+  EXPECT_EQ(made->authority, authority.certificate().public_key_digest().hex());
+  const auto operators = identity::IdentityDirectory::load(state.operator_identity()).value();
+  EXPECT_EQ(operators.identity().uri(), "starling://My-lab/operator/operator");
+  EXPECT_EQ(operators.coordinator().text(), "lab.test:17443");
+  CoordinatorSettings settings;
+  config::Binder binder;
+  settings.bind(binder);
+  ASSERT_TRUE(binder.read_file(state.options_file()));
+  EXPECT_EQ(settings.names(), std::vector<std::string>{"lab.test"});
+  EXPECT_EQ(settings.listen_address().value().port, 17443);
+  const auto store = store::open_sqlite_store(state.database(), {}).value();
+  EXPECT_EQ(store->federation().value().name, "My-lab");
+  EXPECT_EQ(store->find_client("operator").value()->role, store::Role::kOperator);
+  const auto mode = std::filesystem::status(state.root()).permissions();
+  EXPECT_EQ(mode & std::filesystem::perms::others_all, std::filesystem::perms::none);
+}
+
+TEST_F(StateDirectoryTest, InitRefusesWhatItWouldSpoil) {
+  std::ofstream(directory.path() / "thesis.txt") << "nearly done";
+  EXPECT_EQ(init_code(directory.path()), "directory-not-empty");
+  EXPECT_EQ(init_code(directory.path() / "thesis.txt"), "directory-not-empty");
+  EXPECT_EQ(init_code(directory.path() / "a", {.federation = "no spaces"}), "bad-name");
+  EXPECT_EQ(init_code(directory.path() / "a", {.listen = "7443"}), "setting-invalid");
+  EXPECT_EQ(init_code(directory.path() / "a", {.listen = "127.0.0.1:0"}), "setting-invalid");
+  EXPECT_EQ(init_code(directory.path() / "a", {.names = {"no spaces"}}), "setting-invalid");
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "a")) << "a refusal leaves nothing";
+}
+
+TEST_F(StateDirectoryTest, TheServersCertificateIsKeptUntilItsNamesOrItsTimeAreUp) {
+  const StateDirectory state(directory.path() / "lab");
+  ASSERT_EQ(init_code(state.root(), {.names = {"lab.test", "10.0.0.1"}}), "made");
+  const auto authority = identity::CertificateAuthority::load(state.authority()).value();
+  const WallTime now = clock.wall_now();
+  CoordinatorSettings settings;
+  settings.service.names = "lab.test, 10.0.0.1";
+  const auto serial = [&](WallTime when) {
+    return server_credentials(state, authority, settings, when).value().certificate.serial();
+  };
+  const std::string first = serial(now);
+  EXPECT_EQ(serial(now), first);
+  settings.service.names = "lab.test";
+  EXPECT_EQ(serial(now), first) << "a certificate may name more than is asked";
+  settings.service.names = "lab.test, 10.0.0.2";
+  const std::string second = serial(now);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(serial(now + std::chrono::hours(24 * 59)), second);
+  EXPECT_NE(serial(now + std::chrono::hours(24 * 61)), second) << "a third of 90 days is left";
+}
+
+TEST_F(StateDirectoryTest, SettingsThatDoNotGoTogetherAreRefused) {
+  CoordinatorSettings settings;
+  EXPECT_TRUE(settings.validate());
+  settings.session.heartbeat = settings.session.silence;
+  EXPECT_EQ(settings.validate().error().code(), "setting-invalid");
+  settings = {};
+  settings.service.listen = "nowhere";
+  EXPECT_EQ(settings.validate().error().code(), "setting-invalid");
+  settings = {};
+  settings.service.names = " a.test ,, [::1], a.test";
+  EXPECT_FALSE(settings.validate());
+  settings.service.names = " a.test ,, ::1, a.test";
+  EXPECT_TRUE(settings.validate());
+  EXPECT_EQ(settings.names(), (std::vector<std::string>{"a.test", "::1"}));
+}
+
+}  // namespace
+}  // namespace starling::coordinator

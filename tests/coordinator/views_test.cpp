@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands print, what they send, and what the README says of the keys.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "coordinator/coordinator_options.h"
+#include "coordinator/job_text.h"
+#include "coordinator/received_file.h"
+#include "coordinator/run_view.h"
+#include "coordinator/text_table.h"
+#include "core/base/durable_file.h"
+#include "core/base/rng.h"
+#include "core/model/safetensors.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+TEST(TextTable, AlignsTextsLeftAndNumbersRight) {
+  TextTable table({"NAME", ">ROUNDS"});
+  table.add({"a", "7"});
+  table.add({"longer", "12345678"});
+  EXPECT_EQ(table.text(),
+            "NAME      ROUNDS\n"
+            "a              7\n"
+            "longer  12345678\n");
+}
+
+TEST(TextTable, CellsOfJson) {
+  const json::value value = json::parse(
+      R"({"text":"a\nb\u001b[31m","none":null,"yes":true,"count":12,"real":0.25,"bytes":4800000,
+          "time":"2026-11-20T09:10:11.123Z","empty":""})");
+  EXPECT_EQ(cell(value, "text"), "a?b?[31m") << "nothing of a log can move a terminal's cursor";
+  EXPECT_EQ(cell(value, "none"), "-");
+  EXPECT_EQ(cell(value, "missing"), "-");
+  EXPECT_EQ(cell(value, "empty"), "-");
+  EXPECT_EQ(cell(value, "yes"), "yes");
+  EXPECT_EQ(cell(value, "count"), "12");
+  EXPECT_EQ(cell(value, "real"), "0.25");
+  EXPECT_EQ(cell(value, "real", 4), "0.2500");
+  EXPECT_EQ(cell(value, "none", 4), "-");
+  EXPECT_EQ(bytes_cell(value, "bytes"), "4.8 MB");
+  EXPECT_EQ(time_cell(value, "time"), "2026-11-20 09:10:11Z");
+  EXPECT_EQ(time_cell(value, "none"), "-");
+  EXPECT_EQ(cell(json::value(3), "text"), "-");
+}
+
+TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
+  const json::value run = json::parse(R"({"id":3,"name":"demo","state":"failed","seed":1,
+    "submitted":"2026-11-20T09:10:11.123Z","started":null,"ended":null,
+    "error":{"code":"diverged","message":"the model is not finite"},
+    "rounds":[
+      {"round":1,"attempt":1,"state":"abandoned","cohort":2,"updates":1,
+       "failures":[{"client":"cam-7","code":"deadline","reason":"too late","bytes":0}],
+       "train_loss":null,"eval_loss":null,"eval_accuracy":null,"seconds":1.5,
+       "bytes_in":0,"bytes_out":0},
+      {"round":1,"attempt":2,"state":"committed","cohort":2,"updates":2,"failures":[],
+       "train_loss":0.5,"eval_loss":0.25,"eval_accuracy":0.75,"seconds":1.5,
+       "bytes_in":1000,"bytes_out":2000},
+      {"round":2,"attempt":1,"state":"committed","cohort":2,"updates":2,"failures":[],
+       "train_loss":0.5,"eval_loss":0.25,"eval_accuracy":0.875,"seconds":1.5,
+       "bytes_in":1000,"bytes_out":2000}]})");
+  const std::string text = describe_run(run, {});
+  EXPECT_NE(text.find("run 3 'demo': failed\nerror      the model is not finite\n"), text.npos);
+  EXPECT_NE(text.find("cam-7   deadline  too late"), text.npos) << text;
+  EXPECT_NE(text.find("0.7500"), text.npos);
+  EXPECT_NE(text.find("accuracy: 0.8750 at round 2"), text.npos) << text;
+  EXPECT_EQ(describe_end(run), "run 3 failed: the model is not finite\n");
+}
+
+TEST(RunView, TakesWhatItDoesNotKnow) {
+  for (const char* text : {"{}", "[]", "7", R"({"rounds":7})", R"({"rounds":[3,null]})"}) {
+    EXPECT_FALSE(describe_run(json::parse(text), {}).empty()) << text;
+    EXPECT_FALSE(describe_runs(json::parse(text)).empty()) << text;
+    EXPECT_FALSE(describe_end(json::parse(text)).empty()) << text;
+  }
+}
+
+TEST(ModelHasher, HashesTheValuesHoweverTheFileComesInPieces) {
+  const auto layout = model::Layout::make({{.name = "w", .shape = {5, 3}}}).value();
+  model::Parameters parameters(layout);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    parameters.values()[i] = static_cast<float>(i);
+  }
+  Bytes file = model::safetensors_header(*layout, {{"note", "x"}});
+  const ByteView values = as_bytes(parameters.values());
+  file.insert(file.end(), values.begin(), values.end());
+  Rng rng({.seed = 3});
+  for (int trial = 0; trial < 50; ++trial) {
+    ModelHasher hasher;
+    for (ByteView rest = file; !rest.empty();) {
+      const auto size = static_cast<std::size_t>(rng.below(std::min<std::size_t>(rest.size(), 20)));
+      hasher.update(rest.first(size + 1));
+      rest = rest.subspan(size + 1);
+    }
+    EXPECT_EQ(std::move(hasher).finish(), parameters.sha256());
+  }
+}
+
+TEST(JobText, IsReadAsTheSameJob) {
+  Job job;
+  job.job.name = "a \"quoted\" \\ name\twith a tab, ü and \x01";
+  job.job.seed = 8'999'999'999'999'999'999ULL;
+  job.training.model.hidden = {3, 4};
+  job.training.train.learning_rate = 0.1 + 0.2;
+  job.round.deadline = std::chrono::milliseconds(1500);
+  job.evaluate.dataset = "csv:C:\\data\\\"a\".csv";
+  const std::string text = job_to_toml(job);
+  const auto read = parse_job(text, "job");
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(job_to_toml(*read), text);
+  EXPECT_EQ(parse_job("seed = 9100000000000000000", "job").error().code(), "setting-invalid")
+      << "what a flag takes, a file must be able to say: TOML has 63 bits";
+  EXPECT_EQ(read->job.name, job.job.name);
+  EXPECT_EQ(read->job.seed, job.job.seed);
+  EXPECT_EQ(read->evaluate.dataset, job.evaluate.dataset);
+  EXPECT_EQ(read->training.train.learning_rate, job.training.train.learning_rate);
+}
+
+TEST(Documentation, TheReadmesTablesAreThoseOfTheCode) {
+  const std::string readme =
+      read_text_file(std::string(STARLING_SOURCE_DIR) + "/coordinator/README.md", 1 << 20).value();
+  CoordinatorSettings settings;
+  config::Binder of_settings;
+  settings.bind(of_settings);
+  Job job;
+  config::Binder of_job;
+  job.bind(of_job);
+  for (const auto& checked :
+       {config::check_documentation(of_settings.documents(), "coordinator.toml", readme),
+        config::check_documentation(of_job.documents(), "job", readme)}) {
+    EXPECT_TRUE(checked) << checked.error().message();
+  }
+}
+
+}  // namespace
+}  // namespace starling::coordinator
