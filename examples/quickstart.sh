@@ -99,7 +99,8 @@ start() {  # start LOG PROGRAM ARGUMENT...
 start_coordinator() {
   local port
   port=$(choose_port)
-  coordinator init "$home/coordinator" --federation demo --listen "127.0.0.1:$port"
+  coordinator init "$home/coordinator" --federation demo --listen "127.0.0.1:$port" \
+    --name 127.0.0.1
   start coordinator "$programs/starling-coordinator" serve "$home/coordinator"
   for _ in $(seq 100); do
     if is_listening "$port"; then return; fi
@@ -149,11 +150,14 @@ train() {
 }
 
 what_next() {
+  local flags
+  flags=$(overrides | paste -s -d ' ')
   cat <<TEXT
 
 What to try next
   the same run in one process, no sockets, the same model bit for bit:
-    ${programs#"$PWD/"}/starling-coordinator simulate ${job#"$PWD/"} --clients $clients --out out/fashion-2nn
+    ${programs#"$PWD/"}/starling-coordinator simulate \\
+      ${job#"$PWD/"} --clients $clients $flags --out out/fashion-2nn
   the model in Python:
     safetensors.torch.load_file("$model")
   another seed, more clients:
