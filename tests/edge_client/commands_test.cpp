@@ -107,7 +107,7 @@ TEST_F(CommandsTest, PreflightSaysWhenTheCoordinatorRefuses) {
   coordinator_.loop.run_task(coordinator_.listener->close());
   auto policy = testing::client_policy();
   policy.federation = "garage";
-  coordinator_.listen({{.protocol = net::Protocol::kSession, .client = policy}});
+  coordinator_.listen_for({{.protocol = net::Protocol::kSession, .client = policy}});
   SetUp();
   auto printed = preflight_beside();
   EXPECT_EQ(net::run_task(coordinator_.loop, coordinator_.refusals.next()).error.code(),

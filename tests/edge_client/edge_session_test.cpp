@@ -240,7 +240,7 @@ TEST(EdgeSession, ARevokedDeviceKeepsTryingAndSaysOnceWhatToDo) {
   coordinator.loop.run_task(coordinator.listener->close());
   auto policy = testing::client_policy();
   policy.is_revoked = [](const std::string&, const Sha256Digest&) { return true; };
-  coordinator.listen({{.protocol = net::Protocol::kSession, .client = policy}});
+  coordinator.listen_for({{.protocol = net::Protocol::kSession, .client = policy}});
   Device device(coordinator);
   device.start();
   for (int attempt = 0; attempt < 4; ++attempt) {
