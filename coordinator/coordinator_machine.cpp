@@ -6,8 +6,19 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/nearest_name.h"
 
 namespace starling::coordinator {
+namespace {
+
+// What a client names goes into records, logs and terminals.
+bool is_reason_code(const std::string& code) {
+  return !code.empty() && code.size() <= 64 && std::all_of(code.begin(), code.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+}  // namespace
 
 CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options) : options_(std::move(options)) {}
 
@@ -21,10 +32,7 @@ std::vector<Action> CoordinatorMachine::on(Event event, TimePoint now) {
 std::optional<TimePoint> CoordinatorMachine::next_deadline() const {
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
-  for (const auto& [id, session] : sessions_) {
-    consider(session.greeted ? session.heard_at + options_.silence_max
-                             : session.opened_at + options_.greeting_deadline);
-  }
+  if (!sessions_.empty()) consider(sessions_due_);
   if (!active_) return next;
   if (active_->retry_at) consider(*active_->retry_at);
   if (!active_->round || active_->committing) return next;
@@ -45,12 +53,6 @@ std::optional<TimePoint> CoordinatorMachine::next_deadline() const {
 bool CoordinatorMachine::connected(const std::string& client) const {
   const auto found = clients_.find(client);
   return found != clients_.end() && found->second.session.has_value();
-}
-
-std::size_t CoordinatorMachine::clients_connected() const {
-  return static_cast<std::size_t>(
-      std::count_if(clients_.begin(), clients_.end(),
-                    [](const auto& c) { return c.second.session.has_value(); }));
 }
 
 const RoundMachine* CoordinatorMachine::round() const {
@@ -81,7 +83,15 @@ void CoordinatorMachine::handle(ClientRevoked& event) {
 
 void CoordinatorMachine::handle(SessionOpened& event) {
   STARLING_CHECK(!sessions_.contains(event.session));
-  sessions_[event.session] = {.client = event.client, .opened_at = now_, .heard_at = now_};
+  const Session session{.client = event.client, .opened_at = now_, .heard_at = now_};
+  sessions_due_ =
+      sessions_.empty() ? deadline_of(session) : std::min(sessions_due_, deadline_of(session));
+  sessions_[event.session] = session;
+}
+
+TimePoint CoordinatorMachine::deadline_of(const Session& session) const {
+  return session.greeted ? session.heard_at + options_.silence_max
+                         : session.opened_at + options_.greeting_deadline;
 }
 
 void CoordinatorMachine::handle(SessionClosed& event) { leave(event.session); }
@@ -95,6 +105,7 @@ void CoordinatorMachine::leave(SessionId id) {
   if (client == clients_.end() || client->second.session != id) return;
   client->second.session.reset();
   client->second.away_since = now_;
+  --connected_;
   actions_.push_back(ClientSeen{name, std::nullopt});
   if (!active_ || !active_->round) return;
   if (const auto task = active_->round->task_of(name)) {
@@ -146,6 +157,7 @@ void CoordinatorMachine::handle(MessageReceived& event) {
 }
 
 void CoordinatorMachine::receive(SessionId id, Session& session, const protocol::Hello& hello) {
+  if (session.greeted) return;  // a repetition
   if (hello.version_min > protocol::kVersion || hello.version_max < protocol::kVersion) {
     return refuse(
         id, "version",
@@ -157,12 +169,14 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
     return refuse(id, "certificate-revoked", "this client is not admitted any more");
   }
   session.greeted = true;
+  sessions_due_ = std::min(sessions_due_, deadline_of(session));
   const auto earlier = client->second.session;
   if (earlier && *earlier != id) {  // a new connection of the same identity replaces a dead one
     refuse(*earlier, "replaced", "another connection of the same client took over");
   }
   client->second.session = id;
   client->second.seen = true;
+  ++connected_;
   actions_.push_back(ClientSeen{session.client, hello.rows});
   send(id, protocol::Welcome{.version = protocol::kVersion,
                              .federation = options_.federation,
@@ -276,8 +290,15 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
   }
   if (!receiver.done()) return;
   active_->round->received(chunk.task);
-  actions_.push_back(SumUpload{std::move(upload->second.head), active_->start.schema});
-  active_->uploads.erase(upload);
+  sum_next();
+}
+
+void CoordinatorMachine::sum_next() {
+  while (const auto task = active_->round->next_to_sum()) {
+    const auto upload = active_->uploads.find(*task);
+    actions_.push_back(SumUpload{std::move(upload->second.head), active_->start.schema});
+    active_->uploads.erase(upload);
+  }
 }
 
 void CoordinatorMachine::handle(UploadSummed& event) {
@@ -286,6 +307,7 @@ void CoordinatorMachine::handle(UploadSummed& event) {
   const auto task = tasks.find(event.task);
   if (task == tasks.end() || task->second.state != RoundMachine::State::kSumming) return;
   active_->round->summed(event.task, event.result);
+  if (!event.result) sum_next();
   if (!event.result) return tell_task_end(event.task);
   send_to(task->second.client, protocol::UpdateReceived{event.task});
 }
@@ -293,8 +315,8 @@ void CoordinatorMachine::handle(UploadSummed& event) {
 void CoordinatorMachine::receive(SessionId id, Session& session,
                                  const protocol::TaskFailed& failed) {
   if (!open_task(failed.task, session.client)) return settle_unknown(id, session, failed.task);
-  fail_task(failed.task, rejected(failed.code.empty() ? "client-error" : failed.code.substr(0, 64),
-                                  failed.message.substr(0, 1024)));
+  fail_task(failed.task, rejected(is_reason_code(failed.code) ? failed.code : "client-error",
+                                  printable(failed.message)));
 }
 
 // What is not of the open round may have been counted before a restart or while the client was
@@ -311,10 +333,11 @@ void CoordinatorMachine::handle(TaskLookedUp& event) {
 }
 
 void CoordinatorMachine::fail_task(TaskId id, const Error& error) {
+  if (!active_->round->failed(id, error)) return;
   active_->uploads.erase(id);
   active_->downloads.erase(id);
   actions_.push_back(DropUpload{id});
-  if (active_->round->failed(id, error)) tell_task_end(id);
+  tell_task_end(id);
 }
 
 void CoordinatorMachine::tell_task_end(TaskId id) {
@@ -333,9 +356,14 @@ void CoordinatorMachine::handle(StopRun& event) {
   if (queued != queue_.end()) queue_.erase(queued);
 }
 
+// Sessions are looked at when the earliest of their deadlines, as far as it was known at the last
+// look, has come: hearing from one only moves its deadline further away.
 void CoordinatorMachine::handle(Tick&) {
+  if (sessions_.empty() || now_ < sessions_due_) return;
   std::vector<std::pair<SessionId, Error>> dead;
+  sessions_due_ = TimePoint::max();
   for (const auto& [id, session] : sessions_) {
+    sessions_due_ = std::min(sessions_due_, deadline_of(session));
     if (!session.greeted && now_ >= session.opened_at + options_.greeting_deadline) {
       dead.emplace_back(id, retry("deadline", "no Hello came within the deadline"));
     } else if (session.greeted && now_ >= session.heard_at + options_.silence_max) {
@@ -366,17 +394,11 @@ void CoordinatorMachine::advance() {
 }
 
 void CoordinatorMachine::start_next_run() {
-  if (active_ || queue_.empty()) return;
+  if (active_ || queue_.empty() || draining_) return;
   active_.emplace(std::move(queue_.front()));
   queue_.pop_front();
   const RunStart& start = active_->start;
-  if (!start.open) {
-    const std::size_t awaited = static_cast<std::size_t>(start.job.round.clients_awaited());
-    if (start.version.round == 0 && clients_connected() < awaited) {
-      say(fmt::format("waiting for {} clients ({} connected)", awaited, clients_connected()));
-    }
-    return;
-  }
+  if (!start.open) return;
   // A restart resumes the attempt that was open: the same cohort and tasks, a fresh deadline.
   OpenAttempt open = *start.open;
   active_->start.open.reset();
@@ -418,13 +440,21 @@ void CoordinatorMachine::try_open_round() {
   }
   const std::size_t awaited =
       static_cast<std::size_t>(next == 1 ? options.clients_awaited() : options.updates_needed());
-  if ((next == 1 ? clients_connected() : eligible().size()) < awaited) return;
+  const std::size_t there = next == 1 ? clients_connected() : eligible().size();
+  if (there < awaited) {
+    if (!std::exchange(active_->said_waiting, true)) {
+      say(fmt::format("[round {}/{}] waiting for {} clients ({} connected)", next,
+                      start.job.job.rounds, awaited, clients_connected()));
+    }
+    return;
+  }
   open_round(select_clients(eligible(), static_cast<std::size_t>(options.asked()), key), attempt,
              false);
 }
 
 void CoordinatorMachine::open_round(std::vector<Participant> participants, Attempt attempt,
                                     bool resumed) {
+  active_->said_waiting = false;
   RunStart& start = active_->start;
   const RoundOptions& options = start.job.round;
   const Round round = start.version.round + 1;
@@ -543,6 +573,9 @@ void CoordinatorMachine::handle(RoundDurable& event) {
   active_->committing = false;
   const RoundSummary summary = std::exchange(active_->closing, {});
   if (!event.next) {
+    RoundSummary failed = summary;
+    failed.committed = false;
+    actions_.push_back(AbandonRound{std::move(failed), event.next.error()});
     end_all_tasks(event.next.error());
     active_->round.reset();
     return finish_run(FinishRun::State::kFailed, event.next.error());
@@ -565,8 +598,10 @@ void CoordinatorMachine::handle(RoundDurable& event) {
 
 void CoordinatorMachine::finish_run(FinishRun::State state, std::optional<Error> error) {
   if (active_->round) {
-    end_all_tasks(rejected("run-stopped", "the run was stopped"));
+    const Error stopped = rejected("run-stopped", "the run was stopped");
     for (const auto& [task, upload] : active_->uploads) actions_.push_back(DropUpload{task});
+    actions_.push_back(AbandonRound{active_->round->close(now_, stopped), stopped});
+    end_all_tasks(stopped);
   }
   actions_.push_back(FinishRun{active_->start.id, state, std::move(error)});
   active_.reset();

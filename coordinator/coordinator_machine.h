@@ -171,7 +171,7 @@ class CoordinatorMachine {
   std::optional<TimePoint> next_deadline() const;
 
   bool connected(const std::string& client) const;
-  std::size_t clients_connected() const;
+  std::size_t clients_connected() const { return connected_; }
   // Null when no run is being held.
   const RunStart* active_run() const { return active_ ? &active_->start : nullptr; }
   const RoundMachine* round() const;
@@ -199,6 +199,7 @@ class CoordinatorMachine {
     std::optional<RoundMachine> round;
     bool committing = false;
     bool stop_requested = false;
+    bool said_waiting = false;
     std::optional<TimePoint> retry_at;
     std::map<TaskId, protocol::TransferSender> downloads;
     std::map<TaskId, Uploading> uploads;
@@ -235,12 +236,14 @@ class CoordinatorMachine {
   void abandon_round(RoundSummary summary);
   void give_up_absent();
   void retry_uploads();
+  void sum_next();
   void finish_run(FinishRun::State state, std::optional<Error> error);
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);
 
   std::vector<std::string> eligible() const;
   bool may_come_back(const Client& client) const;
+  TimePoint deadline_of(const Session& session) const;
   // The task if it belongs to the open round and to this client; else null.
   const RoundMachine::Task* open_task(TaskId task, const std::string& client) const;
   void send_plan(SessionId session, TaskId task);
@@ -257,7 +260,9 @@ class CoordinatorMachine {
   TimePoint now_{};
   std::vector<Action> actions_;
   std::map<SessionId, Session> sessions_;
+  TimePoint sessions_due_{};               // not later than the earliest deadline of a session
   std::map<std::string, Client> clients_;  // admitted, in order of name
+  std::size_t connected_ = 0;              // of them, with a greeted session
   std::deque<RunStart> queue_;
   std::optional<ActiveRun> active_;
   bool draining_ = false;

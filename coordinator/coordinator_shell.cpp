@@ -122,7 +122,7 @@ Result<void> CoordinatorShell::perform(ClientSeen& action) {
 
 Result<void> CoordinatorShell::perform(LookUpTask& action) {
   STARLING_ASSIGN(auto message, settle_task(parts_.store, action.task, action.client));
-  handle(TaskLookedUp{action.session, std::move(message)});
+  if (message) handle(TaskLookedUp{action.session, std::move(*message)});
   return {};
 }
 

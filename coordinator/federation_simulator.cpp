@@ -62,7 +62,7 @@ Result<RunId> FederationSimulator::run(const RunContext& context, const std::str
                                   format_duration(queue_.now() - TimePoint{})));
     }
     auto event = queue_.pop();
-    STARLING_CHECK(event.has_value());  // sessions and rounds always have a deadline
+    STARLING_CHECK(event.has_value());  // somebody always waits for something
     (*event)();
   }
   if (failure_) return *failure_;
@@ -85,7 +85,8 @@ void FederationSimulator::submit_when_connected() {
     submitted_ = true;
     return submit();
   }
-  const Duration pause = options_.faults.latency_max / 10;
+  const Duration pause =
+      std::max<Duration>(options_.faults.latency_max / 10, std::chrono::milliseconds(1));
   queue_.schedule(queue_.now() + pause, [this] { submit_when_connected(); });
 }
 
@@ -156,10 +157,7 @@ void FederationSimulator::perform(Action& action) {
   } else if (const auto* commit = std::get_if<CommitRound>(&action)) {
     commit_round(*commit);
   } else if (const auto* abandon = std::get_if<AbandonRound>(&action)) {
-    const RoundSummary& s = abandon->summary;
-    const auto stored = store_.abandon_attempt({s.run, s.round, s.attempt}, to_record(s, nullptr),
-                                               {abandon->reason.code(), abandon->reason.message()});
-    if (!stored) fail(stored.error());
+    abandon_round(*abandon);
   } else if (const auto* finish = std::get_if<FinishRun>(&action)) {
     finish_run(*finish);
   } else if (const auto* look = std::get_if<LookUpTask>(&action)) {
@@ -258,6 +256,18 @@ Result<std::pair<update::ModelVersion, model::Snapshot>> FederationSimulator::ma
   return std::pair(update::ModelVersion{summary.run, summary.round, outcome.sha256}, outcome.model);
 }
 
+void FederationSimulator::abandon_round(const AbandonRound& abandon) {
+  const RoundSummary& summary = abandon.summary;
+  for (const std::string& line :
+       round_lines(summary, nullptr, static_cast<Round>(context_->job.job.rounds))) {
+    say(line);
+  }
+  const auto stored = store_.abandon_attempt({summary.run, summary.round, summary.attempt},
+                                             to_record(summary, nullptr),
+                                             {abandon.reason.code(), abandon.reason.message()});
+  if (!stored) fail(stored.error());
+}
+
 void FederationSimulator::finish_run(const FinishRun& finish) {
   store::RunEnd end;
   switch (finish.state) {
@@ -284,7 +294,8 @@ void FederationSimulator::finish_run(const FinishRun& finish) {
 void FederationSimulator::look_up(const LookUpTask& look) {
   auto settlement = settle_task(store_, look.task, look.client);
   if (!settlement) return fail(settlement.error());
-  queue_.schedule(queue_.now(), [this, session = look.session, message = std::move(*settlement),
+  if (!*settlement) return;
+  queue_.schedule(queue_.now(), [this, session = look.session, message = std::move(**settlement),
                                  incarnation = coordinator_incarnation_] {
     if (incarnation == coordinator_incarnation_) to_coordinator(TaskLookedUp{session, message});
   });

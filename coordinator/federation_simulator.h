@@ -115,6 +115,7 @@ class FederationSimulator {
   void commit_round(const CommitRound& commit);
   Result<std::pair<update::ModelVersion, model::Snapshot>> make_durable(const RoundSummary& summary,
                                                                         RoundOutcome& outcome);
+  void abandon_round(const AbandonRound& abandon);
   void finish_run(const FinishRun& finish);
   void look_up(const LookUpTask& look_up);
   void schedule_coordinator_tick();

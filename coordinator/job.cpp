@@ -9,7 +9,8 @@
 namespace starling::coordinator {
 
 int RoundOptions::asked() const {
-  return static_cast<int>(std::ceil(static_cast<double>(cohort) * over_selection));
+  // 100 x 1.1 is 110, though it is a little more in binary.
+  return static_cast<int>(std::ceil(static_cast<double>(cohort) * over_selection * (1 - 1e-12)));
 }
 
 int RoundOptions::updates_needed() const {

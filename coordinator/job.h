@@ -3,6 +3,7 @@
 // the keys, defaults and ranges stand here and nowhere else.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -37,7 +38,7 @@ struct RoundOptions {
   // How many clients a round asks, and the fewest updates that commit it.
   int asked() const;
   int updates_needed() const;
-  int clients_awaited() const { return wait_for > 0 ? wait_for : updates_needed(); }
+  int clients_awaited() const { return std::max(wait_for, updates_needed()); }
 };
 
 struct EvaluateOptions {
@@ -95,7 +96,7 @@ void describe(V& visit, RoundOptions& o) {
                   .min = 0,
                   .max = 1e6});
   visit("wait-for", o.wait_for,
-        FieldInfo{.help = "clients connected before round 1; 0: min-updates",
+        FieldInfo{.help = "clients connected before round 1, at least min-updates",
                   .unit = "clients",
                   .min = 0,
                   .max = 1e6});

@@ -54,8 +54,19 @@ bool RoundMachine::offered(TaskId id, double weight) {
 bool RoundMachine::received(TaskId id) {
   Task& task = tasks_.at(id);
   if (task.state != State::kOffered) return false;
-  task.state = State::kSumming;
+  task.state = State::kWaiting;
+  waiting_.push_back(id);
   return true;
+}
+
+std::optional<TaskId> RoundMachine::next_to_sum() {
+  if (waiting_.empty() || counted() + count(State::kSumming) >= options_.updates_wanted) {
+    return std::nullopt;
+  }
+  const TaskId id = waiting_.front();
+  waiting_.pop_front();
+  tasks_.at(id).state = State::kSumming;
+  return id;
 }
 
 void RoundMachine::summed(TaskId id, Result<void> result) {
@@ -67,7 +78,11 @@ void RoundMachine::summed(TaskId id, Result<void> result) {
 
 bool RoundMachine::failed(TaskId id, Error reason) {
   Task& task = tasks_.at(id);
-  if (task.state != State::kAsked && task.state != State::kOffered) return false;
+  if (task.state != State::kAsked && task.state != State::kOffered &&
+      task.state != State::kWaiting) {
+    return false;
+  }
+  std::erase(waiting_, id);
   task.state = State::kFailed;
   task.failure = std::move(reason);
   return true;
@@ -97,11 +112,11 @@ RoundMachine::Verdict RoundMachine::verdict(TimePoint now) const {
   return done >= options_.updates_needed ? Verdict::kCommit : Verdict::kAbandon;
 }
 
-RoundSummary RoundMachine::close(TimePoint now) {
+RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ended) {
   RoundSummary summary{.run = options_.run,
                        .round = options_.round,
                        .attempt = options_.attempt,
-                       .committed = verdict(now) == Verdict::kCommit,
+                       .committed = !ended && verdict(now) == Verdict::kCommit,
                        .elapsed = now - started_};
   const bool closed_early = counted() >= options_.updates_wanted;
   for (auto& [id, task] : tasks_) {
@@ -111,7 +126,10 @@ RoundSummary RoundMachine::close(TimePoint now) {
       summary.contributors.push_back({task.client, id, task.weight});
       continue;
     }
-    if (!task.failure) {
+    if (!task.failure && ended) {
+      task.failure = ended;
+      task.state = State::kFailed;
+    } else if (!task.failure) {
       task.failure = closed_early ? not_needed(options_.updates_wanted)
                                   : missed_deadline(task, summary.elapsed);
       task.state = State::kFailed;

@@ -3,6 +3,7 @@
 // in which every client ends with exactly one outcome; CoordinatorMachine talks to clients.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -62,6 +63,7 @@ class RoundMachine {
   enum class State {
     kAsked,    // plan sent or to be sent
     kOffered,  // uploading
+    kWaiting,  // received whole; there is no room in the sum unless another one fails
     kSumming,  // received whole, being validated and added
     kCounted,  // in the sum
     kFailed,
@@ -88,6 +90,9 @@ class RoundMachine {
   bool offered(TaskId task, double weight);
   bool received(TaskId task);              // all bytes are there; to be summed
   bool failed(TaskId task, Error reason);  // not what is being summed or counted
+  // The upload whose turn it is to be added, which is kSumming from now on: in order of arrival,
+  // and no more than are wanted.
+  std::optional<TaskId> next_to_sum();
   // How the summing ended: counted, or refused as a whole. Requires: state is kSumming.
   void summed(TaskId task, Result<void> result);
   // A transfer broke off; the client may offer again.
@@ -100,8 +105,9 @@ class RoundMachine {
   enum class Verdict { kOpen, kCommit, kAbandon };
   // Open while something is being summed, or while more may come.
   Verdict verdict(TimePoint now) const;
-  // Requires: verdict is not kOpen. Those that did not count get their reason here.
-  RoundSummary close(TimePoint now);
+  // Those that did not count get their reason here. Requires: verdict is not kOpen, or `ended` says
+  // why an open round ends without a model.
+  RoundSummary close(TimePoint now, const std::optional<Error>& ended = std::nullopt);
 
  private:
   std::size_t count(State state) const;
@@ -109,6 +115,7 @@ class RoundMachine {
   Options options_;
   TimePoint started_;
   std::map<TaskId, Task> tasks_;
+  std::deque<TaskId> waiting_;  // in order of arrival
 };
 
 }  // namespace starling::coordinator

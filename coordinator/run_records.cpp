@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cmath>
 #include <set>
 
 namespace starling::coordinator {
@@ -13,7 +14,7 @@ namespace {
 namespace json = boost::json;
 
 json::value or_null(const std::optional<double>& value) {
-  return value ? json::value(*value) : json::value(nullptr);
+  return value && std::isfinite(*value) ? json::value(*value) : json::value(nullptr);
 }
 
 json::value or_null(const std::optional<WallTime>& value) {
@@ -51,6 +52,9 @@ json::object round_to_json(const store::RoundRecord& record) {
           {"seconds", closed ? json::value(record.result.seconds) : json::value(nullptr)},
           {"bytes_in", record.result.bytes_in},
           {"bytes_out", record.result.bytes_out},
+          {"abandoned", record.abandonment ? json::value{{"code", record.abandonment->code},
+                                                         {"reason", record.abandonment->reason}}
+                                           : json::value(nullptr)},
           {"model_sha256", record.model ? json::value(record.model->hex()) : json::value(nullptr)}};
 }
 
@@ -121,26 +125,28 @@ RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVe
   return start;
 }
 
-Result<protocol::Message> settle_task(store::Store& store, TaskId id, const std::string& client) {
+Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId id,
+                                                     const std::string& client) {
+  using Settlement = std::optional<protocol::Message>;
   STARLING_ASSIGN(const auto task, store.find_task(id));
   const auto ended = [id](std::string code, std::string message) {
-    return protocol::Message(protocol::TaskEnded{id, std::move(code), std::move(message)});
+    return Settlement(protocol::TaskEnded{id, std::move(code), std::move(message)});
   };
   if (!task || task->client != client) {
     return ended("unknown-task", "this coordinator issued no such task to this client");
   }
-  if (task->outcome != store::TaskOutcome::kCommitted) {
-    return ended(task->outcome == store::TaskOutcome::kAbandoned ? "abandoned" : "round-closed",
-                 "the round closed without this update");
-  }
+  STARLING_ASSIGN(const auto run, store.find_run(task->attempt.run));
   STARLING_ASSIGN(const auto rounds, store.rounds(task->attempt.run, task->attempt.round));
-  for (const store::RoundRecord& record : rounds) {
-    if (record.key.round == task->attempt.round && record.model) {
-      return protocol::Message(
-          protocol::RoundCommitted{id, task->attempt.run, task->attempt.round, *record.model});
-    }
+  const auto committed = std::find_if(rounds.begin(), rounds.end(), [](const auto& record) {
+    return record.state == store::RoundState::kCommitted;
+  });
+  const bool round_is_over = committed != rounds.end() || !run || store::is_finished(run->state);
+  if (task->outcome == store::TaskOutcome::kAbandoned && !round_is_over) return Settlement();
+  if (task->outcome != store::TaskOutcome::kCommitted || committed == rounds.end()) {
+    return ended("round-closed", "the round closed without this update");
   }
-  return ended("round-closed", "the round was withdrawn");
+  return Settlement(protocol::RoundCommitted{id, task->attempt.run, committed->key.round,
+                                             committed->model.value_or(Sha256Digest())});
 }
 
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
@@ -183,7 +189,7 @@ json::value run_to_json(const store::Run& run, const std::vector<store::RoundRec
   return object;
 }
 
-Result<std::map<Round, std::vector<std::string>>> recorded_contributors(std::string_view text) {
+Result<RecordedRun> parse_recorded_run(std::string_view text) {
   const auto bad = [](std::string why) {
     return rejected("bad-replay", "the recorded run cannot be replayed: " + std::move(why));
   };
@@ -191,9 +197,15 @@ Result<std::map<Round, std::vector<std::string>>> recorded_contributors(std::str
   const json::value value = json::parse(json::string_view(text.data(), text.size()), code);
   if (code) return bad("it is not JSON (" + code.message() + ")");
   const json::object* run = value.if_object();
+  const json::value* seed = run ? run->if_contains("seed") : nullptr;
   const json::value* rounds = run ? run->if_contains("rounds") : nullptr;
-  if (!rounds || !rounds->is_array()) return bad("it has no rounds");
-  std::map<Round, std::vector<std::string>> recorded;
+  if (!seed || !seed->is_number() || !rounds || !rounds->is_array()) {
+    return bad("it has no seed or no rounds");
+  }
+  RecordedRun recorded;
+  recorded.seed = seed->is_uint64()
+                      ? seed->get_uint64()
+                      : static_cast<std::uint64_t>(seed->to_number<std::int64_t>(code));
   for (const json::value& entry : rounds->get_array()) {
     const json::object* round = entry.if_object();
     if (!round) return bad("a round is not an object");
@@ -201,8 +213,10 @@ Result<std::map<Round, std::vector<std::string>>> recorded_contributors(std::str
     if (!state || *state != json::value("committed")) continue;
     const json::value* number = round->if_contains("round");
     const json::value* contributors = round->if_contains("contributors");
-    if (!number || !number->is_int64() || !contributors || !contributors->is_array()) {
-      return bad("a committed round has no number or no contributors");
+    const json::value* model = round->if_contains("model_sha256");
+    if (!number || !number->is_int64() || !contributors || !contributors->is_array() || !model ||
+        !model->is_string()) {
+      return bad("a committed round lacks its number, contributors or model_sha256");
     }
     std::set<std::string> names;
     for (const json::value& contributor : contributors->get_array()) {
@@ -212,7 +226,9 @@ Result<std::map<Round, std::vector<std::string>>> recorded_contributors(std::str
       names.emplace(name->get_string().c_str());
     }
     if (names.empty()) return bad("a committed round has no contributors");
-    recorded[static_cast<Round>(number->get_int64())] = {names.begin(), names.end()};
+    const auto index = static_cast<Round>(number->get_int64());
+    recorded.contributors[index] = {names.begin(), names.end()};
+    recorded.models[index] = model->get_string().c_str();
   }
   return recorded;
 }

@@ -21,12 +21,14 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record);
 RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
                       model::Snapshot model, const std::vector<store::RoundRecord>& rounds);
 
-// What a client is told of a task that is not of the open round.
-[[nodiscard]] Result<protocol::Message> settle_task(store::Store& store, TaskId task,
-                                                    const std::string& client);
+// What a client is told of a task that is not of the open round. Nothing of an abandoned attempt
+// while its round may still be tried again: the finished update is good for the next attempt.
+[[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId task,
+                                                                   const std::string& client);
 
 // What a committed round prints, as people expect:
-//   [round 3/20] 9 updates, 1 failure (cam-7: deadline, 61 s, 2.1 MB of 4.8 MB)
+//   [round 3/20] 9 updates, 1 failure (cam-7: deadline, no update came within 61.0 s, 2.1 MB
+//   received)
 //   [round 3/20] train loss 0.4127  eval loss 0.4385  accuracy 0.8421  1.93 s  in 38.4 MB  out 38.4
 //   MB
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
@@ -36,8 +38,13 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
 boost::json::value run_to_json(const store::Run& run,
                                const std::vector<store::RoundRecord>& rounds);
 
-// Who contributed to each committed round, out of such a JSON; "bad-replay" where it is not one.
-[[nodiscard]] Result<std::map<Round, std::vector<std::string>>> recorded_contributors(
-    std::string_view run_json);
+// What a replay needs of such a JSON, by committed round.
+struct RecordedRun {
+  std::uint64_t seed = 0;
+  std::map<Round, std::vector<std::string>> contributors;  // in order of name
+  std::map<Round, std::string> models;                     // SHA-256 in hex
+};
+// "bad-replay" where the text is no recorded run.
+[[nodiscard]] Result<RecordedRun> parse_recorded_run(std::string_view run_json);
 
 }  // namespace starling::coordinator

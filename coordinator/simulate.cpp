@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <set>
 
 #include "coordinator/run_records.h"
 #include "core/base/durable_file.h"
@@ -41,25 +43,55 @@ Result<void> check_clients(const Job& job, std::size_t clients) {
                               needed, clients, needed));
 }
 
-Result<std::map<Round, std::vector<std::string>>> load_replay(const SimulateOptions& options) {
-  if (!options.replay) return std::map<Round, std::vector<std::string>>{};
+Result<RecordedRun> load_replay(const Job& job, const SimulateOptions& options) {
+  if (!options.replay) return RecordedRun{};
   STARLING_ASSIGN(const std::string text, read_text_file(*options.replay, kRunJsonBytesMax));
-  STARLING_ASSIGN(auto recorded, recorded_contributors(text));
-  for (const auto& [round, names] : recorded) {
-    for (const std::string& name : names) {
-      bool known = false;
-      for (std::size_t k = 1; k <= options.clients && !known; ++k) {
-        known = name == fmt::format("client-{}", k);
-      }
-      if (!known) {
-        return rejected("bad-replay",
-                        fmt::format("round {} had the contributor '{}'; {} simulated clients are "
-                                    "named client-1 to client-{}",
-                                    round, name, options.clients, options.clients));
-      }
-    }
+  STARLING_ASSIGN(RecordedRun recorded, parse_recorded_run(text));
+  if (recorded.seed != job.job.seed) {
+    return rejected("bad-replay", fmt::format("the recorded run had the seed {}: add --seed {}",
+                                              recorded.seed, recorded.seed));
+  }
+  std::set<std::string> known;
+  for (std::size_t k = 1; k <= options.clients; ++k) known.insert(fmt::format("client-{}", k));
+  for (const auto& [round, names] : recorded.contributors) {
+    const auto stranger = std::find_if(names.begin(), names.end(),
+                                       [&](const auto& name) { return !known.contains(name); });
+    if (stranger == names.end()) continue;
+    return rejected("bad-replay",
+                    fmt::format("round {} had the contributor '{}'; {} simulated clients are named "
+                                "client-1 to client-{}",
+                                round, *stranger, options.clients, options.clients));
   }
   return recorded;
+}
+
+// The first round whose model is not the recorded one.
+std::optional<Error> difference(const RecordedRun& recorded,
+                                const std::vector<store::RoundRecord>& rounds) {
+  for (const store::RoundRecord& record : rounds) {
+    const auto model = recorded.models.find(record.key.round);
+    if (!record.model || model == recorded.models.end()) continue;
+    if (record.model->hex() == model->second) continue;
+    return rejected(
+        "replay-differs",
+        fmt::format("from round {} on the models are not the recorded ones: the job, the "
+                    "data or their partition differ",
+                    record.key.round));
+  }
+  return std::nullopt;
+}
+
+// Two studies in one directory would look like one.
+Result<void> prepare_out(const std::filesystem::path& out) {
+  std::error_code ignored;
+  STARLING_TRY(make_directory(out / "models"));
+  if (!std::filesystem::exists(out / "run.json", ignored) &&
+      std::filesystem::is_empty(out / "models", ignored)) {
+    return {};
+  }
+  return rejected("out-not-empty", fmt::format("{} holds another simulation: name a new directory "
+                                               "with --out, or remove it",
+                                               out.string()));
 }
 
 }  // namespace
@@ -68,23 +100,24 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
                                   const Clock& clock, FederationSimulator::Hooks hooks) {
   STARLING_TRY(job.validate());
   STARLING_TRY(check_clients(job, options.clients));
-  STARLING_ASSIGN(auto recorded, load_replay(options));
+  STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
   STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
   const auto store = store::make_memory_store();
   FederationSimulator::Options simulator_options{.threads = options.threads};
   if (options.out) {
-    STARLING_TRY(make_directory(*options.out / "models"));
+    STARLING_TRY(prepare_out(*options.out));
     simulator_options.checkpoints.emplace(*options.out / "models");
   }
   FederationSimulator simulator(*store, clock, std::move(simulator_options), std::move(hooks));
   for (std::size_t k = 0; k < parts.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(parts[k]));
   }
-  STARLING_ASSIGN(const RunId id, simulator.run(context, "", std::move(recorded)));
+  STARLING_ASSIGN(const RunId id, simulator.run(context, "", recorded.contributors));
   STARLING_ASSIGN(const auto run, store->find_run(id));
   STARLING_ASSIGN(const auto rounds, store->rounds(id, 1));
   SimulationResult result{.run = run_to_json(*run, rounds), .state = run->state};
+  result.error = difference(recorded, rounds);
   if (!run->error_code.empty()) result.error = rejected(run->error_code, run->error);
   if (options.out) {
     const std::string text = boost::json::serialize(result.run) + "\n";

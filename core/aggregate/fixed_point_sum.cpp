@@ -13,6 +13,7 @@ namespace starling::aggregate {
 namespace {
 
 constexpr int kLowBits = 51;
+constexpr int kHighExponentMin = -8;  // coarser than 2^-44 is no float accuracy any more
 constexpr std::int64_t kCarry = std::int64_t{1} << kLowBits;
 constexpr std::uint32_t kAdditionsBeforeCarry = 4096;  // each adds at most 2^50 to a low limb
 
@@ -39,7 +40,7 @@ Result<FixedPointScale> FixedPointScale::for_bounds(double value_max, double wei
   const int product_bits = ceil_log2(value_max) + ceil_log2(weight_max);
   const int count_bits = ceil_log2(contributions_max);
   const int exponent = std::min(50, 62 - count_bits) - product_bits;
-  if (exponent < -kLowBits || exponent > 900) {
+  if (exponent < kHighExponentMin || exponent > 900) {
     return rejected("bounds-too-wide",
                     fmt::format("values up to {:g} with weights up to {:g} cannot be summed "
                                 "exactly; lower round.value-max or round.weight-max",
@@ -121,7 +122,7 @@ Result<FixedPointSum> FixedPointSum::deserialize(ByteView bytes, std::size_t ele
         "bad-sum", fmt::format("a stored sum of {} elements has {} bytes", elements, bytes.size()));
   }
   const auto exponent = load_little<std::int32_t>(bytes.data() + 8);
-  if (exponent < -kLowBits || exponent > 900) {
+  if (exponent < kHighExponentMin || exponent > 900) {
     return rejected("bad-sum", fmt::format("a stored sum has the impossible scale {}", exponent));
   }
   FixedPointSum sum(static_cast<std::size_t>(elements), FixedPointScale(exponent));

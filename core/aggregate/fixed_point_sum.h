@@ -16,7 +16,8 @@ namespace starling::aggregate {
 // integer and low rounded once to an integer. With |w x| <= P and at most N additions,
 //   h = min(50, 62 - ceil(log2 N)) - ceil(log2 P)
 // keeps |high| < 2^51 (exact in double) and sum |high| < 2^63. The result of an addition is thus
-// exact to 2^-(h+52), for the default bounds (P = 2^48) 2^-54 absolute, whatever the order.
+// exact to 2^-(h+52), whatever the order: with the default bounds (P = 2^48) 2^-54 absolute for up
+// to 4096 additions, 2^-46 for a million. Wider bounds are taken down to 2^-44, then refused.
 class FixedPointScale {
  public:
   // "bounds-too-wide" where the limits leave no usable scale. Requires: all positive and finite.

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/check.h"
 
 namespace starling::aggregate {
@@ -63,12 +65,15 @@ Error damaged() { return rejected("bad-aggregate", "a stored aggregate is damage
 
 }  // namespace
 
-Result<WeightedMean> WeightedMean::create(const update::Schema& schema) {
+Result<WeightedMean> WeightedMean::create(const update::Schema& schema,
+                                          const std::vector<std::string>& scalars) {
   const update::Bounds& bounds = schema.bounds;
   STARLING_ASSIGN(
       const FixedPointScale scale,
       FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max, bounds.contributions_max));
-  return WeightedMean(schema, scale);
+  WeightedMean mean(schema, scale);
+  for (const std::string& name : scalars) mean.scalars_[name];
+  return mean;
 }
 
 WeightedMean::WeightedMean(update::Schema schema, FixedPointScale scale)
@@ -88,9 +93,10 @@ Result<void> WeightedMean::accumulate(const update::Contribution& contribution) 
     sums_[i].add(contribution.weight(), contribution.vector(i));
   }
   weight_.add(contribution.weight());
-  for (const auto& [name, value] : contribution.head().scalars) {
-    ScalarMean& mean = scalars_[name];
-    mean.weighted.add(contribution.weight() * value);
+  for (auto& [name, mean] : scalars_) {
+    const auto given = contribution.head().scalars.find(name);
+    if (given == contribution.head().scalars.end()) continue;
+    mean.weighted.add(contribution.weight() * given->second);
     mean.weight.add(contribution.weight());
   }
   ++contributions_;
@@ -129,6 +135,10 @@ Result<void> WeightedMean::merge(ByteView serialized) {
     const linalg::ExactSum weighted = reader.sum();
     scalars[name] = {weighted, reader.sum()};
   }
+  const bool same_scalars =
+      std::equal(scalars.begin(), scalars.end(), scalars_.begin(), scalars_.end(),
+                 [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (!same_scalars) return damaged();
   std::vector<FixedPointSum> sums;
   for (const FixedPointSum& own : sums_) {
     STARLING_ASSIGN(FixedPointSum sum, FixedPointSum::deserialize(reader.block(), own.elements()));
@@ -154,7 +164,8 @@ Report WeightedMean::report() && {
     sum.divide_into(report.weight, report.vectors.back());
   }
   for (const auto& [name, mean] : scalars_) {
-    report.scalars[name] = mean.weighted.value() / mean.weight.value();
+    const double weight = mean.weight.value();
+    if (weight > 0) report.scalars[name] = mean.weighted.value() / weight;
   }
   return report;
 }

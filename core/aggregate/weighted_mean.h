@@ -12,7 +12,9 @@ namespace starling::aggregate {
 // Memory: 16 bytes an element, whatever the number of contributions.
 class WeightedMean final : public Aggregator {
  public:
-  [[nodiscard]] static Result<WeightedMean> create(const update::Schema& schema);
+  // Averages the named scalars too; others that a contribution brings are not looked at.
+  [[nodiscard]] static Result<WeightedMean> create(const update::Schema& schema,
+                                                   const std::vector<std::string>& scalars);
 
   [[nodiscard]] Result<void> accumulate(const update::Contribution& contribution) override;
   [[nodiscard]] Result<void> merge(ByteView serialized) override;

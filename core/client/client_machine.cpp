@@ -211,9 +211,10 @@ bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
   if (same == pending_.end()) return false;
   PendingUpdate update{same->second.head, same->second.payload};
   update.head.task = plan.task;
-  settle(same->first);
+  const TaskId replaced = same->first;
   task_.emplace(Task{.plan = plan, .activity = Activity::kStoring});
   keep_and_store(std::move(update));
+  settle(replaced);  // after the new one is stored: a crash between them loses nothing
   return true;
 }
 
@@ -283,6 +284,7 @@ void ClientMachine::handle(TrainingFinished& event) {
   if (!task_ || task_->activity != Activity::kTraining || task_->training != event.task) return;
   const TaskId task = task_->plan.task;
   if (!event.update) {
+    held_.reset();  // perhaps it was the model that was bad
     task_.reset();
     return fail_task(task, event.update.error());
   }

@@ -82,8 +82,11 @@ Result<void> validate_head(const ContributionHead& head, const Schema& schema) {
                                                head.scalars.size(), kScalarsMax));
   }
   for (const auto& [name, value] : head.scalars) {
-    if (name.empty() || name.size() > kNameBytesMax || !std::isfinite(value)) {
-      return rejected("bad-scalars", "a scalar of the update has no proper name or is not finite");
+    if (name.empty() || name.size() > kNameBytesMax || !(std::abs(value) <= kScalarMax)) {
+      return rejected("bad-scalars",
+                      fmt::format("a scalar of the update has no proper name, or its magnitude is "
+                                  "not below {:g}",
+                                  kScalarMax));
     }
   }
   return {};
@@ -97,7 +100,7 @@ Result<Contribution> validate(ContributionHead head, SharedBytes payload, const 
   }
   STARLING_CHECK(reinterpret_cast<std::uintptr_t>(payload.view().data()) % alignof(float) == 0);
   if (checksum(payload.view()) != head.payload_checksum) {
-    return rejected("checksum-mismatch", "the update was damaged on its way; send it again");
+    return rejected("checksum-mismatch", "the update was damaged on its way");
   }
   Contribution contribution(std::move(head), std::move(payload));
   for (std::size_t i = 0; i < schema.vectors.size(); ++i) {

@@ -68,6 +68,7 @@ struct ContributionHead {
 };
 
 inline constexpr std::size_t kScalarsMax = 64;
+inline constexpr double kScalarMax = 1e100;  // its product with any weight is finite
 inline constexpr std::size_t kNameBytesMax = 128;
 
 class Contribution {

@@ -127,6 +127,10 @@ TEST(FixedPointSum, ManyMergesCarryInTime) {
 
 TEST(FixedPointSum, RefusesBoundsThatLeaveNoScale) {
   EXPECT_EQ(FixedPointScale::for_bounds(1e30, 1e15, 10).error().code(), "bounds-too-wide");
+  EXPECT_EQ(FixedPointScale::for_bounds(1e30, 1, 1).error().code(), "bounds-too-wide");
+  EXPECT_EQ(FixedPointScale::for_bounds(0x1p34, 0x1p24, 4096).value().high_exponent(), -8);
+  EXPECT_FALSE(FixedPointScale::for_bounds(0x1p35, 0x1p24, 4096));
+  EXPECT_TRUE(FixedPointScale::for_bounds(0x1p24, 0x1p24, 1'000'000)) << "the default bounds";
   EXPECT_TRUE(FixedPointScale::for_bounds(1e-20, 1, 1));
 }
 

@@ -31,7 +31,7 @@ update::Contribution contribution(double weight, const std::vector<float>& value
 
 TEST(WeightedMean, IsTheMeanOfVectorsAndScalars) {
   const auto s = schema(2);
-  auto mean = WeightedMean::create(s).value();
+  auto mean = WeightedMean::create(s, {"train_loss"}).value();
   EXPECT_FALSE(mean.can_report());
   ASSERT_TRUE(mean.accumulate(contribution(1, {1, 2, 3, 4, 10}, 1.0, s)));
   ASSERT_TRUE(mean.accumulate(contribution(3, {5, 2, -1, 0, 20}, 2.0, s)));
@@ -43,9 +43,20 @@ TEST(WeightedMean, IsTheMeanOfVectorsAndScalars) {
   EXPECT_EQ(report.contributions, 2U);
 }
 
+TEST(WeightedMean, LooksAtNoOtherScalarsThanItsOwn) {
+  const auto s = schema(2);
+  auto mean = WeightedMean::create(s, {"accuracy"}).value();
+  const std::size_t before = mean.serialize().size();
+  ASSERT_TRUE(mean.accumulate(contribution(1, {1, 1, 1, 1, 1}, 1, s)));
+  EXPECT_EQ(mean.serialize().size(), before) << "memory does not grow with the clients' words";
+  auto other = WeightedMean::create(s, {"train_loss"}).value();
+  EXPECT_EQ(other.merge(mean.serialize()).error().code(), "bad-aggregate");
+  EXPECT_TRUE(std::move(mean).report().scalars.empty());
+}
+
 TEST(WeightedMean, RefusesMoreThanItsBound) {
   const auto s = schema(1);
-  auto mean = WeightedMean::create(s).value();
+  auto mean = WeightedMean::create(s, {"train_loss"}).value();
   ASSERT_TRUE(mean.accumulate(contribution(1, {1, 1, 1, 1, 1}, 1, s)));
   const Bytes before = mean.serialize();
   EXPECT_EQ(mean.accumulate(contribution(1, {1, 1, 1, 1, 1}, 1, s)).error().code(),
@@ -63,7 +74,7 @@ TEST(WeightedMean, PartsMergeToTheSameBits) {
     for (float& value : values) value = static_cast<float>(rng.normal() * 1e3);
     all.push_back(contribution(1 + static_cast<double>(rng.below(1000)), values, rng.uniform(), s));
   }
-  auto whole = WeightedMean::create(s).value();
+  auto whole = WeightedMean::create(s, {"train_loss"}).value();
   for (const auto& c : all) ASSERT_TRUE(whole.accumulate(c));
   const Bytes reference = whole.serialize();
   for (int trial = 0; trial < 10; ++trial) {
@@ -71,9 +82,9 @@ TEST(WeightedMean, PartsMergeToTheSameBits) {
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     rng.shuffle(std::span(order));
     std::vector<WeightedMean> parts;
-    for (int p = 0; p < 3; ++p) parts.push_back(WeightedMean::create(s).value());
+    for (int p = 0; p < 3; ++p) parts.push_back(WeightedMean::create(s, {"train_loss"}).value());
     for (const std::size_t i : order) ASSERT_TRUE(parts[rng.below(3)].accumulate(all[i]));
-    auto merged = WeightedMean::create(s).value();
+    auto merged = WeightedMean::create(s, {"train_loss"}).value();
     for (auto& part : parts) ASSERT_TRUE(merged.merge(part.serialize()));
     EXPECT_EQ(merged.serialize(), reference);
   }
@@ -81,7 +92,7 @@ TEST(WeightedMean, PartsMergeToTheSameBits) {
 
 TEST(WeightedMean, RefusesDamagedAggregatesAndStaysAsItWas) {
   const auto s = schema(4);
-  auto mean = WeightedMean::create(s).value();
+  auto mean = WeightedMean::create(s, {"train_loss"}).value();
   ASSERT_TRUE(mean.accumulate(contribution(2, {1, 2, 3, 4, 5}, 1, s)));
   const Bytes good = mean.serialize();
   for (std::size_t cut = 0; cut < good.size(); ++cut) {

@@ -43,6 +43,8 @@ TEST(Job, OverSelectionAsksMore) {
   const Job job = parse_job("[round]\ncohort = 7\nover-selection = 1.3\n", "job.toml").value();
   EXPECT_EQ(job.round.asked(), 10);
   EXPECT_EQ(job.bounds().contributions_max, 10U);
+  EXPECT_EQ(parse_job("[round]\ncohort = 100\nover-selection = 1.1\n", "job.toml")->round.asked(),
+            110);
 }
 
 TEST(Job, SaysWhereAndWhatIsWrong) {

@@ -24,6 +24,7 @@ class RoundMachineTest : public ::testing::Test {
   void count(std::uint64_t task) {
     ASSERT_TRUE(round.offered(TaskId(task), 10));
     ASSERT_TRUE(round.received(TaskId(task)));
+    ASSERT_EQ(round.next_to_sum(), TaskId(task));
     round.summed(TaskId(task), {});
   }
   TimePoint start{};
@@ -73,11 +74,51 @@ TEST_F(RoundMachineTest, NeverClosesWhileSomethingIsBeingAdded) {
   count(2);
   round.offered(TaskId(3), 1);
   round.received(TaskId(3));
+  round.next_to_sum();
   EXPECT_EQ(round.verdict(start + 100s), Verdict::kOpen);
   EXPECT_FALSE(round.failed(TaskId(3), rejected("x", "x"))) << "its sum is under way";
   round.summed(TaskId(3), rejected("not-finite", "x"));
   EXPECT_EQ(round.verdict(start + 100s), Verdict::kCommit);
   EXPECT_EQ(round.close(start + 100s).failures[0].code, "not-finite");
+}
+
+TEST_F(RoundMachineTest, AddsNoMoreThanAreWantedUnlessOneFails) {
+  for (const std::uint64_t task : {4U, 1U, 3U, 2U}) {
+    round.offered(TaskId(task), 1);
+    round.received(TaskId(task));
+  }
+  EXPECT_EQ(round.next_to_sum(), TaskId(4));
+  EXPECT_EQ(round.next_to_sum(), TaskId(1));
+  EXPECT_EQ(round.next_to_sum(), TaskId(3));
+  EXPECT_FALSE(round.next_to_sum()) << "three are wanted";
+  round.summed(TaskId(1), rejected("not-finite", "x"));
+  EXPECT_EQ(round.next_to_sum(), TaskId(2)) << "in the place of the one that failed";
+  round.summed(TaskId(4), {});
+  round.summed(TaskId(3), {});
+  round.summed(TaskId(2), {});
+  EXPECT_EQ(round.close(start).contributors.size(), 3U);
+}
+
+TEST_F(RoundMachineTest, AnUploadThatWaitsForItsTurnMayStillFail) {
+  for (const std::uint64_t task : {1U, 2U, 3U, 4U}) {
+    round.offered(TaskId(task), 1);
+    round.received(TaskId(task));
+  }
+  for (int i = 0; i < 3; ++i) round.next_to_sum();
+  EXPECT_TRUE(round.failed(TaskId(4), rejected("certificate-revoked", "x")));
+  round.summed(TaskId(1), rejected("not-finite", "x"));
+  EXPECT_FALSE(round.next_to_sum()) << "its turn never comes";
+}
+
+TEST_F(RoundMachineTest, AStoppedRoundGivesEveryoneAReason) {
+  count(1);
+  round.failed(TaskId(2), rejected("diverged", "x"));
+  const RoundSummary summary = round.close(start, rejected("run-stopped", "stopped"));
+  EXPECT_FALSE(summary.committed);
+  EXPECT_EQ(summary.contributors.size(), 1U);
+  ASSERT_EQ(summary.failures.size(), 3U);
+  EXPECT_EQ(summary.failures[0].code, "diverged");
+  EXPECT_EQ(summary.failures[1].code, "run-stopped");
 }
 
 TEST_F(RoundMachineTest, RepeatedAndLateMessagesChangeNothing) {

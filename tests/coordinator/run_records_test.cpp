@@ -48,7 +48,7 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   const auto& rounds = value.at("rounds").as_array();
   for (const char* key :
        {"round", "attempt", "state", "cohort", "updates", "failures", "train_loss", "eval_loss",
-        "eval_accuracy", "seconds", "bytes_in", "bytes_out", "model_sha256"}) {
+        "eval_accuracy", "seconds", "bytes_in", "bytes_out", "model_sha256", "abandoned"}) {
     EXPECT_TRUE(rounds[0].as_object().contains(key)) << key;
     EXPECT_TRUE(rounds[1].as_object().contains(key)) << key;
   }
@@ -57,19 +57,21 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   EXPECT_EQ(rounds[0].at("failures").at(0).at("bytes"), 2'100'007);
   EXPECT_TRUE(rounds[0].at("train_loss").is_null());
   EXPECT_TRUE(rounds[1].at("seconds").is_null());
-  const auto recorded = recorded_contributors(boost::json::serialize(value));
+  const auto recorded = parse_recorded_run(boost::json::serialize(value));
   ASSERT_TRUE(recorded);
-  ASSERT_EQ(recorded->size(), 1U) << "an open round has no contributors yet";
-  EXPECT_EQ(recorded->at(3), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(recorded->seed, 9U);
+  ASSERT_EQ(recorded->contributors.size(), 1U) << "an open round has no contributors yet";
+  EXPECT_EQ(recorded->contributors.at(3), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(recorded->models.at(3), Sha256Digest().hex());
 }
 
 TEST(RunRecords, ReplayRefusesWhatIsNoRun) {
   for (const char* bad :
-       {"", "[]", "{}", R"({"rounds": 3})", R"({"rounds": [1]})",
-        R"({"rounds": [{"state": "committed"}]})",
-        R"({"rounds": [{"state": "committed", "round": 1, "contributors": []}]})",
-        R"({"rounds": [{"state": "committed", "round": 1, "contributors": [{}]}]})"}) {
-    const auto recorded = recorded_contributors(bad);
+       {"", "[]", "{}", R"({"seed": 1, "rounds": 3})", R"({"seed": 1, "rounds": []})",
+        R"({"seed": 1, "rounds": [1]})", R"({"seed": 1, "rounds": [{"state": "committed"}]})",
+        R"({"seed": 1, "rounds": [{"state": "committed", "round": 1, "contributors": []}]})",
+        R"({"seed": 1, "rounds": [{"state": "committed", "round": 1, "contributors": [{}]}]})"}) {
+    const auto recorded = parse_recorded_run(bad);
     ASSERT_FALSE(recorded) << bad;
     EXPECT_EQ(recorded.error().code(), "bad-replay");
   }

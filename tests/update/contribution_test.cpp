@@ -61,6 +61,9 @@ TEST_F(ContributionTest, NamesWhatIsWrongWithAHead) {
   EXPECT_EQ(refused([](auto& h) { h.weight = std::nan(""); }), "bad-weight");
   EXPECT_EQ(refused([](auto& h) { h.weight = 1e300; }), "weight-out-of-range");
   EXPECT_EQ(refused([](auto& h) { h.scalars["loss"] = std::nan(""); }), "bad-scalars");
+  EXPECT_EQ(refused([](auto& h) { h.scalars["loss"] = 1e308; }), "bad-scalars");
+  EXPECT_EQ(refused([](auto& h) { h.scalars["loss"] = -1e101; }), "bad-scalars");
+  EXPECT_EQ(refused([](auto& h) { h.scalars["loss"] = 1e100; }), "accepted");
   EXPECT_EQ(refused([](auto& h) { h.scalars[""] = 1; }), "bad-scalars");
   EXPECT_EQ(refused([](auto& h) { h.scalars[std::string(kNameBytesMax + 1, 'x')] = 1; }),
             "bad-scalars");
