@@ -67,7 +67,7 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
 
 TEST(RunRecords, ReplayRefusesWhatIsNoRun) {
   for (const char* bad :
-       {"", "[]", "{}", R"({"seed": 1, "rounds": 3})", R"({"seed": 1, "rounds": []})",
+       {"", "[]", "{}", R"({"seed": 1, "rounds": 3})", R"({"rounds": [ ]})",
         R"({"seed": 1, "rounds": [1]})", R"({"seed": 1, "rounds": [{"state": "committed"}]})",
         R"({"seed": 1, "rounds": [{"state": "committed", "round": 1, "contributors": []}]})",
         R"({"seed": 1, "rounds": [{"state": "committed", "round": 1, "contributors": [{}]}]})"}) {
