@@ -30,6 +30,7 @@ std::vector<Action> CoordinatorMachine::on(Event event, TimePoint now) {
 }
 
 std::optional<TimePoint> CoordinatorMachine::next_deadline() const {
+  if (draining_) return std::nullopt;
   std::optional<TimePoint> next;
   const auto consider = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
   if (!sessions_.empty()) consider(sessions_due_);
