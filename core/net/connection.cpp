@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/net/connection_impl.h"
+#include "core/net/socket_options.h"
 
 namespace starling::net {
 
@@ -44,15 +45,6 @@ Async<Result<Frame>> read_session_frame(std::shared_ptr<Connection::Impl> impl,
   co_return frame;
 }
 
-std::string numeric_address(const asio::ip::tcp::socket& socket) {
-  boost::system::error_code ignored;
-  const asio::ip::address address = socket.remote_endpoint(ignored).address();
-  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
-  }
-  return address.to_string();
-}
-
 }  // namespace
 
 Error cancelled_error() { return retry("cancelled", "the connection was given up by this side"); }
@@ -67,7 +59,7 @@ Connection::Impl::Impl(EventLoop& event_loop, asio::ip::tcp::socket connected,
     : loop(event_loop),
       socket(std::move(connected)),
       options(connection_options),
-      remote_address(numeric_address(socket)),
+      remote_address(remote_address_of(socket)),
       engine(std::move(tls), loop.buffers().records, host),
       assembler(loop.buffers().frames),
       sent(loop.context(), TimePoint::max()),

@@ -68,8 +68,8 @@ class Connection {
   void set_drain_handler(std::function<void()> on_drained);
 
   // In good order: refuses new frames, sends what is queued, says goodbye, waits until the other
-  // side has closed too; drops the connection at the deadline. A pending read_frame ends with
-  // "cancelled".
+  // side has closed too; drops the connection at the deadline, or at once in a cancelled
+  // task. A pending read_frame ends with "cancelled".
   Async<void> close(TimePoint deadline);
   // At once.
   void abort();

@@ -106,21 +106,20 @@ Async<void> Listener::Impl::wait_for_slot(std::shared_ptr<Impl> self) {
 }
 
 void Listener::Impl::admit(tcp::socket socket) {
-  prepare_socket(socket, options.connection.stall_max);
-  const auto peer = std::make_shared<Connection::Impl>(loop, std::move(socket), tls, std::string(),
-                                                       options.connection);
-  const std::string& address = peer->remote_address;
-  unsigned& from_there = handshakes_of[address];
-  if (from_there >= options.handshakes_per_address_max) {
+  const std::string address = remote_address_of(socket);
+  const auto known = handshakes_of.find(address);
+  if (known != handshakes_of.end() && known->second >= options.handshakes_per_address_max) {
     return refuse(address, overloaded("too-many-handshakes",
                                       address + " begins too many connections at a time"));
   }
   if (handlers.may_connect && !handlers.may_connect(address)) {
-    if (from_there == 0) handshakes_of.erase(address);
     return refuse(address, overloaded("rate-limited", address + " begins connections too often"));
   }
-  ++from_there;
+  prepare_socket(socket, options.connection.stall_max);
+  ++handshakes_of[address];
   ++handshakes;
+  const auto peer = std::make_shared<Connection::Impl>(loop, std::move(socket), tls, std::string(),
+                                                       options.connection);
   tasks.spawn(greet(shared_from_this(), peer));
 }
 

@@ -3,16 +3,13 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/socket.h>
 
 namespace starling::net {
-namespace {
 
-using boost::asio::detail::socket_option::integer;
-using UserTimeout = integer<IPPROTO_TCP, TCP_USER_TIMEOUT>;
-using KeepaliveIdle = integer<IPPROTO_TCP, TCP_KEEPIDLE>;
-using KeepaliveInterval = integer<IPPROTO_TCP, TCP_KEEPINTVL>;
-using KeepaliveProbes = integer<IPPROTO_TCP, TCP_KEEPCNT>;
-using UnsentLowWater = integer<IPPROTO_TCP, TCP_NOTSENT_LOWAT>;
+namespace asio = boost::asio;
+
+namespace {
 
 constexpr int kKeepaliveIdleSeconds = 30;
 constexpr int kKeepaliveIntervalSeconds = 10;
@@ -22,18 +19,30 @@ constexpr int kUnsentBytes = 256 * 1024;
 
 }  // namespace
 
-void prepare_socket(boost::asio::ip::tcp::socket& socket, Duration unacknowledged_max) {
-  const auto milliseconds =
-      std::chrono::duration_cast<std::chrono::milliseconds>(unacknowledged_max).count();
+void prepare_socket(asio::ip::tcp::socket& socket, Duration unacknowledged_max) {
   boost::system::error_code ignored;
   socket.non_blocking(true, ignored);
-  socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
-  socket.set_option(boost::asio::socket_base::keep_alive(true), ignored);
-  socket.set_option(KeepaliveIdle(kKeepaliveIdleSeconds), ignored);
-  socket.set_option(KeepaliveInterval(kKeepaliveIntervalSeconds), ignored);
-  socket.set_option(KeepaliveProbes(kKeepaliveProbes), ignored);
-  socket.set_option(UserTimeout(static_cast<int>(milliseconds)), ignored);
-  socket.set_option(UnsentLowWater(kUnsentBytes), ignored);
+  const auto set = [fd = socket.native_handle()](int level, int name, int value) {
+    ::setsockopt(fd, level, name, &value, sizeof value);
+  };
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(unacknowledged_max).count();
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds));
+  set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+}
+
+std::string remote_address_of(const asio::ip::tcp::socket& socket) {
+  boost::system::error_code ignored;
+  const asio::ip::address address = socket.remote_endpoint(ignored).address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
+  }
+  return address.to_string();
 }
 
 }  // namespace starling::net

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <string>
 
 #include "core/base/clock.h"
 
@@ -11,5 +12,8 @@ namespace starling::net {
 // Non-blocking, no Nagle, keepalive, and a limit to how long sent bytes may stay unacknowledged. A
 // socket that broke meanwhile says so at its first use.
 void prepare_socket(boost::asio::ip::tcp::socket& socket, Duration unacknowledged_max);
+
+// Numeric, without the port; an IPv4 address as such also where an IPv6 socket took it.
+std::string remote_address_of(const boost::asio::ip::tcp::socket& socket);
 
 }  // namespace starling::net

@@ -124,7 +124,10 @@ class Loopback {
     std::unique_ptr<Connection> server;
   };
   Pair connect_pair(net::ConnectOptions options = {}) {
-    return net::run_task(loop, make_pair(client_tls(device()), options));
+    return connect_pair(client_tls(device()), options);
+  }
+  Pair connect_pair(std::shared_ptr<const net::TlsContext> tls, net::ConnectOptions options = {}) {
+    return net::run_task(loop, make_pair(std::move(tls), options));
   }
 
   // Lets everybody else run so many times.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast frames travel over loopback, beside plain TCP and blocking OpenSSL in the same run.
-//   net_throughput [MEGABYTES [REPEATS]]
+//   net_throughput [MEGABYTES [REPEATS]]      then handshakes and the memory of idle connections
 // One thread sends, one receives; "send" and "receive" are the processor seconds of each per GB.
 #include <sys/resource.h>
 
@@ -190,11 +190,53 @@ void report(const char* name, std::size_t bytes, int repeats, Run run) {
               1000 * gigabytes / median.wall, median.send / gigabytes, median.receive / gigabytes);
 }
 
+// Of this process, in KB.
+double resident_kilobytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  long total = 0;
+  long resident = 0;
+  STARLING_CHECK(file != nullptr && std::fscanf(file, "%ld %ld", &total, &resident) == 2);
+  std::fclose(file);
+  return static_cast<double>(resident * ::sysconf(_SC_PAGESIZE)) / 1000;
+}
+
+Async<void> wait_for_frame(Connection& connection, const FrameLimits& limits) {
+  auto frame = co_await connection.read_frame(limits);
+  static_cast<void>(frame);
+}
+
+// Both ends in one process and one thread, each waiting for a frame.
+void idle_connections(testing::Loopback& net, int count) {
+  net.listen();
+  const testing::OpenLimits limits;
+  TaskGroup readers(net.loop);
+  std::vector<testing::Loopback::Pair> pairs;
+  const auto tls = testing::client_tls(net.device());
+  pairs.push_back(net.connect_pair(tls));  // what is needed once is not counted
+  const double before = resident_kilobytes();
+  const double start = seconds(CLOCK_THREAD_CPUTIME_ID);
+  for (int i = 0; i < count; ++i) pairs.push_back(net.connect_pair(tls));
+  const double each = (seconds(CLOCK_THREAD_CPUTIME_ID) - start) / count;
+  for (auto& [client, server] : pairs) {
+    readers.spawn(wait_for_frame(*client, limits));
+    readers.spawn(wait_for_frame(*server, limits));
+  }
+  net.loop.run_task(net.turns(10));
+  const double kilobytes = (resident_kilobytes() - before) / (2.0 * count);
+  std::printf("%-16s %7.0f /s     (both ends)\n", "handshakes", 1 / each);
+  std::printf("%-16s %7.1f KB     each end, %d connections\n", "idle memory", kilobytes, count);
+  net.loop.run_task(readers.stop());
+  pairs.clear();
+  net.loop.run_task(net.listener->close());
+  net.listener = nullptr;
+}
+
 int run(std::size_t bytes, int repeats) {
   testing::Loopback net;
   report("plain TCP", bytes, repeats, [&] { return plain_tcp(bytes); });
   report("raw OpenSSL", bytes, repeats, [&] { return raw_openssl(net, bytes); });
   report("Starling frames", bytes, repeats, [&] { return starling_frames(net, bytes); });
+  idle_connections(net, 1000);
   return 0;
 }
 
