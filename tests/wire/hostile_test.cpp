@@ -30,7 +30,7 @@ std::string verdict(std::uint16_t type, ByteView header) {
   const std::size_t memory = bytes_allocated() - before;
   EXPECT_LE(memory, kMemoryFactor * header.size() + kMemoryForErrors);
   if (!message) {
-    const std::string code = message.error().code();
+    std::string code = message.error().code();
     EXPECT_TRUE(code == "bad-message" || code == "unknown-message" || code == "unknown-encoding")
         << code;
     EXPECT_FALSE(message.error().message().empty());
