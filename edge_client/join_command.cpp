@@ -29,11 +29,19 @@ Result<void> move_directory(const fs::path& from, const fs::path& to) {
 }
 
 Result<void> install_replacement(const StateDirectory& state) {
-  if (!IdentityDirectory::is_joined(replacement(state))) return {};
   if (fs::exists(state.identity())) {
     STARLING_TRY(move_directory(state.identity(), state.path / "identity.old"));
   }
   return move_directory(replacement(state), state.identity());
+}
+
+// A replacement that another token made, and that a crash kept from being installed.
+Result<void> discard_replacement(const StateDirectory& state) {
+  std::error_code code;
+  fs::remove_all(replacement(state), code);
+  if (!code) return {};
+  return internal("io-error",
+                  fmt::format("cannot remove {}: {}", replacement(state).string(), code.message()));
 }
 
 Error already_joined(const StateDirectory& state) {
@@ -53,15 +61,27 @@ Error explain(const StateDirectory& state, const Error& error) {
   return retry(error.code(), error.message() + "; the same command may be typed again");
 }
 
+Result<void> join_into(const fs::path& directory, net::EventLoop& loop, const JoinRequest& request,
+                       const identity::JoinToken& token, const Clock& clock) {
+  auto joining = enrol::join(loop, token, directory, clock, request.options);
+  const auto joined = net::run_task(loop, std::move(joining));
+  if (!joined) return explain(request.state, joined.error());
+  return {};
+}
+
 Result<void> obtain_identity(net::EventLoop& loop, const JoinRequest& request,
                              const identity::JoinToken& token, const Clock& clock) {
   const StateDirectory& state = request.state;
-  if (IdentityDirectory::is_joined(replacement(state))) return install_replacement(state);
-  const bool beside = request.replace && IdentityDirectory::is_joined(state.identity());
-  const fs::path target = beside ? replacement(state) : state.identity();
-  auto joining = enrol::join(loop, token, target, clock, request.options);
-  const auto joined = net::run_task(loop, std::move(joining));
-  if (!joined) return explain(state, joined.error());
+  const bool present = IdentityDirectory::is_joined(state.identity());
+  const bool complete = IdentityDirectory::is_joined(replacement(state));
+  if (complete && (request.replace || !present)) {
+    if (enrol::begun_with(replacement(state), token)) return install_replacement(state);
+    if (present) STARLING_TRY(discard_replacement(state));
+  }
+  if (!request.replace || !present) {
+    return join_into(state.identity(), loop, request, token, clock);
+  }
+  STARLING_TRY(join_into(replacement(state), loop, request, token, clock));
   return install_replacement(state);
 }
 

@@ -23,7 +23,11 @@ using identity::SigningRequest;
 
 using Joined = Result<IdentityDirectory>;
 
+constexpr std::size_t kTokenBytesMax = 64;
+
+fs::path key_path(const fs::path& directory) { return directory / "key.pem"; }
 fs::path request_path(const fs::path& directory) { return directory / "request.der"; }
+fs::path token_path(const fs::path& directory) { return directory / "token"; }
 
 struct Applicant {
   PrivateKey key;
@@ -56,11 +60,7 @@ Joined finish_interrupted(const fs::path& directory, const identity::JoinToken& 
   STARLING_ASSIGN(IdentityDirectory joined, IdentityDirectory::load(directory));
   std::error_code ignored;
   const bool interrupted = fs::exists(request_path(directory), ignored);
-  const auto& authorities = joined.credentials().authorities;
-  const bool same = std::ranges::any_of(authorities, [&](const Certificate& authority) {
-    return authority.public_key_digest() == token.authority;
-  });
-  if (!interrupted || !same) {
+  if (!interrupted || !begun_with(directory, token)) {
     return rejected("already-joined", directory.string() + " already holds the identity " +
                                           joined.identity().uri() +
                                           "; take another directory to join once more");
@@ -69,9 +69,18 @@ Joined finish_interrupted(const fs::path& directory, const identity::JoinToken& 
   return joined;
 }
 
-Result<Applicant> prepare(const fs::path& directory) {
+// Another token's key may be certified already, and revoked with what that token admitted to.
+Result<void> begin(const fs::path& directory, const identity::JoinToken& token) {
   STARLING_TRY(make_directory(directory, true));
-  STARLING_ASSIGN(PrivateKey key, load_or_make_key(directory / "key.pem"));
+  if (begun_with(directory, token)) return {};
+  STARLING_TRY(remove_durably(request_path(directory)));
+  STARLING_TRY(remove_durably(key_path(directory)));
+  return write_durably(token_path(directory), as_bytes(to_string(token.id)));
+}
+
+Result<Applicant> prepare(const fs::path& directory, const identity::JoinToken& token) {
+  STARLING_TRY(begin(directory, token));
+  STARLING_ASSIGN(PrivateKey key, load_or_make_key(key_path(directory)));
   STARLING_ASSIGN(SigningRequest request, load_or_make_request(request_path(directory), key));
   return Applicant{.key = std::move(key), .request = std::move(request)};
 }
@@ -135,7 +144,7 @@ net::Async<Result<Admission>> ask(net::Connection& connection, identity::JoinTok
 net::Async<Joined> join_now(net::EventLoop& loop, identity::JoinToken token, fs::path directory,
                             const Clock& clock, TimePoint deadline, JoinOptions options) {
   if (IdentityDirectory::is_joined(directory)) co_return finish_interrupted(directory, token);
-  const Result<Applicant> applicant = prepare(directory);
+  const Result<Applicant> applicant = prepare(directory, token);
   if (!applicant) co_return applicant.error();
   identity::PeerPolicy policy{.roles = {Role::kCoordinator}, .time = first_contact_time(clock)};
   const auto tls = net::TlsContext::make_enrolment_client(token.authority, std::move(policy));
@@ -153,6 +162,11 @@ net::Async<Joined> join_now(net::EventLoop& loop, identity::JoinToken token, fs:
 }
 
 }  // namespace
+
+bool begun_with(const fs::path& directory, const identity::JoinToken& token) {
+  const Result<std::string> kept = read_text_file(token_path(directory), kTokenBytesMax);
+  return kept && *kept == to_string(token.id);
+}
 
 net::Async<Joined> join(net::EventLoop& loop, identity::JoinToken token, fs::path directory,
                         const Clock& clock, JoinOptions options) {

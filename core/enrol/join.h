@@ -20,11 +20,14 @@ struct JoinOptions {
 // Fills `directory` (see identity::IdentityDirectory) and returns it loaded. "already-joined" if it
 // holds an identity. Nothing is sent before the server has shown the pinned authority
 // ("unknown-authority"). The coordinator's refusals: token-unknown, token-expired, token-used,
-// token-locked, token-revoked, bad-mac, rate-limited. After a kRetry error call again: the same key
-// is used, and the same certificate comes back.
+// token-locked, token-revoked, bad-mac, rate-limited. After a kRetry error call again: with the
+// same token the same key is used, and the same certificate comes back; another token begins anew.
 net::Async<Result<identity::IdentityDirectory>> join(net::EventLoop& loop,
                                                      identity::JoinToken token,
                                                      std::filesystem::path directory,
                                                      const Clock& clock, JoinOptions options);
+
+// Whether joining into `directory`, finished or not, began with this token (file `token`: its id).
+bool begun_with(const std::filesystem::path& directory, const identity::JoinToken& token);
 
 }  // namespace starling::enrol

@@ -126,6 +126,24 @@ TEST_F(JoinCommandTest, AReplacementThatACrashCutShortIsFinished) {
   EXPECT_EQ(ledger_.identities, 2);
 }
 
+TEST_F(JoinCommandTest, WhatACrashLeftIsNotInstalledForAnotherToken) {
+  ASSERT_EQ(code(new_token()), "cam-7");
+  const std::string interrupted = new_token("cam-8");
+  ASSERT_EQ(code(interrupted, true), "cam-8");
+  const auto back_before_the_renames = [&] {
+    fs::rename(state_.identity(), state_.path / "identity.new");
+    fs::rename(state_.path / "identity.old", state_.identity());
+  };
+  back_before_the_renames();
+  EXPECT_EQ(code(interrupted), "already-joined");
+  EXPECT_EQ(code(new_token("cam-9")), "already-joined");
+  EXPECT_EQ(code(new_token("cam-9"), true), "cam-9");
+  // Between the renames, when no identity is in place.
+  fs::rename(state_.identity(), state_.path / "identity.new");
+  EXPECT_EQ(code(new_token("cam-10")), "cam-10");
+  EXPECT_EQ(code(new_token("cam-11"), true), "cam-11");
+}
+
 TEST_F(JoinCommandTest, ARunningProcessKeepsItsIdentity) {
   ASSERT_EQ(code(new_token()), "cam-7");
   const auto lock = StateLock::acquire(state_);

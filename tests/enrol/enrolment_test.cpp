@@ -305,6 +305,19 @@ TEST_F(EnrolmentTest, ALostReplyIsMadeGoodByTryingAgain) {
   EXPECT_EQ(ledger.identities, 1);
 }
 
+// The operator may have revoked the name, and the key with it, before giving out the new token.
+TEST_F(EnrolmentTest, AfterALostReplyAnotherTokenGetsAnotherKey) {
+  serve();
+  const JoinToken lost = new_token();
+  ledger.lose_next_reply = true;
+  EXPECT_EQ(join_code(lost, home.path()), "coordinator-failed");
+  const auto abandoned = identity::PrivateKey::load(home.path() / "key.pem");
+  const auto joined = join_from(new_token({.name = "cam-8"}), home.path());
+  ASSERT_TRUE(joined) << joined.error().message();
+  EXPECT_EQ(joined->identity().name, "cam-8");
+  EXPECT_NE(joined->credentials().key.public_key_digest(), abandoned->public_key_digest());
+}
+
 TEST_F(EnrolmentTest, TwoDevicesThatRaceMakeOneIdentity) {
   serve();
   const JoinToken token = new_token();
@@ -328,6 +341,7 @@ TEST_F(EnrolmentTest, ACrashAtAnyPointOfJoiningIsMadeGood) {
   const auto key = identity::PrivateKey::generate();
   ASSERT_TRUE(key.save(path / "key.pem"));
   JoinToken token = new_token();
+  ASSERT_TRUE(write_durably(path / "token", as_bytes(to_string(token.id))));
   auto joined = join_from(token, path);
   ASSERT_TRUE(joined);
   EXPECT_EQ(joined->credentials().key.public_key_digest(), key.public_key_digest());
@@ -335,6 +349,9 @@ TEST_F(EnrolmentTest, ACrashAtAnyPointOfJoiningIsMadeGood) {
   ASSERT_TRUE(write_durably(path / "request.der", SigningRequest::make(key).der()));
   EXPECT_EQ(join_code(token, path), "starling://kitchen/device/cam-7");
   EXPECT_EQ(join_code(token, path), "already-joined");
+  // The same, but then another token is taken up.
+  ASSERT_TRUE(write_durably(path / "request.der", SigningRequest::make(key).der()));
+  EXPECT_EQ(join_code(new_token({.name = "cam-8"}), path), "already-joined");
   // With a request that is of another key.
   const auto other = home.path() / "other";
   ASSERT_TRUE(make_directory(other, true));
