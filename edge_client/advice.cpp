@@ -18,6 +18,10 @@ constexpr std::array<std::string_view, 6> kStrangers = {"unknown-authority", "se
                                                         "wrong-federation",  "wrong-role",
                                                         "bad-certificate",   "wrong-name"};
 
+// A coordinator's judgement of a client, after the handshake.
+constexpr std::array<std::string_view, 4> kNotAdmitted = {
+    "certificate-revoked", "certificate-expired", "client-unknown", "wrong-role"};
+
 std::string join_again(const StateDirectory& state) {
   return fmt::format(
       "ask its operator for a new token and type: starling-edge join TOKEN --replace "
@@ -72,8 +76,12 @@ std::string advice_for(const Error& error, const identity::IdentityDirectory& id
                        const StateDirectory& state) {
   const std::string_view code = error.code();
   if (code.starts_with(kRefused)) return refused_advice(code.substr(kRefused.size()), state);
-  if (code == "certificate-revoked") return refused_advice(code, state);  // while connected
   return refusing_advice(code, identity.coordinator().text());
+}
+
+Error as_refusal(const Error& said) {
+  if (std::ranges::find(kNotAdmitted, said.code()) == kNotAdmitted.end()) return said;
+  return {said.kind(), std::string(kRefused) + said.code(), said.message()};
 }
 
 bool OccasionalReasons::worth_saying(std::string code, TimePoint now) {

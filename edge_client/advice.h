@@ -16,6 +16,10 @@ namespace starling::edge_client {
 std::string advice_for(const Error& error, const identity::IdentityDirectory& identity,
                        const StateDirectory& state);
 
+// What a Bye says against this device's certificate, as net::connect reports it ("refused-*"): the
+// bare code is our judgement of the coordinator's. Any other error is returned as it is.
+Error as_refusal(const Error& said);
+
 // Whether a reason is worth saying now: not if it was said within the last hour, so that a week
 // without a coordinator does not fill the device's log. It is one reason, whichever side gives it.
 class OccasionalReasons {

@@ -93,7 +93,8 @@ void EdgeSession::post(std::function<void(EdgeSession&)> work) {
 void EdgeSession::on_event(client::Event event) {
   std::vector<client::Action> actions = machine_.on(std::move(event), world_.loop.now());
   for (const client::Action& action : actions) {
-    if (const auto* hang_up = std::get_if<client::HangUp>(&action)) note_failure(hang_up->reason);
+    const auto* hang_up = std::get_if<client::HangUp>(&action);
+    if (hang_up) note_failure(as_refusal(hang_up->reason));
   }
   for (client::Action& action : actions) {
     std::visit([this](auto& a) { perform(a); }, action);

@@ -5,6 +5,7 @@
 
 #include "core/link/message_link.h"
 #include "core/net/deadline.h"
+#include "edge_client/advice.h"
 
 namespace starling::edge_client {
 namespace {
@@ -16,7 +17,8 @@ Result<protocol::Welcome> judge_answer(const Result<net::Frame>& frame) {
   STARLING_ASSIGN(const protocol::Envelope envelope, link::decode(*frame));
   if (const auto* welcome = std::get_if<protocol::Welcome>(&envelope.message)) return *welcome;
   if (const auto* bye = std::get_if<protocol::Bye>(&envelope.message)) {
-    return rejected(bye->code, "the coordinator closed the connection: " + bye->message);
+    return as_refusal(
+        rejected(bye->code, "the coordinator closed the connection: " + bye->message));
   }
   return rejected("bad-message", "the coordinator did not answer the greeting with a welcome");
 }

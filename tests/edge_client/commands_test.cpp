@@ -120,6 +120,16 @@ TEST_F(CommandsTest, PreflightSaysWhenTheCoordinatorRefuses) {
   EXPECT_THAT(result.text, HasSubstr("ask its operator for a new token"));
 }
 
+TEST_F(CommandsTest, PreflightSaysWhatToDoAboutAnExpiredCertificate) {
+  auto printed = preflight_beside();
+  coordinator_.accept();
+  coordinator_.expect<protocol::Hello>();
+  coordinator_.send(protocol::Bye{"certificate-expired", "it expired"});
+  EXPECT_EQ(coordinator_.end(), "closed");
+  coordinator_.hang_up();
+  EXPECT_THAT(printed.get().text, HasSubstr("this device's certificate has expired"));
+}
+
 TEST_F(CommandsTest, PreflightLeavesARunningProcessItsSession) {
   const auto lock = StateLock::acquire(state_);
   auto printed = preflight_beside();

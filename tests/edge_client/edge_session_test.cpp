@@ -252,6 +252,20 @@ TEST(EdgeSession, ARevokedDeviceKeepsTryingAndSaysOnceWhatToDo) {
   EXPECT_EQ(device.log.count("not connected"), 1U);
 }
 
+TEST(EdgeSession, ADeviceThatIsNotAdmittedIsToldToJoinAgainNotToSetItsClock) {
+  for (const char* reason : {"certificate-expired", "client-unknown", "wrong-role"}) {
+    ScriptedCoordinator coordinator;
+    Device device(coordinator);
+    device.start();
+    coordinator.accept();
+    coordinator.expect<protocol::Hello>();
+    coordinator.send(protocol::Bye{reason, "not admitted"});
+    EXPECT_EQ(coordinator.end(), "closed");
+    EXPECT_EQ(device.log.count("ask its operator for a new token"), 1U) << reason;
+    coordinator.hang_up();
+  }
+}
+
 TEST(EdgeSession, TheCoordinatorsClockIsKeptForJudgingItsCertificate) {
   ScriptedCoordinator coordinator;
   Device device(coordinator);
