@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds and runs the benchmarks, with PyTorch beside them where it is installed (python3-torch), and
-# prints one table. Quote ratios within one run: absolute figures move between machines and days.
+# Builds and runs the benchmarks, with PyTorch beside them where it is installed (python3-torch and
+# libopenblas0-pthread). Quote ratios within one run: absolute figures move between machines and days.
 # usage: tests/bench/run.sh [--onednn]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -18,6 +18,9 @@ cmake -S . -B "$build" -G Ninja -D CMAKE_BUILD_TYPE=Release -D STARLING_BENCHMAR
   -D STARLING_TESTS=ON -D STARLING_ONEDNN=$onednn >/dev/null
 cmake --build "$build" --target starling_training_bench starling_aggregation_bench starling-coordinator
 
+# One thread each; and OpenBLAS does not know every processor, so its best kernels are named for it.
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+if grep -q avx512f /proc/cpuinfo; then export OPENBLAS_CORETYPE=SKYLAKEX; fi
 peer=
 if /usr/bin/python3 -c 'import torch' 2>/dev/null; then peer="/usr/bin/python3 tests/bench/peer_torch.py"; fi
 
