@@ -84,6 +84,14 @@ Error as_refusal(const Error& said) {
   return {said.kind(), std::string(kRefused) + said.code(), said.message()};
 }
 
+std::string expiry_warning(const identity::IdentityDirectory& identity, const StateDirectory& state,
+                           WallTime now) {
+  const identity::Validity validity = identity.credentials().certificate.validity();
+  if (validity.not_after - now > (validity.not_after - validity.not_before) / 5) return "";
+  return fmt::format("this device's certificate is good until {} only; before that, {}",
+                     format_rfc3339(validity.not_after), join_again(state));
+}
+
 bool OccasionalReasons::worth_saying(std::string code, TimePoint now) {
   if (code.starts_with(kRefused)) code.erase(0, kRefused.size());
   const auto found = said_.find(code);

@@ -20,6 +20,11 @@ std::string advice_for(const Error& error, const identity::IdentityDirectory& id
 // bare code is our judgement of the coordinator's. Any other error is returned as it is.
 Error as_refusal(const Error& said);
 
+// A sentence where the device's own certificate has less than a fifth of its life left; its end
+// shuts the device out.
+std::string expiry_warning(const identity::IdentityDirectory& identity, const StateDirectory& state,
+                           WallTime now);
+
 // Whether a reason is worth saying now: not if it was said within the last hour, so that a week
 // without a coordinator does not fill the device's log. It is one reason, whichever side gives it.
 class OccasionalReasons {

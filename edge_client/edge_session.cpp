@@ -195,6 +195,10 @@ void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
   if (const auto kept = world_.identity.record_authenticated(told); !kept) {
     world_.log.warning("the coordinator's time is not kept: {}", kept.error().message());
   }
+  const std::string expiry = expiry_warning(world_.identity, world_.state, told);
+  if (!expiry.empty() && reasons_.worth_saying("expiry", world_.loop.now())) {
+    world_.log.warning("{}", expiry);
+  }
 }
 
 void EdgeSession::drop_link() {

@@ -279,6 +279,23 @@ TEST(EdgeSession, TheCoordinatorsClockIsKeptForJudgingItsCertificate) {
   EXPECT_EQ(identity->last_authenticated(), kNow + hours(3));
 }
 
+TEST(EdgeSession, ACertificateThatSoonEndsIsAnnouncedOnce) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome(kNow + hours(24 * 23));
+  coordinator.send(TinyRound(kTask).plan);
+  coordinator.expect<protocol::ModelRequest>();
+  EXPECT_EQ(device.log.count("certificate is good until"), 0U);
+  for (int i = 0; i < 2; ++i) {
+    coordinator.hang_up();
+    coordinator.welcome(kNow + hours(24 * 25));
+    coordinator.expect<protocol::ModelRequest>();
+  }
+  EXPECT_EQ(device.log.count("certificate is good until 2026-12-20"), 1U);
+  coordinator.hang_up();
+}
+
 TEST(EdgeSession, ADeviceWithoutAClockConnectsAllTheSame) {
   ScriptedCoordinator coordinator;
   Device device(coordinator);
