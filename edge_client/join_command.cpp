@@ -23,7 +23,7 @@ Result<void> move_directory(const fs::path& from, const fs::path& to) {
   std::error_code code;
   fs::remove_all(to, code);
   if (!code) fs::rename(from, to, code);
-  if (!code) return {};
+  if (!code) return sync_directory(to.parent_path());
   return internal("io-error", fmt::format("cannot move {} to {}: {}", from.string(), to.string(),
                                           code.message()));
 }

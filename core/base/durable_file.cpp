@@ -62,12 +62,6 @@ Result<void> sync_descriptor(int fd, const fs::path& path) {
                                       "; what was written may be lost, so this process must stop");
 }
 
-Result<void> sync_directory(const fs::path& directory) {
-  const FileDescriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0) return system_error("open", directory);
-  return sync_descriptor(fd.get(), directory);
-}
-
 fs::path directory_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
@@ -105,6 +99,12 @@ Result<void> replace_durably(const fs::path& path, const Fill& fill, DurableFile
 }
 
 }  // namespace
+
+Result<void> sync_directory(const fs::path& directory) {
+  const FileDescriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0) return system_error("open", directory);
+  return sync_descriptor(fd.get(), directory);
+}
 
 Result<void> write_durably(const fs::path& path, std::span<const ByteView> parts,
                            DurableFileOptions options) {

@@ -41,6 +41,9 @@ struct DurableFileOptions {
 // Removes `path` durably; an absent file is fine.
 [[nodiscard]] Result<void> remove_durably(const std::filesystem::path& path);
 
+// Makes renames, creations and removals directly in `directory` last.
+[[nodiscard]] Result<void> sync_directory(const std::filesystem::path& directory);
+
 // Creates a directory and its parents; mode 0700 where `secret`.
 [[nodiscard]] Result<void> make_directory(const std::filesystem::path& path, bool secret = false);
 
