@@ -7,6 +7,18 @@
 
 namespace starling::coordinator {
 
+void add_commands(CLI::App& app, CommandContext& context) {
+  app.require_subcommand(1);
+  add_init_command(app, context);
+  add_serve_command(app, context);
+  add_token_commands(app, context);
+  add_client_commands(app, context);
+  add_run_commands(app, context);
+  add_backup_command(app, context);
+  add_join_command(app, context);
+  add_simulate_command(app, context);
+}
+
 void add_operator_flags(CLI::App& command, OperatorFlags& flags) {
   command
       .add_option("--state", flags.state,

@@ -26,6 +26,9 @@ struct CommandContext {
   std::function<int()> run;  // set by the command that was named
 };
 
+// All of them.
+void add_commands(CLI::App& app, CommandContext& context);
+
 void add_init_command(CLI::App& app, CommandContext& context);
 void add_serve_command(CLI::App& app, CommandContext& context);
 void add_join_command(CLI::App& app, CommandContext& context);

@@ -14,15 +14,7 @@ int main(int argc, char** argv) {
       "updates travel.",
       "starling-coordinator");
   starling::config::set_up(app, STARLING_VERSION);
-  app.require_subcommand(1);
-  coordinator::add_init_command(app, context);
-  coordinator::add_serve_command(app, context);
-  coordinator::add_token_commands(app, context);
-  coordinator::add_client_commands(app, context);
-  coordinator::add_run_commands(app, context);
-  coordinator::add_backup_command(app, context);
-  coordinator::add_join_command(app, context);
-  coordinator::add_simulate_command(app, context);
+  coordinator::add_commands(app, context);
   const auto done =
       starling::config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);
   if (done) return *done;

@@ -35,12 +35,14 @@ class RawConnection {
   void send(protocol::Message message) {
     ASSERT_TRUE(link::send(*connection_, {std::move(message), {}}));
   }
-  // The next message, or how the connection ended: "Welcome", "Bye certificate-revoked", "closed".
+  // The next message, or how the connection ended: "Welcome", "Bye certificate-revoked", ...
   std::string next() {
     std::string heard;
     loop_.run_task(read(heard));
     return heard;
   }
+  // Of the last plan.
+  TaskId task() const { return task_; }
   std::string greet() {
     send(protocol::Hello{.software = "test"});
     return next();
@@ -56,18 +58,17 @@ class RawConnection {
       co_return;
     }
     const auto envelope = link::decode(*frame);
-    const auto* bye = std::get_if<protocol::Bye>(&envelope->message);
-    if (bye != nullptr) heard = "Bye " + bye->code;
-    if (std::holds_alternative<protocol::Welcome>(envelope->message)) {
-      limits_.expect(wire::from_coordinator(true));
-      heard = "Welcome";
-    }
+    heard = wire::to_string(wire::frame_type(envelope->message));
+    if (const auto* bye = std::get_if<protocol::Bye>(&envelope->message)) heard += " " + bye->code;
+    if (heard == "Welcome") limits_.expect(wire::from_coordinator(true));
+    if (const auto* plan = std::get_if<protocol::RoundPlan>(&envelope->message)) task_ = plan->task;
   }
 
   identity::IdentityDirectory identity_;
   net::EventLoop loop_;
   std::unique_ptr<net::Connection> connection_;
   std::string refusal_;
+  TaskId task_;
   link::MessageLimits limits_{wire::from_coordinator(false)};
 };
 
@@ -172,6 +173,25 @@ TEST_F(ServiceSessionsTest, AClientHoldsSoManyConnectionsAtATime) {
   RawConnection second = connect(device);
   EXPECT_EQ(connect(device).next(), "Bye too-many-sessions");
   EXPECT_EQ(connect(federation.join("cam-8")).greet(), "Welcome");
+}
+
+TEST_F(ServiceSessionsTest, WhoAsksForMoreThanItTakesIsCutOffAndNobodyElse) {
+  federation.settings().connection.queue_bytes = 256 * 1024;
+  federation.start_service();
+  RawConnection greedy = connect(federation.join("cam-7"));
+  RawConnection other = connect(federation.join("cam-8"));
+  EXPECT_EQ(greedy.greet(), "Welcome");
+  EXPECT_EQ(other.greet(), "Welcome");
+  const std::string job =
+      "model.hidden = [1000, 1000]\ndata.input = [2]\ndata.classes = 2\nround.cohort = 2\n";
+  EXPECT_TRUE(federation.ask("run-submit", {}, job));
+  EXPECT_EQ(greedy.next(), "RoundPlan");
+  greedy.send(protocol::ModelRequest{.task = greedy.task(), .limit = std::uint64_t{1} << 40});
+  EXPECT_EQ(greedy.next(), "Chunk");
+  federation.log.wait_for("cam-7 disconnected (queue-full)");
+  EXPECT_EQ(other.next(), "RoundPlan");
+  other.send(protocol::ModelRequest{.task = other.task(), .limit = 64 * 1024});
+  EXPECT_EQ(other.next(), "Chunk");
 }
 
 TEST_F(ServiceSessionsTest, WhoDoesNotGreetIsNotWaitedFor) {

@@ -63,7 +63,8 @@ void SharedLog::wait_for(std::string_view part) {
     return std::ranges::any_of(
         lines_, [&](const std::string& line) { return line.find(part) != line.npos; });
   };
-  EXPECT_TRUE(arrived_.wait_for(lock, kPatience, said)) << "nobody said: " << part;
+  EXPECT_TRUE(arrived_.wait_for(lock, kPatience, said)) << "nobody said: " << part << "; but:\n"
+                                                        << ::testing::PrintToString(lines_);
 }
 
 void Gate::close(const std::string& client) {

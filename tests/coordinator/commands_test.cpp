@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands as people and scripts use them: what they print, and with which code they end,
+// against a running service.
+#include "coordinator/commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/App.hpp>
+#include <boost/json.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/durable_file.h"
+#include "core/data/load.h"
+#include "core/model/safetensors.h"
+#include "tests/coordinator/test_federation.h"
+
+namespace starling::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using testing::TestFederation;
+
+class CommandsTest : public ::testing::Test {
+ protected:
+  // Runs a command line; `out` and `err` hold what it printed.
+  int run(std::vector<std::string> words) {
+    words.insert(words.begin(), "starling-coordinator");
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    std::ostringstream out_stream;
+    std::ostringstream err_stream;
+    CommandContext context{federation.clock, out_stream, err_stream, {}};
+    CLI::App app("", "starling-coordinator");
+    config::set_up(app, "1.2.3");
+    add_commands(app, context);
+    const auto done = config::parse(app, arguments, out_stream, err_stream);
+    const int code = done ? *done : context.run();
+    out = out_stream.str();
+    err = err_stream.str();
+    return code;
+  }
+  // The same for the service of this test.
+  int ask(std::vector<std::string> words) {
+    words.insert(words.end(), {"--state", federation.state().root().string()});
+    return run(std::move(words));
+  }
+  boost::json::value ask_json(std::vector<std::string> words) {
+    words.insert(words.end(), {"--format", "json"});
+    EXPECT_EQ(ask(std::move(words)), 0) << err;
+    return boost::json::parse(out);
+  }
+  std::string write_job(const std::string& text) {
+    const auto path = directory.path() / "job.toml";
+    std::ofstream(path) << text;
+    return path.string();
+  }
+  std::string tiny_job() {
+    return write_job(
+        "name = \"tiny\"\nrounds = 9\n[model]\nkind = \"softmax-regression\"\n"
+        "[round]\ncohort = 1\n"
+        "[evaluate]\ndataset = \"synthetic:rows=50,features=4,classes=2:test\"\n");
+  }
+  void start_client() {
+    federation.start_device(
+        "cam-7", {data::load_dataset(
+                      data::DatasetSpec::parse("synthetic:rows=60,features=4,classes=2").value())
+                      .value()});
+  }
+
+  testing::TemporaryDirectory directory;
+  TestFederation federation;
+  std::string out;
+  std::string err;
+};
+
+TEST_F(CommandsTest, WrongUseEndsWithTwoAndANearName) {
+  EXPECT_EQ(run({}), 2);
+  EXPECT_EQ(run({"tokn"}), 2);
+  EXPECT_THAT(err, HasSubstr("did you mean 'token'"));
+  EXPECT_EQ(run({"token", "new"}), 2);
+  EXPECT_EQ(run({"run", "submit"}), 2);
+  EXPECT_EQ(run({"run", "submit", write_job("[round]\ncohrt = 3\n")}), 2);
+  EXPECT_THAT(err, HasSubstr("job.toml:2: unknown key 'round.cohrt'"));
+  EXPECT_EQ(run({"run", "submit", tiny_job(), "--cohort", "many"}), 2);
+  EXPECT_EQ(run({"run", "submit", tiny_job(), "--min-updates", "5"}), 2);
+  EXPECT_THAT(err, HasSubstr("round.min-updates"));
+  EXPECT_EQ(run({"run", "export", "1", "--to", "x", "--best", "--round", "2"}), 2);
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_EQ(run({"run", "submit", "--help"}), 0);
+  EXPECT_THAT(out, HasSubstr("--learning-rate"));
+  EXPECT_EQ(run({"--version"}), 0);
+  EXPECT_EQ(out, "starling-coordinator 1.2.3\n");
+}
+
+TEST_F(CommandsTest, WithoutAServiceTheyEndWithFour) {
+  EXPECT_EQ(ask({"client", "list"}), 4);
+  EXPECT_THAT(err, HasSubstr("starling-coordinator serve"));
+  EXPECT_EQ(run({"client", "list", "--state", directory.path().string()}), 4);
+  EXPECT_THAT(err, HasSubstr("--state or STARLING_HOME"));
+  EXPECT_EQ(run({"serve", directory.path().string()}), 1);
+  EXPECT_THAT(err, HasSubstr("starling-coordinator init"));
+}
+
+TEST_F(CommandsTest, InitSaysWhatToDoNext) {
+  const auto root = (directory.path() / "lab").string();
+  EXPECT_EQ(run({"init", root, "--name", "lab.test", "--name", "10.0.0.1", "--format", "json"}), 0);
+  const auto made = boost::json::parse(out);
+  EXPECT_EQ(made.at("federation"), "lab");
+  EXPECT_EQ(made.at("listen"), "0.0.0.0:7443");
+  EXPECT_EQ(made.at("names"), boost::json::value({"lab.test", "10.0.0.1"}));
+  EXPECT_EQ(run({"init", root}), 1);
+  EXPECT_THAT(err, HasSubstr("is not empty"));
+  EXPECT_EQ(run({"init", root + "2"}), 0);
+  EXPECT_THAT(out, HasSubstr("starling-coordinator serve " + root + "2\n"));
+}
+
+TEST_F(CommandsTest, TokensAndClients) {
+  federation.start_service();
+  const auto token = ask_json({"token", "new", "cam-7", "--valid", "10m"});
+  for (const char* key : {"id", "client", "token", "command", "expires"}) {
+    EXPECT_TRUE(token.at(key).is_string()) << key;
+  }
+  EXPECT_EQ(token.as_object().size(), 5U);
+  const std::string text = token.at("token").as_string().c_str();
+  EXPECT_EQ(token.at("command").as_string(), "starling-edge join " + text);
+  EXPECT_THAT(text, StartsWith("STJ1-"));
+  const std::string id = token.at("id").as_string().c_str();
+  EXPECT_EQ(ask({"token", "revoke", id}), 0);
+  EXPECT_EQ(ask_json({"token", "list"}).at(0).at("state"), "revoked");
+  EXPECT_EQ(ask({"token", "new", "cam-8"}), 0);
+  EXPECT_THAT(out, HasSubstr("\n  starling-edge join STJ1-"));
+  EXPECT_EQ(ask({"token", "list"}), 0);
+  EXPECT_THAT(out, HasSubstr("cam-8"));
+
+  EXPECT_TRUE(ask_json({"client", "list"}).as_array().empty());
+  federation.join("cam-9");
+  const auto client = ask_json({"client", "list"}).at(0);
+  EXPECT_EQ(client.at("name"), "cam-9");
+  EXPECT_EQ(client.at("state"), "active");
+  EXPECT_EQ(client.at("connected"), false);
+  EXPECT_TRUE(client.at("last_seen").is_null());
+  EXPECT_TRUE(parse_rfc3339(client.at("certificate_expires").as_string().c_str()));
+  EXPECT_EQ(client.as_object().size(), 5U);
+  EXPECT_EQ(ask({"client", "show", "cam-9"}), 0);
+  EXPECT_EQ(ask({"client", "revoke", "cam-9"}), 0);
+  EXPECT_EQ(ask_json({"client", "show", "cam-9"}).at("state"), "revoked");
+  EXPECT_EQ(ask({"client", "show", "nobody"}), 1);
+  EXPECT_EQ(ask({"token", "new", "cam-7", "--valid", "soon"}), 1);
+}
+
+TEST_F(CommandsTest, ARunFromSubmissionToExport) {
+  federation.start_service();
+  start_client();
+  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--rounds", "3", "--seed", "5", "--wait"}), 0) << err;
+  EXPECT_THAT(out, StartsWith("run 1 is submitted\n"));
+  EXPECT_THAT(out, HasSubstr("[round 3/3] 1 update\n"));
+  EXPECT_THAT(out, ::testing::EndsWith("run 1 completed\n"));
+  const auto run = ask_json({"run", "show", "1"});
+  EXPECT_EQ(run.at("seed"), 5) << "the flag wins";
+  EXPECT_EQ(run.at("name"), "tiny");
+  ASSERT_EQ(run.at("rounds").as_array().size(), 3U);
+  EXPECT_EQ(ask({"run", "show", "1"}), 0);
+  EXPECT_THAT(out, HasSubstr("accuracy: "));
+  EXPECT_EQ(ask({"run", "log", "1"}), 0);
+  EXPECT_THAT(out, HasSubstr("[round 1/3] selected 1 of 1 clients\n"));
+  EXPECT_EQ(ask({"run", "wait", "1"}), 0);
+  EXPECT_EQ(out, "run 1 completed\n") << "what was said before is not said again";
+  EXPECT_EQ(ask_json({"run", "wait", "1"}).at("state"), "completed");
+  EXPECT_EQ(ask_json({"run", "list"}).at(0).at("rounds_committed"), 3);
+
+  const auto file = (directory.path() / "model.safetensors").string();
+  const auto exported = ask_json({"run", "export", "1", "--to", file});
+  EXPECT_EQ(exported.at("round"), 3);
+  EXPECT_EQ(exported.at("model_sha256"), run.at("rounds").at(2).at("model_sha256"));
+  EXPECT_EQ(model::read_safetensors(file).value().sha256().hex(),
+            exported.at("model_sha256").as_string().c_str());
+  EXPECT_EQ(ask_json({"run", "export", "1", "--to", file, "--round", "0"}).at("round"), 0);
+  EXPECT_EQ(ask({"run", "export", "1", "--to", file, "--best"}), 0);
+  EXPECT_EQ(ask({"run", "export", "1", "--to", file, "--round", "4"}), 1);
+  EXPECT_EQ(ask({"run", "export", "1", "--to", (directory.path() / "no/such").string()}), 1);
+}
+
+TEST_F(CommandsTest, WaitingTellsHowItEnded) {
+  federation.start_service();
+  const auto submitted = ask_json({"run", "submit", tiny_job()});  // and no client
+  EXPECT_EQ(boost::json::serialize(submitted), R"({"id":1})");
+  EXPECT_EQ(ask({"run", "wait", "1", "--timeout", "20ms"}), 3);
+  EXPECT_EQ(ask({"run", "stop", "1"}), 0);
+  EXPECT_EQ(ask({"run", "wait", "1"}), 1);
+  EXPECT_THAT(out, HasSubstr("run 1 stopped\n"));
+  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset", "idx:/nowhere", "--wait",
+                 "--format", "json"}),
+            1);
+  EXPECT_THAT(out, HasSubstr("\"state\":\"failed\""));
+  EXPECT_EQ(ask({"run", "wait", "9"}), 1);
+  EXPECT_EQ(ask({"run", "show", "one"}), 1);
+}
+
+TEST_F(CommandsTest, AnOperatorJoinsFromAnotherMachine) {
+  federation.start_service();
+  const auto token = ask_json({"token", "new", "ops-2", "--role", "operator"});
+  const std::string command = token.at("command").as_string().c_str();
+  EXPECT_THAT(command, StartsWith("starling-coordinator join STJ1-"));
+  const auto state = directory.path().string();
+  EXPECT_EQ(run({"join", token.at("token").as_string().c_str(), "--state", state}), 0) << err;
+  EXPECT_EQ(run({"client", "list", "--role", "operator", "--state", state}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("ops-2"));
+  EXPECT_EQ(run({"join", "STJ1-RUBBISH", "--state", state}), 1);
+}
+
+}  // namespace
+}  // namespace starling::coordinator
