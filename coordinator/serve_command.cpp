@@ -2,6 +2,7 @@
 // serve DIR: the service in the foreground. SIGTERM and SIGINT drain, a second one ends at once;
 // SIGHUP reads the settings again.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/App.hpp>
 #include <cstdlib>
@@ -112,12 +113,21 @@ Result<void> expect_initialised(const StateDirectory& state) {
                               state.root().string(), state.root().string()));
 }
 
+// A connection is a descriptor, and the usual soft limit is below sessions-max. Best effort.
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int serve(ServeFlags& flags, CommandContext& context) {
   const StateDirectory state(flags.directory);
   auto ready = expect_initialised(state);
   if (ready) ready = flags.binder.apply(state.options_file());
   if (ready) ready = flags.settings.validate();
   if (!ready) return config::report(ready, context.err);
+  raise_file_limit();
   return Server(state, flags, context).serve();
 }
 

@@ -20,6 +20,10 @@ Error system_error(const char* doing, const fs::path& path) {
   if (number == ENOSPC || number == EDQUOT) {
     return overloaded("disk-full", message + "; free some space and it will be tried again");
   }
+  if (number == EMFILE || number == ENFILE) {
+    return overloaded("too-many-files", message + "; it will be tried again");
+  }
+  if (number == ENOMEM) return overloaded("out-of-memory", message + "; it will be tried again");
   if (number == ENOENT) return rejected("file-missing", message);
   if (number == EACCES || number == EPERM || number == EROFS) {
     return rejected("no-permission", message);

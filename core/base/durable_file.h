@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are whole or absent after any crash: write a temporary, fsync, rename, fsync the
 // directory. A failed fsync is kInternal ("fsync-failed") and is never retried: the page cache may
-// already have dropped the data (Rebello et al., ATC'20). A full disk is kOverloaded ("disk-full").
+// already have dropped the data (Rebello et al., ATC'20). A full disk or table: kOverloaded.
 #pragma once
 
 #include <filesystem>

@@ -8,6 +8,9 @@
 namespace starling::enrol {
 namespace {
 
+// Nobody has to show who he is to be refused, so it must not hold a connection for long.
+constexpr Duration kGoodbyeOfRefused = std::chrono::milliseconds(300);
+
 // What failed here is ours to know; the device can only try again.
 Error for_the_device(const Error& error) {
   if (error.kind() != ErrorKind::kInternal) return error;
@@ -31,12 +34,28 @@ EnrolmentService::EnrolmentService(net::EventLoop& loop,
 
 net::Async<void> EnrolmentService::serve(std::unique_ptr<net::Connection> connection) {
   STARLING_CHECK(connection->protocol() == net::Protocol::kEnrolment);
+  if (connections_ >= options_.connections_max) {
+    auto refused = turn_away(std::move(connection));
+    co_await std::move(refused);
+    co_return;
+  }
+  ++connections_;
   const TimePoint deadline = loop_.now() + options_.exchange_max;
   auto work = exchange(*connection);
   auto done = co_await net::with_deadline(loop_, deadline, "joining", std::move(work));
   if (!done) {
     log_.warning("joining from {} ended: {}", connection->remote_address(), done.error().message());
   }
+  co_await connection->close(deadline);
+  --connections_;
+}
+
+net::Async<void> EnrolmentService::turn_away(std::unique_ptr<net::Connection> connection) {
+  const Error reason = overloaded("too-many-enrolments",
+                                  "as many devices are joining as may at a time; try again later");
+  // Best effort: a connection that cannot take even this is dropped with it.
+  (void)connection->send(encode(reason));
+  const TimePoint deadline = loop_.now() + kGoodbyeOfRefused;
   co_await connection->close(deadline);
 }
 

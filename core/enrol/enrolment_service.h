@@ -17,7 +17,8 @@ namespace starling::enrol {
 struct EnrolmentOptions {
   Duration certificate_lifetime = std::chrono::hours(24 * 30);
   Duration exchange_max = std::chrono::seconds(10);  // from the handshake to the last byte
-  net::RateLimiter::Options tries = {};              // per address
+  std::size_t connections_max = 64;      // at a time; more are refused "too-many-enrolments"
+  net::RateLimiter::Options tries = {};  // per address
 };
 
 class EnrolmentService {
@@ -32,6 +33,7 @@ class EnrolmentService {
   net::Async<void> serve(std::unique_ptr<net::Connection> connection);
 
  private:
+  net::Async<void> turn_away(std::unique_ptr<net::Connection> connection);
   net::Async<Result<void>> exchange(net::Connection& connection);
   Result<std::string> admit(const net::Connection& connection, const net::Frame& frame);
   Result<std::string> issue(const Grant& grant, ByteView signing_request) const;
@@ -43,6 +45,7 @@ class EnrolmentService {
   Log& log_;
   EnrolmentOptions options_;
   net::RateLimiter tries_;
+  std::size_t connections_ = 0;  // being served
 };
 
 }  // namespace starling::enrol

@@ -173,6 +173,10 @@ Error Database::describe_failure(int code, int cause) const {
     return overloaded("disk-full",
                       "no room for " + where + "; free some space and it will be tried again");
   }
+  if (io && (cause == EMFILE || cause == ENFILE)) {
+    return overloaded("too-many-files",
+                      "no more files may be open to use " + where + "; it will be tried again");
+  }
   if (io) {
     return internal("database-io-error", "cannot read or write " + where + ": " + what +
                                              "; see to the disk and start again");

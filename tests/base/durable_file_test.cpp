@@ -2,6 +2,7 @@
 #include "core/base/durable_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -36,6 +37,22 @@ TEST(DurableFile, IsFilledByAnotherWriter) {
   EXPECT_EQ(write_durably_by(path, fail).error().code(), "disk-full");
   EXPECT_EQ(read_text_file(path, 100).value(), "filled");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST(DurableFile, ThatNoMoreFilesMayBeOpenPassesAgain) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "model";
+  ASSERT_TRUE(write_durably(path, as_bytes("one")));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto written = write_durably(path, as_bytes("two"));
+  const auto read = read_file(path, 100);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(written.error(), overloaded("too-many-files", written.error().message()));
+  EXPECT_EQ(read.error(), overloaded("too-many-files", read.error().message()));
+  EXPECT_EQ(read_text_file(path, 100).value(), "one");
 }
 
 TEST(DurableFile, SecretsAreOnlyTheOwners) {

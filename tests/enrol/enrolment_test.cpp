@@ -393,6 +393,17 @@ TEST_F(EnrolmentTest, ASilentClientIsCut) {
   EXPECT_EQ(run_task(loop, wait_silently()), "closed");
 }
 
+TEST_F(EnrolmentTest, OneMoreThanMayJoinAtATimeIsRefusedByName) {
+  serve({.connections_max = 1});
+  const auto second = [&]() -> Async<std::string> {
+    auto first = co_await dial(enrolment_tls());
+    auto frame = send_frame({.type = kRequestFrame, .header = Bytes(48)});
+    auto code = co_await std::move(frame);
+    co_return code;
+  };
+  EXPECT_EQ(run_task(loop, second()), "too-many-enrolments");
+}
+
 // A coordinator that answers what it should not.
 class HostileAnswerTest : public ::testing::Test, protected testing::Loopback {
  protected:
