@@ -31,7 +31,8 @@ class RunQueue {
            Handlers handlers);
 
   // Loads the run that an earlier process was at, on this thread: clients must not be heard before
-  // their tasks are known again. A run that cannot be loaded fails; errors are those of the store.
+  // their tasks are known again. A run fails whose job or models are damaged; one whose data cannot
+  // be read waits for them and holds its place. Errors are those of the store.
   [[nodiscard]] Result<void> resume();
   // Loads the next pending run, unless one is being held.
   void load_next();
@@ -51,7 +52,14 @@ class RunQueue {
   void loaded(const store::Run& run, Loading loading);
   void start(const store::Run& run, const LoadedRun& loaded);
   Result<void> resume(const store::Run& run);
+  Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
+                       const LoadedRun& loaded);
+  void wait_for_data(const store::Run& run, const store::ModelRecord& last, const Error& error);
+  void resume_again(const store::Run& run, const store::ModelRecord& last);
+  // These end the run that is held, once the disk has room for the record.
   void fail(RunId run, const Error& error);
+  void stop(RunId run);
+  void finish(RunId run, const store::RunEnd& end);
   void check(const Error& error);
   store::Checkpoints checkpoints(RunId run) const { return store::Checkpoints(state_.models(run)); }
 
@@ -63,7 +71,8 @@ class RunQueue {
   Log& log_;
   Duration disk_retry_;
   Handlers handlers_;
-  bool held_ = false;  // a run is being loaded or held by the machine
+  bool held_ = false;      // a run is being loaded or held by the machine
+  std::string complaint_;  // the last one about data that cannot be read
   std::function<void()> again_;
   net::Alarm retry_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);

@@ -10,6 +10,7 @@
 #include "coordinator/job_text.h"
 #include "coordinator/received_file.h"
 #include "coordinator/simulate.h"
+#include "core/base/durable_file.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/model/safetensors.h"
@@ -139,6 +140,52 @@ TEST_F(CoordinatorServiceTest, ARunThatCannotBeLoadedFailsByName) {
   EXPECT_EQ(federation.wait_for_end(run), "failed");
   const auto state = federation.ask("run-state", {{"id", run}}).value();
   EXPECT_EQ(state.at("error").at("code"), "dataset-missing");
+}
+
+class RunWithoutItsDataTest : public CoordinatorServiceTest {
+ protected:
+  // A run is running, and the service starts again without the file of its evaluation data.
+  RunWithoutItsDataTest() {
+    federation.settings().service.disk_retry = std::chrono::milliseconds(20);
+    write_data();
+    federation.start_service();
+    job.evaluate.dataset = "csv:" + file.string();
+    job.data.dataset = job.evaluate.dataset;
+    run = submit(job);
+    federation.log.wait_for("run " + run + ": [round 1/4] waiting for");
+    federation.stop_service();
+    std::filesystem::remove(file);
+    federation.start_service();
+    federation.log.wait_for("run " + run + ": cannot go on yet: there is no file");
+    EXPECT_EQ(federation.ask("run-state", {{"id", run}}).value().at("state"), "running");
+  }
+  void write_data() const {
+    std::string text = "a,b,y\n";
+    for (int row = 0; row < 30; ++row) {
+      text += std::to_string(row) + ",1," + std::to_string(row % 3) + "\n";
+    }
+    ASSERT_TRUE(write_durably(file, as_bytes(text)));
+  }
+
+  testing::TemporaryDirectory directory;
+  const std::filesystem::path file = directory.path() / "evaluation.csv";
+  Job job = tiny_job(1);
+  std::string run;
+};
+
+TEST_F(RunWithoutItsDataTest, GoesOnWhenTheDataAreBack) {
+  write_data();
+  start_clients(job, 1);
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+  EXPECT_EQ(federation.models(run).size(), 4U);
+}
+
+TEST_F(RunWithoutItsDataTest, IsStoppedWhereItWaits) {
+  EXPECT_TRUE(federation.ask("run-stop", {{"id", run}}));
+  EXPECT_EQ(federation.wait_for_end(run), "stopped");
+  const std::string next = submit(tiny_job(1));
+  EXPECT_TRUE(federation.ask("run-stop", {{"id", next}}));
+  EXPECT_EQ(federation.wait_for_end(next), "stopped");
 }
 
 TEST_F(CoordinatorServiceTest, ASubmitTokenGivesTheSameRunAgain) {
