@@ -25,7 +25,7 @@ struct ServiceSettings {
 
 struct EnrolSettings {
   Duration token_valid = std::chrono::hours(1);
-  Duration certificate_lifetime = std::chrono::hours(24 * 30);
+  Duration certificate_lifetime = std::chrono::hours(24 * 365);
   Duration operator_lifetime = std::chrono::hours(24 * 365);
   Duration server_lifetime = std::chrono::hours(24 * 90);
   Duration exchange = std::chrono::seconds(10);
@@ -119,10 +119,11 @@ void describe(V& visit, EnrolSettings& o) {
   visit("token-valid", o.token_valid,
         FieldInfo{
             .help = "life of a join token, unless --valid says it", .min = 1, .max = 2'592'000});
-  visit(
-      "certificate-lifetime", o.certificate_lifetime,
-      FieldInfo{
-          .help = "life of the certificates of devices and peers", .min = 60, .max = 315'360'000});
+  visit("certificate-lifetime", o.certificate_lifetime,
+        FieldInfo{.help = "life of the certificates of devices and peers; they are not renewed: "
+                          "when one ends, its device joins again",
+                  .min = 60,
+                  .max = 315'360'000});
   visit("operator-lifetime", o.operator_lifetime,
         FieldInfo{.help = "life of the operators' certificates; the one in operator/ is renewed "
                           "by the service",
