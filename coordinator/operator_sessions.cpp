@@ -7,6 +7,8 @@ namespace starling::coordinator {
 namespace {
 
 constexpr std::size_t kQueuedBytesMax = 512 * 1024;  // of answers, before they wait
+// Somebody who was revoked is not given the time that others have.
+constexpr Duration kGoodbyeOfRevoked = std::chrono::milliseconds(300);
 
 }  // namespace
 
@@ -153,7 +155,10 @@ void OperatorSessions::end(const SessionPtr& session, const Error& reason) {
   session->connection->set_drain_handler(nullptr);
   session->requests.clear();
   std::erase(sessions_, session);
-  tasks_.spawn(finish(session, loop_.now() + options_.goodbye));
+  const bool revoked = reason.code() == "certificate-revoked";
+  const Duration goodbye =
+      revoked ? std::min(options_.goodbye, kGoodbyeOfRevoked) : options_.goodbye;
+  tasks_.spawn(finish(session, loop_.now() + goodbye));
 }
 
 net::Async<void> OperatorSessions::stop() {

@@ -71,12 +71,10 @@ class Server {
   }
 
   void reload() {
-    CoordinatorSettings settings;
-    config::Binder binder;
-    settings.bind(binder);
-    auto read = binder.read_file(state_.options_file());
-    if (read) read = settings.validate();
-    if (read) return service_->reload(settings);
+    flags_.settings = {};  // what the file no longer says is as by default
+    auto read = flags_.binder.apply(state_.options_file());
+    if (read) read = flags_.settings.validate();
+    if (read) return service_->reload(flags_.settings);
     log_->error("the settings stay as they were: {}", read.error().message());
   }
 

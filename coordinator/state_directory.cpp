@@ -27,6 +27,11 @@ Result<void> expect_empty(const fs::path& root) {
     return rejected("directory-not-empty", root.string() + " is not a directory");
   }
   if (fs::is_empty(root, code) && !code) return {};
+  const StateDirectory state(root);
+  if (fs::exists(state.authority(), code) && !fs::exists(state.options_file(), code)) {
+    return rejected("init-interrupted", root.string() + " is of an interrupted init; remove " +
+                                            root.string() + " and repeat");
+  }
   return rejected("directory-not-empty",
                   root.string() +
                       " is not empty; name a new directory, or start what is in it "

@@ -43,8 +43,9 @@ struct InitResult {
   std::string authority;  // SHA-256 of its public key
 };
 
-// Makes a new state directory. "directory-not-empty", "bad-name", "setting-invalid" and what the
-// disk says. coordinator.toml is written last: it stands for the whole.
+// Makes a new state directory. "directory-not-empty", "init-interrupted", "bad-name",
+// "setting-invalid" and what the disk says. coordinator.toml is written last: it stands for the
+// whole.
 [[nodiscard]] Result<InitResult> init_state_directory(const std::filesystem::path& root,
                                                       const InitOptions& options,
                                                       const Clock& clock);

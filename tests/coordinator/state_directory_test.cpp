@@ -61,6 +61,14 @@ TEST_F(StateDirectoryTest, InitRefusesWhatItWouldSpoil) {
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "a")) << "a refusal leaves nothing";
 }
 
+TEST_F(StateDirectoryTest, AnInterruptedInitIsSaidToBeOne) {
+  const auto root = directory.path() / "lab";
+  ASSERT_EQ(init_code(root, {.names = {"lab.test"}}), "made");
+  EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "directory-not-empty");
+  std::filesystem::remove(StateDirectory(root).options_file());
+  EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "init-interrupted");
+}
+
 TEST_F(StateDirectoryTest, TheServersCertificateIsKeptUntilItsNamesOrItsTimeAreUp) {
   const StateDirectory state(directory.path() / "lab");
   ASSERT_EQ(init_code(state.root(), {.names = {"lab.test", "10.0.0.1"}}), "made");
