@@ -221,7 +221,7 @@ Result<void> CoordinatorService::Impl::start() {
     if (!admitted || client.role == store::Role::kOperator) continue;
     shell->handle(ClientAdmitted{client.name, client.last_seen.has_value()});
   }
-  STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now()));
+  STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now(), log));
   STARLING_TRY(runs->resume());
   STARLING_TRY(listen());
   desk = std::make_unique<OperatorDesk>(
@@ -291,7 +291,8 @@ void CoordinatorService::Impl::revoked(const std::string& name) {
 
 void CoordinatorService::Impl::renew() {
   maintenance.set(loop.now() + kMaintenance);
-  const auto renewed = renew_local_operator(state, authority, settings, *store, clock.wall_now());
+  const auto renewed =
+      renew_local_operator(state, authority, settings, *store, clock.wall_now(), log);
   if (!renewed) log.error("the operator's certificate: {}", renewed.error().message());
   auto tls = make_tls();
   if (tls) return listener->set_tls(std::move(*tls));
@@ -348,6 +349,7 @@ void CoordinatorService::reload(const CoordinatorSettings& settings) {
     if (now[i] != asked[i]) impl_->log.warning("{} changes at the next start", now[i].first);
   }
   impl_->settings = next;
+  impl_->enrolment.set_options(enrolment_options(next.enrol));
   impl_->renew();
   impl_->log.info("settings and certificates were read again");
 }

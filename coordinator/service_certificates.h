@@ -18,11 +18,12 @@ namespace starling::coordinator {
     const identity::Credentials& credentials, const std::string& federation, const Clock& clock,
     const ClientRegistry& registry);
 
-// Gives operator/ a new certificate where its own is due. Nothing where the directory is not
-// there, or the operator is revoked.
+// Gives operator/ a new certificate for its key where its own is due, so that a crash at any point
+// leaves one that fits; a new key only where its files are damaged. Nothing where the directory is
+// not there, or the operator is revoked.
 [[nodiscard]] Result<void> renew_local_operator(const StateDirectory& state,
                                                 const identity::CertificateAuthority& authority,
                                                 const CoordinatorSettings& settings,
-                                                store::Store& store, WallTime now);
+                                                store::Store& store, WallTime now, Log& log);
 
 }  // namespace starling::coordinator

@@ -32,6 +32,11 @@ EnrolmentService::EnrolmentService(net::EventLoop& loop,
       options_(options),
       tries_(options.tries) {}
 
+void EnrolmentService::set_options(const EnrolmentOptions& options) {
+  options_ = options;
+  tries_ = net::RateLimiter(options.tries);
+}
+
 net::Async<void> EnrolmentService::serve(std::unique_ptr<net::Connection> connection) {
   STARLING_CHECK(connection->protocol() == net::Protocol::kEnrolment);
   if (connections_ >= options_.connections_max) {

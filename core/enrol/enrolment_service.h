@@ -32,6 +32,9 @@ class EnrolmentService {
   // kEnrolment.
   net::Async<void> serve(std::unique_ptr<net::Connection> connection);
 
+  // For connections from now on.
+  void set_options(const EnrolmentOptions& options);
+
  private:
   net::Async<void> turn_away(std::unique_ptr<net::Connection> connection);
   net::Async<Result<void>> exchange(net::Connection& connection);

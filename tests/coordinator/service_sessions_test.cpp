@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <fstream>
 
+#include "core/base/durable_file.h"
 #include "core/enrol/join.h"
 #include "core/net/deadline.h"
 #include "edge_client/coordinator_link.h"
@@ -121,6 +122,7 @@ TEST_F(ServiceSessionsTest, RevocationCutsWithinASecondAndForGood) {
 }
 
 TEST_F(ServiceSessionsTest, ACertificateThatExpiresEndsItsConnection) {
+  federation.settings().enrol.certificate_lifetime = std::chrono::hours(24 * 30);
   federation.start_service();
   const auto device = federation.join("cam-7");
   RawConnection connection = connect(device);
@@ -141,6 +143,21 @@ TEST_F(ServiceSessionsTest, TheServicesOwnCertificatesAreRenewedInTime) {
   federation.clock.put_forward(std::chrono::hours(24 * 80));
   federation.start_service();
   EXPECT_TRUE(federation.ask("client-list"));
+}
+
+TEST_F(ServiceSessionsTest, TheOperatorKeepsItsKeyAndGetsAnotherForADamagedOne) {
+  federation.start_service();
+  federation.stop_service();
+  const auto key = federation.state().operator_identity() / "key.pem";
+  const std::string before = read_text_file(key, 4096).value();
+  federation.clock.put_forward(std::chrono::hours(24 * 300));  // of 365
+  federation.start_service();
+  EXPECT_EQ(read_text_file(key, 4096).value(), before);
+  federation.stop_service();
+  ASSERT_TRUE(identity::PrivateKey::generate().save(key));
+  federation.start_service();
+  EXPECT_TRUE(federation.ask("client-list"));
+  federation.log.wait_for("the operator gets a new identity");
 }
 
 TEST_F(ServiceSessionsTest, ADeviceThatSpeaksLikeAnOperatorIsCutOff) {
@@ -238,6 +255,18 @@ TEST_F(ServiceSessionsTest, AnOperatorOfAnotherMachineJoinsByToken) {
   EXPECT_TRUE(cut.error().code().starts_with("connection-")) << cut.error().code();
   EXPECT_EQ(OperatorClient::connect(state / "identity", federation.clock).error().code(),
             "connection-refused-certificate-revoked");
+}
+
+TEST_F(ServiceSessionsTest, ARevokedOperatorThatStaysSilentIsCutWithinASecond) {
+  federation.settings().service.goodbye = std::chrono::seconds(5);
+  federation.start_service();
+  RawConnection silent = connect(federation.join("ops-2", "operator"));
+  silent.send(protocol::Ping{});
+  EXPECT_NE(silent.next(), "closed");
+  const TimePoint before = federation.clock.now();
+  ASSERT_TRUE(federation.ask("client-revoke", {{"name", "ops-2"}}));
+  federation.stop_service();  // waits for the connections' ends
+  EXPECT_LT(to_seconds(federation.clock.now() - before), 1.0);
 }
 
 TEST_F(ServiceSessionsTest, ACopiedOperatorsDirectoryWorksElsewhere) {
