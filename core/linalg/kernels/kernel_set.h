@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of one instruction set. Included once by each kernel_set_*.cpp, which says which.
+// The table of one instruction set. Included by each kernel_set_*.cpp, which says which.
 #pragma once
 
 #include "core/linalg/kernels/affine.h"
@@ -12,20 +12,23 @@
 #define STARLING_TEXT(x) STARLING_TEXT_INNER(x)
 
 namespace starling::linalg::STARLING_ISA {
+namespace {
 
-extern const Kernels kKernels;
-const Kernels kKernels = {.name = STARLING_TEXT(STARLING_ISA),
-                          .multiply = multiply,
-                          .affine = affine,
-                          .cross_entropy = cross_entropy,
-                          .pool_forward = pool_forward,
-                          .pool_backward = pool_backward,
-                          .sum_rows = sum_rows,
-                          .scale = scale,
-                          .accumulate = accumulate,
-                          .momentum = momentum,
-                          .adam = adam,
-                          .squared_norm = squared_norm,
-                          .all_finite = all_finite};
+constexpr Kernels make_kernels() {
+  return {.name = STARLING_TEXT(STARLING_ISA),
+          .multiply = multiply,
+          .affine = affine,
+          .cross_entropy = cross_entropy,
+          .pool_forward = pool_forward,
+          .pool_backward = pool_backward,
+          .sum_rows = sum_rows,
+          .scale = scale,
+          .accumulate = accumulate,
+          .momentum = momentum,
+          .adam = adam,
+          .squared_norm = squared_norm,
+          .all_finite = all_finite};
+}
 
+}  // namespace
 }  // namespace starling::linalg::STARLING_ISA

@@ -2,3 +2,10 @@
 // The kernels for x86-64-v4; CMakeLists.txt sets the flags.
 #define STARLING_ISA v4
 #include "core/linalg/kernels/kernel_set.h"
+
+namespace starling::linalg::v4 {
+
+extern const Kernels kKernels;
+const Kernels kKernels = make_kernels();
+
+}  // namespace starling::linalg::v4

@@ -49,17 +49,17 @@ inline constexpr int kProductRows = 12;  // 24 accumulators of 32 registers
 inline constexpr int kAffineRows = 5;
 inline constexpr int kAffineColumns = 4;
 #else
-typedef float Vec __attribute__((vector_size(16)));
+using Vec [[gnu::vector_size(16)]] = float;
 inline constexpr int kLanes = 4;
 inline constexpr int kProductRows = 4;
 inline constexpr int kAffineRows = 2;
 inline constexpr int kAffineColumns = 4;
 #endif
 
-typedef float UnalignedVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
-typedef std::int32_t IntVec __attribute__((vector_size(kLanes * 4)));
-typedef std::uint8_t ByteVec __attribute__((vector_size(kLanes)));
-typedef std::uint8_t UnalignedByteVec __attribute__((vector_size(kLanes), aligned(1), may_alias));
+using UnalignedVec [[gnu::vector_size(kLanes * 4), gnu::aligned(4), gnu::may_alias]] = float;
+using IntVec [[gnu::vector_size(kLanes * 4)]] = std::int32_t;
+using ByteVec [[gnu::vector_size(kLanes)]] = std::uint8_t;
+using UnalignedByteVec [[gnu::vector_size(kLanes), gnu::aligned(1), gnu::may_alias]] = std::uint8_t;
 
 STARLING_INLINE Vec load(const float* p) {
   return (Vec) * reinterpret_cast<const UnalignedVec*>(p);
