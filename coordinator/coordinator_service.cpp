@@ -16,6 +16,7 @@
 #include "core/net/alarm.h"
 #include "core/net/listener.h"
 #include "core/net/rate_limiter.h"
+#include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
 #include "core/store/sqlite_store.h"
 
@@ -137,6 +138,7 @@ struct CoordinatorService::Impl {
   RoundExecutor executor{loop, evaluation_threads(settings.service.threads)};
   net::RateLimiter connection_rate{
       {.per_second = settings.connection.per_second, .burst = settings.connection.burst}};
+  net::RefusalLog refusals{loop, log, "refused"};
   StoreLedger ledger{*store, clock,
                      [this](const std::string& name, store::Role role) {
                        registry.admit(name, role);
@@ -280,8 +282,7 @@ void CoordinatorService::Impl::take(std::unique_ptr<net::Connection> connection)
 }
 
 void CoordinatorService::Impl::refused(const net::Refusal& refusal) {
-  log.warning("refused {}: {}: {}", refusal.remote_address, refusal.error.code(),
-              refusal.error.message());
+  refusals.say(refusal.remote_address, refusal.error);
 }
 
 void CoordinatorService::Impl::revoked(const std::string& name) {

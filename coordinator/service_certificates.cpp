@@ -30,8 +30,8 @@ Result<std::shared_ptr<const net::TlsContext>> make_service_tls(
   policy.federation = federation;
   policy.roles = {identity::Role::kDevice, identity::Role::kPeer, identity::Role::kOperator};
   policy.time = [&clock] { return identity::JudgementTime{.now = clock.wall_now()}; };
-  policy.is_revoked = [&registry](const std::string& serial, const Sha256Digest& fingerprint) {
-    return registry.is_revoked(serial, fingerprint);
+  policy.is_revoked = [&registry](const std::string& serial, const Sha256Digest& public_key) {
+    return registry.is_revoked(serial, public_key);
   };
   return net::TlsContext::make_server(credentials, {{net::Protocol::kSession, std::move(policy)},
                                                     {net::Protocol::kEnrolment, std::nullopt}});

@@ -30,7 +30,8 @@ EnrolmentService::EnrolmentService(net::EventLoop& loop,
       clock_(clock),
       log_(log),
       options_(options),
-      tries_(options.tries) {}
+      tries_(options.tries),
+      refusals_(loop, log, "joining refused:") {}
 
 void EnrolmentService::set_options(const EnrolmentOptions& options) {
   options_ = options;
@@ -49,7 +50,7 @@ net::Async<void> EnrolmentService::serve(std::unique_ptr<net::Connection> connec
   auto work = exchange(*connection);
   auto done = co_await net::with_deadline(loop_, deadline, "joining", std::move(work));
   if (!done) {
-    log_.warning("joining from {} ended: {}", connection->remote_address(), done.error().message());
+    refusals_.say(connection->remote_address(), done.error());
   }
   co_await connection->close(deadline);
   --connections_;
@@ -58,6 +59,7 @@ net::Async<void> EnrolmentService::serve(std::unique_ptr<net::Connection> connec
 net::Async<void> EnrolmentService::turn_away(std::unique_ptr<net::Connection> connection) {
   const Error reason = overloaded("too-many-enrolments",
                                   "as many devices are joining as may at a time; try again later");
+  refusals_.say(connection->remote_address(), reason);
   // Best effort: a connection that cannot take even this is dropped with it.
   (void)connection->send(encode(reason));
   const TimePoint deadline = loop_.now() + kGoodbyeOfRefused;
@@ -70,8 +72,7 @@ net::Async<Result<void>> EnrolmentService::exchange(net::Connection& connection)
   if (!frame) co_return frame.error();
   const Result<std::string> certificate = admit(connection, *frame);
   if (!certificate) {
-    log_.warning("joining from {} refused: {} ({})", connection.remote_address(),
-                 certificate.error().message(), certificate.error().code());
+    refusals_.say(connection.remote_address(), certificate.error());
     co_return connection.send(encode(for_the_device(certificate.error())));
   }
   const Admission admission{.time = clock_.wall_now(),

@@ -11,6 +11,7 @@
 #include "core/identity/certificate_authority.h"
 #include "core/net/connection.h"
 #include "core/net/rate_limiter.h"
+#include "core/net/refusal_log.h"
 
 namespace starling::enrol {
 
@@ -48,6 +49,7 @@ class EnrolmentService {
   Log& log_;
   EnrolmentOptions options_;
   net::RateLimiter tries_;
+  net::RefusalLog refusals_;
   std::size_t connections_ = 0;  // being served
 };
 

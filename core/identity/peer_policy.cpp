@@ -141,7 +141,7 @@ Result<void> check_revocation(const Certificate& certificate, const Identity& id
                               const PeerPolicy& policy) {
   if (!policy.is_revoked) return {};
   const std::string serial = certificate.serial();
-  if (!policy.is_revoked(serial, certificate.fingerprint())) return {};
+  if (!policy.is_revoked(serial, certificate.public_key_digest())) return {};
   return rejected("certificate-revoked",
                   "the certificate " + serial + " of " + identity.name + " has been revoked");
 }

@@ -38,7 +38,7 @@ struct PeerPolicy {
   std::optional<std::string> address = {};  // DNS name or numeric address that was dialled
   std::function<JudgementTime()> time = nullptr;
   // Null: nobody is revoked (a device, which has no list).
-  std::function<bool(const std::string& serial, const Sha256Digest& fingerprint)> is_revoked =
+  std::function<bool(const std::string& serial, const Sha256Digest& public_key)> is_revoked =
       nullptr;
 };
 

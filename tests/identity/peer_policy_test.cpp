@@ -124,8 +124,8 @@ TEST_F(PeerPolicyTest, ADeviceWithAWrongClockGoesByTheLastCoordinator) {
 TEST_F(PeerPolicyTest, RefusesTheRevoked) {
   const Certificate device = issue({.name = "cam-7"});
   PeerPolicy policy = policy_at(kNow);
-  policy.is_revoked = [&](const std::string& serial, const Sha256Digest& fingerprint) {
-    return serial == device.serial() && fingerprint == device.fingerprint();
+  policy.is_revoked = [&](const std::string& serial, const Sha256Digest& public_key) {
+    return serial == device.serial() && public_key == device.public_key_digest();
   };
   EXPECT_EQ(verdict(device, root, policy), "certificate-revoked");
   EXPECT_EQ(verdict(issue({.name = "cam-7"}), root, policy), "starling://kitchen/device/cam-7");
