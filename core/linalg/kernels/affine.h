@@ -35,10 +35,11 @@ struct AffineArgs {
   Vec* partial;  // [kAffineRows * kAffineColumns]
 };
 
-template <int kRows, int kColumns>
+// kWhole: from 0 to the depth, without partial sums.
+template <int kRows, int kColumns, bool kWhole>
 void affine_tile(const Affine& p, const AffineArgs& t) {
   Vec sum[kRows][kAffineColumns] = {};
-  if (t.begin > 0) {
+  if (!kWhole && t.begin > 0) {
     STARLING_UNROLL for (int m = 0; m < kRows; ++m) {
       STARLING_UNROLL for (int n = 0; n < kColumns; ++n) {
         sum[m][n] = t.partial[m * kAffineColumns + n];
@@ -49,7 +50,7 @@ void affine_tile(const Affine& p, const AffineArgs& t) {
   for (; k + kLanes <= t.end; k += kLanes) {
     affine_step<kRows, kColumns, false>(t.x + k, p.x_row, t.w + k, p.w_row, 0, sum);
   }
-  if (t.end < p.depth) {
+  if (!kWhole && t.end < p.depth) {
     STARLING_UNROLL for (int m = 0; m < kRows; ++m) {
       STARLING_UNROLL for (int n = 0; n < kColumns; ++n) {
         t.partial[m * kAffineColumns + n] = sum[m][n];
@@ -77,16 +78,19 @@ struct AffineTiles {
   AffineRow rows[kAffineRows];
 };
 
-template <int kRows, int... kColumn>
+template <int kRows, bool kWhole, int... kColumn>
 constexpr AffineRow make_affine_row(std::integer_sequence<int, kColumn...>) {
-  return {{affine_tile<kRows, kColumn + 1>...}};
+  return {{affine_tile<kRows, kColumn + 1, kWhole>...}};
 }
-template <int... kRow>
+template <bool kWhole, int... kRow>
 constexpr AffineTiles make_affine_tiles(std::integer_sequence<int, kRow...>) {
-  return {{make_affine_row<kRow + 1>(std::make_integer_sequence<int, kAffineColumns>())...}};
+  return {
+      {make_affine_row<kRow + 1, kWhole>(std::make_integer_sequence<int, kAffineColumns>())...}};
 }
-inline constexpr AffineTiles kAffineTiles =
-    make_affine_tiles(std::make_integer_sequence<int, kAffineRows>());
+inline constexpr AffineTiles kWholeTiles =
+    make_affine_tiles<true>(std::make_integer_sequence<int, kAffineRows>());
+inline constexpr AffineTiles kPartialTiles =
+    make_affine_tiles<false>(std::make_integer_sequence<int, kAffineRows>());
 
 // Depths above kDepthBlock are cut, so that a tile's weights stay in the first cache while the rows
 // of x pass; that needs room for the partial sums of a strip of rows.
@@ -99,6 +103,7 @@ STARLING_INLINE void affine_strip(const Affine& p, const Split& rows, std::size_
   const std::size_t left = rows.parts - first_tile;
   const std::size_t tiles = left < kStripTiles ? left : kStripTiles;
   const auto n = static_cast<std::ptrdiff_t>(column);
+  const AffineTiles& table = p.depth <= kDepthBlock ? kWholeTiles : kPartialTiles;
   for (std::size_t begin = 0; begin < p.depth; begin += kDepthBlock) {
     const std::size_t end = p.depth - begin < kDepthBlock ? p.depth : begin + kDepthBlock;
     for (std::size_t j = 0, row = first_row; j < tiles; row += rows[first_tile + j], ++j) {
@@ -106,7 +111,7 @@ STARLING_INLINE void affine_strip(const Affine& p, const Split& rows, std::size_
       const AffineArgs args = {
           p.x + m * p.x_row, p.w + n * p.w_row, p.bias + n, p.y + m * p.y_row + n, begin, end,
           partial[j]};
-      kAffineTiles.rows[rows[first_tile + j] - 1].columns[columns - 1](p, args);
+      table.rows[rows[first_tile + j] - 1].columns[columns - 1](p, args);
     }
   }
 }

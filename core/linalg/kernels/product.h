@@ -52,8 +52,10 @@ STARLING_INLINE void finish_tile(std::ptrdiff_t c_row, float keep, const TileArg
   }
 }
 
-template <int kRows, int kVecs, bool kPart>
+// kAdjacent: the rows of A lie side by side (a_row is 1), which saves their addresses.
+template <int kRows, int kVecs, bool kPart, bool kAdjacent>
 void product_tile(const Product& p, const TileArgs& t) {
+  const std::ptrdiff_t a_row = kAdjacent ? 1 : p.a_row;
   Vec sum[kRows][kVecs];
   STARLING_UNROLL for (int n = 0; n < kVecs; ++n) {
     Vec start = zero();
@@ -66,11 +68,10 @@ void product_tile(const Product& p, const TileArgs& t) {
     for (std::size_t i = p.inner; i > 0; --i) {
       Vec column[kVecs];
       STARLING_UNROLL for (int n = 0; n < kVecs; ++n) {
-        column[n] =
-            n + 1 == kVecs ? load_either<kPart>(b + n * kLanes, t.part) : load(b + n * kLanes);
+        column[n] = load_nth<kVecs, kPart>(b, n, t.part);
       }
       STARLING_UNROLL for (int m = 0; m < kRows; ++m) {
-        const Vec row = broadcast(a[m * p.a_row]);
+        const Vec row = broadcast(a[m * a_row]);
         STARLING_UNROLL for (int n = 0; n < kVecs; ++n) {
           sum[m][n] = fma(row, column[n], sum[m][n]);
         }
@@ -89,14 +90,16 @@ struct ProductTiles {
   ProductTile one_part[kProductRows];
 };
 
-template <int... kRow>
+template <bool kAdjacent, int... kRow>
 constexpr ProductTiles make_product_tiles(std::integer_sequence<int, kRow...>) {
-  return {{product_tile<kRow + 1, 2, false>...},
-          {product_tile<kRow + 1, 2, true>...},
-          {product_tile<kRow + 1, 1, true>...}};
+  return {{product_tile<kRow + 1, 2, false, kAdjacent>...},
+          {product_tile<kRow + 1, 2, true, kAdjacent>...},
+          {product_tile<kRow + 1, 1, true, kAdjacent>...}};
 }
 inline constexpr ProductTiles kProductTiles =
-    make_product_tiles(std::make_integer_sequence<int, kProductRows>());
+    make_product_tiles<false>(std::make_integer_sequence<int, kProductRows>());
+inline constexpr ProductTiles kAdjacentTiles =
+    make_product_tiles<true>(std::make_integer_sequence<int, kProductRows>());
 
 struct Columns {
   const ProductTile* tiles;
@@ -104,10 +107,11 @@ struct Columns {
 };
 
 STARLING_INLINE Columns columns_at(const Product& p, std::size_t first) {
+  const ProductTiles& tiles = p.a_row == 1 ? kAdjacentTiles : kProductTiles;
   const std::size_t left = p.columns - first;
-  if (left >= 2 * kLanes) return {kProductTiles.two, first, kLanes};
-  if (left > kLanes) return {kProductTiles.two_part, first, left - kLanes};
-  return {kProductTiles.one_part, first, left};
+  if (left >= 2 * kLanes) return {tiles.two, first, kLanes};
+  if (left > kLanes) return {tiles.two_part, first, left - kLanes};
+  return {tiles.one_part, first, left};
 }
 
 STARLING_INLINE void run_tile(const Product& p, const Columns& columns, std::size_t group,
