@@ -24,7 +24,8 @@ update::Schema FedAvgServer::schema(const model::Layout& layout,
 
 Result<std::unique_ptr<aggregate::Aggregator>> FedAvgServer::make_aggregator(
     const update::Schema& schema) const {
-  STARLING_ASSIGN(aggregate::WeightedMean mean, aggregate::WeightedMean::create(schema, {"train_loss"}));
+  STARLING_ASSIGN(aggregate::WeightedMean mean,
+                  aggregate::WeightedMean::create(schema, {"train_loss"}));
   return std::unique_ptr<aggregate::Aggregator>(
       std::make_unique<aggregate::WeightedMean>(std::move(mean)));
 }

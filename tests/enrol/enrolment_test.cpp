@@ -123,6 +123,14 @@ class EnrolmentTest : public ::testing::Test, protected testing::Loopback {
   std::string code_for(net::OutgoingFrame frame) {
     return run_task(loop, send_frame(std::move(frame)));
   }
+  // The code for a request that comes while another connection is open.
+  Async<std::string> second_at_a_time() {
+    auto first = co_await dial(enrolment_tls());
+    auto frame = send_frame({.type = kRequestFrame, .header = Bytes(48)});
+    auto code = co_await std::move(frame);
+    co_return code;
+  }
+
   Async<std::string> wait_silently() {
     auto connection = co_await dial(enrolment_tls());
     const AnswerLimits limits;
@@ -395,13 +403,7 @@ TEST_F(EnrolmentTest, ASilentClientIsCut) {
 
 TEST_F(EnrolmentTest, OneMoreThanMayJoinAtATimeIsRefusedByName) {
   serve({.connections_max = 1});
-  const auto second = [&]() -> Async<std::string> {
-    auto first = co_await dial(enrolment_tls());
-    auto frame = send_frame({.type = kRequestFrame, .header = Bytes(48)});
-    auto code = co_await std::move(frame);
-    co_return code;
-  };
-  EXPECT_EQ(run_task(loop, second()), "too-many-enrolments");
+  EXPECT_EQ(run_task(loop, second_at_a_time()), "too-many-enrolments");
 }
 
 // A coordinator that answers what it should not.

@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kSizes[] = {1, 5, 16, 100};
 
 class OptimizerKernels : public EachKernels {};
-INSTANTIATE_TEST_SUITE_P(All, OptimizerKernels, ::testing::ValuesIn(available_kernels()), kernels_name);
+INSTANTIATE_TEST_SUITE_P(All, OptimizerKernels, ::testing::ValuesIn(available_kernels()),
+                         kernels_name);
 
 TEST_P(OptimizerKernels, AccumulateAndScale) {
   Rng rng({.seed = 1});
