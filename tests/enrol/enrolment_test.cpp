@@ -37,7 +37,7 @@ struct Reply {
 };
 
 class EnrolmentTest : public ::testing::Test, protected testing::Loopback {
- protected:
+ public:
   EnrolmentTest() : tasks(loop) {}
   ~EnrolmentTest() override {
     if (listener) loop.run_task(listener->close());
@@ -408,7 +408,7 @@ TEST_F(EnrolmentTest, OneMoreThanMayJoinAtATimeIsRefusedByName) {
 
 // A coordinator that answers what it should not.
 class HostileAnswerTest : public ::testing::Test, protected testing::Loopback {
- protected:
+ public:
   HostileAnswerTest() {
     listen_for({{.protocol = net::Protocol::kEnrolment}});
     token =

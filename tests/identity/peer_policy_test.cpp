@@ -38,7 +38,7 @@ std::string verdict(const Certificate& presented, const Certificate& authority,
 }
 
 class PeerPolicyTest : public ::testing::Test {
- protected:
+ public:
   Certificate issue(const CertificateProfile& profile, WallTime at = kNow) const {
     return authority.issue_credentials(profile, at)->certificate;
   }

@@ -23,7 +23,7 @@ class SmallLimits final : public FrameLimits {
 };
 
 class ConnectionEndTest : public ::testing::Test, protected testing::Loopback {
- protected:
+ public:
   ConnectionEndTest() : tasks(loop), results(loop) {}
   ~ConnectionEndTest() override { loop.run_task(tasks.stop()); }
 

@@ -31,7 +31,7 @@ Bytes random_bytes(std::size_t size, Rng& rng) {
 std::string code(const Result<Frame>& frame) { return frame ? "a frame" : frame.error().code(); }
 
 class ConnectionTest : public ::testing::Test, protected testing::Loopback {
- protected:
+ public:
   void connect_with(const ConnectionOptions& options) {
     listen({.connection = options});
     pair = connect_pair({.connection = options});

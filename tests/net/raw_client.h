@@ -67,14 +67,16 @@ class RawListener {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    ::listen(fd_, 8);
+    ready_ = ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+             ::listen(fd_, 8) == 0;
   }
   ~RawListener() { ::close(fd_); }
   RawListener(const RawListener&) = delete;
   RawListener& operator=(const RawListener&) = delete;
 
+  // 0 if it cannot listen.
   std::uint16_t port() const {
+    if (!ready_) return 0;
     sockaddr_in address{};
     socklen_t size = sizeof address;
     ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
@@ -84,6 +86,7 @@ class RawListener {
 
  private:
   int fd_;
+  bool ready_ = false;
 };
 
 struct RawTls {

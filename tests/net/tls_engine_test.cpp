@@ -20,7 +20,7 @@ using Status = TlsEngine::Status;
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
 class TlsEngineTest : public ::testing::Test {
- protected:
+ public:
   TlsEngineTest() { reset(); }
 
   void reset() {
