@@ -125,6 +125,9 @@ void ClientMachine::handle(Received& event) {
   if (const auto* accept = std::get_if<protocol::UpdateAccept>(&message)) return receive(*accept);
   if (const auto* done = std::get_if<protocol::RoundCommitted>(&message)) return receive(*done);
   if (const auto* ended = std::get_if<protocol::TaskEnded>(&message)) return receive(*ended);
+  if (const auto* ping = std::get_if<protocol::Ping>(&message)) {
+    return send(protocol::Pong{ping->nonce});
+  }
   const bool harmless = std::holds_alternative<protocol::Pong>(message) ||
                         std::holds_alternative<protocol::UpdateReceived>(message);
   if (!harmless) {

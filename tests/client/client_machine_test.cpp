@@ -306,6 +306,13 @@ TEST_F(ClientMachineTest, PingsWhenSilentAndHangsUpWhenNothingIsHeard) {
   EXPECT_EQ(machine.link(), ClientMachine::Link::kDown);
 }
 
+TEST_F(ClientMachineTest, AnswersPings) {
+  connect();
+  hear(protocol::Ping{7});
+  ASSERT_EQ(sent<protocol::Pong>().size(), 1U);
+  EXPECT_EQ(sent<protocol::Pong>()[0].nonce, 7U);
+}
+
 TEST_F(ClientMachineTest, GivesUpOnACoordinatorThatDoesNotGreet) {
   feed(Tick{});
   feed(Connected{});
