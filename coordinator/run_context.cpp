@@ -11,12 +11,23 @@ Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset) 
   if (shape.input.empty()) shape.input = found.input;
   if (shape.classes == 0) shape.classes = found.classes;
   STARLING_ASSIGN(const data::Shape wanted, shape.shape());
-  if (wanted.features() != dataset.shape().features() || shape.classes < found.classes) {
+  if (wanted != dataset.shape() || shape.classes < found.classes) {
     return rejected("data-mismatch", "the data set " + dataset.name() +
                                          " does not have the shape that data.input and "
                                          "data.classes of the job say");
   }
   return {};
+}
+
+// Texts as labels are numbered by the file that holds them. Where devices hold other files, or the
+// two files hold other texts, one number would mean two classes.
+Result<void> check_class_names(const data::Dataset& evaluation, const data::Dataset* training) {
+  const bool same = training ? training->class_names() == evaluation.class_names()
+                             : evaluation.class_names().empty();
+  if (same) return {};
+  return rejected("text-labels", "the labels of " + evaluation.name() +
+                                     " are texts whose numbers other data need not share; write "
+                                     "the classes' numbers, from 0, in every file");
 }
 
 }  // namespace
@@ -39,6 +50,7 @@ Result<RunContext> prepare_run(const Job& job,
     STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(job.evaluate.dataset));
     STARLING_ASSIGN(const auto dataset, data::load_dataset(spec));
     context.evaluation = data::DatasetView{dataset};
+    STARLING_TRY(check_class_names(*dataset, known_shape.get()));
     STARLING_TRY(fill_shape(shape, *dataset));
   }
   if (known_shape) STARLING_TRY(fill_shape(shape, *known_shape));

@@ -61,10 +61,28 @@ void collect(const std::string& prefix, const toml::table& table, std::vector<To
   }
 }
 
+// Each dot of a key is a table within a table, and the parser descends by recursion.
+Result<void> check_depth(std::string_view text, std::string_view file_name) {
+  constexpr std::ptrdiff_t kDotsMax = 1000;
+  std::size_t number = 1;
+  for (std::size_t begin = 0; begin < text.size(); ++number) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    if (std::ranges::count(line, '.') > kDotsMax) {
+      return rejected("toml-malformed", std::string(file_name) + ":" + std::to_string(number) +
+                                            ": the line has more than " + std::to_string(kDotsMax) +
+                                            " dots");
+    }
+    begin = end + 1;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
                                                  std::string_view file_name) {
+  STARLING_TRY(check_depth(text, file_name));
   const toml::parse_result parsed = toml::parse(text, file_name);
   if (!parsed) {
     return rejected("toml-malformed",

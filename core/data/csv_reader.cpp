@@ -161,6 +161,12 @@ Result<void> read_labels(CsvRecords& records, const Columns& columns, const Load
     labels.add(label);
     if (columns.group) groups.add(fields[*columns.group]);
     if (labels.rows.size() > options.rows_max) break;
+    if (labels.ids.size() > static_cast<std::size_t>(kClassesMax)) {
+      return rejected("label-out-of-range",
+                      records.name() + " has more than " + std::to_string(kClassesMax) +
+                          " different labels in column '" +
+                          printable(columns.names[columns.label]) + "'; is it the class?");
+    }
   }
   STARLING_TRY(check_rows(records.name(), labels.rows.size(), options));
   content.groups = groups.sorted_rows();

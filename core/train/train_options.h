@@ -54,9 +54,9 @@ void describe(V& visit, TrainOptions& o) {
   visit("weight-decay", o.weight_decay,
         FieldInfo{.help = "L2 penalty; adamw: decoupled decay", .min = 0, .max = 1e3});
   visit("beta1", o.beta1,
-        FieldInfo{.help = "adam, adamw: decay of the first moment", .min = 0, .max = 1});
+        FieldInfo{.help = "adam, adamw: decay of the first moment", .min = 0, .max = 0.999999});
   visit("beta2", o.beta2,
-        FieldInfo{.help = "adam, adamw: decay of the second moment", .min = 0, .max = 1});
+        FieldInfo{.help = "adam, adamw: decay of the second moment", .min = 0, .max = 0.999999});
   visit("epsilon", o.epsilon,
         FieldInfo{.help = "adam, adamw: added to the denominator", .min = 0, .max = 1});
   visit("clip-norm", o.clip_norm,

@@ -2,20 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds and runs the benchmarks, with PyTorch beside them where it is installed (python3-torch and
 # libopenblas0-pthread). Quote ratios within one run: absolute figures move between machines and days.
-# usage: tests/bench/run.sh [--onednn]
+# usage: tests/bench/run.sh
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-onednn=OFF
-[ "${1:-}" != --onednn ] || onednn=ON
-build=build/bench-$onednn
+build=build/bench
 examples/install_packages.sh build test data
-if [ "$onednn" = ON ] && ! dpkg-query -W libdnnl-dev >/dev/null 2>&1; then
-  echo 'tests/bench/run.sh: --onednn needs the package libdnnl-dev' >&2
-  exit 1
-fi
 cmake -S . -B "$build" -G Ninja -D CMAKE_BUILD_TYPE=Release -D STARLING_BENCHMARKS=ON \
-  -D STARLING_TESTS=ON -D STARLING_ONEDNN=$onednn >/dev/null
+  -D STARLING_TESTS=ON >/dev/null
 cmake --build "$build" --target starling_training_bench starling_aggregation_bench starling-coordinator
 
 # One thread each; and OpenBLAS does not know every processor, so its best kernels are named for it.

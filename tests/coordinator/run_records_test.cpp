@@ -5,7 +5,9 @@
 
 #include <boost/json.hpp>
 
+#include "core/base/durable_file.h"
 #include "core/store/memory_store.h"
+#include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
 namespace {
@@ -94,6 +96,35 @@ TEST(RunRecords, AnOpenAttemptIsResumedAndClosedOnesCount) {
   ASSERT_TRUE(start.open);
   EXPECT_EQ(start.open->attempt, 2U);
   EXPECT_EQ(start.open->participants, (std::vector<Participant>{{"a", TaskId(5)}}));
+}
+
+std::shared_ptr<const data::Dataset> labelled(std::vector<std::string> names) {
+  data::Dataset::Content content{.name = "rows", .shape = {1, 1, 2}, .classes = 2};
+  content.features = {0, 1, 2, 3};
+  content.labels = {0, 1};
+  content.class_names = std::move(names);
+  return data::Dataset::make(std::move(content)).value();
+}
+
+TEST(RunRecords, LabelsThatNeedNotMeanTheSameEverywhereAreRefused) {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "rows.csv";
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,cat\n2,3,dog\n")));
+  Job job;
+  job.evaluate.dataset = "csv:" + file.string();
+  EXPECT_TRUE(prepare_run(job, labelled({"cat", "dog"})));
+  EXPECT_EQ(prepare_run(job, labelled({"dog", "fox"})).error().code(), "text-labels");
+  EXPECT_EQ(prepare_run(job, labelled({})).error().code(), "text-labels");
+  EXPECT_EQ(prepare_run(job, nullptr).error().code(), "text-labels")
+      << "devices have files of their own";
+}
+
+TEST(RunRecords, AShapeThatTheDataDoesNotHaveIsRefused) {
+  Job job;
+  job.training.data = {{1, 1, 2}, 2};
+  EXPECT_TRUE(prepare_run(job, labelled({})));
+  job.training.data = {{1, 2, 1}, 2};
+  EXPECT_EQ(prepare_run(job, labelled({})).error().code(), "data-mismatch");
 }
 
 TEST(RunRecords, AJobWithoutAnyShapeIsRefused) {
