@@ -28,6 +28,11 @@ std::shared_ptr<const data::Dataset> make_dataset(std::size_t rows, double scale
   return data::Dataset::make(std::move(content)).value();
 }
 
+// Where the weight of class c and feature f stands.
+std::size_t at(int c, int f) {
+  return static_cast<std::size_t>(c) * kFeatures + static_cast<std::size_t>(f);
+}
+
 // Softmax regression by hand: weight [classes, features], then bias [classes]; mean cross-entropy.
 std::vector<double> gradient_descent(const data::Dataset& dataset, std::vector<double> parameters,
                                      double rate, int steps) {
@@ -41,7 +46,7 @@ std::vector<double> gradient_descent(const data::Dataset& dataset, std::vector<d
       for (int c = 0; c < kClasses; ++c) {
         logits[c] = parameters[kClasses * kFeatures + static_cast<std::size_t>(c)];
         for (int f = 0; f < kFeatures; ++f) {
-          logits[c] += parameters[static_cast<std::size_t>(c * kFeatures + f)] * x[f];
+          logits[c] += parameters[at(c, f)] * x[f];
         }
         largest = std::max(largest, logits[c]);
       }
@@ -50,7 +55,7 @@ std::vector<double> gradient_descent(const data::Dataset& dataset, std::vector<d
       for (int c = 0; c < kClasses; ++c) {
         const double error = logits[c] / total - (dataset.labels()[i] == c ? 1 : 0);
         for (int f = 0; f < kFeatures; ++f) {
-          gradient[static_cast<std::size_t>(c * kFeatures + f)] += error * x[f] / rows;
+          gradient[at(c, f)] += error * x[f] / rows;
         }
         gradient[kClasses * kFeatures + static_cast<std::size_t>(c)] += error / rows;
       }

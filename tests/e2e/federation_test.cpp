@@ -2,9 +2,9 @@
 // Real processes over mutual TLS on loopback: the programs as their users run them.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <boost/json.hpp>
 #include <fstream>
