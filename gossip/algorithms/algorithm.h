@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node's side of a synchronous gossip algorithm: it knows its own state and its messages, and
+// nothing of where it runs. The simulator and real peers drive the same objects:
+//   adapt() -> message() to every receiver -> absorb() what came, column by column -> conclude()
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/base/error.h"
+#include "topologies/mixing_matrix.h"
+
+namespace starling::gossip {
+
+using topologies::Node;
+
+// What a node trains on: its rows, the order of its batches, its optimizer's state.
+template <class T>
+class LocalTraining {
+ public:
+  virtual ~LocalTraining() = default;
+  // One step of the node's optimizer on its next batch, in place: of plain SGD
+  // x <- x - rate * g(x). Returns the batch's mean loss at the x that came in.
+  virtual double step(std::span<T> x, double rate) = 0;
+  // The gradient on the next batch at x, weight decay included, without the optimizer. Returns the
+  // mean loss.
+  virtual double gradient(std::span<const T> x, std::span<T> gradient) = 0;
+};
+
+// The local steps between two mixings.
+struct LocalPhase {
+  std::uint64_t step = 0;      // number of the first, from 0
+  int steps = 1;               // H
+  double rate = 0;             // step size eta of these steps
+  std::uint64_t exchange = 0;  // number of the mixing that follows, from 0
+};
+
+// The mixing of one step as one node sees it. Borrowed from a MixingMatrix.
+struct Links {
+  Node node = 0;
+  double self_weight = 1;                         // W_ii
+  std::span<const topologies::Weight> senders;    // W_ij, ascending by node
+  std::span<const topologies::Weight> receivers;  // W_ji, ascending by node
+};
+
+// What a node sends at one mixing: a view of the sender's own state, valid until its conclude().
+// Whoever keeps it longer copies it. On the wire vectors travel as float32.
+template <class T>
+struct Message {
+  std::span<const T> first;           // [d], mixed column by column; may be empty
+  std::span<const T> second;          // [d] or empty
+  std::span<const std::byte> packed;  // where the algorithm has an encoding of its own, or empty
+  double scalar = 0;                  // push-sum: the weight; RelaySGD: the count
+  bool has_scalar = false;
+
+  std::uint64_t bytes() const {  // on the wire, without framing
+    return 4 * (first.size() + second.size()) + packed.size() + (has_scalar ? 8 : 0);
+  }
+};
+
+template <class T>
+struct Received {
+  Node from = 0;
+  double weight = 0;                    // W_ij
+  const Message<T>* message = nullptr;  // null: it did not come
+};
+
+// Elements [begin, end) of the flat vectors.
+struct Columns {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+template <class T>
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+
+  // The local steps; then messages are ready. Returns the sum of the steps' losses.
+  virtual double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) = 0;
+
+  // For links.receivers[receiver] of the last adapt(). The same for all unless the algorithm's
+  // traits say otherwise.
+  virtual const Message<T>& message(std::size_t receiver) const = 0;
+
+  // Mixes these columns of what came: `inbox` has one entry for each of links.senders, in order
+  // (algorithms that average over all nodes: one entry, whose message holds the mean). Writes
+  // nothing that message() shows, so that nodes may absorb in any order and different columns on
+  // different threads at once; every column is absorbed once. Bits do not depend on how columns
+  // are divided. Algorithms whose traits say so are always given all columns at once.
+  virtual void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) = 0;
+
+  // Once, after all columns: scalars, and what becomes the model. Ends the messages' validity.
+  virtual void conclude(const Links& links, std::span<const Received<T>> inbox) = 0;
+
+  // What is evaluated and averaged: x, of push-sum x / w. Valid until the next call that changes
+  // the node.
+  virtual std::span<const T> model() const = 0;
+
+  // A node that comes back, or joins late, with another node's model: everything else as new.
+  virtual void restart(std::span<const T> model) = 0;
+};
+
+}  // namespace starling::gossip

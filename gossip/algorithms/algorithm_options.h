@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `[algorithm]` table: which algorithm, and the constants that its equations leave open.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "core/base/error.h"
+#include "core/base/fields.h"
+
+namespace starling::gossip {
+
+inline constexpr std::array<std::string_view, 13> kAlgorithms = {
+    "dpsgd",    "sgp",     "gradient-tracking", "choco",  "d2",    "epidemic",  "qg-dsgdm",
+    "relaysgd", "ad-psgd", "push-sum",          "diloco", "detag", "all-reduce"};
+inline constexpr std::array<std::string_view, 2> kOrders = {"adapt-then-combine",
+                                                            "combine-while-adapt"};
+inline constexpr std::array<std::string_view, 4> kCompressors = {"none", "top-k", "sign", "qsgd"};
+
+struct AlgorithmOptions {
+  std::string name = "dpsgd";
+  std::string order = "adapt-then-combine";  // dpsgd
+  double momentum = 0.9;                     // qg-dsgdm: mu = beta
+  std::string compressor = "top-k";          // choco
+  double ratio = 0.01;                       // choco top-k: k / d
+  int bits = 4;                              // choco qsgd: bits an element, sign included
+  double consensus_step = 0;                 // choco gamma; 0: from the compressor's ratio
+  double outer_rate = 0.7;                   // diloco: eta_o
+  double outer_momentum = 0.9;               // diloco: mu
+  int gossip_rounds = 0;                     // detag: R; 0: from the topology's slem
+};
+
+template <class V>
+void describe(V& visit, AlgorithmOptions& o) {
+  visit("name", o.name, FieldInfo{.help = "see the table of algorithms", .choices = kAlgorithms});
+  visit("order", o.order,
+        FieldInfo{.help = "dpsgd: mix the models after the local steps, or those from before them "
+                          "while they run",
+                  .choices = kOrders});
+  visit("momentum", o.momentum,
+        FieldInfo{.help = "qg-dsgdm: mu and beta, the decay of the quasi-global momentum",
+                  .min = 0,
+                  .max = 0.9999});
+  visit("compressor", o.compressor,
+        FieldInfo{.help = "choco: what differences are sent as", .choices = kCompressors});
+  visit("ratio", o.ratio,
+        FieldInfo{
+            .help = "choco, top-k: fraction of the elements that is sent", .min = 1e-6, .max = 1});
+  visit("bits", o.bits,
+        FieldInfo{.help = "choco, qsgd: bits an element, its sign included",
+                  .unit = "bits",
+                  .min = 2,
+                  .max = 16});
+  visit("consensus-step", o.consensus_step,
+        FieldInfo{.help = "choco: gamma; 0: chosen from the compressor", .min = 0, .max = 1});
+  visit("outer-rate", o.outer_rate,
+        FieldInfo{.help = "diloco: eta_o of the outer step", .min = 0, .max = 10});
+  visit("outer-momentum", o.outer_momentum,
+        FieldInfo{.help = "diloco: mu of the outer step", .min = 0, .max = 0.9999});
+  visit("gossip-rounds", o.gossip_rounds,
+        FieldInfo{.help = "detag: mixings a phase, R; 0: chosen from the topology",
+                  .unit = "rounds",
+                  .min = 0,
+                  .max = 10000});
+}
+
+}  // namespace starling::gossip

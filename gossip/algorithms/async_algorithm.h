@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node's side of an asynchronous gossip algorithm: nobody waits for a step of the others.
+// Driven by what happens: a local phase ended, a message came, a reply did not come.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "gossip/algorithms/algorithm.h"
+
+namespace starling::gossip {
+
+// An owned message: it may be on its way while its sender goes on.
+template <class T>
+struct AsyncMessage {
+  enum class Kind : std::uint8_t { kPush, kRequest, kReply };
+  Kind kind = Kind::kPush;
+  std::vector<T> vector;  // [d]
+  double scalar = 0;      // push-sum: the weight
+  bool has_scalar = false;
+
+  std::uint64_t bytes() const { return 4 * vector.size() + (has_scalar ? 8 : 0); }
+};
+
+template <class T>
+struct AsyncSend {
+  Node to = 0;
+  std::shared_ptr<const AsyncMessage<T>> message;
+};
+
+template <class T>
+class AsyncAlgorithm {
+ public:
+  virtual ~AsyncAlgorithm() = default;
+
+  // What the next local phase starts from, and what is evaluated.
+  virtual std::span<const T> model() const = 0;
+
+  // A local phase that began at a copy of model() ended `update` further on (x_H - x_0, [d]); the
+  // model may have changed meanwhile. `links`: the neighbours now. Returns what to send.
+  virtual std::vector<AsyncSend<T>> trained(std::span<const T> update, const Links& links,
+                                            Rng& rng) = 0;
+  virtual std::vector<AsyncSend<T>> receive(Node from, const AsyncMessage<T>& message) = 0;
+
+  // Waits for a reply before the next local phase begins; unanswered() ends the wait.
+  virtual bool waiting() const = 0;
+  virtual void unanswered() = 0;
+
+  virtual void restart(std::span<const T> model) = 0;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithms by name: what each needs of a topology and a network, and one object a node.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "gossip/algorithms/algorithm.h"
+#include "gossip/algorithms/algorithm_options.h"
+#include "gossip/algorithms/async_algorithm.h"
+#include "topologies/topology.h"
+
+namespace starling::gossip {
+
+// How its messages reach the others, and so what drives it.
+enum class Pattern {
+  kNeighbours,  // Algorithm, synchronous, messages along the topology's edges
+  kMean,        // Algorithm, synchronous, everybody gets the mean of all messages (all-reduce)
+  kPairs,       // AsyncAlgorithm
+};
+
+struct AlgorithmTraits {
+  std::string_view name;
+  Pattern pattern = Pattern::kNeighbours;
+  bool loss_safe = true;       // a message that does not come costs accuracy, not convergence
+  bool per_receiver = false;   // message(k) depends on k
+  bool whole_columns = false;  // absorb() wants all columns at once
+  bool sends_before_training = false;  // messages are ready before the local steps begin
+  int state_vectors = 1;               // [d]-vectors that a node holds (without per-edge state)
+};
+
+// `options.name` is one of kAlgorithms.
+AlgorithmTraits traits(const AlgorithmOptions& options);
+
+// What is known of the world before the first step.
+struct Setting {
+  const topologies::Topology* topology = nullptr;  // null where the pattern is kMean
+  bool lossy = false;                              // messages may be lost, nodes may be away
+};
+
+// Refuses what cannot converge or cannot be: "algorithm-topology" or "algorithm-network", with the
+// reason and the remedy.
+[[nodiscard]] Result<void> check_fit(const AlgorithmOptions& options, const Setting& setting);
+
+// What check_fit had to compute once for all nodes, so that each need not.
+struct Plan {
+  AlgorithmOptions options;
+  AlgorithmTraits traits;
+  Node nodes = 0;
+  bool lossy = false;
+  double slem = 0;  // of the topology, where the algorithm wants it (detag), else 0
+  std::uint64_t seed = 1;
+  std::vector<std::uint8_t> active = {};  // ad-psgd: which side of the bipartition asks
+};
+// check_fit, and the constants that follow from the topology.
+[[nodiscard]] Result<Plan> plan_algorithm(const AlgorithmOptions& options, const Setting& setting,
+                                          Node nodes, std::uint64_t seed);
+
+// Requires: pattern kNeighbours or kMean. `model`: [d], the node's initial parameters, copied.
+template <class T>
+std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node, std::span<const T> model);
+// Requires: pattern kPairs.
+template <class T>
+std::unique_ptr<AsyncAlgorithm<T>> make_async_algorithm(const Plan& plan, Node node,
+                                                        std::span<const T> model);
+
+}  // namespace starling::gossip

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of starling-gossip: each adds itself to the program and says what to run when it was
+// named.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+
+#include "core/base/clock.h"
+
+namespace CLI {
+class App;
+}
+
+namespace starling::gossip {
+
+// What main lends to the commands.
+struct CommandContext {
+  const Clock& clock;
+  std::ostream& out;
+  std::ostream& err;
+  std::function<int()> run;  // set by the command that was named
+};
+
+void add_simulate_command(CLI::App& app, CommandContext& context);
+void add_report_command(CLI::App& app, CommandContext& context);
+void add_topology_command(CLI::App& app, CommandContext& context);
+
+}  // namespace starling::gossip

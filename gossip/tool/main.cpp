@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// starling-gossip: the researcher's program.
+#include <CLI/App.hpp>
+#include <iostream>
+
+#include "core/config/command_line.h"
+#include "gossip/tool/commands.h"
+
+int main(int argc, char** argv) {
+  namespace gossip = starling::gossip;
+  const starling::SystemClock clock;
+  gossip::CommandContext context{clock, std::cout, std::cerr, {}};
+  CLI::App app("Training without a coordinator: topologies, algorithms and simulated networks.",
+               "starling-gossip");
+  starling::config::set_up(app, STARLING_VERSION);
+  gossip::add_simulate_command(app, context);
+  gossip::add_report_command(app, context);
+  gossip::add_topology_command(app, context);
+  const auto done =
+      starling::config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);
+  if (done) return *done;
+  return context.run();
+}
