@@ -74,6 +74,20 @@ struct AdamStep {
   float decoupled = 1;          // AdamW: parameters are multiplied by this first
 };
 
+// out = base + sum over k < count of weights[k] * (others[k] - x): one node's part of a mixing. The
+// differences are summed first, in the order of k and without fused operations, so that where all
+// are equal out is base, and the bits are the same in every instruction set and however [0, size)
+// is divided.
+struct Mix {
+  float* out = nullptr;         // [size]; may be base, x or none of them
+  const float* base = nullptr;  // [size], or null: zero
+  const float* x = nullptr;     // [size]
+  const float* const* others = nullptr;
+  const float* weights = nullptr;
+  std::size_t count = 0;
+  std::size_t size = 0;
+};
+
 struct Kernels {
   const char* name;  // "v2", "v3", "v4", "generic"
 
@@ -94,6 +108,7 @@ struct Kernels {
   void (*momentum)(float* p, const float* gradient, float* velocity, std::size_t size, float rate,
                    float momentum, float decay, bool nesterov);
   void (*adam)(const AdamStep&);
+  void (*mix)(const Mix&);
   double (*squared_norm)(const float* x, std::size_t size);
   bool (*all_finite)(const float* x, std::size_t size);
 };

@@ -11,9 +11,7 @@
 
 namespace starling::gossip {
 
-inline constexpr std::array<std::string_view, 13> kAlgorithms = {
-    "dpsgd",    "sgp",     "gradient-tracking", "choco",  "d2",    "epidemic",  "qg-dsgdm",
-    "relaysgd", "ad-psgd", "push-sum",          "diloco", "detag", "all-reduce"};
+inline constexpr std::array<std::string_view, 2> kAlgorithms = {"dpsgd", "all-reduce"};
 inline constexpr std::array<std::string_view, 2> kOrders = {"adapt-then-combine",
                                                             "combine-while-adapt"};
 inline constexpr std::array<std::string_view, 4> kCompressors = {"none", "top-k", "sign", "qsgd"};

@@ -109,5 +109,46 @@ TEST_P(OptimizerKernels, AllFiniteFindsOneBadValueAnywhere) {
   }
 }
 
+TEST_P(OptimizerKernels, MixIsTheSumOfWeightedDifferencesToTheBit) {
+  Rng rng({.seed = 4});
+  for (std::size_t size = 1; size <= 230; size += size < 40 ? 1 : 19) {
+    for (const std::size_t count : {0, 1, 2, 13}) {
+      const auto base = random_floats(size, rng), x = random_floats(size, rng);
+      const auto weights = random_floats(count, rng);
+      std::vector<std::vector<float>> others;
+      std::vector<const float*> pointers;
+      for (std::size_t k = 0; k < count; ++k) others.push_back(random_floats(size, rng));
+      for (const auto& other : others) pointers.push_back(other.data());
+      std::vector<float> out(size + 1, 77);
+      Mix m = {.out = out.data(),
+               .base = base.data(),
+               .x = x.data(),
+               .others = pointers.data(),
+               .weights = weights.data(),
+               .count = count,
+               .size = size};
+      kernels().mix(m);
+      std::vector<float> flow(size), in_place = base;
+      m.out = in_place.data();
+      m.base = in_place.data();
+      kernels().mix(m);
+      m.out = flow.data();
+      m.base = nullptr;
+      kernels().mix(m);
+      for (std::size_t i = 0; i < size; ++i) {
+        volatile float sum = 0;  // volatile: nothing may be fused here either
+        for (std::size_t k = 0; k < count; ++k) {
+          volatile const float part = weights[k] * (others[k][i] - x[i]);
+          sum = sum + part;
+        }
+        ASSERT_EQ(flow[i], sum);
+        ASSERT_EQ(out[i], base[i] + sum);
+        ASSERT_EQ(in_place[i], out[i]);
+      }
+      EXPECT_EQ(out[size], 77) << "wrote beyond the end";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling::linalg

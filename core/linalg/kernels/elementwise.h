@@ -66,6 +66,36 @@ inline void adam(const AdamStep& s) {
   }
 }
 
+// All neighbours of a strip before the next strip: x and the sums stay in registers.
+template <int kStrip, bool kPart>
+STARLING_INLINE void mix_strip(const Mix& m, std::size_t at, std::size_t count) {
+  Vec x[kStrip];
+  Vec sum[kStrip];
+  STARLING_UNROLL for (int v = 0; v < kStrip; ++v) {
+    x[v] = load_either<kPart>(m.x + at + v * kLanes, count);
+    sum[v] = zero();
+  }
+  for (std::size_t k = 0; k < m.count; ++k) {
+    const Vec weight = broadcast(m.weights[k]);
+    const float* const other = m.others[k] + at;
+    STARLING_UNROLL for (int v = 0; v < kStrip; ++v) {
+      sum[v] += weight * (load_either<kPart>(other + v * kLanes, count) - x[v]);
+    }
+  }
+  STARLING_UNROLL for (int v = 0; v < kStrip; ++v) {
+    if (m.base != nullptr) sum[v] += load_either<kPart>(m.base + at + v * kLanes, count);
+    store_either<kPart>(m.out + at + v * kLanes, sum[v], count);
+  }
+}
+
+inline void mix(const Mix& m) {
+  constexpr int kStrip = 6;  // with x, the sums and a weight: 13 of 16 registers
+  std::size_t at = 0;
+  for (; at + kStrip * kLanes <= m.size; at += kStrip * kLanes) mix_strip<kStrip, false>(m, at, 0);
+  for (; at + kLanes <= m.size; at += kLanes) mix_strip<1, false>(m, at, 0);
+  if (at < m.size) mix_strip<1, true>(m, at, m.size - at);
+}
+
 // Eight double sums by index modulo 8, then a tree: the same bits in every instruction set.
 inline double squared_norm(const float* x, std::size_t size) {
   double sum[8] = {};

@@ -26,6 +26,7 @@ constexpr Kernels make_kernels() {
           .accumulate = accumulate,
           .momentum = momentum,
           .adam = adam,
+          .mix = mix,
           .squared_norm = squared_norm,
           .all_finite = all_finite};
 }

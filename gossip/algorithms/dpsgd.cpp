@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/algorithms/dpsgd.h"
+
+#include <algorithm>
+
+namespace starling::gossip {
+
+template <class T>
+Dpsgd<T>::Dpsgd(bool adapt_first, std::span<const T> model)
+    : adapt_first_(adapt_first), x_(model.begin(), model.end()), next_(model.size()) {}
+
+template <class T>
+double Dpsgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+  if (!adapt_first_) std::ranges::copy(x_, next_.begin());
+  const double loss = local_steps<T>(training, phase, adapt_first_ ? x_ : next_);
+  message_.first = x_;
+  return loss;
+}
+
+template <class T>
+const Message<T>& Dpsgd<T>::message(std::size_t) const {
+  return message_;
+}
+
+template <class T>
+void Dpsgd<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
+  const T* const base = adapt_first_ ? x_.data() : next_.data();
+  mix<T>(terms_of(inbox), base, x_.data(), next_.data(), columns);
+}
+
+template <class T>
+void Dpsgd<T>::conclude(const Links&, std::span<const Received<T>>) {
+  std::swap(x_, next_);
+}
+
+template <class T>
+void Dpsgd<T>::restart(std::span<const T> model) {
+  std::ranges::copy(model, x_.begin());
+}
+
+template class Dpsgd<float>;
+template class Dpsgd<double>;
+
+}  // namespace starling::gossip
