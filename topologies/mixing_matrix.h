@@ -56,7 +56,7 @@ class MixingMatrix {
   std::vector<double> diagonal_;
   std::vector<std::uint64_t> senders_begin_;
   std::vector<Weight> senders_;
-  std::vector<std::uint64_t> receivers_begin_;
+  std::vector<std::uint64_t> receivers_begin_;  // empty where symmetric
   std::vector<Weight> receivers_;
   bool row_stochastic_ = false;
   bool column_stochastic_ = false;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/base/nearest_name.h"
-#include "core/data/parameter_list.h"
+#include "core/base/parameter_list.h"
 #include "core/data/partition.h"
 
 namespace starling::data {

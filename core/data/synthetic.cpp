@@ -4,7 +4,7 @@
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
 #include "core/base/rng.h"
-#include "core/data/parameter_list.h"
+#include "core/base/parameter_list.h"
 
 namespace starling::data {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/data/parameter_list.h"
+#include "core/base/parameter_list.h"
 
 #include <algorithm>
 
 #include "core/base/nearest_name.h"
 
-namespace starling::data {
+namespace starling {
 namespace {
 
 Result<void> read_parameter(std::string_view item, const std::vector<Field>& fields,
@@ -53,4 +53,4 @@ std::string write_parameters(const std::vector<Field>& fields) {
   return text;
 }
 
-}  // namespace starling::data
+}  // namespace starling

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topologies/topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/base/check.h"
+#include "core/base/nearest_name.h"
+#include "topologies/family.h"
+
+namespace starling::topologies {
+namespace {
+
+struct Family {
+  std::string_view name;
+  Build build;
+};
+
+constexpr std::array kFamilies = {
+    Family{"ring", ring},
+    Family{"directed-ring", directed_ring},
+    Family{"path", path},
+    Family{"star", star},
+    Family{"complete", complete},
+    Family{"torus", torus},
+    Family{"hypercube", hypercube},
+    Family{"exponential", exponential},
+    Family{"one-peer-exponential", one_peer_exponential},
+    Family{"p-peer-exponential", p_peer_exponential},
+    Family{"one-peer-hypercube", one_peer_hypercube},
+    Family{"hyper-hypercube", hyper_hypercube},
+    Family{"base-graph", base_graph},
+};
+
+using Matrix = std::shared_ptr<const MixingMatrix>;
+
+class StaticTopology final : public Topology {
+ public:
+  StaticTopology(std::string name, MixingMatrix matrix)
+      : name_(std::move(name)),
+        matrix_(std::make_shared<const MixingMatrix>(std::move(matrix))),
+        directed_(is_directed(*matrix_)) {}
+
+  const std::string& name() const override { return name_; }
+  Node nodes() const override { return matrix_->nodes(); }
+  bool directed() const override { return directed_; }
+  std::uint64_t period() const override { return 1; }
+  Matrix at(std::uint64_t) const override { return matrix_; }
+
+ private:
+  std::string name_;
+  Matrix matrix_;
+  bool directed_;
+};
+
+// What make() found lawful for one step is lawful for all, so a step that fails is a bug.
+Matrix laid(const Blueprint& blueprint, std::string_view rule, std::uint64_t step) {
+  Result<MixingMatrix> matrix = lay(blueprint.step(step), rule);
+  STARLING_CHECK(matrix.has_value());
+  return std::make_shared<const MixingMatrix>(std::move(*matrix));
+}
+
+class PeriodicTopology final : public Topology {
+ public:
+  PeriodicTopology(Blueprint blueprint, Node nodes, std::string rule)
+      : blueprint_(std::move(blueprint)),
+        nodes_(nodes),
+        rule_(std::move(rule)),
+        slots_(blueprint_.period) {}
+
+  const std::string& name() const override { return blueprint_.name; }
+  Node nodes() const override { return nodes_; }
+  bool directed() const override { return blueprint_.directed; }
+  std::uint64_t period() const override { return blueprint_.period; }
+  Matrix at(std::uint64_t step) const override {
+    Slot& slot = slots_[step % slots_.size()];
+    std::call_once(slot.once, [&] { slot.matrix = laid(blueprint_, rule_, step % slots_.size()); });
+    return slot.matrix;
+  }
+
+ private:
+  struct Slot {
+    std::once_flag once;
+    Matrix matrix;
+  };
+  Blueprint blueprint_;
+  Node nodes_;
+  std::string rule_;
+  mutable std::vector<Slot> slots_;  // filled when first asked for
+};
+
+class DrawnTopology final : public Topology {
+ public:
+  DrawnTopology(Blueprint blueprint, Node nodes, std::string rule)
+      : blueprint_(std::move(blueprint)), nodes_(nodes), rule_(std::move(rule)) {}
+
+  const std::string& name() const override { return blueprint_.name; }
+  Node nodes() const override { return nodes_; }
+  bool directed() const override { return blueprint_.directed; }
+  std::uint64_t period() const override { return 0; }
+  Matrix at(std::uint64_t step) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (last_ && last_step_ == step) return last_;
+    }
+    Matrix matrix = laid(blueprint_, rule_, step);
+    const std::lock_guard lock(mutex_);
+    last_ = matrix;
+    last_step_ = step;
+    return matrix;
+  }
+
+ private:
+  Blueprint blueprint_;
+  Node nodes_;
+  std::string rule_;
+  mutable std::mutex mutex_;
+  mutable Matrix last_;  // every node of a simulation asks for the same step
+  mutable std::uint64_t last_step_ = 0;
+};
+
+std::vector<std::string_view> family_names() {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) names.push_back(family.name);
+  return names;
+}
+
+Result<void> check_options(const TopologyOptions& options) {
+  if (std::ranges::find(kMixingRules, options.mixing) == kMixingRules.end()) {
+    return rejected("topology-spec", "the mixing rule '" + printable(options.mixing) +
+                                         "' is not known; the rules are " +
+                                         join_names(kMixingRules) +
+                                         suggestion(options.mixing, kMixingRules));
+  }
+  if (options.nodes == 0) {
+    return rejected("topology-impossible", "a topology needs at least one node");
+  }
+  if (options.nodes > kNodesMax) {
+    return rejected("topology-impossible", fmt::format("a topology has at most {} nodes, not {}",
+                                                       kNodesMax, options.nodes));
+  }
+  return {};
+}
+
+Result<Blueprint> build(const TopologyOptions& options) {
+  const std::string_view spec = options.spec;
+  const std::size_t colon = std::min(spec.find(':'), spec.size());
+  const Request request{spec.substr(0, colon), spec.substr(std::min(colon + 1, spec.size())),
+                        options};
+  const auto family = std::ranges::find(kFamilies, request.family, &Family::name);
+  if (family == kFamilies.end()) {
+    const auto names = family_names();
+    return request.wrong("is not known; there are " + join_names(names) +
+                         suggestion(request.family, names));
+  }
+  return family->build(request);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const Topology>> Topology::make(const TopologyOptions& options) {
+  STARLING_TRY(check_options(options));
+  STARLING_ASSIGN(Blueprint blueprint, build(options));
+  STARLING_ASSIGN(MixingMatrix first, lay(blueprint.step(0), options.mixing));
+  std::unique_ptr<const Topology> topology;
+  if (blueprint.period == 1) {
+    topology = std::make_unique<StaticTopology>(std::move(blueprint.name), std::move(first));
+  } else if (blueprint.period > 1) {
+    topology =
+        std::make_unique<PeriodicTopology>(std::move(blueprint), options.nodes, options.mixing);
+  } else {
+    topology = std::make_unique<DrawnTopology>(std::move(blueprint), options.nodes, options.mixing);
+  }
+  return topology;
+}
+
+Result<graph::Graph> union_graph(const Topology& topology, std::uint64_t steps) {
+  const bool directed = topology.directed();
+  std::vector<Edge> edges;
+  const std::uint64_t end = topology.period() > 0 ? topology.period() : steps;
+  for (std::uint64_t step = 0; step < end; ++step) {
+    const auto matrix = topology.at(step);
+    for (Node receiver = 0; receiver < matrix->nodes(); ++receiver) {
+      for (const Weight& sender : matrix->senders(receiver)) {
+        if (directed || sender.node < receiver) edges.push_back({sender.node, receiver});
+      }
+    }
+    if (step > 0) {  // keeps memory at one step above what the union takes
+      std::ranges::sort(edges);
+      edges.erase(std::ranges::unique(edges).begin(), edges.end());
+    }
+  }
+  return graph::Graph::make(topology.nodes(), directed, std::move(edges));
+}
+
+}  // namespace starling::topologies
