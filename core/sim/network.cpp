@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/sim/network.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace starling::sim {
+namespace {
+
+constexpr int kRetransmissionsMax = 64;
+
+// Streams of Purpose::kNetwork, told apart by the attempt.
+enum Stream : std::uint32_t { kBandwidth = 1, kLatency = 2, kMessage = 3, kPart = 4 };
+
+std::uint64_t link_of(std::uint32_t from, std::uint32_t to) {
+  return (std::uint64_t{from} << 32) | to;
+}
+
+Rng stream(std::uint64_t seed, Stream which, std::uint64_t node, std::uint64_t number = 0) {
+  return Rng({.seed = seed,
+              .purpose = Purpose::kNetwork,
+              .node = node,
+              .round = static_cast<std::uint32_t>(number),
+              .attempt = which | (static_cast<std::uint32_t>(number >> 32) << 8)});
+}
+
+Error bad_split(std::string_view text) {
+  return rejected("bad-split", "'" + std::string(text) +
+                                   "' is not a split of the network; write FROM-TO:PARTS with "
+                                   "FROM before TO and 2 parts or more, such as 60s-120s:2");
+}
+
+}  // namespace
+
+Result<Network> Network::make(const NetworkOptions& options, std::uint32_t nodes,
+                              std::uint64_t seed) {
+  Network network;
+  network.seed_ = seed;
+  STARLING_ASSIGN(network.latency_, Distribution::parse(options.latency, Unit::kDuration));
+  STARLING_ASSIGN(network.jitter_, Distribution::parse(options.jitter, Unit::kDuration));
+  STARLING_ASSIGN(const auto bandwidth, Distribution::parse(options.bandwidth, Unit::kRate));
+  if (bandwidth.constant()) {
+    network.bandwidth_ = bandwidth.least();
+  } else {
+    // A link without any bandwidth would never deliver.
+    constexpr double kLeastBytesPerSecond = 1;
+    network.bandwidths_.resize(nodes);
+    for (std::uint32_t node = 0; node < nodes; ++node) {
+      Rng rng = stream(seed, kBandwidth, node);
+      network.bandwidths_[node] = std::max(bandwidth.draw(rng), kLeastBytesPerSecond);
+    }
+  }
+  network.loss_ = options.loss;
+  network.retransmit_ = options.retransmit;
+  network.retransmit_after_ = to_seconds(options.retransmit_after);
+  network.deadline_ = to_seconds(options.deadline);
+  STARLING_TRY(network.read_splits(options.splits));
+  return network;
+}
+
+Result<void> Network::read_splits(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    const std::size_t dash = one.find('-');
+    const std::size_t colon = one.find(':');
+    if (dash == one.npos || colon == one.npos || colon < dash) return bad_split(one);
+    const auto from = parse_duration(one.substr(0, dash));
+    const auto to = parse_duration(one.substr(dash + 1, colon - dash - 1));
+    Split split;
+    const std::string_view parts = one.substr(colon + 1);
+    const auto read = std::from_chars(parts.data(), parts.data() + parts.size(), split.parts);
+    const bool whole = read.ec == std::errc{} && read.ptr == parts.data() + parts.size();
+    if (!from || !to || !whole || split.parts < 2 || *from >= *to) return bad_split(one);
+    split.from = to_seconds(*from);
+    split.to = to_seconds(*to);
+    splits_.push_back(split);
+  }
+  return {};
+}
+
+double Network::latency(std::uint32_t from, std::uint32_t to) const {
+  if (latency_.constant()) return latency_.least();
+  Rng rng = stream(seed_, kLatency, link_of(std::min(from, to), std::max(from, to)));
+  return latency_.draw(rng);
+}
+
+std::uint32_t Network::part_of(std::uint32_t node, std::size_t split) const {
+  Rng rng = stream(seed_, kPart, node, split);
+  return static_cast<std::uint32_t>(rng.below(splits_[split].parts));
+}
+
+std::optional<double> Network::separated_until(std::uint32_t a, std::uint32_t b,
+                                               double time) const {
+  for (std::size_t i = 0; i < splits_.size(); ++i) {
+    const Split& split = splits_[i];
+    if (time < split.from || time >= split.to) continue;
+    if (part_of(a, i) != part_of(b, i)) return split.to;
+  }
+  return std::nullopt;
+}
+
+Network::Passage Network::pass(std::uint32_t from, std::uint32_t to, std::uint64_t number,
+                               double time) const {
+  Passage passage{.seconds = latency(from, to)};
+  if (loss_ > 0 || !jitter_.constant()) {
+    Rng rng = stream(seed_, kMessage, link_of(from, to), number);
+    passage.seconds += jitter_.draw(rng);
+    for (int tries = 0; loss_ > 0 && rng.uniform() < loss_; ++tries) {
+      passage.lost = !retransmit_ || tries == kRetransmissionsMax;
+      if (passage.lost) break;
+      passage.seconds += retransmit_after_;
+    }
+  } else {
+    passage.seconds += jitter_.least();
+  }
+  if (const auto until = separated_until(from, to, time)) {
+    passage.lost = passage.lost || !retransmit_;
+    passage.seconds += *until - time;
+  }
+  return passage;
+}
+
+}  // namespace starling::sim

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulated network: how long a message takes and whether it comes. Every node has an access
+// link with a bandwidth each way, every pair of nodes a latency; what is drawn depends on the seed,
+// the nodes and the message's number alone, never on the order of questions. One model for gossip
+// and for federations, whose coordinator is the node after the last client.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/fields.h"
+#include "core/sim/distribution.h"
+
+namespace starling::sim {
+
+struct NetworkOptions {
+  std::string latency = "1ms";
+  std::string jitter = "0s";
+  std::string bandwidth = "1Gbit/s";
+  double loss = 0;
+  bool retransmit = false;
+  Duration retransmit_after = std::chrono::milliseconds(200);
+  Duration deadline = std::chrono::seconds(10);
+  std::string splits;  // "60s-120s:2" or several with ';'
+};
+
+template <class V>
+void describe(V& visit, NetworkOptions& o) {
+  visit("latency", o.latency,
+        FieldInfo{.help = "one way, drawn once a pair of nodes: a duration, uniform:LOW,HIGH, "
+                          "exponential:MEAN or lognormal:MEDIAN,SIGMA"});
+  visit("jitter", o.jitter,
+        FieldInfo{.help = "added to each message's latency, drawn anew; forms as latency"});
+  visit("bandwidth", o.bandwidth,
+        FieldInfo{.help = "of a node's access link, each way, drawn once a node: as 10Mbit/s or "
+                          "1GB/s, or a distribution of these"});
+  visit("loss", o.loss,
+        FieldInfo{.help = "probability that a message is lost", .min = 0, .max = 0.999});
+  visit("retransmit", o.retransmit,
+        FieldInfo{.help = "lost messages are sent again: losses cost time, nothing else"});
+  visit("retransmit-after", o.retransmit_after,
+        FieldInfo{.help = "until a lost message is sent again", .min = 0, .max = 86400});
+  visit("deadline", o.deadline,
+        FieldInfo{.help = "how long a node waits for a message that does not come before it goes "
+                          "on without it",
+                  .min = 0,
+                  .max = 86400});
+  visit("splits", o.splits,
+        FieldInfo{.help = "times when the network falls into parts that do not hear each other: "
+                          "FROM-TO:PARTS, several separated by ';', such as 60s-120s:2"});
+}
+
+class Network {
+ public:
+  // Fails with "bad-distribution" or "bad-split".
+  [[nodiscard]] static Result<Network> make(const NetworkOptions& options, std::uint32_t nodes,
+                                            std::uint64_t seed);
+
+  // Of node's access link, bytes a second.
+  double bandwidth(std::uint32_t node) const {
+    return bandwidths_.empty() ? bandwidth_ : bandwidths_[node];
+  }
+  // Seconds a message of `bytes` occupies that link.
+  double transfer_seconds(std::uint32_t node, std::uint64_t bytes) const {
+    return static_cast<double>(bytes) / bandwidth(node);
+  }
+  // Of the pair alone, seconds; symmetric.
+  double latency(std::uint32_t from, std::uint32_t to) const;
+
+  struct Passage {
+    double seconds = 0;  // latency, jitter and what retransmissions cost
+    bool lost = false;
+  };
+  // Message number `number` from one node to another, sent at `time` seconds.
+  Passage pass(std::uint32_t from, std::uint32_t to, std::uint64_t number, double time) const;
+
+  double deadline() const { return deadline_; }  // seconds
+  // Messages may fail to come.
+  bool lossy() const { return (loss_ > 0 && !retransmit_) || !splits_.empty(); }
+
+ private:
+  struct Split {
+    double from = 0;
+    double to = 0;
+    std::uint32_t parts = 2;
+  };
+
+  Network() = default;
+  [[nodiscard]] Result<void> read_splits(std::string_view text);
+  // The end of the split that keeps them apart at `time`, or nothing.
+  std::optional<double> separated_until(std::uint32_t a, std::uint32_t b, double time) const;
+  std::uint32_t part_of(std::uint32_t node, std::size_t split) const;
+
+  std::uint64_t seed_ = 1;
+  Distribution latency_;
+  Distribution jitter_;
+  double bandwidth_ = 0;
+  std::vector<double> bandwidths_;  // empty: all alike
+  double loss_ = 0;
+  bool retransmit_ = false;
+  double retransmit_after_ = 0;
+  double deadline_ = 0;
+  std::vector<Split> splits_;
+};
+
+}  // namespace starling::sim

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/sim/population.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace starling::sim {
+namespace {
+
+// Streams of Purpose::kNodes, told apart by the attempt.
+enum Stream : std::uint32_t { kSpeed = 1, kStep = 2, kLife = 3 };
+
+// Slower than this is as good as away.
+constexpr double kSpeedMin = 1e-6;
+
+Rng stream(std::uint64_t seed, Stream which, std::uint64_t node, std::uint64_t step = 0) {
+  return Rng({.seed = seed,
+              .purpose = Purpose::kNodes,
+              .node = node,
+              .round = static_cast<std::uint32_t>(step),
+              .attempt = which | (static_cast<std::uint32_t>(step >> 32) << 8)});
+}
+
+double exponential(Rng& rng, double mean) { return -mean * std::log1p(-rng.uniform()); }
+
+}  // namespace
+
+Result<Population> Population::make(const NodeOptions& options, std::uint32_t nodes,
+                                    std::uint64_t seed) {
+  Population population;
+  population.seed_ = seed;
+  population.options_ = options;
+  STARLING_ASSIGN(const auto speed, Distribution::parse(options.speed, Unit::kFactor));
+  STARLING_ASSIGN(population.step_jitter_, Distribution::parse(options.step_jitter, Unit::kFactor));
+  population.speeds_.resize(nodes);
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    Rng rng = stream(seed, kSpeed, node);
+    double drawn = std::max(speed.draw(rng), kSpeedMin);
+    if (rng.uniform() < options.stragglers) drawn /= options.slowdown;
+    population.speeds_[node] = static_cast<float>(drawn);
+  }
+  population.churns_ = options.join_within > Duration::zero() ||
+                       options.leave_after > Duration::zero() ||
+                       options.crash_every > Duration::zero();
+  if (population.churns_) population.begin_lives(nodes);
+  return population;
+}
+
+void Population::begin_lives(std::uint32_t nodes) {
+  lives_.reserve(nodes);
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    Life life{.rng = stream(seed_, kLife, node), .leaves = kNever, .changes = {}};
+    const double joins = to_seconds(options_.join_within) * life.rng.uniform();
+    const double stays = exponential(life.rng, to_seconds(options_.leave_after));
+    if (options_.leave_after > Duration::zero()) life.leaves = joins + stays;
+    life.changes.push_back(joins);
+    lives_.push_back(std::move(life));
+  }
+}
+
+double Population::step_seconds(std::uint32_t node, std::uint64_t step) const {
+  const double seconds = to_seconds(options_.step_time) / static_cast<double>(speeds_[node]);
+  if (step_jitter_.constant()) return seconds * step_jitter_.least();
+  Rng rng = stream(seed_, kStep, node, step);
+  return seconds * step_jitter_.draw(rng);
+}
+
+std::size_t Population::changes_until(std::uint32_t node, double time) const {
+  Life& life = lives_[node];
+  const double crash_mean = to_seconds(options_.crash_every);
+  while (life.changes.back() <= time) {
+    const bool is_there = life.changes.size() % 2 == 1;
+    const double last = life.changes.back();
+    double next = is_there ? last + (crash_mean > 0 ? exponential(life.rng, crash_mean) : kNever)
+                           : last + exponential(life.rng, to_seconds(options_.return_after));
+    // Who has left does not return.
+    if (is_there) next = std::min(next, life.leaves);
+    if (!is_there && (last >= life.leaves || next >= life.leaves)) next = kNever;
+    life.changes.push_back(next);
+  }
+  return static_cast<std::size_t>(std::upper_bound(life.changes.begin(), life.changes.end(), time) -
+                                  life.changes.begin());
+}
+
+double Population::up_from(std::uint32_t node, double time) const {
+  if (!churns_) return time;
+  const std::size_t next = changes_until(node, time);
+  return next % 2 == 1 ? time : lives_[node].changes[next];
+}
+
+double Population::up_until(std::uint32_t node, double time) const {
+  if (!churns_) return kNever;
+  const std::size_t next = changes_until(node, time);
+  return next % 2 == 1 ? lives_[node].changes[next] : time;
+}
+
+}  // namespace starling::sim
