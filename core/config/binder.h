@@ -5,8 +5,10 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -35,7 +37,10 @@ class Binder {
   // Adds to `app`: --config FILE, and a flag per key, "--section.key VALUE", with the alias
   // "--key VALUE" where no other key ends so and no other flag has the name. Values are only
   // collected while the app parses; apply() checks them. The binder must outlive the app's parsing.
-  void add_flags(CLI::App& app);
+  // `short_names`: (key, flag) pairs for keys that people know by another name than their last
+  // word.
+  void add_flags(CLI::App& app,
+                 std::span<const std::pair<std::string_view, std::string_view>> short_names = {});
 
   // The file of --config (else `file`, else none), then the flags.
   [[nodiscard]] Result<void> apply(const std::filesystem::path& file = {});

@@ -141,13 +141,16 @@ std::optional<int> parse(CLI::App& app, std::span<char* const> arguments, std::o
   }
 }
 
-void Binder::add_flags(CLI::App& app) {
+void Binder::add_flags(CLI::App& app,
+                       std::span<const std::pair<std::string_view, std::string_view>> short_names) {
   app.add_option("--config", config_file_, "read the settings of this TOML file first")
       ->type_name("FILE");
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const Field& field = fields_[i];
     const KeyDocument& key = documents_[i];
-    const std::string alias = alias_of(i);
+    const auto given = std::ranges::find(short_names, field.key,
+                                         &std::pair<std::string_view, std::string_view>::first);
+    const std::string alias = given == short_names.end() ? alias_of(i) : std::string(given->second);
     std::string names = "--" + field.key;
     if (!alias.empty() && app.get_option_no_throw("--" + alias) == nullptr) {
       names += ",--" + alias;

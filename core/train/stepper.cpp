@@ -37,16 +37,37 @@ void Stepper::begin(std::size_t batch_rows) {
 
 // A batch that the model takes at once is one pass, also where there is room for fewer passes from
 // an earlier begin(): how a step is computed depends on its own rows alone.
-double Stepper::step(std::span<float> parameters, const data::Dataset& dataset,
-                     std::span<const std::uint32_t> rows, double rate,
-                     const std::atomic<bool>* stop) {
+double Stepper::step_with(Optimizer& optimizer, std::span<float> parameters,
+                          const data::Dataset& dataset, std::span<const std::uint32_t> rows,
+                          double rate, const std::atomic<bool>* stop) {
   const bool one_pass = rows.size() <= pass_rows_;
   if (one_pass && optimizer_.is_plain_sgd() && options_.clip_norm == 0) {
     return fused_step(parameters, dataset, rows, rate);
   }
-  const double loss_sum = sum_gradient(parameters, dataset, rows, stop);
+  const double loss_sum = sum_gradient(parameters, dataset, rows, gradient_, stop);
   if (!std::isfinite(loss_sum) || !clip()) return kNan;
-  optimizer_.step(parameters, gradient_, rate);
+  optimizer.step(parameters, gradient_, rate);
+  return loss_sum;
+}
+
+double Stepper::step(std::span<float> parameters, const data::Dataset& dataset,
+                     std::span<const std::uint32_t> rows, double rate,
+                     const std::atomic<bool>* stop) {
+  return step_with(optimizer_, parameters, dataset, rows, rate, stop);
+}
+
+double Stepper::step(std::span<float> parameters, const data::Dataset& dataset,
+                     std::span<const std::uint32_t> rows, double rate, Optimizer& optimizer) {
+  return step_with(optimizer, parameters, dataset, rows, rate, nullptr);
+}
+
+double Stepper::gradient(std::span<const float> parameters, const data::Dataset& dataset,
+                         std::span<const std::uint32_t> rows, std::span<float> gradient) {
+  const double loss_sum = sum_gradient(parameters, dataset, rows, gradient, nullptr);
+  if (options_.weight_decay > 0) {
+    model_->kernels().accumulate(gradient.data(), 1, parameters.data(),
+                                 static_cast<float>(options_.weight_decay), gradient.size());
+  }
   return loss_sum;
 }
 
@@ -61,10 +82,11 @@ double Stepper::fused_step(std::span<float> parameters, const data::Dataset& dat
 }
 
 double Stepper::sum_gradient(std::span<const float> parameters, const data::Dataset& dataset,
-                             std::span<const std::uint32_t> rows, const std::atomic<bool>* stop) {
+                             std::span<const std::uint32_t> rows, std::span<float> gradient,
+                             const std::atomic<bool>* stop) {
   const auto divisor = static_cast<double>(rows.size());
   double loss_sum = 0;
-  model::GradientSink sink = {gradient_, 0, 1};
+  model::GradientSink sink = {gradient, 0, 1};
   for (std::size_t begin = 0; begin < rows.size(); begin += pass_rows_) {
     if (stop != nullptr && stop->load(std::memory_order_relaxed)) return kNan;
     const auto part = rows.subspan(begin, std::min(pass_rows_, rows.size() - begin));

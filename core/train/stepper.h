@@ -34,13 +34,27 @@ class Stepper {
               std::span<const std::uint32_t> rows, double rate,
               const std::atomic<bool>* stop = nullptr);
 
+  // The same with the state of `optimizer`, made for these options and this model, instead of its
+  // own: one thread's scratch serves many nodes.
+  double step(std::span<float> parameters, const data::Dataset& dataset,
+              std::span<const std::uint32_t> rows, double rate, Optimizer& optimizer);
+  // The mean gradient on the rows plus the weight decay, without a step. Returns the sum of the
+  // rows' losses. Requires: as step().
+  double gradient(std::span<const float> parameters, const data::Dataset& dataset,
+                  std::span<const std::uint32_t> rows, std::span<float> gradient);
+
+  // Whether steps keep nothing from one to the next, so that they need no optimizer's state.
+  bool is_stateless() const { return optimizer_.is_plain_sgd(); }
   const model::Model& model() const { return *model_; }
 
  private:
   double fused_step(std::span<float> parameters, const data::Dataset& dataset,
                     std::span<const std::uint32_t> rows, double rate);
+  double step_with(Optimizer& optimizer, std::span<float> parameters, const data::Dataset& dataset,
+                   std::span<const std::uint32_t> rows, double rate, const std::atomic<bool>* stop);
   double sum_gradient(std::span<const float> parameters, const data::Dataset& dataset,
-                      std::span<const std::uint32_t> rows, const std::atomic<bool>* stop);
+                      std::span<const std::uint32_t> rows, std::span<float> gradient,
+                      const std::atomic<bool>* stop);
   bool clip();
 
   std::shared_ptr<const model::Model> model_;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/simulation/measurement.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/linalg/sum.h"
+#include "core/train/evaluator.h"
+#include "gossip/simulation/mean_model.h"
+
+namespace starling::gossip {
+namespace {
+
+std::vector<Node> draw_nodes(const NetOptions& options) {
+  std::vector<Node> nodes(options.topology.nodes);
+  std::iota(nodes.begin(), nodes.end(), Node{0});
+  const std::size_t wanted = std::min<std::size_t>(options.evaluate.nodes, nodes.size());
+  if (wanted < nodes.size()) {
+    Rng rng({.seed = options.run.seed, .purpose = Purpose::kSelection});
+    rng.shuffle(std::span(nodes));
+    nodes.resize(wanted);
+    std::ranges::sort(nodes);
+  }
+  return nodes;
+}
+
+template <class T>
+void add(Sha256& hash, const T& value) {
+  hash.update(std::as_bytes(std::span(&value, 1)));
+}
+
+}  // namespace
+
+Measurer::Measurer(const Experiment& experiment, ComputePool& pool)
+    : experiment_(experiment),
+      pool_(pool),
+      evaluated_(draw_nodes(experiment.options)),
+      mean_(experiment.model->layout()) {}
+
+Measurement Measurer::measure(const NetworkSimulation& simulation) {
+  const Totals& totals = simulation.totals();
+  Measurement measurement{.step = totals.step,
+                          .virtual_seconds = totals.virtual_seconds,
+                          .bytes_sent = totals.bytes_sent,
+                          .messages = totals.messages};
+  std::vector<std::span<const float>> models;
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    if (simulation.present(node)) models.push_back(simulation.model(node));
+  }
+  measurement.nodes_up = models.size();
+  if (models.empty()) {
+    for (Node node = 0; node < experiment_.nodes(); ++node) {
+      models.push_back(simulation.model(node));
+    }
+  }
+  mean_of(models, mean_.values(), pool_);
+  measurement.consensus_distance = consensus_distance(models, pool_);
+  if (totals.node_steps > last_.node_steps) {
+    measurement.train_loss = (totals.loss_sum - last_.loss_sum) /
+                             static_cast<double>(totals.node_steps - last_.node_steps);
+  }
+  if (experiment_.evaluation) evaluate_nodes(simulation, measurement);
+  continue_trace(simulation);
+  last_ = totals;
+  return measurement;
+}
+
+void Measurer::evaluate_nodes(const NetworkSimulation& simulation, Measurement& measurement) {
+  const model::Model& model = *experiment_.model;
+  std::vector<double> losses;
+  std::vector<double> accuracies;
+  for (const Node node : evaluated_) {
+    if (!simulation.present(node) && measurement.nodes_up > 0) continue;
+    const auto score =
+        train::evaluate(model, simulation.model(node), *experiment_.evaluation, &pool_);
+    losses.push_back(score->loss);
+    accuracies.push_back(score->accuracy);
+  }
+  if (!losses.empty()) {
+    const auto count = static_cast<double>(losses.size());
+    measurement.eval_loss = linalg::pairwise_sum(losses) / count;
+    measurement.eval_accuracy = linalg::pairwise_sum(accuracies) / count;
+    measurement.eval_accuracy_min = *std::ranges::min_element(accuracies);
+    measurement.eval_accuracy_max = *std::ranges::max_element(accuracies);
+  }
+  const auto mean = train::evaluate(model, mean_.values(), *experiment_.evaluation, &pool_);
+  measurement.eval_loss_mean_model = mean->loss;
+  measurement.eval_accuracy_mean_model = mean->accuracy;
+}
+
+void Measurer::continue_trace(const NetworkSimulation& simulation) {
+  std::vector<std::uint64_t> checksums(experiment_.nodes());
+  pool_.for_each(checksums.size(), [&](std::size_t node, unsigned) {
+    checksums[node] = checksum(std::as_bytes(simulation.model(static_cast<Node>(node))));
+  });
+  trace_.update(std::as_bytes(std::span(checksums)));
+  const Totals& totals = simulation.totals();
+  add(trace_, totals.step);
+  add(trace_, totals.node_steps);
+  add(trace_, totals.virtual_seconds);
+  add(trace_, totals.messages);
+  add(trace_, totals.bytes_sent);
+  simulation.trace(trace_);
+}
+
+Sha256Digest Measurer::trace() && { return std::move(trace_).finish(); }
+
+}  // namespace starling::gossip

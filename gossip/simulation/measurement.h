@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a simulation shows at an evaluation, and the trace that two runs share exactly where they
+// took the same course.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/base/compute_pool.h"
+#include "core/base/digest.h"
+#include "gossip/simulation/network_simulation.h"
+
+namespace starling::gossip {
+
+struct Measurement {
+  std::uint64_t step = 0;
+  double virtual_seconds = 0;
+  double wall_seconds = 0;
+  std::optional<double> train_loss;  // mean over the node steps since the last evaluation
+  std::optional<double> eval_loss;   // of the evaluated nodes, like the next three
+  std::optional<double> eval_accuracy;
+  std::optional<double> eval_accuracy_min;
+  std::optional<double> eval_accuracy_max;
+  std::optional<double> eval_loss_mean_model;
+  std::optional<double> eval_accuracy_mean_model;
+  double consensus_distance = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t nodes_up = 0;
+};
+
+class Measurer {
+ public:
+  // Both must outlive it.
+  Measurer(const Experiment& experiment, ComputePool& pool);
+
+  // Measures and continues the trace. Over the nodes that are there; where none is, over all.
+  Measurement measure(const NetworkSimulation& simulation);
+
+  // The mean of the models at the last measurement.
+  const model::Parameters& mean_model() const { return mean_; }
+  // SHA-256 over every measurement so far: each node's model, the times and the totals.
+  Sha256Digest trace() &&;
+
+ private:
+  void evaluate_nodes(const NetworkSimulation& simulation, Measurement& measurement);
+  void continue_trace(const NetworkSimulation& simulation);
+
+  const Experiment& experiment_;
+  ComputePool& pool_;
+  std::vector<Node> evaluated_;
+  model::Parameters mean_;
+  Sha256 trace_;
+  Totals last_;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network of nodes under virtual time, as what watches it sees it: the same for synchronous and
+// asynchronous algorithms.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/base/compute_pool.h"
+#include "core/base/digest.h"
+#include "core/base/error.h"
+#include "gossip/simulation/experiment.h"
+
+namespace starling::gossip {
+
+struct Totals {
+  std::uint64_t step = 0;        // local steps a node has done (asynchronous: the mean)
+  std::uint64_t node_steps = 0;  // of all nodes
+  double virtual_seconds = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes_sent = 0;
+  double loss_sum = 0;  // over node steps
+};
+
+class NetworkSimulation {
+ public:
+  virtual ~NetworkSimulation() = default;
+
+  // Goes on until `step` local steps are done or `until` virtual seconds have passed, whichever is
+  // first; a synchronous one may go beyond by what is left of a local phase. Fails with "diverged"
+  // or "all-left".
+  [[nodiscard]] virtual Result<void> advance(std::uint64_t step, double until) = 0;
+
+  virtual const Totals& totals() const = 0;
+  virtual bool present(Node node) const = 0;
+  virtual std::span<const float> model(Node node) const = 0;
+  // What decided the course so far beyond models and totals: times, who is there.
+  virtual void trace(Sha256& hash) const = 0;
+};
+
+// `experiment` and `pool` must outlive it.
+std::unique_ptr<NetworkSimulation> make_simulation(const Experiment& experiment, ComputePool& pool);
+
+}  // namespace starling::gossip

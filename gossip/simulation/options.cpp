@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/simulation/options.h"
+
+#include <algorithm>
+
+namespace starling::gossip {
+namespace {
+
+constexpr std::uint64_t kEvaluations = 20;
+
+}  // namespace
+
+void NetOptions::bind(config::Binder& binder) {
+  binder.bind("", run);
+  binder.bind("topology", topology);
+  binder.bind("algorithm", algorithm);
+  binder.bind("train", train);
+  binder.bind("model", model);
+  binder.bind("data", data);
+  binder.bind("evaluate", evaluate);
+  binder.bind("network", network);
+  binder.bind("nodes", nodes);
+}
+
+Result<void> NetOptions::validate() const { return train::validate(train.train); }
+
+std::uint64_t NetOptions::evaluate_every() const {
+  if (evaluate.every > 0) return evaluate.every;
+  return std::max<std::uint64_t>(1, run.steps / kEvaluations);
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/simulation/step_clock.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+namespace starling::gossip {
+namespace {
+
+// Nodes whose messages one job works on.
+constexpr std::size_t kNodesPerJob = 256;
+
+struct Arrival {
+  double time;
+  std::size_t index;  // among the senders
+  friend auto operator<=>(const Arrival&, const Arrival&) = default;
+};
+
+}  // namespace
+
+StepClock::StepClock(const sim::Network& network, const sim::Population& population, Node nodes,
+                     bool lossy)
+    : network_(network),
+      population_(population),
+      lossy_(lossy),
+      nodes_(nodes),
+      departs_(nodes),
+      first_entry_(nodes) {
+  for (Node node = 0; node < nodes; ++node) {
+    State& state = nodes_[node];
+    state.ready = population.up_from(node, 0);
+    // Who is there from the start needs nobody's model.
+    state.present = state.ready == 0;
+    state.known_away = !state.present;
+  }
+}
+
+// The earliest time at which somebody goes on; where nobody is there, when the first comes back.
+double StepClock::front() const {
+  double present = sim::kNever;
+  double away = sim::kNever;
+  for (const State& state : nodes_) {
+    double& earliest = state.present ? present : away;
+    earliest = std::min(earliest, state.ready);
+  }
+  return present < sim::kNever ? present : away;
+}
+
+bool StepClock::begin(std::uint64_t step, int steps) {
+  const double front = this->front();
+  if (front == sim::kNever) return false;
+  present_count_ = 0;
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    State& state = nodes_[node];
+    state.known_away = !state.present;
+    state.returns = !state.present && state.ready <= front;
+    if (!state.present && !state.returns) continue;
+    state.started = state.returns ? front : state.ready;
+    state.finished = state.started;
+    for (int k = 0; k < steps; ++k) {
+      state.finished += population_.step_seconds(node, step + static_cast<std::uint64_t>(k));
+    }
+    const double gone = population_.up_until(node, state.started);
+    state.present = gone > state.finished;
+    if (state.present) {
+      ++present_count_;
+    } else {
+      state.returns = false;
+      state.ready = population_.up_from(node, gone);
+      state.waited = false;
+    }
+  }
+  return true;
+}
+
+void StepClock::catch_up(Node node, Node donor, std::uint64_t bytes) {
+  State& state = nodes_[node];
+  const double seconds =
+      network_.latency(donor, node) +
+      std::max(network_.transfer_seconds(donor, bytes), network_.transfer_seconds(node, bytes));
+  state.started += seconds;
+  state.finished += seconds;
+  bytes_sent_ += bytes;
+  ++messages_;
+}
+
+void StepClock::exchange(const topologies::MixingMatrix& matrix,
+                         const std::vector<std::uint64_t>& bytes, const Sending& sending,
+                         ComputePool& pool) {
+  came_.resize(matrix.messages());
+  std::uint64_t entries = 0;
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    State& state = nodes_[node];
+    first_entry_[node] = entries;
+    entries += matrix.senders(node).size();
+    if (!state.present) continue;
+    const double from = sending.before_training ? state.started : state.finished;
+    departs_[node] = std::max(from, state.uplink_free);
+    const auto receivers = static_cast<double>(matrix.receivers(node).size());
+    state.uplink_free = departs_[node] + receivers * network_.transfer_seconds(node, bytes[node]);
+    messages_ += matrix.receivers(node).size();
+    bytes_sent_ += matrix.receivers(node).size() * bytes[node];
+  }
+  const std::size_t jobs = (nodes_.size() + kNodesPerJob - 1) / kNodesPerJob;
+  pool.for_each(jobs, [&](std::size_t job, unsigned) {
+    const std::size_t end = std::min(nodes_.size(), (job + 1) * kNodesPerJob);
+    for (std::size_t node = job * kNodesPerJob; node < end; ++node) {
+      receive(matrix, bytes, sending.exchange, static_cast<Node>(node), first_entry_[node]);
+    }
+  });
+}
+
+// A node sends to its receivers one after the other, in their order, as its link allows; at the
+// other end messages pass the receiver's link in the order of their arrival.
+void StepClock::receive(const topologies::MixingMatrix& matrix,
+                        const std::vector<std::uint64_t>& bytes, std::uint64_t exchange, Node node,
+                        std::uint64_t first_entry) {
+  State& state = nodes_[node];
+  const auto senders = matrix.senders(node);
+  std::fill_n(came_.begin() + static_cast<std::ptrdiff_t>(first_entry), senders.size(), 0);
+  if (!state.present) return;
+  thread_local std::vector<Arrival> arrivals;
+  arrivals.clear();
+  bool missing = false;
+  for (std::size_t k = 0; k < senders.size(); ++k) {
+    const Node from = senders[k].node;
+    if (!nodes_[from].present) {
+      missing = missing || !nodes_[from].known_away;
+      continue;
+    }
+    const auto receivers = matrix.receivers(from);
+    const auto place = std::ranges::lower_bound(receivers, node, {}, &topologies::Weight::node);
+    const auto turn = static_cast<double>(place - receivers.begin() + 1);
+    const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]);
+    const sim::Network::Passage passage = network_.pass(from, node, exchange, sent);
+    if (passage.lost) {
+      missing = true;
+    } else {
+      arrivals.push_back({sent + passage.seconds, k});
+    }
+  }
+  std::ranges::sort(arrivals);
+  const double limit =
+      lossy_ ? state.finished + patience(state) : std::numeric_limits<double>::infinity();
+  double last = state.finished;
+  double link_free = 0;
+  for (const Arrival& arrival : arrivals) {
+    const std::uint64_t size = bytes[senders[arrival.index].node];
+    // The link works on a message while it comes in; another one before it makes it late.
+    link_free = std::max(arrival.time, link_free + network_.transfer_seconds(node, size));
+    if (link_free > limit) {
+      missing = true;
+      continue;
+    }
+    came_[first_entry + arrival.index] = 1;
+    last = std::max(last, link_free);
+  }
+  if (lossy_) learn_wait(state, last - state.finished);
+  state.ready = missing && lossy_ ? limit : last;
+}
+
+// How long a node waits for what may never come: as TCP times its retransmissions (RFC 6298), by
+// the mean and deviation of what it has seen, at least as long as its own work took, at most the
+// deadline.
+double StepClock::patience(const State& state) const {
+  if (!state.waited) return network_.deadline();
+  const double expected = state.wait_mean + 4 * state.wait_deviation;
+  return std::min(network_.deadline(), std::max(expected, state.finished - state.started));
+}
+
+void StepClock::learn_wait(State& state, double waited) const {
+  if (!state.waited) {
+    state.waited = true;
+    state.wait_mean = waited;
+    state.wait_deviation = waited / 2;
+    return;
+  }
+  state.wait_deviation += (std::abs(waited - state.wait_mean) - state.wait_deviation) / 4;
+  state.wait_mean += (waited - state.wait_mean) / 8;
+}
+
+void StepClock::all_reduce(std::uint64_t bytes) {
+  double start = 0;
+  double hop = 0;
+  double slowest = std::numeric_limits<double>::infinity();
+  Node previous = 0;
+  Node first = 0;
+  std::uint64_t count = 0;
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    if (!nodes_[node].present) continue;
+    if (count == 0) first = node;
+    if (count > 0) hop = std::max(hop, network_.latency(previous, node));
+    start = std::max(start, nodes_[node].finished);
+    slowest = std::min(slowest, network_.bandwidth(node));
+    previous = node;
+    ++count;
+  }
+  if (count > 1) hop = std::max(hop, network_.latency(previous, first));
+  double end = start;
+  if (count > 1) {
+    const auto peers = static_cast<double>(count);
+    const double volume = 2 * (peers - 1) / peers * static_cast<double>(bytes);
+    const double hops =
+        std::min(2 * (peers - 1), 2.0 * static_cast<double>(std::bit_width(count - 1)));
+    end = start + hops * hop + volume / slowest;
+    bytes_sent_ += static_cast<std::uint64_t>(volume * peers);
+    messages_ += 2 * (count - 1) * count;
+  }
+  for (State& state : nodes_) {
+    if (state.present) state.ready = end;
+  }
+}
+
+double StepClock::now() const {
+  double latest = 0;
+  for (const State& state : nodes_) {
+    if (state.present) latest = std::max(latest, state.ready);
+  }
+  return latest;
+}
+
+}  // namespace starling::gossip

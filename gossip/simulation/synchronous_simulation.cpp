@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/simulation/synchronous_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+#include "gossip/simulation/mean_model.h"
+
+namespace starling::gossip {
+namespace {
+
+// Columns of all nodes that one job mixes: what is read and written together should stay in the
+// last-level cache, for each of the neighbours reads it again.
+constexpr std::size_t kTileBytes = std::size_t{12} << 20;
+constexpr std::size_t kTileColumnsMin = 256;
+constexpr std::size_t kTileColumnsMax = 16384;
+constexpr std::size_t kNodesPerJob = 16;
+
+std::size_t tile_columns(std::size_t nodes) {
+  const std::size_t fitting = kTileBytes / (2 * sizeof(float) * nodes);
+  return std::clamp(fitting / 64 * 64, kTileColumnsMin, kTileColumnsMax);
+}
+
+Rng batch_stream(std::uint64_t seed, Node node) {
+  return Rng({.seed = seed, .purpose = Purpose::kBatches, .node = node});
+}
+
+}  // namespace
+
+SynchronousSimulation::SynchronousSimulation(const Experiment& experiment, ComputePool& pool)
+    : experiment_(experiment),
+      pool_(pool),
+      clock_(experiment.network, experiment.population, experiment.nodes(), experiment.lossy()),
+      losses_(experiment.nodes()),
+      bytes_(experiment.nodes()),
+      inbox_begin_(experiment.nodes() + std::size_t{1}) {
+  const train::TrainOptions& options = experiment.options.train.train;
+  for (unsigned thread = 0; thread < pool.threads(); ++thread) {
+    steppers_.emplace_back(experiment.model, options);
+    steppers_.back().begin(static_cast<std::size_t>(options.batch_size));
+  }
+  data_.reserve(experiment.nodes());
+  algorithms_.reserve(experiment.nodes());
+  for (Node node = 0; node < experiment.nodes(); ++node) {
+    data_.emplace_back(experiment.parts[node], options,
+                       batch_stream(experiment.options.run.seed, node), steppers_.front());
+    algorithms_.push_back(
+        make_algorithm<float>(experiment.plan, node, experiment.initial.values()));
+  }
+}
+
+Links SynchronousSimulation::links(const topologies::MixingMatrix* matrix, Node node) const {
+  if (matrix == nullptr) return {.node = node};
+  return {node, matrix->self(node), matrix->senders(node), matrix->receivers(node)};
+}
+
+template <class Body>
+void SynchronousSimulation::for_each_present(const Body& body) {
+  const std::size_t nodes = experiment_.nodes();
+  pool_.for_each((nodes + kNodesPerJob - 1) / kNodesPerJob, [&](std::size_t job, unsigned thread) {
+    const std::size_t end = std::min(nodes, (job + 1) * kNodesPerJob);
+    for (std::size_t node = job * kNodesPerJob; node < end; ++node) {
+      if (clock_.present(static_cast<Node>(node))) body(static_cast<Node>(node), thread);
+    }
+  });
+}
+
+Result<void> SynchronousSimulation::advance(std::uint64_t step, double until) {
+  while (totals_.step < step && totals_.virtual_seconds < until) {
+    const auto period =
+        static_cast<std::uint64_t>(experiment_.options.train.period_at(totals_.step));
+    const std::uint64_t left = experiment_.options.run.steps - totals_.step;
+    STARLING_TRY(exchange(static_cast<int>(std::min(period, left))));
+  }
+  return {};
+}
+
+Result<void> SynchronousSimulation::exchange(int steps) {
+  if (!clock_.begin(totals_.step, steps)) {
+    return rejected("all-left", fmt::format("after step {} every node has left: raise "
+                                            "nodes.leave-after or lower steps",
+                                            totals_.step));
+  }
+  const auto matrix = experiment_.topology ? experiment_.topology->at(exchanges_) : nullptr;
+  welcome_returning(matrix.get());
+  STARLING_TRY(adapt(matrix.get(), steps));
+  if (matrix) {
+    mix_neighbours(*matrix);
+  } else {
+    mix_mean();
+  }
+  ++exchanges_;
+  totals_.step += static_cast<std::uint64_t>(steps);
+  totals_.node_steps += clock_.present_count() * static_cast<std::uint64_t>(steps);
+  totals_.virtual_seconds = std::max(totals_.virtual_seconds, clock_.now());
+  totals_.messages = clock_.messages();
+  totals_.bytes_sent = clock_.bytes_sent();
+  return {};
+}
+
+// Takes the model of its first neighbour that was there all the time, else of the first such node.
+void SynchronousSimulation::welcome_returning(const topologies::MixingMatrix* matrix) {
+  const auto settled = [this](Node node) { return clock_.present(node) && !clock_.returns(node); };
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    if (!clock_.returns(node)) continue;
+    std::optional<Node> donor;
+    if (matrix != nullptr) {
+      for (const topologies::Weight& sender : matrix->senders(node)) {
+        if (!donor && settled(sender.node)) donor = sender.node;
+      }
+    }
+    for (Node other = 0; other < experiment_.nodes() && !donor; ++other) {
+      if (settled(other)) donor = other;
+    }
+    if (!donor) continue;
+    algorithms_[node]->restart(algorithms_[*donor]->model());
+    clock_.catch_up(node, *donor, 4 * experiment_.parameters());
+  }
+}
+
+Result<void> SynchronousSimulation::adapt(const topologies::MixingMatrix* matrix, int steps) {
+  const NetOptions& options = experiment_.options;
+  const LocalPhase phase{
+      .step = totals_.step,
+      .steps = steps,
+      .rate = train::learning_rate_at(options.train.train, static_cast<Round>(totals_.step + 1),
+                                      static_cast<Round>(options.run.steps)),
+      .exchange = exchanges_};
+  for_each_present([&](Node node, unsigned thread) {
+    NodeTraining training(data_[node], steppers_[thread]);
+    losses_[node] = algorithms_[node]->adapt(training, phase, links(matrix, node));
+  });
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    if (!clock_.present(node)) continue;
+    totals_.loss_sum += losses_[node];
+    if (std::isfinite(losses_[node])) continue;
+    return rejected("diverged", fmt::format("the loss of node {} is not finite in step {}: lower "
+                                            "train.learning-rate or set train.clip-norm",
+                                            node, totals_.step + 1));
+  }
+  return {};
+}
+
+template <class Inbox>
+void SynchronousSimulation::absorb(const topologies::MixingMatrix* matrix, const Inbox& inbox) {
+  if (experiment_.plan.traits.whole_columns) {
+    const Columns all{0, experiment_.parameters()};
+    for_each_present([&](Node node, unsigned) {
+      algorithms_[node]->absorb(links(matrix, node), inbox(node), all);
+    });
+  } else {
+    const std::size_t width = tile_columns(experiment_.nodes());
+    const std::size_t size = experiment_.parameters();
+    pool_.for_each((size + width - 1) / width, [&](std::size_t tile, unsigned) {
+      const Columns columns{tile * width, std::min(size, (tile + 1) * width)};
+      for (Node node = 0; node < experiment_.nodes(); ++node) {
+        if (!clock_.present(node)) continue;
+        algorithms_[node]->absorb(links(matrix, node), inbox(node), columns);
+      }
+    });
+  }
+  for_each_present(
+      [&](Node node, unsigned) { algorithms_[node]->conclude(links(matrix, node), inbox(node)); });
+}
+
+void SynchronousSimulation::mix_neighbours(const topologies::MixingMatrix& matrix) {
+  const AlgorithmTraits& traits = experiment_.plan.traits;
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    const bool sends = clock_.present(node) && !matrix.receivers(node).empty();
+    bytes_[node] = sends ? algorithms_[node]->message(0).bytes() : 0;
+    inbox_begin_[node + 1] = inbox_begin_[node] + matrix.senders(node).size();
+  }
+  clock_.exchange(matrix, bytes_, {exchanges_, traits.sends_before_training}, pool_);
+  inboxes_.resize(matrix.messages());
+  for_each_present([&](Node node, unsigned) {
+    std::uint64_t entry = inbox_begin_[node];
+    for (const topologies::Weight& sender : matrix.senders(node)) {
+      std::size_t place = 0;
+      if (traits.per_receiver) {
+        const auto receivers = matrix.receivers(sender.node);
+        const auto found = std::ranges::lower_bound(receivers, node, {}, &topologies::Weight::node);
+        place = static_cast<std::size_t>(found - receivers.begin());
+      }
+      const auto* message =
+          clock_.came(entry) ? &algorithms_[sender.node]->message(place) : nullptr;
+      inboxes_[entry++] = {sender.node, sender.weight, message};
+    }
+  });
+  absorb(&matrix, [&](Node node) {
+    return std::span<const Received<float>>(inboxes_).subspan(
+        inbox_begin_[node], inbox_begin_[node + 1] - inbox_begin_[node]);
+  });
+}
+
+void SynchronousSimulation::mix_mean() {
+  std::vector<std::span<const float>> first;
+  std::vector<std::span<const float>> second;
+  std::uint64_t bytes = 0;
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    if (!clock_.present(node)) continue;
+    const Message<float>& message = algorithms_[node]->message(0);
+    first.push_back(message.first);
+    if (!message.second.empty()) second.push_back(message.second);
+    bytes = message.bytes();
+  }
+  clock_.all_reduce(bytes);
+  if (first.empty()) return;
+  Message<float> mean;
+  mean_first_.resize(experiment_.parameters());
+  mean_of(first, mean_first_, pool_);
+  mean.first = mean_first_;
+  if (!second.empty()) {
+    STARLING_CHECK(second.size() == first.size());
+    mean_second_.resize(experiment_.parameters());
+    mean_of(second, mean_second_, pool_);
+    mean.second = mean_second_;
+  }
+  const Received<float> all{.from = 0, .weight = 1, .message = &mean};
+  absorb(nullptr, [&](Node) { return std::span(&all, 1); });
+}
+
+void SynchronousSimulation::trace(Sha256& hash) const {
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    const double ready = clock_.ready(node);
+    const auto present = static_cast<std::byte>(clock_.present(node) ? 1 : 0);
+    hash.update(std::as_bytes(std::span(&ready, 1)));
+    hash.update(std::span(&present, 1));
+  }
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Synchronous algorithms: all nodes do the same step, computed node by node and then column by
+// column on all threads. Virtual time is a recurrence beside it (step_clock.h).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/linalg/aligned.h"
+#include "gossip/simulation/network_simulation.h"
+#include "gossip/simulation/node_training.h"
+#include "gossip/simulation/step_clock.h"
+
+namespace starling::gossip {
+
+class SynchronousSimulation final : public NetworkSimulation {
+ public:
+  SynchronousSimulation(const Experiment& experiment, ComputePool& pool);
+
+  [[nodiscard]] Result<void> advance(std::uint64_t step, double until) override;
+  const Totals& totals() const override { return totals_; }
+  bool present(Node node) const override { return clock_.present(node); }
+  std::span<const float> model(Node node) const override { return algorithms_[node]->model(); }
+  void trace(Sha256& hash) const override;
+
+ private:
+  [[nodiscard]] Result<void> exchange(int steps);
+  void welcome_returning(const topologies::MixingMatrix* matrix);
+  [[nodiscard]] Result<void> adapt(const topologies::MixingMatrix* matrix, int steps);
+  void mix_neighbours(const topologies::MixingMatrix& matrix);
+  void mix_mean();
+  Links links(const topologies::MixingMatrix* matrix, Node node) const;
+  // Calls body(node) for every node that is there, on all threads.
+  template <class Body>
+  void for_each_present(const Body& body);
+  // absorb() and conclude() of every node that is there; inbox(node) is what came.
+  template <class Inbox>
+  void absorb(const topologies::MixingMatrix* matrix, const Inbox& inbox);
+
+  const Experiment& experiment_;
+  ComputePool& pool_;
+  std::vector<train::Stepper> steppers_;  // one a thread
+  std::vector<NodeData> data_;
+  std::vector<std::unique_ptr<Algorithm<float>>> algorithms_;
+  StepClock clock_;
+  Totals totals_;
+  std::uint64_t exchanges_ = 0;
+  std::vector<double> losses_;        // [nodes] of the last local phase
+  std::vector<std::uint64_t> bytes_;  // [nodes] of a message
+  std::vector<std::uint64_t> inbox_begin_;
+  std::vector<Received<float>> inboxes_;  // as the matrix's entries
+  linalg::AlignedVector<float> mean_first_;
+  linalg::AlignedVector<float> mean_second_;
+};
+
+}  // namespace starling::gossip
