@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/tool/run_writer.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+
+#include "core/base/durable_file.h"
+#include "core/model/safetensors.h"
+
+namespace starling::gossip {
+namespace {
+
+// JSON knows no infinity and no NaN.
+boost::json::value number(const std::optional<double>& value) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  return *value;
+}
+
+boost::json::object settings_to_json(const Settings& settings) {
+  boost::json::object object;
+  for (const auto& [key, value] : settings) object[key] = value;
+  return object;
+}
+
+boost::json::object totals_to_json(const SimulationResult& result) {
+  const Totals& totals = result.totals;
+  const double seconds = result.stepping_seconds;
+  return {{"virtual_seconds", totals.virtual_seconds},
+          {"wall_seconds", result.wall_seconds},
+          {"bytes_sent", totals.bytes_sent},
+          {"messages", totals.messages},
+          {"node_steps", totals.node_steps},
+          {"node_steps_per_second", number(static_cast<double>(totals.node_steps) / seconds)}};
+}
+
+Result<void> write_json(const std::filesystem::path& path, const boost::json::object& object) {
+  return write_durably(path, as_bytes(boost::json::serialize(object) + "\n"));
+}
+
+}  // namespace
+
+boost::json::object to_json(const Measurement& m) {
+  return {{"step", m.step},
+          {"virtual_seconds", m.virtual_seconds},
+          {"wall_seconds", m.wall_seconds},
+          {"train_loss", number(m.train_loss)},
+          {"eval_loss", number(m.eval_loss)},
+          {"eval_accuracy", number(m.eval_accuracy)},
+          {"eval_accuracy_min", number(m.eval_accuracy_min)},
+          {"eval_accuracy_max", number(m.eval_accuracy_max)},
+          {"eval_loss_mean_model", number(m.eval_loss_mean_model)},
+          {"eval_accuracy_mean_model", number(m.eval_accuracy_mean_model)},
+          {"consensus_distance", number(m.consensus_distance)},
+          {"bytes_sent", m.bytes_sent},
+          {"messages", m.messages},
+          {"nodes_up", m.nodes_up}};
+}
+
+Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
+  STARLING_TRY(make_directory(directory));
+  std::error_code ignored;
+  if (std::filesystem::exists(directory / "metrics.jsonl", ignored) ||
+      std::filesystem::exists(directory / "summary.json", ignored)) {
+    return rejected("out-not-empty", fmt::format("{} holds another run: name a new directory with "
+                                                 "--out, or remove it",
+                                                 directory.string()));
+  }
+  RunWriter writer(directory);
+  writer.metrics_.open(directory / "metrics.jsonl", std::ios::binary);
+  return writer;
+}
+
+Result<void> RunWriter::write(const Measurement& measurement) {
+  metrics_ << boost::json::serialize(to_json(measurement)) << std::endl;
+  if (metrics_) return {};
+  return rejected("cannot-write", fmt::format("{} cannot be written: is the disk full?",
+                                              (directory_ / "metrics.jsonl").string()));
+}
+
+Result<void> RunWriter::finish(const Experiment& experiment, const SimulationResult& result,
+                               const Settings& settings) {
+  const NetOptions& options = experiment.options;
+  boost::json::object summary{{"program", "starling-gossip simulate"},
+                              {"version", STARLING_VERSION},
+                              {"settings", settings_to_json(settings)},
+                              {"seed", options.run.seed},
+                              {"algorithm", options.algorithm.name},
+                              {"nodes", options.topology.nodes},
+                              {"steps", result.totals.step},
+                              {"parameters", experiment.parameters()},
+                              {"totals", totals_to_json(result)},
+                              {"final", to_json(result.measurements.back())},
+                              {"trace_sha256", result.trace.hex()}};
+  STARLING_TRY(write_json(directory_ / "summary.json", summary));
+  const model::Metadata metadata{{"algorithm", options.algorithm.name},
+                                 {"nodes", std::to_string(options.topology.nodes)},
+                                 {"step", std::to_string(result.totals.step)}};
+  return model::write_safetensors(directory_ / "model.safetensors", result.mean_model, metadata);
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The output directory of a simulated or launched network: metrics.jsonl line by line while it
+// runs, the rest at its end.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "core/base/settings.h"
+#include "gossip/simulation/simulation.h"
+#include "topologies/spectral_report.h"
+
+namespace starling::gossip {
+
+boost::json::object to_json(const Measurement& measurement);
+
+class RunWriter {
+ public:
+  // Makes the directory. Fails with "out-not-empty" where it holds another run.
+  [[nodiscard]] static Result<RunWriter> make(const std::filesystem::path& directory);
+
+  // Appends a line to metrics.jsonl.
+  [[nodiscard]] Result<void> write(const Measurement& measurement);
+
+  // summary.json, model.safetensors, topology.svg and report.html.
+  [[nodiscard]] Result<void> finish(const Experiment& experiment, const SimulationResult& result,
+                                    const Settings& settings);
+
+ private:
+  explicit RunWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+  std::filesystem::path directory_;
+  std::ofstream metrics_;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// simulate [NET.toml]: flags, progress and what is printed.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/json.hpp>
+#include <cstdlib>
+#include <limits>
+#include <ostream>
+
+#include "core/base/compute_pool.h"
+#include "core/config/binder.h"
+#include "core/config/command_line.h"
+#include "core/telemetry/progress.h"
+#include "core/telemetry/terminal_chart.h"
+#include "gossip/tool/commands.h"
+#include "gossip/tool/quantities.h"
+#include "gossip/tool/run_writer.h"
+
+namespace starling::gossip {
+namespace {
+
+// What people call these keys; their last words are taken or say too little.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kShortNames = {
+    {{"topology.spec", "topology"}, {"topology.nodes", "nodes"}, {"algorithm.name", "algorithm"}}};
+
+struct SimulateFlags {
+  config::Binder binder;
+  NetOptions options;
+  std::string file;
+  std::string out;
+  unsigned threads = available_processors();
+  config::OutputFormat format = config::OutputFormat::kText;
+};
+
+std::string describe(const Measurement& m, std::uint64_t steps) {
+  std::string line = fmt::format("[step {}/{}]", m.step, steps);
+  if (m.train_loss) line += fmt::format(" train loss {:.4f} ", *m.train_loss);
+  if (m.eval_accuracy) {
+    line += fmt::format(" eval loss {:.4f}  accuracy {:.4f} (mean model {:.4f})", *m.eval_loss,
+                        *m.eval_accuracy, *m.eval_accuracy_mean_model);
+  }
+  return line + fmt::format("  consensus {:.3g}  {} virtual  sent {}", m.consensus_distance,
+                            format_seconds(m.virtual_seconds), format_bytes(m.bytes_sent));
+}
+
+void print_summary(const SimulateFlags& flags, const SimulationResult& result, std::ostream& out) {
+  std::vector<double> curve;
+  for (const Measurement& m : result.measurements) {
+    curve.push_back(m.eval_accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
+  }
+  if (result.measurements.back().eval_accuracy) {
+    out << telemetry::line_chart(
+        curve, telemetry::detect_terminal(STDOUT_FILENO, std::getenv),
+        {.title = "accuracy, mean over nodes", .x_label = "evaluation", .first_x = 0});
+  }
+  const Totals& totals = result.totals;
+  out << fmt::format("{} nodes, {} steps: {} of virtual time, {} in {} messages\n",
+                     flags.options.topology.nodes, totals.step,
+                     format_seconds(totals.virtual_seconds), format_bytes(totals.bytes_sent),
+                     totals.messages);
+  out << fmt::format("{:.0f} node-steps/s on {} threads, trace {}\n",
+                     static_cast<double>(totals.node_steps) / result.stepping_seconds,
+                     flags.threads, result.trace.hex().substr(0, 16));
+  if (!flags.out.empty()) out << "written: " << flags.out << "\n";
+}
+
+boost::json::object result_to_json(const SimulationResult& result) {
+  boost::json::array measurements;
+  for (const Measurement& m : result.measurements) measurements.push_back(to_json(m));
+  return {{"measurements", std::move(measurements)}, {"trace_sha256", result.trace.hex()}};
+}
+
+Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Experiment& experiment,
+                                           std::optional<RunWriter>& writer,
+                                           CommandContext& context) {
+  const std::uint64_t steps = flags.options.run.steps;
+  const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
+  telemetry::Progress progress(context.err, context.clock, terminal, steps, {.unit = "steps"});
+  const TimePoint started = context.clock.now();
+  Result<void> written;
+  SimulationHooks hooks;
+  hooks.on_measurement = [&](const Measurement& measurement) {
+    progress.print(describe(measurement, steps));
+    if (writer && written) written = writer->write(measurement);
+  };
+  hooks.on_progress = [&](const Totals& totals) {
+    const double seconds = to_seconds(context.clock.now() - started);
+    progress.update(totals.step, fmt::format("{:.0f} node-steps/s",
+                                             static_cast<double>(totals.node_steps) / seconds));
+  };
+  STARLING_ASSIGN(SimulationResult result,
+                  simulate(experiment, flags.threads, context.clock, hooks));
+  STARLING_TRY(written);
+  return result;
+}
+
+Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
+  STARLING_TRY(flags.binder.apply(flags.file));
+  STARLING_ASSIGN(const Experiment experiment, prepare(flags.options));
+  std::optional<RunWriter> writer;
+  if (!flags.out.empty()) {
+    STARLING_ASSIGN(writer, RunWriter::make(flags.out));
+  }
+  STARLING_ASSIGN(const SimulationResult result,
+                  run_with_progress(flags, experiment, writer, context));
+  if (writer) STARLING_TRY(writer->finish(experiment, result, flags.binder.settings()));
+  if (flags.format == config::OutputFormat::kJson) {
+    context.out << boost::json::serialize(result_to_json(result)) << "\n";
+  } else {
+    print_summary(flags, result, context.out);
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, CommandContext& context) {
+  CLI::App* command =
+      app.add_subcommand("simulate", "train on a simulated network of nodes, in one process");
+  const auto flags = std::make_shared<SimulateFlags>();
+  command->add_option("net", flags->file, "the network; every key of it is also a flag")
+      ->type_name("NET.toml");
+  command->add_option("--threads", flags->threads, "compute threads; results do not depend on it")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--out", flags->out,
+                   "where metrics.jsonl, summary.json, the model and report.html are written")
+      ->type_name("DIR");
+  config::add_format(*command, flags->format);
+  flags->options.bind(flags->binder);
+  flags->binder.add_flags(*command, kShortNames);
+  command->callback([flags, &context] {
+    context.run = [flags, &context] {
+      return config::report(run_simulation(*flags, context), context.err);
+    };
+  });
+}
+
+}  // namespace starling::gossip
