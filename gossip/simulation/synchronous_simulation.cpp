@@ -14,7 +14,7 @@ namespace {
 
 // Columns of all nodes that one job mixes: what is read and written together should stay in the
 // last-level cache, for each of the neighbours reads it again.
-constexpr std::size_t kTileBytes = std::size_t{12} << 20;
+constexpr std::size_t kTileBytes = std::size_t{8} << 20;
 constexpr std::size_t kTileColumnsMin = 256;
 constexpr std::size_t kTileColumnsMax = 16384;
 constexpr std::size_t kNodesPerJob = 16;
