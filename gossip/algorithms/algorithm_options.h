@@ -11,21 +11,23 @@
 
 namespace starling::gossip {
 
-inline constexpr std::array<std::string_view, 2> kAlgorithms = {"dpsgd", "all-reduce"};
+inline constexpr std::array<std::string_view, 14> kAlgorithms = {
+    "dpsgd",    "sgp",     "gradient-tracking", "choco",  "d2",    "epidemic",   "qg-dsgdm",
+    "relaysgd", "ad-psgd", "push-sum",          "diloco", "detag", "all-reduce", "diloco-all"};
 inline constexpr std::array<std::string_view, 2> kOrders = {"adapt-then-combine",
                                                             "combine-while-adapt"};
 inline constexpr std::array<std::string_view, 4> kCompressors = {"none", "top-k", "sign", "qsgd"};
 
 struct AlgorithmOptions {
   std::string name = "dpsgd";
-  std::string order = "adapt-then-combine";  // dpsgd
+  std::string order = "adapt-then-combine";  // dpsgd, choco
   double momentum = 0.9;                     // qg-dsgdm: mu = beta
   std::string compressor = "top-k";          // choco
   double ratio = 0.01;                       // choco top-k: k / d
   int bits = 4;                              // choco qsgd: bits an element, sign included
-  double consensus_step = 0;                 // choco gamma; 0: from the compressor's ratio
-  double outer_rate = 0.7;                   // diloco: eta_o
-  double outer_momentum = 0.9;               // diloco: mu
+  double consensus_step = 0;                 // choco gamma; 0: from the compressor
+  double outer_rate = 0.7;                   // diloco, diloco-all: eta_o
+  double outer_momentum = 0.9;               // diloco, diloco-all: mu
   int gossip_rounds = 0;                     // detag: R; 0: from the topology's slem
 };
 
@@ -34,7 +36,8 @@ void describe(V& visit, AlgorithmOptions& o) {
   visit("name", o.name, FieldInfo{.help = "see the table of algorithms", .choices = kAlgorithms});
   visit("order", o.order,
         FieldInfo{.help = "dpsgd: mix the models after the local steps, or those from before them "
-                          "while they run",
+                          "while they run; choco: mix with the copies after this step's messages, "
+                          "or with those from before",
                   .choices = kOrders});
   visit("momentum", o.momentum,
         FieldInfo{.help = "qg-dsgdm: mu and beta, the decay of the quasi-global momentum",
@@ -53,9 +56,9 @@ void describe(V& visit, AlgorithmOptions& o) {
   visit("consensus-step", o.consensus_step,
         FieldInfo{.help = "choco: gamma; 0: chosen from the compressor", .min = 0, .max = 1});
   visit("outer-rate", o.outer_rate,
-        FieldInfo{.help = "diloco: eta_o of the outer step", .min = 0, .max = 10});
+        FieldInfo{.help = "diloco, diloco-all: eta_o of the outer step", .min = 0, .max = 10});
   visit("outer-momentum", o.outer_momentum,
-        FieldInfo{.help = "diloco: mu of the outer step", .min = 0, .max = 0.9999});
+        FieldInfo{.help = "diloco, diloco-all: mu of the outer step", .min = 0, .max = 0.9999});
   visit("gossip-rounds", o.gossip_rounds,
         FieldInfo{.help = "detag: mixings a phase, R; 0: chosen from the topology",
                   .unit = "rounds",

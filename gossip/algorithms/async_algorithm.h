@@ -3,6 +3,7 @@
 // Driven by what happens: a local phase ended, a message came, a reply did not come.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,11 +19,16 @@ template <class T>
 struct AsyncMessage {
   enum class Kind : std::uint8_t { kPush, kRequest, kReply };
   Kind kind = Kind::kPush;
-  std::vector<T> vector;  // [d]
-  double scalar = 0;      // push-sum: the weight
+  // Of its sender; a reply bears its request's. Part of the framing.
+  std::uint64_t number = 0;
+  std::vector<T> vector;          // [d], or empty
+  std::vector<std::byte> packed;  // where the algorithm has an encoding of its own, or empty
+  double scalar = 0;              // push-sum: the weight
   bool has_scalar = false;
 
-  std::uint64_t bytes() const { return 4 * vector.size() + (has_scalar ? 8 : 0); }
+  std::uint64_t bytes() const {  // on the wire, without framing
+    return 4 * vector.size() + packed.size() + (has_scalar ? 8 : 0);
+  }
 };
 
 template <class T>
@@ -41,9 +47,10 @@ class AsyncAlgorithm {
 
   // A local phase that began at a copy of model() ended `update` further on (x_H - x_0, [d]); the
   // model may have changed meanwhile. `links`: the neighbours now. Returns what to send.
-  virtual std::vector<AsyncSend<T>> trained(std::span<const T> update, const Links& links,
-                                            Rng& rng) = 0;
-  virtual std::vector<AsyncSend<T>> receive(Node from, const AsyncMessage<T>& message) = 0;
+  [[nodiscard]] virtual std::vector<AsyncSend<T>> trained(std::span<const T> update,
+                                                          const Links& links, Rng& rng) = 0;
+  [[nodiscard]] virtual std::vector<AsyncSend<T>> receive(Node from,
+                                                          const AsyncMessage<T>& message) = 0;
 
   // Waits for a reply before the next local phase begins; unanswered() ends the wait.
   virtual bool waiting() const = 0;

@@ -5,17 +5,47 @@
 #include <array>
 
 #include "core/base/check.h"
+#include "gossip/algorithms/ad_psgd.h"
 #include "gossip/algorithms/all_reduce.h"
+#include "gossip/algorithms/choco.h"
+#include "gossip/algorithms/d2.h"
+#include "gossip/algorithms/detag.h"
+#include "gossip/algorithms/diloco.h"
+#include "gossip/algorithms/diloco_all.h"
 #include "gossip/algorithms/dpsgd.h"
+#include "gossip/algorithms/epidemic.h"
+#include "gossip/algorithms/gradient_tracking.h"
+#include "gossip/algorithms/lossy_sgp.h"
+#include "gossip/algorithms/push_sum.h"
+#include "gossip/algorithms/qg_dsgdm.h"
+#include "gossip/algorithms/relaysgd.h"
+#include "gossip/algorithms/sgp.h"
 
 namespace starling::gossip {
 namespace {
 
-constexpr std::array<AlgorithmTraits, 2> kTraits = {{
+// In float; a vector of doubles counts 2.
+constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
     {.name = "dpsgd", .state_vectors = 2},
+    {.name = "sgp", .state_vectors = 2},
+    {.name = "gradient-tracking", .loss_safe = false, .state_vectors = 5},
+    {.name = "choco", .loss_safe = false, .whole_columns = true, .state_vectors = 7},
+    {.name = "d2", .loss_safe = false, .state_vectors = 4},
+    {.name = "epidemic", .state_vectors = 2},
+    {.name = "qg-dsgdm", .state_vectors = 3},
+    {.name = "relaysgd", .per_receiver = true, .state_vectors = 1},
+    {.name = "ad-psgd", .pattern = Pattern::kPairs, .state_vectors = 1},
+    {.name = "push-sum", .pattern = Pattern::kPairs, .state_vectors = 1},
+    {.name = "diloco", .state_vectors = 3},
+    {.name = "detag", .loss_safe = false, .state_vectors = 8},
     {.name = "all-reduce", .pattern = Pattern::kMean, .state_vectors = 2},
+    {.name = "diloco-all", .pattern = Pattern::kMean, .state_vectors = 3},
 }};
-static_assert(kTraits.size() == kAlgorithms.size());
+
+template <class T, class Made, class... Arguments>
+std::unique_ptr<Algorithm<T>> make(const Arguments&... arguments) {
+  return std::make_unique<Made>(arguments...);
+}
 
 }  // namespace
 
@@ -28,16 +58,40 @@ AlgorithmTraits traits(const AlgorithmOptions& options) {
 }
 
 template <class T>
-std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node, std::span<const T> model) {
+std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
+                                             std::span<const T> model) {
   const AlgorithmOptions& o = plan.options;
-  if (o.name == "dpsgd") return std::make_unique<Dpsgd<T>>(o.order == "adapt-then-combine", model);
-  if (o.name == "all-reduce") return std::make_unique<AllReduce<T>>(model);
-  STARLING_CHECK(false);
+  if (o.name == "dpsgd") return make<T, Dpsgd<T>>(o.order == "adapt-then-combine", model);
+  if (o.name == "sgp") return plan.lossy ? make<T, LossySgp<T>>(model) : make<T, Sgp<T>>(model);
+  if (o.name == "gradient-tracking") return make<T, GradientTracking<T>>(model);
+  if (o.name == "choco") return make<T, Choco<T>>(o, plan.seed, node, model);
+  if (o.name == "d2") return make<T, D2<T>>(model);
+  if (o.name == "epidemic") return make<T, Epidemic<T>>(model);
+  if (o.name == "qg-dsgdm") return make<T, QgDsgdm<T>>(o.momentum, model);
+  if (o.name == "relaysgd") return make<T, RelaySgd<T>>(plan.nodes, model);
+  if (o.name == "diloco") return make<T, Diloco<T>>(o.outer_rate, o.outer_momentum, model);
+  if (o.name == "detag") return make<T, Detag<T>>(plan.slem, o.gossip_rounds, model);
+  if (o.name == "diloco-all") return make<T, DilocoAll<T>>(o.outer_rate, o.outer_momentum, model);
+  STARLING_CHECK(o.name == "all-reduce");
+  return make<T, AllReduce<T>>(model);
 }
 
-template std::unique_ptr<Algorithm<float>> make_algorithm(const Plan&, Node,
-                                                          std::span<const float>);
-template std::unique_ptr<Algorithm<double>> make_algorithm(const Plan&, Node,
-                                                           std::span<const double>);
+template <class T>
+std::unique_ptr<AsyncAlgorithm<T>> make_async_algorithm(const Plan& plan, Node node,
+                                                        std::span<const T> model) {
+  if (plan.options.name == "ad-psgd") {
+    return std::make_unique<AdPsgd<T>>(plan.active.at(node) != 0, model);
+  }
+  STARLING_CHECK(plan.options.name == "push-sum");
+  return std::make_unique<PushSum<T>>(plan.lossy, model);
+}
+
+#define STARLING_INSTANTIATE(T)                                                                 \
+  template std::unique_ptr<Algorithm<T>> make_algorithm(const Plan&, Node, std::span<const T>); \
+  template std::unique_ptr<AsyncAlgorithm<T>> make_async_algorithm(const Plan&, Node,           \
+                                                                   std::span<const T>);
+STARLING_INSTANTIATE(float)
+STARLING_INSTANTIATE(double)
+#undef STARLING_INSTANTIATE
 
 }  // namespace starling::gossip

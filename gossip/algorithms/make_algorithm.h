@@ -24,10 +24,10 @@ struct AlgorithmTraits {
   std::string_view name;
   Pattern pattern = Pattern::kNeighbours;
   bool loss_safe = true;       // a message that does not come costs accuracy, not convergence
-  bool per_receiver = false;   // message(k) depends on k
+  bool per_receiver = false;   // message(k) depends on k (sgp: only where messages are lost)
   bool whole_columns = false;  // absorb() wants all columns at once
   bool sends_before_training = false;  // messages are ready before the local steps begin
-  int state_vectors = 1;               // [d]-vectors that a node holds (without per-edge state)
+  int state_vectors = 1;  // [d]-vectors of float that a node holds (without per-edge state)
 };
 
 // `options.name` is one of kAlgorithms.
@@ -45,8 +45,8 @@ struct Setting {
 
 // What check_fit had to compute once for all nodes, so that each need not.
 struct Plan {
-  AlgorithmOptions options;
-  AlgorithmTraits traits;
+  AlgorithmOptions options;  // detag: gossip_rounds is chosen
+  AlgorithmTraits traits;    // for this network: sgp's messages depend on the receiver where lossy
   Node nodes = 0;
   bool lossy = false;
   double slem = 0;  // of the topology, where the algorithm wants it (detag), else 0

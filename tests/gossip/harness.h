@@ -108,6 +108,22 @@ inline Mesh circulant(Node n, const std::vector<Node>& offsets, double weight) {
   return Mesh(w);
 }
 inline Mesh ring(Node n, double weight = 1.0 / 3) { return circulant(n, {1, n - 1}, weight); }
+// Directed, i to i + 2^k for all 2^k < n.
+inline Mesh exponential(Node n) {
+  std::vector<Node> offsets;
+  for (Node offset = 1; offset < n; offset *= 2) offsets.push_back(offset);
+  return circulant(n, offsets, 1.0 / static_cast<double>(offsets.size() + 1));
+}
+// Directed and uneven: node i sends equal shares to itself and to the i % 3 + 1 nodes after it.
+// Columns sum to 1, rows do not.
+inline Mesh uneven(Node n) {
+  Matrix w = zeros(n, n);
+  for (Node i = 0; i < n; ++i) {
+    const Node sends = i % 3 + 1;
+    for (Node k = 0; k <= sends; ++k) w[(i + k) % n][i] = 1.0 / (sends + 1);
+  }
+  return Mesh(w);
+}
 inline Mesh complete(Node n) { return Mesh(Matrix(n, Row(n, 1.0 / n))); }
 // Metropolis weights on the tree 0 - 1 - 2 - ... with two more leaves at node 1.
 inline Mesh tree(Node n) {
@@ -207,8 +223,11 @@ class QuadraticTraining final : public LocalTraining<T> {
   Rng rng_;
 };
 
+// What plan_algorithm() makes of it, but without a topology and without refusing anything.
 inline Plan plan_by_hand(const AlgorithmOptions& options, Node nodes, bool lossy = false) {
-  return {.options = options, .traits = traits(options), .nodes = nodes, .lossy = lossy};
+  Plan plan = {.options = options, .traits = traits(options), .nodes = nodes, .lossy = lossy};
+  if (options.name == "sgp") plan.traits.per_receiver = lossy;
+  return plan;
 }
 
 struct FleetOptions {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// AD-PSGD (Lian, Zhang, Zhang, Liu, ICML 2018): x_i <- x_i + u_i whenever a local phase ends, and
+// pairs average, x_i, x_j <- (x_i + x_j) / 2. One part of a bipartite graph asks, the other answers
+// at once, so nobody waits in a circle. A lost reply leaves the asker without its half of the
+// averaging: the mean moves by (x_i - x_j) / 2n, no more. Bytes: 4 d for a request, 4 d for a
+// reply.
+#pragma once
+
+#include "gossip/algorithms/async_algorithm.h"
+#include "gossip/algorithms/mixer.h"
+
+namespace starling::gossip {
+
+template <class T>
+class AdPsgd final : public AsyncAlgorithm<T> {
+ public:
+  AdPsgd(bool active, std::span<const T> model) : active_(active), x_(model.begin(), model.end()) {}
+
+  std::span<const T> model() const override { return x_; }
+  // An active node asks one of links.receivers, drawn evenly.
+  std::vector<AsyncSend<T>> trained(std::span<const T> update, const Links& links,
+                                    Rng& rng) override;
+  // Replies to what was not asked, or was given up, are ignored, and so are requests to an active
+  // node.
+  std::vector<AsyncSend<T>> receive(Node from, const AsyncMessage<T>& message) override;
+  bool waiting() const override { return waiting_; }
+  void unanswered() override { waiting_ = false; }
+  void restart(std::span<const T> model) override;
+
+ private:
+  void average(std::span<const T> other);
+
+  bool active_;
+  Vector<T> x_;
+  bool waiting_ = false;
+  Node asked_ = 0;
+  std::uint64_t number_ = 0;  // of the last request
+};
+
+}  // namespace starling::gossip

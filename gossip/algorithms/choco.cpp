@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/algorithms/choco.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+
+template <class T>
+Choco<T>::Choco(const AlgorithmOptions& options, std::uint64_t seed, Node node,
+                std::span<const T> model)
+    : gamma_(default_consensus_step(options, model.size())),
+      adapt_first_(options.order == "adapt-then-combine"),
+      seed_(seed),
+      node_(node),
+      x_(model.begin(), model.end()),
+      copy_(model.size()),
+      pull_(model.size()),
+      difference_(model.size()) {
+  if (options.compressor == "none") {
+    plain_.resize(model.size());
+  } else {
+    compressor_.emplace(options, model.size());
+  }
+}
+
+template <class T>
+void Choco<T>::combine() {
+  for (std::size_t i = 0; i < x_.size(); ++i) {
+    x_[i] = static_cast<T>(static_cast<double>(x_[i]) + gamma_ * pull_[i]);
+  }
+}
+
+template <class T>
+void Choco<T>::compress(std::uint64_t exchange) {
+  for (std::size_t i = 0; i < x_.size(); ++i) {
+    difference_[i] = static_cast<double>(x_[i]) - copy_[i];
+  }
+  if (compressor_) {
+    Rng rng({.seed = seed_,
+             .purpose = Purpose::kAlgorithm,
+             .node = node_,
+             .round = static_cast<std::uint32_t>(exchange)});
+    compressor_->encode(difference_, rng, packed_);
+    message_.packed = packed_;
+  } else {
+    for (std::size_t i = 0; i < x_.size(); ++i) plain_[i] = static_cast<T>(difference_[i]);
+    message_.first = plain_;
+  }
+}
+
+template <class T>
+double Choco<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+  const double loss = local_steps<T>(training, phase, x_);
+  if (!adapt_first_) combine();
+  compress(phase.exchange);
+  return loss;
+}
+
+template <class T>
+const Message<T>& Choco<T>::message(std::size_t) const {
+  return message_;
+}
+
+template <class T>
+void Choco<T>::add_decoded(const Message<T>& message, double weight, std::span<double> sum) const {
+  if (compressor_) {
+    compressor_->add(message.packed, weight, sum);
+    return;
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] += weight * static_cast<double>(message.first[i]);
+  }
+}
+
+template <class T>
+void Choco<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
+  STARLING_CHECK(columns.begin == 0 && columns.end == x_.size());
+  double whole = 0;
+  for (const Received<T>& received : inbox) {
+    if (received.message == nullptr) continue;
+    add_decoded(*received.message, received.weight, pull_);
+    whole += received.weight;
+  }
+  add_decoded(message_, -whole, pull_);
+  add_decoded(message_, 1, copy_);
+  if (adapt_first_) combine();
+}
+
+template <class T>
+void Choco<T>::restart(std::span<const T> model) {
+  std::ranges::copy(model, x_.begin());
+}
+
+template class Choco<float>;
+template class Choco<double>;
+
+}  // namespace starling::gossip

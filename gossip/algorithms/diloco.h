@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// DiLoCo over gossip, NoLoCo (Kolehmainen et al., 2025): theta_i are H local steps on from phi_i,
+//   v_i <- mu v_i + eta_o sum_j W_ij (theta_j - phi_j) + gamma (sum_j W_ij phi_j - phi_i)
+//   phi_i <- phi_i + v_i
+// with gamma = eta_o, as its authors run it: phi_j drops out of the sums and only theta_j travels,
+// 4 d bytes. mu = 0, eta_o = 1 is D-PSGD to the bit. Disagreement dies out where eta_o <= 1 + mu.
+#pragma once
+
+#include "gossip/algorithms/mixer.h"
+
+namespace starling::gossip {
+
+template <class T>
+class Diloco final : public Algorithm<T> {
+ public:
+  Diloco(double outer_rate, double outer_momentum, std::span<const T> model);
+
+  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  const Message<T>& message(std::size_t receiver) const override;
+  void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
+  void conclude(const Links&, std::span<const Received<T>>) override {}
+  std::span<const T> model() const override { return phi_; }
+  void restart(std::span<const T> model) override;
+
+ private:
+  double rate_;
+  double momentum_;
+  Vector<T> phi_;
+  Vector<T> theta_;
+  Vector<T> velocity_;
+  Message<T> message_;
+};
+
+}  // namespace starling::gossip

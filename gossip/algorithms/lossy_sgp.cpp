@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/algorithms/lossy_sgp.h"
+
+#include <algorithm>
+
+namespace starling::gossip {
+
+template <class T>
+LossySgp<T>::LossySgp(std::span<const T> model)
+    : ledger_(model.size()), z_(model.begin(), model.end()), update_(model.size()) {
+  ledger_.reset(model);
+}
+
+template <class T>
+double LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) {
+  std::ranges::copy(z_, update_.begin());
+  const double loss = local_steps<T>(training, phase, update_);
+  for (std::size_t i = 0; i < z_.size(); ++i) update_[i] -= z_[i];
+  ledger_.add<T>(update_, 1);
+
+  messages_.clear();
+  double left = 1;  // of the mass before the first push
+  for (const topologies::Weight& receiver : links.receivers) {
+    messages_.push_back({.packed = ledger_.push(receiver.node, receiver.weight / left)});
+    left -= receiver.weight;
+  }
+  for (const topologies::Weight& sender : links.senders) ledger_.open(sender.node);
+  return loss;
+}
+
+template <class T>
+const Message<T>& LossySgp<T>::message(std::size_t receiver) const {
+  return messages_[receiver];
+}
+
+template <class T>
+void LossySgp<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
+  for (const Received<T>& received : inbox) {
+    if (received.message != nullptr) {
+      ledger_.pull(received.from, received.message->packed, columns);
+    }
+  }
+}
+
+template <class T>
+void LossySgp<T>::conclude(const Links& links, std::span<const Received<T>> inbox) {
+  const std::size_t size = ledger_.size();
+  absorb(links, inbox, {size, size + 1});
+  ledger_.read<T>(z_);
+}
+
+template <class T>
+void LossySgp<T>::restart(std::span<const T> model) {
+  std::ranges::copy(model, z_.begin());
+  ledger_.reset(model);
+}
+
+template class LossySgp<float>;
+template class LossySgp<double>;
+
+}  // namespace starling::gossip

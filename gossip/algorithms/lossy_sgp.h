@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stochastic gradient push (sgp.h) where messages get lost: x and w live in a MassLedger, so that
+// no mass is lost with a message, only late. Every receiver gets its edge's own total. Bytes a
+// message: 8 (d + 1), twice those of sgp.
+#pragma once
+
+#include "gossip/algorithms/mass_ledger.h"
+#include "gossip/algorithms/mixer.h"
+
+namespace starling::gossip {
+
+template <class T>
+class LossySgp final : public Algorithm<T> {
+ public:
+  explicit LossySgp(std::span<const T> model);
+
+  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  const Message<T>& message(std::size_t receiver) const override;
+  void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
+  void conclude(const Links& links, std::span<const Received<T>> inbox) override;
+  std::span<const T> model() const override { return z_; }
+  // Edges keep their totals: a peer that lost them must agree on new edges with its neighbours.
+  void restart(std::span<const T> model) override;
+
+  const MassLedger& ledger() const { return ledger_; }
+
+ private:
+  MassLedger ledger_;
+  Vector<T> z_;
+  Vector<T> update_;
+  std::vector<Message<T>> messages_;  // by receiver
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/algorithms/mass_ledger.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+namespace {
+
+constexpr double kLargest = 0x1p20;  // far from where sums of shares could wrap around
+
+MassLedger::Fixed fixed(double x) {
+  return static_cast<MassLedger::Fixed>(std::llrint(x / MassLedger::kUnit));
+}
+
+}  // namespace
+
+template <class T>
+void MassLedger::reset(std::span<const T> model) {
+  for (Fixed& x : mass_) x = 0;
+  mass_.back() = kOne;
+  overflowed_ = false;
+  add(model, 1);
+}
+
+template <class T>
+void MassLedger::add(std::span<const T> update, double factor) {
+  STARLING_CHECK(update.size() == size());
+  for (std::size_t i = 0; i < update.size(); ++i) {
+    const double change = factor * static_cast<double>(update[i]);
+    if (!(std::abs(value(mass_[i]) + change) < kLargest)) {
+      overflowed_ = true;
+      return;
+    }
+    mass_[i] += fixed(change);
+  }
+}
+
+std::span<const std::byte> MassLedger::push(Node to, double fraction) {
+  Totals& total = pushed_[to];
+  total.resize(mass_.size());
+  for (std::size_t i = 0; i < mass_.size(); ++i) {
+    const Fixed share = fixed(fraction * value(mass_[i]));
+    mass_[i] -= share;
+    total[i] += share;
+  }
+  return std::as_bytes(std::span<const Fixed>(total));
+}
+
+void MassLedger::open(Node from) { pulled_[from].resize(mass_.size()); }
+
+void MassLedger::pull(Node from, std::span<const std::byte> total, Columns elements) {
+  STARLING_CHECK(total.size() == mass_.size() * sizeof(Fixed));
+  const auto edge = pulled_.find(from);
+  STARLING_CHECK(edge != pulled_.end());
+  for (std::size_t i = elements.begin; i < elements.end; ++i) {
+    Fixed now = 0;
+    std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
+    mass_[i] += now - edge->second[i];
+    edge->second[i] = now;
+  }
+}
+
+template <class T>
+void MassLedger::read(std::span<T> z) const {
+  const double inverse = overflowed_ ? std::numeric_limits<double>::quiet_NaN() : 1 / weight();
+  for (std::size_t i = 0; i < z.size(); ++i) z[i] = static_cast<T>(value(mass_[i]) * inverse);
+}
+
+std::span<const MassLedger::Fixed> MassLedger::pushed(Node to) const {
+  const auto edge = pushed_.find(to);
+  return edge == pushed_.end() ? std::span<const Fixed>() : edge->second;
+}
+
+std::span<const MassLedger::Fixed> MassLedger::pulled(Node from) const {
+  const auto edge = pulled_.find(from);
+  return edge == pulled_.end() ? std::span<const Fixed>() : edge->second;
+}
+
+#define STARLING_INSTANTIATE(T)                                 \
+  template void MassLedger::reset<T>(std::span<const T>);       \
+  template void MassLedger::add<T>(std::span<const T>, double); \
+  template void MassLedger::read<T>(std::span<T>) const;
+STARLING_INSTANTIATE(float)
+STARLING_INSTANTIATE(double)
+#undef STARLING_INSTANTIATE
+
+}  // namespace starling::gossip

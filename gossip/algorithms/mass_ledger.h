@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Push-sum's mass where messages get lost, after the robust ratio consensus of Hadjicostis,
+// Dominguez-Garcia and Charalambous (2018): what travels on an edge is the total ever pushed there;
+// the receiver takes what is new in it, so mass lost with one message comes with the next. All is
+// fixed point (2^-40) modulo 2^64: nothing is rounded away, and differences stay right for ever.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/linalg/aligned.h"
+#include "gossip/algorithms/algorithm.h"
+
+namespace starling::gossip {
+
+// One node's mass (x, w) and its ends of the edges. A total: [d] elements of x, then w, each 8
+// bytes, little endian as every machine that Starling runs on.
+class MassLedger {
+ public:
+  using Fixed = std::uint64_t;  // two's complement, in units of 2^-40
+  static constexpr double kUnit = 0x1p-40;
+
+  // w = 1 and x = 0.
+  explicit MassLedger(std::size_t size) : mass_(size + 1) { mass_.back() = kOne; }
+
+  // w = 1, x = model; what is on the edges stays theirs.
+  template <class T>
+  void reset(std::span<const T> model);
+  // x += factor * update. What leaves +-2^20 cannot be held: the model is not a number from then
+  // on.
+  template <class T>
+  void add(std::span<const T> update, double factor);
+  // Pushes `fraction` of the mass onto the edge. Returns the edge's total, valid and unchanged
+  // until the next push there.
+  std::span<const std::byte> push(Node to, double fraction);
+  // Makes room for an edge, so that pulls need not (they may run on several threads).
+  void open(Node from);
+  // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
+  void pull(Node from, std::span<const std::byte> total, Columns elements);
+  // z = x / w.
+  template <class T>
+  void read(std::span<T> z) const;
+
+  std::size_t size() const { return mass_.size() - 1; }
+  double weight() const { return value(mass_.back()); }
+  // For invariants: the mass here, and all that was ever pushed to or pulled from a node ([d + 1]).
+  std::span<const Fixed> mass() const { return mass_; }
+  std::span<const Fixed> pushed(Node to) const;
+  std::span<const Fixed> pulled(Node from) const;
+
+ private:
+  using Totals = linalg::AlignedVector<Fixed>;
+  static constexpr Fixed kOne = Fixed{1} << 40;
+  static double value(Fixed x) { return static_cast<double>(static_cast<std::int64_t>(x)) * kUnit; }
+
+  Totals mass_;  // x, then w
+  std::unordered_map<Node, Totals> pushed_;
+  std::unordered_map<Node, Totals> pulled_;
+  bool overflowed_ = false;
+};
+
+}  // namespace starling::gossip

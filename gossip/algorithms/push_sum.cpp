@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/algorithms/push_sum.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+namespace {
+
+constexpr double kLeastWeight = 0x1p-16;
+
+}  // namespace
+
+template <class T>
+PushSum<T>::PushSum(bool lossy, std::span<const T> model) : z_(model.begin(), model.end()) {
+  if (lossy) ledger_.emplace(model.size()).reset(model);
+}
+
+template <class T>
+std::vector<AsyncSend<T>> PushSum<T>::trained(std::span<const T> update, const Links& links, Rng&) {
+  STARLING_CHECK(update.size() == z_.size());
+  if (ledger_) {
+    ledger_->add(update, ledger_->weight());
+    ledger_->read<T>(z_);
+  } else {
+    for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += update[i];
+  }
+  if (weight() < kLeastWeight) return {};
+  ++number_;
+  return ledger_ ? push_totals(links) : push(links);
+}
+
+// z stays: pushing takes x and w in the same proportion.
+template <class T>
+std::vector<AsyncSend<T>> PushSum<T>::push(const Links& links) {
+  std::vector<AsyncSend<T>> sends;
+  const double whole = weight_;
+  for (const topologies::Weight& receiver : links.receivers) {
+    const double share = receiver.weight * whole;
+    weight_ -= share;
+    if (!sends.empty() && sends.back().message->scalar == share) {
+      sends.push_back({receiver.node, sends.back().message});
+      continue;
+    }
+    auto message = std::make_shared<AsyncMessage<T>>();
+    message->number = number_;
+    message->vector.assign(z_.begin(), z_.end());
+    message->scalar = share;
+    message->has_scalar = true;
+    sends.push_back({receiver.node, std::move(message)});
+  }
+  return sends;
+}
+
+template <class T>
+std::vector<AsyncSend<T>> PushSum<T>::push_totals(const Links& links) {
+  std::vector<AsyncSend<T>> sends;
+  double left = 1;  // of the mass before the first push
+  for (const topologies::Weight& receiver : links.receivers) {
+    const auto total = ledger_->push(receiver.node, receiver.weight / left);
+    left -= receiver.weight;
+    auto message = std::make_shared<AsyncMessage<T>>();
+    message->number = number_;
+    message->packed.assign(total.begin(), total.end());
+    sends.push_back({receiver.node, std::move(message)});
+  }
+  return sends;
+}
+
+template <class T>
+std::vector<AsyncSend<T>> PushSum<T>::receive(Node from, const AsyncMessage<T>& message) {
+  if (ledger_) {
+    std::uint64_t& newest = newest_[from];
+    const std::size_t elements = z_.size() + 1;
+    if (message.number <= newest || message.packed.size() != elements * 8) return {};
+    newest = message.number;
+    ledger_->open(from);
+    ledger_->pull(from, message.packed, {0, elements});
+    ledger_->read<T>(z_);
+    return {};
+  }
+  if (message.vector.size() != z_.size() || !(message.scalar > 0)) return {};
+  weight_ += message.scalar;
+  const T part = static_cast<T>(message.scalar / weight_);
+  for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += part * (message.vector[i] - z_[i]);
+  return {};
+}
+
+template <class T>
+void PushSum<T>::restart(std::span<const T> model) {
+  std::ranges::copy(model, z_.begin());
+  weight_ = 1;
+  if (ledger_) ledger_->reset(model);
+}
+
+template class PushSum<float>;
+template class PushSum<double>;
+
+}  // namespace starling::gossip

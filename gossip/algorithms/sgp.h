@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stochastic gradient push (Assran, Loizou, Ballas, Rabbat, ICML 2019) where every message comes:
+//   x_i <- sum_j P_ij (x_j + u_j),  w_i <- sum_j P_ij w_j,  z_i = x_i / w_i,   u of H local steps
+//   at z
+// P column-stochastic: sum w = n and sum x are kept. Deviation, equal in exact arithmetic: z is
+// kept instead of x, z_i <- z_i + sum_j (P_ij w_j / w_i') (z_j - z_i), so no rounding adds up in
+// sum x and equal models stay equal. Bytes a message: 4 d + 8. Where messages are lost:
+// lossy_sgp.h.
+#pragma once
+
+#include "gossip/algorithms/mixer.h"
+
+namespace starling::gossip {
+
+template <class T>
+class Sgp final : public Algorithm<T> {
+ public:
+  explicit Sgp(std::span<const T> model) : z_(model.begin(), model.end()), next_(model.size()) {}
+
+  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  const Message<T>& message(std::size_t receiver) const override;
+  void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
+  void conclude(const Links& links, std::span<const Received<T>> inbox) override;
+  std::span<const T> model() const override { return z_; }
+  void restart(std::span<const T> model) override;
+
+ private:
+  Vector<T> z_;
+  Vector<T> next_;
+  double weight_ = 1;
+  Message<T> message_;
+};
+
+// x = from + (x - from) * factor: what local steps from `from` to x do to a node of weight
+// 1 / factor.
+template <class T>
+void stretch(std::span<T> x, std::span<const T> from, double factor);
+
+}  // namespace starling::gossip

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// The asynchronous algorithms, driven by events: nodes of different speed, messages that take time
+// and may be lost.
+#include <gtest/gtest.h>
+
+#include <queue>
+
+#include "gossip/algorithms/ad_psgd.h"
+#include "gossip/algorithms/push_sum.h"
+#include "tests/gossip/harness.h"
+
+namespace starling::gossip {
+namespace {
+
+constexpr Node kNodes = 8;
+constexpr std::size_t kSize = 5;
+
+Plan ad_psgd() {
+  Plan plan = plan_by_hand({.name = "ad-psgd"}, kNodes);
+  for (Node i = 0; i < kNodes; ++i) plan.active.push_back(i % 2);
+  return plan;
+}
+Plan push_sum(bool lossy = false) { return plan_by_hand({.name = "push-sum"}, kNodes, lossy); }
+
+struct WorldOptions {
+  double loss = 0;
+  double spread = 0;  // node i takes 1 + spread * i / n for a local phase
+  double noise = 0;
+};
+
+template <class T>
+class World {
+ public:
+  using Messages = std::vector<AsyncSend<T>>;
+
+  World(const Plan& plan, const Quadratics& problem, const Mesh& mesh, const Matrix& start,
+        WorldOptions options = {})
+      : mesh_(mesh), options_(options) {
+    for (Node i = 0; i < plan.nodes; ++i) {
+      const std::vector<T> model(start[i].begin(), start[i].end());
+      nodes_.push_back(make_async_algorithm<T>(plan, i, model));
+      training_.push_back(std::make_unique<QuadraticTraining<T>>(problem, i, options.noise));
+      begin(i);
+    }
+  }
+
+  void run(double until, double rate, int steps = 1) {
+    rate_ = rate;
+    steps_ = steps;
+    while (!events_.empty() && events_.top().time <= until) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      handle(event);
+    }
+  }
+  AsyncAlgorithm<T>& node(Node i) { return *nodes_[i]; }
+  Matrix models() const {
+    Matrix x;
+    for (const auto& node : nodes_) x.emplace_back(node->model().begin(), node->model().end());
+    return x;
+  }
+  // What is on its way, lost messages left out.
+  std::vector<std::shared_ptr<const AsyncMessage<T>>> in_transit() const {
+    std::vector<std::shared_ptr<const AsyncMessage<T>>> messages;
+    for (auto events = events_; !events.empty(); events.pop()) {
+      if (events.top().message) messages.push_back(events.top().message);
+    }
+    return messages;
+  }
+
+ private:
+  struct Event {
+    double time = 0;
+    std::uint64_t order = 0;
+    Node node = 0;
+    Node from = 0;
+    std::shared_ptr<const AsyncMessage<T>> message = {};  // null: a phase ended, or gives_up
+    bool gives_up = false;
+    std::uint64_t wait = 0;
+    std::vector<T> start = {};
+    bool operator<(const Event& other) const {
+      return time != other.time ? time > other.time : order > other.order;
+    }
+  };
+
+  void begin(Node i) {
+    const double takes = (1 + options_.spread * i / kNodes) * rng_.uniform(0.9, 1.1);
+    const auto model = nodes_[i]->model();
+    push({.time = now_ + takes, .node = i, .start = {model.begin(), model.end()}});
+  }
+  void push(Event event) {
+    event.order = order_++;
+    events_.push(std::move(event));
+  }
+  void send(Node from, const Messages& sends) {
+    for (const AsyncSend<T>& s : sends) {
+      if (rng_.uniform() < options_.loss) continue;
+      push({.time = now_ + rng_.uniform(0.05, 0.6),
+            .node = s.to,
+            .from = from,
+            .message = s.message});
+    }
+  }
+  void handle(const Event& event) {
+    const Node i = event.node;
+    const bool waited = nodes_[i]->waiting();
+    if (event.message) {
+      send(i, nodes_[i]->receive(event.from, *event.message));
+    } else if (event.gives_up) {
+      if (waited && event.wait == waits_[i]) nodes_[i]->unanswered();
+    } else {
+      finish_phase(event);
+      return;
+    }
+    if (waited && !nodes_[i]->waiting()) begin(i);
+  }
+  void finish_phase(const Event& event) {
+    const Node i = event.node;
+    std::vector<T> x = event.start;
+    for (int k = 0; k < steps_; ++k) training_[i]->step(x, rate_);
+    for (std::size_t k = 0; k < x.size(); ++k) x[k] -= event.start[k];
+    send(i, nodes_[i]->trained(x, mesh_.links(i), rng_));
+    if (!nodes_[i]->waiting()) return begin(i);
+    push({.time = now_ + 2, .node = i, .gives_up = true, .wait = ++waits_[i]});
+  }
+
+  Mesh mesh_;
+  WorldOptions options_;
+  std::vector<std::unique_ptr<AsyncAlgorithm<T>>> nodes_;
+  std::vector<std::unique_ptr<QuadraticTraining<T>>> training_;
+  std::priority_queue<Event> events_;
+  std::array<std::uint64_t, kNodes> waits_ = {};
+  Rng rng_{{.seed = 5, .purpose = Purpose::kNetwork}};
+  std::uint64_t order_ = 0;
+  double now_ = 0;
+  double rate_ = 0;
+  int steps_ = 1;
+};
+
+Row mean_of(const Matrix& x) {
+  Row mean(x[0].size());
+  for (const Row& row : x) {
+    for (std::size_t k = 0; k < row.size(); ++k) mean[k] += row[k] / static_cast<double>(x.size());
+  }
+  return mean;
+}
+
+TEST(AdPsgd, PairsAverageToTheSameBitsAndNobodyWaitsInACircle) {
+  const Row a = {1, 2}, b = {3, -2};
+  AdPsgd<double> active(true, a), passive(false, b);
+  const Mesh pair = circulant(2, {1}, 0.5);
+  Rng rng({.seed = 1});
+  const Row update = {0.5, 0};
+  EXPECT_TRUE(passive.trained(update, pair.links(1), rng).empty());
+  EXPECT_FALSE(passive.waiting());
+  const auto asked = active.trained(update, pair.links(0), rng);
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_EQ(asked[0].to, 1U);
+  EXPECT_EQ(asked[0].message->bytes(), 8U);
+  EXPECT_TRUE(active.waiting());
+  const auto replied = passive.receive(0, *asked[0].message);
+  ASSERT_EQ(replied.size(), 1U);
+  EXPECT_TRUE(active.receive(1, *replied[0].message).empty());
+  EXPECT_FALSE(active.waiting());
+  for (const auto* node : {&active, &passive}) {
+    EXPECT_EQ(Row(node->model().begin(), node->model().end()), (Row{2.5, 0}));
+  }
+}
+
+TEST(AdPsgd, IgnoresWhatItDidNotAskFor) {
+  const Row a = {1, 2};
+  AdPsgd<double> active(true, a);
+  const Mesh pair = circulant(2, {1}, 0.5);
+  Rng rng({.seed = 1});
+  const auto first = active.trained(Row{0, 0}, pair.links(0), rng);
+  AsyncMessage<double> reply = {.kind = AsyncMessage<double>::Kind::kReply,
+                                .number = first[0].message->number,
+                                .vector = {9, 9}};
+  active.unanswered();
+  EXPECT_TRUE(active.receive(1, reply).empty());  // given up
+  const auto second = active.trained(Row{0, 0}, pair.links(0), rng);
+  EXPECT_TRUE(active.receive(1, reply).empty());  // of the request before
+  EXPECT_TRUE(active.waiting());
+  EXPECT_EQ(active.model()[0], 1);
+  reply.number = second[0].message->number;
+  reply.vector = {9};
+  EXPECT_TRUE(active.receive(1, reply).empty());  // of another model
+  EXPECT_TRUE(active.waiting());
+  AsyncMessage<double> request = {.kind = AsyncMessage<double>::Kind::kRequest, .vector = {9, 9}};
+  EXPECT_TRUE(active.receive(1, request).empty());
+  EXPECT_EQ(active.model()[0], 1);
+  active.restart(Row{4, 4});
+  EXPECT_FALSE(active.waiting());
+  EXPECT_EQ(active.model()[0], 4);
+}
+
+TEST(AdPsgd, KeepsTheMeanWhereRepliesComeAndFindsIt) {
+  const Quadratics problem(kNodes, kSize);
+  const Matrix start = scattered(kNodes, kSize);
+  World<double> world(ad_psgd(), problem, ring(kNodes), start);
+  world.run(400, 0);
+  // At the end at most one reply a node is on its way; by then all models are the mean.
+  EXPECT_LT(distance(world.models(), Matrix(kNodes, mean_of(start))), 1e-12);
+}
+
+TEST(AdPsgd, SettlesNearTheOptimumAlsoUnderLoss) {
+  const Quadratics problem(kNodes, kSize);
+  for (const double loss : {0.0, 0.01, 0.1}) {
+    World<double> world(ad_psgd(), problem, ring(kNodes), zeros(kNodes, kSize), {.loss = loss});
+    world.run(3000, 0.005);
+    EXPECT_LT(distance(world.models(), problem.optima()), 0.3) << loss;
+  }
+}
+
+TEST(PushSum, KeepsMassOnItsWayCountedAndFindsTheMean) {
+  const Quadratics problem(kNodes, kSize);
+  const Matrix start = scattered(kNodes, kSize);
+  World<double> world(push_sum(), problem, uneven(kNodes), start, {.spread = 3});
+  for (int t = 1; t <= 200; ++t) {
+    world.run(t, 0);
+    double weight = 0;
+    Row mass(kSize);
+    const auto add = [&](double w, std::span<const double> z) {
+      weight += w;
+      for (std::size_t k = 0; k < kSize; ++k) mass[k] += w * z[k] / kNodes;
+    };
+    for (Node i = 0; i < kNodes; ++i) {
+      add(dynamic_cast<PushSum<double>&>(world.node(i)).weight(), world.node(i).model());
+    }
+    for (const auto& message : world.in_transit()) add(message->scalar, message->vector);
+    ASSERT_NEAR(weight, kNodes, 1e-12);
+    ASSERT_LT(distance({mass}, {mean_of(start)}), 1e-13);
+  }
+  EXPECT_LT(distance(world.models(), Matrix(kNodes, mean_of(start))), 1e-10);
+}
+
+TEST(PushSum, LosesNoMassToLossOrOvertaking) {
+  const Quadratics problem(kNodes, kSize);
+  const Matrix start = scattered(kNodes, kSize);
+  for (const double loss : {0.01, 0.1}) {
+    World<double> world(push_sum(true), problem, uneven(kNodes), start, {.loss = loss});
+    std::vector<MassLedger::Fixed> first;
+    for (int t = 1; t <= 300; ++t) {
+      world.run(t, 0);
+      std::vector<MassLedger::Fixed> total(kSize + 1);
+      for (Node i = 0; i < kNodes; ++i) {
+        const auto ledger = [&](Node j) -> const MassLedger& {
+          return *dynamic_cast<PushSum<double>&>(world.node(j)).ledger();
+        };
+        for (std::size_t k = 0; k <= kSize; ++k) {
+          total[k] += ledger(i).mass()[k];
+          for (Node j = 0; j < kNodes; ++j) {
+            if (!ledger(i).pushed(j).empty()) total[k] += ledger(i).pushed(j)[k];
+            if (!ledger(j).pulled(i).empty()) total[k] -= ledger(j).pulled(i)[k];
+          }
+        }
+      }
+      if (first.empty()) first = total;
+      ASSERT_EQ(total, first) << t;
+      ASSERT_EQ(total.back(), MassLedger::Fixed{kNodes} << 40);
+    }
+    EXPECT_LT(distance(world.models(), Matrix(kNodes, mean_of(start))), 1e-8) << loss;
+  }
+}
+
+// Four times slower at one end than at the other: what the fast nodes hold counts no more.
+TEST(PushSum, SettlesNearTheOptimumOfAllDataWhateverTheSpeeds) {
+  const Quadratics problem(kNodes, kSize);
+  for (const bool lossy : {false, true}) {
+    World<double> world(push_sum(lossy), problem, ring(kNodes), zeros(kNodes, kSize),
+                        {.loss = lossy ? 0.1 : 0, .spread = 4});
+    world.run(20000, 0.001);
+    EXPECT_LT(distance(world.models(), problem.optima()), 0.1);
+  }
+}
+
+TEST(PushSum, SharesOneMessageAmongReceiversOfEqualShares) {
+  const Row model(kSize, 1);
+  PushSum<float> node(false, std::vector<float>(kSize, 1));
+  Rng rng({.seed = 1});
+  const Mesh mesh = exponential(kNodes);
+  const auto sends = node.trained(std::vector<float>(kSize), mesh.links(0), rng);
+  ASSERT_EQ(sends.size(), 3U);
+  EXPECT_EQ(sends[0].message, sends[2].message);
+  EXPECT_EQ(sends[0].message->bytes(), 4 * kSize + 8);
+  EXPECT_DOUBLE_EQ(node.weight(), 0.25);
+  node.restart(std::vector<float>(kSize, 3));
+  EXPECT_EQ(node.weight(), 1);
+  EXPECT_EQ(node.model()[0], 3);
+}
+
+TEST(PushSum, ANodeThatHearsNothingKeepsTheRestOfItsMass) {
+  for (const bool lossy : {false, true}) {
+    PushSum<double> node(lossy, Row(kSize, 1));
+    Rng rng({.seed = 1});
+    const Mesh mesh = exponential(kNodes);
+    for (int t = 0; t < 200; ++t) {
+      (void)node.trained(Row(kSize, 0.01), mesh.links(0), rng);
+    }
+    EXPECT_GT(node.weight(), 0x1p-19);
+    EXPECT_LT(node.weight(), 0x1p-16);
+    EXPECT_NEAR(node.model()[0], 3, lossy ? 1e-4 : 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace starling::gossip

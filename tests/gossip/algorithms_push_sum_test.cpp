@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stochastic gradient push with and without lost messages, and the mass ledger under it.
+#include <gtest/gtest.h>
+
+#include "gossip/algorithms/lossy_sgp.h"
+#include "tests/gossip/harness.h"
+
+namespace starling::gossip {
+namespace {
+
+constexpr Node kNodes = 8;
+constexpr std::size_t kSize = 5;
+const AlgorithmOptions kSgp = {.name = "sgp"};
+
+// X <- P (X + U), w <- P w, Z = X / w, as the paper writes it.
+Matrix reference(const Quadratics& problem, const std::vector<Mesh>& meshes, const Matrix& start,
+                 int exchanges, double rate, int steps) {
+  Matrix x = start, z = start;
+  Matrix w(start.size(), Row(1, 1.0));
+  for (int t = 0; t < exchanges; ++t) {
+    const Mesh& mesh = meshes[static_cast<std::size_t>(t) % meshes.size()];
+    Matrix local = z;
+    for (int k = 0; k < steps; ++k) local = sum(local, problem.gradients(local), -rate);
+    x = product(mesh.w(), sum(sum(x, local), z, -1));
+    w = product(mesh.w(), w);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      for (std::size_t k = 0; k < x[0].size(); ++k) z[i][k] = x[i][k] / w[i][0];
+    }
+  }
+  return z;
+}
+
+// Node i sends half to i + 2^(t mod 3).
+std::vector<Mesh> one_peer_exponential() {
+  return {circulant(kNodes, {1}, 0.5), circulant(kNodes, {2}, 0.5), circulant(kNodes, {4}, 0.5)};
+}
+
+void expect_reference(const std::vector<Mesh>& meshes, bool lossy, double tolerance) {
+  const Quadratics problem(kNodes, kSize);
+  const Matrix start = scattered(kNodes, kSize);
+  for (const int steps : {1, 3}) {
+    Fleet<double> fleet(plan_by_hand(kSgp, kNodes, lossy), problem, start);
+    for (int t = 0; t < 50; ++t) {
+      fleet.step(meshes[static_cast<std::size_t>(t) % meshes.size()], 0.05, steps);
+    }
+    const Matrix expected = reference(problem, meshes, start, 50, 0.05, steps);
+    EXPECT_LT(distance(fleet.models(), expected), tolerance) << steps;
+  }
+}
+
+TEST(Sgp, IsThePapersIteration) {
+  expect_reference({exponential(kNodes)}, false, 1e-12);
+  expect_reference({uneven(kNodes)}, false, 1e-12);
+  expect_reference(one_peer_exponential(), false, 1e-12);
+}
+
+TEST(LossySgp, IsThePapersIterationToTheFixedPoint) {
+  expect_reference({exponential(kNodes)}, true, 1e-10);
+  expect_reference({uneven(kNodes)}, true, 1e-10);
+  expect_reference(one_peer_exponential(), true, 1e-10);
+}
+
+TEST(Sgp, IsDpsgdToTheBitWhereTheMatrixIsDoublyStochastic) {
+  const Quadratics problem(kNodes, kSize);
+  const Matrix start = scattered(kNodes, kSize);
+  const Mesh mesh = circulant(kNodes, {1}, 0.5);
+  Fleet<float> sgp(plan_by_hand(kSgp, kNodes), problem, start);
+  Fleet<float> dpsgd(plan_by_hand({.name = "dpsgd"}, kNodes), problem, start);
+  sgp.run(mesh, 50, 0.05);
+  dpsgd.run(mesh, 50, 0.05);
+  EXPECT_EQ(sgp.models(), dpsgd.models());
+}
+
+TEST(Sgp, KeepsMassAndFindsTheMeanWithoutGradients) {
+  const Quadratics problem(kNodes, kSize);
+  const Matrix start = scattered(kNodes, kSize);
+  const Mesh mesh = uneven(kNodes);
+  Row mean(kSize);
+  for (const Row& x : start) {
+    for (std::size_t k = 0; k < kSize; ++k) mean[k] += x[k] / kNodes;
+  }
+  Fleet<double> fleet(plan_by_hand(kSgp, kNodes), problem, start);
+  for (int t = 0; t < 300; ++t) {
+    fleet.step(mesh, 0);
+    // What adapt() showed: the masses before this mixing.
+    double weight = 0;
+    for (Node i = 0; i < kNodes; ++i) weight += fleet.node(i).message(0).scalar;
+    ASSERT_NEAR(weight, kNodes, 1e-12);
+  }
+  EXPECT_LT(distance(fleet.models(), Matrix(kNodes, mean)), 1e-13);
+}
+
+// The mass at the nodes plus what edges hold that has not been pulled yet.
+std::vector<MassLedger::Fixed> all_mass(Fleet<double>& fleet) {
+  std::vector<MassLedger::Fixed> total(kSize + 1);
+  const auto ledger = [&](Node i) -> const MassLedger& {
+    return dynamic_cast<LossySgp<double>&>(fleet.node(i)).ledger();
+  };
+  const auto add = [&](std::span<const MassLedger::Fixed> part, bool plus) {
+    for (std::size_t k = 0; k < part.size(); ++k) total[k] += plus ? part[k] : 0 - part[k];
+  };
+  for (Node i = 0; i < kNodes; ++i) {
+    add(ledger(i).mass(), true);
+    for (Node j = 0; j < kNodes; ++j) {
+      add(ledger(i).pushed(j), true);
+      add(ledger(j).pulled(i), false);
+    }
+  }
+  return total;
+}
+
+TEST(LossySgp, LosesNoMassAtAnyStep) {
+  const Quadratics problem(kNodes, kSize);
+  const std::vector<Mesh> one_peer = one_peer_exponential();
+  for (const double loss : {0.0, 0.01, 0.1}) {
+    for (const bool varying : {false, true}) {
+      Fleet<double> fleet(plan_by_hand(kSgp, kNodes, true), problem, scattered(kNodes, kSize),
+                          {.loss = loss});
+      const auto before = all_mass(fleet);
+      EXPECT_EQ(before.back(), MassLedger::Fixed{kNodes} << 40);
+      for (int t = 0; t < 400; ++t) {
+        fleet.step(varying ? one_peer[static_cast<std::size_t>(t) % 3] : uneven(kNodes), 0);
+        ASSERT_EQ(all_mass(fleet), before) << "step " << t << ", loss " << loss;
+      }
+      Row mean(kSize);
+      for (std::size_t k = 0; k < kSize; ++k) {
+        mean[k] = static_cast<double>(static_cast<std::int64_t>(before[k])) * 0x1p-40 / kNodes;
+      }
+      EXPECT_LT(distance(fleet.models(), Matrix(kNodes, mean)), 1e-9) << loss;
+    }
+  }
+}
+
+TEST(LossySgp, FindsTheOptimumUnderLossWhereOthersWouldLoseMass) {
+  const Quadratics problem(kNodes, kSize);
+  for (const double loss : {0.01, 0.1}) {
+    Fleet<double> fleet(plan_by_hand(kSgp, kNodes, true), problem, zeros(kNodes, kSize),
+                        {.loss = loss});
+    fleet.run(exponential(kNodes), 8000, 0.002);
+    EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05) << loss;
+  }
+}
+
+TEST(LossySgp, DoesNotDependOnHowColumnsAreDivided) {
+  const Quadratics problem(kNodes, 67);
+  const Matrix start = scattered(kNodes, 67);
+  for (const bool lossy : {false, true}) {
+    Fleet<float> whole(plan_by_hand(kSgp, kNodes, lossy), problem, start, {.loss = 0.1});
+    Fleet<float> divided(plan_by_hand(kSgp, kNodes, lossy), problem, start,
+                         {.loss = 0.1, .parts = 7});
+    whole.run(uneven(kNodes), 20, 0.05);
+    divided.run(uneven(kNodes), 20, 0.05);
+    EXPECT_EQ(whole.models(), divided.models());
+  }
+}
+
+TEST(LossySgp, SaysThatItDivergedInsteadOfWrappingAround) {
+  const Quadratics problem(kNodes, kSize);
+  Fleet<double> fleet(plan_by_hand(kSgp, kNodes, true), problem, scattered(kNodes, kSize));
+  fleet.run(exponential(kNodes), 300, 3);
+  EXPECT_TRUE(std::isnan(fleet.models()[0][0]));
+}
+
+TEST(Sgp, ARestartedNodeStartsFromTheModelItWasGiven) {
+  const Quadratics problem(kNodes, kSize);
+  for (const bool lossy : {false, true}) {
+    Fleet<double> fleet(plan_by_hand(kSgp, kNodes, lossy), problem, zeros(kNodes, kSize),
+                        {.loss = lossy ? 0.1 : 0});
+    fleet.run(exponential(kNodes), 100, 0.05);
+    const Row given(kSize, 0.25);
+    fleet.node(3).restart(given);
+    EXPECT_LT(distance({fleet.models()[3]}, {given}), 1e-11);
+    fleet.run(exponential(kNodes), 2000, 0.002);
+    EXPECT_LT(distance(fleet.models(), problem.optima()), 0.1);
+  }
+}
+
+}  // namespace
+}  // namespace starling::gossip
