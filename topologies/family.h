@@ -42,6 +42,8 @@ struct Blueprint {
   std::uint64_t period = 1;                 // as Topology::period
   bool directed = false;                    // only read where the topology varies in time
   std::function<Step(std::uint64_t)> step;  // any thread; requires step < period where there is one
+  // As Topology::expected_squared_factor, with the weights of the definition.
+  std::optional<double> expected_squared_factor = {};
 
   static Blueprint fixed(std::string name, Step step);
 };
@@ -68,5 +70,21 @@ Result<Blueprint> p_peer_exponential(const Request& request);
 Result<Blueprint> one_peer_hypercube(const Request& request);
 Result<Blueprint> hyper_hypercube(const Request& request);
 Result<Blueprint> base_graph(const Request& request);
+// random.cpp
+Result<Blueprint> random_regular(const Request& request);
+Result<Blueprint> erdos_renyi(const Request& request);
+Result<Blueprint> watts_strogatz(const Request& request);
+Result<Blueprint> barabasi_albert(const Request& request);
+Result<Blueprint> equistatic(const Request& request);
+// Whether a d-regular graph is possible; `key` names d in the sentence.
+[[nodiscard]] Result<void> check_regular(const Request& request, Node d, std::string_view key);
+// drawn.cpp
+Result<Blueprint> random_matching(const Request& request);
+Result<Blueprint> epidemic(const Request& request);
+Result<Blueprint> equidyn(const Request& request);
+// d_cliques.cpp
+Result<Blueprint> d_cliques(const Request& request);
+// edge_list.cpp
+Result<Blueprint> file_graph(const Request& request);  // also for 0 nodes: as many as it names
 
 }  // namespace starling::topologies

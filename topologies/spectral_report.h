@@ -11,7 +11,8 @@
 
 namespace starling::topologies {
 
-// How a number was found.
+// How a number was found: in closed form or by a Fourier transform; by an eigen-solver; as a bound
+// (slem and the diameter from below, lambda_min from above, rounds from below); from drawn steps.
 enum class Certainty { kExact, kNumeric, kBound, kSampled };
 
 struct Figure {
@@ -28,7 +29,7 @@ struct SpectralReport {
   std::uint64_t period = 1;                                // 0: drawn anew for every step
   double degree_min = 0, degree_mean = 0, degree_max = 0;  // messages that a node sends a step
   bool connected = false;          // of the union over a period; a drawn one: of its first steps
-  std::optional<Figure> diameter;  // of the same union
+  std::optional<Figure> diameter;  // of the union over a period, along directions
   // The second largest modulus of an eigenvalue; of a time-varying topology the factor by which the
   // distance from the mean shrinks a step, geometric mean over a period (0 where it ends exactly).
   std::optional<Figure> slem;

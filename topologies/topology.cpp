@@ -32,6 +32,16 @@ constexpr std::array kFamilies = {
     Family{"one-peer-hypercube", one_peer_hypercube},
     Family{"hyper-hypercube", hyper_hypercube},
     Family{"base-graph", base_graph},
+    Family{"random-regular", random_regular},
+    Family{"erdos-renyi", erdos_renyi},
+    Family{"watts-strogatz", watts_strogatz},
+    Family{"barabasi-albert", barabasi_albert},
+    Family{"equistatic", equistatic},
+    Family{"equidyn", equidyn},
+    Family{"random-matching", random_matching},
+    Family{"epidemic", epidemic},
+    Family{"d-cliques", d_cliques},
+    Family{"file", file_graph},
 };
 
 using Matrix = std::shared_ptr<const MixingMatrix>;
@@ -100,6 +110,9 @@ class DrawnTopology final : public Topology {
   Node nodes() const override { return nodes_; }
   bool directed() const override { return blueprint_.directed; }
   std::uint64_t period() const override { return 0; }
+  std::optional<double> expected_squared_factor() const override {
+    return rule_ == "own" ? blueprint_.expected_squared_factor : std::nullopt;
+  }
   Matrix at(std::uint64_t step) const override {
     {
       const std::lock_guard lock(mutex_);
@@ -134,7 +147,7 @@ Result<void> check_options(const TopologyOptions& options) {
                                          join_names(kMixingRules) +
                                          suggestion(options.mixing, kMixingRules));
   }
-  if (options.nodes == 0) {
+  if (options.nodes == 0 && !options.spec.starts_with("file:")) {
     return rejected("topology-impossible", "a topology needs at least one node");
   }
   if (options.nodes > kNodesMax) {
@@ -158,6 +171,11 @@ Result<Blueprint> build(const TopologyOptions& options) {
   return family->build(request);
 }
 
+void deduplicate(std::vector<Edge>& edges) {
+  if (!std::ranges::is_sorted(edges)) std::ranges::sort(edges);
+  edges.erase(std::ranges::unique(edges).begin(), edges.end());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<const Topology>> Topology::make(const TopologyOptions& options) {
@@ -177,8 +195,10 @@ Result<std::unique_ptr<const Topology>> Topology::make(const TopologyOptions& op
 }
 
 Result<graph::Graph> union_graph(const Topology& topology, std::uint64_t steps) {
+  constexpr std::size_t kCrowded = 4'000'000;
   const bool directed = topology.directed();
   std::vector<Edge> edges;
+  std::size_t crowded = kCrowded;  // so many are sorted to see which stand twice
   const std::uint64_t end = topology.period() > 0 ? topology.period() : steps;
   for (std::uint64_t step = 0; step < end; ++step) {
     const auto matrix = topology.at(step);
@@ -187,11 +207,12 @@ Result<graph::Graph> union_graph(const Topology& topology, std::uint64_t steps) 
         if (directed || sender.node < receiver) edges.push_back({sender.node, receiver});
       }
     }
-    if (step > 0) {  // keeps memory at one step above what the union takes
-      std::ranges::sort(edges);
-      edges.erase(std::ranges::unique(edges).begin(), edges.end());
+    if (edges.size() > crowded) {
+      deduplicate(edges);
+      crowded = 2 * edges.size() + kCrowded;
     }
   }
+  deduplicate(edges);
   return graph::Graph::make(topology.nodes(), directed, std::move(edges));
 }
 

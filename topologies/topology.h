@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,7 @@ inline constexpr std::array<std::string_view, 5> kMixingRules = {"own", "metropo
 
 struct TopologyOptions {
   std::string spec = "ring";  // "NAME[:KEY=VALUE,...]", see topologies/README.md
-  Node nodes = 0;
+  Node nodes = 0;             // 0: as many as a file names
   std::uint64_t seed = 1;
   std::string mixing = "own";
   // For data-aware topologies (d-cliques): [nodes][classes], rows of each class on each node.
@@ -51,6 +52,9 @@ class Topology {
   // The matrix of a step; shared where the topology repeats. Any thread. A drawn one costs
   // O(edges).
   virtual std::shared_ptr<const MixingMatrix> at(std::uint64_t step) const = 0;
+  // Of one drawn anew: the expected ||W x||^2 / ||x||^2 for x of mean 0, where a closed form is
+  // known. Where W is not doubly stochastic the mean moves; that counts as distance.
+  virtual std::optional<double> expected_squared_factor() const { return std::nullopt; }
 };
 
 // Every edge of the steps [0, period); of a topology drawn anew, of its first `steps` steps.

@@ -18,7 +18,7 @@ using Dense = std::vector<std::vector<double>>;
 inline std::unique_ptr<const topologies::Topology> topology(topologies::TopologyOptions options) {
   auto made = topologies::Topology::make(options);
   EXPECT_TRUE(made) << options.spec << ": " << (made ? "" : made.error().message());
-  return made ? std::move(*made) : nullptr;
+  return std::move(made).value();
 }
 
 inline std::unique_ptr<const topologies::Topology> topology(const std::string& spec,
