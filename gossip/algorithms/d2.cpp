@@ -29,11 +29,11 @@ void D2<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns col
   const MixTerms<T>& terms = terms_of(inbox);
   const double factor = whole_ > 0 ? 1 / whole_ : 0;
   for_parts(columns, [&](Columns part) {
-    T flow[kFlowColumns];
-    mix_flow<T>(terms, v_.data(), flow, part);
+    double flow[kFlowColumns];
+    mix_flow_wide<T>(terms, v_.data(), flow, part);
     for (std::size_t i = part.begin; i < part.end; ++i) {
-      x_[i] = v_[i] + flow[i - part.begin];
-      correction_[i] += static_cast<double>(flow[i - part.begin]) * factor;
+      x_[i] = static_cast<T>(static_cast<double>(v_[i]) + flow[i - part.begin]);
+      correction_[i] += flow[i - part.begin] * factor;
     }
   });
 }

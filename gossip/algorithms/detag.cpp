@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 namespace starling::gossip {
 
@@ -23,11 +24,12 @@ int accelerated_rounds(double slem) {
 
 template <class T>
 Detag<T>::Detag(double slem, int rounds, std::span<const T> model)
-    : acceleration_(static_cast<T>(acceleration(slem))),
+    : acceleration_(acceleration(slem)),
       rounds_(static_cast<std::uint64_t>(rounds)),
       x_(model.begin(), model.end()),
       mixed_x_{x_, x_},
-      mixed_y_{Vector<T>(x_.size()), Vector<T>(x_.size())},
+      mixed_y_{Vector<double>(x_.size()), Vector<double>(x_.size())},
+      shown_y_(x_.size()),
       sum_(x_.size()),
       previous_(x_.size()),
       sample_(x_.size()) {}
@@ -42,7 +44,9 @@ double Detag<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, cons
   samples_ += phase.steps;
   rate_ = phase.rate;
   round_ = phase.exchange % rounds_;
-  message_ = {.first = mixed_x_.now, .second = mixed_y_.now};
+  std::ranges::transform(mixed_y_.now, shown_y_.begin(),
+                         [](double y) { return static_cast<T>(y); });
+  message_ = {.first = mixed_x_.now, .second = shown_y_};
   return loss;
 }
 
@@ -53,23 +57,24 @@ const Message<T>& Detag<T>::message(std::size_t) const {
 
 // z' = z + (1 + a) (W z - z) + a (z - z_before), into the place of z_before.
 template <class T>
-void Detag<T>::mix_round(Gossip& z, std::span<const Received<T>> inbox,
-                         std::span<const T> Message<T>::*part, Columns columns) {
-  const MixTerms<T>& terms = terms_of(inbox, part);
-  for_parts(columns, [&](Columns piece) {
-    T flow[kFlowColumns];
-    mix_flow<T>(terms, z.now.data(), flow, piece);
-    for (std::size_t i = piece.begin; i < piece.end; ++i) {
-      const T ahead = acceleration_ * (z.now[i] - z.before[i]);
-      z.before[i] = z.now[i] + ((1 + acceleration_) * flow[i - piece.begin] + ahead);
-    }
-  });
-}
-
-template <class T>
 void Detag<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
-  mix_round(mixed_x_, inbox, &Message<T>::first, columns);
-  mix_round(mixed_y_, inbox, &Message<T>::second, columns);
+  const double a = acceleration_;
+  const auto mix_round = [&](auto& z, const Vector<T>& shown,
+                             std::span<const T> Message<T>::*part) {
+    const MixTerms<T>& terms = terms_of(inbox, part);
+    for_parts(columns, [&](Columns piece) {
+      double flow[kFlowColumns];
+      mix_flow_wide<T>(terms, shown.data(), flow, piece);
+      for (std::size_t i = piece.begin; i < piece.end; ++i) {
+        const double now = static_cast<double>(z.now[i]);
+        const double before = static_cast<double>(z.before[i]);
+        z.before[i] = static_cast<std::remove_reference_t<decltype(z.before[i])>>(
+            now + ((1 + a) * flow[i - piece.begin] + a * (now - before)));
+      }
+    });
+  };
+  mix_round(mixed_x_, mixed_x_.now, &Message<T>::first);
+  mix_round(mixed_y_, shown_y_, &Message<T>::second);
 }
 
 template <class T>
@@ -83,9 +88,9 @@ template <class T>
 void Detag<T>::end_phase() {
   const T inverse = static_cast<T>(1 / samples_), rate = static_cast<T>(rate_);
   for (std::size_t i = 0; i < x_.size(); ++i) {
-    x_[i] = mixed_x_.now[i] - rate * mixed_y_.now[i];
+    x_[i] = mixed_x_.now[i] - rate * static_cast<T>(mixed_y_.now[i]);
     const T gradient = inverse * sum_[i];
-    mixed_y_.now[i] += gradient - previous_[i];
+    mixed_y_.now[i] += static_cast<double>(gradient) - static_cast<double>(previous_[i]);
     previous_[i] = gradient;
     sum_[i] = 0;
   }
@@ -100,9 +105,10 @@ void Detag<T>::restart(std::span<const T> model) {
   std::ranges::copy(model, x_.begin());
   std::ranges::copy(model, mixed_x_.now.begin());
   std::ranges::copy(model, mixed_x_.before.begin());
-  for (Vector<T>* zeroed : {&mixed_y_.now, &mixed_y_.before, &sum_, &previous_}) {
-    std::ranges::fill(*zeroed, T{0});
-  }
+  std::ranges::fill(mixed_y_.now, 0);
+  std::ranges::fill(mixed_y_.before, 0);
+  std::ranges::fill(sum_, T{0});
+  std::ranges::fill(previous_, T{0});
   samples_ = 0;
 }
 

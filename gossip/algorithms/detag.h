@@ -32,21 +32,21 @@ class Detag final : public Algorithm<T> {
   void restart(std::span<const T> model) override;
 
  private:
+  template <class S>
   struct Gossip {  // z and z_before
-    Vector<T> now;
-    Vector<T> before;
+    Vector<S> now;
+    Vector<S> before;
   };
-  void mix_round(Gossip& z, std::span<const Received<T>> inbox,
-                 std::span<const T> Message<T>::*part, Columns columns);
   void end_phase();
 
-  T acceleration_;
+  double acceleration_;
   std::uint64_t rounds_;
   Vector<T> x_;
-  Gossip mixed_x_;
-  Gossip mixed_y_;
-  Vector<T> sum_;       // of the phase's gradients
-  Vector<T> previous_;  // g_{k-1}
+  Gossip<T> mixed_x_;
+  Gossip<double> mixed_y_;  // in double for the reason that gradient_tracking.h gives
+  Vector<T> shown_y_;       // mixed_y_.now as it travels
+  Vector<T> sum_;           // of the phase's gradients
+  Vector<T> previous_;      // g_{k-1}
   Vector<T> sample_;
   double samples_ = 0;
   double rate_ = 0;

@@ -7,7 +7,9 @@
 #include <array>
 
 #include "core/base/check.h"
+#include "gossip/algorithms/detag.h"
 #include "gossip/algorithms/make_algorithm.h"
+#include "topologies/spectral_report.h"
 
 namespace starling::gossip {
 namespace {
@@ -135,6 +137,16 @@ Result<void> check_bipartite(const Case& c, const graph::Graph& graph) {
       "or the algorithm push-sum");
 }
 
+// D^2's modes obey z^2 - 2 lambda z + lambda = 0: inside the unit circle only above -1/3.
+Result<void> check_lambda_min(const Case& c) {
+  STARLING_ASSIGN(const topologies::SpectralReport report, topologies::analyse(c.topology));
+  constexpr double kLeast = -1.0 / 3 + 1e-6;
+  if (report.lambda_min && report.lambda_min->value > kLeast) return {};
+  return c.misfit(fmt::format(
+      "the smallest eigenvalue is {}, and at or below -1/3 it diverges; use mixing \"lazy\"",
+      report.lambda_min ? fmt::format("{:.6f}", report.lambda_min->value) : "not known"));
+}
+
 Result<void> check_outer(const AlgorithmOptions& options) {
   if (options.name != "diloco" || options.outer_rate <= 1 + options.outer_momentum) return {};
   return rejected(
@@ -171,14 +183,11 @@ Result<void> check_topology(const Case& c) {
   const auto* needs = std::ranges::find(kNeeds, c.options.name, &Needs::name);
   STARLING_CHECK(needs != kNeeds.end());
   if (needs->symmetric_static) STARLING_TRY(check_symmetric_static(c));
-  if (c.options.name == "d2" || c.options.name == "detag") {
-    return unsupported("algorithm-topology", "the spectra that " + c.options.name +
-                                                 " is judged fit by are not computed yet");
-  }
   STARLING_TRY(check_sums(c, needs->sums));
   STARLING_ASSIGN(const graph::Graph graph, connected_union(c));
   if (c.options.name == "relaysgd") STARLING_TRY(check_tree(c, graph));
   if (c.options.name == "ad-psgd") STARLING_TRY(check_bipartite(c, graph));
+  if (c.options.name == "d2") STARLING_TRY(check_lambda_min(c));
   return {};
 }
 
@@ -201,6 +210,12 @@ Result<Plan> plan_algorithm(const AlgorithmOptions& options, const Setting& sett
                .lossy = setting.lossy,
                .seed = seed};
   if (options.name == "sgp") plan.traits.per_receiver = setting.lossy;
+  if (options.name == "detag") {
+    STARLING_ASSIGN(const topologies::SpectralReport report,
+                    topologies::analyse(*setting.topology));
+    plan.slem = report.slem ? report.slem->value : 0;
+    if (plan.options.gossip_rounds == 0) plan.options.gossip_rounds = accelerated_rounds(plan.slem);
+  }
   if (options.name == "ad-psgd") {
     STARLING_ASSIGN(const graph::Graph graph, connected_union({options, *setting.topology}));
     plan.active = *graph::bipartition(graph);

@@ -43,10 +43,10 @@ void GradientTracking<T>::absorb(const Links&, std::span<const Received<T>> inbo
   mix<T>(terms_of(inbox), x_.data(), x_.data(), next_.data(), columns);
   const MixTerms<T>& terms = terms_of(inbox, &Message<T>::second);
   for_parts(columns, [&](Columns part) {
-    T flow[kFlowColumns];
-    mix_flow<T>(terms, z_.data(), flow, part);
+    double flow[kFlowColumns];
+    mix_flow_wide<T>(terms, z_.data(), flow, part);
     for (std::size_t i = part.begin; i < part.end; ++i) {
-      correction_[i] += static_cast<double>(flow[i - part.begin]);
+      correction_[i] += flow[i - part.begin];
     }
   });
 }

@@ -37,7 +37,7 @@ constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
     {.name = "ad-psgd", .pattern = Pattern::kPairs, .state_vectors = 1},
     {.name = "push-sum", .pattern = Pattern::kPairs, .state_vectors = 1},
     {.name = "diloco", .state_vectors = 3},
-    {.name = "detag", .loss_safe = false, .state_vectors = 8},
+    {.name = "detag", .loss_safe = false, .state_vectors = 11},
     {.name = "all-reduce", .pattern = Pattern::kMean, .state_vectors = 2},
     {.name = "diloco-all", .pattern = Pattern::kMean, .state_vectors = 3},
 }};

@@ -89,18 +89,33 @@ void mix_flow(const MixTerms<T>& terms, const T* x, T* flow, Columns columns) {
 }
 
 template <class T>
+void mix_flow_wide(const MixTerms<T>& terms, const T* x, double* flow, Columns columns) {
+  const std::size_t size = columns.end - columns.begin;
+  for (std::size_t i = 0; i < size; ++i) flow[i] = 0;
+  for (std::size_t k = 0; k < terms.vectors.size(); ++k) {
+    const T* const other = terms.vectors[k] + columns.begin;
+    const T* const own = x + columns.begin;
+    const double weight = static_cast<double>(terms.weights[k]);
+    for (std::size_t i = 0; i < size; ++i) {
+      flow[i] += weight * (static_cast<double>(other[i]) - static_cast<double>(own[i]));
+    }
+  }
+}
+
+template <class T>
 double local_steps(LocalTraining<T>& training, const LocalPhase& phase, std::span<T> x) {
   double loss = 0;
   for (int k = 0; k < phase.steps; ++k) loss += training.step(x, phase.rate);
   return loss;
 }
 
-#define STARLING_INSTANTIATE(T)                                              \
-  template struct MixTerms<T>;                                               \
-  template MixTerms<T>& terms_of<T>(std::span<const Received<T>>,            \
-                                    std::span<const T> Message<T>::*);       \
-  template void mix<T>(const MixTerms<T>&, const T*, const T*, T*, Columns); \
-  template void mix_flow<T>(const MixTerms<T>&, const T*, T*, Columns);      \
+#define STARLING_INSTANTIATE(T)                                                   \
+  template struct MixTerms<T>;                                                    \
+  template MixTerms<T>& terms_of<T>(std::span<const Received<T>>,                 \
+                                    std::span<const T> Message<T>::*);            \
+  template void mix<T>(const MixTerms<T>&, const T*, const T*, T*, Columns);      \
+  template void mix_flow<T>(const MixTerms<T>&, const T*, T*, Columns);           \
+  template void mix_flow_wide<T>(const MixTerms<T>&, const T*, double*, Columns); \
   template double local_steps<T>(LocalTraining<T>&, const LocalPhase&, std::span<T>);
 STARLING_INSTANTIATE(float)
 STARLING_INSTANTIATE(double)

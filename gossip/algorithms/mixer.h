@@ -36,10 +36,13 @@ MixTerms<T>& terms_of(std::span<const Received<T>> inbox,
 template <class T>
 void mix(const MixTerms<T>& terms, const T* base, const T* x, T* out, Columns columns);
 
-// flow[0 .. end - begin) = sum of weight * (vector - x) on these columns. The flow from i to j is
-// the negative of the flow from j to i to the bit where W_ij = W_ji.
+// flow[0 .. end - begin) = sum of weight * (vector - x) on these columns.
 template <class T>
 void mix_flow(const MixTerms<T>& terms, const T* x, T* flow, Columns columns);
+// The same in double, for what adds up flows over many steps: where W_ij = W_ji, what flows from i
+// to j is the negative of what flows from j to i to the bit, and so the sum over all nodes stays 0.
+template <class T>
+void mix_flow_wide(const MixTerms<T>& terms, const T* x, double* flow, Columns columns);
 
 // Calls f(part) for consecutive parts of `columns` of at most kFlowColumns.
 inline constexpr std::size_t kFlowColumns = 1024;
