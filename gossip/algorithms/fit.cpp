@@ -75,7 +75,9 @@ std::string_view broken_sums(Sums sums) {
       return "do not sum to 1 at every receiver, so it would not average; use mixing \"uniform\"";
     case Sums::kColumns:
       return "do not sum to 1 at every sender, so mass would not be kept; use mixing "
-             "\"metropolis\", or a directed topology with its own weights";
+             "\"metropolis\" where edges go both ways, a directed topology with its own weights, "
+             "or "
+             "the algorithm epidemic";
     default:
       return "are not doubly stochastic, so the mean of the models would not be kept; use mixing "
              "\"metropolis\" where edges go both ways, and elsewhere the algorithm sgp (weights "

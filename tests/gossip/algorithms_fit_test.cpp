@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "gossip/algorithms/detag.h"
 #include "gossip/algorithms/make_algorithm.h"
 
@@ -59,6 +62,7 @@ TEST(CheckFit, TakesWhatTheProofsTake) {
   expect_fit({"ad-psgd", "star", 7});
   expect_fit({"ad-psgd", "torus:4x4", 16});
   expect_fit({"epidemic", "epidemic:s=3"});
+  expect_fit({"epidemic", "epidemic:s=3,kind=local"});
   for (const std::string algorithm : {"dpsgd", "sgp", "push-sum", "ad-psgd", "diloco"}) {
     expect_fit({algorithm, "ring", 8, "own", true});
   }
@@ -67,10 +71,11 @@ TEST(CheckFit, TakesWhatTheProofsTake) {
 TEST(CheckFit, RefusesMatricesThatDoNotKeepTheMean) {
   for (const std::string algorithm : {"dpsgd", "gradient-tracking", "qg-dsgdm", "diloco"}) {
     expect_fit({algorithm, "star", 8, "uniform", false, "sgp"});
-    expect_fit({algorithm, "epidemic:s=3", 8, "own", false, "epidemic"});
+    expect_fit({algorithm, "epidemic:s=3,kind=local", 8, "own", false, "epidemic"});
   }
   for (const std::string algorithm : {"sgp", "push-sum"}) {
     expect_fit({algorithm, "star", 8, "uniform", false, "metropolis"});
+    expect_fit({algorithm, "epidemic:s=3,kind=local", 8, "own", false, "algorithm epidemic"});
   }
 }
 
@@ -147,6 +152,34 @@ TEST(PlanAlgorithm, EveryNameHasTraitsAndAnObject) {
       const auto node = make_algorithm<float>(*plan, 1, model);
       EXPECT_EQ(std::vector<float>(node->model().begin(), node->model().end()), model);
     }
+  }
+}
+
+// The row of `name` in the README's table, as its cells.
+std::vector<std::string> documented(std::string_view name) {
+  std::ifstream file(STARLING_SOURCE_DIR "/gossip/README.md");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with("| `" + std::string(name) + "` |")) continue;
+    std::vector<std::string> cells;
+    std::istringstream row(line.substr(2));
+    for (std::string cell; std::getline(row, cell, '|');) {
+      const std::size_t end = cell.find_last_not_of(' ');
+      const std::size_t begin = cell.find_first_not_of(' ');
+      cells.push_back(end == std::string::npos ? "" : cell.substr(begin, end - begin + 1));
+    }
+    return cells;
+  }
+  return {};
+}
+
+TEST(Readme, TableSaysWhatTheTraitsSay) {
+  for (const std::string_view name : kAlgorithms) {
+    const AlgorithmTraits t = traits({.name = std::string(name)});
+    const auto cells = documented(name);
+    ASSERT_EQ(cells.size(), 7U) << name;
+    EXPECT_EQ(cells[4], t.loss_safe ? "yes" : "no") << name;
+    EXPECT_EQ(cells[5].substr(0, cells[5].find(' ')), std::to_string(t.state_vectors)) << name;
   }
 }
 
