@@ -43,6 +43,9 @@ Result<std::shared_ptr<const Dataset>> Dataset::make(Content content) {
     return misfit(content.name, std::to_string(content.labels.size()) + " labels, but " +
                                     std::to_string(content.features.size()) + " feature values");
   }
+  if (!content.bytes.empty() && content.bytes.size() != content.features.size()) {
+    return misfit(content.name, "not every feature has a byte");
+  }
   if (!content.groups.empty() && content.groups.size() != content.labels.size()) {
     return misfit(content.name, "not every row has a group");
   }

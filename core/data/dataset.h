@@ -45,6 +45,9 @@ class Dataset {
     std::vector<std::uint32_t> groups = {};  // [rows] or empty; see LoadOptions::group_column
     std::vector<std::string> group_names = {};
     std::vector<std::string> class_names = {};  // [classes] where the file spelled them, or empty
+    // [rows, features] or empty: where every feature is exactly a byte / 255.0f, that byte. Whoever
+    // gathers rows from all over memory reads a quarter of it this way.
+    std::vector<std::uint8_t> bytes = {};
   };
 
   // Fails (kRejected) with "dataset-shape", "label-out-of-range" or "not-finite" where the content
@@ -60,6 +63,12 @@ class Dataset {
   // Requires: row < rows().
   std::span<const float> row(std::size_t row) const {
     return features().subspan(row * content_.shape.features(), content_.shape.features());
+  }
+  // See Content::bytes. Requires of byte_row(): has_bytes() and row < rows().
+  bool has_bytes() const { return !content_.bytes.empty(); }
+  std::span<const std::uint8_t> byte_row(std::size_t row) const {
+    return std::span(content_.bytes)
+        .subspan(row * content_.shape.features(), content_.shape.features());
   }
   const std::vector<std::string>& class_names() const { return content_.class_names; }
   RowLabels row_labels() const {

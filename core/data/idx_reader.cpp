@@ -62,22 +62,24 @@ Result<std::vector<std::int32_t>> read_labels(ByteSource& file, const LoadOption
 }
 
 // Converts the images of `chosen` (ascending), and reads the file to its end.
-Result<std::vector<float>> read_images(ByteSource& file, std::size_t count, std::size_t pixels,
-                                       std::span<const std::uint32_t> chosen) {
-  std::vector<float> features;
-  features.reserve(chosen.size() * pixels);
+Result<void> read_images(ByteSource& file, std::size_t count, std::span<const std::uint32_t> chosen,
+                         Dataset::Content& content) {
+  const std::size_t pixels = content.shape.features();
+  content.features.reserve(chosen.size() * pixels);
+  content.bytes.reserve(chosen.size() * pixels);
   std::vector<std::byte> image(pixels);
   std::size_t next = 0;
   for (std::size_t row = 0; row < count; ++row) {
     STARLING_TRY(file.read(image));
     if (next == chosen.size() || chosen[next] != row) continue;
     for (std::byte b : image) {
-      features.push_back(static_cast<float>(std::to_integer<int>(b)) / 255.0F);
+      const auto value = std::to_integer<std::uint8_t>(b);
+      content.features.push_back(static_cast<float>(value) / 255.0F);
+      content.bytes.push_back(value);
     }
     ++next;
   }
-  STARLING_TRY(file.expect_end());
-  return features;
+  return file.expect_end();
 }
 
 Result<Shape> check_images(const std::string& name, const std::array<std::uint32_t, 3>& sizes,
@@ -113,7 +115,7 @@ Result<Dataset::Content> read_idx(const fs::path& directory, Split split,
   STARLING_TRY(count_classes(labels_file.name(), content, options));
   STARLING_ASSIGN(const auto chosen, choose_rows(content, options));
   STARLING_TRY(check_bytes(images_file.name(), chosen.size(), pixels, sizeof(float), options));
-  STARLING_ASSIGN(content.features, read_images(images_file, sizes[0], pixels, chosen));
+  STARLING_TRY(read_images(images_file, sizes[0], chosen, content));
   keep_rows(content, chosen);
   return content;
 }

@@ -109,6 +109,8 @@ struct Kernels {
                    float momentum, float decay, bool nesterov);
   void (*adam)(const AdamStep&);
   void (*mix)(const Mix&);
+  // out = bytes / 255.0f, correctly rounded: the same bits in every instruction set.
+  void (*expand_bytes)(const std::uint8_t* bytes, float* out, std::size_t size);
   double (*squared_norm)(const float* x, std::size_t size);
   bool (*all_finite)(const float* x, std::size_t size);
 };

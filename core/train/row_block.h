@@ -7,6 +7,7 @@
 
 #include "core/data/dataset.h"
 #include "core/linalg/aligned.h"
+#include "core/linalg/kernels.h"
 #include "core/model/model.h"
 
 namespace starling::train {
@@ -23,6 +24,10 @@ class RowBlock {
   model::Batch gather(const data::Dataset& dataset, std::span<const std::uint32_t> rows);
 
  private:
+  void gather_bytes(const data::Dataset& dataset, std::span<const std::uint32_t> rows);
+  void gather_floats(const data::Dataset& dataset, std::span<const std::uint32_t> rows);
+
+  const linalg::Kernels& kernels_ = linalg::default_kernels();
   linalg::AlignedVector<float> features_;
   std::vector<std::int32_t> labels_;
 };

@@ -28,6 +28,16 @@ TEST_P(OptimizerKernels, AccumulateAndScale) {
   }
 }
 
+TEST_P(OptimizerKernels, BytesExpandToTheirCorrectlyRoundedQuotients) {
+  std::vector<std::uint8_t> bytes(256 + 7);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);
+  std::vector<float> out(bytes.size());
+  kernels().expand_bytes(bytes.data(), out.data(), bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(out[i], static_cast<float>(bytes[i]) / 255.0F) << i;
+  }
+}
+
 TEST_P(OptimizerKernels, MomentumIsTorchs) {
   Rng rng({.seed = 2});
   const double rate = 0.1, mu = 0.9, decay = 0.01;

@@ -79,6 +79,8 @@ STARLING_INLINE void mix_strip(const Mix& m, std::size_t at, std::size_t count) 
     const Vec weight = broadcast(m.weights[k]);
     const float* const other = m.others[k] + at;
     STARLING_UNROLL for (int v = 0; v < kStrip; ++v) {
+      // More streams than the hardware follows by itself.
+      __builtin_prefetch(other + (kStrip + v) * kLanes);
       sum[v] += weight * (load_either<kPart>(other + v * kLanes, count) - x[v]);
     }
   }
@@ -94,6 +96,22 @@ inline void mix(const Mix& m) {
   for (; at + kStrip * kLanes <= m.size; at += kStrip * kLanes) mix_strip<kStrip, false>(m, at, 0);
   for (; at + kLanes <= m.size; at += kLanes) mix_strip<1, false>(m, at, 0);
   if (at < m.size) mix_strip<1, true>(m, at, m.size - at);
+}
+
+// 1 / 255 in two floats makes the quotient of each of the 256 bytes correctly rounded without a
+// division; a test holds it against one.
+inline void expand_bytes(const std::uint8_t* __restrict bytes, float* __restrict out,
+                         std::size_t size) {
+#if defined(__FMA__) || defined(__aarch64__)
+  constexpr float kHigh = 0x1.010102p-8F;
+  constexpr float kLow = -0x1.fdfdfep-33F;
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto value = static_cast<float>(bytes[i]);
+    out[i] = __builtin_fmaf(value, kHigh, value * kLow);
+  }
+#else
+  for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<float>(bytes[i]) / 255.0F;
+#endif
 }
 
 // Eight double sums by index modulo 8, then a tree: the same bits in every instruction set.
