@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/simulation/asynchronous_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace starling::gossip {
+namespace {
+
+TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
+
+}  // namespace
+
+AsynchronousSimulation::AsynchronousSimulation(const Experiment& experiment, ComputePool& pool)
+    : experiment_(experiment), pool_(pool), matrix_(experiment.topology->at(0)) {
+  const train::TrainOptions& options = experiment.options.train.train;
+  const std::uint64_t seed = experiment.options.run.seed;
+  for (unsigned thread = 0; thread < pool.threads(); ++thread) {
+    steppers_.emplace_back(experiment.model, options);
+    steppers_.back().begin(static_cast<std::size_t>(options.batch_size));
+  }
+  data_.reserve(experiment.nodes());
+  nodes_.reserve(experiment.nodes());
+  for (Node node = 0; node < experiment.nodes(); ++node) {
+    data_.emplace_back(experiment.parts[node], options,
+                       Rng({.seed = seed, .purpose = Purpose::kBatches, .node = node}),
+                       steppers_.front());
+    nodes_.push_back({.algorithm = make_async_algorithm<float>(experiment.plan, node,
+                                                               experiment.initial.values()),
+                      .rng = Rng({.seed = seed, .purpose = Purpose::kAlgorithm, .node = node}),
+                      .phase = nullptr});
+    const double appears = experiment.population.up_from(node, 0);
+    if (appears < sim::kNever) schedule(appears, Appeared{node});
+  }
+}
+
+// Threads may still be computing phases that borrow this object.
+AsynchronousSimulation::~AsynchronousSimulation() {
+  for (NodeState& node : nodes_) {
+    if (node.phase) node.phase->done.wait();
+  }
+}
+
+double AsynchronousSimulation::now() const { return to_seconds(queue_.now().time_since_epoch()); }
+
+void AsynchronousSimulation::schedule(double time, Event event) {
+  queue_.schedule(at(time), std::move(event));
+}
+
+Result<void> AsynchronousSimulation::advance(std::uint64_t step, double until) {
+  while (totals_.step < step && totals_.virtual_seconds < until) {
+    const auto event = queue_.pop();
+    if (!event) {
+      return rejected("all-left", fmt::format("after {} s every node has left: raise "
+                                              "nodes.leave-after or lower steps",
+                                              totals_.virtual_seconds));
+    }
+    totals_.virtual_seconds = now();
+    STARLING_TRY(std::visit([this](const auto& happened) { return happen(happened); }, *event));
+  }
+  return {};
+}
+
+Links AsynchronousSimulation::links(Node node) {
+  const std::uint64_t step = phases_ / experiment_.nodes();
+  if (step != matrix_step_) {
+    matrix_ = experiment_.topology->at(step);
+    matrix_step_ = step;
+  }
+  return {node, matrix_->self(node), matrix_->senders(node), matrix_->receivers(node)};
+}
+
+void AsynchronousSimulation::go_on(Node node) {
+  NodeState& state = nodes_[node];
+  if (!state.present || state.phase || state.algorithm->waiting()) return;
+  const NetOptions& options = experiment_.options;
+  auto phase = std::make_shared<Phase>();
+  const std::span<const float> model = state.algorithm->model();
+  phase->base.assign(model.begin(), model.end());
+  phase->trained = phase->base;
+  phase->steps = options.train.period_at(state.steps);
+  phase->rate = train::learning_rate_at(options.train.train, static_cast<Round>(state.steps + 1),
+                                        static_cast<Round>(options.run.steps));
+  double seconds = 0;
+  for (int k = 0; k < phase->steps; ++k) {
+    seconds += experiment_.population.step_seconds(node, state.steps + static_cast<unsigned>(k));
+  }
+  state.phase = phase;
+  pool_.submit([this, node, phase](unsigned thread) {
+    NodeTraining training(data_[node], steppers_[thread]);
+    for (int k = 0; k < phase->steps; ++k) {
+      phase->loss_sum += training.step(phase->trained, phase->rate);
+    }
+    for (std::size_t i = 0; i < phase->base.size(); ++i) phase->trained[i] -= phase->base[i];
+    phase->promise.set_value();
+  });
+  schedule(now() + seconds, PhaseEnded{node, phase});
+}
+
+Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
+  NodeState& state = nodes_[event.node];
+  event.phase->done.wait();
+  if (state.phase != event.phase) return {};  // the node went away in the middle
+  state.phase = nullptr;
+  const auto steps = static_cast<std::uint64_t>(event.phase->steps);
+  state.steps += steps;
+  totals_.node_steps += steps;
+  totals_.step = totals_.node_steps / experiment_.nodes();
+  totals_.loss_sum += event.phase->loss_sum;
+  if (!std::isfinite(event.phase->loss_sum)) {
+    return rejected("diverged",
+                    fmt::format("the loss of node {} is not finite in its step {}: lower "
+                                "train.learning-rate or set train.clip-norm",
+                                event.node, state.steps));
+  }
+  transmit(event.node,
+           state.algorithm->trained(event.phase->trained, links(event.node), state.rng));
+  ++phases_;
+  if (state.algorithm->waiting()) {
+    schedule(now() + experiment_.network.deadline(), TimedOut{event.node, ++state.waits});
+  }
+  go_on(event.node);
+  return {};
+}
+
+Result<void> AsynchronousSimulation::happen(const Arrived& event) {
+  NodeState& state = nodes_[event.to];
+  if (!state.present) return {};
+  transmit(event.to, state.algorithm->receive(event.from, *event.message));
+  go_on(event.to);
+  return {};
+}
+
+Result<void> AsynchronousSimulation::happen(const TimedOut& event) {
+  NodeState& state = nodes_[event.node];
+  if (state.waits != event.wait || !state.present || !state.algorithm->waiting()) return {};
+  state.algorithm->unanswered();
+  go_on(event.node);
+  return {};
+}
+
+std::optional<Node> AsynchronousSimulation::donor(Node node) {
+  for (const topologies::Weight& sender : links(node).senders) {
+    if (nodes_[sender.node].present) return sender.node;
+  }
+  const auto other = std::ranges::find_if(nodes_, &NodeState::present);
+  if (other == nodes_.end()) return std::nullopt;
+  return static_cast<Node>(other - nodes_.begin());
+}
+
+// Who comes late or comes back begins with the model of somebody who is there.
+Result<void> AsynchronousSimulation::happen(const Appeared& event) {
+  NodeState& state = nodes_[event.node];
+  const auto from = now() > 0 ? donor(event.node) : std::nullopt;
+  if (from) {
+    state.algorithm->restart(nodes_[*from].algorithm->model());
+    totals_.bytes_sent += 4 * experiment_.parameters();
+    ++totals_.messages;
+  }
+  state.present = true;
+  const double goes = experiment_.population.up_until(event.node, now());
+  if (goes < sim::kNever) schedule(goes, Went{event.node});
+  go_on(event.node);
+  return {};
+}
+
+Result<void> AsynchronousSimulation::happen(const Went& event) {
+  NodeState& state = nodes_[event.node];
+  state.present = false;
+  if (state.phase) state.phase->done.wait();  // its rows' order goes on from there
+  state.phase = nullptr;
+  ++state.waits;
+  const double back = experiment_.population.up_from(event.node, now());
+  if (back < sim::kNever) schedule(back, Appeared{event.node});
+  return {};
+}
+
+// A node's link sends and receives one message after the other, in the order in which they were
+// sent, so two messages between the same nodes never overtake each other.
+void AsynchronousSimulation::transmit(Node from, const std::vector<AsyncSend<float>>& sends) {
+  NodeState& sender = nodes_[from];
+  for (const AsyncSend<float>& send : sends) {
+    const std::uint64_t bytes = send.message->bytes();
+    NodeState& receiver = nodes_[send.to];
+    const double sent =
+        std::max(now(), sender.uplink_free) + experiment_.network.transfer_seconds(from, bytes);
+    sender.uplink_free = sent;
+    totals_.bytes_sent += bytes;
+    ++totals_.messages;
+    const auto passage = experiment_.network.pass(from, send.to, sender.sent++, sent);
+    if (passage.lost) continue;
+    const double arrives =
+        std::max(sent + passage.seconds,
+                 receiver.downlink_free + experiment_.network.transfer_seconds(send.to, bytes));
+    receiver.downlink_free = arrives;
+    schedule(arrives, Arrived{from, send.to, send.message});
+  }
+}
+
+void AsynchronousSimulation::trace(Sha256& hash) const {
+  for (const NodeState& node : nodes_) {
+    hash.update(std::as_bytes(std::span(&node.steps, 1)));
+    hash.update(std::as_bytes(std::span(&node.sent, 1)));
+  }
+}
+
+}  // namespace starling::gossip

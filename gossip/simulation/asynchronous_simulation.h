@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous algorithms: events in the order of virtual time. Training is computed ahead on all
+// threads, since a local phase depends only on the model that it began with; its end waits for the
+// result, so the order of events never depends on threads.
+#pragma once
+
+#include <future>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "core/sim/event_queue.h"
+#include "gossip/simulation/network_simulation.h"
+#include "gossip/simulation/node_training.h"
+
+namespace starling::gossip {
+
+class AsynchronousSimulation final : public NetworkSimulation {
+ public:
+  AsynchronousSimulation(const Experiment& experiment, ComputePool& pool);
+  ~AsynchronousSimulation() override;
+
+  [[nodiscard]] Result<void> advance(std::uint64_t step, double until) override;
+  const Totals& totals() const override { return totals_; }
+  bool present(Node node) const override { return nodes_[node].present; }
+  std::span<const float> model(Node node) const override { return nodes_[node].algorithm->model(); }
+  void trace(Sha256& hash) const override;
+
+ private:
+  // A local phase: what it began with, and where it ended as soon as some thread has computed it.
+  struct Phase {
+    std::vector<float> base;
+    std::vector<float> trained;  // afterwards the update
+    int steps = 1;
+    double rate = 0;
+    double loss_sum = 0;
+    std::promise<void> promise;
+    std::future<void> done = promise.get_future();
+  };
+  struct NodeState {
+    std::unique_ptr<AsyncAlgorithm<float>> algorithm;
+    Rng rng;  // whom it talks to
+    std::shared_ptr<Phase> phase;
+    std::uint64_t steps = 0;
+    std::uint64_t sent = 0;   // messages, also their number
+    std::uint64_t waits = 0;  // for replies; an old timeout is told by it
+    double uplink_free = 0;
+    double downlink_free = 0;
+    bool present = false;
+  };
+  struct PhaseEnded {
+    Node node;
+    std::shared_ptr<Phase> phase;
+  };
+  struct Arrived {
+    Node from;
+    Node to;
+    std::shared_ptr<const AsyncMessage<float>> message;
+  };
+  struct TimedOut {
+    Node node;
+    std::uint64_t wait;
+  };
+  struct Appeared {
+    Node node;
+  };
+  struct Went {
+    Node node;
+  };
+  using Event = std::variant<PhaseEnded, Arrived, TimedOut, Appeared, Went>;
+
+  double now() const;
+  void schedule(double time, Event event);
+  [[nodiscard]] Result<void> happen(const PhaseEnded& event);
+  [[nodiscard]] Result<void> happen(const Arrived& event);
+  [[nodiscard]] Result<void> happen(const TimedOut& event);
+  [[nodiscard]] Result<void> happen(const Appeared& event);
+  [[nodiscard]] Result<void> happen(const Went& event);
+  // Begins the node's next local phase unless it is away, at work or waiting.
+  void go_on(Node node);
+  void transmit(Node from, const std::vector<AsyncSend<float>>& sends);
+  // The edges of now: the topology's step advances as the mean node does.
+  Links links(Node node);
+  std::optional<Node> donor(Node node);
+
+  const Experiment& experiment_;
+  ComputePool& pool_;
+  std::vector<train::Stepper> steppers_;  // one a thread
+  std::vector<NodeData> data_;
+  std::vector<NodeState> nodes_;
+  sim::EventQueue<Event> queue_;
+  std::shared_ptr<const topologies::MixingMatrix> matrix_;
+  std::uint64_t matrix_step_ = 0;
+  std::uint64_t phases_ = 0;
+  Totals totals_;
+};
+
+}  // namespace starling::gossip
