@@ -88,6 +88,17 @@ struct Mix {
   std::size_t size = 0;
 };
 
+// sum = sum over k < count of weights[k] * (others[k] - x), all in double: for sums over many
+// steps.
+struct MixWide {
+  double* sum = nullptr;     // [size]
+  const float* x = nullptr;  // [size]
+  const float* const* others = nullptr;
+  const float* weights = nullptr;
+  std::size_t count = 0;
+  std::size_t size = 0;
+};
+
 struct Kernels {
   const char* name;  // "v2", "v3", "v4", "generic"
 
@@ -109,6 +120,7 @@ struct Kernels {
                    float momentum, float decay, bool nesterov);
   void (*adam)(const AdamStep&);
   void (*mix)(const Mix&);
+  void (*mix_wide)(const MixWide&);
   // out = bytes / 255.0f, correctly rounded: the same bits in every instruction set.
   void (*expand_bytes)(const std::uint8_t* bytes, float* out, std::size_t size);
   double (*squared_norm)(const float* x, std::size_t size);

@@ -24,19 +24,40 @@ double qsgd_variance(double levels) {
   return std::min(b / (levels * levels), std::sqrt(b) / levels);
 }
 
-void put_bits(std::byte* out, std::size_t at, unsigned count, std::uint32_t value) {
-  for (unsigned bit = 0; bit < count; ++bit, ++at) {
-    if ((value >> bit & 1U) != 0) out[at / 8] |= std::byte{1} << (at % 8);
+// Codes of 1 to 16 bits, packed from the lowest bit of the first byte on.
+class BitWriter {
+ public:
+  explicit BitWriter(std::byte* out) : out_(out) {}
+  void put(std::uint32_t code, unsigned bits) {
+    pending_ |= code << held_;
+    for (held_ += bits; held_ >= 8; held_ -= 8, pending_ >>= 8) *out_++ = std::byte(pending_);
   }
-}
+  void finish() {
+    if (held_ > 0) *out_ = std::byte(pending_);
+  }
 
-std::uint32_t get_bits(const std::byte* in, std::size_t at, unsigned count) {
-  std::uint32_t value = 0;
-  for (unsigned bit = 0; bit < count; ++bit, ++at) {
-    value |= std::to_integer<std::uint32_t>(in[at / 8] >> (at % 8) & std::byte{1}) << bit;
+ private:
+  std::byte* out_;
+  std::uint32_t pending_ = 0;
+  unsigned held_ = 0;
+};
+
+class BitReader {
+ public:
+  explicit BitReader(const std::byte* in) : in_(in) {}
+  std::uint32_t get(unsigned bits) {
+    for (; held_ < bits; held_ += 8) pending_ |= std::to_integer<std::uint32_t>(*in_++) << held_;
+    const std::uint32_t code = pending_ & ((1U << bits) - 1);
+    pending_ >>= bits;
+    held_ -= bits;
+    return code;
   }
-  return value;
-}
+
+ private:
+  const std::byte* in_;
+  std::uint32_t pending_ = 0;
+  unsigned held_ = 0;
+};
 
 // What is not a number counts as the largest, so that it is sent and seen.
 double modulus(double v) {
@@ -106,14 +127,16 @@ void Compressor::encode_block(std::span<const double> block, Rng& rng, std::byte
       kind_ == Kind::kSign ? sum / static_cast<double>(block.size()) : norm / divisor_);
   std::memcpy(out, &scale, sizeof scale);
   const bool graded = norm > 0 && std::isfinite(norm);
+  BitWriter codes(out + sizeof scale);
   for (std::size_t i = 0; i < block.size(); ++i) {
     std::uint32_t code = std::signbit(block[i]) ? 1 : 0;
     if (graded) {
       const double level = std::abs(block[i]) / norm * levels_ + rng.uniform();
       code |= static_cast<std::uint32_t>(std::min(level, levels_)) << 1;
     }
-    put_bits(out + sizeof scale, i * bits_, bits_, code);
+    codes.put(code, bits_);
   }
+  codes.finish();
 }
 
 void Compressor::add(std::span<const std::byte> packed, double weight,
@@ -142,8 +165,9 @@ void Compressor::add_block(const std::byte* in, double weight, std::span<double>
   float scale = 0;
   std::memcpy(&scale, in, sizeof scale);
   const double unit = weight * static_cast<double>(scale);
+  BitReader codes(in + sizeof scale);
   for (std::size_t i = 0; i < sum.size(); ++i) {
-    const std::uint32_t code = get_bits(in + sizeof scale, i * bits_, bits_);
+    const std::uint32_t code = codes.get(bits_);
     const double level = kind_ == Kind::kSign ? 1 : code >> 1;
     sum[i] += (code & 1U) != 0 ? -unit * level : unit * level;
   }

@@ -37,17 +37,22 @@ void run(const Task<T>& task) {
   });
 }
 
-template <>
-void run(const Task<float>& task) {
+// The terms' vectors from column `begin` on. Valid until the next call on the same thread.
+const float* const* shifted(const MixTerms<float>& terms, std::size_t begin) {
   thread_local std::vector<const float*> others;
   others.clear();
-  for (const float* vector : task.terms.vectors) others.push_back(vector + task.begin);
+  for (const float* vector : terms.vectors) others.push_back(vector + begin);
+  return others.data();
+}
+
+template <>
+void run(const Task<float>& task) {
   linalg::default_kernels().mix({.out = task.out,
                                  .base = task.base,
                                  .x = task.x,
-                                 .others = others.data(),
+                                 .others = shifted(task.terms, task.begin),
                                  .weights = task.terms.weights.data(),
-                                 .count = others.size(),
+                                 .count = task.terms.vectors.size(),
                                  .size = task.size});
 }
 
@@ -88,18 +93,19 @@ void mix_flow(const MixTerms<T>& terms, const T* x, T* flow, Columns columns) {
   run<T>({terms, columns.begin, columns.end - columns.begin, nullptr, x + columns.begin, flow});
 }
 
-template <class T>
-void mix_flow_wide(const MixTerms<T>& terms, const T* x, double* flow, Columns columns) {
-  const std::size_t size = columns.end - columns.begin;
-  for (std::size_t i = 0; i < size; ++i) flow[i] = 0;
-  for (std::size_t k = 0; k < terms.vectors.size(); ++k) {
-    const T* const other = terms.vectors[k] + columns.begin;
-    const T* const own = x + columns.begin;
-    const double weight = static_cast<double>(terms.weights[k]);
-    for (std::size_t i = 0; i < size; ++i) {
-      flow[i] += weight * (static_cast<double>(other[i]) - static_cast<double>(own[i]));
-    }
-  }
+template <>
+void mix_flow_wide(const MixTerms<float>& terms, const float* x, double* flow, Columns columns) {
+  linalg::default_kernels().mix_wide({.sum = flow,
+                                      .x = x + columns.begin,
+                                      .others = shifted(terms, columns.begin),
+                                      .weights = terms.weights.data(),
+                                      .count = terms.vectors.size(),
+                                      .size = columns.end - columns.begin});
+}
+
+template <>
+void mix_flow_wide(const MixTerms<double>& terms, const double* x, double* flow, Columns columns) {
+  mix_flow(terms, x, flow, columns);
 }
 
 template <class T>
@@ -109,13 +115,12 @@ double local_steps(LocalTraining<T>& training, const LocalPhase& phase, std::spa
   return loss;
 }
 
-#define STARLING_INSTANTIATE(T)                                                   \
-  template struct MixTerms<T>;                                                    \
-  template MixTerms<T>& terms_of<T>(std::span<const Received<T>>,                 \
-                                    std::span<const T> Message<T>::*);            \
-  template void mix<T>(const MixTerms<T>&, const T*, const T*, T*, Columns);      \
-  template void mix_flow<T>(const MixTerms<T>&, const T*, T*, Columns);           \
-  template void mix_flow_wide<T>(const MixTerms<T>&, const T*, double*, Columns); \
+#define STARLING_INSTANTIATE(T)                                              \
+  template struct MixTerms<T>;                                               \
+  template MixTerms<T>& terms_of<T>(std::span<const Received<T>>,            \
+                                    std::span<const T> Message<T>::*);       \
+  template void mix<T>(const MixTerms<T>&, const T*, const T*, T*, Columns); \
+  template void mix_flow<T>(const MixTerms<T>&, const T*, T*, Columns);      \
   template double local_steps<T>(LocalTraining<T>&, const LocalPhase&, std::span<T>);
 STARLING_INSTANTIATE(float)
 STARLING_INSTANTIATE(double)

@@ -145,7 +145,20 @@ TEST_P(OptimizerKernels, MixIsTheSumOfWeightedDifferencesToTheBit) {
       m.out = flow.data();
       m.base = nullptr;
       kernels().mix(m);
+      std::vector<double> wide(size);
+      kernels().mix_wide({.sum = wide.data(),
+                          .x = x.data(),
+                          .others = pointers.data(),
+                          .weights = weights.data(),
+                          .count = count,
+                          .size = size});
       for (std::size_t i = 0; i < size; ++i) {
+        double exact = 0;
+        for (std::size_t k = 0; k < count; ++k) {
+          exact += static_cast<double>(weights[k]) *
+                   (static_cast<double>(others[k][i]) - static_cast<double>(x[i]));
+        }
+        ASSERT_NEAR(wide[i], exact, 1e-15 * static_cast<double>(4 * count));
         volatile float sum = 0;  // volatile: nothing may be fused here either
         for (std::size_t k = 0; k < count; ++k) {
           volatile const float part = weights[k] * (others[k][i] - x[i]);

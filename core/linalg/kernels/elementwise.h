@@ -114,6 +114,19 @@ inline void expand_bytes(const std::uint8_t* __restrict bytes, float* __restrict
 #endif
 }
 
+inline void mix_wide(const MixWide& m) {
+  double* __restrict sum = m.sum;
+  const float* __restrict x = m.x;
+  for (std::size_t i = 0; i < m.size; ++i) sum[i] = 0;
+  for (std::size_t k = 0; k < m.count; ++k) {
+    const float* __restrict other = m.others[k];
+    const double weight = static_cast<double>(m.weights[k]);
+    for (std::size_t i = 0; i < m.size; ++i) {
+      sum[i] += weight * (static_cast<double>(other[i]) - static_cast<double>(x[i]));
+    }
+  }
+}
+
 // Eight double sums by index modulo 8, then a tree: the same bits in every instruction set.
 inline double squared_norm(const float* x, std::size_t size) {
   double sum[8] = {};

@@ -27,6 +27,7 @@ constexpr Kernels make_kernels() {
           .momentum = momentum,
           .adam = adam,
           .mix = mix,
+          .mix_wide = mix_wide,
           .expand_bytes = expand_bytes,
           .squared_norm = squared_norm,
           .all_finite = all_finite};
