@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AD-PSGD (Lian, Zhang, Zhang, Liu, ICML 2018): x_i <- x_i + u_i whenever a local phase ends, and
 // pairs average, x_i, x_j <- (x_i + x_j) / 2. One part of a bipartite graph asks, the other answers
-// at once, so nobody waits in a circle. A lost reply leaves the asker without its half of the
-// averaging: the mean moves by (x_i - x_j) / 2n, no more. Bytes: 4 d for a request, 4 d for a
-// reply.
+// at once, so nobody waits in a circle. Bytes: 4 d for a request, 4 d for a reply.
 #pragma once
 
 #include "gossip/algorithms/async_algorithm.h"
@@ -11,6 +9,8 @@
 
 namespace starling::gossip {
 
+// A node counts as often as it trains: the part that asks waits, and so counts less. A lost reply
+// leaves the asker without its half of the averaging: the mean moves by (x_i - x_j) / 2n, no more.
 template <class T>
 class AdPsgd final : public AsyncAlgorithm<T> {
  public:

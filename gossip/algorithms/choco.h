@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CHOCO-SGD (Koloskova, Stich, Jaggi, ICML 2019; with Lin, ICLR 2020): neighbours know xhat_j, to
-// which compressed differences q_j are added; u of H local steps. In order "adapt-then-combine"
-//   q_i = Q(x_i + u_i - xhat_i),  xhat_j += q_j,  x_i <- x_i + u_i + gamma sum_j W_ij (xhat_j -
-//   xhat_i)
-// in "combine-while-adapt" (ICLR) the sum is taken before q: x_i <- x_i + u_i + gamma sum, q_i =
-// Q(x_i - xhat_i). Memory form: one e_i for the sum. xhat = 0 at first; no q may be lost.
+// CHOCO-SGD (Koloskova, Stich, Jaggi, ICML 2019; with Lin, ICLR 2020): compressed differences q_j
+// are added to copies xhat_j that neighbours keep; u of H local steps, order "adapt-then-combine":
+//   q_i = Q(x_i + u_i - xhat_i),  xhat_j += q_j,
+//   x_i <- x_i + u_i + gamma sum_j W_ij (xhat_j - xhat_i)
+// xhat = 0 at first; no q may be lost. Bytes a message: as the compressor says.
 #pragma once
 
 #include <optional>
@@ -16,6 +15,8 @@
 namespace starling::gossip {
 
 template <class T>
+// In order "combine-while-adapt" (ICLR) the sum is taken before this step's q: x_i <- x_i + u_i +
+// gamma sum, q_i = Q(x_i - xhat_i). Memory form: one e_i for the sum instead of all xhat_j.
 class Choco final : public Algorithm<T> {
  public:
   // Random compressors draw from (seed, algorithm, node, exchange).

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CHOCO-SGD sends differences as, encoded as they travel; with b = 512 elements a block:
+// What CHOCO-SGD sends differences as, encoded as they travel; blocks of b = 512 elements.
 //   top-k  the k = ceil(ratio d) elements of largest modulus, exactly: 8 k bytes
-//   sign   mean |v| of each block times the signs (Karimireddy et al., ICML 2019): d/8 + 4 d/b
-//   bytes qsgd   ||v|| of each block times a random one of s = 2^(bits-1) - 1 levels (Alistarh et
-//   al.,
-//          NeurIPS 2017), divided by 1 + min(b/s^2, sqrt(b)/s), which makes it a contraction
+//   sign   the mean |v| of a block times signs (Karimireddy et al., ICML 2019): d/8 + 4 d/b bytes
+//   qsgd   ||v|| of a block times random levels (Alistarh et al., NeurIPS 2017): bits d/8 + 4 d/b
 #pragma once
 
 #include <cstddef>
@@ -17,6 +15,8 @@
 
 namespace starling::gossip {
 
+// qsgd: s = 2^(bits-1) - 1 levels, and a division by 1 + min(b/s^2, sqrt(b)/s), which makes a
+// contraction of what is unbiased without it.
 class Compressor {
  public:
   static constexpr std::size_t kBlock = 512;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // D^2 (Tang, Lian, Yan, Zhang, Liu, ICML 2018): x^1 = W (x^0 - eta g^0),
-//   x^{t+1} = W (2 x^t - x^{t-1} - eta g^t + eta g^{t-1}),  here with u = x_H - x_0 of H local
-//   steps: v = x + u + H eta c,  x' = W v,  c' = (x' - x - u) / (H eta) = c + (W v - v) / (H eta),
-//   c^0 = 0
-// c is kept in units of the gradient, so that it goes with a rate that changes. W symmetric, the
-// same at every step, smallest eigenvalue above -1/3; no message may be lost. Bytes a message: 4 d.
+//   x^{t+1} = W (2 x^t - x^{t-1} - eta g^t + eta g^{t-1});  here, u = x_H - x_0 of H local steps,
+//   v = x + u + H eta c,  x' = W v,  c' = (x' - x - u) / (H eta) = c + (W v - v) / (H eta)
+// from c = 0. W symmetric, the same at every step, smallest eigenvalue above -1/3; no message may
+// be lost. Bytes a message: 4 d.
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
 
 namespace starling::gossip {
 
+// c is kept in units of the gradient, so that it goes with a rate or an H that changes.
 template <class T>
 class D2 final : public Algorithm<T> {
  public:

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// D-PSGD (Lian, Zhang, Zhang, Hsieh, Zhang, Liu, NeurIPS 2017), with u = x_H - x_0 of H local
-// steps:
+// D-PSGD (Lian, Zhang, Zhang, Hsieh, Zhang, Liu, NeurIPS 2017), u = x_H - x_0 of H local steps:
 //   adapt-then-combine   x_i <- sum_j W_ij (x_j + u_j)
-//   combine-while-adapt  x_i <- sum_j W_ij x_j + u_i     (the paper's; x travels while training
-//   runs)
-// W doubly stochastic, so the mean is kept. A lost message leaves its weight with the node. Bytes a
-// message: 4 d.
+//   combine-while-adapt  x_i <- sum_j W_ij x_j + u_i   (the paper's; x travels while nodes train)
+// W doubly stochastic, so the mean is kept. A lost message leaves its weight with the receiver.
+// Bytes a message: 4 d.
 #pragma once
 
 #include "gossip/algorithms/mixer.h"

@@ -55,6 +55,14 @@ struct Case {
   }
 };
 
+// A node that pushed all of its mass away could be left without any.
+bool keeps_some(const MixingMatrix& matrix) {
+  for (Node node = 0; node < matrix.nodes(); ++node) {
+    if (!(matrix.self(node) > 0)) return false;
+  }
+  return true;
+}
+
 bool sums_hold(Sums sums, const MixingMatrix& matrix) {
   switch (sums) {
     case Sums::kAny:
@@ -62,7 +70,7 @@ bool sums_hold(Sums sums, const MixingMatrix& matrix) {
     case Sums::kRows:
       return matrix.row_stochastic();
     case Sums::kColumns:
-      return matrix.column_stochastic();
+      return matrix.column_stochastic() && keeps_some(matrix);
     case Sums::kDouble:
       return matrix.doubly_stochastic();
   }
@@ -74,7 +82,8 @@ std::string_view broken_sums(Sums sums) {
     case Sums::kRows:
       return "do not sum to 1 at every receiver, so it would not average; use mixing \"uniform\"";
     case Sums::kColumns:
-      return "do not sum to 1 at every sender, so mass would not be kept; use mixing "
+      return "do not sum to 1 at every sender with a part for itself, so mass would not be kept; "
+             "use mixing "
              "\"metropolis\" where edges go both ways, a directed topology with its own weights, "
              "or "
              "the algorithm epidemic";
@@ -132,7 +141,7 @@ Result<void> check_bipartite(const Case& c, const graph::Graph& graph) {
     return c.misfit(
         "pairs average with each other, which needs edges that go both ways; use push-sum");
   }
-  if (graph::is_bipartite(graph)) return {};
+  if (c.topology.period() != 0 && graph::is_bipartite(graph)) return {};
   return c.misfit(
       "some nodes that ask would have to ask each other, and wait for ever; use a bipartite "
       "topology (ring with an even number of nodes, torus with even sides, hypercube, star, path) "

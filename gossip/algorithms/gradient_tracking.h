@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient tracking (DSGT: Di Lorenzo and Scutari 2016; Nedic, Olshevsky and Shi 2017; Pu and Nedic
-// 2020) with H local steps as K-GT (Liu, Lin, Koloskova, Stich, 2024), adapt-then-combine:
+// 2020), with H local steps as in K-GT (Liu, Lin, Koloskova, Stich, 2024), adapt-then-combine:
 //   local steps x <- x - eta (g(x) + c),  z = (x_0 - x_H) / (H eta),
-//   c <- c - z + W z,  x <- W x_H;   at H = 1, z is DSGT's y: y' = W y + g' - g, mean(y) = mean(g)
-// Reaches the optimum at a constant rate. mean(c) = 0 must hold, so no message may be lost. Bytes a
-// message: 8 d.
+//   c <- c - z + W z,  x <- W x_H
+// mean(c) = 0 must hold, so no message may be lost. Bytes a message: 8 d.
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
 
 namespace starling::gossip {
 
+// At H = 1, z is DSGT's y: y' = W y + g' - g, mean(y) = mean(g). Reaches the optimum at a constant
+// rate, also on matrices that change.
 template <class T>
 class GradientTracking final : public Algorithm<T> {
  public:

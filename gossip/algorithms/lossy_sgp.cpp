@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace starling::gossip {
+namespace {
+
+constexpr double kMostStretch = 8;  // of a local step, in z
+
+}  // namespace
 
 template <class T>
 LossySgp<T>::LossySgp(std::span<const T> model)
@@ -16,7 +21,7 @@ double LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, c
   std::ranges::copy(z_, update_.begin());
   const double loss = local_steps<T>(training, phase, update_);
   for (std::size_t i = 0; i < z_.size(); ++i) update_[i] -= z_[i];
-  ledger_.add<T>(update_, 1);
+  ledger_.add<T>(update_, std::min(1.0, kMostStretch * ledger_.weight()));
 
   messages_.clear();
   double left = 1;  // of the mass before the first push

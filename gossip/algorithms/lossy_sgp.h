@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient push (sgp.h) where messages get lost: x and w live in a MassLedger, so that
-// no mass is lost with a message, only late. Every receiver gets its edge's own total. Bytes a
-// message: 8 (d + 1), twice those of sgp.
+// no mass is lost with a message, only late. Every receiver gets its edge's own total.
+// Deviation: x <- x + min(1, 8 w) u. Where nothing came for long w is small, and z would run away
+// by u / w a step. Bytes a message: 8 (d + 1), twice those of sgp.
 #pragma once
 
 #include "gossip/algorithms/mass_ledger.h"

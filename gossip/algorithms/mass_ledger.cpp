@@ -42,6 +42,7 @@ void MassLedger::add(std::span<const T> update, double factor) {
 std::span<const std::byte> MassLedger::push(Node to, double fraction) {
   Totals& total = pushed_[to];
   total.resize(mass_.size());
+  if (weight() < kLeastWeight) fraction = 0;
   for (std::size_t i = 0; i < mass_.size(); ++i) {
     const Fixed share = fixed(fraction * value(mass_[i]));
     mass_[i] -= share;

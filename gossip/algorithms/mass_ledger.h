@@ -22,6 +22,9 @@ class MassLedger {
  public:
   using Fixed = std::uint64_t;  // two's complement, in units of 2^-40
   static constexpr double kUnit = 0x1p-40;
+  // A node with less weight keeps what it has instead of pushing: it heard nothing for long, and
+  // what it would push tells nothing.
+  static constexpr double kLeastWeight = 0x1p-16;
 
   // w = 1 and x = 0.
   explicit MassLedger(std::size_t size) : mass_(size + 1) { mass_.back() = kOne; }
@@ -33,8 +36,8 @@ class MassLedger {
   // on.
   template <class T>
   void add(std::span<const T> update, double factor);
-  // Pushes `fraction` of the mass onto the edge. Returns the edge's total, valid and unchanged
-  // until the next push there.
+  // Pushes `fraction` of the mass onto the edge, nothing below kLeastWeight. Returns the edge's
+  // total, valid and unchanged until the next push there.
   std::span<const std::byte> push(Node to, double fraction);
   // Makes room for an edge, so that pulls need not (they may run on several threads).
   void open(Node from);

@@ -6,12 +6,6 @@
 #include "core/base/check.h"
 
 namespace starling::gossip {
-namespace {
-
-constexpr double kLeastWeight = 0x1p-16;
-
-}  // namespace
-
 template <class T>
 PushSum<T>::PushSum(bool lossy, std::span<const T> model) : z_(model.begin(), model.end()) {
   if (lossy) ledger_.emplace(model.size()).reset(model);
@@ -26,7 +20,7 @@ std::vector<AsyncSend<T>> PushSum<T>::trained(std::span<const T> update, const L
   } else {
     for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += update[i];
   }
-  if (weight() < kLeastWeight) return {};
+  if (weight() < MassLedger::kLeastWeight) return {};
   ++number_;
   return ledger_ ? push_totals(links) : push(links);
 }

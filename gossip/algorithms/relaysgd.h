@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // RelaySGD (RelaySum/Model: Vogels, He, Koloskova, Karimireddy, Lin, Stich, Jaggi, NeurIPS 2021) on
-// a tree of n nodes, N(i) the neighbours, x = x + u after the local steps:
-//   c_ij = 1 + sum_k c_ki,  m_ij = (x_i + sum_k c_ki m_ki) / c_ij,  k in N(i) \ j, of the step
-//   before x_i <- x_i + sum_j (c_ji / n) (m_ji - x_i)
-// Deviation, equal in exact arithmetic: means m travel instead of sums, so equal models stay equal.
-// A message that does not come counts 0, and its share falls to the node's own x. Bytes: 4 d + 8.
+// a tree of n nodes, x after the local steps, k in N(i) \ j, c_ki and m_ki of the step before:
+//   c_ij = 1 + sum_k c_ki,  m_ij = (x_i + sum_k c_ki m_ki) / c_ij,
+//   x_i <- x_i + sum_j (c_ji / n) (m_ji - x_i)
+// Bytes a message: 4 d + 8.
 #pragma once
 
 #include <vector>
@@ -13,6 +12,8 @@
 
 namespace starling::gossip {
 
+// Deviation, equal in exact arithmetic: means m travel instead of sums, so equal models stay equal.
+// A message that does not come counts 0, and its share falls to the node's own x.
 template <class T>
 class RelaySgd final : public Algorithm<T> {
  public:

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stochastic gradient push (Assran, Loizou, Ballas, Rabbat, ICML 2019) where every message comes:
-//   x_i <- sum_j P_ij (x_j + u_j),  w_i <- sum_j P_ij w_j,  z_i = x_i / w_i,   u of H local steps
-//   at z
-// P column-stochastic: sum w = n and sum x are kept. Deviation, equal in exact arithmetic: z is
-// kept instead of x, z_i <- z_i + sum_j (P_ij w_j / w_i') (z_j - z_i), so no rounding adds up in
-// sum x and equal models stay equal. Bytes a message: 4 d + 8. Where messages are lost:
-// lossy_sgp.h.
+//   x_i <- sum_j P_ij (x_j + u_j),  w_i <- sum_j P_ij w_j,  z_i = x_i / w_i
+// with u of H local steps at z. P column-stochastic: sum w = n and sum x are kept. Bytes a message:
+// 4 d + 8. Where messages are lost: lossy_sgp.h.
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
 
 namespace starling::gossip {
 
+// Deviation, equal in exact arithmetic: z is kept and travels instead of x, z_i <- z_i + sum_j
+// (P_ij w_j / w_i') (z_j - z_i), so no rounding adds up in sum x, and equal models stay equal.
 template <class T>
 class Sgp final : public Algorithm<T> {
  public:

@@ -274,6 +274,15 @@ TEST(Exact, ReachTheOptimumAtAConstantRate) {
   EXPECT_GT(distance(plain.models(), problem.optima()), 1e-2);
 }
 
+TEST(GradientTracking, ReachesTheOptimumOnAMatrixThatChangesAndIsDirected) {
+  const Quadratics problem(kNodes, kSize);
+  Fleet<double> fleet(plan_by_hand(kTracking, kNodes), problem, scattered(kNodes, kSize));
+  for (int t = 0; t < 3000; ++t) {
+    fleet.step(circulant(kNodes, {Node{1} << (t % 3)}, 0.5), 0.03, 1 + t / 2000);
+  }
+  EXPECT_LT(distance(fleet.models(), problem.optima()), 1e-10);
+}
+
 TEST(Exact, DoNotDependOnHowColumnsAreDivided) {
   const Quadratics problem(kNodes, 67);
   const Matrix start = scattered(kNodes, 67);

@@ -79,6 +79,29 @@ TEST(CheckFit, RefusesMatricesThatDoNotKeepTheMean) {
   }
 }
 
+// A directed cycle on which every node sends all it has.
+class Carousel final : public Topology {
+ public:
+  const std::string& name() const override { return name_; }
+  Node nodes() const override { return 3; }
+  bool directed() const override { return true; }
+  std::uint64_t period() const override { return 1; }
+  std::shared_ptr<const topologies::MixingMatrix> at(std::uint64_t) const override {
+    auto made = topologies::MixingMatrix::make({0, 0, 0}, {{1, 0, 1}, {2, 1, 1}, {0, 2, 1}});
+    return std::make_shared<const topologies::MixingMatrix>(std::move(*made));
+  }
+
+ private:
+  std::string name_ = "carousel";
+};
+
+TEST(CheckFit, RefusesPushSumWhereANodeKeepsNothing) {
+  const Carousel carousel;
+  const auto fit = check_fit({.name = "sgp"}, {.topology = &carousel});
+  ASSERT_FALSE(fit);
+  EXPECT_THAT(fit.error().message(), HasSubstr("a part for itself"));
+}
+
 TEST(CheckFit, RefusesWhereAMatrixMustStayAndBeSymmetric) {
   for (const std::string algorithm : {"choco", "d2", "detag"}) {
     expect_fit({algorithm, "one-peer-exponential", 8, "own", false, "gradient-tracking"});
@@ -100,6 +123,7 @@ TEST(CheckFit, RefusesRelaysOffATreeAndPairsOffABipartiteGraph) {
   expect_fit({"relaysgd", "random-matching", 8, "own", false, "path"});
   expect_fit({"ad-psgd", "ring", 7, "own", false, "even"});
   expect_fit({"ad-psgd", "complete", 8, "own", false, "push-sum"});
+  expect_fit({"ad-psgd", "random-matching", 8, "own", false, "push-sum"});
   expect_fit({"ad-psgd", "exponential", 8, "own", false, "push-sum"});
 }
 

@@ -141,6 +141,22 @@ TEST(LossySgp, FindsTheOptimumUnderLossWhereOthersWouldLoseMass) {
   }
 }
 
+// Node 0 of a directed ring hears nothing for 200 steps, then all that was on its edge comes at
+// once.
+TEST(LossySgp, ANodeThatHearsNothingForLongDoesNotRunAway) {
+  const Quadratics problem(kNodes, kSize);
+  const Mesh mesh = circulant(kNodes, {1}, 0.5);
+  Fleet<double> fleet(plan_by_hand(kSgp, kNodes, true), problem, zeros(kNodes, kSize));
+  fleet.cut(0);
+  const auto before = all_mass(fleet);
+  fleet.run(mesh, 200, 0.05);
+  EXPECT_LT(distance(fleet.models(), problem.optima()), 5);
+  EXPECT_EQ(all_mass(fleet).back(), before.back());
+  fleet.cut({});
+  fleet.run(mesh, 8000, 0.002);
+  EXPECT_LT(distance(fleet.models(), problem.optima()), 0.05);
+}
+
 TEST(LossySgp, DoesNotDependOnHowColumnsAreDivided) {
   const Quadratics problem(kNodes, 67);
   const Matrix start = scattered(kNodes, 67);

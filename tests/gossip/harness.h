@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -249,6 +250,8 @@ class Fleet {
     }
   }
   Algorithm<T>& node(Node i) { return *nodes_[i]; }
+  // From now on nothing comes to this node.
+  void cut(std::optional<Node> node) { cut_ = node; }
 
   // One exchange on `mesh` after H local steps.
   void step(const Mesh& mesh, double rate, int steps = 1) {
@@ -294,7 +297,7 @@ class Fleet {
         const Message<T>& message =
             nodes_[sender.node]->message(mesh.receiver_index(sender.node, i));
         bytes_ += message.bytes();
-        const bool lost = rng_.uniform() < options_.loss;
+        const bool lost = rng_.uniform() < options_.loss || cut_ == i;
         inboxes[i].push_back({sender.node, sender.weight, lost ? nullptr : &message});
       }
     }
@@ -323,6 +326,7 @@ class Fleet {
   std::vector<std::unique_ptr<Algorithm<T>>> nodes_;
   std::vector<std::unique_ptr<QuadraticTraining<T>>> training_;
   Rng rng_{{.seed = 11, .purpose = Purpose::kNetwork}};
+  std::optional<Node> cut_;
   std::uint64_t exchange_ = 0;
   std::uint64_t bytes_ = 0;
   double losses_ = 0;

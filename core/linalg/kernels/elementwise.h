@@ -98,6 +98,19 @@ inline void mix(const Mix& m) {
   if (at < m.size) mix_strip<1, true>(m, at, m.size - at);
 }
 
+inline void mix_wide(const MixWide& m) {
+  double* __restrict sum = m.sum;
+  const float* __restrict x = m.x;
+  for (std::size_t i = 0; i < m.size; ++i) sum[i] = 0;
+  for (std::size_t k = 0; k < m.count; ++k) {
+    const float* __restrict other = m.others[k];
+    const double weight = static_cast<double>(m.weights[k]);
+    for (std::size_t i = 0; i < m.size; ++i) {
+      sum[i] += weight * (static_cast<double>(other[i]) - static_cast<double>(x[i]));
+    }
+  }
+}
+
 // 1 / 255 in two floats makes the quotient of each of the 256 bytes correctly rounded without a
 // division; a test holds it against one.
 inline void expand_bytes(const std::uint8_t* __restrict bytes, float* __restrict out,
@@ -112,19 +125,6 @@ inline void expand_bytes(const std::uint8_t* __restrict bytes, float* __restrict
 #else
   for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<float>(bytes[i]) / 255.0F;
 #endif
-}
-
-inline void mix_wide(const MixWide& m) {
-  double* __restrict sum = m.sum;
-  const float* __restrict x = m.x;
-  for (std::size_t i = 0; i < m.size; ++i) sum[i] = 0;
-  for (std::size_t k = 0; k < m.count; ++k) {
-    const float* __restrict other = m.others[k];
-    const double weight = static_cast<double>(m.weights[k]);
-    for (std::size_t i = 0; i < m.size; ++i) {
-      sum[i] += weight * (static_cast<double>(other[i]) - static_cast<double>(x[i]));
-    }
-  }
 }
 
 // Eight double sums by index modulo 8, then a tree: the same bits in every instruction set.
