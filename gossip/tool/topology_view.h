@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A topology and its report as people and programs read them.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <string>
+
+#include "topologies/spectral_report.h"
+
+namespace starling::gossip {
+
+// {name, nodes, edges, directed, time_varying, period, degree: {min, mean, max}, diameter,
+// connected, slem, spectral_gap, rounds_to_consensus, lambda_min, finite_time, bounds: [names of
+// the figures that are bounds], sampled: [those found from drawn steps]}; what is not known is
+// null.
+boost::json::object to_json(const topologies::SpectralReport& report);
+
+// A line a fact, with a word on those that are bounds or sampled.
+std::string to_text(const topologies::SpectralReport& report, double consensus_error);
+
+// Lines of numbers up to 1,000 nodes, without a header; beyond, "receiver,sender,weight" lines of
+// what is not 0, with one. Numbers read back as the same bits.
+std::string to_csv(const topologies::MixingMatrix& matrix);
+
+// An SVG figure: the layout that its name suggests; up to eight steps side by side where the
+// topology varies in time.
+[[nodiscard]] Result<std::string> draw(const topologies::Topology& topology);
+
+}  // namespace starling::gossip
