@@ -11,6 +11,9 @@ namespace {
 
 TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
 
+// The queue counts in nanoseconds; a change of a node's life must lie behind, not on, its event.
+constexpr double kTick = 2e-9;
+
 }  // namespace
 
 AsynchronousSimulation::AsynchronousSimulation(const Experiment& experiment, ComputePool& pool)
@@ -31,8 +34,14 @@ AsynchronousSimulation::AsynchronousSimulation(const Experiment& experiment, Com
                                                                experiment.initial.values()),
                       .rng = Rng({.seed = seed, .purpose = Purpose::kAlgorithm, .node = node}),
                       .phase = nullptr});
+  }
+  for (Node node = 0; node < experiment.nodes(); ++node) {
     const double appears = experiment.population.up_from(node, 0);
-    if (appears < sim::kNever) schedule(appears, Appeared{node});
+    if (appears == 0) {
+      begin(node);
+    } else if (appears < sim::kNever) {
+      schedule(appears + kTick, Appeared{node});
+    }
   }
 }
 
@@ -153,17 +162,21 @@ std::optional<Node> AsynchronousSimulation::donor(Node node) {
 // Who comes late or comes back begins with the model of somebody who is there.
 Result<void> AsynchronousSimulation::happen(const Appeared& event) {
   NodeState& state = nodes_[event.node];
-  const auto from = now() > 0 ? donor(event.node) : std::nullopt;
+  const auto from = donor(event.node);
   if (from) {
     state.algorithm->restart(nodes_[*from].algorithm->model());
     totals_.bytes_sent += 4 * experiment_.parameters();
     ++totals_.messages;
   }
-  state.present = true;
-  const double goes = experiment_.population.up_until(event.node, now());
-  if (goes < sim::kNever) schedule(goes, Went{event.node});
-  go_on(event.node);
+  begin(event.node);
   return {};
+}
+
+void AsynchronousSimulation::begin(Node node) {
+  nodes_[node].present = true;
+  const double goes = experiment_.population.up_until(node, now());
+  if (goes < sim::kNever) schedule(goes + kTick, Went{node});
+  go_on(node);
 }
 
 Result<void> AsynchronousSimulation::happen(const Went& event) {
@@ -173,7 +186,7 @@ Result<void> AsynchronousSimulation::happen(const Went& event) {
   state.phase = nullptr;
   ++state.waits;
   const double back = experiment_.population.up_from(event.node, now());
-  if (back < sim::kNever) schedule(back, Appeared{event.node});
+  if (back < sim::kNever) schedule(back + kTick, Appeared{event.node});
   return {};
 }
 

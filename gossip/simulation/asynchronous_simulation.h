@@ -76,6 +76,8 @@ class AsynchronousSimulation final : public NetworkSimulation {
   [[nodiscard]] Result<void> happen(const TimedOut& event);
   [[nodiscard]] Result<void> happen(const Appeared& event);
   [[nodiscard]] Result<void> happen(const Went& event);
+  // The node is there from now on.
+  void begin(Node node);
   // Begins the node's next local phase unless it is away, at work or waiting.
   void go_on(Node node);
   void transmit(Node from, const std::vector<AsyncSend<float>>& sends);

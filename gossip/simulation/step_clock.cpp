@@ -11,6 +11,7 @@ namespace {
 
 // Nodes whose messages one job works on.
 constexpr std::size_t kNodesPerJob = 256;
+constexpr double kFirstPatience = 10;
 
 struct Arrival {
   double time;
@@ -163,11 +164,12 @@ void StepClock::receive(const topologies::MixingMatrix& matrix,
 
 // How long a node waits for what may never come: as TCP times its retransmissions (RFC 6298), by
 // the mean and deviation of what it has seen, at least as long as its own work took, at most the
-// deadline.
+// deadline. Who has seen nothing yet gives the others ten times its own work.
 double StepClock::patience(const State& state) const {
-  if (!state.waited) return network_.deadline();
-  const double expected = state.wait_mean + 4 * state.wait_deviation;
-  return std::min(network_.deadline(), std::max(expected, state.finished - state.started));
+  const double work = state.finished - state.started;
+  const double expected =
+      state.waited ? state.wait_mean + 4 * state.wait_deviation : kFirstPatience * work;
+  return std::min(network_.deadline(), std::max(expected, work));
 }
 
 void StepClock::learn_wait(State& state, double waited) const {

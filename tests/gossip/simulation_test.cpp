@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole simulated runs: the same course on any number of threads, and the mathematics that a run
+// must show whatever it is made of.
+#include "gossip/simulation/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/data/batch_sampler.h"
+#include "core/train/stepper.h"
+#include "tests/gossip/simulation_cases.h"
+
+namespace starling::gossip {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::run;
+using testing::run_well;
+using testing::small_network;
+
+struct Course {
+  const char* name;
+  const char* algorithm;
+  const char* topology;
+  void (*world)(NetOptions&);
+};
+
+void quiet(NetOptions&) {}
+void lossy(NetOptions& o) {
+  o.network.loss = 0.1;
+  o.network.jitter = "exponential:2ms";
+}
+void churning(NetOptions& o) {
+  o.network.latency = "uniform:1ms,20ms";
+  o.nodes.speed = "lognormal:1,0.5";
+  o.nodes.crash_every = milliseconds(300);
+  o.nodes.return_after = milliseconds(100);
+  o.nodes.join_within = milliseconds(50);
+}
+void split(NetOptions& o) {
+  o.network.splits = "50ms-120ms:2";
+  o.nodes.stragglers = 0.25;
+}
+void reliable(NetOptions& o) {
+  o.network.loss = 0.2;
+  o.network.retransmit = true;
+  o.train.train.optimizer = "momentum";
+}
+void local_steps(NetOptions& o) {
+  o.train.train.local_steps = 4;
+  o.train.local_steps_from = 8;
+  o.train.train.schedule = "cosine";
+}
+
+class Courses : public ::testing::TestWithParam<Course> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Courses,
+    ::testing::Values(Course{"dpsgd", "dpsgd", "ring", quiet},
+                      Course{"dpsgd_lossy", "dpsgd", "torus", lossy},
+                      Course{"dpsgd_churning", "dpsgd", "hypercube", churning},
+                      Course{"dpsgd_split", "dpsgd", "exponential", split},
+                      Course{"dpsgd_reliable", "dpsgd", "base-graph:k=1", reliable},
+                      Course{"dpsgd_local", "dpsgd", "one-peer-exponential", local_steps},
+                      Course{"sgp", "sgp", "one-peer-exponential", quiet},
+                      Course{"sgp_lossy", "sgp", "exponential", lossy},
+                      Course{"sgp_churning", "sgp", "exponential", churning},
+                      Course{"gradient_tracking", "gradient-tracking", "ring", local_steps},
+                      Course{"choco", "choco", "ring", reliable},
+                      Course{"relaysgd", "relaysgd", "path", lossy},
+                      Course{"qg_dsgdm", "qg-dsgdm", "ring", quiet},
+                      Course{"diloco", "diloco", "exponential", local_steps},
+                      Course{"all_reduce", "all-reduce", "ring", local_steps},
+                      Course{"all_reduce_reliable", "all-reduce", "ring", reliable},
+                      Course{"diloco_all", "diloco-all", "ring", local_steps},
+                      Course{"ad_psgd", "ad-psgd", "ring", quiet},
+                      Course{"ad_psgd_churning", "ad-psgd", "ring", churning},
+                      Course{"ad_psgd_split", "ad-psgd", "hypercube", split},
+                      Course{"push_sum", "push-sum", "exponential", reliable},
+                      Course{"push_sum_lossy", "push-sum", "exponential", lossy},
+                      Course{"push_sum_churning", "push-sum", "exponential", churning}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(Courses, AreTheSameOnAnyNumberOfThreads) {
+  NetOptions options = small_network(GetParam().topology, 8, GetParam().algorithm);
+  GetParam().world(options);
+  const SimulationResult one = run_well(options, 1);
+  const SimulationResult again = run_well(options, 1);
+  const SimulationResult three = run_well(options, 3);
+  EXPECT_EQ(one.trace, again.trace);
+  EXPECT_EQ(one.trace, three.trace);
+  EXPECT_EQ(one.mean_model, three.mean_model);
+  options.run.seed = 2;
+  EXPECT_NE(run_well(options, 1).trace, one.trace);
+}
+
+TEST_P(Courses, Learn) {
+  NetOptions options = small_network(GetParam().topology, 8, GetParam().algorithm);
+  GetParam().world(options);
+  options.run.steps = 120;
+  options.evaluate.every = 120;
+  const SimulationResult result = run_well(options, 2);
+  const Measurement& first = result.measurements.front();
+  const Measurement& last = result.measurements.back();
+  EXPECT_EQ(last.step, 120U);
+  EXPECT_LT(*first.eval_accuracy, 0.7);
+  EXPECT_GT(*last.eval_accuracy_mean_model, 0.9);
+  EXPECT_GT(last.virtual_seconds, 1);
+  EXPECT_GT(last.bytes_sent, 0U);
+}
+
+// X <- W (X - rate * G) on a ring, written out for all nodes with the same batches.
+TEST(Simulation, DpsgdIsThePlainIteration) {
+  const NetOptions options = small_network("ring", 5);
+  const auto experiment = prepare(options);
+  ASSERT_TRUE(experiment);
+  train::Stepper stepper(experiment->model, options.train.train);
+  stepper.begin(8);
+  std::vector<std::vector<float>> x(
+      5, {experiment->initial.values().begin(), experiment->initial.values().end()});
+  std::vector<data::BatchSampler> samplers;
+  for (std::uint32_t node = 0; node < 5; ++node) {
+    samplers.emplace_back(experiment->parts[node], 8,
+                          Rng({.seed = 1, .purpose = Purpose::kBatches, .node = node}),
+                          data::LastBatch::kWrap);
+  }
+  for (std::uint64_t step = 0; step < options.run.steps; ++step) {
+    for (std::size_t i = 0; i < 5; ++i) {
+      stepper.step(x[i], *experiment->parts[i].dataset, samplers[i].next(), 0.1);
+    }
+    auto mixed = x;
+    for (std::size_t i = 0; i < 5; ++i) {
+      for (std::size_t c = 0; c < mixed[i].size(); ++c) {
+        const double sum = static_cast<double>(x[i][c]) + static_cast<double>(x[(i + 1) % 5][c]) +
+                           static_cast<double>(x[(i + 4) % 5][c]);
+        mixed[i][c] = static_cast<float>(sum / 3);
+      }
+    }
+    x = mixed;
+  }
+  const SimulationResult result = run_well(options);
+  for (std::size_t c = 0; c < x[0].size(); ++c) {
+    double mean = 0;
+    for (const auto& model : x) mean += static_cast<double>(model[c]) / 5;
+    EXPECT_NEAR(result.mean_model.values()[c], mean, 1e-5);
+  }
+}
+
+// After 50 steps the rate falls to 0 (schedule step, gamma 0): mixing alone contracts the distance
+// by the second eigenvalue of the ring of 32, (1 + 2 cos(2 pi / 32)) / 3 = 0.98719, and keeps the
+// mean.
+TEST(Simulation, WithoutTrainingARingContractsByItsSecondEigenvalue) {
+  NetOptions options = small_network("ring", 32);
+  options.data.dataset = "synthetic:rows=3200,features=40,classes=3";
+  options.data.partition = "shards:per-part=1";
+  options.train.train.schedule = "step";
+  options.train.train.step_rounds = 50;
+  options.train.train.gamma = 0;
+  options.run.steps = 650;
+  options.evaluate.every = 50;
+  const SimulationResult result = run_well(options, 2);
+  const auto distance = [&](std::uint64_t step) {
+    return result.measurements[step / 50].consensus_distance;
+  };
+  // The faster modes have died out by step 400.
+  const double factor = std::pow(distance(600) / distance(400), 1.0 / 200);
+  const double slem = (1 + 2 * std::cos(2 * std::numbers::pi / 32)) / 3;
+  EXPECT_NEAR(factor, slem, 1e-3 * slem);
+  NetOptions trained = options;
+  trained.run.steps = 50;
+  const SimulationResult before = run_well(trained, 2);
+  for (std::size_t c = 0; c < before.mean_model.size(); ++c) {
+    EXPECT_NEAR(result.mean_model.values()[c], before.mean_model.values()[c], 2e-5);
+  }
+}
+
+TEST(Simulation, AllReduceKeepsEverybodyEqual) {
+  const SimulationResult result = run_well(small_network("ring", 6, "all-reduce"), 2);
+  EXPECT_EQ(result.measurements.back().consensus_distance, 0);
+  EXPECT_EQ(result.measurements.back().eval_accuracy_min,
+            result.measurements.back().eval_accuracy_max);
+}
+
+TEST(Simulation, OneNodeTrainsAlone) {
+  const SimulationResult result = run_well(small_network("ring", 1));
+  EXPECT_EQ(result.totals.messages, 0U);
+  EXPECT_EQ(result.totals.node_steps, 20U);
+}
+
+TEST(Simulation, EndsAtTheVirtualTimeThatWasAsked) {
+  NetOptions options = small_network("ring", 4);
+  options.run.steps = 1000;
+  options.run.virtual_time = milliseconds(100);
+  for (const char* algorithm : {"dpsgd", "ad-psgd"}) {
+    options.algorithm.name = algorithm;
+    const SimulationResult result = run_well(options);
+    EXPECT_GE(result.totals.virtual_seconds, 0.1);
+    EXPECT_LT(result.totals.virtual_seconds, 0.13);
+    EXPECT_LT(result.totals.step, 12U);
+  }
+}
+
+TEST(Simulation, SaysWhereItDiverged) {
+  for (const char* algorithm : {"dpsgd", "ad-psgd"}) {
+    NetOptions options = small_network("ring", 4, algorithm);
+    options.model.kind = "mlp";
+    options.train.train.learning_rate = 1e6;
+    const auto result = run(options);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), "diverged");
+    EXPECT_NE(result.error().message().find("node"), std::string::npos);
+  }
+}
+
+TEST(Simulation, SaysThatEverybodyHasLeft) {
+  for (const char* algorithm : {"dpsgd", "ad-psgd"}) {
+    NetOptions options = small_network("ring", 4, algorithm);
+    options.nodes.leave_after = milliseconds(20);
+    options.run.steps = 100000;
+    const auto result = run(options);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), "all-left");
+  }
+}
+
+TEST(Simulation, RefusesWhatDoesNotFit) {
+  const auto refused = [](const NetOptions& options) {
+    const auto experiment = prepare(options);
+    return experiment ? std::string("accepted") : std::string(experiment.error().code());
+  };
+  EXPECT_EQ(refused(small_network("rings", 4)), "topology-spec");
+  EXPECT_EQ(refused(small_network("hypercube", 6)), "topology-impossible");
+  EXPECT_EQ(refused(small_network("ring", 5, "ad-psgd")), "algorithm-topology");
+  NetOptions options = small_network("ring", 4, "choco");
+  options.network.loss = 0.1;
+  EXPECT_EQ(refused(options), "algorithm-network");
+  options = small_network("ring", 4);
+  options.data.partition = "natural:column=writer";
+  EXPECT_NE(refused(options), "accepted");
+  options = small_network("ring", 601);
+  EXPECT_EQ(refused(options), "partition-impossible");
+  options = small_network("ring", 4);
+  options.evaluate.dataset = "synthetic:features=13";
+  EXPECT_EQ(refused(options), "data-mismatch");
+}
+
+}  // namespace
+}  // namespace starling::gossip
