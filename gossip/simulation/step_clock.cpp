@@ -19,6 +19,18 @@ struct Arrival {
   friend auto operator<=>(const Arrival&, const Arrival&) = default;
 };
 
+// When it is the receiver's turn, from 0: a node begins with those above itself, so that on a ring,
+// say, no two neighbours send to the same node at once.
+std::size_t turn_of(std::span<const topologies::Weight> receivers, Node from, Node to) {
+  const auto place = [&](Node node) {
+    return static_cast<std::size_t>(
+        std::ranges::lower_bound(receivers, node, {}, &topologies::Weight::node) -
+        receivers.begin());
+  };
+  const std::size_t size = receivers.size();
+  return (place(to) + size - place(from)) % size;
+}
+
 }  // namespace
 
 StepClock::StepClock(const sim::Network& network, const sim::Population& population, Node nodes,
@@ -113,8 +125,8 @@ void StepClock::exchange(const topologies::MixingMatrix& matrix,
   });
 }
 
-// A node sends to its receivers one after the other, in their order, as its link allows; at the
-// other end messages pass the receiver's link in the order of their arrival.
+// A node sends to its receivers one after the other, as its link allows; at the other end messages
+// pass the receiver's link in the order of their arrival.
 void StepClock::receive(const topologies::MixingMatrix& matrix,
                         const std::vector<std::uint64_t>& bytes, std::uint64_t exchange, Node node,
                         std::uint64_t first_entry) {
@@ -131,9 +143,7 @@ void StepClock::receive(const topologies::MixingMatrix& matrix,
       missing = missing || !nodes_[from].known_away;
       continue;
     }
-    const auto receivers = matrix.receivers(from);
-    const auto place = std::ranges::lower_bound(receivers, node, {}, &topologies::Weight::node);
-    const auto turn = static_cast<double>(place - receivers.begin() + 1);
+    const auto turn = static_cast<double>(turn_of(matrix.receivers(from), from, node) + 1);
     const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]);
     const sim::Network::Passage passage = network_.pass(from, node, exchange, sent);
     if (passage.lost) {

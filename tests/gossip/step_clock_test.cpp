@@ -146,8 +146,8 @@ TEST(StepClock, WhoCrashesIsMissedOnceAndComesBack) {
 }
 
 TEST(StepClock, EndsWhereEverybodyHasLeft) {
-  World world({.latency = "1ms"},
-              {.step_time = milliseconds(10), .leave_after = milliseconds(100)}, "complete", 4, 10);
+  World world({.latency = "1ms"}, {.step_time = milliseconds(10), .leave_after = milliseconds(100)},
+              "complete", 4, 10);
   StepClock clock(world.network, world.population, 4, true);
   std::uint64_t steps = 0;
   while (world.step(clock, steps)) ASSERT_LT(++steps, 1000U);
