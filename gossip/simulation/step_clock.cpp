@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "gossip/simulation/parallel.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -116,12 +118,8 @@ void StepClock::exchange(const topologies::MixingMatrix& matrix,
     messages_ += matrix.receivers(node).size();
     bytes_sent_ += matrix.receivers(node).size() * bytes[node];
   }
-  const std::size_t jobs = (nodes_.size() + kNodesPerJob - 1) / kNodesPerJob;
-  pool.for_each(jobs, [&](std::size_t job, unsigned) {
-    const std::size_t end = std::min(nodes_.size(), (job + 1) * kNodesPerJob);
-    for (std::size_t node = job * kNodesPerJob; node < end; ++node) {
-      receive(matrix, bytes, sending.exchange, static_cast<Node>(node), first_entry_[node]);
-    }
+  for_each_in(pool, nodes_.size(), kNodesPerJob, [&](std::size_t node, unsigned) {
+    receive(matrix, bytes, sending.exchange, static_cast<Node>(node), first_entry_[node]);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "gossip/simulation/mean_model.h"
+#include "gossip/simulation/parallel.h"
 
 namespace starling::gossip {
 namespace {
@@ -16,12 +17,19 @@ namespace {
 // last-level cache, for each of the neighbours reads it again.
 constexpr std::size_t kTileBytes = std::size_t{8} << 20;
 constexpr std::size_t kTileColumnsMin = 256;
-constexpr std::size_t kTileColumnsMax = 16384;
-constexpr std::size_t kNodesPerJob = 16;
+// Less than this is mixed before another thread has woken.
+constexpr std::size_t kTileElementsMin = std::size_t{1} << 16;
 
-std::size_t tile_columns(std::size_t nodes) {
+// Nodes a job: of local training, which takes long, and of what takes a moment.
+constexpr std::size_t kTrainingPart = 4;
+constexpr std::size_t kMomentPart = 512;
+
+std::size_t tile_columns(std::size_t nodes, std::size_t size, unsigned threads) {
   const std::size_t fitting = kTileBytes / (2 * sizeof(float) * nodes);
-  return std::clamp(fitting / 64 * 64, kTileColumnsMin, kTileColumnsMax);
+  const std::size_t least = std::max(kTileColumnsMin, kTileElementsMin / nodes);
+  const std::size_t shared = (size + threads - 1) / threads;
+  const std::size_t columns = std::max(least, std::min(fitting, shared));
+  return (columns + 63) / 64 * 64;
 }
 
 Rng batch_stream(std::uint64_t seed, Node node) {
@@ -58,13 +66,10 @@ Links SynchronousSimulation::links(const topologies::MixingMatrix* matrix, Node 
 }
 
 template <class Body>
-void SynchronousSimulation::for_each_present(const Body& body) {
-  const std::size_t nodes = experiment_.nodes();
-  pool_.for_each((nodes + kNodesPerJob - 1) / kNodesPerJob, [&](std::size_t job, unsigned thread) {
-    const std::size_t end = std::min(nodes, (job + 1) * kNodesPerJob);
-    for (std::size_t node = job * kNodesPerJob; node < end; ++node) {
-      if (clock_.present(static_cast<Node>(node))) body(static_cast<Node>(node), thread);
-    }
+void SynchronousSimulation::for_each_present(std::size_t part, const Body& body) {
+  for_each_in(pool_, experiment_.nodes(), part, [&](std::size_t index, unsigned thread) {
+    const auto node = static_cast<Node>(index);
+    if (clock_.present(node)) body(node, thread);
   });
 }
 
@@ -129,7 +134,7 @@ Result<void> SynchronousSimulation::adapt(const topologies::MixingMatrix* matrix
       .rate = train::learning_rate_at(options.train.train, static_cast<Round>(totals_.step + 1),
                                       static_cast<Round>(options.run.steps)),
       .exchange = exchanges_};
-  for_each_present([&](Node node, unsigned thread) {
+  for_each_present(kTrainingPart, [&](Node node, unsigned thread) {
     NodeTraining training(data_[node], steppers_[thread]);
     losses_[node] = algorithms_[node]->adapt(training, phase, links(matrix, node));
   });
@@ -148,13 +153,13 @@ template <class Inbox>
 void SynchronousSimulation::absorb(const topologies::MixingMatrix* matrix, const Inbox& inbox) {
   if (experiment_.plan.traits.whole_columns) {
     const Columns all{0, experiment_.parameters()};
-    for_each_present([&](Node node, unsigned) {
+    for_each_present(kTrainingPart, [&](Node node, unsigned) {
       algorithms_[node]->absorb(links(matrix, node), inbox(node), all);
     });
   } else {
-    const std::size_t width = tile_columns(experiment_.nodes());
     const std::size_t size = experiment_.parameters();
-    pool_.for_each((size + width - 1) / width, [&](std::size_t tile, unsigned) {
+    const std::size_t width = tile_columns(experiment_.nodes(), size, pool_.threads());
+    for_each_in(pool_, (size + width - 1) / width, 1, [&](std::size_t tile, unsigned) {
       const Columns columns{tile * width, std::min(size, (tile + 1) * width)};
       for (Node node = 0; node < experiment_.nodes(); ++node) {
         if (!clock_.present(node)) continue;
@@ -162,8 +167,9 @@ void SynchronousSimulation::absorb(const topologies::MixingMatrix* matrix, const
       }
     });
   }
-  for_each_present(
-      [&](Node node, unsigned) { algorithms_[node]->conclude(links(matrix, node), inbox(node)); });
+  for_each_present(kMomentPart, [&](Node node, unsigned) {
+    algorithms_[node]->conclude(links(matrix, node), inbox(node));
+  });
 }
 
 void SynchronousSimulation::mix_neighbours(const topologies::MixingMatrix& matrix) {
@@ -175,7 +181,7 @@ void SynchronousSimulation::mix_neighbours(const topologies::MixingMatrix& matri
   }
   clock_.exchange(matrix, bytes_, {exchanges_, traits.sends_before_training}, pool_);
   inboxes_.resize(matrix.messages());
-  for_each_present([&](Node node, unsigned) {
+  for_each_present(kMomentPart, [&](Node node, unsigned) {
     std::uint64_t entry = inbox_begin_[node];
     for (const topologies::Weight& sender : matrix.senders(node)) {
       std::size_t place = 0;

@@ -30,9 +30,9 @@ class SynchronousSimulation final : public NetworkSimulation {
   void mix_neighbours(const topologies::MixingMatrix& matrix);
   void mix_mean();
   Links links(const topologies::MixingMatrix* matrix, Node node) const;
-  // Calls body(node) for every node that is there, on all threads.
+  // Calls body(node, thread) for every node that is there, `part` nodes a job.
   template <class Body>
-  void for_each_present(const Body& body);
+  void for_each_present(std::size_t part, const Body& body);
   // absorb() and conclude() of every node that is there; inbox(node) is what came.
   template <class Inbox>
   void absorb(const topologies::MixingMatrix* matrix, const Inbox& inbox);

@@ -8,6 +8,8 @@
 
 #include "core/base/durable_file.h"
 #include "core/model/safetensors.h"
+#include "gossip/tool/topology_view.h"
+#include "topologies/spectral_report.h"
 
 namespace starling::gossip {
 namespace {
@@ -93,6 +95,14 @@ Result<void> RunWriter::finish(const Experiment& experiment, const SimulationRes
                               {"totals", totals_to_json(result)},
                               {"final", to_json(result.measurements.back())},
                               {"trace_sha256", result.trace.hex()}};
+  if (experiment.topology) {
+    STARLING_ASSIGN(const auto report, topologies::analyse(*experiment.topology));
+    summary["topology"] = to_json(report);
+    STARLING_ASSIGN(const std::string drawing, draw(*experiment.topology));
+    STARLING_TRY(write_durably(directory_ / "topology.svg", as_bytes(drawing)));
+  } else {
+    summary["topology"] = nullptr;
+  }
   STARLING_TRY(write_json(directory_ / "summary.json", summary));
   const model::Metadata metadata{{"algorithm", options.algorithm.name},
                                  {"nodes", std::to_string(options.topology.nodes)},
