@@ -1,29 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts for people: aligned columns, and the words for what is missing.
+// Facts for people: cells of tables, and the words for what is missing.
 #pragma once
 
 #include <boost/json/value.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "core/telemetry/text_table.h"
 
 namespace starling::coordinator {
 
-class TextTable {
- public:
-  // A header that begins with '>' is of a column of numbers, which are aligned on the right.
-  explicit TextTable(std::vector<std::string> headers);
-
-  // Requires: a cell for each header.
-  void add(std::vector<std::string> cells);
-  bool empty() const { return rows_.empty(); }
-  std::string text() const;
-
- private:
-  std::vector<bool> right_;
-  std::vector<std::string> headers_;
-  std::vector<std::vector<std::string>> rows_;
-};
+using telemetry::TextTable;
 
 // A member of a JSON object as a cell: texts as they are (control bytes as '?'), numbers in short
 // form, true and false as yes and no, null and what is missing as "-".

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
                "starling-gossip");
   starling::config::set_up(app, STARLING_VERSION);
   gossip::add_simulate_command(app, context);
+  gossip::add_report_command(app, context);
   gossip::add_topology_command(app, context);
   const auto done =
       starling::config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);

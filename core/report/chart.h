@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// A line chart as HTML and inline SVG. It is drawn twice, for laptops and for phones, and the
+// page's style shows the one that fits: text stays readable at both widths without a script.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/report/scale.h"
+
+namespace starling::report {
+
+enum class Line {
+  kMeasured,   // with marks
+  kPredicted,  // thin and dotted, without marks: what a theory says, not what was measured
+};
+
+struct Series {
+  std::string name;                // empty: not in the legend
+  std::vector<double> x;           // not finite: missing, as in y
+  std::vector<double> y;           // [x]; the line has a gap where values are missing
+  std::vector<double> lower = {};  // [x] or empty: with `upper` a band behind the line
+  std::vector<double> upper = {};
+  int style = 0;  // >= 0: colour and mark
+  Line line = Line::kMeasured;
+};
+
+struct Axis {
+  std::string title;  // without a unit, which is chosen to suit the values
+  Quantity quantity = Quantity::kNumber;
+  bool logarithmic = false;
+};
+
+struct Chart {
+  std::string title;
+  Axis x;
+  Axis y;
+  std::vector<Series> series;
+  std::string note = {};  // a sentence below; may be empty
+};
+
+// A <figure>. Where nothing can be shown it says so instead of showing empty axes. What stands
+// beyond 2,000 points is thinned to what a screen can show: the first, last, lowest and highest
+// point of each column of pixels. A predicted line ends where it leaves the measured ones' range.
+std::string render(const Chart& chart);
+
+// The colour class and mark of a style as a small SVG, for legends and tables.
+std::string swatch(int style, Line line = Line::kMeasured);
+
+// The points of a polyline that are drawn; a gap is a point that is not finite.
+struct Point {
+  double x = 0;
+  double y = 0;
+};
+// `points` in user units, thinned to columns of width 1 where they are more than `points_max`.
+std::vector<Point> thinned(std::vector<Point> points, std::size_t points_max);
+
+}  // namespace starling::report

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace starling::report {
+namespace {
+
+constexpr std::string_view kMissing = "–";
+constexpr std::size_t kDifferencesMax = 3;  // beyond these a name is a sentence
+
+std::string_view last_word(std::string_view key) { return key.substr(key.rfind('.') + 1); }
+
+// Settings that say where a run was held, not what it was.
+bool is_incidental(std::string_view key) {
+  const std::string_view word = last_word(key);
+  return word == "out" || word == "threads" || word == "format" || word == "config";
+}
+
+// Keys whose value alone says what it is; they come first in a name.
+int rank(std::string_view key) {
+  if (key == "algorithm" || key == "algorithm.name") return 0;
+  if (key == "topology" || key == "topology.spec") return 1;
+  if (last_word(key) == "partition") return 2;
+  if (last_word(key) == "nodes") return 3;
+  return last_word(key) == "seed" ? 5 : 4;
+}
+
+std::string said(std::string_view key, const std::string& value) {
+  const std::string text = value.empty() ? "none" : value;
+  if (rank(key) < 3) return text;
+  if (key == "nodes" || key == "topology.nodes") return text + " nodes";
+  return fmt::format("{} {}", last_word(key), text);
+}
+
+// The keys whose values differ among the gossip runs, most telling first.
+std::vector<std::string> differing_keys(std::span<const Run> runs) {
+  std::map<std::string, std::set<std::string>> values;
+  std::map<std::string, std::size_t> holders;
+  std::vector<std::string> order;
+  std::size_t count = 0;
+  for (const Run& run : runs) {
+    if (run.kind != RunKind::kGossip) continue;
+    ++count;
+    for (const auto& [key, value] : run.settings) {
+      if (is_incidental(key)) continue;
+      if (holders[key]++ == 0) order.push_back(key);
+      values[key].insert(value);
+    }
+  }
+  std::erase_if(order, [&](const std::string& key) {
+    return values[key].size() < 2 && holders[key] == count;
+  });
+  std::ranges::stable_sort(order, {}, rank);
+  return order;
+}
+
+std::string directory_name(const Run& run) {
+  const std::filesystem::path path = run.directory.lexically_normal();
+  const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  return name.empty() ? "run" : name;
+}
+
+std::string own_name(const Run& run) { return run.name.empty() ? directory_name(run) : run.name; }
+
+std::string name_by_settings(const Run& run, std::span<const std::string> keys) {
+  std::string name;
+  for (const std::string& key : keys.first(std::min(keys.size(), kDifferencesMax))) {
+    const auto found =
+        std::ranges::find(run.settings, key, &std::pair<std::string, std::string>::first);
+    if (found == run.settings.end()) continue;
+    name += (name.empty() ? "" : ", ") + said(key, found->second);
+  }
+  return name;
+}
+
+void tell_apart(std::span<const Run> runs, std::vector<std::string>& names) {
+  const auto repeated = [&names](const std::string& name) {
+    return std::ranges::count(names, name) > 1;
+  };
+  std::vector<std::string> better = names;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (repeated(names[i])) better[i] += fmt::format(" ({})", directory_name(runs[i]));
+  }
+  names = better;
+  std::map<std::string, int> seen;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const int number = ++seen[better[i]];
+    if (number > 1) names[i] += fmt::format(" #{}", number);
+  }
+}
+
+std::string number_cell(std::optional<double> value, int digits) {
+  return value ? fmt::format("{:.{}f}", *value, digits) : std::string(kMissing);
+}
+
+std::string value_cell(Quantity quantity, std::optional<double> value) {
+  return value ? format_value(quantity, *value) : std::string(kMissing);
+}
+
+std::string steps_word(std::span<const Run> runs) {
+  const auto federated = std::ranges::count(runs, RunKind::kFederated, &Run::kind);
+  if (federated == 0) return "steps";
+  return federated == std::ssize(runs) ? "rounds" : "steps or rounds";
+}
+
+double shared_bytes(const Run& run, double bytes, bool by_node) {
+  return by_node ? bytes / *run.nodes : bytes;
+}
+
+std::vector<std::string> row(const Run& run, const std::string& name, const Comparison& comparison,
+                             bool by_node) {
+  std::vector<std::string> cells = {name, number_cell(run.last(Measure::kEvalAccuracy), 4),
+                                    number_cell(best_accuracy(run), 4)};
+  if (comparison.target) {
+    const auto cost = cost_of(run, *comparison.target);
+    const auto cell = [&](Quantity quantity, double value) {
+      return cost ? format_value(quantity, value) : std::string(kMissing);
+    };
+    const Cost spent = cost.value_or(Cost());
+    cells.push_back(cell(Quantity::kNumber, spent.step));
+    cells.push_back(cell(Quantity::kSeconds, spent.virtual_seconds));
+    cells.push_back(cell(Quantity::kBytes, cost ? shared_bytes(run, spent.bytes, by_node) : 0));
+  }
+  cells.push_back(value_cell(Quantity::kNumber, run.last(Measure::kConsensusDistance)));
+  cells.push_back(value_cell(Quantity::kNumber, run.messages));
+  cells.push_back(value_cell(Quantity::kNumber,
+                             run.topology ? run.topology->spectral_gap : std::optional<double>()));
+  return cells;
+}
+
+}  // namespace
+
+std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
+  const std::vector<std::string> keys = differing_keys(runs);
+  std::vector<std::string> names;
+  for (const Run& run : runs) {
+    std::string name = run.kind == RunKind::kGossip ? name_by_settings(run, keys) : "";
+    names.push_back(name.empty() ? own_name(run) : std::move(name));
+  }
+  tell_apart(runs, names);
+  return names;
+}
+
+std::optional<double> best_accuracy(const Run& run) {
+  std::optional<double> best;
+  for (const Evaluation& evaluation : run.evaluations) {
+    const double accuracy = evaluation.at(Measure::kEvalAccuracy);
+    if (std::isfinite(accuracy)) best = std::max(best.value_or(accuracy), accuracy);
+  }
+  return best;
+}
+
+std::optional<double> common_target(std::span<const Run> runs) {
+  std::optional<double> lowest;
+  for (const Run& run : runs) {
+    const auto best = best_accuracy(run);
+    if (best) lowest = std::min(lowest.value_or(*best), *best);
+  }
+  if (!lowest || *lowest < 0.01) return std::nullopt;
+  // Percents are whole numbers here: 0.85 as a double is not 17 * 0.05.
+  const double percents = std::floor(*lowest * 100 + 1e-9);
+  return (percents < 5 ? percents : std::floor(percents / 5) * 5) / 100;
+}
+
+std::optional<Cost> cost_of(const Run& run, double target) {
+  for (const Evaluation& evaluation : run.evaluations) {
+    if (!(evaluation.at(Measure::kEvalAccuracy) >= target)) continue;
+    return Cost{evaluation.at(Measure::kStep), evaluation.at(Measure::kVirtualSeconds),
+                evaluation.at(Measure::kBytesSent)};
+  }
+  return std::nullopt;
+}
+
+bool bytes_by_node(std::span<const Run> runs) {
+  return std::ranges::all_of(runs, [](const Run& run) { return run.nodes.value_or(0) > 0; });
+}
+
+Comparison compare(std::span<const Run> runs, std::span<const std::string> names) {
+  const bool by_node = bytes_by_node(runs);
+  Comparison comparison{.target = common_target(runs)};
+  comparison.columns = {{"run", false}, {"final accuracy"}, {"best accuracy"}};
+  if (comparison.target) {
+    const std::string target = fmt::format("{:.0f} %", *comparison.target * 100);
+    comparison.columns.push_back({steps_word(runs) + " to " + target});
+    comparison.columns.push_back({"time to " + target});
+    comparison.columns.push_back({(by_node ? "bytes a node to " : "bytes to ") + target});
+  }
+  comparison.columns.insert(comparison.columns.end(),
+                            {{"consensus distance"}, {"messages"}, {"spectral gap"}});
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    comparison.rows.push_back(row(runs[i], names[i], comparison, by_node));
+  }
+  return comparison;
+}
+
+}  // namespace starling::report

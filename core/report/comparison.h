@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs beside each other: what to call them, the accuracy that all of them reached, and what it
+// cost each to get there.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/report/run.h"
+
+namespace starling::report {
+
+// A name for each run, all different: of runs of one kind the settings in which they differ
+// ("ring", "torus:4x4, local-steps 8"), else the name of the job or directory.
+std::vector<std::string> distinguishing_names(std::span<const Run> runs);
+
+// The accuracy that stands for a run in comparisons: the mean over its nodes.
+std::optional<double> best_accuracy(const Run& run);
+
+// The highest multiple of 0.05 that every run with accuracies reached (of 0.01 below 0.05).
+std::optional<double> common_target(std::span<const Run> runs);
+
+// What a run needed until its accuracy was first at least `target`, as measured, not interpolated.
+struct Cost {
+  double step = kNotMeasured;
+  double virtual_seconds = kNotMeasured;
+  double bytes = kNotMeasured;
+};
+std::optional<Cost> cost_of(const Run& run, double target);
+
+struct ComparisonColumn {
+  std::string title;
+  bool number = true;
+};
+// A row a run; cells as people read them, "–" for what is missing.
+struct Comparison {
+  std::optional<double> target;
+  std::vector<ComparisonColumn> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+Comparison compare(std::span<const Run> runs, std::span<const std::string> names);
+
+// Bytes a node where every run says how many it had, else of all nodes together.
+bool bytes_by_node(std::span<const Run> runs);
+
+}  // namespace starling::report

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace starling::report {
+
+// The page's CSS: colours of both schemes, two columns where there is room, one on phones and
+// paper.
+std::string page_style();
+
+}  // namespace starling::report

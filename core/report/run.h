@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a report knows of a run: its measures over time and its facts, whoever wrote them. A gossip
+// simulation measures at steps, a federated run at the end of its rounds.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/report/scale.h"
+
+namespace starling::report {
+
+enum class Measure {
+  kStep,  // since the start; of a federated run the round
+  kVirtualSeconds,
+  kWallSeconds,
+  kTrainLoss,
+  kEvalLoss,
+  kEvalAccuracy,  // mean over nodes; of a federated run that of the one model
+  kEvalAccuracyMin,
+  kEvalAccuracyMax,
+  kEvalAccuracyMeanModel,
+  kEvalLossMeanModel,
+  kConsensusDistance,
+  kBytesSent,  // since the start, by all nodes; of a federated run both ways
+  kMessages,
+  kNodesUp,
+};
+
+struct MeasureInfo {
+  std::string_view key;    // in metrics.jsonl
+  std::string_view title;  // for people
+  Quantity quantity = Quantity::kNumber;
+};
+
+inline constexpr std::array<MeasureInfo, 14> kMeasures = {{
+    {"step", "step"},
+    {"virtual_seconds", "virtual time", Quantity::kSeconds},
+    {"wall_seconds", "wall time", Quantity::kSeconds},
+    {"train_loss", "train loss"},
+    {"eval_loss", "eval loss"},
+    {"eval_accuracy", "accuracy"},
+    {"eval_accuracy_min", "accuracy of the worst node"},
+    {"eval_accuracy_max", "accuracy of the best node"},
+    {"eval_accuracy_mean_model", "accuracy of the mean model"},
+    {"eval_loss_mean_model", "eval loss of the mean model"},
+    {"consensus_distance", "consensus distance"},
+    {"bytes_sent", "bytes sent", Quantity::kBytes},
+    {"messages", "messages"},
+    {"nodes_up", "nodes up"},
+}};
+
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+struct Evaluation {
+  Evaluation() { values.fill(kNotMeasured); }
+  double at(Measure measure) const { return values[static_cast<std::size_t>(measure)]; }
+  double& at(Measure measure) { return values[static_cast<std::size_t>(measure)]; }
+
+  std::array<double, kMeasures.size()> values;  // kNotMeasured or finite
+};
+
+struct TopologyFacts {
+  std::string name;
+  std::optional<double> nodes, edges, degree_min, degree_mean, degree_max, diameter, slem,
+      spectral_gap, rounds_to_consensus, period;
+  std::optional<bool> directed, time_varying, connected;
+};
+
+enum class RunKind { kGossip, kFederated };
+
+struct Run {
+  RunKind kind = RunKind::kGossip;
+  std::string name;                      // of the directory, or of the federated run's job
+  std::filesystem::path directory = {};  // empty where it was not read from one
+  std::string program = {};              // "starling-gossip simulate 0.1.0"
+  std::vector<std::pair<std::string, std::string>> settings = {};  // in the file's order
+  std::vector<Evaluation> evaluations = {};                        // ascending by step
+
+  std::string algorithm = {};
+  std::optional<double> seed, nodes, steps, parameters = {};
+  // Totals of the whole run, which may go on after the last evaluation.
+  std::optional<double> virtual_seconds, wall_seconds, bytes_sent, messages,
+      node_steps_per_second = {};
+  std::optional<TopologyFacts> topology = {};
+  std::string trace_sha256 = {};
+  std::string state = {};         // of a federated run: "completed"
+  std::string topology_svg = {};  // the text of topology.svg; may be empty
+
+  // One measure of every evaluation.
+  std::vector<double> column(Measure measure) const;
+  bool has(Measure measure) const;  // of at least one evaluation
+  // The last evaluation that has it.
+  std::optional<double> last(Measure measure) const;
+  // The setting whose key is `key` or ends with ".key".
+  std::optional<std::string> setting(std::string_view key) const;
+  // The steps between two mixings.
+  double local_steps() const;
+};
+
+}  // namespace starling::report

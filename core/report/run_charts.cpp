@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/run_charts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/report/comparison.h"
+
+namespace starling::report {
+namespace {
+
+bool is_mixed(const Runs& runs) {
+  return std::ranges::any_of(runs.runs,
+                             [&](const Run& run) { return run.kind != runs.runs.front().kind; });
+}
+
+bool any_has(const Runs& runs, Measure measure) {
+  return std::ranges::any_of(runs.runs, [&](const Run& run) { return run.has(measure); });
+}
+
+// Virtual time where any run has it; runs without it are then not shown, for wall time is another
+// thing.
+Measure time_measure(const Runs& runs) {
+  return any_has(runs, Measure::kVirtualSeconds) ? Measure::kVirtualSeconds : Measure::kWallSeconds;
+}
+
+Measure measure_of(const Runs& runs, Progress progress) {
+  switch (progress) {
+    case Progress::kTime:
+      return time_measure(runs);
+    case Progress::kBytes:
+      return Measure::kBytesSent;
+    case Progress::kSteps:
+      break;
+  }
+  return Measure::kStep;
+}
+
+std::string steps_title(const Runs& runs) {
+  if (is_mixed(runs)) return "step, or round of a federated run";
+  return runs.runs.front().kind == RunKind::kGossip ? "step" : "round";
+}
+
+Axis x_axis(const Runs& runs, Progress progress) {
+  if (progress == Progress::kSteps) return {.title = steps_title(runs)};
+  const MeasureInfo& info = kMeasures[static_cast<std::size_t>(measure_of(runs, progress))];
+  std::string title(info.title);
+  if (progress == Progress::kBytes && bytes_by_node(runs.runs)) title += " a node";
+  return {.title = std::move(title), .quantity = info.quantity};
+}
+
+std::vector<double> x_values(const Runs& runs, const Run& run, Progress progress) {
+  std::vector<double> values = run.column(measure_of(runs, progress));
+  if (progress == Progress::kBytes && bytes_by_node(runs.runs)) {
+    for (double& value : values) value /= *run.nodes;
+  }
+  return values;
+}
+
+Chart empty_chart(const Runs& runs, Progress progress, std::string title, std::string y) {
+  return {.title = std::move(title), .x = x_axis(runs, progress), .y = {.title = std::move(y)}};
+}
+
+void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress, Measure measure,
+         std::string name, int style) {
+  const Run& run = runs.runs[index];
+  if (!run.has(measure)) return;
+  chart.series.push_back({.name = std::move(name),
+                          .x = x_values(runs, run, progress),
+                          .y = run.column(measure),
+                          .style = style});
+}
+
+// One measure of every run.
+void add_all(Chart& chart, const Runs& runs, Progress progress, Measure measure) {
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+    add(chart, runs, i, progress, measure, runs.names[i], static_cast<int>(i));
+  }
+}
+
+// From the first distance that is above 0 on. A geometric sequence is straight on the logarithmic
+// axis, so its two ends are enough.
+void add_prediction(Chart& chart, const Run& run, const std::string& name, int style) {
+  if (!run.topology || !run.topology->slem) return;
+  const Contraction contraction{*run.topology->slem, run.local_steps()};
+  if (!(contraction.slem > 0 && contraction.slem < 1)) return;
+  const auto first = std::ranges::find_if(run.evaluations, [](const Evaluation& evaluation) {
+    return evaluation.at(Measure::kConsensusDistance) > 0;
+  });
+  if (first == run.evaluations.end()) return;
+  const double distance = first->at(Measure::kConsensusDistance);
+  const double begin = first->at(Measure::kStep);
+  const double end = run.evaluations.back().at(Measure::kStep);
+  // Before the distance is less than the smallest double.
+  const double steps_max =
+      contraction.local_steps * std::log(1e-290 / distance) / std::log(contraction.slem);
+  const double steps = std::min(end - begin, std::max(steps_max, 0.0));
+  if (steps <= 0) return;
+  chart.series.push_back({.name = name,
+                          .x = {begin, begin + steps},
+                          .y = {distance, contraction.distance_after(distance, steps)},
+                          .style = style,
+                          .line = Line::kPredicted});
+}
+
+std::string formula(const Run& run) {
+  return run.local_steps() == 1 ? std::string("λ^t") : fmt::format("λ^(t/{:g})", run.local_steps());
+}
+
+}  // namespace
+
+double Contraction::distance_after(double distance, double steps) const {
+  return distance * std::pow(slem, steps / local_steps);
+}
+
+bool has_progress(const Runs& runs, Progress progress) {
+  return any_has(runs, measure_of(runs, progress));
+}
+
+std::string progress_title(const Runs& runs, Progress progress) {
+  switch (progress) {
+    case Progress::kTime:
+      return time_measure(runs) == Measure::kVirtualSeconds ? "Against virtual time"
+                                                            : "Against wall time";
+    case Progress::kBytes:
+      return "Against bytes sent";
+    case Progress::kSteps:
+      break;
+  }
+  return is_mixed(runs)                               ? "Against steps and rounds"
+         : runs.runs.front().kind == RunKind::kGossip ? "Against steps"
+                                                      : "Against rounds";
+}
+
+Chart accuracy_chart(const Runs& runs, Progress progress) {
+  Chart chart = empty_chart(runs, progress, "Accuracy", "accuracy");
+  if (runs.runs.size() > 1) {
+    chart.title = "Accuracy, mean over nodes";
+    add_all(chart, runs, progress, Measure::kEvalAccuracy);
+    return chart;
+  }
+  const bool one_model = runs.runs.front().kind == RunKind::kFederated;
+  add(chart, runs, 0, progress, Measure::kEvalAccuracy, one_model ? "" : "mean of nodes", 0);
+  add(chart, runs, 0, progress, Measure::kEvalAccuracyMeanModel, "mean model", 1);
+  return chart;
+}
+
+Chart loss_chart(const Runs& runs, Progress progress) {
+  Chart chart = empty_chart(runs, progress, "Loss", "loss");
+  if (runs.runs.size() > 1) {
+    chart.title = "Evaluation loss, mean over nodes";
+    add_all(chart, runs, progress, Measure::kEvalLoss);
+    return chart;
+  }
+  const bool one_model = runs.runs.front().kind == RunKind::kFederated;
+  add(chart, runs, 0, progress, Measure::kEvalLoss, one_model ? "eval" : "eval, nodes", 0);
+  add(chart, runs, 0, progress, Measure::kEvalLossMeanModel, "eval, mean model", 1);
+  add(chart, runs, 0, progress, Measure::kTrainLoss, "train", 2);
+  return chart;
+}
+
+Chart consensus_chart(const Runs& runs) {
+  Chart chart = empty_chart(runs, Progress::kSteps, "Consensus distance", "distance from the mean");
+  chart.y.logarithmic = true;
+  if (runs.runs.size() == 1) {
+    const Run& run = runs.runs.front();
+    add(chart, runs, 0, Progress::kSteps, Measure::kConsensusDistance, "measured", 0);
+    add_prediction(chart, run, "rate of the topology alone, " + formula(run), 1);
+  } else {
+    add_all(chart, runs, Progress::kSteps, Measure::kConsensusDistance);
+    for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+      add_prediction(chart, runs.runs[i], "", static_cast<int>(i));
+    }
+  }
+  const bool predicted = std::ranges::any_of(
+      chart.series, [](const Series& series) { return series.line == Line::kPredicted; });
+  if (predicted) {
+    chart.note =
+        "Dotted: how fast mixing alone would bring the models together (λ^t, λ the topology's "
+        "second "
+        "largest eigenvalue modulus, one mixing a step or every H local steps). Training pulls "
+        "them "
+        "apart, so a run levels off above it.";
+  }
+  return chart;
+}
+
+Chart spread_chart(const Runs& runs) {
+  Chart chart = empty_chart(runs, Progress::kSteps, "Spread over nodes", "accuracy");
+  if (runs.runs.size() == 1) {
+    const Run& run = runs.runs.front();
+    add(chart, runs, 0, Progress::kSteps, Measure::kEvalAccuracy, "mean, from worst to best node",
+        0);
+    if (!chart.series.empty() && run.has(Measure::kEvalAccuracyMin)) {
+      chart.series.front().lower = run.column(Measure::kEvalAccuracyMin);
+      chart.series.front().upper = run.column(Measure::kEvalAccuracyMax);
+    }
+    return chart;
+  }
+  chart.y.title = "accuracy of the best less the worst node";
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+    add(chart, runs, i, Progress::kSteps, Measure::kEvalAccuracyMax, runs.names[i],
+        static_cast<int>(i));
+    if (!runs.runs[i].has(Measure::kEvalAccuracyMax)) continue;
+    const std::vector<double> worst = runs.runs[i].column(Measure::kEvalAccuracyMin);
+    for (std::size_t k = 0; k < worst.size(); ++k) chart.series.back().y[k] -= worst[k];
+  }
+  return chart;
+}
+
+Chart nodes_up_chart(const Runs& runs) {
+  Chart chart = empty_chart(runs, Progress::kSteps, "Nodes up", "nodes");
+  if (runs.runs.size() == 1) {
+    add(chart, runs, 0, Progress::kSteps, Measure::kNodesUp, "", 0);
+  } else {
+    add_all(chart, runs, Progress::kSteps, Measure::kNodesUp);
+  }
+  return chart;
+}
+
+}  // namespace starling::report

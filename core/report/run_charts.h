@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which charts a report has: measures of one run, or one measure of several runs.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/report/chart.h"
+#include "core/report/run.h"
+
+namespace starling::report {
+
+// What the horizontal axis of a chart is.
+enum class Progress { kSteps, kTime, kBytes };
+
+// The runs, with their names, that a page is about.
+struct Runs {
+  std::span<const Run> runs;
+  std::span<const std::string> names;
+};
+
+bool has_progress(const Runs& runs, Progress progress);
+// "Against virtual time"
+std::string progress_title(const Runs& runs, Progress progress);
+
+// Of one run: nodes' mean and the mean model. Of several: the nodes' mean of each.
+Chart accuracy_chart(const Runs& runs, Progress progress);
+// Of one run: training and evaluation. Of several: evaluation.
+Chart loss_chart(const Runs& runs, Progress progress);
+// With the rate at which the topology alone would shrink it.
+Chart consensus_chart(const Runs& runs);
+// Of one run: best, mean and worst node. Of several: best less worst.
+Chart spread_chart(const Runs& runs);
+Chart nodes_up_chart(const Runs& runs);
+
+// The distance that a topology with the second largest modulus `slem` leaves of `distance` at
+// `step`: one mixing every `local_steps` steps, each of which shrinks it by slem at least.
+struct Contraction {
+  double slem = 1;
+  double local_steps = 1;
+  double distance_after(double distance, double steps) const;
+};
+
+}  // namespace starling::report

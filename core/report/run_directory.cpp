@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/run_directory.h"
+
+#include <fmt/format.h>
+
+#include "core/base/durable_file.h"
+#include "core/report/run_json.h"
+#include "core/report/run_report.h"
+
+namespace starling::report {
+namespace {
+
+constexpr std::size_t kSummaryBytesMax = std::size_t{16} << 20;
+constexpr std::size_t kMetricsBytesMax = std::size_t{512} << 20;
+constexpr std::size_t kDrawingBytesMax = std::size_t{4} << 20;
+
+bool holds(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(file, ignored);
+}
+
+Result<Run> read_simulation(const std::filesystem::path& directory) {
+  STARLING_ASSIGN(const std::string summary,
+                  read_text_file(directory / "summary.json", kSummaryBytesMax));
+  STARLING_ASSIGN(const std::string metrics,
+                  read_text_file(directory / "metrics.jsonl", kMetricsBytesMax));
+  STARLING_ASSIGN(Run run, parse_simulation(summary, metrics));
+  if (auto drawing = read_text_file(directory / "topology.svg", kDrawingBytesMax)) {
+    run.topology_svg = std::move(*drawing);
+  }
+  return run;
+}
+
+Result<Run> read_federated_run(const std::filesystem::path& directory) {
+  STARLING_ASSIGN(const std::string text, read_text_file(directory / "run.json", kMetricsBytesMax));
+  return parse_federated_run(text);
+}
+
+}  // namespace
+
+Result<Run> read_run(const std::filesystem::path& directory) {
+  const bool simulation = holds(directory / "summary.json");
+  if (!simulation && !holds(directory / "run.json")) {
+    return rejected("no-run",
+                    fmt::format("{} holds no run: it has neither summary.json, which simulate "
+                                "--out writes at its end, nor a coordinator's run.json",
+                                directory.string()));
+  }
+  auto run = simulation ? read_simulation(directory) : read_federated_run(directory);
+  if (!run) {
+    return run.error().code() == "bad-run" ? run.error().within(directory.string()) : run.error();
+  }
+  run->directory = directory;
+  return run;
+}
+
+Result<void> write_report(const std::filesystem::path& run_directory) {
+  STARLING_ASSIGN(const Run run, read_run(run_directory));
+  const std::string page = render_report({&run, 1});
+  return write_durably(run_directory / "report.html", as_bytes(page));
+}
+
+}  // namespace starling::report

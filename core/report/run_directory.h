@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's directory, as `starling-gossip simulate --out` (summary.json, metrics.jsonl,
+// topology.svg) or `starling-coordinator simulate --out` (run.json) wrote it, and the page in it.
+#pragma once
+
+#include <filesystem>
+
+#include "core/base/error.h"
+#include "core/report/run.h"
+
+namespace starling::report {
+
+// "no-run" where the directory holds neither; "bad-run" as parse_simulation(). A topology.svg that
+// is missing or above 4 MB is left out.
+[[nodiscard]] Result<Run> read_run(const std::filesystem::path& directory);
+
+// Reads the directory and writes its report.html.
+[[nodiscard]] Result<void> write_report(const std::filesystem::path& run_directory);
+
+}  // namespace starling::report

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/run_json.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "core/report/json_members.h"
+
+namespace starling::report {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::string_view kSummary = "summary.json";
+constexpr std::string_view kRun = "run.json";
+constexpr std::size_t kEvaluationsMax = 1'000'000;
+
+// A setting's value as a text, whatever type it was written in.
+std::string setting_text(const json::value& value) {
+  if (const auto* text = value.if_string()) return {text->data(), text->size()};
+  return json::serialize(value);
+}
+
+Result<TopologyFacts> parse_topology(const json::object& object) {
+  const std::string where = fmt::format("{}, topology", kSummary);
+  TopologyFacts facts;
+  STARLING_ASSIGN(facts.name, text_member(object, "name", where));
+  STARLING_ASSIGN(facts.nodes, number_member(object, "nodes", where));
+  STARLING_ASSIGN(facts.edges, number_member(object, "edges", where));
+  STARLING_ASSIGN(facts.period, number_member(object, "period", where));
+  STARLING_ASSIGN(facts.diameter, number_member(object, "diameter", where));
+  STARLING_ASSIGN(facts.slem, number_member(object, "slem", where));
+  STARLING_ASSIGN(facts.spectral_gap, number_member(object, "spectral_gap", where));
+  STARLING_ASSIGN(facts.rounds_to_consensus, number_member(object, "rounds_to_consensus", where));
+  STARLING_ASSIGN(facts.directed, bool_member(object, "directed", where));
+  STARLING_ASSIGN(facts.time_varying, bool_member(object, "time_varying", where));
+  STARLING_ASSIGN(facts.connected, bool_member(object, "connected", where));
+  STARLING_ASSIGN(const json::object* degree, object_member(object, "degree", where));
+  if (degree != nullptr) {
+    STARLING_ASSIGN(facts.degree_min, number_member(*degree, "min", where));
+    STARLING_ASSIGN(facts.degree_mean, number_member(*degree, "mean", where));
+    STARLING_ASSIGN(facts.degree_max, number_member(*degree, "max", where));
+  }
+  return facts;
+}
+
+Result<void> parse_totals(const json::object& object, Run& run) {
+  const std::string where = fmt::format("{}, totals", kSummary);
+  STARLING_ASSIGN(run.virtual_seconds, number_member(object, "virtual_seconds", where));
+  STARLING_ASSIGN(run.wall_seconds, number_member(object, "wall_seconds", where));
+  STARLING_ASSIGN(run.bytes_sent, number_member(object, "bytes_sent", where));
+  STARLING_ASSIGN(run.messages, number_member(object, "messages", where));
+  STARLING_ASSIGN(run.node_steps_per_second, number_member(object, "node_steps_per_second", where));
+  return {};
+}
+
+Result<Run> parse_summary(std::string_view text) {
+  STARLING_ASSIGN(const json::object object, parse_object(text, kSummary));
+  Run run;
+  STARLING_ASSIGN(run.program, text_member(object, "program", kSummary));
+  STARLING_ASSIGN(const std::string version, text_member(object, "version", kSummary));
+  if (!version.empty()) run.program += " " + version;
+  STARLING_ASSIGN(run.algorithm, text_member(object, "algorithm", kSummary));
+  STARLING_ASSIGN(run.trace_sha256, text_member(object, "trace_sha256", kSummary));
+  STARLING_ASSIGN(run.seed, number_member(object, "seed", kSummary));
+  STARLING_ASSIGN(run.nodes, number_member(object, "nodes", kSummary));
+  STARLING_ASSIGN(run.steps, number_member(object, "steps", kSummary));
+  STARLING_ASSIGN(run.parameters, number_member(object, "parameters", kSummary));
+  STARLING_ASSIGN(const json::object* settings, object_member(object, "settings", kSummary));
+  if (settings != nullptr) {
+    for (const auto& [key, value] : *settings) {
+      run.settings.emplace_back(std::string(key.data(), key.size()), setting_text(value));
+    }
+  }
+  STARLING_ASSIGN(const json::object* topology, object_member(object, "topology", kSummary));
+  if (topology != nullptr) {
+    STARLING_ASSIGN(run.topology, parse_topology(*topology));
+  }
+  STARLING_ASSIGN(const json::object* totals, object_member(object, "totals", kSummary));
+  if (totals != nullptr) STARLING_TRY(parse_totals(*totals, run));
+  return run;
+}
+
+Result<Evaluation> parse_evaluation(std::string_view line, std::string_view where) {
+  STARLING_ASSIGN(const json::object object, parse_object(line, where));
+  Evaluation evaluation;
+  for (std::size_t i = 0; i < kMeasures.size(); ++i) {
+    STARLING_ASSIGN(const auto value, number_member(object, kMeasures[i].key, where));
+    evaluation.values[i] = value.value_or(kNotMeasured);
+  }
+  return evaluation;
+}
+
+Result<void> add(Run& run, const Evaluation& evaluation, std::string_view where) {
+  const double step = evaluation.at(Measure::kStep);
+  if (!(step >= 0)) return bad_run(where, "it has no 'step' of 0 or more");
+  if (!run.evaluations.empty() && step <= run.evaluations.back().at(Measure::kStep)) {
+    return bad_run(where, fmt::format("step {} follows step {}; steps must ascend", step,
+                                      run.evaluations.back().at(Measure::kStep)));
+  }
+  if (run.evaluations.size() == kEvaluationsMax) {
+    return bad_run(where, fmt::format("more than {} evaluations", kEvaluationsMax));
+  }
+  run.evaluations.push_back(evaluation);
+  return {};
+}
+
+// Of a round of run.json: the measures that stand there, bytes and times without what came before.
+Result<Evaluation> parse_round(const json::object& round, std::string_view where) {
+  Evaluation evaluation;
+  const auto take = [&](std::string_view key, Measure to) -> Result<void> {
+    STARLING_ASSIGN(const auto value, number_member(round, key, where));
+    evaluation.at(to) = value.value_or(kNotMeasured);
+    return {};
+  };
+  STARLING_TRY(take("round", Measure::kStep));
+  STARLING_TRY(take("virtual_seconds", Measure::kVirtualSeconds));
+  STARLING_TRY(take("seconds", Measure::kWallSeconds));
+  STARLING_TRY(take("train_loss", Measure::kTrainLoss));
+  STARLING_TRY(take("eval_loss", Measure::kEvalLoss));
+  STARLING_TRY(take("eval_accuracy", Measure::kEvalAccuracy));
+  STARLING_ASSIGN(const auto in, number_member(round, "bytes_in", where));
+  STARLING_ASSIGN(const auto out, number_member(round, "bytes_out", where));
+  evaluation.at(Measure::kBytesSent) = in.value_or(0) + out.value_or(0);
+  return evaluation;
+}
+
+}  // namespace
+
+Result<Run> parse_simulation(std::string_view summary, std::string_view metrics) {
+  STARLING_ASSIGN(Run run, parse_summary(summary));
+  for (std::size_t number = 1; !metrics.empty(); ++number) {
+    const std::size_t end = std::min(metrics.find('\n'), metrics.size());
+    const std::string_view line = metrics.substr(0, end);
+    metrics.remove_prefix(std::min(end + 1, metrics.size()));
+    if (line.find_first_not_of(" \r\t") == line.npos) continue;
+    const std::string where = fmt::format("metrics.jsonl, line {}", number);
+    STARLING_ASSIGN(const Evaluation evaluation, parse_evaluation(line, where));
+    STARLING_TRY(add(run, evaluation, where));
+  }
+  return run;
+}
+
+Result<Run> parse_federated_run(std::string_view text) {
+  STARLING_ASSIGN(const json::object object, parse_object(text, kRun));
+  Run run;
+  run.kind = RunKind::kFederated;
+  run.program = "starling-coordinator";
+  STARLING_ASSIGN(run.name, text_member(object, "name", kRun));
+  STARLING_ASSIGN(run.state, text_member(object, "state", kRun));
+  STARLING_ASSIGN(run.seed, number_member(object, "seed", kRun));
+  const json::value* rounds = object.if_contains("rounds");
+  if (rounds == nullptr || !rounds->is_array()) return bad_run(kRun, "it has no list 'rounds'");
+  double bytes = 0;
+  double seconds = 0;
+  for (std::size_t i = 0; i < rounds->get_array().size(); ++i) {
+    const std::string where = fmt::format("{}, rounds[{}]", kRun, i);
+    const json::object* round = rounds->get_array()[i].if_object();
+    if (round == nullptr) return bad_run(where, "not an object");
+    STARLING_ASSIGN(Evaluation evaluation, parse_round(*round, where));
+    STARLING_ASSIGN(const std::string state, text_member(*round, "state", where));
+    bytes += evaluation.at(Measure::kBytesSent);
+    if (const double took = evaluation.at(Measure::kWallSeconds); took >= 0) seconds += took;
+    if (state != "committed") continue;
+    evaluation.at(Measure::kBytesSent) = bytes;
+    evaluation.at(Measure::kWallSeconds) = seconds;
+    STARLING_TRY(add(run, evaluation, where));
+  }
+  run.bytes_sent = bytes;
+  run.wall_seconds = seconds;
+  run.virtual_seconds = run.last(Measure::kVirtualSeconds);
+  run.steps = run.last(Measure::kStep);
+  return run;
+}
+
+}  // namespace starling::report

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+#include "core/report/comparison.h"
+#include "core/report/page.h"
+#include "core/report/run_charts.h"
+
+namespace starling::report {
+namespace {
+
+constexpr std::size_t kRowsMax = 2000;  // of the table of numbers
+
+std::string said(std::optional<double> value, Quantity quantity = Quantity::kNumber) {
+  return value ? format_value(quantity, *value) : "–";
+}
+
+std::string percent(double accuracy) { return fmt::format("{:.2f} %", accuracy * 100); }
+
+// As metrics.jsonl has it: the shortest text that reads back as the same number.
+std::string exact(double value) {
+  if (!std::isfinite(value)) return "–";
+  constexpr double kExactIntegers = 9007199254740992;  // 2^53
+  if (value == std::floor(value) && std::abs(value) < kExactIntegers) {
+    return fmt::format("{:.0f}", value);
+  }
+  return fmt::format("{}", value);
+}
+
+void add_fact(std::vector<Fact>& facts, std::string label, std::optional<double> value,
+              Quantity quantity = Quantity::kNumber, std::string detail = "") {
+  if (!value) return;
+  facts.push_back({std::move(label), format_value(quantity, *value), std::move(detail)});
+}
+
+void add_accuracies(std::vector<Fact>& facts, const Run& run) {
+  if (const auto accuracy = run.last(Measure::kEvalAccuracyMeanModel)) {
+    facts.push_back({"Accuracy", percent(*accuracy), "of the mean model"});
+  }
+  const auto accuracy = run.last(Measure::kEvalAccuracy);
+  if (!accuracy) return;
+  if (run.kind == RunKind::kFederated) {
+    facts.push_back({"Accuracy", percent(*accuracy)});
+    return;
+  }
+  const auto worst = run.last(Measure::kEvalAccuracyMin);
+  const auto best = run.last(Measure::kEvalAccuracyMax);
+  facts.push_back(
+      {"Accuracy of nodes", percent(*accuracy),
+       worst && best ? fmt::format("mean; {} to {}", percent(*worst), percent(*best)) : "mean"});
+}
+
+std::vector<Fact> headlines(const Run& run) {
+  std::vector<Fact> facts;
+  const bool gossip = run.kind == RunKind::kGossip;
+  add_accuracies(facts, run);
+  add_fact(facts, gossip ? "Steps" : "Rounds", run.steps);
+  add_fact(facts, "Virtual time", run.virtual_seconds, Quantity::kSeconds);
+  if (!run.virtual_seconds) add_fact(facts, "Wall time", run.wall_seconds, Quantity::kSeconds);
+  if (run.bytes_sent && run.nodes.value_or(0) > 0) {
+    add_fact(facts, "Bytes a node", *run.bytes_sent / *run.nodes, Quantity::kBytes,
+             said(run.bytes_sent, Quantity::kBytes) + " in all");
+  } else {
+    add_fact(facts, "Bytes", run.bytes_sent, Quantity::kBytes, gossip ? "" : "both ways");
+  }
+  if (run.topology) add_fact(facts, "Spectral gap", run.topology->spectral_gap);
+  if (run.node_steps_per_second) {
+    facts.push_back({"Speed", format_count(*run.node_steps_per_second), "node-steps a second"});
+  }
+  return facts;
+}
+
+std::vector<Fact> topology_facts(const Run& run) {
+  std::vector<Fact> facts;
+  if (!run.topology) return facts;
+  const TopologyFacts& topology = *run.topology;
+  const auto yes = [&](std::string label, std::optional<bool> value) {
+    if (value) facts.push_back({std::move(label), *value ? "yes" : "no"});
+  };
+  if (!topology.name.empty()) facts.push_back({"Topology", topology.name});
+  add_fact(facts, "Nodes", topology.nodes ? topology.nodes : run.nodes);
+  add_fact(facts, "Edges", topology.edges);
+  if (topology.degree_mean) {
+    const bool regular = topology.degree_min == topology.degree_max;
+    facts.push_back({"Degree", said(topology.degree_mean),
+                     regular ? "every node"
+                             : fmt::format("mean; {} to {}", said(topology.degree_min),
+                                           said(topology.degree_max))});
+  }
+  yes("Directed", topology.directed);
+  yes("Time-varying", topology.time_varying);
+  if (topology.period && *topology.period > 1) add_fact(facts, "Period", topology.period);
+  add_fact(facts, "Diameter", topology.diameter);
+  yes("Connected", topology.connected);
+  add_fact(facts, "Second largest eigenvalue modulus λ", topology.slem);
+  add_fact(facts, "Spectral gap 1 − λ", topology.spectral_gap);
+  add_fact(facts, "Mixings to consensus", topology.rounds_to_consensus);
+  return facts;
+}
+
+void add_topology(Page& page, const Run& run) {
+  const std::vector<Fact> facts = topology_facts(run);
+  if (facts.empty() && run.topology_svg.empty()) return;
+  page.section("Topology");
+  page.begin_grid();
+  if (!run.topology_svg.empty()) page.picture("Graph", run.topology_svg, "");
+  if (!facts.empty()) page.facts(facts);
+  page.end_grid();
+}
+
+bool varies(const Run& run, Measure measure) {
+  const std::vector<double> values = run.column(measure);
+  return std::ranges::any_of(
+      values, [&](double value) { return std::isfinite(value) && value != values.front(); });
+}
+
+void add_pair(Page& page, const Chart& left, const Chart& right) {
+  page.begin_grid();
+  for (const Chart* chart : {&left, &right}) {
+    if (!chart->series.empty()) page.raw(render(*chart));
+  }
+  page.end_grid();
+}
+
+void add_charts(Page& page, const Runs& runs) {
+  for (const Progress progress : {Progress::kSteps, Progress::kTime, Progress::kBytes}) {
+    const Chart accuracy = accuracy_chart(runs, progress);
+    const Chart loss = loss_chart(runs, progress);
+    if (!has_progress(runs, progress) || (accuracy.series.empty() && loss.series.empty())) continue;
+    page.section(progress_title(runs, progress));
+    add_pair(page, accuracy, loss);
+  }
+  const Chart consensus = consensus_chart(runs);
+  const Chart spread = spread_chart(runs);
+  const bool any_gossip =
+      std::ranges::any_of(runs.runs, [](const Run& run) { return run.kind == RunKind::kGossip; });
+  if (any_gossip && !(consensus.series.empty() && spread.series.empty())) {
+    page.section("Agreement of the nodes");
+    add_pair(page, consensus, spread);
+  }
+  if (std::ranges::any_of(runs.runs,
+                          [](const Run& run) { return varies(run, Measure::kNodesUp); })) {
+    page.section("Who was there");
+    add_pair(page, nodes_up_chart(runs), Chart{});
+  }
+}
+
+// Every evaluation in full; of very many each k-th and the last.
+void add_numbers(Page& page, const Run& run) {
+  std::vector<Measure> shown;
+  Table table;
+  for (std::size_t i = 0; i < kMeasures.size(); ++i) {
+    const auto measure = static_cast<Measure>(i);
+    if (!run.has(measure)) continue;
+    shown.push_back(measure);
+    const bool round = run.kind == RunKind::kFederated && measure == Measure::kStep;
+    table.columns.push_back({round ? "round" : std::string(kMeasures[i].key), true});
+  }
+  const std::size_t count = run.evaluations.size();
+  const std::size_t every = (count + kRowsMax - 1) / kRowsMax;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % every != 0 && i + 1 != count) continue;
+    std::vector<std::string>& cells = table.rows.emplace_back();
+    for (const Measure measure : shown) cells.push_back(exact(run.evaluations[i].at(measure)));
+  }
+  page.begin_details(fmt::format("Numbers ({} evaluations)", count));
+  if (every > 1) {
+    page.paragraph(fmt::format("Every {}th of {} evaluations and the last; metrics.jsonl has all.",
+                               every, format_count(static_cast<double>(count))));
+  }
+  if (!table.rows.empty()) page.table(table, "numbers");
+  page.end_details();
+}
+
+std::vector<Fact> as_facts(const std::vector<std::pair<std::string, std::string>>& settings) {
+  std::vector<Fact> facts;
+  for (const auto& [key, value] : settings) facts.push_back({key, value.empty() ? "–" : value});
+  return facts;
+}
+
+void add_settings(Page& page, const Run& run, const std::string& title) {
+  if (run.settings.empty()) return;
+  page.begin_details(title);
+  page.facts(as_facts(run.settings));
+  page.end_details();
+}
+
+std::string footer(const Run& run) {
+  std::string text = run.program;
+  if (run.seed) text += fmt::format(" · seed {:.0f}", *run.seed);
+  if (run.parameters) text += fmt::format(" · {} parameters", format_count(*run.parameters));
+  if (run.wall_seconds) {
+    text += fmt::format(" · took {}", format_value(Quantity::kSeconds, *run.wall_seconds));
+  }
+  if (!run.trace_sha256.empty()) text += " · trace SHA-256 " + run.trace_sha256;
+  return text;
+}
+
+std::string title_of(const Run& run, const std::string& name) {
+  if (run.kind == RunKind::kFederated || run.algorithm.empty()) return name;
+  const std::string where =
+      run.topology && !run.topology->name.empty() ? fmt::format(" on {}", run.topology->name) : "";
+  return run.algorithm + where;
+}
+
+std::string subtitle_of(const Run& run) {
+  std::string text = run.kind == RunKind::kGossip ? "Gossip run" : "Federated run";
+  const auto add = [&](const std::string& more) { text += " · " + more; };
+  if (run.nodes) add(format_count(*run.nodes) + " nodes");
+  if (!run.state.empty()) add(run.state);
+  for (const char* key : {"dataset", "partition"}) {
+    if (const auto value = run.setting(std::string("data.") + key)) add(*value);
+  }
+  if (run.seed) add(fmt::format("seed {:.0f}", *run.seed));
+  return text;
+}
+
+std::string render_one(const Run& run, const std::string& name) {
+  Page page(title_of(run, name), subtitle_of(run));
+  page.headlines(headlines(run));
+  add_charts(page, {{&run, 1}, {&name, 1}});
+  add_topology(page, run);
+  page.section("In full");
+  add_settings(page, run, "Settings");
+  add_numbers(page, run);
+  return page.html(footer(run));
+}
+
+Table as_table(const Comparison& comparison) {
+  Table table;
+  for (const ComparisonColumn& column : comparison.columns) {
+    table.columns.push_back({column.title, column.number});
+  }
+  table.rows = comparison.rows;
+  for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
+    table.styles.push_back(static_cast<int>(i));
+  }
+  return table;
+}
+
+std::string render_several(const Runs& runs) {
+  Page page(fmt::format("{} runs compared", runs.runs.size()),
+            "Each has its colour and mark throughout");
+  const Comparison comparison = compare(runs.runs, runs.names);
+  page.section("Comparison",
+               comparison.target
+                   ? fmt::format("Accuracy is the mean over nodes; {:.0f} % is the highest round "
+                                 "number that every run reached.",
+                                 *comparison.target * 100)
+                   : "Accuracy is the mean over nodes.");
+  page.table(as_table(comparison), "comparison");
+  add_charts(page, runs);
+  page.section("In full");
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+    add_settings(page, runs.runs[i], "Settings of " + runs.names[i]);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+    text += fmt::format("{}{}: {}", i == 0 ? "" : " · ", runs.names[i],
+                        runs.runs[i].directory.generic_string());
+  }
+  return page.html(text);
+}
+
+}  // namespace
+
+std::string render_report(std::span<const Run> runs) {
+  STARLING_CHECK(!runs.empty());
+  const std::vector<std::string> names = distinguishing_names(runs);
+  if (runs.size() == 1) return render_one(runs.front(), names.front());
+  return render_several({runs, names});
+}
+
+}  // namespace starling::report

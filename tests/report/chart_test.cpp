@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/chart.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/report/xml_check.h"
+
+namespace starling::report {
+namespace {
+
+using starling::testing::count_of;
+using starling::testing::find_fault;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Series line_of(std::string name, std::vector<double> y, int style = 0) {
+  Series series{.name = std::move(name), .y = std::move(y), .style = style};
+  for (std::size_t i = 0; i < series.y.size(); ++i) series.x.push_back(static_cast<double>(i));
+  return series;
+}
+
+Chart chart_of(std::vector<Series> series) {
+  return {.title = "T", .x = {.title = "step"}, .y = {.title = "y"}, .series = std::move(series)};
+}
+
+// The path data of the first measured line of the wide drawing.
+std::string first_line(const std::string& figure) {
+  const std::string head = "class=\"line\" d=\"M";
+  const std::size_t at = figure.find(head, figure.find("plot wide"));
+  if (at == figure.npos) return {};
+  const std::size_t begin = at + head.size() - 1;
+  return figure.substr(begin, figure.find('"', begin) - begin);
+}
+
+TEST(Chart, IsDrawnForLaptopsAndPhones) {
+  const std::string figure = render(chart_of({line_of("a", {1, 2, 3})}));
+  EXPECT_EQ(find_fault(figure), "");
+  EXPECT_THAT(figure, HasSubstr("plot wide"));
+  EXPECT_THAT(figure, HasSubstr("plot narrow"));
+  EXPECT_EQ(count_of(figure, "role=\"img\""), 2U);
+}
+
+TEST(Chart, GapsAreNotJoined) {
+  const std::string data =
+      first_line(render(chart_of({line_of("a", {1, 2, kNan, 4, 5, kNan, 7})})));
+  EXPECT_EQ(count_of(data, "M"), 3U) << data;
+  EXPECT_EQ(count_of(data, "L"), 2U) << data;
+  EXPECT_EQ(count_of(data, "h0"), 1U) << data;
+}
+
+TEST(Chart, WhatIsNotFiniteIsLeftOut) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Chart chart = chart_of({line_of("a", {infinity, 1, -infinity, 0, -1, 2})});
+  chart.y.logarithmic = true;
+  const std::string figure = render(chart);
+  EXPECT_THAT(figure, Not(HasSubstr("inf")));
+  EXPECT_THAT(figure, Not(HasSubstr("nan")));
+  EXPECT_EQ(count_of(first_line(figure), "M"), 2U);
+}
+
+TEST(Chart, SaysWhereNothingWasMeasured) {
+  EXPECT_THAT(render(chart_of({})), HasSubstr("Nothing was measured"));
+  EXPECT_THAT(render(chart_of({line_of("a", {kNan, kNan})})), HasSubstr("Nothing was measured"));
+}
+
+TEST(Chart, FewSeriesBearTheirNamesAtTheirEnds) {
+  const std::string apart = render(chart_of({line_of("low", {1, 2}), line_of("high", {1, 9}, 1)}));
+  EXPECT_THAT(apart, HasSubstr(">low</text>"));
+  EXPECT_THAT(apart, HasSubstr("class=\"legend narrow\""));
+  // Ends at the same place: the names would not stand by their lines.
+  const std::string together = render(chart_of({line_of("a", {1, 2}), line_of("b", {2, 2}, 1),
+                                                line_of("c", {3, 2}, 2), line_of("d", {4, 2}, 3)}));
+  EXPECT_THAT(together, Not(HasSubstr(">a</text>")));
+  EXPECT_THAT(together, HasSubstr("class=\"legend\""));
+}
+
+TEST(Chart, APredictionDoesNotSetTheScaleAndEndsAtItsEdge) {
+  Series predicted = line_of("theory", {5, 1e-30}, 1);
+  predicted.line = Line::kPredicted;
+  Chart chart = chart_of({line_of("measured", {5, 1}), predicted});
+  chart.y.logarithmic = true;
+  const std::string figure = render(chart);
+  EXPECT_EQ(find_fault(figure), "");
+  EXPECT_THAT(figure, Not(HasSubstr("1e-")));
+  EXPECT_THAT(figure, HasSubstr("line predicted"));
+}
+
+TEST(Chart, ABandIsOneShapeForEachStretch) {
+  Series series = line_of("a", {1, 2, kNan, 3, 4});
+  series.lower = {0, 1, kNan, 2, 3};
+  series.upper = {2, 3, kNan, 4, 5};
+  const std::string figure = render(chart_of({series}));
+  const std::size_t at = figure.find("class=\"band\"");
+  ASSERT_NE(at, figure.npos);
+  const std::string band = figure.substr(at, figure.find("/>", at) - at);
+  EXPECT_EQ(count_of(band, "M"), 2U);
+  EXPECT_EQ(count_of(band, "z"), 2U);
+}
+
+TEST(Thinned, KeepsEndsAndExtremesOfEachColumn) {
+  std::vector<Point> points;
+  for (int i = 0; i < 10000; ++i) points.push_back({i / 100.0, std::sin(i * 0.7)});
+  points[4321].y = 50;
+  const std::vector<Point> kept = thinned(points, 2000);
+  EXPECT_LE(kept.size(), 400U);
+  EXPECT_EQ(kept.front().x, points.front().x);
+  EXPECT_EQ(kept.back().x, points.back().x);
+  EXPECT_TRUE(std::ranges::any_of(kept, [](const Point& p) { return p.y == 50; }));
+  EXPECT_TRUE(std::ranges::is_sorted(kept, {}, &Point::x));
+  EXPECT_EQ(thinned(points, 10000).size(), 10000U);
+}
+
+TEST(Thinned, KeepsGapsThatCanBeSeen) {
+  std::vector<Point> points;
+  for (int i = 0; i < 5000; ++i) {
+    const bool missing = i >= 2000 && i < 3000;
+    points.push_back(missing ? Point{kNan, kNan} : Point{i / 100.0, 1});
+  }
+  points[100] = {kNan, kNan};  // within a column
+  const auto gaps =
+      std::ranges::count_if(thinned(points, 100), [](const Point& p) { return std::isnan(p.x); });
+  EXPECT_EQ(gaps, 1);
+}
+
+}  // namespace
+}  // namespace starling::report

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/comparison.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace starling::report {
+namespace {
+
+using ::testing::ElementsAre;
+
+report::Run run_with(std::vector<std::pair<std::string, std::string>> settings,
+                     const std::vector<double>& accuracies = {}) {
+  report::Run run;
+  run.directory = "runs/a";
+  run.nodes = 4;
+  run.settings = std::move(settings);
+  for (const double accuracy : accuracies) {
+    Evaluation& evaluation = run.evaluations.emplace_back();
+    const auto index = static_cast<double>(run.evaluations.size());
+    evaluation.at(Measure::kStep) = 10 * index;
+    evaluation.at(Measure::kVirtualSeconds) = index;
+    evaluation.at(Measure::kBytesSent) = 4000 * index;
+    evaluation.at(Measure::kEvalAccuracy) = accuracy;
+  }
+  return run;
+}
+
+TEST(DistinguishingNames, AreWhatDiffers) {
+  const std::vector<report::Run> runs = {
+      run_with({{"run.seed", "1"}, {"topology.spec", "ring"}, {"train.local-steps", "1"}}),
+      run_with({{"run.seed", "1"}, {"topology.spec", "torus:4x4"}, {"train.local-steps", "8"}})};
+  EXPECT_THAT(distinguishing_names(runs),
+              ElementsAre("ring, local-steps 1", "torus:4x4, local-steps 8"));
+}
+
+TEST(DistinguishingNames, DifferAlways) {
+  std::vector<report::Run> runs(3, run_with({{"run.seed", "1"}}));
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("a (a)", "a (a) #2", "a (a) #3"));
+  runs[1].directory = "runs/b/";
+  EXPECT_THAT(distinguishing_names(std::span(runs).first(2)), ElementsAre("a", "b"));
+}
+
+TEST(DistinguishingNames, FederatedRunsHaveTheirJobs) {
+  report::Run federated;
+  federated.kind = RunKind::kFederated;
+  federated.name = "fedavg";
+  const std::vector<report::Run> runs = {run_with({{"topology.spec", "ring"}}),
+                                         run_with({{"topology.spec", "star"}}), federated};
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("ring", "star", "fedavg"));
+}
+
+TEST(CommonTarget, IsTheHighestRoundNumberThatAllReached) {
+  const auto target = [](std::vector<double> first, std::vector<double> second) {
+    return common_target(std::vector{run_with({}, first), run_with({}, second)});
+  };
+  EXPECT_EQ(target({0.2, 0.873}, {0.95}), 0.85);
+  EXPECT_EQ(target({0.9}, {0.9, 0.1}), 0.9);
+  EXPECT_EQ(target({0.034}, {0.5}), 0.03);
+  EXPECT_EQ(target({0.5}, {}), 0.5);  // nothing was evaluated there
+  EXPECT_EQ(target({}, {}), std::nullopt);
+  EXPECT_EQ(target({0.001}, {0.5}), std::nullopt);
+}
+
+TEST(CostOf, IsThatOfTheFirstEvaluationAtTheTarget) {
+  const report::Run run = run_with({}, {0.1, 0.5, kNotMeasured, 0.4, 0.9});
+  EXPECT_EQ(cost_of(run, 0.5)->step, 20);
+  EXPECT_EQ(cost_of(run, 0.51)->step, 50);
+  EXPECT_EQ(cost_of(run, 0.51)->bytes, 20000);
+  EXPECT_FALSE(cost_of(run, 0.95));
+}
+
+TEST(Compare, HasARowForEachRun) {
+  std::vector<report::Run> runs = {run_with({{"topology.spec", "ring"}}, {0.1, 0.61}),
+                                   run_with({{"topology.spec", "star"}}, {0.7, 0.65})};
+  const auto names = distinguishing_names(runs);
+  const Comparison comparison = compare(runs, names);
+  EXPECT_EQ(comparison.target, 0.6);
+  EXPECT_EQ(comparison.columns[5].title, "bytes a node to 60 %");
+  EXPECT_THAT(
+      comparison.rows,
+      ElementsAre(ElementsAre("ring", "0.6100", "0.6100", "20", "2 s", "2 kB", "–", "–", "–"),
+                  ElementsAre("star", "0.6500", "0.7000", "10", "1 s", "1 kB", "–", "–", "–")));
+  runs[0].kind = RunKind::kFederated;
+  runs[0].nodes.reset();
+  const Comparison mixed = compare(runs, names);
+  EXPECT_EQ(mixed.columns[3].title, "steps or rounds to 60 %");
+  EXPECT_EQ(mixed.columns[5].title, "bytes to 60 %");
+}
+
+}  // namespace
+}  // namespace starling::report

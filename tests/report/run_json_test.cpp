@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of runs that were broken off, changed by hand or made to do harm.
+#include "core/report/run_json.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/report/run_samples.h"
+
+namespace starling::report {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseSimulation, ReadsWhatSimulateWrites) {
+  const auto run = parse_simulation(testing::summary(), testing::metrics_lines(10));
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_EQ(run->kind, RunKind::kGossip);
+  EXPECT_EQ(run->program, "starling-gossip simulate 0.1.0");
+  EXPECT_EQ(run->nodes, 16);
+  EXPECT_EQ(run->topology->slem, 0.949);
+  EXPECT_EQ(run->topology->rounds_to_consensus, std::nullopt);
+  EXPECT_EQ(run->setting("local-steps"), "1");
+  ASSERT_EQ(run->evaluations.size(), 10U);
+  EXPECT_TRUE(std::isnan(run->evaluations[0].at(Measure::kTrainLoss)));
+  EXPECT_EQ(run->evaluations[9].at(Measure::kStep), 90);
+  EXPECT_EQ(run->last(Measure::kNodesUp), 15);
+}
+
+TEST(ParseSimulation, MissingMembersAreNotMeasured) {
+  const auto run = parse_simulation("{}", "{\"step\": 5}\n\n{\"step\": 6, \"unknown\": [1]}");
+  ASSERT_TRUE(run) << run.error().message();
+  ASSERT_EQ(run->evaluations.size(), 2U);
+  EXPECT_FALSE(run->has(Measure::kEvalAccuracy));
+  EXPECT_EQ(run->nodes, std::nullopt);
+}
+
+struct Refusal {
+  std::string summary;
+  std::string metrics;
+  std::string sentence;
+};
+
+TEST(ParseSimulation, RefusesWithFileAndLine) {
+  const std::string good = "{\"step\": 1}\n";
+  const std::vector<Refusal> refusals = {
+      {"", good, "summary.json: the JSON breaks off; the run may not have ended"},
+      {"[]", good, "summary.json: not a JSON object"},
+      {"{\"nodes\": \"many\"}", good, "summary.json: 'nodes' is not a number"},
+      {"{\"topology\": {\"slem\": []}}", good, "summary.json, topology: 'slem' is not a number"},
+      {"{\"settings\": 3}", good, "summary.json: 'settings' is not an object"},
+      {"{}", good + "{\"step\": 2, \"eval_loss\": 0.1",
+       "metrics.jsonl, line 2: the JSON breaks off"},
+      {"{}", good + "nonsense\n", "metrics.jsonl, line 2: not JSON"},
+      {"{}", good + "{\"step\": 2, \"eval_loss\": NaN}", "metrics.jsonl, line 2: not JSON"},
+      {"{}", good + "{\"step\": 2, \"eval_loss\": 1e999}", "metrics.jsonl, line 2"},
+      {"{}", good + "{\"step\": 2, \"eval_loss\": \"low\"}", "'eval_loss' is not a number"},
+      {"{}", good + "{\"eval_loss\": 1}", "metrics.jsonl, line 2: it has no 'step'"},
+      {"{}", good + "\n{\"step\": 1}", "metrics.jsonl, line 3: step 1 follows step 1"},
+      {"{}", "{\"step\": -1}", "metrics.jsonl, line 1: it has no 'step' of 0 or more"},
+      {"{}", std::string(100000, '['), "metrics.jsonl, line 1: not JSON"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const auto run = parse_simulation(refusal.summary, refusal.metrics);
+    ASSERT_FALSE(run) << refusal.sentence;
+    EXPECT_EQ(run.error().code(), "bad-run");
+    EXPECT_THAT(run.error().message(), HasSubstr(refusal.sentence));
+  }
+}
+
+TEST(ParseSimulation, TakesVeryManyLines) {
+  const auto run = parse_simulation(testing::summary(), testing::metrics_lines(100000));
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_EQ(run->evaluations.size(), 100000U);
+}
+
+TEST(ParseFederatedRun, SumsBytesAndTimeOverAllAttempts) {
+  const auto run = parse_federated_run(testing::federated_run(3));
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_EQ(run->kind, RunKind::kFederated);
+  EXPECT_EQ(run->name, "fashion");
+  ASSERT_EQ(run->evaluations.size(), 3U);
+  EXPECT_EQ(run->evaluations[0].at(Measure::kBytesSent), 150);
+  EXPECT_EQ(run->evaluations[1].at(Measure::kBytesSent), 450);
+  EXPECT_EQ(run->evaluations[2].at(Measure::kWallSeconds), 8);
+  EXPECT_EQ(run->evaluations[2].at(Measure::kEvalAccuracy), 1 - 0.5 / 3);
+  EXPECT_FALSE(run->has(Measure::kVirtualSeconds));
+}
+
+TEST(ParseFederatedRun, RefusesWithThePlace) {
+  const auto refused = [](std::string_view text) {
+    const auto run = parse_federated_run(text);
+    EXPECT_FALSE(run);
+    return run ? "" : run.error().message();
+  };
+  EXPECT_THAT(refused("{}"), HasSubstr("run.json: it has no list 'rounds'"));
+  EXPECT_THAT(refused("{\"rounds\": [3]}"), HasSubstr("run.json, rounds[0]: not an object"));
+  EXPECT_THAT(refused("{\"rounds\": [{\"round\": 1, \"state\": 4}]}"),
+              HasSubstr("run.json, rounds[0]: 'state' is not a text"));
+  EXPECT_THAT(refused("{\"rounds\": [{\"round\": \"x\"}]}"), HasSubstr("'round' is not a number"));
+  EXPECT_THAT(refused("{\"rounds\": ["), HasSubstr("breaks off"));
+}
+
+}  // namespace
+}  // namespace starling::report

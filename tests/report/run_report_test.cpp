@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/run_report.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <sstream>
+
+#include "core/base/durable_file.h"
+#include "core/report/run_charts.h"
+#include "core/report/run_directory.h"
+#include "core/report/run_json.h"
+#include "tests/report/run_samples.h"
+#include "tests/report/xml_check.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::report {
+namespace {
+
+namespace json = boost::json;
+using starling::testing::count_of;
+using starling::testing::find_fault;
+using starling::testing::read_table;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+report::Run parsed(const std::string& summary, const std::string& metrics) {
+  auto run = parse_simulation(summary, metrics);
+  EXPECT_TRUE(run) << run.error().message();
+  return std::move(*run);
+}
+
+TEST(RunReport, NumbersEqualMetrics) {
+  const std::string metrics = testing::metrics_lines(30);
+  const std::string page = render_report(std::vector{parsed(testing::summary(), metrics)});
+  const auto rows = read_table(page, "numbers");
+  ASSERT_EQ(rows.size(), 31U);
+  std::istringstream lines(metrics);
+  std::string line;
+  std::size_t compared = 0;
+  for (std::size_t r = 1; std::getline(lines, line); ++r) {
+    const json::object object = json::parse(line).as_object();
+    ASSERT_EQ(rows[r].size(), rows[0].size());
+    for (std::size_t c = 0; c < rows[0].size(); ++c) {
+      const json::value& value = object.at(rows[0][c]);
+      if (value.is_null()) {
+        EXPECT_EQ(rows[r][c], "–");
+      } else {
+        EXPECT_EQ(std::stod(rows[r][c]), value.to_number<double>()) << rows[0][c] << ", row " << r;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 300U);
+}
+
+// Nothing that a browser would fetch or run.
+void expect_self_contained(const std::string& page) {
+  EXPECT_EQ(find_fault(page), "");
+  for (const char* part : {"http:", "https:", "href=", "url(", "@import", "<script", "<link",
+                           "<iframe", "javascript:"}) {
+    EXPECT_THAT(page, Not(HasSubstr(part)));
+  }
+  EXPECT_EQ(count_of(page, "src="), count_of(page, "src=\"data:image/svg+xml;base64,"));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+}
+
+TEST(RunReport, IsSelfContainedAndWellFormed) {
+  report::Run run = parsed(testing::summary(), testing::metrics_lines(30));
+  run.topology_svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><script>alert(1)</script></svg>";
+  expect_self_contained(render_report(std::vector{run}));
+  expect_self_contained(render_report(std::vector{run, run, run}));
+  const report::Run federated = *parse_federated_run(testing::federated_run(5));
+  expect_self_contained(render_report(std::vector{federated}));
+  expect_self_contained(render_report(std::vector{run, federated}));
+}
+
+TEST(RunReport, HostileNamesStayText) {
+  const std::string evil = "\"><script>alert('x')</script><img src=x onerror=\"y\">\x01\xff&amp;";
+  report::Run run = parsed(testing::summary(), testing::metrics_lines(3));
+  run.algorithm = run.name = run.topology->name = run.program = run.trace_sha256 = run.state = evil;
+  run.settings = {{evil, evil}, {"data.dataset", evil}};
+  report::Run other = run;
+  other.settings[1].second = evil + evil;
+  for (const std::string& page :
+       {render_report(std::vector{run}), render_report(std::vector{run, other})}) {
+    EXPECT_EQ(find_fault(page), "");
+    EXPECT_THAT(page, Not(HasSubstr("<script")));
+    EXPECT_THAT(page, Not(HasSubstr("<img src=x")));
+    EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
+  }
+}
+
+TEST(RunReport, AnEmptyRunHasAPage) {
+  const std::string page = render_report(std::vector{parsed("{}", "")});
+  EXPECT_EQ(find_fault(page), "");
+  EXPECT_EQ(count_of(page, "<svg"), 0U);
+}
+
+TEST(RunReport, VeryManyNumbersAreThinnedAndItSaysSo) {
+  const std::string page =
+      render_report(std::vector{parsed(testing::summary(), testing::metrics_lines(5001))});
+  EXPECT_EQ(find_fault(page), "");
+  EXPECT_THAT(page, HasSubstr("Every 3th of 5,001 evaluations"));
+  EXPECT_EQ(read_table(page, "numbers").back().front(), "50000");
+  EXPECT_LT(page.size(), 3'000'000U);
+}
+
+TEST(RunReport, SeveralRunsHaveASeriesAndARowEach) {
+  const report::Run ring = parsed(testing::summary("ring"), testing::metrics_lines(10));
+  const report::Run torus = parsed(testing::summary("torus:4x4"), testing::metrics_lines(10));
+  const std::string page = render_report(std::vector{ring, torus});
+  const auto rows = read_table(page, "comparison");
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[1][0], "ring");
+  EXPECT_EQ(rows[2][0], "torus:4x4");
+  EXPECT_THAT(page, HasSubstr(">ring</text>"));
+}
+
+// A run that only mixes follows the topology's rate, so the dotted line lies on the measured one.
+TEST(ConsensusChart, PredictsTheRateOfTheTopology) {
+  report::Run run;
+  run.topology = TopologyFacts{.name = "ring", .slem = 0.9};
+  run.settings = {{"train.local-steps", "2"}};
+  for (int step = 0; step <= 100; step += 10) {
+    Evaluation& evaluation = run.evaluations.emplace_back();
+    evaluation.at(Measure::kStep) = step;
+    evaluation.at(Measure::kConsensusDistance) = 5 * std::pow(0.9, step / 2);
+  }
+  const std::string name = "ring";
+  const Chart chart = consensus_chart({{&run, 1}, {&name, 1}});
+  ASSERT_EQ(chart.series.size(), 2U);
+  const Series& predicted = chart.series[1];
+  EXPECT_EQ(predicted.line, Line::kPredicted);
+  EXPECT_EQ(predicted.x.front(), 0);
+  EXPECT_EQ(predicted.y.front(), 5);
+  EXPECT_EQ(predicted.x.back(), 100);
+  EXPECT_NEAR(predicted.y.back(), 5 * std::pow(0.9, 50), 1e-12);
+  EXPECT_THAT(predicted.name, HasSubstr("λ^(t/2)"));
+}
+
+// Models that begin equal have no distance at first; the rate is laid through the first that is.
+TEST(ConsensusChart, BeginsWhereThereIsADistance) {
+  report::Run run;
+  run.topology = TopologyFacts{.slem = 0.5};
+  for (const double distance : {0.0, 2.0, 1.5}) {
+    Evaluation& evaluation = run.evaluations.emplace_back();
+    evaluation.at(Measure::kStep) = static_cast<double>(run.evaluations.size());
+    evaluation.at(Measure::kConsensusDistance) = distance;
+  }
+  const std::string name;
+  const Chart chart = consensus_chart({{&run, 1}, {&name, 1}});
+  EXPECT_EQ(chart.series.at(1).x.front(), 2);
+  EXPECT_EQ(chart.series.at(1).y.front(), 2);
+  EXPECT_EQ(chart.series.at(1).y.back(), 1);
+}
+
+TEST(RunDirectory, IsReadAndGetsItsPage) {
+  const starling::testing::TemporaryDirectory directory;
+  ASSERT_EQ(read_run(directory.path()).error().code(), "no-run");
+  ASSERT_TRUE(write_durably(directory.path() / "summary.json", as_bytes(testing::summary())));
+  EXPECT_EQ(write_report(directory.path()).error().code(), "file-missing");
+  ASSERT_TRUE(
+      write_durably(directory.path() / "metrics.jsonl", as_bytes(testing::metrics_lines(4))));
+  ASSERT_TRUE(write_report(directory.path()));
+  const std::string page = *read_text_file(directory.path() / "report.html", 1 << 24);
+  EXPECT_EQ(find_fault(page), "");
+  EXPECT_EQ(read_table(page, "numbers").size(), 5U);
+}
+
+}  // namespace
+}  // namespace starling::report
