@@ -86,20 +86,22 @@ std::size_t Compressor::block_bytes(std::size_t elements) const {
   return sizeof(float) + (elements * bits_ + 7) / 8;
 }
 
+std::size_t Compressor::packed_bytes() const {
+  if (kind_ == Kind::kTopK) return kept_ * (sizeof(std::uint32_t) + sizeof(float));
+  const std::size_t rest = size_ % kBlock;
+  return size_ / kBlock * block_bytes(kBlock) + (rest == 0 ? 0 : block_bytes(rest));
+}
+
 void Compressor::encode(std::span<const double> difference, Rng& rng,
                         std::vector<std::byte>& packed) {
   STARLING_CHECK(difference.size() == size_);
-  if (kind_ == Kind::kTopK) {
-    packed.resize(kept_ * (sizeof(std::uint32_t) + sizeof(float)));
-    encode_top_k(difference, packed.data());
-    return;
-  }
-  packed.clear();
+  packed.resize(packed_bytes());
+  if (kind_ == Kind::kTopK) return encode_top_k(difference, packed.data());
+  std::byte* out = packed.data();
   for (std::size_t begin = 0; begin < size_; begin += kBlock) {
     const auto block = difference.subspan(begin, std::min(kBlock, size_ - begin));
-    const std::size_t at = packed.size();
-    packed.resize(at + block_bytes(block.size()));
-    encode_block(block, rng, packed.data() + at);
+    encode_block(block, rng, out);
+    out += block_bytes(block.size());
   }
 }
 
@@ -141,7 +143,7 @@ void Compressor::encode_block(std::span<const double> block, Rng& rng, std::byte
 
 void Compressor::add(std::span<const std::byte> packed, double weight,
                      std::span<double> sum) const {
-  STARLING_CHECK(sum.size() == size_);
+  STARLING_CHECK(sum.size() == size_ && packed.size() == packed_bytes());
   const std::byte* in = packed.data();
   if (kind_ == Kind::kTopK) {
     for (std::size_t k = 0; k < kept_; ++k, in += sizeof(std::uint32_t) + sizeof(float)) {

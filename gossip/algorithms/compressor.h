@@ -26,8 +26,10 @@ class Compressor {
 
   // Replaces `packed`. Requires: difference: [d].
   void encode(std::span<const double> difference, Rng& rng, std::vector<std::byte>& packed);
-  // sum += weight * decoded, both [d]. Requires: `packed` came from encode() of the same options
-  // and size.
+  // What encode() always makes; a peer refuses messages of another size.
+  std::size_t packed_bytes() const;
+  // sum += weight * decoded, both [d]. Requires: packed.size() == packed_bytes(); of top-k, every
+  // index below d.
   void add(std::span<const std::byte> packed, double weight, std::span<double> sum) const;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "gossip/algorithms/detag.h"
 #include "gossip/algorithms/make_algorithm.h"
+#include "tests/gossip/harness.h"
 
 namespace starling::gossip {
 namespace {
@@ -176,6 +177,19 @@ TEST(PlanAlgorithm, EveryNameHasTraitsAndAnObject) {
       const auto node = make_algorithm<float>(*plan, 1, model);
       EXPECT_EQ(std::vector<float>(node->model().begin(), node->model().end()), model);
     }
+  }
+}
+
+TEST(PlanAlgorithm, TakesANetworkOfOneNode) {
+  const auto alone = topology("complete", 1);
+  const Quadratics problem(1, 4);
+  for (const std::string_view name : kAlgorithms) {
+    const auto plan = plan_algorithm({.name = std::string(name)}, {.topology = alone.get()}, 1, 1);
+    ASSERT_TRUE(plan) << plan.error().message();
+    if (plan->traits.pattern == Pattern::kPairs) continue;
+    Fleet<double> fleet(*plan, problem, zeros(1, 4));
+    fleet.run(complete(1), 3000, 0.05);
+    EXPECT_LT(distance(fleet.models(), problem.optima()), 1e-6) << name;
   }
 }
 
