@@ -237,6 +237,75 @@ double weight(const Request& request, double i) {
   return std::exp(i - static_cast<double>(request.parts));  // e^i, scaled against overflow
 }
 
+// Parts that hold their share get nothing more; the others what was drawn, in proportion, or the
+// same where everything was drawn for full parts.
+void close_full(const std::vector<std::size_t>& sizes, double share,
+                std::vector<double>& proportions) {
+  const auto is_open = [&](std::size_t k) { return static_cast<double>(sizes[k]) < share; };
+  double open = 0;
+  for (std::size_t k = 0; k < sizes.size(); ++k) open += is_open(k) ? proportions[k] : 0;
+  double sum = 0;
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    proportions[k] = is_open(k) ? (open > 0 ? proportions[k] : 1) : 0;
+    sum += proportions[k];
+  }
+  for (double& proportion : proportions) proportion /= sum;
+}
+
+// One group of parts of kBalancedDirichlet: where each class's pieces end, [classes][parts], drawn
+// until every part holds half of an even share.
+Result<std::vector<std::vector<std::size_t>>> draw_balanced(const Request& request,
+                                                            const std::vector<std::size_t>& classes,
+                                                            std::size_t parts, Rng& rng) {
+  std::size_t total = 0;
+  for (const std::size_t size : classes) total += size;
+  const double share = static_cast<double>(total) / static_cast<double>(parts);
+  std::vector<double> proportions(parts);
+  std::vector<std::vector<std::size_t>> ends(classes.size(), std::vector<std::size_t>(parts));
+  for (std::uint32_t attempt = 0; attempt < kDrawsMax; ++attempt) {
+    std::vector<std::size_t> sizes(parts);
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      rng.dirichlet(request.spec.alpha, proportions);
+      close_full(sizes, share, proportions);
+      cut(classes[c], proportions, ends[c]);
+      for (std::size_t k = 0; k < parts; ++k) sizes[k] += ends[c][k] - (k > 0 ? ends[c][k - 1] : 0);
+    }
+    if (static_cast<double>(std::ranges::min(sizes)) >= share / 2) return ends;
+  }
+  return impossible(request, "did not give each part half of an even share in " +
+                                 std::to_string(kDrawsMax) +
+                                 " draws; take a larger alpha or fewer parts");
+}
+
+Result<Parts> partition_balanced_dirichlet(const Request& request) {
+  Rng rng = request.rng();
+  Rows rows = all_rows(request.count());
+  rng.shuffle(std::span(rows));
+  const auto class_count = static_cast<std::size_t>(request.rows.classes);
+  const std::size_t groups = (request.parts + class_count - 1) / class_count;
+  Parts parts(request.parts);
+  for (std::size_t g = 0; g < groups; ++g) {
+    const std::size_t first = even_begin(request.parts, groups, g);
+    const std::size_t last = even_begin(request.parts, groups, g + 1);
+    // Rows in proportion to the group's parts.
+    const std::size_t begin = even_begin(request.count(), request.parts, first);
+    const std::size_t end = even_begin(request.count(), request.parts, last);
+    std::vector<Rows> classes(class_count);
+    for (std::size_t i = begin; i < end; ++i) {
+      classes[static_cast<std::size_t>(request.rows.labels[rows[i]])].push_back(rows[i]);
+    }
+    std::vector<std::size_t> sizes;
+    for (const Rows& of_class : classes) sizes.push_back(of_class.size());
+    STARLING_ASSIGN(const auto ends, draw_balanced(request, sizes, last - first, rng));
+    for (std::size_t c = 0; c < class_count; ++c) {
+      for (std::size_t k = 0; k < last - first; ++k) {
+        append(parts[first + k], classes[c], k > 0 ? ends[c][k - 1] : 0, ends[c][k]);
+      }
+    }
+  }
+  return parts;
+}
+
 Result<Parts> partition_by_size(const Request& request) {
   double total = 0;
   for (std::size_t i = 1; i <= request.parts; ++i) total += weight(request, static_cast<double>(i));
@@ -264,6 +333,8 @@ Result<Parts> partition_by_scheme(const Request& request) {
       return partition_shards(request);
     case Scheme::kDirichlet:
       return partition_dirichlet(request);
+    case Scheme::kBalancedDirichlet:
+      return partition_balanced_dirichlet(request);
     case Scheme::kPathological:
       return partition_pathological(request);
     case Scheme::kQuantity:

@@ -31,6 +31,10 @@ enum class Scheme {
   kExponential,   // all rows shuffled; part i of N gets floor(n e^i / sum_j e^j), the last the rest
   kSquare,        // ... i^2
   kLinear,        // ... i
+  kBalancedDirichlet,  // as decentralized-learning papers divide (Lin et al., ICML 2021): groups of
+                       // at most C parts get rows in proportion; in a group each class in turn is
+                       // cut by Dirichlet(alpha) over the parts that hold less than an even share,
+                       // drawn again until each part holds half of one. Small alphas stay possible.
 };
 
 // How kPathological draws classes: at random; the first of part i (from 0) is i mod C, the others
@@ -40,7 +44,7 @@ enum class ClassAssignment { kRandom, kFirstDeterministic, kDeterministic };
 // "SCHEME[:KEY=VALUE,...]"; keys that do not belong to the scheme are refused.
 struct PartitionSpec {
   Scheme scheme = Scheme::kIid;
-  double alpha = 0.5;           // dirichlet, quantity: (0, 1e6]
+  double alpha = 0.5;           // dirichlet, quantity, balanced-dirichlet: (0, 1e6]
   std::uint32_t rows_min = 10;  // dirichlet, quantity: `min`, rows that each part has at least
   std::uint32_t shards_per_part = 2;                      // shards: `per-part`, 1 or more
   std::uint32_t classes_per_part = 2;                     // pathological: `classes`, 1 .. C

@@ -11,9 +11,9 @@
 namespace starling::data {
 namespace {
 
-constexpr std::array<std::string_view, 9> kSchemes = {"iid",          "shards",   "dirichlet",
-                                                      "pathological", "quantity", "natural",
-                                                      "exponential",  "square",   "linear"};
+constexpr std::array<std::string_view, 10> kSchemes = {
+    "iid",     "shards",      "dirichlet", "pathological", "quantity",
+    "natural", "exponential", "square",    "linear",       "balanced-dirichlet"};
 constexpr std::array<std::string_view, 3> kAssignments = {"random", "first-deterministic",
                                                           "deterministic"};
 constexpr double kPartsMax = std::numeric_limits<std::uint32_t>::max();
@@ -28,6 +28,9 @@ std::vector<Field> parameters(PartitionSpec& spec, std::string& assignment, bool
     case Scheme::kQuantity:
       visit("alpha", spec.alpha, {.help = "concentration", .min = 1e-6, .max = 1e6});
       visit("min", spec.rows_min, {.help = "rows a part", .min = 0, .max = kPartsMax});
+      break;
+    case Scheme::kBalancedDirichlet:
+      visit("alpha", spec.alpha, {.help = "concentration", .min = 1e-6, .max = 1e6});
       break;
     case Scheme::kShards:
       visit("per-part", spec.shards_per_part, {.help = "shards a part", .min = 1, .max = 1e6});

@@ -79,7 +79,8 @@ TEST_P(EveryScheme, RepeatsForTheSameSeedOnly) {
 INSTANTIATE_TEST_SUITE_P(Partition, EveryScheme,
                          ::testing::Values("iid", "shards", "shards:per-part=5", "dirichlet",
                                            "dirichlet:alpha=100", "pathological:classes=7",
-                                           "quantity:alpha=2", "exponential", "square", "linear"));
+                                           "quantity:alpha=2", "exponential", "square", "linear",
+                                           "balanced-dirichlet:alpha=0.1"));
 
 TEST(Partition, IidSizesDifferByAtMostOne) {
   EXPECT_THAT(sizes_of(divide(Rows(103, 10), "iid", 10)),
@@ -124,6 +125,25 @@ TEST(Partition, DirichletGivesEveryPartItsMinimum) {
     const Parts parts =
         divide(Rows(2000, 10), "dirichlet:alpha=0.1,min=40,seed=" + std::to_string(seed), 10);
     EXPECT_GE(std::ranges::min(sizes_of(parts)), 40U);
+  }
+}
+
+// 16 parts of ten classes at alpha = 0.01, which plain Dirichlet cannot give a row each.
+TEST(Partition, BalancedDirichletIsSkewedAndStillEven) {
+  const Rows rows(16'000, 10);
+  for (const char* seed : {"1", "2", "3", "4", "5"}) {
+    std::size_t classes = 0;
+    for (const auto& part :
+         divide(rows, std::string("balanced-dirichlet:alpha=0.01,seed=") + seed, 16)) {
+      EXPECT_GE(part.size(), 490U);
+      EXPECT_LE(part.size(), 2100U);
+      classes += classes_in(rows, part);
+    }
+    EXPECT_LE(classes, 16 * 3U) << "two or three classes a part";
+  }
+  for (const auto& part : divide(rows, "balanced-dirichlet:alpha=10000", 16)) {
+    EXPECT_NEAR(static_cast<double>(part.size()), 1000, 100);
+    EXPECT_EQ(classes_in(rows, part), 10U);
   }
 }
 
@@ -230,7 +250,8 @@ TEST(PartitionSpec, RefusesWithASentence) {
     return spec ? "accepted" : spec.error().code() + ": " + spec.error().message();
   };
   EXPECT_THAT(sentence(""), HasSubstr("the schemes are iid, shards, dirichlet, pathological, "
-                                      "quantity, natural, exponential, square and linear"));
+                                      "quantity, natural, exponential, square, linear and "
+                                      "balanced-dirichlet"));
   EXPECT_THAT(sentence("dirichelt:alpha=1"), HasSubstr("did you mean 'dirichlet'?"));
   EXPECT_THAT(sentence("dirichlet:alpa=1"),
               HasSubstr("its keys are alpha, min, seed, index and of; did you mean 'alpha'?"));
