@@ -11,6 +11,7 @@
 #include "core/base/durable_file.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
+#include "core/report/run_directory.h"
 #include "core/store/memory_store.h"
 
 namespace starling::coordinator {
@@ -122,6 +123,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   if (options.out) {
     const std::string text = boost::json::serialize(result.run) + "\n";
     STARLING_TRY(write_durably(*options.out / "run.json", as_bytes(text)));
+    STARLING_TRY(report::write_report(*options.out));
   }
   return result;
 }

@@ -15,7 +15,7 @@ namespace starling::coordinator {
 struct SimulateOptions {
   std::size_t clients = 10;
   unsigned threads = 1;
-  std::optional<std::filesystem::path> out;     // run.json and models/
+  std::optional<std::filesystem::path> out;     // run.json, models/, report.html
   std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
 };
 

@@ -36,7 +36,8 @@ void print_summary(const boost::json::value& run, const SimulateOptions& options
     out << telemetry::line_chart(curve, telemetry::detect_terminal(STDOUT_FILENO, std::getenv),
                                  {.title = "accuracy", .x_label = "round"});
   }
-  if (options.out) out << "written: " << options.out->string() << "/run.json and models/\n";
+  if (options.out)
+    out << "written: " << options.out->string() << "/run.json, models/ and report.html\n";
 }
 
 struct SimulateFlags {
@@ -101,7 +102,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                    "compute threads; results do not depend on it")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--out", flags->out, "where run.json and models/ are written")
+  command->add_option("--out", flags->out, "where run.json, models/ and report.html are written")
       ->type_name("DIR");
   command
       ->add_option("--replay", flags->replay,

@@ -56,7 +56,7 @@ path.mark{fill:currentColor;stroke:var(--page);stroke-width:.8}
 table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
 th,td{padding:6px 10px;text-align:left;white-space:nowrap}
 th{white-space:normal;vertical-align:bottom;line-height:1.3;background:var(--surface);font-weight:600;color:var(--muted)}
-td:first-child:not(.number){white-space:normal;min-width:9em;overflow-wrap:anywhere}
+td:first-child:not(.number){white-space:normal;min-width:12em;overflow-wrap:break-word}
 tbody tr{border-top:1px solid var(--rule)}
 .number{text-align:right}
 .facts{display:grid;grid-template-columns:max-content 1fr;gap:4px 20px;margin:0;font-size:.92rem;align-content:start}

@@ -170,7 +170,7 @@ void add_numbers(Page& page, const Run& run) {
   }
   page.begin_details(fmt::format("Numbers ({} evaluations)", count));
   if (every > 1) {
-    page.paragraph(fmt::format("Every {}th of {} evaluations and the last; metrics.jsonl has all.",
+    page.paragraph(fmt::format("One in {} of {} evaluations, and the last; metrics.jsonl has all.",
                                every, format_count(static_cast<double>(count))));
   }
   if (!table.rows.empty()) page.table(table, "numbers");
@@ -234,7 +234,9 @@ std::string render_one(const Run& run, const std::string& name) {
 Table as_table(const Comparison& comparison) {
   Table table;
   for (const ComparisonColumn& column : comparison.columns) {
-    table.columns.push_back({column.title, column.number});
+    std::string title = column.title;
+    if (title.ends_with(" %")) title.replace(title.size() - 2, 1, "\u00A0");  // stay together
+    table.columns.push_back({std::move(title), column.number});
   }
   table.rows = comparison.rows;
   for (std::size_t i = 0; i < comparison.rows.size(); ++i) {

@@ -8,6 +8,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/model/safetensors.h"
+#include "core/report/run_directory.h"
 #include "gossip/tool/topology_view.h"
 #include "topologies/spectral_report.h"
 
@@ -96,8 +97,8 @@ Result<void> RunWriter::finish(const Experiment& experiment, const SimulationRes
                               {"final", to_json(result.measurements.back())},
                               {"trace_sha256", result.trace.hex()}};
   if (experiment.topology) {
-    STARLING_ASSIGN(const auto report, topologies::analyse(*experiment.topology));
-    summary["topology"] = to_json(report);
+    STARLING_ASSIGN(const auto mixing, topologies::analyse(*experiment.topology));
+    summary["topology"] = to_json(mixing);
     STARLING_ASSIGN(const std::string drawing, draw(*experiment.topology));
     STARLING_TRY(write_durably(directory_ / "topology.svg", as_bytes(drawing)));
   } else {
@@ -107,7 +108,9 @@ Result<void> RunWriter::finish(const Experiment& experiment, const SimulationRes
   const model::Metadata metadata{{"algorithm", options.algorithm.name},
                                  {"nodes", std::to_string(options.topology.nodes)},
                                  {"step", std::to_string(result.totals.step)}};
-  return model::write_safetensors(directory_ / "model.safetensors", result.mean_model, metadata);
+  STARLING_TRY(
+      model::write_safetensors(directory_ / "model.safetensors", result.mean_model, metadata));
+  return report::write_report(directory_);
 }
 
 }  // namespace starling::gossip

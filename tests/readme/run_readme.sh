@@ -84,5 +84,5 @@ while IFS= read -r line <&3; do
 done 3<"$source_directory/README.md"
 
 [ "$blocks" -ge 8 ] || { echo "only $blocks blocks of commands were found in README.md" >&2; exit 1; }
-[ -s model.safetensors ] && [ -s study/run.json ]
+[ -s model.safetensors ] && [ -s study/run.json ] && [ -s study/report.html ]
 printf '\n%s blocks of README.md ran\n' "$blocks"

@@ -104,7 +104,7 @@ TEST(RunReport, VeryManyNumbersAreThinnedAndItSaysSo) {
   const std::string page =
       render_report(std::vector{parsed(testing::summary(), testing::metrics_lines(5001))});
   EXPECT_EQ(find_fault(page), "");
-  EXPECT_THAT(page, HasSubstr("Every 3th of 5,001 evaluations"));
+  EXPECT_THAT(page, HasSubstr("One in 3 of 5,001 evaluations"));
   EXPECT_EQ(read_table(page, "numbers").back().front(), "50000");
   EXPECT_LT(page.size(), 3'000'000U);
 }

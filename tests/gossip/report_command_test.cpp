@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/App.hpp>
+#include <boost/json.hpp>
+#include <sstream>
+
+#include "core/base/durable_file.h"
+#include "core/config/command_line.h"
+#include "gossip/tool/commands.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::gossip {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Answer {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Answer report(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"starling-gossip", "report"});
+  std::vector<char*> words;
+  for (std::string& argument : arguments) words.push_back(argument.data());
+  const SystemClock clock;
+  std::ostringstream out;
+  std::ostringstream err;
+  CommandContext context{clock, out, err, {}};
+  CLI::App app("", "starling-gossip");
+  config::set_up(app, "0");
+  add_report_command(app, context);
+  const auto done = config::parse(app, words, out, err);
+  const int code = done ? *done : context.run();
+  return {code, out.str(), err.str()};
+}
+
+class ReportCommand : public ::testing::Test {
+ protected:
+  std::string run(const std::string& name, const std::string& topology) {
+    const auto path = directory_.path() / name;
+    EXPECT_TRUE(make_directory(path));
+    const std::string summary =
+        R"({"nodes": 2, "settings": {"topology.spec": ")" + topology + "\"}}";
+    EXPECT_TRUE(write_durably(path / "summary.json", as_bytes(summary)));
+    const std::string metrics =
+        "{\"step\": 0, \"eval_accuracy\": 0.1, \"bytes_sent\": 0}\n"
+        "{\"step\": 10, \"eval_accuracy\": 0.8125, \"bytes_sent\": 2000}\n";
+    EXPECT_TRUE(write_durably(path / "metrics.jsonl", as_bytes(metrics)));
+    return path.string();
+  }
+
+  starling::testing::TemporaryDirectory directory_;
+};
+
+TEST_F(ReportCommand, WritesThePageOfARunIntoItsDirectory) {
+  const std::string path = run("a", "ring");
+  const Answer answer = report({path});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("FINAL ACCURACY"));
+  EXPECT_THAT(answer.out, HasSubstr("written: " + path + "/report.html"));
+  EXPECT_TRUE(std::filesystem::exists(path + "/report.html"));
+}
+
+TEST_F(ReportCommand, ComparesRunsAsJson) {
+  const std::string page = (directory_.path() / "both.html").string();
+  const Answer answer =
+      report({run("a", "ring"), run("b", "star"), "--out", page, "--format", "json"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const auto value = boost::json::parse(answer.out);
+  EXPECT_EQ(value.at("report").as_string(), page);
+  EXPECT_EQ(value.at("target_accuracy").as_double(), 0.8);
+  EXPECT_EQ(value.at("runs").at(1).at("name").as_string(), "star");
+  EXPECT_EQ(value.at("runs").at(0).at("eval_accuracy").as_double(), 0.8125);
+  EXPECT_EQ(value.at("runs").at(0).at("bytes_to_target").as_double(), 2000);
+  EXPECT_TRUE(value.at("runs").at(0).at("consensus_distance").is_null());
+  EXPECT_TRUE(std::filesystem::exists(page));
+}
+
+TEST_F(ReportCommand, SaysWhatIsWrong) {
+  const Answer none = report({directory_.path().string()});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("holds no run"));
+  const std::string path = run("a", "ring");
+  ASSERT_TRUE(
+      write_durably(path + "/metrics.jsonl", as_bytes(std::string("{\"step\": 0}\n{\"st"))));
+  const Answer broken = report({path});
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_THAT(broken.err, HasSubstr(path + ": metrics.jsonl, line 2: the JSON breaks off"));
+  EXPECT_EQ(report({}).code, 2);
+}
+
+}  // namespace
+}  // namespace starling::gossip
