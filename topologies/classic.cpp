@@ -103,6 +103,7 @@ Result<Blueprint> complete(const Request& request) {
 
 Result<Blueprint> torus(const Request& request) {
   STARLING_ASSIGN(const Sides sides, torus_sides(request));
+  STARLING_TRY(request.check_messages(4.0 * request.nodes()));
   std::vector<Edge> edges;
   for (Node row = 0; row < sides.rows && sides.rows > 1; ++row) {
     for (Node column = 0; column < sides.columns; ++column) {
@@ -122,6 +123,7 @@ Result<Blueprint> hypercube(const Request& request) {
                                           std::bit_floor(n), std::uint64_t{std::bit_floor(n)} * 2,
                                           kAnyNumber));
   }
+  STARLING_TRY(request.check_messages(static_cast<double>(n) * ceil_log(n, 2)));
   std::vector<Edge> edges;
   for (Node i = 0; i < n; ++i) {
     for (Node bit = 1; bit < n; bit <<= 1) {
@@ -137,6 +139,7 @@ Result<Blueprint> exponential(const Request& request) {
   STARLING_ASSIGN(std::string name, request.read({}));
   const Node n = request.nodes();
   const unsigned hops = ceil_log(n, 2);
+  STARLING_TRY(request.check_messages(static_cast<double>(n) * hops));
   const double weight = 1.0 / (hops + 1);
   std::vector<Shift> shifts;
   for (unsigned hop = 0; hop < hops; ++hop) shifts.push_back({Node{1} << hop, weight});

@@ -205,7 +205,8 @@ Result<void> check_counts(const Request& request) {
 
 double messages_of(Node nodes, Node m, std::string_view inter) {
   const double cliques = std::ceil(static_cast<double>(nodes) / m);
-  return static_cast<double>(nodes) * (m - 1.0) + (inter == "full" ? cliques * cliques : 0);
+  const double between = inter == "full" ? cliques : 8 * ceil_log(nodes, 2);  // a clique, at most
+  return static_cast<double>(nodes) * (m - 1.0) + cliques * between;
 }
 
 }  // namespace

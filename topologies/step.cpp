@@ -25,15 +25,13 @@ struct Degrees {
   }
 };
 
-// What remains of each row for the node itself. Counted, not summed, where weights are equal, so
-// that the diagonal of a regular graph is the same number everywhere.
+// What remains of each row for the node itself.
 void complete_rows(Step& step) {
   std::ranges::fill(step.diagonal, 1.0);
   for (const MixingEntry& entry : step.entries) step.diagonal[entry.receiver] -= entry.weight;
   for (double& self : step.diagonal) self = std::max(self, 0.0);
 }
 
-// The messages of the step without weights, as a matrix that knows both directions.
 bool answers_all(const Step& step) {
   std::vector<std::pair<Node, Node>> forward;
   std::vector<std::pair<Node, Node>> backward;

@@ -171,6 +171,14 @@ Result<Blueprint> build(const TopologyOptions& options) {
   return family->build(request);
 }
 
+// One step may suit a rule by luck that another one does not suit.
+Result<void> check_rule(const Blueprint& blueprint, std::string_view rule) {
+  if (rule != "metropolis" || blueprint.period != 0 || !blueprint.directed) return {};
+  return rejected("topology-spec", "the mixing rule metropolis needs an undirected graph, and " +
+                                       blueprint.name +
+                                       " draws directed ones; take uniform, max-degree or own");
+}
+
 void deduplicate(std::vector<Edge>& edges) {
   if (!std::ranges::is_sorted(edges)) std::ranges::sort(edges);
   edges.erase(std::ranges::unique(edges).begin(), edges.end());
@@ -181,6 +189,7 @@ void deduplicate(std::vector<Edge>& edges) {
 Result<std::unique_ptr<const Topology>> Topology::make(const TopologyOptions& options) {
   STARLING_TRY(check_options(options));
   STARLING_ASSIGN(Blueprint blueprint, build(options));
+  STARLING_TRY(check_rule(blueprint, options.mixing));
   STARLING_ASSIGN(MixingMatrix first, lay(blueprint.step(0), options.mixing));
   std::unique_ptr<const Topology> topology;
   if (blueprint.period == 1) {

@@ -66,6 +66,13 @@ std::string_view remark(const Figure& figure, std::string_view sign) {
   }
 }
 
+// Six digits, of what is left of 1 where those would all be nines.
+std::string six_digits(double value) {
+  const double rest = 1 - value;
+  if (rest > 0 && rest < 1e-4) return fmt::format("1 - {:.6g}", rest);
+  return fmt::format("{:.6g}", value);
+}
+
 class Lines {
  public:
   void add(std::string_view what, const std::string& value, std::string_view note = "") {
@@ -75,7 +82,7 @@ class Lines {
   void add(std::string_view what, const std::optional<Figure>& figure, std::string_view sign,
            std::string_view unit = "", std::string_view missing = "-") {
     add(what,
-        figure ? fmt::format("{:.6g}{}{}", figure->value, unit.empty() ? "" : " ", unit)
+        figure ? six_digits(figure->value) + (unit.empty() ? "" : " ") + std::string(unit)
                : std::string(missing),
         figure ? remark(*figure, sign) : "");
   }

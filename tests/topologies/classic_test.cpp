@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tests/topologies/dense.h"
 
 namespace starling::topologies {
@@ -141,6 +143,32 @@ TEST(Classic, SpecsThatAreWrongNameWhatIsKnown) {
   EXPECT_THAT(wrong({.spec = "base-graph:k=0"}), HasSubstr("'0'"));
   EXPECT_THAT(wrong({.spec = "torus:3*4"}), HasSubstr("torus:8x8"));
   EXPECT_THAT(wrong({.spec = "ring", .mixing = "metropolos"}), HasSubstr("'metropolis'"));
+}
+
+TEST(Classic, EverySpecStandsInTheTable) {
+  std::ifstream file(STARLING_SOURCE_DIR "/topologies/README.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  std::string known = refusal({.spec = "?", .nodes = 1}).message();
+  known = known.substr(known.find("there are ") + 10);
+  std::size_t rows = 0;
+  while (!known.empty()) {
+    const std::size_t end = known.find_first_of(", ");
+    const std::string name = known.substr(0, end);
+    known.erase(0, end == known.npos ? end : known.find_first_not_of(", ", end));
+    if (name == "and") continue;
+    EXPECT_THAT(page, HasSubstr("| `" + name)) << name;
+    ++rows;
+  }
+  EXPECT_GE(rows, 23U);
+}
+
+TEST(Classic, ManyNodesStayStochastic) {
+  for (const char* spec : {"star", "path", "one-peer-exponential"}) {
+    EXPECT_TRUE(topology(spec, 2'000'000)->at(0)->doubly_stochastic()) << spec;
+  }
+  EXPECT_TRUE(topology("complete", 1500)->at(0)->symmetric());
+  EXPECT_EQ(refusal({.spec = "hypercube", .nodes = 1U << 23}).code(), "topology-impossible");
+  EXPECT_EQ(refusal({.spec = "ring", .nodes = 10'000'001}).code(), "topology-impossible");
 }
 
 TEST(MixingRules, AreLaidOnTheSameMessages) {

@@ -188,6 +188,16 @@ TEST(Random, OneNodeIsPossible) {
   }
 }
 
+// The first step of some seed is regular by luck, as metropolis would want; not all steps are.
+TEST(Drawn, MetropolisIsRefusedWhereStepsAreDirected) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Error error = refusal(
+        {.spec = "epidemic:s=1,kind=local", .nodes = 3, .seed = seed, .mixing = "metropolis"});
+    EXPECT_EQ(error.code(), "topology-spec");
+  }
+  EXPECT_TRUE(Topology::make({.spec = "epidemic:s=2", .nodes = 9, .mixing = "metropolis"}));
+}
+
 TEST(Random, RefusalsSayWhatIsPossible) {
   const auto impossible = [](const char* spec, Node nodes) {
     const Error error = refusal({.spec = spec, .nodes = nodes});

@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <fstream>
 #include <numbers>
 #include <numeric>
 
 #include "core/base/rng.h"
 #include "core/linalg/eigen_solver.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/topologies/dense.h"
 #include "topologies/contraction.h"
 
@@ -230,6 +232,25 @@ TEST(SpectralReport, LanczosAgreesWithDenseEigenvalues) {
         << spec;
     EXPECT_NEAR(found.lambda_min->value, values.front(), 1e-7) << spec;
   }
+}
+
+// A path whose nodes are numbered at random is not recognised: the eigenvalues lie closer than any
+// other, and Lanczos must not stop early.
+TEST(SpectralReport, LanczosIsPatient) {
+  constexpr Node kNodes = 700;
+  std::vector<Node> order(kNodes);
+  std::iota(order.begin(), order.end(), Node{0});
+  Rng({.seed = 1, .purpose = Purpose::kTest}).shuffle(std::span(order));
+  starling::testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "path.txt";
+  std::ofstream file(path);
+  for (Node i = 0; i + 1 < kNodes; ++i) file << order[i] << " " << order[i + 1] << "\n";
+  file.close();
+  const SpectralReport found = report("file:" + path.string(), kNodes);
+  const double gap = (2.0 / 3) * (1 - std::cos(pi / kNodes));
+  EXPECT_EQ(found.slem->certainty, Certainty::kNumeric);
+  EXPECT_NEAR(found.spectral_gap() / gap, 1, 1e-5);
+  EXPECT_EQ(found.diameter->value, kNodes - 1);
 }
 
 // W = D^-1 (A + I) has the eigenvalues of D^-1/2 (A + I) D^-1/2.
