@@ -7,6 +7,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 #include <limits>
 
@@ -66,8 +67,12 @@ std::string_view remark(const Figure& figure, std::string_view sign) {
   }
 }
 
-// Six digits, of what is left of 1 where those would all be nines.
+// All of a whole number; else six digits, of what is left of 1 where those would all be nines.
 std::string six_digits(double value) {
+  constexpr double kExactIntegers = 9e15;
+  if (value == std::floor(value) && std::abs(value) < kExactIntegers) {
+    return fmt::format("{:.0f}", value);
+  }
   const double rest = 1 - value;
   if (rest > 0 && rest < 1e-4) return fmt::format("1 - {:.6g}", rest);
   return fmt::format("{:.6g}", value);
