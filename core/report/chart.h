@@ -47,12 +47,4 @@ std::string render(const Chart& chart);
 // The colour class and mark of a style as a small SVG, for legends and tables.
 std::string swatch(int style, Line line = Line::kMeasured);
 
-// The points of a polyline that are drawn; a gap is a point that is not finite.
-struct Point {
-  double x = 0;
-  double y = 0;
-};
-// `points` in user units, thinned to columns of width 1 where they are more than `points_max`.
-std::vector<Point> thinned(std::vector<Point> points, std::size_t points_max);
-
 }  // namespace starling::report

@@ -5,18 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <optional>
 
 #include "core/report/chart_style.h"
 #include "core/report/markup.h"
+#include "core/report/polyline.h"
 #include "core/telemetry/terminal.h"
 
 namespace starling::report {
 namespace {
 
-constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+constexpr double kMissing = kGap.x;
 constexpr double kCharacter = 6.6;  // mean width at the 12 px of the page's style
 constexpr double kBold = 1.12;      // as wide again for names at the ends of lines
 constexpr double kLineHeight = 15;
@@ -133,19 +132,15 @@ std::string axes(const Chart& chart, const Frame& frame, const DrawingSize& size
                      base, text);
 }
 
-// A predicted line ends where it leaves the frame.
 std::vector<Point> points_of(const Series& series, const std::vector<double>& y,
                              const Frame& frame) {
   std::vector<Point> points;
   for (std::size_t i = 0; i < y.size(); ++i) {
     const Point point{frame.across(series.x[i]), frame.down(y[i])};
-    points.push_back(std::isfinite(point.x) && std::isfinite(point.y) ? point
-                                                                      : Point{kMissing, kMissing});
+    points.push_back(std::isfinite(point.x) && std::isfinite(point.y) ? point : kGap);
   }
   return points;
 }
-
-bool is_gap(const Point& point) { return !std::isfinite(point.x); }
 
 // The part of a line within the frame's height; straight between points, so cut there.
 std::vector<Point> clipped(const std::vector<Point>& points, const Frame& frame) {
@@ -160,26 +155,9 @@ std::vector<Point> clipped(const std::vector<Point>& points, const Frame& frame)
     if (joined && within(points[i]) != within(points[i - 1])) {
       inside.push_back(cut(points[i - 1], points[i]));
     }
-    inside.push_back(!is_gap(points[i]) && within(points[i]) ? points[i]
-                                                             : Point{kMissing, kMissing});
+    inside.push_back(!is_gap(points[i]) && within(points[i]) ? points[i] : kGap);
   }
   return inside;
-}
-
-std::string path_data(const std::vector<Point>& points) {
-  std::string data;
-  bool joined = false;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (is_gap(points[i])) {
-      joined = false;
-      continue;
-    }
-    data += fmt::format("{}{} {}", joined ? 'L' : 'M', units(points[i].x), units(points[i].y));
-    const bool alone = !joined && (i + 1 == points.size() || is_gap(points[i + 1]));
-    if (alone) data += "h0";  // a dot, by the round ends of lines
-    joined = true;
-  }
-  return data;
 }
 
 // One closed shape for each stretch where both edges are known.
@@ -204,24 +182,6 @@ std::string band(const Series& series, const Frame& frame) {
   }
   close(count);
   return fmt::format("<path class=\"band\" d=\"{}\"/>\n", data);
-}
-
-// At most `count_max` of the points, evenly, the last among them; `phase` shifts the choice so that
-// marks of lines on top of each other stand apart.
-std::vector<std::size_t> chosen(const std::vector<Point>& points, std::size_t count_max,
-                                std::size_t phase) {
-  std::vector<std::size_t> known;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (!is_gap(points[i])) known.push_back(i);
-  }
-  if (known.size() <= count_max) return known;
-  std::vector<std::size_t> picked;
-  for (std::size_t k = 0; k + 1 < count_max; ++k) {
-    const std::size_t at = (4 * k + phase % 4) * known.size() / (4 * count_max);
-    picked.push_back(known[at]);
-  }
-  picked.push_back(known.back());
-  return picked;
 }
 
 std::string marks(const Series& series, const std::vector<Point>& points) {
@@ -344,37 +304,6 @@ std::string description(const Chart& chart) {
 }
 
 }  // namespace
-
-std::vector<Point> thinned(std::vector<Point> points, std::size_t points_max) {
-  if (points.size() <= points_max) return points;
-  std::vector<Point> kept;
-  std::size_t begin = 0;
-  const auto column = [&](std::size_t i) { return std::floor(points[i].x); };
-  while (begin < points.size()) {
-    if (is_gap(points[begin])) {
-      std::size_t end = begin;
-      while (end < points.size() && is_gap(points[end])) ++end;
-      // A gap within a column, or at its edge, cannot be seen.
-      const bool seen = kept.empty() || end == points.size() || is_gap(kept.back()) ||
-                        column(end) > std::floor(kept.back().x) + 1;
-      if (seen) kept.push_back({kMissing, kMissing});
-      begin = end;
-      continue;
-    }
-    std::size_t end = begin;
-    std::size_t low = begin;
-    std::size_t high = begin;
-    for (; end < points.size() && !is_gap(points[end]) && column(end) == column(begin); ++end) {
-      if (points[end].y < points[low].y) low = end;
-      if (points[end].y > points[high].y) high = end;
-    }
-    std::vector<std::size_t> wanted = {begin, std::min(low, high), std::max(low, high), end - 1};
-    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-    for (const std::size_t i : wanted) kept.push_back(points[i]);
-    begin = end;
-  }
-  return kept;
-}
 
 Drawing draw(const Chart& chart, const DrawingSize& size) {
   Drawing drawing;

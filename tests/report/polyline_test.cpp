@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/polyline.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace starling::report {
+namespace {
+
+TEST(Thinned, KeepsEndsAndExtremesOfEachColumn) {
+  std::vector<Point> points;
+  for (int i = 0; i < 10000; ++i) points.push_back({i / 100.0, std::sin(i * 0.7)});
+  points[4321].y = 50;
+  const std::vector<Point> kept = thinned(points, 2000);
+  EXPECT_LE(kept.size(), 400U);
+  EXPECT_EQ(kept.front().x, points.front().x);
+  EXPECT_EQ(kept.back().x, points.back().x);
+  EXPECT_TRUE(std::ranges::any_of(kept, [](const Point& p) { return p.y == 50; }));
+  EXPECT_TRUE(std::ranges::is_sorted(kept, {}, &Point::x));
+  EXPECT_EQ(thinned(points, 10000).size(), 10000U);
+}
+
+TEST(Thinned, KeepsGapsThatCanBeSeen) {
+  std::vector<Point> points;
+  for (int i = 0; i < 5000; ++i) {
+    const bool missing = i >= 2000 && i < 3000;
+    points.push_back(missing ? kGap : Point{i / 100.0, 1});
+  }
+  points[100] = kGap;  // within a column
+  const auto gaps =
+      std::ranges::count_if(thinned(points, 100), [](const Point& p) { return std::isnan(p.x); });
+  EXPECT_EQ(gaps, 1);
+}
+
+}  // namespace
+}  // namespace starling::report
