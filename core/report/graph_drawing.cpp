@@ -301,9 +301,10 @@ std::string draw_graphs(std::span<const Panel> panels, const GraphDrawing& optio
   Writer writer(figure, options);
   writer.open(width, height);
   for (std::size_t i = 0; i < panels.size(); ++i) {
+    const std::size_t above = i / columns;
     writer.panel(panels[i],
                  (width - across) / 2 + static_cast<double>(i % columns) * (figure.width + kGap),
-                 static_cast<double>(i / columns) * row);
+                 static_cast<double>(above) * row);
   }
   writer.text(caption, width / 2, height - kLine * 0.35, 12);
   return std::move(writer).close();

@@ -31,7 +31,8 @@ std::vector<Position> circle(Node nodes) {
 std::vector<Position> grid(Node nodes, Node columns) {
   std::vector<Position> points(nodes);
   for (Node i = 0; i < nodes; ++i) {
-    points[i] = {static_cast<double>(i % columns), static_cast<double>(i / columns)};
+    const Node row = i / columns;
+    points[i] = {static_cast<double>(i % columns), static_cast<double>(row)};
   }
   return points;
 }
