@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "core/linalg/sum.h"
-#include "core/train/evaluator.h"
 #include "gossip/simulation/mean_model.h"
 
 namespace starling::gossip {
@@ -65,16 +64,25 @@ Measurement Measurer::measure(const NetworkSimulation& simulation) {
   return measurement;
 }
 
+// Equal models are evaluated once: at the start and under all-reduce every node has the same.
+train::Evaluation Measurer::evaluate(std::span<const float> parameters) {
+  const std::uint64_t key = checksum(std::as_bytes(parameters));
+  const auto known = evaluations_.find(key);
+  if (known != evaluations_.end()) return known->second;
+  const auto evaluation =
+      train::evaluate(*experiment_.model, parameters, *experiment_.evaluation, &pool_);
+  return evaluations_.emplace(key, *evaluation).first->second;
+}
+
 void Measurer::evaluate_nodes(const NetworkSimulation& simulation, Measurement& measurement) {
-  const model::Model& model = *experiment_.model;
   std::vector<double> losses;
   std::vector<double> accuracies;
+  evaluations_.clear();
   for (const Node node : evaluated_) {
     if (!simulation.present(node) && measurement.nodes_up > 0) continue;
-    const auto score =
-        train::evaluate(model, simulation.model(node), *experiment_.evaluation, &pool_);
-    losses.push_back(score->loss);
-    accuracies.push_back(score->accuracy);
+    const train::Evaluation score = evaluate(simulation.model(node));
+    losses.push_back(score.loss);
+    accuracies.push_back(score.accuracy);
   }
   if (!losses.empty()) {
     const auto count = static_cast<double>(losses.size());
@@ -83,9 +91,9 @@ void Measurer::evaluate_nodes(const NetworkSimulation& simulation, Measurement& 
     measurement.eval_accuracy_min = *std::ranges::min_element(accuracies);
     measurement.eval_accuracy_max = *std::ranges::max_element(accuracies);
   }
-  const auto mean = train::evaluate(model, mean_.values(), *experiment_.evaluation, &pool_);
-  measurement.eval_loss_mean_model = mean->loss;
-  measurement.eval_accuracy_mean_model = mean->accuracy;
+  const train::Evaluation mean = evaluate(mean_.values());
+  measurement.eval_loss_mean_model = mean.loss;
+  measurement.eval_accuracy_mean_model = mean.accuracy;
 }
 
 void Measurer::continue_trace(const NetworkSimulation& simulation) {

@@ -5,10 +5,13 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "core/base/compute_pool.h"
 #include "core/base/digest.h"
+#include "core/train/evaluator.h"
 #include "gossip/simulation/network_simulation.h"
 
 namespace starling::gossip {
@@ -44,6 +47,7 @@ class Measurer {
   Sha256Digest trace() &&;
 
  private:
+  train::Evaluation evaluate(std::span<const float> parameters);
   void evaluate_nodes(const NetworkSimulation& simulation, Measurement& measurement);
   void continue_trace(const NetworkSimulation& simulation);
 
@@ -51,6 +55,7 @@ class Measurer {
   ComputePool& pool_;
   std::vector<Node> evaluated_;
   model::Parameters mean_;
+  std::unordered_map<std::uint64_t, train::Evaluation> evaluations_;  // by the model's checksum
   Sha256 trace_;
   Totals last_;
 };

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The table of gossip/README.md: final accuracy by algorithm and topology beside all-reduce. 16
+# nodes with the 2NN on Fashion-MNIST, classes divided by balanced-dirichlet, equal local steps, one
+# grid of learning rates for all: the best of seed 1 is run with the other seeds, too.
+# usage: algorithms.sh [PROGRAM]       (some ten minutes on 2 cores; STEPS, SEEDS, RATES to change)
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+program=${1:-$root/build/release/bin/starling-gossip}
+steps=${STEPS:-1000}
+seeds=${SEEDS:-1 2 3}
+rates=${RATES:-0.05 0.1 0.2}
+alphas='0.1 0.01'
+
+# algorithm, topology, further flags
+rows=(
+  'all-reduce|-|'
+  'dpsgd|ring|'
+  'dpsgd|torus:4x4|'
+  'dpsgd|exponential|'
+  'dpsgd|one-peer-exponential|'
+  'dpsgd|base-graph:k=1|'
+  'dpsgd|epidemic:s=4|'
+  'sgp|exponential|'
+  'sgp|one-peer-exponential|'
+  'gradient-tracking|ring|'
+  'gradient-tracking|exponential|'
+  'gradient-tracking|base-graph:k=1|'
+  'd2|ring|--mixing lazy'
+  'd2|torus:4x4|--mixing lazy'
+  'qg-dsgdm|ring|'
+  'qg-dsgdm|one-peer-exponential|'
+  'relaysgd|path|'
+  'choco|torus:4x4|--compressor top-k --ratio 0.05'
+  'choco|torus:4x4|--compressor sign'
+  'detag|torus:4x4|'
+  'ad-psgd|hypercube|'
+  'push-sum|exponential|'
+  'diloco|one-peer-exponential|--local-steps 10'
+  'diloco-all|-|--local-steps 10'
+)
+
+# Final accuracy, mean over the nodes, in per cent; "diverged" where it did not last.
+accuracy() {
+  local algorithm=$1 topology=$2 flags=$3 alpha=$4 rate=$5 seed=$6 graph=()
+  [ "$topology" = - ] || graph=(--topology "$topology")
+  # shellcheck disable=SC2086  # flags are words
+  "$program" simulate --nodes 16 --algorithm "$algorithm" "${graph[@]}" $flags \
+    --model.kind mlp --steps "$steps" --evaluate.every "$steps" --seed "$seed" \
+    --partition "balanced-dirichlet:alpha=$alpha,seed=$seed" --learning-rate "$rate" \
+    --threads 1 --format json 2>/dev/null |
+    grep -o '"eval_accuracy":[0-9.E+-]*' | tail -n 1 | cut -d : -f 2 |
+    awk '{ printf "%.2f\n", 100 * $1 } END { if (NR == 0) print "diverged" }' || echo diverged
+}
+
+# "mean ± largest distance from it (rate)" over the seeds.
+cell() {
+  local row=("$@") best=diverged best_rate='' rate value values=()
+  for rate in $rates; do
+    value=$(accuracy "${row[@]}" "$rate" "${seeds%% *}")
+    [ "$value" != diverged ] || continue
+    if [ "$best" = diverged ] || awk "BEGIN { exit !($value > $best) }"; then
+      best=$value best_rate=$rate
+    fi
+  done
+  [ "$best" != diverged ] || { printf 'diverges'; return; }
+  values=("$best")
+  for seed in ${seeds#* }; do
+    [ "$seed" = "${seeds%% *}" ] || values+=("$(accuracy "${row[@]}" "$best_rate" "$seed")")
+  done
+  printf '%s\n' "${values[@]}" | awk -v rate="$best_rate" '
+    $1 == "diverged" { bad = 1 }
+    { v[NR] = $1; sum += $1 }
+    END {
+      if (bad) { printf "diverges for a seed"; exit }
+      mean = sum / NR
+      for (i = 1; i <= NR; ++i) { d = v[i] - mean; if (d < 0) d = -d; if (d > most) most = d }
+      printf "%.1f ± %.1f (%s)", mean, most, rate
+    }'
+}
+
+printf '| algorithm | topology | alpha = 0.1 | alpha = 0.01 |\n|---|---|---|---|\n'
+for row in "${rows[@]}"; do
+  IFS='|' read -r algorithm topology flags <<<"$row"
+  printf '| %s%s | %s |' "$algorithm" "${flags:+ \`$flags\`}" "${topology/#-/everybody}"
+  for alpha in $alphas; do
+    printf ' %s |' "$(cell "$algorithm" "$topology" "$flags" "$alpha")"
+  done
+  printf '\n'
+done
