@@ -6,6 +6,7 @@
 
 #include "core/data/byte_source.h"
 #include "core/data/row_selection.h"
+#include "core/linalg/huge_pages.h"
 
 namespace starling::data {
 namespace {
@@ -67,6 +68,8 @@ Result<void> read_images(ByteSource& file, std::size_t count, std::span<const st
   const std::size_t pixels = content.shape.features();
   content.features.reserve(chosen.size() * pixels);
   content.bytes.reserve(chosen.size() * pixels);
+  linalg::prefer_huge_pages(content.features.data(), chosen.size() * pixels * sizeof(float));
+  linalg::prefer_huge_pages(content.bytes.data(), chosen.size() * pixels);
   std::vector<std::byte> image(pixels);
   std::size_t next = 0;
   for (std::size_t row = 0; row < count; ++row) {

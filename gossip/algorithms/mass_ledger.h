@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/linalg/aligned.h"
+#include "core/linalg/huge_pages.h"
 #include "gossip/algorithms/algorithm.h"
 
 namespace starling::gossip {
@@ -55,7 +55,7 @@ class MassLedger {
   std::span<const Fixed> pulled(Node from) const;
 
  private:
-  using Totals = linalg::AlignedVector<Fixed>;
+  using Totals = linalg::NodeVector<Fixed>;
   static constexpr Fixed kOne = Fixed{1} << 40;
   static double value(Fixed x) { return static_cast<double>(static_cast<std::int64_t>(x)) * kUnit; }
 

@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
-#include "core/linalg/aligned.h"
+#include "core/linalg/huge_pages.h"
 #include "gossip/algorithms/algorithm.h"
 
 namespace starling::gossip {
 
 template <class T>
-using Vector = linalg::AlignedVector<T>;
+using Vector = linalg::NodeVector<T>;
 
 // The sum's terms, in the order in which they are added.
 template <class T>
