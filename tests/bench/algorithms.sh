@@ -3,15 +3,15 @@
 # The table of gossip/README.md: final accuracy by algorithm and topology beside all-reduce. 16
 # nodes with the 2NN on Fashion-MNIST, classes divided by balanced-dirichlet, equal local steps, one
 # grid of learning rates for all: the best of seed 1 is run with the other seeds, too.
-# usage: algorithms.sh [PROGRAM]       (some ten minutes on 2 cores; STEPS, SEEDS, RATES to change)
+# usage: algorithms.sh [PROGRAM]       (some ten minutes on 2 cores; STEPS, SEEDS, RATES, ALPHAS to change)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 program=${1:-$root/build/release/bin/starling-gossip}
-steps=${STEPS:-1000}
+steps=${STEPS:-500}
 seeds=${SEEDS:-1 2 3}
-rates=${RATES:-0.05 0.1 0.2}
-alphas='0.1 0.01'
+rates=${RATES:-0.05 0.1 0.2 0.4}
+alphas=${ALPHAS:-0.1 0.01}
 
 # algorithm, topology, further flags
 rows=(
@@ -80,7 +80,7 @@ cell() {
     }'
 }
 
-printf '| algorithm | topology | alpha = 0.1 | alpha = 0.01 |\n|---|---|---|---|\n'
+printf '| algorithm | topology |'; printf ' alpha = %s |' $alphas; printf '\n|---|---|'; printf -- '---|%.0s' $alphas; printf '\n'
 for row in "${rows[@]}"; do
   IFS='|' read -r algorithm topology flags <<<"$row"
   printf '| %s%s | %s |' "$algorithm" "${flags:+ \`$flags\`}" "${topology/#-/everybody}"
