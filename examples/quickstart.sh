@@ -30,13 +30,13 @@ while [ $# -gt 0 ]; do
 done
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=examples/build_programs.sh
+. "$root/examples/build_programs.sh"
 job=$root/examples/fashion-2nn.toml
 data=fashion-mnist:/usr/share/datasets/fashion-mnist
 model=$PWD/fashion-2nn.safetensors
 home=   # the federation's directory, once there is one
 processes=()
-
-say() { printf '\n== %s\n' "$*"; }
 
 # Stops every process that this script started, on any exit, and says where a failure's logs are.
 finish() {
@@ -61,17 +61,6 @@ trap finish EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-build() {
-  say 'installing what is missing'
-  "$root/examples/install_packages.sh" build data
-  if [ -d "$root/build/boost-1.81/usr" ]; then export Boost_ROOT=$root/build/boost-1.81/usr; fi
-  say 'building the coordinator and the edge client (build/quickstart)'
-  cmake -S "$root" -B "$root/build/quickstart" -G Ninja -D CMAKE_BUILD_TYPE=Release \
-    -D STARLING_TESTS=OFF >/dev/null
-  cmake --build "$root/build/quickstart" --target starling-coordinator starling-edge
-  programs=$root/build/quickstart/bin
-}
 
 coordinator() { "$programs/starling-coordinator" "$@"; }
 edge() { "$programs/starling-edge" "$@"; }
@@ -175,7 +164,7 @@ TEXT
   fi
 }
 
-[ -n "$programs" ] || build
+[ -n "$programs" ] || build_programs starling-coordinator starling-edge
 
 home=$(mktemp -d "${TMPDIR:-/tmp}/starling-demo-XXXXXX")
 mkdir "$home/logs" "$home/edges"

@@ -92,6 +92,12 @@ Result<Distribution> Distribution::parse(std::string_view text, Unit unit) {
   return distribution;
 }
 
+Result<Distribution> Distribution::parse(std::string_view text, Unit unit, std::string_view key) {
+  auto distribution = parse(text, unit);
+  if (!distribution) return distribution.error().within(key);
+  return distribution;
+}
+
 double Distribution::least() const {
   return kind_ == Kind::kConstant || kind_ == Kind::kUniform ? first_ : 0;
 }

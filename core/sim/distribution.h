@@ -28,6 +28,9 @@ class Distribution {
   // Fails with "bad-distribution" and a sentence that shows the forms. Negative or infinite values
   // are refused.
   [[nodiscard]] static Result<Distribution> parse(std::string_view text, Unit unit);
+  // The sentence then begins with the key that says it.
+  [[nodiscard]] static Result<Distribution> parse(std::string_view text, Unit unit,
+                                                  std::string_view key);
 
   bool constant() const { return kind_ == Kind::kConstant; }
   // The smallest value that can be drawn.

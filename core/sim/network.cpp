@@ -26,7 +26,7 @@ Rng stream(std::uint64_t seed, Stream which, std::uint64_t node, std::uint64_t n
 }
 
 Error bad_split(std::string_view text) {
-  return rejected("bad-split", "'" + std::string(text) +
+  return rejected("bad-split", "network.splits: '" + std::string(text) +
                                    "' is not a split of the network; write FROM-TO:PARTS with "
                                    "FROM before TO and 2 parts or more, such as 60s-120s:2");
 }
@@ -37,9 +37,12 @@ Result<Network> Network::make(const NetworkOptions& options, std::uint32_t nodes
                               std::uint64_t seed) {
   Network network;
   network.seed_ = seed;
-  STARLING_ASSIGN(network.latency_, Distribution::parse(options.latency, Unit::kDuration));
-  STARLING_ASSIGN(network.jitter_, Distribution::parse(options.jitter, Unit::kDuration));
-  STARLING_ASSIGN(const auto bandwidth, Distribution::parse(options.bandwidth, Unit::kRate));
+  STARLING_ASSIGN(network.latency_,
+                  Distribution::parse(options.latency, Unit::kDuration, "network.latency"));
+  STARLING_ASSIGN(network.jitter_,
+                  Distribution::parse(options.jitter, Unit::kDuration, "network.jitter"));
+  STARLING_ASSIGN(const auto bandwidth,
+                  Distribution::parse(options.bandwidth, Unit::kRate, "network.bandwidth"));
   if (bandwidth.constant()) {
     network.bandwidth_ = bandwidth.least();
   } else {

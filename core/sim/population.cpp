@@ -30,8 +30,10 @@ Result<Population> Population::make(const NodeOptions& options, std::uint32_t no
   Population population;
   population.seed_ = seed;
   population.options_ = options;
-  STARLING_ASSIGN(const auto speed, Distribution::parse(options.speed, Unit::kFactor));
-  STARLING_ASSIGN(population.step_jitter_, Distribution::parse(options.step_jitter, Unit::kFactor));
+  STARLING_ASSIGN(const auto speed,
+                  Distribution::parse(options.speed, Unit::kFactor, "nodes.speed"));
+  STARLING_ASSIGN(population.step_jitter_,
+                  Distribution::parse(options.step_jitter, Unit::kFactor, "nodes.step-jitter"));
   population.speeds_.resize(nodes);
   for (std::uint32_t node = 0; node < nodes; ++node) {
     Rng rng = stream(seed, kSpeed, node);

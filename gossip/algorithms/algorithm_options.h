@@ -33,7 +33,7 @@ struct AlgorithmOptions {
 
 template <class V>
 void describe(V& visit, AlgorithmOptions& o) {
-  visit("name", o.name, FieldInfo{.help = "see the table of algorithms", .choices = kAlgorithms});
+  visit("name", o.name, FieldInfo{.help = "see gossip/README.md", .choices = kAlgorithms});
   visit("order", o.order,
         FieldInfo{.help = "dpsgd: mix the models after the local steps, or those from before them "
                           "while they run; choco: mix with the copies after this step's messages, "

@@ -116,7 +116,9 @@ void describe(V& visit, NetTrainOptions& o) {
         name == "step-rounds") {
       return;
     }
-    visit(name, value, info);
+    FieldInfo told = info;
+    if (name == "schedule") told.help = "the learning rate over the steps";
+    visit(name, value, told);
   };
   train::describe(others, t);
   visit("warmup-steps", t.warmup_rounds,

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   CLI::App app("Training without a coordinator: topologies, algorithms and simulated networks.",
                "starling-gossip");
   starling::config::set_up(app, STARLING_VERSION);
+  app.require_subcommand(1);
   gossip::add_simulate_command(app, context);
   gossip::add_report_command(app, context);
   gossip::add_topology_command(app, context);

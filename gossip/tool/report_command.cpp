@@ -117,7 +117,7 @@ void add_report_command(CLI::App& app, CommandContext& context) {
       "report", "the page of a run, or of several runs beside each other, as one HTML file");
   const auto flags = std::make_shared<ReportFlags>();
   command
-      ->add_option("directories", flags->directories,
+      ->add_option("directory", flags->directories,
                    "what simulate --out wrote, here or of starling-coordinator")
       ->required()
       ->type_name("DIR");

@@ -22,8 +22,12 @@ namespace starling::gossip {
 namespace {
 
 // What people call these keys; their last words are taken or say too little.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kShortNames = {
-    {{"topology.spec", "topology"}, {"topology.nodes", "nodes"}, {"algorithm.name", "algorithm"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kShortNames = {
+    {{"topology.spec", "topology"},
+     {"topology.nodes", "nodes"},
+     {"algorithm.name", "algorithm"},
+     {"data.dataset", "dataset"},
+     {"model.kind", "model"}}};
 
 struct SimulateFlags {
   config::Binder binder;
@@ -36,9 +40,9 @@ struct SimulateFlags {
 
 std::string describe(const Measurement& m, std::uint64_t steps) {
   std::string line = fmt::format("[step {}/{}]", m.step, steps);
-  if (m.train_loss) line += fmt::format(" train loss {:.4f} ", *m.train_loss);
+  if (m.train_loss) line += fmt::format(" train loss {:.4f}", *m.train_loss);
   if (m.eval_accuracy) {
-    line += fmt::format(" eval loss {:.4f}  accuracy {:.4f} (mean model {:.4f})", *m.eval_loss,
+    line += fmt::format("  eval loss {:.4f}  accuracy {:.4f} (mean model {:.4f})", *m.eval_loss,
                         *m.eval_accuracy, *m.eval_accuracy_mean_model);
   }
   return line + fmt::format("  consensus {:.3g}  {} virtual  sent {}", m.consensus_distance,
@@ -63,7 +67,7 @@ void print_summary(const SimulateFlags& flags, const SimulationResult& result, s
   out << fmt::format("{:.0f} node-steps/s on {} threads, trace {}\n",
                      static_cast<double>(totals.node_steps) / result.stepping_seconds,
                      flags.threads, result.trace.hex().substr(0, 16));
-  if (!flags.out.empty()) out << "written: " << flags.out << "\n";
+  if (!flags.out.empty()) out << "written: " << flags.out << "/report.html\n";
 }
 
 boost::json::object result_to_json(const SimulationResult& result) {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/simulation/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/durable_file.h"
+#include "core/config/binder.h"
+
+namespace starling::gossip {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(NetOptions, TheReadmeHasEveryKey) {
+  NetOptions options;
+  config::Binder binder;
+  options.bind(binder);
+  const auto readme =
+      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  ASSERT_TRUE(readme);
+  const auto checked = config::check_documentation(binder.documents(), "net", *readme);
+  EXPECT_TRUE(checked) << checked.error().message() << "\n"
+                       << config::to_markdown(binder.documents());
+}
+
+Result<void> read(NetOptions& options, const std::string& toml) {
+  config::Binder binder;
+  options.bind(binder);
+  return binder.read_toml(toml, "net.toml");
+}
+
+TEST(NetOptions, TheReadmesFileIsTaken) {
+  const auto readme =
+      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  ASSERT_TRUE(readme);
+  const std::size_t begin = readme->find("```toml\n");
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t end = readme->find("```\n", begin + 8);
+  NetOptions options;
+  const auto taken = read(options, readme->substr(begin + 8, end - begin - 8));
+  ASSERT_TRUE(taken) << taken.error().message();
+  EXPECT_TRUE(options.validate());
+  EXPECT_EQ(options.topology.spec, "base-graph:k=1");
+}
+
+TEST(NetOptions, AKeyOfAJobThatMeansNothingHereIsRefused) {
+  for (const char* key : {"local-epochs = 2", "warmup-rounds = 3", "step-rounds = 2"}) {
+    NetOptions options;
+    const auto taken = read(options, std::string("[train]\n") + key + "\n");
+    ASSERT_FALSE(taken) << key;
+    EXPECT_EQ(taken.error().code(), "unknown-key");
+    EXPECT_THAT(taken.error().message(), HasSubstr("net.toml:2: "));
+  }
+}
+
+TEST(NetOptions, LocalStepsBeginWhereTheyAreSaidTo) {
+  NetOptions options;
+  EXPECT_EQ(options.train.period_at(0), 1);
+  ASSERT_TRUE(read(options, "[train]\nlocal-steps = 8\nlocal-steps-from = 100\n"));
+  EXPECT_EQ(options.train.period_at(99), 1);
+  EXPECT_EQ(options.train.period_at(100), 8);
+}
+
+TEST(NetOptions, TwentyEvaluationsUnlessSaid) {
+  NetOptions options;
+  options.run.steps = 400;
+  EXPECT_EQ(options.evaluate_every(), 20);
+  options.run.steps = 7;
+  EXPECT_EQ(options.evaluate_every(), 1);
+  options.evaluate.every = 50;
+  EXPECT_EQ(options.evaluate_every(), 50);
+}
+
+TEST(NetOptions, TopologiesAreDrawnFromTheRunsSeedUnlessTheyHaveTheirOwn) {
+  NetOptions options;
+  options.run.seed = 5;
+  EXPECT_EQ(options.topology_seed(), 5);
+  options.topology.seed = 9;
+  EXPECT_EQ(options.topology_seed(), 9);
+}
+
+}  // namespace
+}  // namespace starling::gossip

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// starling-gossip simulate, as people and scripts use it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/App.hpp>
+#include <boost/json.hpp>
+#include <sstream>
+
+#include "core/base/durable_file.h"
+#include "core/config/command_line.h"
+#include "gossip/tool/commands.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::gossip {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Answer {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+Answer run(std::vector<std::string> words) {
+  words.insert(words.begin(), {"starling-gossip", "simulate"});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  std::ostringstream out;
+  std::ostringstream err;
+  const SystemClock clock;
+  CommandContext context{clock, out, err, {}};
+  CLI::App app("", "starling-gossip");
+  config::set_up(app, "1.2.3");
+  add_simulate_command(app, context);
+  const auto done = config::parse(app, arguments, out, err);
+  const int code = done ? *done : context.run();
+  return {code, out.str(), err.str()};
+}
+
+// A run of a moment, with these flags after it.
+Answer run_small(const std::vector<std::string>& flags) {
+  std::vector<std::string> words{"--dataset", "synthetic:rows=120,features=6,classes=3",
+                                 "--nodes",   "6",
+                                 "--steps",   "8",
+                                 "--every",   "4"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return run(std::move(words));
+}
+
+boost::json::value read_json(const std::filesystem::path& path) {
+  const auto text = read_text_file(path, 1 << 20);
+  EXPECT_TRUE(text) << path;
+  return boost::json::parse(*text);
+}
+
+std::vector<boost::json::object> read_lines(const std::filesystem::path& path) {
+  const auto text = read_text_file(path, 1 << 20);
+  EXPECT_TRUE(text) << path;
+  std::vector<boost::json::object> lines;
+  std::istringstream stream(*text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(boost::json::parse(line).as_object());
+  }
+  return lines;
+}
+
+class SimulateCommand : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return (directory_.path() / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    EXPECT_TRUE(write_durably(path(name), as_bytes(text)));
+    return path(name);
+  }
+
+  starling::testing::TemporaryDirectory directory_;
+};
+
+TEST_F(SimulateCommand, SaysEachEvaluationAndHowItEnded) {
+  const Answer answer = run_small({"--topology", "ring"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  for (const char* line : {"[step 0/8]  eval loss ", "[step 4/8] train loss ", "[step 8/8] "}) {
+    EXPECT_THAT(answer.err, HasSubstr(line));
+  }
+  EXPECT_THAT(answer.out, HasSubstr("accuracy, mean over nodes"));
+  EXPECT_THAT(answer.out, HasSubstr("6 nodes, 8 steps: "));
+  EXPECT_THAT(answer.out, HasSubstr(" in 96 messages\n"));
+  EXPECT_THAT(answer.out, Not(HasSubstr("written:")));
+}
+
+TEST_F(SimulateCommand, JsonIsTheMeasurementsAlone) {
+  const Answer answer = run_small({"--format", "json"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const boost::json::value value = boost::json::parse(answer.out);
+  ASSERT_EQ(value.at("measurements").as_array().size(), 3);
+  EXPECT_EQ(value.at("measurements").at(2).at("step"), 8);
+  EXPECT_TRUE(value.at("measurements").at(0).at("train_loss").is_null());
+  EXPECT_EQ(value.at("trace_sha256").as_string().size(), 64);
+}
+
+TEST_F(SimulateCommand, ThreadsChangeNothing) {
+  const auto trace = [](const char* threads) {
+    const Answer answer = run_small({"--format", "json", "--threads", threads, "--loss", "0.2",
+                                     "--topology", "one-peer-exponential"});
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return boost::json::parse(answer.out).at("trace_sha256");
+  };
+  EXPECT_EQ(trace("1"), trace("3"));
+}
+
+TEST_F(SimulateCommand, WritesWhatTheReadmeSays) {
+  const std::string out = path("ring");
+  const Answer answer = run_small({"--topology", "ring", "--out", out, "--seed", "7"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("written: " + out + "/report.html\n"));
+  for (const char* name : {"model.safetensors", "report.html", "topology.svg"}) {
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(out) / name)) << name;
+  }
+  const boost::json::value summary = read_json(std::filesystem::path(out) / "summary.json");
+  EXPECT_EQ(summary.at("seed"), 7);
+  EXPECT_EQ(summary.at("settings").at("topology.spec"), "ring");
+  EXPECT_EQ(summary.at("topology").at("name"), "ring");
+  EXPECT_EQ(summary.at("parameters"), 21);
+  EXPECT_EQ(summary.at("totals").at("messages"), 96);
+  EXPECT_EQ(summary.at("trace_sha256").as_string().size(), 64);
+  const auto lines = read_lines(std::filesystem::path(out) / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 3);
+  EXPECT_EQ(summary.at("final"), lines.back());
+}
+
+// Every field that a line of metrics.jsonl has is explained in the README, and no other.
+TEST_F(SimulateCommand, TheReadmeExplainsEveryMetric) {
+  ASSERT_EQ(run_small({"--out", path("run")}).code, 0);
+  const auto lines = read_lines(directory_.path() / "run" / "metrics.jsonl");
+  ASSERT_FALSE(lines.empty());
+  const auto readme =
+      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  ASSERT_TRUE(readme);
+  const std::size_t begin = readme->find("<!-- metrics -->\n");
+  const std::size_t end = readme->find("<!-- /metrics -->");
+  ASSERT_NE(end, std::string::npos);
+  std::istringstream table(readme->substr(begin, end - begin));
+  std::vector<std::string> explained;
+  for (std::string row; std::getline(table, row);) {
+    if (row.starts_with("| `")) explained.push_back(row.substr(3, row.find('`', 3) - 3));
+  }
+  std::vector<std::string> written;
+  for (const auto& field : lines.front()) written.emplace_back(field.key());
+  EXPECT_EQ(explained, written);
+}
+
+TEST_F(SimulateCommand, ADirectoryWithARunIsLeftAlone) {
+  const std::string out = path("run");
+  ASSERT_EQ(run_small({"--out", out}).code, 0);
+  const auto before = read_text_file(out + "/metrics.jsonl", 1 << 20);
+  const Answer again = run_small({"--out", out, "--seed", "2"});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_EQ(again.err, "error: " + out +
+                           " holds another run: name a new directory with --out, or remove it\n");
+  EXPECT_EQ(*read_text_file(out + "/metrics.jsonl", 1 << 20), *before);
+}
+
+TEST_F(SimulateCommand, TheFileIsReadAndTheFlagWins) {
+  const std::string net = write("net.toml",
+                                "steps = 2\n[topology]\nspec = \"star\"\nnodes = 5\n"
+                                "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n");
+  const std::string out = path("run");
+  const Answer answer = run({net, "--topology", "path", "--out", out});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const boost::json::value settings =
+      read_json(std::filesystem::path(out) / "summary.json").at("settings");
+  EXPECT_EQ(settings.at("steps"), "2");
+  EXPECT_EQ(settings.at("topology.nodes"), "5");
+  EXPECT_EQ(settings.at("topology.spec"), "path");
+}
+
+TEST_F(SimulateCommand, WrongKeysNameTheNearest) {
+  const std::string net = write("net.toml", "[topology]\nspc = \"ring\"\n");
+  const Answer file = run({net});
+  EXPECT_EQ(file.code, 2);
+  EXPECT_EQ(file.err, "error: " + net +
+                          ":2: unknown key 'topology.spc'; the nearest known key is "
+                          "'topology.spec'\n");
+  const Answer flag = run({"--topologgy", "ring"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_THAT(flag.err, HasSubstr("did you mean '--topology'?"));
+}
+
+TEST_F(SimulateCommand, BadValuesAreOneSentenceAndExitCodeTwo) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--topology", "rign"}, "did you mean 'ring'?"},
+      {{"--topology", "hypercube"}, "hypercube"},
+      {{"--mixing", "none"}, "'none'"},
+      {{"--algorithm", "dpsdg"}, "did you mean 'dpsgd'?"},
+      {{"--algorithm", "relaysgd", "--topology", "ring"}, "relaysgd"},
+      {{"--nodes", "0"}, "--topology.nodes = '0'"},
+      {{"--steps", "many"}, "--steps = 'many'"},
+      {{"--loss", "1"}, "--network.loss = '1'"},
+      {{"--latency", "20"}, "network.latency: '20'"},
+      {{"--bandwidth", "fast"}, "network.bandwidth: 'fast'"},
+      {{"--splits", "60s:2"}, "network.splits: '60s:2'"},
+      {{"--speed", "uniform:2,1"}, "nodes.speed: 'uniform:2,1'"},
+      {{"--partition", "dirichle"}, "did you mean 'dirichlet'?"},
+      {{"--dataset", "mnist"}, "mnist"},
+      {{"--threads", "0"}, "--threads"}};
+  for (const auto& [flags, said] : cases) {
+    const Answer answer = run_small(flags);
+    EXPECT_EQ(answer.code, 2) << flags.back() << ": " << answer.err;
+    EXPECT_THAT(answer.err, StartsWith("error: "));
+    EXPECT_THAT(answer.err, HasSubstr(said));
+    EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1) << answer.err;
+    EXPECT_EQ(answer.out, "");
+  }
+}
+
+TEST_F(SimulateCommand, ARunThatDivergesSaysWhatToDo) {
+  const Answer answer = run_small({"--learning-rate", "1e6", "--train.optimizer", "momentum",
+                                   "--model", "mlp", "--hidden", "16,16", "--steps", "50"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("lower train.learning-rate or set train.clip-norm"));
+}
+
+TEST_F(SimulateCommand, HelpHasASectionForEachTable) {
+  const Answer answer = run({"--help"});
+  EXPECT_EQ(answer.code, 0);
+  for (const char* section :
+       {"[topology]", "[algorithm]", "[train]", "[model]", "[data]", "[evaluate]", "[network]",
+        "[nodes]", "--topology.spec,--topology ", "--data.dataset,--dataset "}) {
+    EXPECT_THAT(answer.out, HasSubstr(section));
+  }
+}
+
+}  // namespace
+}  // namespace starling::gossip
