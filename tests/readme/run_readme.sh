@@ -83,7 +83,7 @@ while IFS= read -r line <&3; do
   fi
 done 3<"$source_directory/README.md"
 
-[ "$blocks" -ge 8 ] || { echo "only $blocks blocks of commands were found in README.md" >&2; exit 1; }
+[ "$blocks" -ge 9 ] || { echo "only $blocks blocks of commands were found in README.md" >&2; exit 1; }
 [ -s model.safetensors ] && [ -s study/run.json ] && [ -s study/report.html ]
 [ -s comparison.html ] && [ -s base-2/metrics.jsonl ] && [ -s base-2/report.html ]
 printf '\n%s blocks of README.md ran\n' "$blocks"
