@@ -73,7 +73,10 @@ void print_summary(const SimulateFlags& flags, const SimulationResult& result, s
 boost::json::object result_to_json(const SimulationResult& result) {
   boost::json::array measurements;
   for (const Measurement& m : result.measurements) measurements.push_back(to_json(m));
-  return {{"measurements", std::move(measurements)}, {"trace_sha256", result.trace.hex()}};
+  return {{"measurements", std::move(measurements)},
+          {"node_steps_per_second",
+           static_cast<double>(result.totals.node_steps) / result.stepping_seconds},
+          {"trace_sha256", result.trace.hex()}};
 }
 
 Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Experiment& experiment,
