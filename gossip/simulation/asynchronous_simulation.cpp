@@ -197,16 +197,16 @@ void AsynchronousSimulation::transmit(Node from, const std::vector<AsyncSend<flo
   for (const AsyncSend<float>& send : sends) {
     const std::uint64_t bytes = send.message->bytes();
     NodeState& receiver = nodes_[send.to];
-    const double sent =
-        std::max(now(), sender.uplink_free) + experiment_.network.transfer_seconds(from, bytes);
+    const double out = experiment_.network.transfer_seconds(from, bytes);
+    const double in = experiment_.network.transfer_seconds(send.to, bytes);
+    const double sent = std::max(now(), sender.uplink_free) + out;
     sender.uplink_free = sent;
     totals_.bytes_sent += bytes;
     ++totals_.messages;
     const auto passage = experiment_.network.pass(from, send.to, sender.sent++, sent);
     if (passage.lost) continue;
     const double arrives =
-        std::max(sent + passage.seconds,
-                 receiver.downlink_free + experiment_.network.transfer_seconds(send.to, bytes));
+        std::max(sent + passage.seconds + std::max(0.0, in - out), receiver.downlink_free + in);
     receiver.downlink_free = arrives;
     schedule(arrives, Arrived{from, send.to, send.message});
   }

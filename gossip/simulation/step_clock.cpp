@@ -156,9 +156,12 @@ void StepClock::receive(const topologies::MixingMatrix& matrix,
   double last = state.finished;
   double link_free = 0;
   for (const Arrival& arrival : arrivals) {
-    const std::uint64_t size = bytes[senders[arrival.index].node];
-    // The link works on a message while it comes in; another one before it makes it late.
-    link_free = std::max(arrival.time, link_free + network_.transfer_seconds(node, size));
+    const Node from = senders[arrival.index].node;
+    const double transfer = network_.transfer_seconds(node, bytes[from]);
+    const double slower = std::max(0.0, transfer - network_.transfer_seconds(from, bytes[from]));
+    // The link works on a message while it comes in: what makes it late is another one before it,
+    // or a link that is slower than the sender's.
+    link_free = std::max(arrival.time + slower, link_free + transfer);
     if (link_free > limit) {
       missing = true;
       continue;

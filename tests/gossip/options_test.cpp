@@ -4,24 +4,28 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <set>
+
 #include "core/base/durable_file.h"
 #include "core/config/binder.h"
+#include "core/data/partition.h"
 
 namespace starling::gossip {
 namespace {
 
 using ::testing::HasSubstr;
 
+const std::string kReadme = std::string(STARLING_SOURCE_DIR) + "/gossip/README.md";
+
 TEST(NetOptions, TheReadmeHasEveryKey) {
   NetOptions options;
   config::Binder binder;
   options.bind(binder);
-  const auto readme =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  const auto readme = read_text_file(kReadme, 1 << 20);
   ASSERT_TRUE(readme);
   const auto checked = config::check_documentation(binder.documents(), "net", *readme);
-  EXPECT_TRUE(checked) << checked.error().message() << "\n"
-                       << config::to_markdown(binder.documents());
+  EXPECT_TRUE(checked) << checked.error().message();
 }
 
 Result<void> read(NetOptions& options, const std::string& toml) {
@@ -30,18 +34,35 @@ Result<void> read(NetOptions& options, const std::string& toml) {
   return binder.read_toml(toml, "net.toml");
 }
 
+// What stands between these two lines of the README.
+std::string section(const std::string& begin, const std::string& end) {
+  const auto readme = read_text_file(kReadme, 1 << 20);
+  EXPECT_TRUE(readme);
+  const std::size_t first = readme->find(begin);
+  const std::size_t last = readme->find(end, first);
+  EXPECT_NE(last, std::string::npos) << begin;
+  return readme->substr(first + begin.size(), last - first - begin.size());
+}
+
 TEST(NetOptions, TheReadmesFileIsTaken) {
-  const auto readme =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
-  ASSERT_TRUE(readme);
-  const std::size_t begin = readme->find("```toml\n");
-  ASSERT_NE(begin, std::string::npos);
-  const std::size_t end = readme->find("```\n", begin + 8);
   NetOptions options;
-  const auto taken = read(options, readme->substr(begin + 8, end - begin - 8));
+  const auto taken = read(options, section("```toml\n", "```\n"));
   ASSERT_TRUE(taken) << taken.error().message();
   EXPECT_TRUE(options.validate());
   EXPECT_EQ(options.topology.spec, "base-graph:k=1");
+}
+
+TEST(NetOptions, TheReadmesPartitionsAreAllAndTaken) {
+  const std::string table =
+      section("<!-- partitions -->\n| `data.partition`", "<!-- /partitions -->");
+  std::set<data::Scheme> schemes;
+  const std::regex code("`([a-z-]+(:[^`]*)?)`(?=[^|]*\\|[^|]*\\|\n)");
+  for (std::sregex_iterator at(table.begin(), table.end(), code), none; at != none; ++at) {
+    const auto spec = data::PartitionSpec::parse((*at)[1].str());
+    ASSERT_TRUE(spec) << spec.error().message();
+    schemes.insert(spec->scheme);
+  }
+  EXPECT_EQ(schemes.size(), static_cast<std::size_t>(data::Scheme::kBalancedDirichlet) + 1);
 }
 
 TEST(NetOptions, AKeyOfAJobThatMeansNothingHereIsRefused) {

@@ -62,6 +62,22 @@ TEST(StepClock, AStarsHubIsItsBottleneck) {
   EXPECT_NEAR(clock.now(), 8 * 0.1, kTolerance);
 }
 
+// The slower of the two links decides, at any time of the run and in both directions.
+TEST(StepClock, AMessagePassesAtThePaceOfTheSlowerLink) {
+  World world({.latency = "20ms", .bandwidth = "uniform:100kB/s,2MB/s"},
+              {.step_time = milliseconds(10)}, "path", 2, 100'000);
+  ASSERT_NE(world.network.bandwidth(0), world.network.bandwidth(1));
+  const double slower = std::max(world.network.transfer_seconds(0, 100'000),
+                                 world.network.transfer_seconds(1, 100'000));
+  StepClock clock(world.network, world.population, 2, false);
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    ASSERT_TRUE(world.step(clock, step));
+    const double expected = static_cast<double>(step + 1) * (0.01 + slower + 0.02);
+    EXPECT_NEAR(clock.ready(0), expected, kTolerance);
+    EXPECT_NEAR(clock.ready(1), expected, kTolerance);
+  }
+}
+
 TEST(StepClock, WhatLeavesBeforeTrainingOverlapsIt) {
   World world({.latency = "20ms", .bandwidth = "1MB/s"}, {.step_time = milliseconds(500)}, "ring",
               4, 100'000);
