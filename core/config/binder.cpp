@@ -46,6 +46,16 @@ void Binder::add(std::vector<Field> fields) {
     documents_.push_back(document(field));
     fields_.push_back(std::move(field));
   }
+  said_.resize(fields_.size());
+}
+
+bool Binder::says(std::string_view section) const {
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    const std::string_view key = fields_[i].key;
+    const std::size_t dot = key.rfind('.');
+    if (said_[i] && key.substr(0, dot == key.npos ? 0 : dot) == section) return true;
+  }
+  return false;
 }
 
 std::string Binder::alias_of(std::size_t field) const {
@@ -83,6 +93,7 @@ Result<void> Binder::read_toml(std::string_view text, std::string_view file_name
     }
     if (!takes(*field, entry)) return wrong_type(*field, entry).within(where);
     if (auto set = field->set(entry.text); !set) return set.error().within(where);
+    said_[static_cast<std::size_t>(field - fields_.begin())] = true;
   }
   return {};
 }
@@ -96,6 +107,7 @@ Result<void> Binder::apply_flags() {
   for (const Flag& flag : flags_) {
     const auto set = fields_[flag.field].set(flag.text);
     if (!set) return rejected(set.error().code(), "--" + set.error().message());
+    said_[flag.field] = true;
   }
   return {};
 }

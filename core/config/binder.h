@@ -52,6 +52,8 @@ class Binder {
 
   // Every key in the order of binding, with the defaults as they were then.
   const std::vector<KeyDocument>& documents() const { return documents_; }
+  // Whether a file or a flag that was applied says a key of this section.
+  bool says(std::string_view section) const;
   // The value of every key now.
   Settings settings() const { return to_settings(fields_); }
 
@@ -69,6 +71,7 @@ class Binder {
   std::vector<Field> fields_;
   std::vector<KeyDocument> documents_;
   std::vector<Flag> flags_;  // as given
+  std::vector<bool> said_;   // [fields]
   std::string config_file_;
 };
 

@@ -79,20 +79,21 @@ class Network {
   Passage pass(std::uint32_t from, std::uint32_t to, std::uint64_t number, double time) const;
 
   double deadline() const { return deadline_; }  // seconds
-  // Messages may fail to come.
-  bool lossy() const { return (loss_ > 0 && !retransmit_) || !splits_.empty(); }
-
- private:
+  // A time at which the network falls into parts, and these into one again: seconds.
   struct Split {
     double from = 0;
     double to = 0;
     std::uint32_t parts = 2;
   };
-
-  Network() = default;
-  [[nodiscard]] Result<void> read_splits(std::string_view text);
+  const std::vector<Split>& splits() const { return splits_; }
   // The end of the split that keeps them apart at `time`, or nothing.
   std::optional<double> separated_until(std::uint32_t a, std::uint32_t b, double time) const;
+  // Messages may fail to come.
+  bool lossy() const { return (loss_ > 0 && !retransmit_) || !splits_.empty(); }
+
+ private:
+  Network() = default;
+  [[nodiscard]] Result<void> read_splits(std::string_view text);
   std::uint32_t part_of(std::uint32_t node, std::size_t split) const;
 
   std::uint64_t seed_ = 1;

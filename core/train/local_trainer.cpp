@@ -20,13 +20,14 @@ Error stopped(Round round) {
   return retry("stopped", "training was stopped in round " + std::to_string(round));
 }
 
-std::uint64_t steps_of(const TrainOptions& options, std::size_t rows, std::size_t batch_rows) {
+}  // namespace
+
+std::uint64_t local_steps(const TrainOptions& options, std::size_t rows) {
   if (options.local_steps > 0) return static_cast<std::uint64_t>(options.local_steps);
+  const std::size_t batch_rows = std::min(static_cast<std::size_t>(options.batch_size), rows);
   const std::size_t batches = (rows + batch_rows - 1) / batch_rows;
   return static_cast<std::uint64_t>(options.local_epochs) * batches;
 }
-
-}  // namespace
 
 LocalTrainer::LocalTrainer(std::shared_ptr<const model::Model> model, TrainOptions options)
     : options_(std::move(options)), stepper_(std::move(model), options_) {}
@@ -42,7 +43,7 @@ Result<TrainResult> LocalTrainer::train(std::span<float> parameters, const data:
   const auto last = options_.local_steps > 0 ? data::LastBatch::kWrap : data::LastBatch::kKeep;
   data::BatchSampler sampler(view, batch_rows, rng, last);
   const double rate = learning_rate_at(options_, round, rounds);
-  const std::uint64_t steps = steps_of(options_, view.size(), batch_rows);
+  const std::uint64_t steps = local_steps(options_, view.size());
   TrainResult result;
   double loss_sum = 0;
   while (result.steps < steps) {

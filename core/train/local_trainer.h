@@ -20,6 +20,9 @@ struct TrainResult {
   std::uint64_t steps = 0;
 };
 
+// The steps that train() takes over so many rows. Requires: rows > 0.
+std::uint64_t local_steps(const TrainOptions& options, std::size_t rows);
+
 // Owns the scratch of one thread and may be used again and again; not thread-safe.
 class LocalTrainer {
  public:

@@ -56,6 +56,17 @@ deadline = "250ms"
   EXPECT_EQ(b.options.round.seed, 5U) << "not in the file";
 }
 
+TEST(Binder, KnowsWhichSectionsWereSpokenOf) {
+  Bound b;
+  EXPECT_FALSE(b.binder.says(""));
+  EXPECT_EQ(b.refusal("[train]\nlocal-epochs = 2"), "accepted");
+  EXPECT_TRUE(b.binder.says("train")) << "though it says the default";
+  EXPECT_FALSE(b.binder.says(""));
+  EXPECT_FALSE(b.binder.says("round"));
+  EXPECT_EQ(b.refusal("seed = 3"), "accepted");
+  EXPECT_TRUE(b.binder.says(""));
+}
+
 TEST(Binder, TakesAnySpellingOfTheSameToml) {
   Bound b;
   EXPECT_EQ(b.refusal("train.local-epochs = 3\ntrain.hidden = []\nround = {seed = 8}\n"),
