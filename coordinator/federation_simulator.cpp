@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's process and the network; the clients stand in federation_simulator_clients.cpp.
+// The coordinator's process and its sessions; the clients stand in
+// federation_simulator_clients.cpp, the network and the nodes in federation_simulator_world.cpp.
 #include "coordinator/federation_simulator.h"
 
 #include <fmt/format.h>
@@ -53,7 +54,7 @@ Result<RunId> FederationSimulator::run(const RunContext& context, const std::str
   }
   STARLING_TRY(store_.start_run(run_, record, clock_.wall_now()));
   start_coordinator();
-  for (std::size_t i = 0; i < nodes_.size(); ++i) start_client(i);
+  begin_world();
   submit_when_connected();
   while (!finished_ && !failure_) {
     if (queue_.now() > options_.give_up_at) {
@@ -62,7 +63,12 @@ Result<RunId> FederationSimulator::run(const RunContext& context, const std::str
                                   format_duration(queue_.now() - TimePoint{})));
     }
     auto event = queue_.pop();
-    STARLING_CHECK(event.has_value());  // somebody always waits for something
+    if (!event) {  // otherwise somebody always waits for something
+      STARLING_CHECK(options_.world && options_.world->population().churns());
+      return rejected("all-left", fmt::format("after {:.1f} s of virtual time every client has "
+                                              "left: raise nodes.leave-after or lower rounds",
+                                              seconds_now()));
+    }
     (*event)();
   }
   if (failure_) return *failure_;
@@ -79,9 +85,11 @@ void FederationSimulator::start_coordinator() {
   if (submitted_) submit();
 }
 
-// The run begins once everybody is there, as researchers expect of clients that cost nothing.
+// The run begins once everybody is there, as researchers expect of clients that cost nothing; where
+// clients come and go, at once: round.wait-for decides, as it does for a service.
 void FederationSimulator::submit_when_connected() {
-  if (machine_ && machine_->clients_connected() == nodes_.size()) {
+  const bool churns = options_.world && options_.world->population().churns();
+  if (machine_ && (churns || machine_->clients_connected() == nodes_.size())) {
     submitted_ = true;
     return submit();
   }
@@ -219,13 +227,13 @@ void FederationSimulator::commit_round(const CommitRound& commit) {
   aggregate_.reset();
   // People want to know how long it took, not how long it would have taken in virtual time.
   summary.elapsed = clock_.now() - round_started_;
+  ended_at_[{summary.round, summary.attempt}] = seconds_now();
   using Next = Result<std::pair<update::ModelVersion, model::Snapshot>>;
   Next next = outcome ? make_durable(summary, *outcome) : Next(outcome.error());
   if (next) {
-    for (const std::string& line :
-         round_lines(summary, &*outcome, static_cast<Round>(context_->job.job.rounds))) {
-      say(line);
-    }
+    auto lines = round_lines(summary, &*outcome, static_cast<Round>(context_->job.job.rounds));
+    if (options_.world) lines.back() += fmt::format("  {:.2f} s virtual", seconds_now());
+    for (const std::string& line : lines) say(line);
     if (hooks_.on_round) hooks_.on_round(summary, *outcome);
   }
   queue_.schedule(queue_.now(),
@@ -258,6 +266,7 @@ Result<std::pair<update::ModelVersion, model::Snapshot>> FederationSimulator::ma
 
 void FederationSimulator::abandon_round(const AbandonRound& abandon) {
   const RoundSummary& summary = abandon.summary;
+  ended_at_[{summary.round, summary.attempt}] = seconds_now();
   for (const std::string& line :
        round_lines(summary, nullptr, static_cast<Round>(context_->job.job.rounds))) {
     say(line);
@@ -301,26 +310,11 @@ void FederationSimulator::look_up(const LookUpTask& look) {
   });
 }
 
-// --- the network --------------------------------------------------------------------------------
+// --- sessions -----------------------------------------------------------------------------------
 
 bool FederationSimulator::happens(double probability) {
   if (probability <= 0) return false;
   return fault_rng_.uniform() < probability && queue_.now() < options_.faults.until;
-}
-
-void FederationSimulator::transmit(std::size_t index, SessionId session, Direction direction,
-                                   protocol::Envelope envelope) {
-  const SimulatedFaults& faults = options_.faults;
-  TimePoint arrival = queue_.now();
-  if (faults.latency_max.count() > 0) {
-    Node& node = nodes_[index];
-    arrival += from_seconds(fault_rng_.uniform(0, to_seconds(faults.latency_max)));
-    arrival = node.link_free_at = std::max(node.link_free_at, arrival);
-  }
-  auto shared = std::make_shared<protocol::Envelope>(std::move(envelope));
-  queue_.schedule(arrival, [this, index, session, direction, shared = std::move(shared)] {
-    deliver(index, session, direction, *shared);
-  });
 }
 
 void FederationSimulator::deliver(std::size_t index, SessionId session, Direction direction,
@@ -331,7 +325,7 @@ void FederationSimulator::deliver(std::size_t index, SessionId session, Directio
     return break_session(index, retry("connection-lost", "the connection broke"));
   }
   if (direction == Direction::kToClient) {
-    if (happens(options_.faults.client_crash)) return kill_client(index);
+    if (happens(options_.faults.client_crash)) return crash_client(index);
     return to_client(index, client::Received{std::move(envelope)});
   }
   if (happens(options_.faults.coordinator_crash)) return kill_coordinator();
@@ -344,6 +338,7 @@ void FederationSimulator::break_session(std::size_t index, const Error& reason) 
   const SessionId session = *node.session;
   node.session.reset();
   node_of_session_.erase(session);
+  if (options_.world) options_.world->forget_session(static_cast<std::uint32_t>(index));
   queue_.schedule(queue_.now(), [this, index, session, reason, incarnation = node.incarnation] {
     to_coordinator(SessionClosed{session});
     if (nodes_[index].incarnation == incarnation) to_client(index, client::Disconnected{reason});

@@ -15,6 +15,7 @@
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_aggregate.h"
+#include "coordinator/simulated_world.h"
 #include "core/base/compute_pool.h"
 #include "core/client/client_machine.h"
 #include "core/client/local_trainer.h"
@@ -41,6 +42,7 @@ class FederationSimulator {
   struct Options {
     unsigned threads = 1;
     SimulatedFaults faults;
+    std::optional<SimulatedWorld> world;  // of as many clients as are added; none: no time passes
     protocol::TransferOptions transfer{.chunk_bytes_max = UINT64_MAX, .window_bytes = UINT64_MAX};
     std::optional<store::Checkpoints> checkpoints;                    // none: models stay in memory
     TimePoint give_up_at = TimePoint(std::chrono::hours(24 * 3650));  // virtual
@@ -62,6 +64,8 @@ class FederationSimulator {
   std::uint64_t crashes() const { return crashes_; }
   std::uint64_t disconnects() const { return disconnects_; }
   TimePoint now() const { return queue_.now(); }
+  // When each attempt was committed or abandoned, virtual seconds from the start.
+  const std::map<std::pair<Round, Attempt>, double>& ended_at() const { return ended_at_; }
 
  private:
   struct Training {
@@ -91,7 +95,8 @@ class FederationSimulator {
 
   // Clients.
   void start_client(std::size_t index);
-  void kill_client(std::size_t index);
+  void kill_client(std::size_t index);  // its disk stays
+  void crash_client(std::size_t index);
   void to_client(std::size_t index, client::Event event);
   void perform(std::size_t index, client::Action& action);
   void schedule_client_tick(std::size_t index);
@@ -120,8 +125,16 @@ class FederationSimulator {
   void look_up(const LookUpTask& look_up);
   void schedule_coordinator_tick();
 
-  // The network.
-  enum class Direction { kToClient, kToCoordinator };
+  // The network and the nodes (federation_simulator_world.cpp).
+  using Direction = SimulatedWorld::Way;
+  double seconds_now() const { return to_seconds(queue_.now() - TimePoint{}); }
+  void begin_world();
+  void appear(std::size_t index, double time);
+  void disappear(std::size_t index, double time);
+  void separate();
+  Duration training_time(std::size_t index);
+  void carry(std::size_t index, SessionId session, Direction direction,
+             std::shared_ptr<protocol::Envelope> envelope);
   void transmit(std::size_t index, SessionId session, Direction direction,
                 protocol::Envelope envelope);
   void deliver(std::size_t index, SessionId session, Direction direction,
@@ -160,6 +173,7 @@ class FederationSimulator {
   bool submitted_ = false;
   bool finished_ = false;
   std::optional<Error> failure_;
+  std::map<std::pair<Round, Attempt>, double> ended_at_;
   std::uint64_t crashes_ = 0;
   std::uint64_t disconnects_ = 0;
 };

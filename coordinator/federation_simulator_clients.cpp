@@ -33,8 +33,13 @@ void FederationSimulator::kill_client(std::size_t index) {
   node.tick_at.reset();
   ++node.incarnation;
   break_session(index, retry("connection-lost", "the client went away"));
-  queue_.schedule(queue_.now() + options_.faults.restart_after,
-                  [this, index] { start_client(index); });
+}
+
+void FederationSimulator::crash_client(std::size_t index) {
+  kill_client(index);
+  queue_.schedule(queue_.now() + options_.faults.restart_after, [this, index] {
+    if (!nodes_[index].machine) start_client(index);
+  });
 }
 
 void FederationSimulator::to_client(std::size_t index, client::Event event) {
@@ -62,9 +67,12 @@ void FederationSimulator::schedule_client_tick(std::size_t index) {
 void FederationSimulator::perform(std::size_t index, client::Action& action) {
   Node& node = nodes_[index];
   if (std::holds_alternative<client::Dial>(action)) {
-    queue_.schedule(queue_.now(), [this, index, incarnation = node.incarnation] {
-      if (nodes_[index].incarnation == incarnation) connect(index);
-    });
+    const double takes =
+        options_.world ? options_.world->connect_seconds(static_cast<std::uint32_t>(index)) : 0;
+    queue_.schedule(queue_.now() + from_seconds(takes),
+                    [this, index, incarnation = node.incarnation] {
+                      if (nodes_[index].incarnation == incarnation) connect(index);
+                    });
   } else if (const auto* hang_up = std::get_if<client::HangUp>(&action)) {
     break_session(index, hang_up->reason);
   } else if (auto* send = std::get_if<client::Send>(&action)) {
@@ -95,6 +103,10 @@ void FederationSimulator::connect(std::size_t index) {
   if (!machine_) {
     return to_client(index, client::Disconnected{retry("cannot-connect", "nobody listens")});
   }
+  if (options_.world &&
+      options_.world->separated_until(static_cast<std::uint32_t>(index), seconds_now())) {
+    return to_client(index, client::Disconnected{retry("cannot-connect", "the network is split")});
+  }
   const SessionId session(++last_session_);
   node.session = session;
   node.link_free_at = queue_.now();
@@ -114,11 +126,10 @@ void FederationSimulator::train(std::size_t index, client::Train& action) {
   node.trainings.insert_or_assign(task, training);
   waiting_.emplace_back(index, training);
   submit_waiting();
-  const double longest = to_seconds(options_.faults.training_max);
-  const Duration took = from_seconds(longest > 0 ? fault_rng_.uniform(0, longest) : 0);
-  queue_.schedule(queue_.now() + took, [this, index, task, incarnation = node.incarnation] {
-    finish_training(index, incarnation, task);
-  });
+  queue_.schedule(queue_.now() + training_time(index),
+                  [this, index, task, incarnation = node.incarnation] {
+                    finish_training(index, incarnation, task);
+                  });
 }
 
 void FederationSimulator::submit_waiting() {

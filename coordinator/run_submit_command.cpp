@@ -10,6 +10,7 @@
 #include "coordinator/commands.h"
 #include "coordinator/job_text.h"
 #include "coordinator/run_follow.h"
+#include "coordinator/simulated_world.h"
 #include "coordinator/text_table.h"
 
 namespace starling::coordinator {
@@ -23,6 +24,7 @@ struct SubmitFlags {
   std::string submit_token;
   bool wait = false;
   Job job;
+  WorldOptions world;  // of `simulate`; a file may serve both
   config::Binder binder;
 };
 
@@ -63,6 +65,7 @@ void add_run_submit_command(CLI::App& group, CommandContext& context) {
   add_operator_flags(*command, flags->common);
   flags->job.bind(flags->binder);
   flags->binder.add_flags(*command);
+  flags->world.bind(flags->binder);  // after the flags: no flags of them
   command->get_option("job")->required()->excludes(command->get_option("--config"));
   command->callback(
       [flags, &context] { context.run = [flags, &context] { return run(*flags, context); }; });

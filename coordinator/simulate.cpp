@@ -95,6 +95,51 @@ Result<void> prepare_out(const std::filesystem::path& out) {
                                                out.string()));
 }
 
+Result<FederationSimulator::Options> simulator_options(const Job& job,
+                                                       const SimulateOptions& options) {
+  FederationSimulator::Options made{.threads = options.threads};
+  if (options.world) {
+    const auto clients = static_cast<std::uint32_t>(options.clients);
+    STARLING_ASSIGN(made.world, SimulatedWorld::make(*options.world, clients, job.job.seed));
+    // Pieces and credit as on a real link, whose round trips they cost.
+    made.transfer = {};
+  }
+  if (options.out) {
+    STARLING_TRY(prepare_out(*options.out));
+    made.checkpoints.emplace(*options.out / "models");
+  }
+  return made;
+}
+
+// What each round says of virtual time: its end, from the start.
+void add_virtual_seconds(boost::json::value& run, const FederationSimulator& simulator) {
+  for (boost::json::value& entry : run.at("rounds").as_array()) {
+    boost::json::object& round = entry.as_object();
+    const auto ended = simulator.ended_at().find(
+        {round.at("round").to_number<Round>(), round.at("attempt").to_number<Attempt>()});
+    round["virtual_seconds"] = ended == simulator.ended_at().end()
+                                   ? boost::json::value(nullptr)
+                                   : boost::json::value(ended->second);
+  }
+}
+
+// Links that are too slow for the deadline look like clients that do not answer: says so.
+Error explain_deadline(const Error& error, const RunContext& context, const SimulatedWorld& world,
+                       const std::vector<store::RoundRecord>& rounds) {
+  const auto late = [](const store::Failure& failure) { return failure.code == "deadline"; };
+  if (error.code() != "too-few-updates" || rounds.empty()) return error;
+  const store::RoundRecord& last = rounds.back();
+  if (std::ranges::none_of(last.result.failures, late)) return error;
+  const std::uint64_t bytes = last.cohort.size() * context.model->layout()->size() * sizeof(float);
+  return rejected(
+      error.code(),
+      fmt::format("{}; updates came after round.deadline = {}. The coordinator's link alone takes "
+                  "{:.1f} s to send the model to {} clients: raise round.deadline, "
+                  "network.bandwidth or network.coordinator-bandwidth",
+                  error.message(), format_duration(context.job.round.deadline),
+                  world.coordinator_seconds(bytes), last.cohort.size()));
+}
+
 }  // namespace
 
 Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
@@ -105,12 +150,9 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
   STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
   const auto store = store::make_memory_store();
-  FederationSimulator::Options simulator_options{.threads = options.threads};
-  if (options.out) {
-    STARLING_TRY(prepare_out(*options.out));
-    simulator_options.checkpoints.emplace(*options.out / "models");
-  }
-  FederationSimulator simulator(*store, clock, std::move(simulator_options), std::move(hooks));
+  STARLING_ASSIGN(auto made, simulator_options(job, options));
+  const std::optional<SimulatedWorld> world = made.world;
+  FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
   for (std::size_t k = 0; k < parts.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(parts[k]));
   }
@@ -118,8 +160,12 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(const auto run, store->find_run(id));
   STARLING_ASSIGN(const auto rounds, store->rounds(id, 1));
   SimulationResult result{.run = run_to_json(*run, rounds), .state = run->state};
+  if (world) add_virtual_seconds(result.run, simulator);
   result.error = difference(recorded, rounds);
   if (!run->error_code.empty()) result.error = rejected(run->error_code, run->error);
+  if (result.error && world) {
+    result.error = explain_deadline(*result.error, context, *world, rounds);
+  }
   if (options.out) {
     const std::string text = boost::json::serialize(result.run) + "\n";
     STARLING_TRY(write_durably(*options.out / "run.json", as_bytes(text)));

@@ -15,12 +15,13 @@ namespace starling::coordinator {
 struct SimulateOptions {
   std::size_t clients = 10;
   unsigned threads = 1;
+  std::optional<WorldOptions> world;            // none: messages and training take no time
   std::optional<std::filesystem::path> out;     // run.json, models/, report.html
   std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
 };
 
 struct SimulationResult {
-  boost::json::value run;  // as `run show --format json`
+  boost::json::value run;  // as `run show --format json`; in a world, rounds have `virtual_seconds`
   store::RunState state = store::RunState::kCompleted;
   std::optional<Error> error;  // where the run failed
 };

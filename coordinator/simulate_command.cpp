@@ -18,6 +18,10 @@
 namespace starling::coordinator {
 namespace {
 
+// The network has a deadline too.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kShortNames = {
+    {{"round.deadline", "deadline"}}};
+
 std::vector<double> accuracies(const boost::json::value& run) {
   std::vector<double> values;
   for (const boost::json::value& round : run.at("rounds").as_array()) {
@@ -43,6 +47,7 @@ void print_summary(const boost::json::value& run, const SimulateOptions& options
 struct SimulateFlags {
   config::Binder binder;
   Job job;
+  WorldOptions world;
   SimulateOptions options;
   std::string job_file;
   std::string out;
@@ -69,6 +74,9 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
 int run_simulation(SimulateFlags& flags, CommandContext& context) {
   if (const auto applied = flags.binder.apply(flags.job_file); !applied) {
     return config::report(applied, context.err);
+  }
+  if (flags.binder.says("network") || flags.binder.says("nodes")) {
+    flags.options.world = flags.world;
   }
   if (!flags.out.empty()) flags.options.out = flags.out;
   if (!flags.replay.empty()) flags.options.replay = flags.replay;
@@ -110,7 +118,8 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->type_name("RUN.json");
   config::add_format(*command, flags->format);
   flags->job.bind(flags->binder);
-  flags->binder.add_flags(*command);
+  flags->world.bind(flags->binder);
+  flags->binder.add_flags(*command, kShortNames);
   command->callback([flags, &context] {
     context.run = [flags, &context] { return run_simulation(*flags, context); };
   });

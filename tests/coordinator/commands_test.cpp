@@ -95,6 +95,28 @@ TEST_F(CommandsTest, WrongUseEndsWithTwoAndANearName) {
   EXPECT_EQ(out, "starling-coordinator 1.2.3\n");
 }
 
+// One file for both: a service's run has real links and real devices.
+TEST_F(CommandsTest, AFileMayHoldTheWorldOfItsSimulation) {
+  const std::string tiny =
+      "rounds = 2\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "[evaluate]\ndataset = \"synthetic:rows=50,features=4,classes=2:test\"\n"
+      "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n";
+  const std::string world = "[network]\nlatency = \"1s\"\n[nodes]\nstep-time = \"2s\"\n";
+  EXPECT_EQ(ask({"run", "submit", write_job(tiny + world)}), 4) << "there is no service";
+  EXPECT_EQ(run({"run", "submit", write_job(tiny), "--network.latency", "1s"}), 2);
+  const auto simulated = [this](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", (directory.path() / "job.toml").string(), "--clients",
+                               "1", "--deadline", "30s", "--format", "json"});
+    EXPECT_EQ(run(std::move(more)), 0) << err;
+    return boost::json::parse(out).at("rounds").at(1).as_object();
+  };
+  EXPECT_FALSE(simulated({}).contains("virtual_seconds"));
+  EXPECT_GT(simulated({"--network.latency", "1s"}).at("virtual_seconds").as_double(), 12);
+  EXPECT_THAT(err, HasSubstr(" s virtual"));
+  write_job(tiny + world);
+  EXPECT_GT(simulated({}).at("virtual_seconds").as_double(), 12 + 2 * 2 * 2);
+}
+
 TEST_F(CommandsTest, WithoutAServiceTheyEndWithFour) {
   EXPECT_EQ(ask({"client", "list"}), 4);
   EXPECT_THAT(err, HasSubstr("starling-coordinator serve"));

@@ -8,6 +8,7 @@
 #include "coordinator/job_text.h"
 #include "coordinator/received_file.h"
 #include "coordinator/run_view.h"
+#include "coordinator/simulated_world.h"
 #include "coordinator/text_table.h"
 #include "core/base/durable_file.h"
 #include "core/base/rng.h"
@@ -128,9 +129,13 @@ TEST(Documentation, TheReadmesTablesAreThoseOfTheCode) {
   Job job;
   config::Binder of_job;
   job.bind(of_job);
+  WorldOptions world;
+  config::Binder of_world;
+  world.bind(of_world);
   for (const auto& checked :
        {config::check_documentation(of_settings.documents(), "coordinator.toml", readme),
-        config::check_documentation(of_job.documents(), "job", readme)}) {
+        config::check_documentation(of_job.documents(), "job", readme),
+        config::check_documentation(of_world.documents(), "simulate", readme)}) {
     EXPECT_TRUE(checked) << checked.error().message();
   }
 }

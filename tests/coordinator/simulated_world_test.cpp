@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// A federation on modelled links and nodes, against times computed by hand.
+#include "coordinator/simulated_world.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/simulate.h"
+
+namespace starling::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = SimulatedWorld::Kind;
+using Way = SimulatedWorld::Way;
+
+WorldOptions constant_world() {
+  WorldOptions world;
+  world.network.latency = "20ms";
+  world.network.bandwidth = "1MB/s";
+  world.nodes.step_time = 5ms;
+  return world;
+}
+
+SimulatedWorld make_world(const WorldOptions& options, std::uint32_t clients = 4) {
+  return SimulatedWorld::make(options, clients, 1).value();
+}
+
+// --- links --------------------------------------------------------------------------------------
+
+TEST(SimulatedWorld, TheCoordinatorsUplinkServesOneClientAfterTheOther) {
+  SimulatedWorld world = make_world(constant_world());
+  for (std::uint32_t client = 0; client < 4; ++client) {
+    const auto message = world.send(client, Way::kToClient, Kind::kBulk, 1'000'000, 5);
+    EXPECT_DOUBLE_EQ(message.begins, 5 + client + 0.02);
+    EXPECT_DOUBLE_EQ(world.receive(client, message), 5 + client + 1 + 0.02);
+  }
+}
+
+TEST(SimulatedWorld, TheCoordinatorsDownlinkServesOneUploadAfterTheOther) {
+  SimulatedWorld world = make_world(constant_world());
+  std::vector<SimulatedWorld::Message> messages;
+  for (std::uint32_t client = 0; client < 4; ++client) {
+    messages.push_back(world.send(client, Way::kToCoordinator, Kind::kBulk, 1'000'000, 5));
+    EXPECT_DOUBLE_EQ(messages.back().begins, 5.02);
+  }
+  for (std::uint32_t client = 0; client < 4; ++client) {
+    EXPECT_DOUBLE_EQ(world.receive(client, messages[client]), 5.02 + client + 1);
+  }
+}
+
+TEST(SimulatedWorld, TheSlowerLinkDecidesAndTheFasterHasRoomForOthers) {
+  WorldOptions options = constant_world();
+  options.coordinator_link.coordinator_bandwidth = "10MB/s";
+  SimulatedWorld world = make_world(options);
+  std::vector<SimulatedWorld::Message> up;
+  for (std::uint32_t client = 0; client < 4; ++client) {
+    up.push_back(world.send(client, Way::kToCoordinator, Kind::kBulk, 1'000'000, 0));
+  }
+  for (std::uint32_t client = 0; client < 4; ++client) {
+    EXPECT_DOUBLE_EQ(world.receive(client, up[client]), 1.02 + 0.1 * client);
+  }
+  const auto down = world.send(0, Way::kToClient, Kind::kBulk, 1'000'000, 0);
+  EXPECT_DOUBLE_EQ(down.begins, 0.02);
+  EXPECT_DOUBLE_EQ(world.receive(0, down), 1.02);
+}
+
+TEST(SimulatedWorld, WordsWaitForTheirOwnSessionOnlyAndSignsOfLifeForNobody) {
+  SimulatedWorld world = make_world(constant_world());
+  const auto arrives = [&](std::uint32_t client, Kind kind) {
+    return world.receive(client, world.send(client, Way::kToClient, kind, 1000, 0.5));
+  };
+  const auto bulk = world.send(0, Way::kToClient, Kind::kBulk, 1'000'000, 0);
+  EXPECT_DOUBLE_EQ(world.receive(0, bulk), 1.02);
+  EXPECT_DOUBLE_EQ(arrives(1, Kind::kWord), 0.5 + 0.001 + 0.02);
+  EXPECT_DOUBLE_EQ(arrives(0, Kind::kPulse), 0.5 + 0.001 + 0.02);
+  EXPECT_DOUBLE_EQ(arrives(0, Kind::kWord), 1 + 0.001 + 0.02);
+  // All of them took the link's time: the next piece waits for it.
+  EXPECT_DOUBLE_EQ(world.send(2, Way::kToClient, Kind::kBulk, 1000, 0.5).begins, 1.003 + 0.02);
+}
+
+TEST(SimulatedWorld, WhatIsLostComesLaterAndHoldsUpWhatFollows) {
+  WorldOptions options = constant_world();
+  options.network.loss = 0.5;
+  options.network.retransmit = false;  // TCP does not ask
+  options.network.retransmit_after = 300ms;
+  SimulatedWorld world = make_world(options);
+  double last = 0;
+  double late = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto message = world.send(0, Way::kToCoordinator, Kind::kWord, 1, i * 0.001);
+    const double whole = world.receive(0, message);
+    EXPECT_GE(whole, last);
+    last = whole;
+    late = std::max(late, whole - i * 0.001 - 0.02);
+  }
+  EXPECT_GT(late, 0.29);
+}
+
+TEST(SimulatedWorld, AClientsBacklogGoesWithItsSession) {
+  SimulatedWorld world = make_world(constant_world());
+  (void)world.send(0, Way::kToCoordinator, Kind::kBulk, 9'000'000, 0);
+  world.forget_session(0);
+  EXPECT_DOUBLE_EQ(world.send(0, Way::kToCoordinator, Kind::kBulk, 1, 1).begins, 1.02);
+}
+
+TEST(SimulatedWorld, NamesWhatItCannotRead) {
+  WorldOptions options;
+  options.network.latency = "fast";
+  EXPECT_EQ(SimulatedWorld::make(options, 2, 1).error().code(), "bad-distribution");
+  options = {};
+  options.coordinator_link.coordinator_bandwidth = "uniform:1MB/s,2MB/s";
+  EXPECT_NE(SimulatedWorld::make(options, 2, 1).error().message().find("coordinator-bandwidth"),
+            std::string::npos);
+}
+
+// --- federations --------------------------------------------------------------------------------
+
+// 4 clients of 100 rows; 784 x 10 + 10 parameters would do, 40 000 make the link matter.
+constexpr int kClients = 4;
+constexpr int kFeatures = 9999;
+constexpr double kModelBytes = 4.0 * (kFeatures + 1) * 4;
+
+Job small_job() {
+  Job job;
+  job.job.rounds = 4;
+  job.training.model.kind = "softmax-regression";
+  job.training.train.local_steps = 3;
+  job.training.train.batch_size = 10;
+  job.training.train.learning_rate = 0.01;
+  job.round.cohort = kClients;
+  job.evaluate.every = 0;
+  job.data.dataset = "synthetic:rows=400,classes=4,features=" + std::to_string(kFeatures);
+  return job;
+}
+
+boost::json::value run(const Job& job, std::optional<WorldOptions> world, unsigned threads = 1,
+                       std::size_t clients = kClients) {
+  const SystemClock clock;
+  const auto result =
+      simulate(job, {.clients = clients, .threads = threads, .world = std::move(world)}, clock, {});
+  EXPECT_TRUE(result) << (result ? "" : result.error().message());
+  EXPECT_EQ(result->state, store::RunState::kCompleted)
+      << (result->error ? result->error->message() : "");
+  return result->run;
+}
+
+std::vector<std::string> models(const boost::json::value& run) {
+  std::vector<std::string> hashes;
+  for (const auto& round : run.at("rounds").as_array()) {
+    if (round.at("model_sha256").is_string()) {
+      hashes.emplace_back(round.at("model_sha256").as_string());
+    }
+  }
+  return hashes;
+}
+
+std::vector<double> ends(const boost::json::value& run) {
+  std::vector<double> seconds;
+  for (const auto& round : run.at("rounds").as_array()) {
+    seconds.push_back(round.at("virtual_seconds").to_number<double>());
+  }
+  return seconds;
+}
+
+// Plan, request, N downloads one after the other, the last client's training, its offer and the
+// accept, its upload, which finds the coordinator's link idle unless training takes no time; four
+// ways of latency for words and two for bulk. Words and headers are less than 2 % of the model.
+TEST(SimulatedFederation, ARoundTakesWhatAHandComputes) {
+  const WorldOptions world = constant_world();
+  const auto seconds = ends(run(small_job(), world));
+  ASSERT_EQ(seconds.size(), 4U);
+  const double transfer = kModelBytes / 1e6;
+  const double expected = (kClients + 1) * transfer + 3 * 0.005 + 6 * 0.02;
+  for (std::size_t i = 1; i < seconds.size(); ++i) {
+    const double round = seconds[i] - seconds[i - 1];
+    EXPECT_GT(round, expected);
+    EXPECT_LT(round, expected + 0.02 * (kClients + 1) * transfer);
+  }
+}
+
+TEST(SimulatedFederation, AFastCoordinatorServesAllAtOnce) {
+  WorldOptions world = constant_world();
+  world.coordinator_link.coordinator_bandwidth = "100GB/s";
+  const auto seconds = ends(run(small_job(), world));
+  const double expected = 2 * kModelBytes / 1e6 + 3 * 0.005 + 6 * 0.02;
+  EXPECT_NEAR(seconds[3] - seconds[2], expected, 0.02 * expected);
+}
+
+TEST(SimulatedFederation, TheModelsAreThoseOfAFederationWithoutLinks) {
+  const auto reference = run(small_job(), std::nullopt);
+  EXPECT_FALSE(reference.at("rounds").at(0).as_object().contains("virtual_seconds"));
+  ASSERT_EQ(models(reference).size(), 4U);
+  EXPECT_EQ(models(run(small_job(), constant_world())), models(reference));
+  WorldOptions rough = constant_world();
+  rough.network.latency = "lognormal:20ms,1";
+  rough.network.jitter = "exponential:10ms";
+  rough.network.bandwidth = "uniform:200kB/s,5MB/s";
+  rough.network.loss = 0.1;
+  rough.nodes.speed = "lognormal:1,0.5";
+  rough.nodes.step_jitter = "exponential:1";
+  const auto one = run(small_job(), rough);
+  EXPECT_EQ(models(one), models(reference));
+  const auto two = run(small_job(), rough, 2);
+  EXPECT_EQ(models(two), models(reference));
+  EXPECT_EQ(ends(one), ends(two)) << "virtual time depends on threads";
+}
+
+TEST(SimulatedFederation, StragglersDelayTheRoundByTheirTraining) {
+  WorldOptions world = constant_world();
+  world.coordinator_link.coordinator_bandwidth = "100GB/s";
+  const auto quick = ends(run(small_job(), world));
+  world.nodes.stragglers = 1;
+  world.nodes.slowdown = 100;
+  const auto slow = ends(run(small_job(), world));
+  EXPECT_NEAR(slow[0] - quick[0], 99 * 3 * 0.005, 0.001);
+  EXPECT_NEAR(slow[3] - quick[3], 4 * 99 * 3 * 0.005, 0.004);
+}
+
+TEST(SimulatedFederation, GoesOnWhereClientsCrashAndReturn) {
+  Job job = small_job();
+  job.job.rounds = 20;
+  job.round.min_updates = 2;
+  job.round.deadline = 20s;
+  job.round.reconnect_grace = 3s;
+  job.round.attempts_max = 1000;
+  WorldOptions world = constant_world();
+  world.nodes.crash_every = 4s;
+  world.nodes.return_after = 1s;
+  const auto one = run(job, world);
+  const auto two = run(job, world, 2);
+  EXPECT_EQ(models(one).size(), 20U);
+  EXPECT_EQ(models(one), models(two));
+  EXPECT_EQ(ends(one), ends(two));
+  std::size_t failures = 0;
+  for (const auto& round : one.at("rounds").as_array()) {
+    failures += round.at("failures").as_array().size();
+  }
+  EXPECT_GT(failures, 0U) << "nobody was missed";
+}
+
+TEST(SimulatedFederation, WaitsForThoseWhoJoinAndGoesOnWithoutThoseWhoLeave) {
+  Job job = small_job();
+  job.round.wait_for = 8;
+  WorldOptions world = constant_world();
+  world.nodes.join_within = 30s;
+  const auto joined = run(job, world, 1, 8);
+  EXPECT_GT(ends(joined)[0], 15) << "eight clients cannot be there so early";
+  EXPECT_LT(ends(joined)[0], 40);
+  job.round.wait_for = 0;
+  job.round.min_updates = 1;
+  job.round.reconnect_grace = 1s;
+  job.round.attempts_max = 100;
+  job.job.rounds = 5;
+  world.nodes.join_within = 0s;
+  world.nodes.leave_after = 20s;
+  EXPECT_EQ(models(run(job, world, 1, 8)).size(), 5U);
+  job.job.rounds = 1000;
+  const SystemClock clock;
+  const auto result = simulate(job, {.clients = 8, .world = world}, clock, {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), "all-left");
+}
+
+TEST(SimulatedFederation, ASplitBreaksSessionsUntilItEnds) {
+  const auto smooth = ends(run(small_job(), constant_world()));
+  WorldOptions world = constant_world();
+  world.network.splits = "1s-5s:2";
+  const auto split = run(small_job(), world);
+  EXPECT_EQ(models(split), models(run(small_job(), std::nullopt)));
+  EXPECT_LT(smooth[1], 5);
+  EXPECT_GT(ends(split)[1], 5) << "a cohort of all cannot be whole before";
+  EXPECT_LT(ends(split)[1], 20);
+}
+
+TEST(SimulatedFederation, ADeadlineThatTheLinksCannotMeetIsExplained) {
+  Job job = small_job();
+  job.round.deadline = 100ms;
+  job.round.attempts_max = 2;
+  const SystemClock clock;
+  const auto result = simulate(job, {.clients = kClients, .world = constant_world()}, clock, {});
+  ASSERT_TRUE(result) << result.error().message();
+  ASSERT_TRUE(result->error);
+  EXPECT_EQ(result->error->code(), "too-few-updates");
+  EXPECT_NE(result->error->message().find("takes 0.6 s to send the model to 4 clients: raise "
+                                          "round.deadline"),
+            std::string::npos)
+      << result->error->message();
+}
+
+}  // namespace
+}  // namespace starling::coordinator
