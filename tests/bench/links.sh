@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A coordinator beside gossip on slow and on fast links: 16 nodes, the 2NN on Fashion-MNIST, virtual
+# time and traffic until the (mean) model has 80 % test accuracy. The same few learning rates are
+# tried for all and the quickest is taken. Prints a table in Markdown.
+# usage: tests/bench/links.sh [DIRECTORY-OF-PROGRAMS [PARTITION]]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+programs=${1:-build/release/bin}
+partition=${2:-iid}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+nodes=16
+target=0.80
+rates='0.1 0.2 0.4'
+dataset=fashion-mnist:/usr/share/datasets/fashion-mnist
+common=(--model.kind mlp --train.batch-size 32 --data.dataset "$dataset" --data.partition "$partition"
+  --nodes.step-time 5ms)
+
+# Lines of evaluations -> the crossing: "virtual-seconds bytes steps", between two evaluations by a
+# straight line; nothing where the target is not reached. `bytes` adds up per line where `sum` is 1.
+crossing() {  # ACCURACY-KEY BYTES-KEYS STEP-KEY STEPS-PER SUM
+  awk -v accuracy_key="$1" -v bytes_keys="$2" -v step_key="$3" -v per="$4" -v sum="$5" -v target="$target" '
+    function value(key) {
+      if (!match($0, "\"" key "\":[-+0-9.eE]+")) return -1
+      return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+    }
+    !done {  # and reads on, so that nobody writes into a closed pipe
+      if (!sum) bytes = 0
+      count = split(bytes_keys, keys, " ")
+      for (i = 1; i <= count; ++i) bytes += value(keys[i])
+      accuracy = value(accuracy_key)
+      if (accuracy < 0) next
+      seconds = value("virtual_seconds"); step = value(step_key) * per
+      if (accuracy >= target) {
+        part = accuracy > last ? (target - last) / (accuracy - last) : 1
+        printf "%.9g %.9g %.9g\n", before + part * (seconds - before), \
+            sent + part * (bytes - sent), at + part * (step - at)
+        done = 1
+      }
+      last = accuracy; before = seconds; sent = bytes; at = step
+    }'
+}
+
+failed() {
+  tail -n 3 "$work/log" >&2
+  exit 1
+}
+
+coordinator() {  # LOCAL-STEPS ROUNDS EVALUATE-EVERY RATE LINK...
+  local steps=$1 rounds=$2 every=$3 rate=$4
+  shift 4
+  : >"$work/job.toml"
+  "$programs/starling-coordinator" simulate "$work/job.toml" --clients "$nodes" --format json \
+    --round.cohort "$nodes" --rounds "$rounds" --train.local-steps "$steps" \
+    --evaluate.dataset "$dataset:test" --evaluate.every "$every" --train.learning-rate "$rate" \
+    "${common[@]}" "$@" >"$work/run.json" 2>"$work/log" || failed
+  sed 's/{"round":/\n&/g' "$work/run.json" | crossing eval_accuracy 'bytes_in bytes_out' round "$steps" 1
+}
+
+gossip() {  # ALGORITHM TOPOLOGY LOCAL-STEPS STEPS EVALUATE-EVERY RATE LINK...
+  local algorithm=$1 topology=$2 local_steps=$3 steps=$4 every=$5 rate=$6
+  shift 6
+  rm -rf "$work/run"
+  "$programs/starling-gossip" simulate --algorithm "$algorithm" --topology "$topology" \
+    --nodes "$nodes" --steps "$steps" --train.local-steps "$local_steps" \
+    --evaluate.every "$every" --evaluate.nodes 1 --train.learning-rate "$rate" \
+    "${common[@]}" "$@" --out "$work/run" >/dev/null 2>"$work/log" || failed
+  crossing eval_accuracy_mean_model bytes_sent step 1 0 <"$work/run/metrics.jsonl"
+}
+
+# The quickest rate: "virtual-seconds bytes steps rate".
+best() {  # KIND ARGUMENTS-BEFORE-THE-RATE -- LINK...
+  local kind=$1 rate
+  shift
+  local before=()
+  while [ "$1" != -- ]; do before+=("$1"); shift; done
+  shift
+  for rate in $rates; do
+    "$kind" "${before[@]}" "$rate" "$@" | sed "s/\$/ $rate/"
+  done | sort -g | head -n 1
+}
+
+row() {  # NAME KIND ARGUMENTS -- LINK...
+  local name=$1
+  shift
+  # Traffic is what an access link sends and receives. Gossip here is regular: all nodes are alike.
+  best "$@" | awk -v name="$name" -v kind="$1" -v nodes="$nodes" '
+    { node = kind == "coordinator" ? $2 / nodes : 2 * $2 / nodes
+      busiest = kind == "coordinator" ? $2 : node
+      printf "| %s | %.3g s | %.0f | %.4g MB | %.4g MB | %s |\n", name, $1, $3, node / 1e6, busiest / 1e6, $4
+      found = 1 }
+    END { if (!found) printf "| %s | not reached | | | | |\n", name }'
+}
+
+table() {  # TITLE LINK...
+  printf '\n%s\n\n' "$1"
+  shift
+  printf '| | virtual time | local steps | traffic of a node | of the busiest | learning rate |\n'
+  printf '|---|---|---|---|---|---|\n'
+  row 'coordinator, FedAvg with H = 1' coordinator 1 400 5 -- "$@"
+  row 'coordinator, local SGD with H = 16' coordinator 16 40 1 -- "$@"
+  row 'all-reduce, H = 1' gossip all-reduce ring 1 400 5 -- "$@"
+  row 'gossip on a ring, H = 1' gossip dpsgd ring 1 400 5 -- "$@"
+  row 'gossip on the exponential graph, H = 1' gossip dpsgd exponential 1 400 5 -- "$@"
+  row 'one-peer exponential, H = 1' gossip dpsgd one-peer-exponential 1 400 5 -- "$@"
+  row 'one-peer exponential, H = 16' gossip dpsgd one-peer-exponential 16 640 16 -- "$@"
+}
+
+table '10 Mbit/s, 20 ms:' --network.bandwidth 10Mbit/s --network.latency 20ms
+table '10 Gbit/s, 0.1 ms:' --network.bandwidth 10Gbit/s --network.latency 100us
