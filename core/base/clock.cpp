@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/clock.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -40,7 +41,9 @@ WallTime SystemClock::wall_now() const {
 double to_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 Duration from_seconds(double seconds) {
-  return Duration(static_cast<std::int64_t>(std::llround(seconds * 1e9)));
+  constexpr double kMost = 9e9;
+  return Duration(
+      static_cast<std::int64_t>(std::llround(std::clamp(seconds, -kMost, kMost) * 1e9)));
 }
 
 std::string format_rfc3339(WallTime time) {

@@ -29,6 +29,7 @@ class SystemClock final : public Clock {
 };
 
 double to_seconds(Duration duration);
+// What is more than 9e9 s (285 years) away is taken for that.
 Duration from_seconds(double seconds);
 
 // "2026-11-20T09:10:11.123Z" (RFC 3339, UTC, milliseconds); parsing takes any offset.

@@ -249,7 +249,8 @@ void close_full(const std::vector<std::size_t>& sizes, double share,
     proportions[k] = is_open(k) ? (open > 0 ? proportions[k] : 1) : 0;
     sum += proportions[k];
   }
-  for (double& proportion : proportions) proportion /= sum;
+  // All are full only where no row is left to give, such as for a class without any.
+  for (double& proportion : proportions) proportion = sum > 0 ? proportion / sum : 0;
 }
 
 // One group of parts of kBalancedDirichlet: where each class's pieces end, [classes][parts], drawn

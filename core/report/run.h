@@ -81,7 +81,7 @@ struct Run {
   std::filesystem::path directory = {};  // empty where it was not read from one
   std::string program = {};              // "starling-gossip simulate 0.1.0"
   std::vector<std::pair<std::string, std::string>> settings = {};  // in the file's order
-  std::vector<Evaluation> evaluations = {};                        // ascending by step
+  std::vector<Evaluation> evaluations = {};                        // steps never descend
 
   std::string algorithm = {};
   std::optional<double> seed, nodes, steps, parameters = {};

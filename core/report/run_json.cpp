@@ -95,8 +95,10 @@ Result<Evaluation> parse_evaluation(std::string_view line, std::string_view wher
 Result<void> add(Run& run, const Evaluation& evaluation, std::string_view where) {
   const double step = evaluation.at(Measure::kStep);
   if (!(step >= 0)) return bad_run(where, "it has no 'step' of 0 or more");
-  if (!run.evaluations.empty() && step <= run.evaluations.back().at(Measure::kStep)) {
-    return bad_run(where, fmt::format("step {} follows step {}; steps must ascend", step,
+  // Equal steps are no mistake: where virtual time ends a run, no step may have ended since the
+  // last.
+  if (!run.evaluations.empty() && step < run.evaluations.back().at(Measure::kStep)) {
+    return bad_run(where, fmt::format("step {} follows step {}; steps must not descend", step,
                                       run.evaluations.back().at(Measure::kStep)));
   }
   if (run.evaluations.size() == kEvaluationsMax) {

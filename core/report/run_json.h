@@ -12,8 +12,8 @@ namespace starling::report {
 
 // `summary`: summary.json of a simulation; `metrics`: metrics.jsonl, an object a line. Members that
 // are missing or null are not measured; unknown ones are passed over. "bad-run" where the text is
-// not JSON, a member has the wrong type, a number is not finite, a line has no step or steps do not
-// ascend.
+// not JSON, a member has the wrong type, a number is not finite, a line has no step or one before
+// that of the line above.
 [[nodiscard]] Result<Run> parse_simulation(std::string_view summary, std::string_view metrics);
 
 // run.json of a coordinator, which is also the JSON of `run show`. An evaluation a committed round;

@@ -13,6 +13,8 @@ TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
 
 // The queue counts in nanoseconds; a change of a node's life must lie behind, not on, its event.
 constexpr double kTick = 2e-9;
+// Local phases in a row that a crash ended.
+constexpr std::uint64_t kInVain = 10'000;
 
 }  // namespace
 
@@ -89,12 +91,15 @@ void AsynchronousSimulation::go_on(Node node) {
   const std::span<const float> model = state.algorithm->model();
   phase->base.assign(model.begin(), model.end());
   phase->trained = phase->base;
-  phase->steps = options.train.period_at(state.steps);
+  // Who is faster than others goes beyond the run's steps, but in no phase by more than all of
+  // them.
+  phase->steps = static_cast<int>(std::min<std::uint64_t>(
+      static_cast<std::uint64_t>(options.train.period_at(state.steps)), options.run.steps));
   phase->rate = train::learning_rate_at(options.train.train, static_cast<Round>(state.steps + 1),
                                         static_cast<Round>(options.run.steps));
-  double seconds = 0;
+  state.work = 0;
   for (int k = 0; k < phase->steps; ++k) {
-    seconds += experiment_.population.step_seconds(node, state.steps + static_cast<unsigned>(k));
+    state.work += experiment_.population.step_seconds(node, state.steps + static_cast<unsigned>(k));
   }
   state.phase = phase;
   pool_.submit([this, node, phase](unsigned thread) {
@@ -105,7 +110,7 @@ void AsynchronousSimulation::go_on(Node node) {
     for (std::size_t i = 0; i < phase->base.size(); ++i) phase->trained[i] -= phase->base[i];
     phase->promise.set_value();
   });
-  schedule(now() + seconds, PhaseEnded{node, phase});
+  schedule(now() + state.work, PhaseEnded{node, phase});
 }
 
 Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
@@ -113,6 +118,7 @@ Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
   event.phase->done.wait();
   if (state.phase != event.phase) return {};  // the node went away in the middle
   state.phase = nullptr;
+  interrupted_ = 0;
   const auto steps = static_cast<std::uint64_t>(event.phase->steps);
   state.steps += steps;
   totals_.node_steps += steps;
@@ -127,8 +133,11 @@ Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
   transmit(event.node,
            state.algorithm->trained(event.phase->trained, links(event.node), state.rng));
   ++phases_;
-  if (state.algorithm->waiting()) {
-    schedule(now() + experiment_.network.deadline(), TimedOut{event.node, ++state.waits});
+  // Where nothing is lost and nobody leaves, every reply comes.
+  if (state.algorithm->waiting() && experiment_.lossy()) {
+    state.asked = now();
+    const double patience = state.patience.seconds(state.work, experiment_.network.deadline());
+    schedule(now() + patience, TimedOut{event.node, ++state.waits});
   }
   go_on(event.node);
   return {};
@@ -137,7 +146,9 @@ Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
 Result<void> AsynchronousSimulation::happen(const Arrived& event) {
   NodeState& state = nodes_[event.to];
   if (!state.present) return {};
+  const bool waited = state.algorithm->waiting();
   transmit(event.to, state.algorithm->receive(event.from, *event.message));
+  if (waited && !state.algorithm->waiting()) state.patience.learn(now() - state.asked);
   go_on(event.to);
   return {};
 }
@@ -146,6 +157,7 @@ Result<void> AsynchronousSimulation::happen(const TimedOut& event) {
   NodeState& state = nodes_[event.node];
   if (state.waits != event.wait || !state.present || !state.algorithm->waiting()) return {};
   state.algorithm->unanswered();
+  state.patience.give_up();
   go_on(event.node);
   return {};
 }
@@ -168,6 +180,7 @@ Result<void> AsynchronousSimulation::happen(const Appeared& event) {
     totals_.bytes_sent += 4 * experiment_.parameters();
     ++totals_.messages;
   }
+  if (data_[event.node].optimizer) data_[event.node].optimizer->reset();
   begin(event.node);
   return {};
 }
@@ -182,21 +195,25 @@ void AsynchronousSimulation::begin(Node node) {
 Result<void> AsynchronousSimulation::happen(const Went& event) {
   NodeState& state = nodes_[event.node];
   state.present = false;
-  if (state.phase) state.phase->done.wait();  // its rows' order goes on from there
-  state.phase = nullptr;
+  if (state.phase) {
+    state.phase->done.wait();  // its rows' order goes on from there
+    state.phase = nullptr;
+    if (++interrupted_ == kInVain) return no_progress(totals_.step);
+  }
+  state.algorithm->unanswered();  // it may come back where nobody is there to begin from
+  state.patience = {};
   ++state.waits;
   const double back = experiment_.population.up_from(event.node, now());
   if (back < sim::kNever) schedule(back + kTick, Appeared{event.node});
   return {};
 }
 
-// A node's link sends and receives one message after the other, in the order in which they were
-// sent, so two messages between the same nodes never overtake each other.
+// A node's link sends one message after the other, and takes them in in the order in which they
+// arrive at it.
 void AsynchronousSimulation::transmit(Node from, const std::vector<AsyncSend<float>>& sends) {
   NodeState& sender = nodes_[from];
   for (const AsyncSend<float>& send : sends) {
     const std::uint64_t bytes = send.message->bytes();
-    NodeState& receiver = nodes_[send.to];
     const double out = experiment_.network.transfer_seconds(from, bytes);
     const double in = experiment_.network.transfer_seconds(send.to, bytes);
     const double sent = std::max(now(), sender.uplink_free) + out;
@@ -205,11 +222,18 @@ void AsynchronousSimulation::transmit(Node from, const std::vector<AsyncSend<flo
     ++totals_.messages;
     const auto passage = experiment_.network.pass(from, send.to, sender.sent++, sent);
     if (passage.lost) continue;
-    const double arrives =
-        std::max(sent + passage.seconds + std::max(0.0, in - out), receiver.downlink_free + in);
-    receiver.downlink_free = arrives;
-    schedule(arrives, Arrived{from, send.to, send.message});
+    const double reaches = sent + passage.seconds + std::max(0.0, in - out);
+    schedule(reaches, Reached{from, send.to, send.message});
   }
+}
+
+Result<void> AsynchronousSimulation::happen(const Reached& event) {
+  double& free = nodes_[event.to].downlink_free;
+  const double seconds = experiment_.network.transfer_seconds(event.to, event.message->bytes());
+  // The link worked on it while it came in, unless another message was before it.
+  free = std::max(now(), free + seconds);
+  schedule(free, Arrived{event.from, event.to, event.message});
+  return {};
 }
 
 void AsynchronousSimulation::trace(Sha256& hash) const {

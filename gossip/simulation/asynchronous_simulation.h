@@ -12,6 +12,7 @@
 #include "core/sim/event_queue.h"
 #include "gossip/simulation/network_simulation.h"
 #include "gossip/simulation/node_training.h"
+#include "gossip/simulation/patience.h"
 
 namespace starling::gossip {
 
@@ -44,6 +45,9 @@ class AsynchronousSimulation final : public NetworkSimulation {
     std::uint64_t steps = 0;
     std::uint64_t sent = 0;   // messages, also their number
     std::uint64_t waits = 0;  // for replies; an old timeout is told by it
+    double work = 0;          // seconds of the last local phase
+    double asked = 0;         // when it last began to wait for a reply
+    Patience patience;
     double uplink_free = 0;
     double downlink_free = 0;
     bool present = false;
@@ -51,6 +55,12 @@ class AsynchronousSimulation final : public NetworkSimulation {
   struct PhaseEnded {
     Node node;
     std::shared_ptr<Phase> phase;
+  };
+  // A message is at the receiver's link, and then through it.
+  struct Reached {
+    Node from;
+    Node to;
+    std::shared_ptr<const AsyncMessage<float>> message;
   };
   struct Arrived {
     Node from;
@@ -67,11 +77,12 @@ class AsynchronousSimulation final : public NetworkSimulation {
   struct Went {
     Node node;
   };
-  using Event = std::variant<PhaseEnded, Arrived, TimedOut, Appeared, Went>;
+  using Event = std::variant<PhaseEnded, Reached, Arrived, TimedOut, Appeared, Went>;
 
   double now() const;
   void schedule(double time, Event event);
   [[nodiscard]] Result<void> happen(const PhaseEnded& event);
+  [[nodiscard]] Result<void> happen(const Reached& event);
   [[nodiscard]] Result<void> happen(const Arrived& event);
   [[nodiscard]] Result<void> happen(const TimedOut& event);
   [[nodiscard]] Result<void> happen(const Appeared& event);
@@ -94,6 +105,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::uint64_t matrix_step_ = 0;
   std::uint64_t phases_ = 0;
+  std::uint64_t interrupted_ = 0;  // phases, since one was finished
   Totals totals_;
 };
 

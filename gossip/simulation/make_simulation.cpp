@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include "gossip/simulation/asynchronous_simulation.h"
 #include "gossip/simulation/synchronous_simulation.h"
 
 namespace starling::gossip {
+
+Error no_progress(std::uint64_t step) {
+  return rejected("no-progress",
+                  fmt::format("after step {} nodes always crash before their local steps are done: "
+                              "raise nodes.crash-every, or lower train.local-steps",
+                              step));
+}
 
 std::unique_ptr<NetworkSimulation> make_simulation(const Experiment& experiment,
                                                    ComputePool& pool) {

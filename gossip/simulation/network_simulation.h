@@ -28,8 +28,8 @@ class NetworkSimulation {
   virtual ~NetworkSimulation() = default;
 
   // Goes on until `step` local steps are done or `until` virtual seconds have passed, whichever is
-  // first; a synchronous one may go beyond by what is left of a local phase. Fails with "diverged"
-  // or "all-left".
+  // first; a synchronous one may go beyond by what is left of a local phase. Fails with "diverged",
+  // "all-left" or "no-progress".
   [[nodiscard]] virtual Result<void> advance(std::uint64_t step, double until) = 0;
 
   virtual const Totals& totals() const = 0;
@@ -39,6 +39,9 @@ class NetworkSimulation {
   virtual void trace(Sha256& hash) const = 0;
 };
 
+// "no-progress": nodes always crash before their local steps are done, so that no step would ever
+// end.
+Error no_progress(std::uint64_t step);
 // `experiment` and `pool` must outlive it.
 std::unique_ptr<NetworkSimulation> make_simulation(const Experiment& experiment, ComputePool& pool);
 

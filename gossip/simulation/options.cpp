@@ -22,7 +22,14 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("nodes", nodes);
 }
 
-Result<void> NetOptions::validate() const { return train::validate(train.train); }
+Result<void> NetOptions::validate() const {
+  if (algorithm.name == "detag" && (train.train.optimizer != "sgd" || train.train.clip_norm > 0)) {
+    return rejected("algorithm-options",
+                    "detag steps along the gradient that it tracks, without a local optimizer: set "
+                    "train.optimizer = sgd and train.clip-norm = 0, or use gradient-tracking");
+  }
+  return train::validate(train.train);
+}
 
 std::uint64_t NetOptions::evaluate_every() const {
   if (evaluate.every > 0) return evaluate.every;

@@ -26,8 +26,8 @@ struct SimulationResult {
   Sha256Digest trace;
 };
 
-// The same result, but for wall seconds, on any number of threads. Fails with "diverged" or
-// "all-left".
+// The same result, but for wall seconds, on any number of threads. Fails with "diverged",
+// "all-left" or "no-progress".
 [[nodiscard]] Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads,
                                                 const Clock& clock, const SimulationHooks& hooks);
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "gossip/simulation/parallel.h"
@@ -13,13 +13,6 @@ namespace {
 
 // Nodes whose messages one job works on.
 constexpr std::size_t kNodesPerJob = 256;
-constexpr double kFirstPatience = 10;
-
-struct Arrival {
-  double time;
-  std::size_t index;  // among the senders
-  friend auto operator<=>(const Arrival&, const Arrival&) = default;
-};
 
 // When it is the receiver's turn, from 0: a node begins with those above itself, so that on a ring,
 // say, no two neighbours send to the same node at once.
@@ -66,6 +59,7 @@ double StepClock::front() const {
 bool StepClock::begin(std::uint64_t step, int steps) {
   const double front = this->front();
   if (front == sim::kNever) return false;
+  front_ = front;
   present_count_ = 0;
   for (Node node = 0; node < nodes_.size(); ++node) {
     State& state = nodes_[node];
@@ -84,7 +78,7 @@ bool StepClock::begin(std::uint64_t step, int steps) {
     } else {
       state.returns = false;
       state.ready = population_.up_from(node, gone);
-      state.waited = false;
+      state.patience = {};
     }
   }
   return true;
@@ -123,6 +117,30 @@ void StepClock::exchange(const topologies::MixingMatrix& matrix,
   });
 }
 
+// What is on its way to `node`, by the time at which its link could be through with it. False: some
+// of it will never come.
+bool StepClock::arrivals(const topologies::MixingMatrix& matrix,
+                         const std::vector<std::uint64_t>& bytes, std::uint64_t exchange, Node node,
+                         std::vector<Arrival>& arrivals) const {
+  arrivals.clear();
+  bool complete = true;
+  const auto senders = matrix.senders(node);
+  for (std::size_t k = 0; k < senders.size(); ++k) {
+    const Node from = senders[k].node;
+    if (!nodes_[from].present) {
+      complete = complete && nodes_[from].known_away;
+      continue;
+    }
+    const auto turn = static_cast<double>(turn_of(matrix.receivers(from), from, node) + 1);
+    const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]);
+    const sim::Network::Passage passage = network_.pass(from, node, exchange, sent);
+    complete = complete && !passage.lost;
+    if (!passage.lost) arrivals.push_back({sent + passage.seconds, k});
+  }
+  std::ranges::sort(arrivals);
+  return complete;
+}
+
 // A node sends to its receivers one after the other, as its link allows; at the other end messages
 // pass the receiver's link in the order of their arrival.
 void StepClock::receive(const topologies::MixingMatrix& matrix,
@@ -132,66 +150,37 @@ void StepClock::receive(const topologies::MixingMatrix& matrix,
   const auto senders = matrix.senders(node);
   std::fill_n(came_.begin() + static_cast<std::ptrdiff_t>(first_entry), senders.size(), 0);
   if (!state.present) return;
-  thread_local std::vector<Arrival> arrivals;
-  arrivals.clear();
-  bool missing = false;
-  for (std::size_t k = 0; k < senders.size(); ++k) {
-    const Node from = senders[k].node;
-    if (!nodes_[from].present) {
-      missing = missing || !nodes_[from].known_away;
-      continue;
-    }
-    const auto turn = static_cast<double>(turn_of(matrix.receivers(from), from, node) + 1);
-    const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]);
-    const sim::Network::Passage passage = network_.pass(from, node, exchange, sent);
-    if (passage.lost) {
-      missing = true;
-    } else {
-      arrivals.push_back({sent + passage.seconds, k});
-    }
-  }
-  std::ranges::sort(arrivals);
-  const double limit =
-      lossy_ ? state.finished + patience(state) : std::numeric_limits<double>::infinity();
+  thread_local std::vector<Arrival> coming;
+  bool missing = !arrivals(matrix, bytes, exchange, node, coming);
+  const double deadline = network_.deadline();
+  const double work = state.finished - state.started;
+  const double limit = lossy_ ? state.finished + state.patience.seconds(work, deadline)
+                              : std::numeric_limits<double>::infinity();
   double last = state.finished;
   double link_free = 0;
-  for (const Arrival& arrival : arrivals) {
+  double heard = -1;
+  for (const Arrival& arrival : coming) {
     const Node from = senders[arrival.index].node;
     const double transfer = network_.transfer_seconds(node, bytes[from]);
     const double slower = std::max(0.0, transfer - network_.transfer_seconds(from, bytes[from]));
     // The link works on a message while it comes in: what makes it late is another one before it,
     // or a link that is slower than the sender's.
     link_free = std::max(arrival.time + slower, link_free + transfer);
+    const double waited = std::max(link_free - state.finished, 0.0);
     if (link_free > limit) {
       missing = true;
+      // What comes too late teaches how long the network takes, unless nobody would wait so long.
+      // How late its sender was does not count: everybody's waiting would make everybody wait.
+      const double travelled = std::min(waited, link_free - departs_[from]);
+      if (travelled <= deadline) heard = std::max(heard, travelled);
       continue;
     }
+    heard = std::max(heard, waited);
     came_[first_entry + arrival.index] = 1;
     last = std::max(last, link_free);
   }
-  if (lossy_) learn_wait(state, last - state.finished);
+  if (heard >= 0) state.patience.learn(heard);
   state.ready = missing && lossy_ ? limit : last;
-}
-
-// How long a node waits for what may never come: as TCP times its retransmissions (RFC 6298), by
-// the mean and deviation of what it has seen, at least as long as its own work took, at most the
-// deadline. Who has seen nothing yet gives the others ten times its own work.
-double StepClock::patience(const State& state) const {
-  const double work = state.finished - state.started;
-  const double expected =
-      state.waited ? state.wait_mean + 4 * state.wait_deviation : kFirstPatience * work;
-  return std::min(network_.deadline(), std::max(expected, work));
-}
-
-void StepClock::learn_wait(State& state, double waited) const {
-  if (!state.waited) {
-    state.waited = true;
-    state.wait_mean = waited;
-    state.wait_deviation = waited / 2;
-    return;
-  }
-  state.wait_deviation += (std::abs(waited - state.wait_mean) - state.wait_deviation) / 4;
-  state.wait_mean += (waited - state.wait_mean) / 8;
 }
 
 void StepClock::all_reduce(std::uint64_t bytes) {
@@ -227,7 +216,7 @@ void StepClock::all_reduce(std::uint64_t bytes) {
 }
 
 double StepClock::now() const {
-  double latest = 0;
+  double latest = front_;
   for (const State& state : nodes_) {
     if (state.present) latest = std::max(latest, state.ready);
   }

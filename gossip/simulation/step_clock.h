@@ -4,13 +4,14 @@
 // compute it: a node is ready when its own work is done and what it waits for has come.
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "core/base/compute_pool.h"
 #include "core/sim/network.h"
 #include "core/sim/population.h"
+#include "gossip/simulation/patience.h"
 #include "topologies/mixing_matrix.h"
 
 namespace starling::gossip {
@@ -49,7 +50,7 @@ class StepClock {
   // halving with doubling; both move 2 (P - 1) / P * bytes a node.
   void all_reduce(std::uint64_t bytes);
 
-  // When the last present node can go on, seconds.
+  // When the last present node can go on; where none is there, when the last one gave up. Seconds.
   double now() const;
   // When each node can begin its next step, seconds.
   double ready(Node node) const { return nodes_[node].ready; }
@@ -62,23 +63,23 @@ class StepClock {
     double started = 0;  // of the step's local work
     double finished = 0;
     double uplink_free = 0;
-    double wait_mean = 0;  // of how long after its own work the last message came
-    double wait_deviation = 0;
-    bool waited = false;
+    Patience patience;  // for the last message, after its own work
     bool present = false;
     bool returns = false;
     bool known_away = false;  // missed at the step before: nobody waits for it any more
   };
-  struct Tally {
-    std::uint64_t messages = 0;
-    std::uint64_t bytes = 0;
+
+  struct Arrival {
+    double time;
+    std::size_t index;  // among the senders
+    friend auto operator<=>(const Arrival&, const Arrival&) = default;
   };
 
   double front() const;
+  bool arrivals(const topologies::MixingMatrix& matrix, const std::vector<std::uint64_t>& bytes,
+                std::uint64_t exchange, Node node, std::vector<Arrival>& arrivals) const;
   void receive(const topologies::MixingMatrix& matrix, const std::vector<std::uint64_t>& bytes,
                std::uint64_t exchange, Node node, std::uint64_t first_entry);
-  double patience(const State& state) const;
-  void learn_wait(State& state, double waited) const;
 
   const sim::Network& network_;
   const sim::Population& population_;
@@ -87,6 +88,7 @@ class StepClock {
   std::vector<double> departs_;             // [nodes] when the first message is on its way
   std::vector<std::uint64_t> first_entry_;  // [nodes]
   std::vector<std::uint8_t> came_;          // [messages of the matrix]
+  double front_ = 0;                        // when somebody could begin the last step
   std::uint64_t present_count_ = 0;
   std::uint64_t messages_ = 0;
   std::uint64_t bytes_sent_ = 0;

@@ -24,6 +24,9 @@ constexpr std::size_t kTileElementsMin = std::size_t{1} << 16;
 constexpr std::size_t kTrainingPart = 4;
 constexpr std::size_t kMomentPart = 512;
 
+// Steps in a row that nobody has done.
+constexpr std::uint64_t kInVain = 1000;
+
 std::size_t tile_columns(std::size_t nodes, std::size_t size, unsigned threads) {
   const std::size_t fitting = kTileBytes / (2 * sizeof(float) * nodes);
   const std::size_t least = std::max(kTileColumnsMin, kTileElementsMin / nodes);
@@ -89,6 +92,13 @@ Result<void> SynchronousSimulation::exchange(int steps) {
                                             "nodes.leave-after or lower steps",
                                             totals_.step));
   }
+  if (clock_.present_count() == 0) {
+    // A step that nobody has done is none; only time has passed.
+    totals_.virtual_seconds = std::max(totals_.virtual_seconds, clock_.now());
+    if (++in_vain_ == kInVain) return no_progress(totals_.step);
+    return {};
+  }
+  in_vain_ = 0;
   const auto matrix = experiment_.topology ? experiment_.topology->at(exchanges_) : nullptr;
   welcome_returning(matrix.get());
   STARLING_TRY(adapt(matrix.get(), steps));
@@ -111,6 +121,7 @@ void SynchronousSimulation::welcome_returning(const topologies::MixingMatrix* ma
   const auto settled = [this](Node node) { return clock_.present(node) && !clock_.returns(node); };
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     if (!clock_.returns(node)) continue;
+    if (data_[node].optimizer) data_[node].optimizer->reset();
     std::optional<Node> donor;
     if (matrix != nullptr) {
       for (const topologies::Weight& sender : matrix->senders(node)) {

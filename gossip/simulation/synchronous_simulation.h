@@ -45,7 +45,8 @@ class SynchronousSimulation final : public NetworkSimulation {
   StepClock clock_;
   Totals totals_;
   std::uint64_t exchanges_ = 0;
-  std::vector<double> losses_;        // [nodes] of the last local phase
+  std::uint64_t in_vain_ = 0;   // steps that nobody has done, since the last that somebody has
+  std::vector<double> losses_;  // [nodes] of the last local phase
   std::vector<std::uint64_t> bytes_;  // [nodes] of a message
   std::vector<std::uint64_t> inbox_begin_;
   std::vector<Received<float>> inboxes_;  // as the matrix's entries

@@ -72,6 +72,11 @@ Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
   }
   RunWriter writer(directory);
   writer.metrics_.open(directory / "metrics.jsonl", std::ios::binary);
+  if (!writer.metrics_) {
+    return rejected("cannot-write",
+                    fmt::format("{} cannot be made: may the directory be written to?",
+                                (directory / "metrics.jsonl").string()));
+  }
   return writer;
 }
 

@@ -31,6 +31,12 @@ TEST(Clock, DurationsParseAndFormat) {
   }
 }
 
+TEST(Clock, WhatNoDurationHoldsIsFarAway) {
+  EXPECT_EQ(from_seconds(1.5), 1500ms);
+  EXPECT_EQ(from_seconds(1e300), 9'000'000'000s);
+  EXPECT_EQ(from_seconds(-1e300), -9'000'000'000s);
+}
+
 TEST(Backoff, GrowsWithJitterUpToItsMaximum) {
   Backoff backoff({.minimum = 100ms, .maximum = 1s}, Rng({.seed = 1}));
   Duration ceiling = 200ms;

@@ -226,6 +226,65 @@ TEST(Simulation, SaysThatEverybodyHasLeft) {
   }
 }
 
+TEST(Simulation, SaysThatNobodyEverFinishesAStep) {
+  for (const char* algorithm : {"dpsgd", "ad-psgd"}) {
+    NetOptions options = small_network("ring", 4, algorithm);
+    options.nodes.step_time = std::chrono::seconds(10);
+    options.nodes.crash_every = milliseconds(10);
+    options.nodes.return_after = milliseconds(10);
+    const auto result = run(options);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), "no-progress");
+  }
+}
+
+// H beyond the run's steps: one phase of all of them, whatever the algorithm.
+TEST(Simulation, NoLocalPhaseGoesBeyondTheRun) {
+  for (const char* algorithm : {"dpsgd", "ad-psgd", "push-sum"}) {
+    NetOptions options = small_network("ring", 4, algorithm);
+    options.train.train.local_steps = 1'000'000'000;
+    const SimulationResult result = run_well(options);
+    EXPECT_EQ(result.totals.node_steps, 4U * 20);
+  }
+}
+
+// A message that a split holds up for a minute is not in the way of those that others send.
+TEST(Simulation, WhatIsFarAwayDoesNotOccupyTheLink) {
+  NetOptions options = small_network("ring", 8, "push-sum");
+  options.network.splits = "0s-60s:2";
+  options.network.retransmit = true;
+  const double apart = run_well(options).measurements.back().consensus_distance;
+  options.network.splits = "0s-60s:4000000000";
+  const double alone = run_well(options).measurements.back().consensus_distance;
+  EXPECT_LT(apart, 0.9 * alone);
+}
+
+// Slow or lossy, pairs still average.
+TEST(Simulation, AskersLearnHowLongRepliesTake) {
+  NetOptions options = small_network("ring", 8, "ad-psgd");
+  options.network.loss = 0.2;
+  options.network.latency = "100ms";
+  options.run.virtual_time = std::chrono::seconds(60);
+  options.run.steps = 5000;
+  options.evaluate.every = 5000;
+  const SimulationResult result = run_well(options, 2);
+  // Of 60 s, at most 0.8 s an exchange.
+  EXPECT_GT(result.totals.messages, 4U * 75);
+}
+
+// One node of a pair is away most of the time; who comes back alone goes on training.
+TEST(Simulation, WhoWasWaitingWhenItCrashedTrainsAgain) {
+  NetOptions options = small_network("path", 2, "ad-psgd");
+  options.nodes.crash_every = milliseconds(50);
+  options.nodes.return_after = milliseconds(200);
+  options.run.steps = 400;
+  options.evaluate.every = 400;
+  const SimulationResult result = run_well(options);
+  // 800 local steps of 10 ms, by two nodes that are there a fifth of the time, and of that a tenth
+  // lost to phases cut short.
+  EXPECT_LT(result.totals.virtual_seconds, 40);
+}
+
 TEST(Simulation, RefusesWhatDoesNotFit) {
   const auto refused = [](const NetOptions& options) {
     const auto experiment = prepare(options);
@@ -240,6 +299,10 @@ TEST(Simulation, RefusesWhatDoesNotFit) {
   options = small_network("ring", 4);
   options.data.partition = "natural:column=writer";
   EXPECT_NE(refused(options), "accepted");
+  options = small_network("ring", 4, "detag");
+  EXPECT_EQ(refused(options), "accepted");
+  options.train.train.optimizer = "adam";
+  EXPECT_EQ(refused(options), "algorithm-options");
   options = small_network("ring", 601);
   EXPECT_EQ(refused(options), "partition-impossible");
   options = small_network("ring", 4);

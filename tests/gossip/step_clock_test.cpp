@@ -136,6 +136,54 @@ TEST(StepClock, LossCostsPatienceNotTheRun) {
   EXPECT_LT(clock.now(), 100 * 0.1);
 }
 
+// Messages that take longer than ten local steps come late at first; then they are waited for.
+TEST(StepClock, SlowLinksAreWaitedForWhereMessagesAreLost) {
+  World world({.latency = "200ms", .bandwidth = "1MB/s", .loss = 0.01},
+              {.step_time = milliseconds(1)}, "ring", 16, 100'000);
+  StepClock clock(world.network, world.population, 16, true);
+  std::uint64_t came = 0;
+  for (std::uint64_t step = 0; step < 200; ++step) {
+    ASSERT_TRUE(world.step(clock, step));
+    for (std::uint64_t entry = 0; entry < 32; ++entry) came += clock.came(entry) ? 1 : 0;
+  }
+  // Lost: one in a hundred; late: what comes from nodes that were themselves held up.
+  EXPECT_GT(came, 200 * 32 * 0.9);
+  EXPECT_LT(clock.now(), 200 * 2 * 0.401);
+}
+
+TEST(StepClock, WhatComesAfterTheDeadlineIsNotWaitedFor) {
+  World world({.latency = "2s", .loss = 0.01, .deadline = seconds(1)},
+              {.step_time = milliseconds(10)}, "ring", 16, 1000);
+  StepClock clock(world.network, world.population, 16, true);
+  for (std::uint64_t step = 0; step < 50; ++step) ASSERT_TRUE(world.step(clock, step));
+  EXPECT_NEAR(clock.now(), 50 * (0.01 + 0.1), kTolerance);
+}
+
+TEST(StepClock, TimePassesWhereNobodyFinishesAStep) {
+  World world({}, {.step_time = seconds(100), .crash_every = milliseconds(100)}, "ring", 4, 10);
+  StepClock clock(world.network, world.population, 4, true);
+  double before = -1;
+  for (std::uint64_t attempt = 0; attempt < 50; ++attempt) {
+    ASSERT_TRUE(clock.begin(0, 1));
+    ASSERT_EQ(clock.present_count(), 0U);
+    ASSERT_GT(clock.now(), before);
+    before = clock.now();
+  }
+}
+
+TEST(Patience, LearnsFromWaitsAndGrowsWhereNothingComes) {
+  Patience patience;
+  EXPECT_EQ(patience.seconds(0.01, 10), 0.1);
+  EXPECT_EQ(patience.seconds(0, 10), 10);  // nothing to go by
+  patience.give_up();
+  patience.give_up();
+  EXPECT_EQ(patience.seconds(0.01, 10), 0.4);
+  EXPECT_EQ(patience.seconds(0.01, 0.3), 0.3);
+  for (int k = 0; k < 200; ++k) patience.learn(0.2);
+  EXPECT_NEAR(patience.seconds(0.01, 10), 0.25, kTolerance);
+  EXPECT_NEAR(patience.seconds(1, 10), 1.2, kTolerance);
+}
+
 TEST(StepClock, WhoCrashesIsMissedOnceAndComesBack) {
   World world({.latency = "1ms"},
               {.step_time = milliseconds(10),

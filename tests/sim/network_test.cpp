@@ -74,6 +74,13 @@ TEST(Network, RetransmissionCostsTimeAndLosesNothing) {
   EXPECT_FALSE(network.lossy());
 }
 
+TEST(Network, RetransmissionBringsWhatIsNearlyAlwaysLost) {
+  const Network network = make({.loss = 0.999, .retransmit = true});
+  for (std::uint64_t number = 0; number < 1000; ++number) {
+    ASSERT_FALSE(network.pass(0, 1, number, 0).lost);
+  }
+}
+
 TEST(Network, PartsOfASplitDoNotHearEachOther) {
   const Network network = make({.splits = "10s-20s:2;30s-40s:3"}, 64);
   int apart = 0;
