@@ -292,6 +292,8 @@ void mix_transposed(const MixingMatrix& matrix, std::span<const double> x,
 Contraction contraction(const Topology& topology, const std::optional<Group>& group,
                         bool connected) {
   if (topology.period() == 0) return of_draws(topology);
+  // An edge list of one line may name ten million nodes.
+  if (!connected && topology.nodes() > kDenseNodesMax) return {Figure{1}, std::nullopt};
   Contraction found;
   if (group) {
     found = of_symmetry(topology, *group);

@@ -24,8 +24,8 @@ struct Contraction {
 // matrices: all eigenvalues up to 512 nodes, Lanczos beyond. Matrices with detailed balance (the
 // rule uniform): those of their symmetric relative. Others: all eigenvalues, or Arnoldi. Other
 // periods: the largest singular value of the product. Drawn anew: the root of the expected squared
-// factor, in closed form or over sampled steps. `connected` is that of the undirected union.
-// Requires: nodes >= 2.
+// factor, in closed form or over sampled steps. `connected` is that of the undirected union; where
+// it is not, slem is 1, and beyond 512 nodes nothing else is looked for. Requires: nodes >= 2.
 Contraction contraction(const Topology& topology, const std::optional<Group>& group,
                         bool connected);
 

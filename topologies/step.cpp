@@ -46,10 +46,9 @@ bool answers_all(const Step& step) {
 
 Result<void> lay_metropolis(Step& step, const Degrees& degrees) {
   if (!degrees.regular() && !answers_all(step)) {
-    return rejected(
-        "topology-spec",
-        "the mixing rule metropolis needs an undirected or regular graph; take uniform, "
-        "max-degree or own");
+    return rejected("topology-spec",
+                    "the mixing rule metropolis needs an undirected or regular graph; take push, "
+                    "uniform or own");
   }
   for (MixingEntry& entry : step.entries) {
     entry.weight = 1.0 / (1.0 + std::max(degrees.in[entry.receiver], degrees.in[entry.sender]));
@@ -61,6 +60,11 @@ Result<void> lay_metropolis(Step& step, const Degrees& degrees) {
 void lay_uniform(Step& step, const Degrees& degrees) {
   for (MixingEntry& entry : step.entries) entry.weight = 1.0 / (1.0 + degrees.in[entry.receiver]);
   for (Node i = 0; i < step.diagonal.size(); ++i) step.diagonal[i] = 1.0 / (1.0 + degrees.in[i]);
+}
+
+void lay_push(Step& step, const Degrees& degrees) {
+  for (MixingEntry& entry : step.entries) entry.weight = 1.0 / (1.0 + degrees.out[entry.sender]);
+  for (Node i = 0; i < step.diagonal.size(); ++i) step.diagonal[i] = 1.0 / (1.0 + degrees.out[i]);
 }
 
 void lay_max_degree(Step& step, const Degrees& degrees) {
@@ -129,6 +133,8 @@ Result<MixingMatrix> lay(Step own, std::string_view rule) {
       STARLING_TRY(lay_metropolis(own, degrees));
     } else if (rule == "uniform") {
       lay_uniform(own, degrees);
+    } else if (rule == "push") {
+      lay_push(own, degrees);
     } else {
       STARLING_CHECK(rule == "max-degree");
       lay_max_degree(own, degrees);

@@ -176,7 +176,7 @@ Result<void> check_rule(const Blueprint& blueprint, std::string_view rule) {
   if (rule != "metropolis" || blueprint.period != 0 || !blueprint.directed) return {};
   return rejected("topology-spec", "the mixing rule metropolis needs an undirected graph, and " +
                                        blueprint.name +
-                                       " draws directed ones; take uniform, max-degree or own");
+                                       " draws directed ones; take push, uniform or own");
 }
 
 void deduplicate(std::vector<Edge>& edges) {

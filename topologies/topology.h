@@ -18,12 +18,13 @@ namespace starling::topologies {
 
 // How weights are laid on a graph. `own`: those of the topology's definition (Metropolis-Hastings
 // where it has none). d is a node's degree without itself:
-//   metropolis  W_ij = 1 / (1 + max(d_i, d_j))            symmetric
+//   metropolis  W_ij = 1 / (1 + max(d_i, d_j))            rows and columns sum to 1
 //   uniform     W_ij = 1 / (1 + d_i) (in-degree)          rows sum to 1
-//   max-degree  W_ij = 1 / (1 + max over nodes of d)      symmetric
+//   push        W_ij = 1 / (1 + d_j) (out-degree)         columns sum to 1, as push-sum wants
+//   max-degree  W_ij = 1 / (1 + max over nodes of d)      symmetric where all is answered
 //   lazy        (I + own) / 2: every eigenvalue at or above 0
-inline constexpr std::array<std::string_view, 5> kMixingRules = {"own", "metropolis", "uniform",
-                                                                 "max-degree", "lazy"};
+inline constexpr std::array<std::string_view, 6> kMixingRules = {"own",  "metropolis", "uniform",
+                                                                 "push", "max-degree", "lazy"};
 
 struct TopologyOptions {
   std::string spec = "ring";  // "NAME[:KEY=VALUE,...]", see topologies/README.md

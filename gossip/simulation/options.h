@@ -95,7 +95,7 @@ void describe(V& visit, NetTopologyOptions& o) {
   visit("spec", o.spec, FieldInfo{.help = "NAME[:KEY=VALUE,...], see topologies/README.md"});
   visit("nodes", o.nodes, FieldInfo{.help = "number of nodes", .min = 1, .max = 1e7});
   visit("mixing", o.mixing,
-        FieldInfo{.help = "rule for the weights: own, metropolis, uniform, "
+        FieldInfo{.help = "rule for the weights: own, metropolis, uniform, push, "
                           "max-degree or lazy"});
   visit("seed", o.seed, FieldInfo{.help = "of random topologies; 0: the run's seed", .max = 9e18});
 }

@@ -54,7 +54,7 @@ void add_topology_command(CLI::App& app, CommandContext& context) {
   command->add_option("--seed", flags->topology.seed, "of topologies that are drawn")
       ->capture_default_str();
   command->add_option("--mixing", flags->topology.mixing, "how weights are laid on the graph")
-      ->type_name("own|metropolis|uniform|max-degree|lazy")
+      ->type_name("own|metropolis|uniform|push|max-degree|lazy")
       ->capture_default_str();
   command->add_option("--step", flags->step, "whose matrix --format csv prints, from 0")
       ->type_name("T")

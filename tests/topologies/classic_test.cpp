@@ -175,16 +175,31 @@ TEST(MixingRules, AreLaidOnTheSameMessages) {
   for (const std::string_view rule : kMixingRules) {
     const auto star = topology({.spec = "star", .nodes = 5, .mixing = std::string(rule)})->at(0);
     EXPECT_EQ(star->messages(), 8U) << rule;
-    EXPECT_TRUE(star->row_stochastic()) << rule;
-    EXPECT_EQ(star->symmetric(), rule != "uniform") << rule;
+    EXPECT_EQ(star->row_stochastic(), rule != "push") << rule;
+    EXPECT_EQ(star->column_stochastic(), rule != "uniform") << rule;
+    EXPECT_EQ(star->symmetric(), rule != "uniform" && rule != "push") << rule;
   }
   const auto self = [](const char* rule, Node node) {
     return topology({.spec = "star", .nodes = 5, .mixing = rule})->at(0)->self(node);
   };
   EXPECT_DOUBLE_EQ(self("metropolis", 0), 0.2);
   EXPECT_DOUBLE_EQ(self("uniform", 1), 0.5);
+  EXPECT_DOUBLE_EQ(self("push", 0), 0.2);
+  EXPECT_DOUBLE_EQ(self("push", 1), 0.5);
   EXPECT_DOUBLE_EQ(self("max-degree", 1), 0.8);
   EXPECT_DOUBLE_EQ(self("lazy", 0), 0.6);
+}
+
+// What push-sum wants where the graph is neither undirected nor regular: shares of what one sends.
+TEST(MixingRules, PushGivesEqualSharesToAllReceiversOfADrawnDirectedStep) {
+  const auto drawn = topology({.spec = "epidemic:s=3,kind=local", .nodes = 10, .mixing = "push"});
+  const auto step = drawn->at(7);
+  EXPECT_TRUE(step->column_stochastic());
+  EXPECT_FALSE(step->row_stochastic());
+  for (Node i = 0; i < 10; ++i) {
+    EXPECT_EQ(step->self(i), 0.25);
+    for (const Weight& receiver : step->receivers(i)) EXPECT_EQ(receiver.weight, 0.25);
+  }
 }
 
 TEST(MixingRules, ApplyToEveryStep) {

@@ -253,6 +253,20 @@ TEST(SpectralReport, LanczosIsPatient) {
   EXPECT_EQ(found.diameter->value, kNodes - 1);
 }
 
+// Nobody hears of most of the ten million nodes that this one line names.
+TEST(SpectralReport, AFileOfOneLineCostsNoEigenvalues) {
+  starling::testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "line.txt";
+  std::ofstream(path) << "0 1999999\n";
+  const SpectralReport found = report("file:" + path.string(), 2000000);
+  EXPECT_FALSE(found.connected);
+  EXPECT_EQ(found.slem->value, 1);
+  EXPECT_EQ(found.slem->certainty, Certainty::kExact);
+  EXPECT_FALSE(found.lambda_min);
+  EXPECT_FALSE(found.finite_time);
+  EXPECT_FALSE(found.rounds_to_consensus);
+}
+
 // W = D^-1 (A + I) has the eigenvalues of D^-1/2 (A + I) D^-1/2.
 TEST(SpectralReport, UniformWeightsHaveTheSpectrumOfTheirSymmetricRelative) {
   for (const Node n : {40U, 700U}) {
