@@ -16,8 +16,7 @@ Choco<T>::Choco(const AlgorithmOptions& options, std::uint64_t seed, Node node,
       node_(node),
       x_(model.begin(), model.end()),
       copy_(model.size()),
-      pull_(model.size()),
-      difference_(model.size()) {
+      pull_(model.size()) {
   if (options.compressor == "none") {
     plain_.resize(model.size());
   } else {
@@ -34,18 +33,20 @@ void Choco<T>::combine() {
 
 template <class T>
 void Choco<T>::compress(std::uint64_t exchange) {
+  thread_local std::vector<double> difference;
+  difference.resize(x_.size());
   for (std::size_t i = 0; i < x_.size(); ++i) {
-    difference_[i] = static_cast<double>(x_[i]) - copy_[i];
+    difference[i] = static_cast<double>(x_[i]) - copy_[i];
   }
   if (compressor_) {
     Rng rng({.seed = seed_,
              .purpose = Purpose::kAlgorithm,
              .node = node_,
              .round = static_cast<std::uint32_t>(exchange)});
-    compressor_->encode(difference_, rng, packed_);
+    compressor_->encode(difference, rng, packed_);
     message_.packed = packed_;
   } else {
-    for (std::size_t i = 0; i < x_.size(); ++i) plain_[i] = static_cast<T>(difference_[i]);
+    for (std::size_t i = 0; i < x_.size(); ++i) plain_[i] = static_cast<T>(difference[i]);
     message_.first = plain_;
   }
 }

@@ -49,8 +49,7 @@ class Choco final : public Algorithm<T> {
   Vector<double> copy_;
   Vector<double> pull_;
   std::optional<Compressor> compressor_;  // none: q travels as it is
-  Vector<double> difference_;
-  Vector<T> plain_;  // q of compressor "none"
+  Vector<T> plain_;                       // q of compressor "none"
   std::vector<std::byte> packed_;
   Message<T> message_;
 };

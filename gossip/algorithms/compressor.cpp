@@ -2,10 +2,11 @@
 #include "gossip/algorithms/compressor.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
-#include <numeric>
+#include <functional>
 
 #include "core/base/check.h"
 
@@ -59,9 +60,49 @@ class BitReader {
   unsigned held_ = 0;
 };
 
-// What is not a number counts as the largest, so that it is sent and seen.
-double modulus(double v) {
-  return std::isnan(v) ? std::numeric_limits<double>::infinity() : std::abs(v);
+// Ordered as the moduli are; what is not a number counts as the largest, so that it is sent and
+// seen.
+std::uint64_t modulus_key(double v) {
+  constexpr std::uint64_t kInfinity = 0x7FF0000000000000;
+  return std::min(std::bit_cast<std::uint64_t>(v) & 0x7FFFFFFFFFFFFFFF, kInfinity);
+}
+
+// The elements of largest modulus: all above `key`, and the first `ties` of those that equal it.
+struct Cut {
+  std::uint64_t key = 0;
+  std::size_t ties = 0;
+};
+
+// Counts keys by their exponent and highest digit, then looks only at those that share them with
+// the k-th largest.
+Cut largest_keys(std::span<const std::uint64_t> keys, std::size_t k) {
+  constexpr unsigned kShift = 51;
+  std::array<std::uint32_t, 4096> counts = {};
+  for (const std::uint64_t key : keys) ++counts[key >> kShift];
+  std::size_t bucket = counts.size() - 1;
+  std::size_t above = 0;
+  for (; above + counts[bucket] < k; --bucket) above += counts[bucket];
+  thread_local std::vector<std::uint64_t> close;
+  close.clear();
+  for (const std::uint64_t key : keys) {
+    if (key >> kShift == bucket) close.push_back(key);
+  }
+  const auto at = close.begin() + static_cast<std::ptrdiff_t>(k - above - 1);
+  std::nth_element(close.begin(), at, close.end(), std::greater<>());
+  const auto larger = std::count_if(close.begin(), at, [&](auto key) { return key > *at; });
+  return {*at, k - above - static_cast<std::size_t>(larger)};
+}
+
+// In eight sums, which do not wait for each other.
+template <class F>
+double block_sum(std::span<const double> block, F&& f) {
+  double sums[8] = {};
+  std::size_t i = 0;
+  for (; i + 8 <= block.size(); i += 8) {
+    for (std::size_t lane = 0; lane < 8; ++lane) sums[lane] += f(block[i + lane]);
+  }
+  for (; i < block.size(); ++i) sums[i % 8] += f(block[i]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
 }  // namespace
@@ -71,7 +112,6 @@ Compressor::Compressor(const AlgorithmOptions& options, std::size_t size) : size
   if (options.compressor == "top-k") {
     kind_ = Kind::kTopK;
     kept_ = kept_elements(options.ratio, size);
-    order_.resize(size);
   } else if (options.compressor == "sign") {
     kind_ = Kind::kSign;
   } else {
@@ -93,47 +133,64 @@ std::size_t Compressor::packed_bytes() const {
 }
 
 void Compressor::encode(std::span<const double> difference, Rng& rng,
-                        std::vector<std::byte>& packed) {
+                        std::vector<std::byte>& packed) const {
   STARLING_CHECK(difference.size() == size_);
   packed.resize(packed_bytes());
   if (kind_ == Kind::kTopK) return encode_top_k(difference, packed.data());
   std::byte* out = packed.data();
   for (std::size_t begin = 0; begin < size_; begin += kBlock) {
     const auto block = difference.subspan(begin, std::min(kBlock, size_ - begin));
-    encode_block(block, rng, out);
+    if (kind_ == Kind::kSign) {
+      encode_signs(block, out);
+    } else {
+      encode_levels(block, rng, out);
+    }
     out += block_bytes(block.size());
   }
 }
 
-void Compressor::encode_top_k(std::span<const double> difference, std::byte* out) {
-  std::iota(order_.begin(), order_.end(), 0U);
-  const auto end = order_.begin() + static_cast<std::ptrdiff_t>(kept_);
-  std::nth_element(order_.begin(), end - 1, order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const double x = modulus(difference[a]), y = modulus(difference[b]);
-    return x != y ? x > y : a < b;
-  });
-  std::sort(order_.begin(), end);
-  for (auto at = order_.begin(); at != end; ++at) {
-    const auto value = static_cast<float>(difference[*at]);
-    std::memcpy(out, &*at, sizeof *at);
-    std::memcpy(out + sizeof *at, &value, sizeof value);
-    out += sizeof *at + sizeof value;
+void Compressor::encode_top_k(std::span<const double> difference, std::byte* out) const {
+  thread_local std::vector<std::uint64_t> keys;
+  keys.resize(difference.size());
+  std::ranges::transform(difference, keys.begin(), modulus_key);
+  Cut cut = largest_keys(keys, kept_);
+  for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] < cut.key || (keys[i] == cut.key && cut.ties == 0)) continue;
+    if (keys[i] == cut.key) --cut.ties;
+    const auto value = static_cast<float>(difference[i]);
+    std::memcpy(out, &i, sizeof i);
+    std::memcpy(out + sizeof i, &value, sizeof value);
+    out += sizeof i + sizeof value;
   }
 }
 
-void Compressor::encode_block(std::span<const double> block, Rng& rng, std::byte* out) const {
-  double sum = 0;
-  for (const double v : block) sum += kind_ == Kind::kSign ? std::abs(v) : v * v;
-  const double norm = kind_ == Kind::kSign ? 0 : std::sqrt(sum);
-  const auto scale = static_cast<float>(
-      kind_ == Kind::kSign ? sum / static_cast<double>(block.size()) : norm / divisor_);
+// Eight signs a byte, the lowest bit first.
+void Compressor::encode_signs(std::span<const double> block, std::byte* out) const {
+  const double sum = block_sum(block, [](double v) { return std::abs(v); });
+  const auto scale = static_cast<float>(sum / static_cast<double>(block.size()));
+  std::memcpy(out, &scale, sizeof scale);
+  out += sizeof scale;
+  for (std::size_t begin = 0; begin < block.size(); begin += 8) {
+    const std::size_t count = std::min<std::size_t>(8, block.size() - begin);
+    unsigned signs = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      signs |= static_cast<unsigned>(std::bit_cast<std::uint64_t>(block[begin + i]) >> 63) << i;
+    }
+    *out++ = static_cast<std::byte>(signs);
+  }
+}
+
+void Compressor::encode_levels(std::span<const double> block, Rng& rng, std::byte* out) const {
+  const double norm = std::sqrt(block_sum(block, [](double v) { return v * v; }));
+  const auto scale = static_cast<float>(norm / divisor_);
   std::memcpy(out, &scale, sizeof scale);
   const bool graded = norm > 0 && std::isfinite(norm);
+  const double levels_a_unit = graded ? levels_ / norm : 0;
   BitWriter codes(out + sizeof scale);
-  for (std::size_t i = 0; i < block.size(); ++i) {
-    std::uint32_t code = std::signbit(block[i]) ? 1 : 0;
+  for (const double v : block) {
+    std::uint32_t code = std::signbit(v) ? 1 : 0;
     if (graded) {
-      const double level = std::abs(block[i]) / norm * levels_ + rng.uniform();
+      const double level = std::abs(v) * levels_a_unit + rng.uniform();
       code |= static_cast<std::uint32_t>(std::min(level, levels_)) << 1;
     }
     codes.put(code, bits_);
@@ -166,12 +223,20 @@ void Compressor::add(std::span<const std::byte> packed, double weight,
 void Compressor::add_block(const std::byte* in, double weight, std::span<double> sum) const {
   float scale = 0;
   std::memcpy(&scale, in, sizeof scale);
+  in += sizeof scale;
   const double unit = weight * static_cast<double>(scale);
-  BitReader codes(in + sizeof scale);
-  for (std::size_t i = 0; i < sum.size(); ++i) {
+  if (kind_ == Kind::kSign) {
+    const double signed_unit[2] = {unit, -unit};
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += signed_unit[std::to_integer<unsigned>(in[i / 8]) >> i % 8 & 1U];
+    }
+    return;
+  }
+  BitReader codes(in);
+  for (double& total : sum) {
     const std::uint32_t code = codes.get(bits_);
-    const double level = kind_ == Kind::kSign ? 1 : code >> 1;
-    sum[i] += (code & 1U) != 0 ? -unit * level : unit * level;
+    const double level = code >> 1;
+    total += (code & 1U) != 0 ? -unit * level : unit * level;
   }
 }
 

@@ -25,7 +25,7 @@ class Compressor {
   Compressor(const AlgorithmOptions& options, std::size_t size);
 
   // Replaces `packed`. Requires: difference: [d].
-  void encode(std::span<const double> difference, Rng& rng, std::vector<std::byte>& packed);
+  void encode(std::span<const double> difference, Rng& rng, std::vector<std::byte>& packed) const;
   // What encode() always makes; a peer refuses messages of another size.
   std::size_t packed_bytes() const;
   // sum += weight * decoded, both [d]. Requires: packed.size() == packed_bytes(); of top-k, every
@@ -34,19 +34,19 @@ class Compressor {
 
  private:
   enum class Kind : std::uint8_t { kTopK, kSign, kQsgd };
-  void encode_top_k(std::span<const double> difference, std::byte* out);
+  void encode_top_k(std::span<const double> difference, std::byte* out) const;
   // One block: a float32 scale, then bits_ for each element, packed from the lowest bit.
-  void encode_block(std::span<const double> block, Rng& rng, std::byte* out) const;
+  void encode_signs(std::span<const double> block, std::byte* out) const;
+  void encode_levels(std::span<const double> block, Rng& rng, std::byte* out) const;
   void add_block(const std::byte* in, double weight, std::span<double> sum) const;
   std::size_t block_bytes(std::size_t elements) const;
 
   Kind kind_;
   std::size_t size_;
-  std::size_t kept_ = 0;              // k
-  unsigned bits_ = 1;                 // an element, sign included
-  double levels_ = 1;                 // s
-  double divisor_ = 1;                // of the norm: s (1 + min(b/s^2, sqrt(b)/s))
-  std::vector<std::uint32_t> order_;  // scratch of top-k
+  std::size_t kept_ = 0;  // k
+  unsigned bits_ = 1;     // an element, sign included
+  double levels_ = 1;     // s
+  double divisor_ = 1;    // of the norm: s (1 + min(b/s^2, sqrt(b)/s))
 };
 
 // gamma where the options leave it open: 1 without compression, else omega^(3/4) with the omega of

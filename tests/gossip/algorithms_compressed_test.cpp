@@ -66,6 +66,24 @@ TEST(Compressor, TopKKeepsTheLargest) {
   }
 }
 
+// Ties go to the lowest indices; subnormals, zeros and equal moduli are told apart or not.
+TEST(Compressor, TopKTakesTheFirstOfEqualModuli) {
+  Row v(95, 0);
+  for (std::size_t i = 10; i < 40; ++i) v[i] = i % 2 == 0 ? 0.75 : -0.75;
+  v[60] = -2;
+  v[70] = 0.76;
+  Row expected(95, 0);
+  expected[60] = -2;
+  expected[70] = static_cast<double>(0.76F);
+  for (std::size_t i = 10; i < 18; ++i) expected[i] = v[i];
+  EXPECT_EQ(decoded(choco("top-k"), v), expected);  // k = 10
+  Row tiny(20, 1e-310);
+  tiny[13] = std::numeric_limits<double>::infinity();
+  std::size_t bytes = 0;
+  EXPECT_EQ(decoded(choco("top-k"), tiny, 1, &bytes)[13], tiny[13]);
+  EXPECT_EQ(bytes, 16U);
+}
+
 TEST(Compressor, SignKeepsTheMeanModulusOfEachBlock) {
   const Row v = random_row(1100, 2);
   std::size_t bytes = 0;
