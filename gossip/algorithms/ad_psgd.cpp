@@ -6,29 +6,41 @@
 #include "core/base/check.h"
 
 namespace starling::gossip {
+namespace {
+
+// The same bits at both ends.
+template <class T>
+T half_way(T one, T other) {
+  return T(0.5) * (one + other);
+}
+
+}  // namespace
 
 template <class T>
 std::vector<AsyncSend<T>> AdPsgd<T>::trained(std::span<const T> update, const Links& links,
                                              Rng& rng) {
-  STARLING_CHECK(!waiting_ && update.size() == x_.size());
+  STARLING_CHECK(update.size() == x_.size());
   for (std::size_t i = 0; i < x_.size(); ++i) x_[i] += update[i];
-  if (!active_ || links.receivers.empty()) return {};
+  if (!active_ || request_ || links.receivers.empty()) return {};
   asked_ = links.receivers[rng.below(links.receivers.size())].node;
-  waiting_ = true;
   auto request = std::make_shared<AsyncMessage<T>>();
   request->kind = AsyncMessage<T>::Kind::kRequest;
   request->number = ++number_;
   request->vector.assign(x_.begin(), x_.end());
-  return {{asked_, std::move(request)}};
+  request_ = std::move(request);
+  return {{asked_, request_}};
 }
 
 template <class T>
 std::vector<AsyncSend<T>> AdPsgd<T>::receive(Node from, const AsyncMessage<T>& message) {
   if (message.vector.size() != x_.size()) return {};
   if (message.kind == AsyncMessage<T>::Kind::kReply) {
-    if (!waiting_ || from != asked_ || message.number != number_) return {};
-    waiting_ = false;
-    average(message.vector);
+    if (!request_ || from != asked_ || message.number != number_) return {};
+    for (std::size_t i = 0; i < x_.size(); ++i) {
+      const T asked = request_->vector[i];
+      x_[i] = half_way(asked, message.vector[i]) + (x_[i] - asked);
+    }
+    request_.reset();
     return {};
   }
   if (active_) return {};
@@ -36,20 +48,14 @@ std::vector<AsyncSend<T>> AdPsgd<T>::receive(Node from, const AsyncMessage<T>& m
   reply->kind = AsyncMessage<T>::Kind::kReply;
   reply->number = message.number;
   reply->vector.assign(x_.begin(), x_.end());
-  average(message.vector);
+  for (std::size_t i = 0; i < x_.size(); ++i) x_[i] = half_way(x_[i], message.vector[i]);
   return {{from, std::move(reply)}};
-}
-
-// The same bits at both ends.
-template <class T>
-void AdPsgd<T>::average(std::span<const T> other) {
-  for (std::size_t i = 0; i < x_.size(); ++i) x_[i] = T(0.5) * (x_[i] + other[i]);
 }
 
 template <class T>
 void AdPsgd<T>::restart(std::span<const T> model) {
   std::ranges::copy(model, x_.begin());
-  waiting_ = false;
+  request_.reset();
 }
 
 template class AdPsgd<float>;

@@ -52,7 +52,7 @@ class AsyncAlgorithm {
   [[nodiscard]] virtual std::vector<AsyncSend<T>> receive(Node from,
                                                           const AsyncMessage<T>& message) = 0;
 
-  // Waits for a reply before the next local phase begins; unanswered() ends the wait.
+  // A reply is to come, while training goes on; unanswered() gives it up.
   virtual bool waiting() const = 0;
   virtual void unanswered() = 0;
 

@@ -85,7 +85,7 @@ Links AsynchronousSimulation::links(Node node) {
 
 void AsynchronousSimulation::go_on(Node node) {
   NodeState& state = nodes_[node];
-  if (!state.present || state.phase || state.algorithm->waiting()) return;
+  if (!state.present || state.phase) return;
   const NetOptions& options = experiment_.options;
   auto phase = std::make_shared<Phase>();
   const std::span<const float> model = state.algorithm->model();
@@ -130,11 +130,12 @@ Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
                                 "train.learning-rate or set train.clip-norm",
                                 event.node, state.steps));
   }
+  const bool waited = state.algorithm->waiting();
   transmit(event.node,
            state.algorithm->trained(event.phase->trained, links(event.node), state.rng));
   ++phases_;
   // Where nothing is lost and nobody leaves, every reply comes.
-  if (state.algorithm->waiting() && experiment_.lossy()) {
+  if (!waited && state.algorithm->waiting() && experiment_.lossy()) {
     state.asked = now();
     const double patience = state.patience.seconds(state.work, experiment_.network.deadline());
     schedule(now() + patience, TimedOut{event.node, ++state.waits});
@@ -149,7 +150,6 @@ Result<void> AsynchronousSimulation::happen(const Arrived& event) {
   const bool waited = state.algorithm->waiting();
   transmit(event.to, state.algorithm->receive(event.from, *event.message));
   if (waited && !state.algorithm->waiting()) state.patience.learn(now() - state.asked);
-  go_on(event.to);
   return {};
 }
 
@@ -158,7 +158,6 @@ Result<void> AsynchronousSimulation::happen(const TimedOut& event) {
   if (state.waits != event.wait || !state.present || !state.algorithm->waiting()) return {};
   state.algorithm->unanswered();
   state.patience.give_up();
-  go_on(event.node);
   return {};
 }
 

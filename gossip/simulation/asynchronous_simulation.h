@@ -89,7 +89,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
   [[nodiscard]] Result<void> happen(const Went& event);
   // The node is there from now on.
   void begin(Node node);
-  // Begins the node's next local phase unless it is away, at work or waiting.
+  // Begins the node's next local phase unless it is away or at work.
   void go_on(Node node);
   void transmit(Node from, const std::vector<AsyncSend<float>>& sends);
   // The edges of now: the topology's step advances as the mean node does.
