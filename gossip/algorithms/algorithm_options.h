@@ -27,9 +27,15 @@ struct AlgorithmOptions {
   int bits = 4;                              // choco qsgd: bits an element, sign included
   double consensus_step = 0;                 // choco gamma; 0: from the compressor
   double outer_rate = 0.7;                   // diloco, diloco-all: eta_o
-  double outer_momentum = 0.9;               // diloco, diloco-all: mu
-  int gossip_rounds = 0;                     // detag: R; 0: from the topology's slem
+  double outer_momentum = -1;  // diloco, diloco-all: mu; negative: as outer_momentum()
+  int gossip_rounds = 0;       // detag: R; 0: from the topology's slem
 };
+
+// Over gossip much less momentum is stable than where everybody is in step.
+inline double outer_momentum(const AlgorithmOptions& o) {
+  if (o.outer_momentum >= 0) return o.outer_momentum;
+  return o.name == "diloco" ? 0.3 : 0.9;
+}
 
 template <class V>
 void describe(V& visit, AlgorithmOptions& o) {
@@ -58,7 +64,10 @@ void describe(V& visit, AlgorithmOptions& o) {
   visit("outer-rate", o.outer_rate,
         FieldInfo{.help = "diloco, diloco-all: eta_o of the outer step", .min = 0, .max = 10});
   visit("outer-momentum", o.outer_momentum,
-        FieldInfo{.help = "diloco, diloco-all: mu of the outer step", .min = 0, .max = 0.9999});
+        FieldInfo{.help = "diloco, diloco-all: mu of the outer step; -1: 0.3 of diloco, 0.9 of "
+                          "diloco-all, as their authors",
+                  .min = -1,
+                  .max = 0.9999});
   visit("gossip-rounds", o.gossip_rounds,
         FieldInfo{.help = "detag: mixings a phase, R; 0: chosen from the topology",
                   .unit = "rounds",

@@ -3,13 +3,15 @@
 //   v_i <- mu v_i + eta_o sum_j W_ij (theta_j - phi_j) + gamma (sum_j W_ij phi_j - phi_i)
 //   phi_i <- phi_i + v_i
 // with gamma = eta_o, as its authors run it: phi_j drops out of the sums and only theta_j travels,
-// 4 d bytes. mu = 0, eta_o = 1 is D-PSGD to the bit. Disagreement dies out where eta_o <= 1 + mu.
+// 4 d bytes. mu = 0, eta_o = 1 is D-PSGD to the bit.
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
 
 namespace starling::gossip {
 
+// Disagreement dies out where eta_o <= 1 + mu and W is symmetric and stays; elsewhere only with
+// less momentum (disagreement.h).
 template <class T>
 class Diloco final : public Algorithm<T> {
  public:

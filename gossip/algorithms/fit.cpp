@@ -5,9 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core/base/check.h"
 #include "gossip/algorithms/detag.h"
+#include "gossip/algorithms/disagreement.h"
 #include "gossip/algorithms/make_algorithm.h"
 #include "topologies/spectral_report.h"
 
@@ -18,7 +23,7 @@ using topologies::MixingMatrix;
 using topologies::Topology;
 
 // What an algorithm asks of the matrices.
-enum class Sums { kAny, kRows, kColumns, kDouble };
+enum class Sums { kAny, kAlike, kColumns, kDouble };
 struct Needs {
   std::string_view name;
   Sums sums = Sums::kDouble;
@@ -30,7 +35,7 @@ constexpr std::array<Needs, 12> kNeeds = {{
     {.name = "gradient-tracking"},
     {.name = "choco", .symmetric_static = true},
     {.name = "d2", .symmetric_static = true},
-    {.name = "epidemic", .sums = Sums::kRows},
+    {.name = "epidemic", .sums = Sums::kAlike},
     {.name = "qg-dsgdm"},
     {.name = "relaysgd", .sums = Sums::kAny},
     {.name = "ad-psgd", .sums = Sums::kAny},
@@ -63,12 +68,24 @@ bool keeps_some(const MixingMatrix& matrix) {
   return true;
 }
 
+// Whether plain means of what comes keep the mean of all: every node's shares in them sum to 1.
+bool plain_means_keep_mean(const MixingMatrix& matrix) {
+  constexpr double kRounding = 1e-9;
+  std::vector<double> shares(matrix.nodes());
+  for (Node node = 0; node < matrix.nodes(); ++node) {
+    const double share = 1 / (1 + static_cast<double>(matrix.senders(node).size()));
+    shares[node] += share;
+    for (const topologies::Weight& sender : matrix.senders(node)) shares[sender.node] += share;
+  }
+  return std::ranges::all_of(shares, [](double share) { return std::abs(share - 1) <= kRounding; });
+}
+
 bool sums_hold(Sums sums, const MixingMatrix& matrix) {
   switch (sums) {
     case Sums::kAny:
       return true;
-    case Sums::kRows:
-      return matrix.row_stochastic();
+    case Sums::kAlike:
+      return plain_means_keep_mean(matrix);
     case Sums::kColumns:
       return matrix.column_stochastic() && keeps_some(matrix);
     case Sums::kDouble:
@@ -77,32 +94,53 @@ bool sums_hold(Sums sums, const MixingMatrix& matrix) {
   return false;
 }
 
-std::string_view broken_sums(Sums sums) {
+std::string broken_sums(Sums sums, bool drawn) {
   switch (sums) {
-    case Sums::kRows:
-      return "do not sum to 1 at every receiver, so it would not average; use mixing \"uniform\"";
+    case Sums::kAlike:
+      return "has nodes whose messages count for more than others' in plain means, and their data "
+             "would count for more; use the algorithm dpsgd with mixing \"metropolis\" where edges "
+             "go both ways, sgp with mixing \"push\" elsewhere, or a topology drawn anew for every "
+             "step as epidemic";
     case Sums::kColumns:
-      return "do not sum to 1 at every sender with a part for itself, so mass would not be kept; "
-             "use mixing "
-             "\"metropolis\" where edges go both ways, a directed topology with its own weights, "
-             "or "
-             "the algorithm epidemic";
+      return "has weights that do not sum to 1 at every sender with a part for itself, so mass "
+             "would not be kept; use mixing \"push\"";
     default:
-      return "are not doubly stochastic, so the mean of the models would not be kept; use mixing "
-             "\"metropolis\" where edges go both ways, and elsewhere the algorithm sgp (weights "
-             "that sum to 1 at every sender) or epidemic (at every receiver)";
+      return fmt::format(
+          "has weights that are not doubly stochastic, so the mean of the models would not be "
+          "kept; use mixing \"metropolis\" where edges go both ways, and elsewhere the algorithm "
+          "sgp with mixing \"push\"{}",
+          drawn ? ", or the algorithm epidemic" : "");
   }
 }
 
-Result<void> check_sums(const Case& c, Sums sums) {
-  const std::uint64_t period = c.topology.period();
+// Whether the first steps, or all of a period, have these sums; else the first that has not.
+std::optional<std::uint64_t> first_without(const Topology& topology, Sums sums) {
+  const std::uint64_t period = topology.period();
   const std::uint64_t steps = sums == Sums::kAny ? 0 : period == 0 ? kDrawsChecked : period;
   for (std::uint64_t step = 0; step < steps; ++step) {
-    if (!sums_hold(sums, *c.topology.at(step))) {
-      return c.misfit(fmt::format("the weights of step {} {}", step, broken_sums(sums)));
-    }
+    if (!sums_hold(sums, *topology.at(step))) return step;
+  }
+  return std::nullopt;
+}
+
+Result<void> check_sums(const Case& c, Sums sums) {
+  const bool drawn = c.topology.period() == 0;
+  // Drawn steps favour nobody in the long run.
+  if (drawn && sums == Sums::kAlike) return {};
+  if (const auto step = first_without(c.topology, sums)) {
+    return c.misfit(fmt::format("step {} {}", *step, broken_sums(sums, drawn)));
   }
   return {};
+}
+
+// A node's steps move it by w_i u_i: of as much weight in all where rows sum to 1 too, or on
+// average over drawn steps.
+Result<void> check_push_sum(const Case& c) {
+  if (c.topology.period() == 0 || !first_without(c.topology, Sums::kDouble)) return {};
+  return c.misfit(
+      "its weights are not doubly stochastic, so some nodes would hold more mass and their data "
+      "count for more; use mixing \"metropolis\" where edges go both ways, and elsewhere the "
+      "algorithm sgp with mixing \"push\"");
 }
 
 // The union of all steps, of a drawn topology of as many as it takes to connect it.
@@ -118,17 +156,20 @@ Result<graph::Graph> connected_union(const Case& c) {
 }
 
 Result<void> check_symmetric_static(const Case& c) {
+  if (!c.topology.time_varying() && c.topology.at(0)->symmetric()) return {};
+  const std::string_view or_tracking =
+      first_without(c.topology, Sums::kDouble) ? "" : ", or the algorithm gradient-tracking";
   if (c.topology.time_varying()) {
     return c.misfit(
-        "it needs the same matrix at every step; use a static topology, or the algorithm "
-        "gradient-tracking");
+        fmt::format("it needs the same matrix at every step; use a static topology whose edges go "
+                    "both ways{}",
+                    or_tracking));
   }
-  if (!c.topology.at(0)->symmetric()) {
-    return c.misfit(
-        "it needs a symmetric matrix; use a topology whose edges go both ways, or the algorithm "
-        "gradient-tracking");
+  if (!c.topology.directed()) {
+    return c.misfit("it needs a symmetric matrix; use mixing \"metropolis\"");
   }
-  return {};
+  return c.misfit(fmt::format(
+      "it needs a symmetric matrix; use a topology whose edges go both ways{}", or_tracking));
 }
 
 Result<void> check_tree(const Case& c, const graph::Graph& graph) {
@@ -148,24 +189,70 @@ Result<void> check_bipartite(const Case& c, const graph::Graph& graph) {
       "or the algorithm push-sum");
 }
 
+// No eigenvalue is smaller (Gershgorin).
+double lambda_min_at_least(const MixingMatrix& matrix) {
+  double least = 1;
+  for (Node node = 0; node < matrix.nodes(); ++node) least = std::min(least, matrix.self(node));
+  return 2 * least - 1;
+}
+
 // D^2's modes obey z^2 - 2 lambda z + lambda = 0: inside the unit circle only above -1/3.
 Result<void> check_lambda_min(const Case& c) {
-  if (c.topology.nodes() == 1) return {};
-  STARLING_ASSIGN(const topologies::SpectralReport report, topologies::analyse(c.topology));
   constexpr double kLeast = -1.0 / 3 + 1e-6;
-  if (report.lambda_min && report.lambda_min->value > kLeast) return {};
+  if (c.topology.nodes() == 1 || lambda_min_at_least(*c.topology.at(0)) > kLeast) return {};
+  STARLING_ASSIGN(const topologies::SpectralReport report, topologies::analyse(c.topology));
+  const auto& found = report.lambda_min;
+  // A bound lies above it.
+  const bool known = found && found->certainty != topologies::Certainty::kBound;
+  if (known && found->value > kLeast) return {};
   return c.misfit(fmt::format(
       "the smallest eigenvalue is {}, and at or below -1/3 it diverges; use mixing \"lazy\"",
-      report.lambda_min ? fmt::format("{:.6f}", report.lambda_min->value) : "not known"));
+      known ? fmt::format("{:.6f}", found->value) : "not known"));
 }
 
 Result<void> check_outer(const AlgorithmOptions& options) {
-  if (options.name != "diloco" || options.outer_rate <= 1 + options.outer_momentum) return {};
+  const double momentum = outer_momentum(options);
+  if (options.name != "diloco" || options.outer_rate <= 1 + momentum) return {};
   return rejected(
       "algorithm-options",
       fmt::format("diloco with outer-rate {} and outer-momentum {} may blow up disagreement "
                   "instead of ending it; outer-rate must be at most 1 + outer-momentum = {}",
-                  options.outer_rate, options.outer_momentum, 1 + options.outer_momentum));
+                  options.outer_rate, momentum, 1 + momentum));
+}
+
+// Proven for symmetric static matrices, of qg-dsgdm for eigenvalues above -(1 + mu) / (1 + 3 mu -
+// 2 mu^2): det and trace of its mode, 1 + trace + det > 0.
+bool proven(const Topology& topology, const MomentumMixing& mixing) {
+  const double mu = mixing.momentum;
+  if (mu == 0 && mixing.rate <= 1) return true;
+  if (topology.time_varying() || !topology.at(0)->symmetric()) return false;
+  if (mixing.kind == MomentumKind::kOuter) return mixing.rate <= 1 + mu;
+  return lambda_min_at_least(*topology.at(0)) > -(1 + mu) / (1 + 3 * mu - 2 * mu * mu);
+}
+
+Result<void> check_momentum(const Case& c) {
+  const bool outer = c.options.name == "diloco";
+  MomentumMixing mixing = {.kind = outer ? MomentumKind::kOuter : MomentumKind::kQuasiGlobal,
+                           .momentum = outer ? outer_momentum(c.options) : c.options.momentum,
+                           .rate = outer ? c.options.outer_rate : 1};
+  const auto ends = [&] {
+    return proven(c.topology, mixing) || ends_disagreement(c.topology, mixing);
+  };
+  if (ends()) return {};
+  const double given = mixing.momentum;
+  for (const double less : {0.5, 0.3, 0.1, 0.0}) {
+    mixing.momentum = less;
+    if (less >= given || mixing.rate > 1 + less || !ends()) continue;
+    return c.misfit(fmt::format(
+        "with momentum {} its nodes drift apart, because mixing here turns or changes from step "
+        "to step; set algorithm.{} = {}, or use a static topology whose edges go both ways",
+        given, outer ? "outer-momentum" : "momentum", less));
+  }
+  return c.misfit(
+      fmt::format("with outer-rate {} and outer-momentum {} its nodes drift apart; set "
+                  "algorithm.outer-rate = 1 "
+                  "and algorithm.outer-momentum = 0",
+                  mixing.rate, given));
 }
 
 Result<void> check_network(const AlgorithmOptions& options, const Setting& setting) {
@@ -175,7 +262,7 @@ Result<void> check_network(const AlgorithmOptions& options, const Setting& setti
         "algorithm-network",
         fmt::format("{} does not survive a message that is lost or a node that is away: what "
                     "neighbours know of each other would disagree for ever; set network.retransmit "
-                    "= true and let no node leave, or use the algorithm sgp or relaysgd",
+                    "= true and let no node leave, or use the algorithm sgp, or relaysgd on a tree",
                     options.name));
   }
   const bool ledger = options.name == "sgp" || options.name == "push-sum";
@@ -200,6 +287,8 @@ Result<void> check_topology(const Case& c) {
   if (c.options.name == "relaysgd") STARLING_TRY(check_tree(c, graph));
   if (c.options.name == "ad-psgd") STARLING_TRY(check_bipartite(c, graph));
   if (c.options.name == "d2") STARLING_TRY(check_lambda_min(c));
+  if (c.options.name == "push-sum") STARLING_TRY(check_push_sum(c));
+  if (c.options.name == "diloco" || c.options.name == "qg-dsgdm") STARLING_TRY(check_momentum(c));
   return {};
 }
 

@@ -29,12 +29,12 @@ constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
     {.name = "dpsgd", .state_vectors = 2},
     {.name = "sgp", .state_vectors = 2},
     {.name = "gradient-tracking", .loss_safe = false, .state_vectors = 5},
-    {.name = "choco", .loss_safe = false, .whole_columns = true, .state_vectors = 7},
+    {.name = "choco", .loss_safe = false, .whole_columns = true, .state_vectors = 5},
     {.name = "d2", .loss_safe = false, .state_vectors = 4},
     {.name = "epidemic", .state_vectors = 2},
     {.name = "qg-dsgdm", .state_vectors = 3},
     {.name = "relaysgd", .per_receiver = true, .state_vectors = 1},
-    {.name = "ad-psgd", .pattern = Pattern::kPairs, .state_vectors = 1},
+    {.name = "ad-psgd", .pattern = Pattern::kPairs, .state_vectors = 2},
     {.name = "push-sum", .pattern = Pattern::kPairs, .state_vectors = 1},
     {.name = "diloco", .state_vectors = 3},
     {.name = "detag", .loss_safe = false, .state_vectors = 11},
@@ -69,9 +69,9 @@ std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
   if (o.name == "epidemic") return make<T, Epidemic<T>>(model);
   if (o.name == "qg-dsgdm") return make<T, QgDsgdm<T>>(o.momentum, model);
   if (o.name == "relaysgd") return make<T, RelaySgd<T>>(plan.nodes, model);
-  if (o.name == "diloco") return make<T, Diloco<T>>(o.outer_rate, o.outer_momentum, model);
+  if (o.name == "diloco") return make<T, Diloco<T>>(o.outer_rate, outer_momentum(o), model);
   if (o.name == "detag") return make<T, Detag<T>>(plan.slem, o.gossip_rounds, model);
-  if (o.name == "diloco-all") return make<T, DilocoAll<T>>(o.outer_rate, o.outer_momentum, model);
+  if (o.name == "diloco-all") return make<T, DilocoAll<T>>(o.outer_rate, outer_momentum(o), model);
   STARLING_CHECK(o.name == "all-reduce");
   return make<T, AllReduce<T>>(model);
 }

@@ -62,6 +62,10 @@ TEST(CheckFit, TakesWhatTheProofsTake) {
   expect_fit({"relaysgd", "star"});
   expect_fit({"ad-psgd", "star", 7});
   expect_fit({"ad-psgd", "torus:4x4", 16});
+  expect_fit({"sgp", "star", 8, "push"});
+  expect_fit({"sgp", "epidemic:s=3,kind=local", 8, "push"});
+  expect_fit({"push-sum", "epidemic:s=3,kind=local", 8, "push"});
+  expect_fit({"diloco", "base-graph:k=2", 25});
   expect_fit({"epidemic", "epidemic:s=3"});
   expect_fit({"epidemic", "epidemic:s=3,kind=local"});
   for (const std::string algorithm : {"dpsgd", "sgp", "push-sum", "ad-psgd", "diloco"}) {
@@ -75,9 +79,15 @@ TEST(CheckFit, RefusesMatricesThatDoNotKeepTheMean) {
     expect_fit({algorithm, "epidemic:s=3,kind=local", 8, "own", false, "epidemic"});
   }
   for (const std::string algorithm : {"sgp", "push-sum"}) {
-    expect_fit({algorithm, "star", 8, "uniform", false, "metropolis"});
-    expect_fit({algorithm, "epidemic:s=3,kind=local", 8, "own", false, "algorithm epidemic"});
+    expect_fit({algorithm, "star", 8, "uniform", false, "push"});
+    expect_fit({algorithm, "epidemic:s=3,kind=local", 8, "own", false, "mixing \"push\""});
   }
+  // Asynchronous push-sum takes steps by weight: the hub's data would count for more.
+  expect_fit({"push-sum", "star", 8, "push", false, "metropolis"});
+  // Plain means on a graph that stays and is not regular.
+  expect_fit({"epidemic", "star", 8, "own", false, "metropolis"});
+  expect_fit({"epidemic", "barabasi-albert", 8, "own", false, "metropolis"});
+  expect_fit({"choco", "star", 8, "uniform", false, "metropolis"});
 }
 
 // A directed cycle on which every node sends all it has.
@@ -144,6 +154,36 @@ TEST(CheckFit, RefusesOuterRatesThatBlowUpDisagreement) {
   ASSERT_FALSE(fit);
   EXPECT_EQ(fit.error().code(), "algorithm-options");
   EXPECT_THAT(fit.error().message(), HasSubstr("1.5"));
+}
+
+TEST(CheckFit, RefusesMomentumThatDrivesNodesApartAndNamesOneThatDoesNot) {
+  struct Case {
+    AlgorithmOptions options;
+    std::string spec;
+  };
+  for (const Case& c : {Case{{.name = "diloco", .outer_momentum = 0.9}, "exponential"},
+                        Case{{.name = "diloco", .outer_momentum = 0.9}, "one-peer-exponential"},
+                        Case{{.name = "diloco", .outer_momentum = 0.9}, "one-peer-hypercube"},
+                        Case{{.name = "diloco", .outer_momentum = 0.9}, "random-matching"},
+                        Case{{.name = "diloco", .outer_momentum = 0.5}, "directed-ring"},
+                        Case{{.name = "qg-dsgdm"}, "directed-ring"}}) {
+    const auto made = topology(c.spec, 16);
+    const auto fit = check_fit(c.options, {.topology = made.get()});
+    ASSERT_FALSE(fit) << c.options.name << c.spec;
+    const bool outer = c.options.name == "diloco";
+    const std::string key = outer ? "algorithm.outer-momentum = " : "algorithm.momentum = ";
+    const std::string why = fit.error().message();
+    ASSERT_THAT(why, HasSubstr(key));
+    AlgorithmOptions followed = c.options;
+    (outer ? followed.outer_momentum : followed.momentum) =
+        std::stod(why.substr(why.find(key) + key.size()));
+    EXPECT_TRUE(check_fit(followed, {.topology = made.get()})) << why;
+  }
+}
+
+TEST(CheckFit, TakesD2WithoutEigenvaluesWhereNodesKeepEnough) {
+  const auto large = topology("random-regular:d=4", 20000, "lazy");
+  EXPECT_TRUE(check_fit({.name = "d2"}, {.topology = large.get()}));
 }
 
 TEST(PlanAlgorithm, HoldsWhatFollowsFromTheTopology) {

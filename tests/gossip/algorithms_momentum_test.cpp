@@ -84,6 +84,26 @@ TEST(Diloco, DisagreementDiesOutAtTheLargestOuterRateThatIsAllowed) {
   }
 }
 
+double left_after(const std::string& name, const Mesh& mesh, double momentum, int exchanges) {
+  const Quadratics problem(kNodes, kSize);
+  AlgorithmOptions options = diloco(name, 0.7, momentum);
+  options.momentum = momentum;
+  Fleet<double> fleet(plan_by_hand(options, kNodes), problem, scattered(kNodes, kSize));
+  // A rate, for qg-dsgdm divides by it; so small that gradients do nothing.
+  fleet.run(mesh, exchanges, 1e-12);
+  const Matrix x = fleet.models();
+  return distance(x, Matrix(kNodes, x[0]));
+}
+
+// Eigenvalues that are complex turn the outer momentum, as the refusals say.
+TEST(Momentum, DrivesNodesApartOnDirectedGraphs) {
+  EXPECT_GT(left_after("diloco", exponential(kNodes), 0.9, 200), 1e6);
+  EXPECT_LT(left_after("diloco", exponential(kNodes), 0.3, 200), 1e-9);
+  EXPECT_LT(left_after("diloco", ring(kNodes), 0.9, 400), 1e-6);
+  EXPECT_GT(left_after("qg-dsgdm", circulant(kNodes, {1}, 0.5), 0.9, 3000), 1e3);
+  EXPECT_LT(left_after("qg-dsgdm", circulant(kNodes, {1}, 0.5), 0.1, 400), 1e-6);
+}
+
 TEST(DilocoAll, IsNesterovOnTheMeanOfTheUpdates) {
   const Quadratics problem(kNodes, kSize);
   const double rate = 0.7, mu = 0.9;
