@@ -111,7 +111,7 @@ TEST_F(EdgeFile, RefusalsNameTheFileAndTheLine) {
 TEST_F(EdgeFile, MetropolisNeedsAnAnswerToEveryMessage) {
   const Error error = refusal(
       {.spec = write("0 1\n1 2\n0 2\n") + ",directed=true", .nodes = 3, .mixing = "metropolis"});
-  EXPECT_THAT(error.message(), HasSubstr("take uniform"));
+  EXPECT_THAT(error.message(), HasSubstr("take push, uniform"));
 }
 
 }  // namespace
