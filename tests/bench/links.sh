@@ -108,5 +108,8 @@ table() {  # TITLE LINK...
   row 'one-peer exponential, H = 16' gossip dpsgd one-peer-exponential 16 640 16 -- "$@"
 }
 
-table '10 Mbit/s, 20 ms:' --network.bandwidth 10Mbit/s --network.latency 20ms
+slow=(--network.bandwidth 10Mbit/s --network.latency 20ms)
+table '10 Mbit/s, 20 ms:' "${slow[@]}"
+row 'coordinator at 1 Gbit/s, H = 1' coordinator 1 400 5 -- "${slow[@]}" --network.coordinator-bandwidth 1Gbit/s
+row 'coordinator at 1 Gbit/s, H = 16' coordinator 16 40 1 -- "${slow[@]}" --network.coordinator-bandwidth 1Gbit/s
 table '10 Gbit/s, 0.1 ms:' --network.bandwidth 10Gbit/s --network.latency 100us
