@@ -3,8 +3,8 @@
 
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
-#include "core/base/rng.h"
 #include "core/base/parameter_list.h"
+#include "core/base/rng.h"
 
 namespace starling::data {
 namespace {
