@@ -99,7 +99,7 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Exp
   };
   STARLING_ASSIGN(SimulationResult result,
                   simulate(experiment, flags.threads, context.clock, hooks));
-  STARLING_TRY(written);
+  if (!written) return written.error();
   return result;
 }
 
