@@ -13,6 +13,7 @@
 #include "core/base/ids.h"
 #include "core/base/settings.h"
 #include "core/base/shared_bytes.h"
+#include "core/protocol/peer_messages.h"
 #include "core/update/contribution.h"
 
 namespace starling::protocol {
@@ -163,9 +164,11 @@ struct OperatorReply {
 
 using Message = std::variant<Hello, Welcome, RoundPlan, ModelRequest, Chunk, Credit, UpdateOffer,
                              UpdateAccept, UpdateReceived, RoundCommitted, TaskEnded, TaskFailed,
-                             Ping, Pong, Bye, OperatorRequest, OperatorReply>;
+                             Ping, Pong, Bye, OperatorRequest, OperatorReply, PeerHello, RosterAsk,
+                             RosterPart, Swim, Parcel, ColumnsAsk, ReduceNote, PeerReport, Relay>;
 
-// A message and the raw bytes behind it (Chunk, OperatorRequest and OperatorReply; else empty).
+// A message and the raw bytes behind it (Chunk, OperatorRequest, OperatorReply, RosterPart and
+// Relay; else empty).
 struct Envelope {
   Message message;
   SharedBytes payload;

@@ -11,6 +11,7 @@ constexpr std::uint32_t kPayloadBytesMax = protocol::kChunkBytesMax;
 constexpr std::uint32_t kNumbersWords = 32;    // numbers and at most one digest
 constexpr std::uint32_t kNamesWords = 128;     // and up to two names
 constexpr std::uint32_t kSentenceWords = 192;  // and a code and a sentence
+constexpr std::uint32_t kReportWords = 256;    // numbers, a name and a sentence
 constexpr std::uint32_t kListsWords = kHeaderBytesMax / 8;
 
 }  // namespace
@@ -41,6 +42,21 @@ Bound bound_of(FrameType type) {
       return {kListsWords, kPayloadBytesMax};
     case FrameType::kOperatorReply:
       return {kSentenceWords, kPayloadBytesMax};
+    case FrameType::kPeerHello:
+    case FrameType::kSwim:
+      return {kNamesWords, 0};
+    case FrameType::kRosterAsk:
+    case FrameType::kParcel:
+    case FrameType::kColumnsAsk:
+      return {kNumbersWords, 0};
+    case FrameType::kRosterPart:
+      return {kNumbersWords, kPayloadBytesMax};
+    case FrameType::kReduceNote:
+      return {kListsWords, 0};
+    case FrameType::kPeerReport:
+      return {kReportWords, 0};
+    case FrameType::kRelay:
+      return {kListsWords, kPayloadBytesMax};
   }
   STARLING_CHECK(false);  // not of the list
 }
@@ -57,8 +73,9 @@ std::optional<Bound> FrameTable::bound(std::uint16_t type) const {
 const FrameTable& from_client(bool greeted) {
   using enum FrameType;
   static const FrameTable kBefore{kHello};
-  static const FrameTable kAfter{kModelRequest, kChunk, kCredit, kUpdateOffer,
-                                 kTaskFailed,   kPing,  kPong,   kBye};
+  static const FrameTable kAfter{kModelRequest, kChunk,  kCredit,     kUpdateOffer,
+                                 kTaskFailed,   kPing,   kPong,       kBye,
+                                 kRosterAsk,    kParcel, kPeerReport, kRelay};
   return greeted ? kAfter : kBefore;
 }
 
@@ -66,8 +83,16 @@ const FrameTable& from_coordinator(bool greeted) {
   using enum FrameType;
   static const FrameTable kBefore{kWelcome, kBye};
   static const FrameTable kAfter{
-      kRoundPlan,      kChunk,     kCredit, kUpdateAccept, kUpdateReceived,
-      kRoundCommitted, kTaskEnded, kPing,   kPong,         kBye};
+      kRoundPlan, kChunk, kCredit, kUpdateAccept, kUpdateReceived, kRoundCommitted,
+      kTaskEnded, kPing,  kPong,   kBye,          kRosterPart,     kRelay};
+  return greeted ? kAfter : kBefore;
+}
+
+const FrameTable& from_peer(bool greeted) {
+  using enum FrameType;
+  static const FrameTable kBefore{kPeerHello, kBye};
+  static const FrameTable kAfter{kPeerHello, kRosterAsk,  kRosterPart, kSwim, kParcel, kChunk,
+                                 kCredit,    kColumnsAsk, kReduceNote, kPing, kPong,   kBye};
   return greeted ? kAfter : kBefore;
 }
 

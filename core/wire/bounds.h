@@ -38,6 +38,9 @@ const FrameTable& from_client(bool greeted);
 // What a device takes from its coordinator; `greeted`: the Welcome has come. The plan of an open
 // round may follow at once, so the state changes with the frame, before the next head is read.
 const FrameTable& from_coordinator(bool greeted);
+// What a peer takes from a peer; `greeted`: its PeerHello has come. A later PeerHello says that the
+// roster or the exchange has changed.
+const FrameTable& from_peer(bool greeted);
 // What a coordinator takes from an operator, and what it answers. Operators do not greet.
 const FrameTable& from_operator();
 const FrameTable& to_operator();

@@ -186,6 +186,104 @@ Result<protocol::OperatorReply> read(schema::OperatorReply::Reader from) {
                                  text(from.getMessage())};
 }
 
+// Lists of numbers: each takes room in the message, so that counting them is enough.
+Result<std::vector<protocol::SwimNews>> read_news(capnp::List<std::uint64_t>::Reader from) {
+  STARLING_TRY(check_count("news", from.size(), kSwimNewsMax));
+  std::vector<protocol::SwimNews> news;
+  news.reserve(from.size());
+  for (const std::uint64_t word : from) {
+    news.push_back({.member = static_cast<protocol::Member>(word & 0xFFFFFFFF),
+                    .state = static_cast<protocol::SwimNews::State>(word >> 62),
+                    .incarnation = static_cast<std::uint32_t>(word >> 32) & 0x3FFFFFFF});
+  }
+  return news;
+}
+
+Result<std::vector<protocol::Member>> read_members(capnp::List<std::uint32_t>::Reader from) {
+  STARLING_TRY(check_count("members", from.size(), kMembersMax));
+  return std::vector<protocol::Member>(from.begin(), from.end());
+}
+
+Result<protocol::PeerHello> read(schema::PeerHello::Reader from) {
+  return protocol::PeerHello{.version_min = from.getVersionMin(),
+                             .version_max = from.getVersionMax(),
+                             .software = text(from.getSoftware()),
+                             .epoch = from.getEpoch(),
+                             .exchange = from.getExchange(),
+                             .begun = from.getBegun()};
+}
+
+Result<protocol::RosterAsk> read(schema::RosterAsk::Reader from) {
+  return protocol::RosterAsk{from.getEpoch()};
+}
+
+Result<protocol::RosterPart> read(schema::RosterPart::Reader from) {
+  return protocol::RosterPart{from.getEpoch(), from.getOffset(), from.getTotal()};
+}
+
+Result<protocol::Swim> read(schema::Swim::Reader from) {
+  STARLING_ASSIGN(auto news, read_news(from.getNews()));
+  return protocol::Swim{.kind = static_cast<protocol::Swim::Kind>(from.getKind()),
+                        .epoch = from.getEpoch(),
+                        .sequence = from.getSequence(),
+                        .target = from.getTarget(),
+                        .news = std::move(news)};
+}
+
+Result<protocol::Parcel> read(schema::Parcel::Reader from) {
+  return protocol::Parcel{.transfer = TaskId(from.getTransfer()),
+                          .kind = static_cast<protocol::Parcel::Kind>(from.getKind()),
+                          .epoch = from.getEpoch(),
+                          .exchange = from.getExchange(),
+                          .era = from.getEra(),
+                          .attempt = from.getAttempt(),
+                          .place = from.getPlace(),
+                          .first = from.getFirst(),
+                          .second = from.getSecond(),
+                          .packed = from.getPacked(),
+                          .has_scalar = from.getHasScalar(),
+                          .scalar = from.getScalar()};
+}
+
+Result<protocol::ColumnsAsk> read(schema::ColumnsAsk::Reader from) {
+  return protocol::ColumnsAsk{from.getEpoch(), from.getBegin(), from.getEnd()};
+}
+
+Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
+  STARLING_ASSIGN(auto members, read_members(from.getMembers()));
+  return protocol::ReduceNote{.kind = static_cast<protocol::ReduceNote::Kind>(from.getKind()),
+                              .epoch = from.getEpoch(),
+                              .exchange = from.getExchange(),
+                              .attempt = from.getAttempt(),
+                              .held = from.getHeld(),
+                              .members = std::move(members)};
+}
+
+Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {
+  return protocol::PeerReport{.epoch = from.getEpoch(),
+                              .exchange = from.getExchange(),
+                              .step = from.getStep(),
+                              .state = text(from.getState()),
+                              .loss = from.getLoss(),
+                              .loss_steps = from.getLossSteps(),
+                              .neighbours = from.getNeighbours(),
+                              .expected = from.getExpected(),
+                              .reachable = from.getReachable(),
+                              .bytes_sent = from.getBytesSent(),
+                              .bytes_received = from.getBytesReceived(),
+                              .messages = from.getMessages(),
+                              .problem = text(from.getProblem())};
+}
+
+Result<protocol::Relay> read(schema::Relay::Reader from) {
+  const capnp::Data::Reader header = from.getHeader();
+  STARLING_TRY(check_count("bytes of a relayed header", header.size(), kRelayedHeaderBytesMax));
+  return protocol::Relay{
+      .peer = text(from.getPeer()),
+      .type = from.getType(),
+      .header = to_bytes({reinterpret_cast<const std::byte*>(header.begin()), header.size()})};
+}
+
 template <class Schema>
 Result<protocol::Message> read_root(capnp::MessageReader& from) {
   STARLING_ASSIGN(auto message, read(from.getRoot<Schema>()));
@@ -229,6 +327,24 @@ Result<protocol::Message> read_message(FrameType type, capnp::MessageReader& fro
       return read_root<schema::OperatorRequest>(from);
     case FrameType::kOperatorReply:
       return read_root<schema::OperatorReply>(from);
+    case FrameType::kPeerHello:
+      return read_root<schema::PeerHello>(from);
+    case FrameType::kRosterAsk:
+      return read_root<schema::RosterAsk>(from);
+    case FrameType::kRosterPart:
+      return read_root<schema::RosterPart>(from);
+    case FrameType::kSwim:
+      return read_root<schema::Swim>(from);
+    case FrameType::kParcel:
+      return read_root<schema::Parcel>(from);
+    case FrameType::kColumnsAsk:
+      return read_root<schema::ColumnsAsk>(from);
+    case FrameType::kReduceNote:
+      return read_root<schema::ReduceNote>(from);
+    case FrameType::kPeerReport:
+      return read_root<schema::PeerReport>(from);
+    case FrameType::kRelay:
+      return read_root<schema::Relay>(from);
   }
   STARLING_CHECK(false);  // not of the list
 }

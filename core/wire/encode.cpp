@@ -200,6 +200,101 @@ void write(capnp::MessageBuilder& message, const protocol::OperatorReply& reply)
   to.setMessage(text(reply.message));
 }
 
+// The sign bit and the next are the state.
+std::uint64_t word_of(const protocol::SwimNews& news) {
+  return news.member | static_cast<std::uint64_t>(news.incarnation) << 32 |
+         static_cast<std::uint64_t>(news.state) << 62;
+}
+
+void write(capnp::MessageBuilder& message, const protocol::PeerHello& hello) {
+  auto to = message.initRoot<schema::PeerHello>();
+  to.setVersionMin(hello.version_min);
+  to.setVersionMax(hello.version_max);
+  to.setSoftware(text(hello.software));
+  to.setEpoch(hello.epoch);
+  to.setExchange(hello.exchange);
+  to.setBegun(hello.begun);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::RosterAsk& ask) {
+  message.initRoot<schema::RosterAsk>().setEpoch(ask.epoch);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::RosterPart& part) {
+  auto to = message.initRoot<schema::RosterPart>();
+  to.setEpoch(part.epoch);
+  to.setOffset(part.offset);
+  to.setTotal(part.total);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Swim& swim) {
+  auto to = message.initRoot<schema::Swim>();
+  to.setKind(static_cast<std::uint8_t>(swim.kind));
+  to.setEpoch(swim.epoch);
+  to.setSequence(swim.sequence);
+  to.setTarget(swim.target);
+  auto news = to.initNews(length(swim.news.size()));
+  for (unsigned i = 0; i < news.size(); ++i) news.set(i, word_of(swim.news[i]));
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Parcel& parcel) {
+  auto to = message.initRoot<schema::Parcel>();
+  to.setTransfer(parcel.transfer.value());
+  to.setKind(static_cast<std::uint8_t>(parcel.kind));
+  to.setHasScalar(parcel.has_scalar);
+  to.setEra(parcel.era);
+  to.setAttempt(parcel.attempt);
+  to.setEpoch(parcel.epoch);
+  to.setExchange(parcel.exchange);
+  to.setPlace(parcel.place);
+  to.setFirst(parcel.first);
+  to.setSecond(parcel.second);
+  to.setPacked(parcel.packed);
+  to.setScalar(parcel.scalar);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::ColumnsAsk& ask) {
+  auto to = message.initRoot<schema::ColumnsAsk>();
+  to.setEpoch(ask.epoch);
+  to.setBegin(ask.begin);
+  to.setEnd(ask.end);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
+  auto to = message.initRoot<schema::ReduceNote>();
+  to.setKind(static_cast<std::uint8_t>(note.kind));
+  to.setHeld(note.held);
+  to.setAttempt(note.attempt);
+  to.setEpoch(note.epoch);
+  to.setExchange(note.exchange);
+  auto members = to.initMembers(length(note.members.size()));
+  for (unsigned i = 0; i < members.size(); ++i) members.set(i, note.members[i]);
+}
+
+void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {
+  auto to = message.initRoot<schema::PeerReport>();
+  to.setEpoch(report.epoch);
+  to.setExchange(report.exchange);
+  to.setStep(report.step);
+  to.setState(text(report.state));
+  to.setLoss(report.loss);
+  to.setLossSteps(report.loss_steps);
+  to.setNeighbours(report.neighbours);
+  to.setExpected(report.expected);
+  to.setReachable(report.reachable);
+  to.setBytesSent(report.bytes_sent);
+  to.setBytesReceived(report.bytes_received);
+  to.setMessages(report.messages);
+  to.setProblem(text(report.problem));
+}
+
+void write(capnp::MessageBuilder& message, const protocol::Relay& relay) {
+  auto to = message.initRoot<schema::Relay>();
+  to.setPeer(text(relay.peer));
+  to.setType(relay.type);
+  to.setHeader({reinterpret_cast<const kj::byte*>(relay.header.data()), relay.header.size()});
+}
+
 // The segment behind its table: how many segments there are less one, and its words.
 Bytes with_table(kj::ArrayPtr<const capnp::word> segment) {
   Bytes header(kWordBytes + segment.size() * kWordBytes);

@@ -31,10 +31,13 @@ struct TypeOf {
 };
 
 constexpr std::array<std::string_view, kFrameTypeMax> kNames = {
-    "Hello",           "Welcome",      "RoundPlan",    "ModelRequest",   "Chunk",
-    "Credit",          "UpdateOffer",  "UpdateAccept", "UpdateReceived", "RoundCommitted",
-    "TaskEnded",       "TaskFailed",   "Ping",         "Pong",           "Bye",
-    "OperatorRequest", "OperatorReply"};
+    "Hello",          "Welcome",        "RoundPlan",   "ModelRequest",
+    "Chunk",          "Credit",         "UpdateOffer", "UpdateAccept",
+    "UpdateReceived", "RoundCommitted", "TaskEnded",   "TaskFailed",
+    "Ping",           "Pong",           "Bye",         "OperatorRequest",
+    "OperatorReply",  "PeerHello",      "RosterAsk",   "RosterPart",
+    "Swim",           "Parcel",         "ColumnsAsk",  "ReduceNote",
+    "PeerReport",     "Relay"};
 static_assert(!kNames.back().empty());
 
 }  // namespace

@@ -30,9 +30,18 @@ enum class FrameType : std::uint16_t {
   kBye = 15,
   kOperatorRequest = 16,
   kOperatorReply = 17,
+  kPeerHello = 18,
+  kRosterAsk = 19,
+  kRosterPart = 20,
+  kSwim = 21,
+  kParcel = 22,
+  kColumnsAsk = 23,
+  kReduceNote = 24,
+  kPeerReport = 25,
+  kRelay = 26,
 };
 
-inline constexpr std::uint16_t kFrameTypeMax = 17;
+inline constexpr std::uint16_t kFrameTypeMax = 26;
 
 FrameType frame_type(const protocol::Message& message);
 // None: a number that this version does not know.

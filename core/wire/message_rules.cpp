@@ -185,4 +185,58 @@ Result<void> check(const protocol::OperatorReply& reply) {
   return check_ending(reply.code, reply.message);
 }
 
+Result<void> check(const protocol::PeerHello& hello) {
+  STARLING_TRY(expect(hello.version_min >= 1 && hello.version_min <= hello.version_max,
+                      "the versions are not a range"));
+  return check_name("the software's name", hello.software);
+}
+
+Result<void> check(const protocol::RosterAsk&) { return {}; }
+
+Result<void> check(const protocol::RosterPart& part) {
+  return expect(part.total <= kRosterBytesMax && part.offset <= part.total,
+                "the roster's piece is not within a roster");
+}
+
+Result<void> check(const protocol::Swim& swim) {
+  STARLING_TRY(expect(swim.kind <= protocol::Swim::Kind::kPingRequest, "there is no such kind"));
+  STARLING_TRY(check_count("news", swim.news.size(), kSwimNewsMax));
+  for (const protocol::SwimNews& news : swim.news) {
+    STARLING_TRY(expect(
+        news.state <= protocol::SwimNews::State::kDead && news.incarnation <= kIncarnationMax,
+        "the news are of no state or incarnation"));
+  }
+  return {};
+}
+
+Result<void> check(const protocol::Parcel& parcel) {
+  STARLING_TRY(check_task(parcel.transfer));
+  STARLING_TRY(expect(parcel.kind <= protocol::Parcel::Kind::kModel, "there is no such kind"));
+  STARLING_TRY(expect(parcel.first <= kElementsMax && parcel.second <= kElementsMax,
+                      "a vector has too many elements"));
+  STARLING_TRY(expect(std::isfinite(parcel.scalar), "the scalar is not finite"));
+  STARLING_TRY(check_bulk("the place", parcel.place));
+  return check_bulk("the packed part", parcel.packed);
+}
+
+Result<void> check(const protocol::ColumnsAsk& ask) {
+  return expect(ask.begin < ask.end && ask.end <= kElementsMax, "the columns are not a range");
+}
+
+Result<void> check(const protocol::ReduceNote& note) {
+  STARLING_TRY(expect(note.kind <= protocol::ReduceNote::Kind::kWant, "there is no such kind"));
+  return check_count("members", note.members.size(), kMembersMax);
+}
+
+Result<void> check(const protocol::PeerReport& report) {
+  STARLING_TRY(check_name("the state", report.state));
+  return check_text("the problem", report.problem, kSentenceBytesMax);
+}
+
+Result<void> check(const protocol::Relay& relay) {
+  STARLING_TRY(check_name("the peer's name", relay.peer));
+  STARLING_TRY(expect(relay.header.size() % 8 == 0, "the relayed header is not of whole words"));
+  return check_count("bytes of a relayed header", relay.header.size(), kRelayedHeaderBytesMax);
+}
+
 }  // namespace starling::wire

@@ -28,6 +28,15 @@ namespace starling::wire {
 [[nodiscard]] Result<void> check(const protocol::Bye& bye);
 [[nodiscard]] Result<void> check(const protocol::OperatorRequest& request);
 [[nodiscard]] Result<void> check(const protocol::OperatorReply& reply);
+[[nodiscard]] Result<void> check(const protocol::PeerHello& hello);
+[[nodiscard]] Result<void> check(const protocol::RosterAsk& ask);
+[[nodiscard]] Result<void> check(const protocol::RosterPart& part);
+[[nodiscard]] Result<void> check(const protocol::Swim& swim);
+[[nodiscard]] Result<void> check(const protocol::Parcel& parcel);
+[[nodiscard]] Result<void> check(const protocol::ColumnsAsk& ask);
+[[nodiscard]] Result<void> check(const protocol::ReduceNote& note);
+[[nodiscard]] Result<void> check(const protocol::PeerReport& report);
+[[nodiscard]] Result<void> check(const protocol::Relay& relay);
 
 // There are `count` of `what`.
 [[nodiscard]] Result<void> check_count(std::string_view what, std::size_t count,

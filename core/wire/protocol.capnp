@@ -118,6 +118,86 @@ struct OperatorReply {
   message @3 :Text;
 }
 
+struct PeerHello {
+  versionMin @0 :UInt16;
+  versionMax @1 :UInt16;
+  software @2 :Text;
+  epoch @3 :UInt64;
+  exchange @4 :UInt64;
+  begun @5 :Bool;
+}
+
+struct RosterAsk {
+  epoch @0 :UInt64;
+}
+
+struct RosterPart {
+  epoch @0 :UInt64;
+  offset @1 :UInt64;
+  total @2 :UInt64;
+}
+
+struct Swim {
+  kind @0 :UInt8;
+  epoch @1 :UInt64;
+  sequence @2 :UInt64;
+  target @3 :UInt32;
+  # One word each: member in bits 0 to 31, incarnation in 32 to 61, state in 62 and 63.
+  news @4 :List(UInt64);
+}
+
+struct Parcel {
+  transfer @0 :UInt64;
+  kind @1 :UInt8;
+  hasScalar @2 :Bool;
+  era @3 :UInt32;
+  attempt @4 :UInt32;
+  epoch @5 :UInt64;
+  exchange @6 :UInt64;
+  place @7 :UInt64;
+  first @8 :UInt64;
+  second @9 :UInt64;
+  packed @10 :UInt64;
+  scalar @11 :Float64;
+}
+
+struct ColumnsAsk {
+  epoch @0 :UInt64;
+  begin @1 :UInt64;
+  end @2 :UInt64;
+}
+
+struct ReduceNote {
+  kind @0 :UInt8;
+  held @1 :Bool;
+  attempt @2 :UInt32;
+  epoch @3 :UInt64;
+  exchange @4 :UInt64;
+  members @5 :List(UInt32);
+}
+
+struct PeerReport {
+  epoch @0 :UInt64;
+  exchange @1 :UInt64;
+  step @2 :UInt64;
+  state @3 :Text;
+  loss @4 :Float64;
+  lossSteps @5 :UInt64;
+  neighbours @6 :UInt32;
+  expected @7 :UInt32;
+  reachable @8 :UInt32;
+  bytesSent @9 :UInt64;
+  bytesReceived @10 :UInt64;
+  messages @11 :UInt64;
+  problem @12 :Text;
+}
+
+struct Relay {
+  peer @0 :Text;
+  type @1 :UInt16;
+  header @2 :Data;
+}
+
 # Parts of the messages above.
 
 struct Setting {

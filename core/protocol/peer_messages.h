@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gossip peers say to each other, and to the issuer of their roster. A member is named by its
+// place in the roster of the epoch that the message bears; who speaks stands in the certificate.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/base/ids.h"
+
+namespace starling::protocol {
+
+using Epoch = std::uint64_t;     // of a roster, from 1
+using Member = std::uint32_t;    // place in the roster, from 0: the node of the topology
+using Exchange = std::uint64_t;  // number of a mixing, from 0
+
+// Both ways, first: which roster the speaker holds, and which exchange it is at.
+struct PeerHello {
+  std::uint16_t version_min = 1;
+  std::uint16_t version_max = 1;
+  std::string software;
+  Epoch epoch = 0;
+  Exchange exchange = 0;
+  bool begun = false;  // false: it has no model of its own yet
+  friend bool operator==(const PeerHello&, const PeerHello&) = default;
+};
+
+// Peer -> peer or issuer: send your roster if it is newer than this epoch.
+struct RosterAsk {
+  Epoch epoch = 0;
+  friend bool operator==(const RosterAsk&, const RosterAsk&) = default;
+};
+
+// A piece of a signed roster, in order from 0; the payload is the piece. What it claims is believed
+// only after the whole has been verified.
+struct RosterPart {
+  Epoch epoch = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t total = 0;
+  friend bool operator==(const RosterPart&, const RosterPart&) = default;
+};
+
+// Failure detection (SWIM). What is gossiped about a member.
+struct SwimNews {
+  enum class State : std::uint8_t { kAlive, kSuspect, kDead };
+  Member member = 0;
+  State state = State::kAlive;
+  std::uint32_t incarnation = 0;
+  friend bool operator==(const SwimNews&, const SwimNews&) = default;
+};
+
+struct Swim {
+  enum class Kind : std::uint8_t {
+    kPing,         // answer me
+    kAck,          // the answer to `sequence`, about `target` (oneself, or whom one was to ask)
+    kPingRequest,  // ping `target` for me
+  };
+  Kind kind = Kind::kPing;
+  Epoch epoch = 0;
+  std::uint64_t sequence = 0;
+  Member target = 0;
+  std::vector<SwimNews> news;
+  friend bool operator==(const Swim&, const Swim&) = default;
+};
+
+// Announces vectors that follow as Chunks under the receiver's Credit, all with this transfer id:
+// `first` floats, then `second` floats, then `packed` bytes, little-endian.
+struct Parcel {
+  enum class Kind : std::uint8_t {
+    kMix,      // a synchronous algorithm's message of `exchange`
+    kPush,     // of an asynchronous algorithm; `exchange` is its number
+    kRequest,  // the same
+    kReply,    // the same
+    kReduce,   // a part of an all-reduce; `place` says which
+    kColumns,  // columns [place, place + first) of the sender's model at `exchange`
+    kModel,    // to the issuer: the whole model after `exchange`
+  };
+  TaskId transfer;
+  Kind kind = Kind::kMix;
+  Epoch epoch = 0;
+  Exchange exchange = 0;
+  std::uint32_t era = 0;  // of the algorithms' shared state
+  std::uint32_t attempt = 0;
+  std::uint64_t place = 0;
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+  std::uint64_t packed = 0;
+  bool has_scalar = false;
+  double scalar = 0;
+  friend bool operator==(const Parcel&, const Parcel&) = default;
+};
+
+// Peer -> peer: send these columns of your model, as a kColumns parcel.
+struct ColumnsAsk {
+  Epoch epoch = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  friend bool operator==(const ColumnsAsk&, const ColumnsAsk&) = default;
+};
+
+// All-reduce: who takes part in which attempt, who is done, what is agreed.
+struct ReduceNote {
+  enum class Kind : std::uint8_t {
+    kState,    // follower -> leader: I am here, at this exchange and attempt
+    kAttempt,  // leader -> followers: begin `attempt` with `members`
+    kDone,     // follower -> leader: I hold the whole sum of `attempt`
+    kCommit,   // leader -> followers: all of `members` hold it; take it
+    kWant,     // I lack the result of `exchange`: send it
+  };
+  Kind kind = Kind::kState;
+  Epoch epoch = 0;
+  Exchange exchange = 0;
+  std::uint32_t attempt = 0;
+  bool held = false;  // kState: the speaker holds the sum of `attempt`
+  std::vector<Member> members;
+  friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
+};
+
+// Peer -> issuer: how it goes, for whoever watches.
+struct PeerReport {
+  Epoch epoch = 0;
+  Exchange exchange = 0;
+  std::uint64_t step = 0;
+  std::string state;  // joining, training, waiting, catching-up, alone, finished, refused
+  double loss = 0;    // mean over the steps since the last report; 0 at none
+  std::uint64_t loss_steps = 0;
+  std::uint32_t neighbours = 0;  // heard in the last exchange
+  std::uint32_t expected = 0;    // that there should have been
+  std::uint32_t reachable = 0;   // members, oneself included
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t messages = 0;  // sent
+  std::string problem;         // a sentence, or empty
+  friend bool operator==(const PeerReport&, const PeerReport&) = default;
+};
+
+// A frame of the peers' protocol, carried by the issuer between two that cannot dial each other.
+// The payload is the frame's.
+struct Relay {
+  std::string peer;  // to the issuer: whom it is for; from the issuer: who sent it
+  std::uint16_t type = 0;
+  Bytes header;
+  friend bool operator==(const Relay&, const Relay&) = default;
+};
+
+}  // namespace starling::protocol
