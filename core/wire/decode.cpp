@@ -201,7 +201,10 @@ Result<std::vector<protocol::SwimNews>> read_news(capnp::List<std::uint64_t>::Re
 
 Result<std::vector<protocol::Member>> read_members(capnp::List<std::uint32_t>::Reader from) {
   STARLING_TRY(check_count("members", from.size(), kMembersMax));
-  return std::vector<protocol::Member>(from.begin(), from.end());
+  std::vector<protocol::Member> members;
+  members.reserve(from.size());
+  for (const protocol::Member member : from) members.push_back(member);
+  return members;
 }
 
 Result<protocol::PeerHello> read(schema::PeerHello::Reader from) {

@@ -28,6 +28,15 @@ struct TypeOf {
     return FrameType::kOperatorRequest;
   }
   FrameType operator()(const protocol::OperatorReply&) const { return FrameType::kOperatorReply; }
+  FrameType operator()(const protocol::PeerHello&) const { return FrameType::kPeerHello; }
+  FrameType operator()(const protocol::RosterAsk&) const { return FrameType::kRosterAsk; }
+  FrameType operator()(const protocol::RosterPart&) const { return FrameType::kRosterPart; }
+  FrameType operator()(const protocol::Swim&) const { return FrameType::kSwim; }
+  FrameType operator()(const protocol::Parcel&) const { return FrameType::kParcel; }
+  FrameType operator()(const protocol::ColumnsAsk&) const { return FrameType::kColumnsAsk; }
+  FrameType operator()(const protocol::ReduceNote&) const { return FrameType::kReduceNote; }
+  FrameType operator()(const protocol::PeerReport&) const { return FrameType::kPeerReport; }
+  FrameType operator()(const protocol::Relay&) const { return FrameType::kRelay; }
 };
 
 constexpr std::array<std::string_view, kFrameTypeMax> kNames = {

@@ -33,10 +33,18 @@ TEST(Bounds, BeforeTheGreetingOnlyGreetings) {
 
 TEST(Bounds, AfterTheGreetingWhatTheProtocolSays) {
   EXPECT_EQ(expected_in(from_client(true)),
-            Types({kModelRequest, kChunk, kCredit, kUpdateOffer, kTaskFailed, kPing, kPong, kBye}));
+            Types({kModelRequest, kChunk, kCredit, kUpdateOffer, kTaskFailed, kPing, kPong, kBye,
+                   kRosterAsk, kParcel, kPeerReport, kRelay}));
   EXPECT_EQ(expected_in(from_coordinator(true)),
             Types({kRoundPlan, kChunk, kCredit, kUpdateAccept, kUpdateReceived, kRoundCommitted,
-                   kTaskEnded, kPing, kPong, kBye}));
+                   kTaskEnded, kPing, kPong, kBye, kRosterPart, kRelay}));
+}
+
+TEST(Bounds, PeersGreetBeforeTheySayAnythingElse) {
+  EXPECT_EQ(expected_in(from_peer(false)), Types({kPeerHello, kBye}));
+  EXPECT_EQ(expected_in(from_peer(true)),
+            Types({kPeerHello, kRosterAsk, kRosterPart, kSwim, kParcel, kChunk, kCredit,
+                   kColumnsAsk, kReduceNote, kPing, kPong, kBye}));
 }
 
 TEST(Bounds, OperatorsOnlyAskAndAreAnswered) {
@@ -47,7 +55,8 @@ TEST(Bounds, OperatorsOnlyAskAndAreAnswered) {
 TEST(Bounds, OnlyBulkFramesHavePayload) {
   for (std::uint16_t number = 1; number <= kFrameTypeMax; ++number) {
     const auto type = static_cast<FrameType>(number);
-    const bool bulk = type == kChunk || type == kOperatorRequest || type == kOperatorReply;
+    const bool bulk = type == kChunk || type == kOperatorRequest || type == kOperatorReply ||
+                      type == kRosterPart || type == kRelay;
     EXPECT_EQ(bound_of(type).payload_bytes_max, bulk ? protocol::kChunkBytesMax : 0U)
         << to_string(type);
   }
@@ -56,9 +65,10 @@ TEST(Bounds, OnlyBulkFramesHavePayload) {
 TEST(Bounds, HeadersAreSmallExceptThoseWithLists) {
   for (std::uint16_t number = 1; number <= kFrameTypeMax; ++number) {
     const auto type = static_cast<FrameType>(number);
-    const bool lists = type == kRoundPlan || type == kUpdateOffer || type == kOperatorRequest;
+    const bool lists = type == kRoundPlan || type == kUpdateOffer || type == kOperatorRequest ||
+                       type == kReduceNote || type == kRelay;
     const std::size_t bytes = bound_of(type).header_words_max * 8U;
-    EXPECT_LE(bytes, lists ? kHeaderBytesMax : 1536U) << to_string(type);
+    EXPECT_LE(bytes, lists ? kHeaderBytesMax : 2048U) << to_string(type);
   }
   EXPECT_LE(bound_of(kHello).header_words_max * 8U, 1024U);
 }

@@ -129,6 +129,81 @@ protocol::Welcome welcome(Rng& rng) {
           duration(rng, wire::kHeartbeatMin, wire::kHeartbeatMax), any_number(rng)};
 }
 
+protocol::PeerHello peer_hello(Rng& rng) {
+  const auto min = static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF));
+  const auto max = static_cast<std::uint16_t>(random_number(rng, min, 0xFFFF));
+  return {min, max, name(rng), any_number(rng), any_number(rng), rng.below(2) == 1};
+}
+
+protocol::RosterPart roster_part(Rng& rng) {
+  const std::uint64_t total = random_number(rng, 0, wire::kRosterBytesMax);
+  return {any_number(rng), random_number(rng, 0, total), total};
+}
+
+protocol::Swim swim(Rng& rng) {
+  protocol::Swim message;
+  message.kind = static_cast<protocol::Swim::Kind>(rng.below(3));
+  message.epoch = any_number(rng);
+  message.sequence = any_number(rng);
+  message.target = any_number32(rng, 0);
+  message.news.resize(list_size(rng, wire::kSwimNewsMax));
+  for (protocol::SwimNews& news : message.news) {
+    news = {any_number32(rng, 0), static_cast<protocol::SwimNews::State>(rng.below(3)),
+            static_cast<std::uint32_t>(random_number(rng, 0, wire::kIncarnationMax))};
+  }
+  return message;
+}
+
+protocol::Parcel parcel(Rng& rng) {
+  protocol::Parcel parcel;
+  parcel.transfer = task(rng);
+  parcel.kind = static_cast<protocol::Parcel::Kind>(rng.below(7));
+  parcel.epoch = any_number(rng);
+  parcel.exchange = any_number(rng);
+  parcel.era = any_number32(rng, 0);
+  parcel.attempt = any_number32(rng, 0);
+  parcel.place = bulk(rng);
+  parcel.first = random_number(rng, 0, wire::kElementsMax);
+  parcel.second = random_number(rng, 0, wire::kElementsMax);
+  parcel.packed = bulk(rng);
+  parcel.has_scalar = rng.below(2) == 1;
+  parcel.scalar = finite(rng);
+  return parcel;
+}
+
+protocol::ColumnsAsk columns_ask(Rng& rng) {
+  const std::uint64_t begin = random_number(rng, 0, wire::kElementsMax - 1);
+  return {any_number(rng), begin, random_number(rng, begin + 1, wire::kElementsMax)};
+}
+
+protocol::ReduceNote reduce_note(Rng& rng) {
+  protocol::ReduceNote note;
+  note.kind = static_cast<protocol::ReduceNote::Kind>(rng.below(5));
+  note.epoch = any_number(rng);
+  note.exchange = any_number(rng);
+  note.attempt = any_number32(rng, 0);
+  note.held = rng.below(2) == 1;
+  note.members.resize(list_size(rng, wire::kMembersMax));
+  for (protocol::Member& member : note.members) member = any_number32(rng, 0);
+  return note;
+}
+
+protocol::PeerReport peer_report(Rng& rng) {
+  return {.epoch = any_number(rng),
+          .exchange = any_number(rng),
+          .step = any_number(rng),
+          .state = name(rng),
+          .loss = finite(rng),
+          .loss_steps = any_number(rng),
+          .neighbours = any_number32(rng, 0),
+          .expected = any_number32(rng, 0),
+          .reachable = any_number32(rng, 0),
+          .bytes_sent = any_number(rng),
+          .bytes_received = any_number(rng),
+          .messages = any_number(rng),
+          .problem = sentence(rng)};
+}
+
 }  // namespace
 
 std::string random_text(Rng& rng, std::size_t bytes_max) {
@@ -192,6 +267,25 @@ protocol::Message random_message(FrameType type, Rng& rng) {
       return OperatorRequest{any_number(rng), name(rng), settings(rng)};
     case FrameType::kOperatorReply:
       return OperatorReply{any_number(rng), rng.below(2) == 1, name(rng), sentence(rng)};
+    case FrameType::kPeerHello:
+      return peer_hello(rng);
+    case FrameType::kRosterAsk:
+      return RosterAsk{any_number(rng)};
+    case FrameType::kRosterPart:
+      return roster_part(rng);
+    case FrameType::kSwim:
+      return swim(rng);
+    case FrameType::kParcel:
+      return parcel(rng);
+    case FrameType::kColumnsAsk:
+      return columns_ask(rng);
+    case FrameType::kReduceNote:
+      return reduce_note(rng);
+    case FrameType::kPeerReport:
+      return peer_report(rng);
+    case FrameType::kRelay:
+      return Relay{name(rng), static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF)),
+                   Bytes(8 * random_number(rng, 0, wire::kRelayedHeaderBytesMax / 8))};
   }
   return Ping{};
 }

@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "core/wire/limits.h"
+
 namespace starling::testing {
 namespace {
 
@@ -91,6 +93,55 @@ std::vector<Sample> sample_messages() {
                      .last = true,
                      .code = "unknown-key",
                      .message = "the job has no key 'rouns'; 'rounds' is near"}},
+      {"peer_hello_v1", PeerHello{.version_min = 1,
+                                  .version_max = 2,
+                                  .software = "starling-edge 0.1.0",
+                                  .epoch = 3,
+                                  .exchange = 1000,
+                                  .begun = true}},
+      {"roster_ask_v1", RosterAsk{.epoch = 3}},
+      {"roster_part_v1", RosterPart{.epoch = 4, .offset = 65'536, .total = 70'000}},
+      {"swim_v1", Swim{.kind = Swim::Kind::kPingRequest,
+                       .epoch = 3,
+                       .sequence = 77,
+                       .target = 31,
+                       .news = {{.member = 5, .state = SwimNews::State::kAlive, .incarnation = 2},
+                                {.member = 9,
+                                 .state = SwimNews::State::kDead,
+                                 .incarnation = wire::kIncarnationMax}}}},
+      {"parcel_v1", Parcel{.transfer = kTask,
+                           .kind = Parcel::Kind::kReduce,
+                           .epoch = 3,
+                           .exchange = 41,
+                           .era = 2,
+                           .attempt = 1,
+                           .place = 6,
+                           .first = 250'001,
+                           .second = 7,
+                           .packed = 12,
+                           .has_scalar = true,
+                           .scalar = 0.75}},
+      {"columns_ask_v1", ColumnsAsk{.epoch = 3, .begin = 1000, .end = 2000}},
+      {"reduce_note_v1", ReduceNote{.kind = ReduceNote::Kind::kCommit,
+                                    .epoch = 3,
+                                    .exchange = 41,
+                                    .attempt = 2,
+                                    .held = true,
+                                    .members = {0, 1, 3}}},
+      {"peer_report_v1", PeerReport{.epoch = 3,
+                                    .exchange = 41,
+                                    .step = 164,
+                                    .state = "training",
+                                    .loss = 0.5,
+                                    .loss_steps = 4,
+                                    .neighbours = 2,
+                                    .expected = 3,
+                                    .reachable = 15,
+                                    .bytes_sent = 1'000'000,
+                                    .bytes_received = 999'999,
+                                    .messages = 82,
+                                    .problem = "node-0003 was not heard"}},
+      {"relay_v1", Relay{.peer = "cam-7", .type = 21, .header = Bytes(16, std::byte{0x5A})}},
   };
 }
 
