@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/config/binder.h"
+#include "core/identity/host_port.h"
 
 namespace starling::edge_client {
 namespace {
@@ -28,6 +29,7 @@ void bind(config::Binder& binder, EdgeOptions& options) {
   binder.bind("data", options.data);
   binder.bind("limits", options.limits);
   binder.bind("connection", options.connection);
+  binder.bind("gossip", options.gossip);
   binder.bind("log", options.log);
 }
 
@@ -38,6 +40,20 @@ Result<void> validate(const EdgeOptions& options) {
         "setting-invalid",
         "connection.backoff-min = " + format_duration(link.backoff_min) +
             " is longer than connection.backoff-max = " + format_duration(link.backoff_max));
+  }
+  const GossipOptions& gossip = options.gossip;
+  if (!gossip.listen.empty()) {
+    const auto where = identity::parse_host_port(gossip.listen);
+    if (!where) return where.error().within("gossip.listen");
+    if (!identity::is_numeric_address(where->host)) {
+      return rejected("setting-invalid", "gossip.listen = \"" + gossip.listen +
+                                             "\" names no address of this device; write "
+                                             "0.0.0.0:PORT or [::]:PORT for all of them");
+    }
+  }
+  if (!gossip.bind.empty() && !identity::is_numeric_address(gossip.bind)) {
+    return rejected("setting-invalid",
+                    "gossip.bind = \"" + gossip.bind + "\" is no numeric address");
   }
   return {};
 }

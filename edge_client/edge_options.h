@@ -84,6 +84,29 @@ void describe(V& visit, LinkOptions& o) {
         duration("for saying goodbye to the coordinator when stopping", 0, 60));
 }
 
+struct GossipOptions {
+  std::string listen;
+  std::string bind;
+  Duration checkpoint_every = std::chrono::seconds(30);
+  Duration patience = std::chrono::seconds(60);
+};
+
+template <class V>
+void describe(V& visit, GossipOptions& o) {
+  visit("listen", o.listen,
+        FieldInfo{.help = "ADDRESS:PORT where peers may dial this device, as its roster names it; "
+                          "empty: it only dials"});
+  visit("bind", o.bind,
+        FieldInfo{.help = "local address that peers are dialled from; empty: the system's choice"});
+  visit("checkpoint-every", o.checkpoint_every,
+        FieldInfo{.help = "between two checkpoints of the model", .min = 0.1, .max = 86400});
+  visit("patience", o.patience,
+        FieldInfo{.help = "longest wait for a neighbour's message; shorter ones are learnt from "
+                          "how fast they come",
+                  .min = 2,
+                  .max = 3600});
+}
+
 inline constexpr std::array<std::string_view, 4> kLogLevels = {"debug", "info", "warning", "error"};
 
 struct LogOptions {
@@ -101,6 +124,7 @@ struct EdgeOptions {
   DataOptions data;
   LimitOptions limits;
   LinkOptions connection;
+  GossipOptions gossip;
   LogOptions log;
 };
 

@@ -110,9 +110,15 @@ void EdgeSession::perform(client::Dial&) { links_.spawn(serve_link()); }
 
 void EdgeSession::perform(client::HangUp&) { drop_link(); }
 
-void EdgeSession::perform(client::Send& send) {
+void EdgeSession::perform(client::Send& send) { send_on_link(send.envelope); }
+
+void EdgeSession::send(const protocol::Envelope& envelope) {
+  if (welcomed_) send_on_link(envelope);
+}
+
+void EdgeSession::send_on_link(const protocol::Envelope& envelope) {
   if (!link_ || link_failure_) return;
-  const auto sent = link::send(*link_, send.envelope);
+  const auto sent = link::send(*link_, envelope);
   if (sent) return;
   link_failure_ = sent.error();
   link_->abort();  // the reading task then tells the machine
@@ -183,8 +189,11 @@ void EdgeSession::take(const Result<net::Frame>& frame) {
   if (const auto* welcome = std::get_if<protocol::Welcome>(&envelope->message)) {
     record_welcome(*welcome);
   }
+  if (welcomed_ && peer_.take(*envelope)) return;
   link::own_payload(*envelope);
   on_event(client::Received{std::move(*envelope)});
+  const bool up = machine_.link() == client::ClientMachine::Link::kUp;
+  if (link_ && up && !std::exchange(welcomed_, true)) peer_.on_link_up();
 }
 
 // Whoever spoke showed the coordinator's certificate: its clock serves where ours is wrong.
@@ -202,6 +211,7 @@ void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
 }
 
 void EdgeSession::drop_link() {
+  if (std::exchange(welcomed_, false)) peer_.on_link_down();
   if (link_) closing_.spawn(close_link(std::exchange(link_, nullptr)));
 }
 
@@ -242,6 +252,7 @@ void EdgeSession::publish_status() {
   if (const protocol::RoundPlan* plan = machine_.plan()) {
     status_.task = EdgeStatus::Task{plan->run.value(), plan->run_name, plan->round, plan->rounds};
   }
+  status_.gossip = peer_.status();
   status_writer_.set(status_);
 }
 

@@ -3,6 +3,7 @@
 // become events; actions become frames, files and log lines. It decides nothing.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,12 +53,26 @@ class EdgeSession {
   // From the loop.
   void request_stop();
 
+  // What of the link is not the machine's, but the gossip peer's. Before run().
+  struct Peer {
+    std::function<void()> on_link_up = [] {};  // welcomed
+    std::function<void()> on_link_down = [] {};
+    // True: the message is taken. Its payload holds for the call.
+    std::function<bool(const protocol::Envelope&)> take = [](const auto&) { return false; };
+    std::function<std::optional<EdgeStatus::Gossip>()> status = [] { return std::nullopt; };
+  };
+  void set_peer(Peer peer) { peer_ = std::move(peer); }
+  // Dropped unless the coordinator has welcomed this device.
+  void send(const protocol::Envelope& envelope);
+  void refresh_status() { publish_status(); }
+
   const client::ClientMachine& machine() const { return machine_; }
 
  private:
   void on_event(client::Event event);
   void perform(client::Dial&);
   void perform(client::HangUp&);
+  void send_on_link(const protocol::Envelope& envelope);
   void perform(client::Send&);
   void perform(client::Train&);
   void perform(client::CancelTraining&);
@@ -94,6 +109,8 @@ class EdgeSession {
   net::TaskGroup links_;    // dialling and reading
   net::TaskGroup closing_;  // saying goodbye, each within the stop deadline
   net::TaskGroup alive_;    // one task, until request_stop()
+  Peer peer_;
+  bool welcomed_ = false;
   std::shared_ptr<EdgeSession*> self_;
   TrainingTasks training_;
   ComputePool disk_{1};  // one thread: files change in the order of the actions

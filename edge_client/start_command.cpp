@@ -4,6 +4,7 @@
 #include "core/net/signals.h"
 #include "edge_client/client_data.h"
 #include "edge_client/edge_session.h"
+#include "edge_client/gossip_session.h"
 
 namespace starling::edge_client {
 namespace {
@@ -22,14 +23,27 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
   return session;
 }
 
-Result<void> run_session(const StartRequest& request, EdgeSession& session, net::EventLoop& loop,
-                         Log& log) {
+// Both ways between the link's owner and the peer.
+void join_up(EdgeSession& session, GossipSession& gossip) {
+  session.set_peer({.on_link_up = [&gossip] { gossip.link_up(); },
+                    .on_link_down = [&gossip] { gossip.link_down(); },
+                    .take = [&gossip](const protocol::Envelope& e) { return gossip.take(e); },
+                    .status = [&gossip] { return gossip.status(); }});
+}
+
+Result<void> run_session(const StartRequest& request, EdgeSession& session, GossipSession& gossip,
+                         net::EventLoop& loop, Log& log) {
   const net::SignalWatcher signals(loop, [&](net::Signal signal) {
     if (signal == net::Signal::kHangUp && !request.stops_on_hang_up) return;
     log.info("stopping; what is pending is offered at the next start");
     session.request_stop();
   });
-  return net::run_task(loop, session.run());
+  net::TaskGroup peers(loop);
+  peers.spawn(gossip.run());
+  auto result = net::run_task(loop, session.run());
+  gossip.request_stop();
+  loop.run_task(peers.wait());
+  return result;
 }
 
 }  // namespace
@@ -42,6 +56,9 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
            identity.identity().federation, identity.coordinator().text());
   STARLING_ASSIGN(const data::DatasetView data, load_client_data(request.options));
   log.info("data: {}", summarize(data));
+  STARLING_ASSIGN(auto peer,
+                  node_options(request.options, request.state, "starling-edge " + request.version,
+                               request.backoff_seed));
   STARLING_ASSIGN(auto client, client_options(request.options, data, request.version));
   const PendingStore store(request.state.pending(), {.payload_bytes_max = client.model_bytes_max,
                                                      .updates_max = client.pending_updates_max});
@@ -52,7 +69,11 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                       session_options(request.options, std::move(client)),
                       backoff_rng(request, name), std::move(pending),
                       make_builtin_trainers(name, data, request.options.limits.threads));
-  return run_session(request, session, loop, log);
+  GossipSession gossip({loop, clock, log, request.state, identity}, std::move(peer), data,
+                       [&session](const protocol::Envelope& e) { session.send(e); });
+  join_up(session, gossip);
+  STARLING_TRY(gossip.start());
+  return run_session(request, session, gossip, loop, log);
 }
 
 }  // namespace starling::edge_client

@@ -18,6 +18,7 @@ struct StateDirectory {
   std::filesystem::path options_file() const { return path / "edge.toml"; }
   std::filesystem::path identity() const { return path / "identity"; }
   std::filesystem::path pending() const { return path / "pending"; }
+  std::filesystem::path gossip() const { return path / "gossip"; }
   std::filesystem::path lock_file() const { return path / "lock"; }
   std::filesystem::path status_file() const { return path / "status.json"; }
   // "starling-edge COMMAND --state PATH", as the owner would type it.

@@ -36,6 +36,14 @@ std::string describe_work(const EdgeStatus& status) {
                      status.task->run_name, status.task->round, status.task->rounds);
 }
 
+void print_gossip(const EdgeStatus::Gossip& gossip, std::ostream& out) {
+  out << fmt::format(
+      "gossip         {}, run '{}' step {}, {} of {} neighbours heard, {} members reachable\n",
+      gossip.state, gossip.run_name, gossip.step, gossip.neighbours, gossip.expected,
+      gossip.reachable);
+  if (!gossip.problem.empty()) out << fmt::format("               {}\n", gossip.problem);
+}
+
 void print_text(const Facts& facts, const StateDirectory& state, WallTime now, std::ostream& out) {
   out << fmt::format("{} of federation {}, coordinator {}\n", facts.who.name, facts.who.federation,
                      facts.coordinator);
@@ -52,6 +60,7 @@ void print_text(const Facts& facts, const StateDirectory& state, WallTime now, s
     out << fmt::format("link           {}\n", status.link);
     out << fmt::format("work           {}\n", describe_work(status));
   }
+  if (facts.process && status.gossip) print_gossip(*status.gossip, out);
   out << fmt::format("updates        {} counted, {} pending\n", status.updates_counted,
                      status.pending_updates);
   out << fmt::format("last connected {}\n",

@@ -30,6 +30,14 @@ json::value task_or_null(const std::optional<EdgeStatus::Task>& task) {
                       {"rounds", task->rounds}};
 }
 
+json::value gossip_or_null(const std::optional<EdgeStatus::Gossip>& gossip) {
+  if (!gossip) return nullptr;
+  return json::object{{"run_name", gossip->run_name},     {"epoch", gossip->epoch},
+                      {"state", gossip->state},           {"step", gossip->step},
+                      {"neighbours", gossip->neighbours}, {"expected", gossip->expected},
+                      {"reachable", gossip->reachable},   {"problem", gossip->problem}};
+}
+
 // Reads members of one object, and remembers whether one was missing or of another type.
 class Reader {
  public:
@@ -79,6 +87,22 @@ Result<EdgeStatus::Task> parse_task(const json::value& value) {
   return task;
 }
 
+Result<EdgeStatus::Gossip> parse_gossip(const json::value& value) {
+  if (!value.is_object()) return damaged();
+  Reader read(value.get_object());
+  EdgeStatus::Gossip gossip;
+  gossip.run_name = read.text("run_name");
+  gossip.epoch = read.number<std::uint64_t>("epoch");
+  gossip.state = read.text("state");
+  gossip.step = read.number<std::uint64_t>("step");
+  gossip.neighbours = read.number<std::uint32_t>("neighbours");
+  gossip.expected = read.number<std::uint32_t>("expected");
+  gossip.reachable = read.number<std::uint32_t>("reachable");
+  gossip.problem = read.text("problem");
+  if (read.failed()) return damaged();
+  return gossip;
+}
+
 // A reader sees the old file or the new one; after a crash of the machine perhaps neither.
 bool replace_file(const std::filesystem::path& file, const std::string& text) {
   std::filesystem::path temporary = file;
@@ -100,6 +124,7 @@ std::string to_json(const EdgeStatus& status) {
                             {"link", status.link},
                             {"activity", status.activity},
                             {"task", task_or_null(status.task)},
+                            {"gossip", gossip_or_null(status.gossip)},
                             {"pending_updates", status.pending_updates},
                             {"updates_counted", status.updates_counted},
                             {"started", format_rfc3339(status.started)},
@@ -126,6 +151,9 @@ Result<EdgeStatus> parse_status(std::string_view text) {
   status.last_error = read.text("last_error");
   if (const json::value* task = read.member("task")) {
     STARLING_ASSIGN(status.task, parse_task(*task));
+  }
+  if (const json::value* gossip = read.member("gossip")) {
+    STARLING_ASSIGN(status.gossip, parse_gossip(*gossip));
   }
   if (read.failed()) return damaged();
   return status;

@@ -23,12 +23,25 @@ struct EdgeStatus {
     friend bool operator==(const Task&, const Task&) = default;
   };
 
+  struct Gossip {
+    std::string run_name;
+    std::uint64_t epoch = 0;
+    std::string state;
+    std::uint64_t step = 0;
+    std::uint32_t neighbours = 0;  // heard in the last exchange, of those expected
+    std::uint32_t expected = 0;
+    std::uint32_t reachable = 0;  // members, this device included
+    std::string problem;
+    friend bool operator==(const Gossip&, const Gossip&) = default;
+  };
+
   std::string federation;
   std::string client;
   std::string coordinator;  // host:port
   std::string link;         // down, dialing, greeting, up, stopped
   std::string activity;     // idle, fetching, training, storing
   std::optional<Task> task;
+  std::optional<Gossip> gossip;
   std::uint64_t pending_updates = 0;
   std::uint64_t updates_counted = 0;  // since the process started
   WallTime started{};

@@ -50,6 +50,11 @@ class Binder {
   [[nodiscard]] Result<void> read_toml(std::string_view text, std::string_view file_name);
   [[nodiscard]] Result<void> read_file(const std::filesystem::path& file);
 
+  // What these pairs say, as settings() writes them. Errors as of starling::set_fields.
+  [[nodiscard]] Result<void> set(const Settings& settings) {
+    return set_fields(fields_, "", settings);
+  }
+
   // Every key in the order of binding, with the defaults as they were then.
   const std::vector<KeyDocument>& documents() const { return documents_; }
   // Whether a file or a flag that was applied says a key of this section.

@@ -38,8 +38,22 @@ struct Dial {
   ConnectOptions options;
 };
 
-Async<Result<tcp::socket>> connect_to(EventLoop& loop, tcp::endpoint endpoint) {
+Result<void> bind_to(tcp::socket& socket, const std::string& address, const tcp& family) {
+  boost::system::error_code error;
+  const auto local = asio::ip::make_address(address, error);
+  if (!error) socket.open(family, error);
+  if (!error) socket.bind(tcp::endpoint(local, 0), error);
+  if (!error) return {};
+  return rejected("cannot-bind", "cannot dial from " + address + " (" + error.message() +
+                                     "); it must be an address of this machine");
+}
+
+Async<Result<tcp::socket>> connect_to(EventLoop& loop, tcp::endpoint endpoint, std::string from) {
   tcp::socket socket(loop.context());
+  if (!from.empty()) {
+    const auto bound = bind_to(socket, from, endpoint.protocol());
+    if (!bound) co_return bound.error();
+  }
   auto [error] = co_await socket.async_connect(endpoint, asio::as_tuple(asio::use_awaitable));
   if (error == asio::error::operation_aborted) {
     co_return retry("cancelled", "the connection was given up by this side");
@@ -56,7 +70,7 @@ Async<Result<tcp::socket>> connect_to_any(std::shared_ptr<Dial> dial,
                                           std::vector<tcp::endpoint> endpoints) {
   Result<tcp::socket> socket = retry("cannot-resolve", "the name has no address");
   for (const tcp::endpoint& endpoint : endpoints) {
-    auto attempt = connect_to(dial->loop, endpoint);
+    auto attempt = connect_to(dial->loop, endpoint, dial->options.bind);
     const TimePoint deadline = dial->loop.now() + dial->options.attempt_deadline;
     socket = co_await with_deadline(dial->loop, deadline, "connecting", std::move(attempt));
     if (socket || socket.error().code() == "cancelled") break;

@@ -12,6 +12,7 @@ namespace starling::net {
 struct ConnectOptions {
   Duration deadline = std::chrono::seconds(15);         // for all of it
   Duration attempt_deadline = std::chrono::seconds(5);  // for TCP to one of several addresses
+  std::string bind;  // numeric local address to dial from; empty: the system chooses
   ConnectionOptions connection;
 };
 

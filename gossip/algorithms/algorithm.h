@@ -101,6 +101,14 @@ class Algorithm {
 
   // A node that comes back, or joins late, with another node's model: everything else as new.
   virtual void restart(std::span<const T> model) = 0;
+
+  // Whether encoded bytes of the right number can be absorbed: what a stranger's hand may have
+  // written is asked about first.
+  virtual bool can_read(std::span<const std::byte>) const { return true; }
+  // Whether both ends of an edge keep count of what passed it. Then forget() both counts of an edge
+  // whose other end has begun anew, and what it had not taken is lost with it.
+  virtual bool counts_on_edges() const { return false; }
+  virtual void forget(Node) {}
 };
 
 }  // namespace starling::gossip

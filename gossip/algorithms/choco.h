@@ -30,6 +30,10 @@ class Choco final : public Algorithm<T> {
   // Keeps xhat and e: the neighbours go on from them.
   void restart(std::span<const T> model) override;
 
+  bool can_read(std::span<const std::byte> packed) const override {
+    return !compressor_ || compressor_->can_add(packed);
+  }
+
   double consensus_step() const { return gamma_; }
   std::span<const double> public_copy() const { return copy_; }  // xhat_i
   std::span<const double> pull() const { return pull_; }  // e_i = sum_j W_ij (xhat_j - xhat_i)

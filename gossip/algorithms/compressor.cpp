@@ -220,6 +220,29 @@ void Compressor::add(std::span<const std::byte> packed, double weight,
   }
 }
 
+bool Compressor::can_add(std::span<const std::byte> packed) const {
+  if (packed.size() != packed_bytes()) return false;
+  const std::byte* in = packed.data();
+  const auto is_number = [](const std::byte* from) {
+    float value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return std::isfinite(value);
+  };
+  if (kind_ == Kind::kTopK) {
+    for (std::size_t k = 0; k < kept_; ++k, in += sizeof(std::uint32_t) + sizeof(float)) {
+      std::uint32_t index = 0;
+      std::memcpy(&index, in, sizeof index);
+      if (index >= size_ || !is_number(in + sizeof index)) return false;
+    }
+    return true;
+  }
+  for (std::size_t begin = 0; begin < size_; begin += kBlock) {
+    if (!is_number(in)) return false;
+    in += block_bytes(std::min(kBlock, size_ - begin));
+  }
+  return true;
+}
+
 void Compressor::add_block(const std::byte* in, double weight, std::span<double> sum) const {
   float scale = 0;
   std::memcpy(&scale, in, sizeof scale);

@@ -26,10 +26,12 @@ class Compressor {
 
   // Replaces `packed`. Requires: difference: [d].
   void encode(std::span<const double> difference, Rng& rng, std::vector<std::byte>& packed) const;
-  // What encode() always makes; a peer refuses messages of another size.
+  // What encode() always makes.
   std::size_t packed_bytes() const;
-  // sum += weight * decoded, both [d]. Requires: packed.size() == packed_bytes(); of top-k, every
-  // index below d.
+  // Whether it is of that size, every number in it finite and every index below d: what came from
+  // elsewhere is asked about first.
+  bool can_add(std::span<const std::byte> packed) const;
+  // sum += weight * decoded, both [d]. Requires: can_add(packed).
   void add(std::span<const std::byte> packed, double weight, std::span<double> sum) const;
 
  private:

@@ -20,8 +20,11 @@ class LossySgp final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return z_; }
-  // Edges keep their totals: a peer that lost them must agree on new edges with its neighbours.
+  // Edges keep their totals.
   void restart(std::span<const T> model) override;
+
+  bool counts_on_edges() const override { return true; }
+  void forget(Node other) override { ledger_.forget(other); }
 
   const MassLedger& ledger() const { return ledger_; }
 

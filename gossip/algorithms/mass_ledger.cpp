@@ -65,6 +65,14 @@ void MassLedger::pull(Node from, std::span<const std::byte> total, Columns eleme
   }
 }
 
+void MassLedger::forget(Node other) {
+  for (auto* totals : {&pushed_, &pulled_}) {
+    const auto edge = totals->find(other);
+    if (edge == totals->end()) continue;
+    for (Fixed& x : edge->second) x = 0;
+  }
+}
+
 template <class T>
 void MassLedger::read(std::span<T> z) const {
   const double inverse = overflowed_ ? std::numeric_limits<double>::quiet_NaN() : 1 / weight();

@@ -43,6 +43,8 @@ class MassLedger {
   void open(Node from);
   // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
   void pull(Node from, std::span<const std::byte> total, Columns elements);
+  // Both totals of the edge begin at 0 again: its other end has lost them.
+  void forget(Node other);
   // z = x / w.
   template <class T>
   void read(std::span<T> z) const;

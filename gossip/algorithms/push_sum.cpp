@@ -82,6 +82,12 @@ std::vector<AsyncSend<T>> PushSum<T>::receive(Node from, const AsyncMessage<T>& 
 }
 
 template <class T>
+void PushSum<T>::forget(Node other) {
+  if (ledger_) ledger_->forget(other);
+  newest_.erase(other);
+}
+
+template <class T>
 void PushSum<T>::restart(std::span<const T> model) {
   std::ranges::copy(model, z_.begin());
   weight_ = 1;

@@ -33,6 +33,9 @@ class PushSum final : public AsyncAlgorithm<T> {
   // Edges keep their totals, as LossySgp's do.
   void restart(std::span<const T> model) override;
 
+  bool counts_on_edges() const override { return ledger_.has_value(); }
+  void forget(Node other) override;
+
   double weight() const { return ledger_ ? ledger_->weight() : weight_; }
   const std::optional<MassLedger>& ledger() const { return ledger_; }
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/gossip_session.h"
+
+namespace starling::edge_client {
+
+using protocol::Envelope;
+using protocol::Parcel;
+
+GossipSession::GossipSession(World world, gossip::PeerNode::Options options, data::DatasetView rows,
+                             Send send)
+    : world_(world),
+      send_(std::move(send)),
+      to_issuer_({},
+                 [](const Parcel&) -> Result<void> {
+                   return rejected("not-wanted", "a device takes no parcel from its issuer");
+                 }),
+      node_({world.loop, world.clock, world.log, world.identity}, std::move(options),
+            std::move(rows),
+            {.report =
+                 [this](const protocol::PeerReport& report) {
+                   if (linked_) send_({report, {}});
+                 },
+             .hand_in = [this](const Parcel& parcel,
+                               SharedBytes data) { hand_in(parcel, std::move(data)); }}) {}
+
+net::Async<void> GossipSession::run() { co_await node_.run(); }
+
+void GossipSession::link_up() {
+  linked_ = true;
+  const identity::SignedRoster* held = node_.roster();
+  send_({issuer::ask_for_newer(held ? &held->roster() : nullptr), {}});
+  if (held) send_({node_.report(), {}});
+  pump();
+}
+
+void GossipSession::link_down() {
+  linked_ = false;
+  assembler_ = {};
+  to_issuer_.restart();
+}
+
+bool GossipSession::take(const Envelope& envelope) {
+  if (const auto* part = std::get_if<protocol::RosterPart>(&envelope.message)) {
+    const identity::SignedRoster* held = node_.roster();
+    const auto taken =
+        assembler_.take(*part, envelope.payload.view(), held ? &held->roster() : nullptr);
+    if (taken.ask) send_({*taken.ask, {}});
+    if (!taken.whole) return true;
+    const auto roster =
+        identity::SignedRoster::verify(*taken.whole, world_.identity.credentials().authorities,
+                                       world_.identity.identity().federation);
+    if (roster) {
+      node_.take_roster(*roster);
+    } else {
+      world_.log.warning("the roster is not used: {}", roster.error().message());
+    }
+    return true;
+  }
+  // Its answers about models that are handed in; ids of rounds' tasks mean nothing to the flow.
+  (void)to_issuer_.take(envelope);
+  pump();
+  return std::holds_alternative<protocol::Relay>(envelope.message);
+}
+
+// Without an issuer nobody waits for it.
+void GossipSession::hand_in(const Parcel& parcel, SharedBytes data) {
+  if (!linked_) return;
+  (void)to_issuer_.send(parcel, std::move(data), gossip::ParcelFlow::Urgency::kNow);
+  pump();
+}
+
+void GossipSession::pump() {
+  while (linked_) {
+    const auto envelope = to_issuer_.next();
+    if (!envelope) return;
+    send_(*envelope);
+  }
+}
+
+std::optional<EdgeStatus::Gossip> GossipSession::status() const {
+  const identity::SignedRoster* roster = node_.roster();
+  if (roster == nullptr) return std::nullopt;
+  const protocol::PeerReport report = node_.report();
+  return EdgeStatus::Gossip{.run_name = roster->roster().run,
+                            .epoch = report.epoch,
+                            .state = report.state,
+                            .step = report.step,
+                            .neighbours = report.neighbours,
+                            .expected = report.expected,
+                            .reachable = report.reachable,
+                            .problem = report.problem};
+}
+
+Result<gossip::PeerNode::Options> node_options(const EdgeOptions& options,
+                                               const StateDirectory& state, std::string software,
+                                               std::uint64_t seed) {
+  gossip::PeerNode::Options node;
+  if (!options.gossip.listen.empty()) {
+    STARLING_ASSIGN(node.links.listen, identity::parse_host_port(options.gossip.listen));
+  }
+  node.links.bind = options.gossip.bind;
+  node.links.connect.deadline =
+      std::min(options.connection.connect_deadline, Duration(std::chrono::seconds(5)));
+  node.directory = state.gossip();
+  node.checkpoint_every = options.gossip.checkpoint_every;
+  node.patience_max = options.gossip.patience;
+  node.software = std::move(software);
+  node.seed = seed;
+  return node;
+}
+
+}  // namespace starling::edge_client

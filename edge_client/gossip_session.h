@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device as a gossip peer: a node that begins when there is a roster, and what it exchanges
+// with the roster's issuer over the device's one link to it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "core/issuer/roster_parts.h"
+#include "edge_client/edge_options.h"
+#include "edge_client/state_directory.h"
+#include "edge_client/status_file.h"
+#include "gossip/peer/peer_node.h"
+
+namespace starling::edge_client {
+
+class GossipSession {
+ public:
+  // All of it must outlive the session.
+  struct World {
+    net::EventLoop& loop;
+    const Clock& clock;
+    Log& log;
+    const StateDirectory& state;
+    const identity::IdentityDirectory& identity;
+  };
+  // Of the link to the issuer; `send` drops what is said while there is none.
+  using Send = std::function<void(const protocol::Envelope&)>;
+
+  GossipSession(World world, gossip::PeerNode::Options options, data::DatasetView rows, Send send);
+
+  // As of gossip::PeerNode.
+  [[nodiscard]] Result<void> start() { return node_.start(); }
+  net::Async<void> run();
+  void request_stop() { node_.request_stop(); }
+
+  // The issuer has welcomed this device, or is gone.
+  void link_up();
+  void link_down();
+  // True: the message was for the peer. The payload need hold for the call only.
+  bool take(const protocol::Envelope& envelope);
+
+  // None without a roster.
+  std::optional<EdgeStatus::Gossip> status() const;
+
+ private:
+  void hand_in(const protocol::Parcel& parcel, SharedBytes data);
+  void pump();
+
+  World world_;
+  Send send_;
+  bool linked_ = false;
+  issuer::RosterAssembler assembler_;
+  gossip::ParcelFlow to_issuer_;
+  gossip::PeerNode node_;
+};
+
+// What the device's settings say of its node.
+[[nodiscard]] Result<gossip::PeerNode::Options> node_options(const EdgeOptions& options,
+                                                             const StateDirectory& state,
+                                                             std::string software,
+                                                             std::uint64_t seed);
+
+}  // namespace starling::edge_client

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a peer goes through one roster's run: with the neighbours step by step, with the mean of all,
+// or in pairs. A course knows no sockets and no threads; it asks its host.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/linalg/aligned.h"
+#include "core/protocol/messages.h"
+#include "gossip/peer/parcel_flow.h"
+
+namespace starling::gossip {
+
+using protocol::Exchange;
+using protocol::Member;
+
+// What a course asks of the peer around it. All on one thread, but for the work of compute().
+class CourseHost {
+ public:
+  virtual ~CourseHost() = default;
+  virtual TimePoint now() const = 0;
+  // Epoch and transfer id are filled in. Lost where there is no link.
+  virtual void send(Member to, protocol::Parcel parcel, SharedBytes data) = 0;
+  virtual void send(Member to, protocol::ReduceNote note) = 0;
+  // `work` on another thread, then `done` in a later turn; one at a time. Both are dropped when the
+  // course ends in between.
+  virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
+  // Takes the model of these members, then calls Course::copied().
+  virtual void copy_model(std::vector<Member> donors) = 0;
+  virtual void say(LogLevel level, std::string line) = 0;
+  // The model is another one now, at the end of an exchange: a moment to look at it.
+  virtual void advanced() = 0;
+  virtual void finished() = 0;
+  // Nothing sensible can come of going on.
+  virtual void failed(Error error) = 0;
+};
+
+struct CourseProgress {
+  std::string_view state = "joining";
+  Exchange exchange = 0;
+  std::uint64_t step = 0;
+  double loss_sum = 0;  // over all steps so far in this process
+  std::uint64_t loss_steps = 0;
+  std::uint32_t heard = 0;  // of those expected, in the last exchange
+  std::uint32_t expected = 0;
+};
+
+class Course {
+ public:
+  virtual ~Course() = default;
+
+  virtual void begin() = 0;
+  virtual std::vector<Member> neighbours() const = 0;  // to whom links are kept, ascending
+  virtual CourseProgress progress() const = 0;
+  virtual bool is_finished() const = 0;
+  // What others may copy, and what is stored and handed in: [d]. None while it is being computed.
+  virtual std::optional<std::span<const float>> model() const = 0;
+
+  // Whether an announced parcel is of use.
+  [[nodiscard]] virtual Result<void> judge(Member from, const protocol::Parcel& parcel) const = 0;
+  virtual void take(Member from, ParcelFlow::Whole whole) = 0;
+  virtual void take(Member from, const protocol::ReduceNote& note) = 0;
+  virtual void told(Member from, const protocol::PeerHello& hello) = 0;  // also when a link is up
+  // The link broke, or there was none and it cannot be made.
+  virtual void link_lost(Member member) = 0;
+  virtual void reach(Member member, bool reachable) = 0;
+  // The answer to copy_model(): a model of `exchange`, or nobody gave one.
+  virtual void copied(Exchange exchange, std::span<const float> model) = 0;
+  virtual void not_copied() = 0;
+
+  virtual void tick() = 0;
+  virtual std::optional<TimePoint> next_deadline() const = 0;
+};
+
+// Whether all of it is a number: what others send must not poison a model.
+bool is_finite(std::span<const float> values);
+
+}  // namespace starling::gossip

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/exchange_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+
+using namespace exchange;
+
+namespace {
+
+// Messages kept of one neighbour: of this exchange and of the next, which it may be at already.
+constexpr std::size_t kArrivalsMax = 2;
+
+// Who has done less than a quarter of what every neighbour did meanwhile is stale: it takes their
+// model. Otherwise it keeps what it has learnt, as the two sides of a partition do, and goes on
+// from where the others are.
+constexpr Exchange kStaleFactor = 4;
+constexpr Exchange kStaleSlack = 8;
+
+}  // namespace
+
+std::uint64_t first_step(const ExchangeOptions& options, std::uint64_t exchange) {
+  const std::uint64_t single = std::min(exchange, options.local_steps_from);
+  return single + (exchange - single) * options.local_steps;
+}
+
+ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
+                                 Member self, std::vector<std::string> names, Exchange exchange)
+    : options_(options),
+      topology_(topology),
+      self_(self),
+      names_(std::move(names)),
+      exchange_(exchange),
+      first_(exchange),
+      matrix_(topology.at(exchange)) {
+  STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
+}
+
+std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
+  now_ = now;
+  std::visit([this](auto& e) { handle(e); }, event);
+  return std::exchange(actions_, {});
+}
+
+std::optional<TimePoint> ExchangeMachine::next_deadline() const {
+  if (state_ != State::kWaiting) return std::nullopt;
+  TimePoint next = give_up_;
+  for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    const auto found = neighbours_.find(sender.node);
+    if (found == neighbours_.end() || !found->second.down_since || !awaits(sender.node)) continue;
+    next = std::min(next, std::max(now_, *found->second.down_since + options_.link_grace));
+  }
+  return next;
+}
+
+bool ExchangeMachine::wants(Exchange exchange) const {
+  return state_ != State::kFinished && exchange >= exchange_ &&
+         first_step(options_, exchange) < options_.steps;
+}
+
+void ExchangeMachine::say(LogLevel level, std::string line) {
+  actions_.push_back(Say{level, std::move(line)});
+}
+
+// --- the course ---------------------------------------------------------------------------------
+
+void ExchangeMachine::handle(const Begin&) {
+  STARLING_CHECK(state_ == State::kIdle);
+  go_on_or_finish();
+}
+
+void ExchangeMachine::go_on_or_finish() {
+  if (first_step(options_, exchange_) < options_.steps) return begin_exchange();
+  state_ = State::kFinished;
+  for (auto& [member, neighbour] : neighbours_) neighbour.arrivals.clear();
+  actions_.push_back(Finish{});
+}
+
+void ExchangeMachine::begin_exchange() {
+  matrix_ = topology_.at(exchange_);
+  began_ = now_;
+  Train train{.exchange = exchange_, .step = first_step(options_, exchange_)};
+  const std::uint64_t after = std::min(first_step(options_, exchange_ + 1), options_.steps);
+  train.steps = static_cast<int>(after - train.step);
+  if (next_era_ != 0 && exchange_ >= next_era_) {
+    train.restart = true;
+    era_ = static_cast<std::uint32_t>(exchange_);
+    // Who comes too late begins anew by itself, and asks all for another beginning.
+    const bool in_time = exchange_ == next_era_;
+    next_era_ = 0;
+    if (!in_time) plan_era(exchange_ + 1 + options_.spread);
+  }
+  state_ = State::kTraining;
+  actions_.push_back(train);
+}
+
+void ExchangeMachine::announce_to(std::size_t place) {
+  actions_.push_back(
+      Announce{matrix_->receivers(self_)[place].node, place, exchange_, era_, next_era_});
+}
+
+void ExchangeMachine::handle(const Trained&) {
+  STARLING_CHECK(state_ == State::kTraining);
+  state_ = State::kWaiting;
+  waiting_ = now_;
+  give_up_ = now_ + patience();
+  for (std::size_t place = 0; place < matrix_->receivers(self_).size(); ++place) announce_to(place);
+  mix_if_complete();
+}
+
+Duration ExchangeMachine::patience() const {
+  for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    const auto found = neighbours_.find(sender.node);
+    const bool met = found != neighbours_.end() && found->second.met;
+    if (!met && exchange_ == first_) return options_.start_patience;
+  }
+  const double learned =
+      patience_.seconds(to_seconds(waiting_ - began_), to_seconds(options_.patience_max));
+  return std::clamp(from_seconds(learned), options_.patience_min, options_.patience_max);
+}
+
+bool ExchangeMachine::awaits(Member member) const {
+  const auto found = neighbours_.find(member);
+  if (found == neighbours_.end() || !found->second.met) {
+    // Never heard: it may be starting. Later on only who is said to be reachable is waited for.
+    return exchange_ == first_ || found == neighbours_.end() || found->second.reachable;
+  }
+  const Neighbour& neighbour = found->second;
+  if (neighbour.arrivals.contains(exchange_)) return false;
+  const bool linked = !neighbour.down_since || now_ < *neighbour.down_since + options_.link_grace;
+  return linked && neighbour.reachable && neighbour.latest <= exchange_;
+}
+
+bool ExchangeMachine::awaits_anybody() const {
+  const auto senders = matrix_->senders(self_);
+  return std::ranges::any_of(senders, [this](const auto& sender) { return awaits(sender.node); });
+}
+
+void ExchangeMachine::mix_if_complete() {
+  if (state_ != State::kWaiting || awaits_anybody()) return;
+  patience_.learn(to_seconds(now_ - waiting_));
+  mix();
+}
+
+void ExchangeMachine::handle(const Tick&) {
+  if (state_ != State::kWaiting) return;
+  if (now_ < give_up_ || !awaits_anybody()) return mix_if_complete();
+  std::string missing;
+  for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    if (awaits(sender.node)) missing += (missing.empty() ? "" : ", ") + names_[sender.node];
+  }
+  say(LogLevel::kWarning,
+      fmt::format("{} was not heard within {} in step {} (exchange {}): its weight is one's own",
+                  missing, format_duration(give_up_ - waiting_), first_step(options_, exchange_),
+                  exchange_));
+  patience_.give_up();
+  mix();
+}
+
+bool ExchangeMachine::fits(const Arrival& arrival) const {
+  return arrival.parcel.exchange == exchange_ && (options_.loss_safe || arrival.parcel.era == era_);
+}
+
+std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
+  std::vector<std::optional<Arrival>> inbox;
+  for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    std::optional<Arrival>& entry = inbox.emplace_back();
+    Neighbour& neighbour = neighbours_[sender.node];
+    const auto arrival = neighbour.arrivals.find(exchange_);
+    const bool came = arrival != neighbour.arrivals.end();
+    if (came && fits(arrival->second)) entry = std::move(arrival->second);
+    // A message of another era is none, but neither a loss: a common beginning is planned.
+    if (came && !entry) continue;
+    if (std::exchange(neighbour.present, came) != came && next_era_ == 0) {
+      plan_era(exchange_ + 1 + options_.spread);
+    }
+  }
+  return inbox;
+}
+
+void ExchangeMachine::mix() {
+  Mix mix{.exchange = exchange_, .inbox = take_inbox()};
+  expected_count_ = static_cast<std::uint32_t>(mix.inbox.size());
+  heard_count_ = static_cast<std::uint32_t>(
+      std::ranges::count_if(mix.inbox, [](const auto& entry) { return entry.has_value(); }));
+  state_ = State::kMixing;
+  actions_.push_back(std::move(mix));
+}
+
+void ExchangeMachine::handle(const Mixed&) {
+  STARLING_CHECK(state_ == State::kMixing);
+  ++exchange_;
+  for (auto& [member, neighbour] : neighbours_) {
+    std::erase_if(neighbour.arrivals, [this](const auto& a) { return a.first < exchange_; });
+  }
+  const Exchange target = furthest();
+  if (target <= exchange_ || !is_stale()) {
+    if (target > exchange_) jump(target);
+    return go_on_or_finish();
+  }
+  Copy copy;
+  for (const auto& [member, neighbour] : neighbours_) {
+    if (copy.donors.size() == options_.donors_max) break;
+    if (neighbour.reachable && neighbour.latest >= target) copy.donors.push_back(member);
+  }
+  say(LogLevel::kInfo, fmt::format("behind by {} exchanges: taking the model of {}",
+                                   target - exchange_, names_[copy.donors.front()]));
+  state_ = State::kCopying;
+  actions_.push_back(std::move(copy));
+}
+
+// --- falling behind -----------------------------------------------------------------------------
+
+Exchange ExchangeMachine::furthest() const {
+  Exchange result = 0;
+  for (const auto& [member, neighbour] : neighbours_) {
+    if (neighbour.met && neighbour.reachable) result = std::max(result, neighbour.latest);
+  }
+  return result;
+}
+
+bool ExchangeMachine::is_stale() const {
+  return std::ranges::all_of(neighbours_, [](const auto& entry) {
+    const Neighbour& neighbour = entry.second;
+    return neighbour.overtaken || !neighbour.met || !neighbour.reachable;
+  });
+}
+
+void ExchangeMachine::jump(Exchange target) {
+  say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
+                                   target, exchange_));
+  exchange_ = target;
+  for (auto& [member, neighbour] : neighbours_) {
+    neighbour.overtaken = false;
+    neighbour.heard_at = target;
+  }
+  if (options_.loss_safe) return;
+  // What is shared along the edges no longer fits: alone until the next common beginning.
+  next_era_ = static_cast<std::uint32_t>(target);
+  hear_era(0, static_cast<std::uint32_t>(target + 1 + options_.spread));
+}
+
+void ExchangeMachine::handle(const Copied& copied) {
+  STARLING_CHECK(state_ == State::kCopying);
+  const Exchange target = std::max(furthest(), copied.exchange.value_or(0));
+  if (!copied.exchange) {
+    say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
+  }
+  if (target > exchange_) jump(target);
+  go_on_or_finish();
+}
+
+// Where a neighbour is known to be, and whether that is far more than we did meanwhile.
+void ExchangeMachine::note(Member member, Exchange exchange) {
+  Neighbour& neighbour = neighbours_[member];
+  if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
+  if (exchange <= neighbour.latest) return;
+  const Exchange theirs = exchange - neighbour.latest;
+  const Exchange ours = exchange_ - std::min(exchange_, neighbour.heard_at);
+  neighbour.overtaken = theirs > kStaleFactor * ours + kStaleSlack;
+  neighbour.latest = exchange;
+  neighbour.heard_at = exchange_;
+}
+
+void ExchangeMachine::handle(Came& came) {
+  const Arrival& arrival = came.arrival;
+  if (arrival.from >= names_.size()) return;
+  note(arrival.from, arrival.parcel.exchange);
+  hear_era(arrival.parcel.era, arrival.parcel.attempt);
+  if (!wants(arrival.parcel.exchange)) return;
+  auto& arrivals = neighbours_[arrival.from].arrivals;
+  arrivals.insert_or_assign(arrival.parcel.exchange, std::move(came.arrival));
+  while (arrivals.size() > kArrivalsMax) {
+    // Of the present exchange, and the newest.
+    arrivals.erase(arrivals.begin()->first == exchange_ ? std::next(arrivals.begin())
+                                                        : arrivals.begin());
+  }
+  mix_if_complete();
+}
+
+void ExchangeMachine::handle(const Told& told) {
+  if (told.from >= names_.size() || !told.begun) return;
+  note(told.from, told.exchange);
+  mix_if_complete();
+}
+
+// What was sent while there was no link did not go anywhere.
+void ExchangeMachine::handle(const LinkUp& up) {
+  if (up.member < names_.size()) neighbours_[up.member].down_since.reset();
+  if (state_ != State::kWaiting) return;
+  const auto receivers = matrix_->receivers(self_);
+  const auto found = std::ranges::lower_bound(receivers, up.member, {}, &topologies::Weight::node);
+  if (found == receivers.end() || found->node != up.member) return;
+  announce_to(static_cast<std::size_t>(found - receivers.begin()));
+}
+
+void ExchangeMachine::handle(const LinkDown& down) {
+  if (down.member >= names_.size()) return;
+  auto& since = neighbours_[down.member].down_since;
+  if (!since) since = now_;
+}
+
+void ExchangeMachine::handle(const Reach& reach) {
+  if (reach.member >= names_.size()) return;
+  neighbours_[reach.member].reachable = reach.reachable;
+  mix_if_complete();
+}
+
+// --- eras ---------------------------------------------------------------------------------------
+
+void ExchangeMachine::plan_era(Exchange at_least) {
+  if (options_.loss_safe) return;
+  next_era_ = std::max(next_era_, static_cast<std::uint32_t>(at_least));
+}
+
+void ExchangeMachine::hear_era(std::uint32_t era, std::uint32_t next_era) {
+  if (options_.loss_safe) return;
+  if (next_era > std::max(next_era_, era_)) {
+    // Too late for that one: a later one, which all can reach.
+    plan_era(next_era > exchange_ ? next_era : exchange_ + 1 + options_.spread);
+  }
+  if (era > era_ && next_era_ <= exchange_) plan_era(exchange_ + 1 + options_.spread);
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// A peer's course through a synchronous algorithm, step by step: train, send, wait for the
+// neighbours, mix. It decides whom it waits for and how long, what a lost message means for the
+// algorithm's shared state, and how who fell behind catches up. It holds no model and no socket.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/shared_bytes.h"
+#include "core/protocol/peer_messages.h"
+#include "gossip/simulation/patience.h"
+#include "topologies/topology.h"
+
+namespace starling::gossip {
+
+namespace exchange {
+
+using protocol::Exchange;
+using protocol::Member;
+
+// A neighbour's message, whole.
+struct Arrival {
+  Member from = 0;
+  protocol::Parcel parcel;
+  SharedBytes data;
+};
+
+// --- events -------------------------------------------------------------------------------------
+struct Begin {};
+struct Trained {};  // answers Train
+struct Mixed {};    // answers Mix
+struct Came {
+  Arrival arrival;
+};
+struct Told {  // a neighbour's hello: where it stands
+  Member from = 0;
+  Exchange exchange = 0;
+  bool begun = false;
+};
+struct LinkUp {
+  Member member = 0;
+};
+struct LinkDown {
+  Member member = 0;
+};
+struct Reach {  // failure detection's word
+  Member member = 0;
+  bool reachable = true;
+};
+struct Copied {  // answers Copy: the model is another's of this exchange; none: nobody gave one
+  std::optional<Exchange> exchange;
+};
+struct Tick {};
+using Event =
+    std::variant<Begin, Trained, Mixed, Came, Told, LinkUp, LinkDown, Reach, Copied, Tick>;
+
+// --- actions ------------------------------------------------------------------------------------
+struct Train {  // local steps [step, step + steps), then Trained
+  Exchange exchange = 0;
+  std::uint64_t step = 0;
+  int steps = 1;
+  bool restart = false;  // the algorithm's state begins anew from its own model first
+};
+struct Announce {  // send the message for receivers[place] of this exchange's matrix
+  Member to = 0;
+  std::size_t place = 0;
+  Exchange exchange = 0;
+  std::uint32_t era = 0;
+  std::uint32_t next_era = 0;
+};
+struct Mix {  // then Mixed; one entry a sender of the matrix, in order, none where nothing came
+  Exchange exchange = 0;
+  std::vector<std::optional<Arrival>> inbox;
+};
+struct Copy {  // take the model of these, then Copied
+  std::vector<Member> donors;
+};
+struct Say {
+  LogLevel level = LogLevel::kInfo;
+  std::string line;
+};
+struct Finish {};  // the last step is mixed; once, unless the peer falls back
+using Action = std::variant<Train, Announce, Mix, Copy, Say, Finish>;
+
+}  // namespace exchange
+
+struct ExchangeOptions {
+  std::uint64_t steps = 1000;
+  std::uint64_t local_steps = 1;       // H
+  std::uint64_t local_steps_from = 0;  // every step mixes before this one
+  // A message that does not come costs accuracy only; else state that is shared along edges begins
+  // anew everywhere at an exchange that all agree on.
+  bool loss_safe = true;
+  std::uint64_t spread = 1;  // exchanges until a word has reached everybody: the diameter
+  Duration patience_min = std::chrono::seconds(2);
+  Duration patience_max = std::chrono::seconds(60);
+  // Who has no link is given so long to come back, then not waited for until it has one.
+  Duration link_grace = std::chrono::seconds(1);
+  // For those who were never heard: how long the first exchange waits for the others to start.
+  Duration start_patience = std::chrono::seconds(60);
+  std::size_t donors_max = 4;
+};
+
+// The exchange that follows step `step`, and the first step of an exchange.
+std::uint64_t first_step(const ExchangeOptions& options, std::uint64_t exchange);
+
+class ExchangeMachine {
+ public:
+  // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning). The topology
+  // must outlive the machine.
+  ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
+                  exchange::Member self, std::vector<std::string> names,
+                  exchange::Exchange exchange);
+
+  std::vector<exchange::Action> on(exchange::Event event, TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  enum class State { kIdle, kTraining, kWaiting, kMixing, kCopying, kFinished };
+  State state() const { return state_; }
+  exchange::Exchange exchange() const { return exchange_; }  // at work, or about to be
+  std::uint64_t step() const { return first_step(options_, exchange_); }
+  const topologies::MixingMatrix& matrix() const { return *matrix_; }
+  // Of the last mixing.
+  std::uint32_t heard() const { return heard_count_; }
+  std::uint32_t expected() const { return expected_count_; }
+  // Whether a message of this exchange may still be of use, so that nothing is stored for liars.
+  bool wants(exchange::Exchange exchange) const;
+
+ private:
+  struct Neighbour {
+    std::map<exchange::Exchange, exchange::Arrival> arrivals;
+    exchange::Exchange latest = 0;    // the last exchange it is known to be at
+    exchange::Exchange heard_at = 0;  // ours when that was
+    bool overtaken = false;           // it did far more than we did since it was heard before
+    bool met = false;
+    bool reachable = true;
+    std::optional<TimePoint> down_since;  // without a link
+    bool present = true;  // its message came at the last mixing that it should have come for
+  };
+
+  void handle(const exchange::Begin&);
+  void handle(const exchange::Trained&);
+  void handle(const exchange::Mixed&);
+  void handle(exchange::Came&);
+  void handle(const exchange::Told&);
+  void handle(const exchange::LinkUp&);
+  void handle(const exchange::LinkDown&);
+  void handle(const exchange::Reach&);
+  void handle(const exchange::Copied&);
+  void handle(const exchange::Tick&);
+
+  void begin_exchange();
+  void go_on_or_finish();
+  void announce_to(std::size_t place);
+  bool awaits(exchange::Member member) const;
+  bool awaits_anybody() const;
+  void mix_if_complete();
+  void mix();
+  std::vector<std::optional<exchange::Arrival>> take_inbox();
+  bool fits(const exchange::Arrival& arrival) const;
+  void note(exchange::Member member, exchange::Exchange exchange);
+  exchange::Exchange furthest() const;
+  bool is_stale() const;
+  void jump(exchange::Exchange target);
+  void plan_era(exchange::Exchange at_least);
+  void hear_era(std::uint32_t era, std::uint32_t next_era);
+  Duration patience() const;
+  void say(LogLevel level, std::string line);
+
+  ExchangeOptions options_;
+  const topologies::Topology& topology_;
+  exchange::Member self_;
+  std::vector<std::string> names_;
+  std::vector<exchange::Action> actions_;
+  TimePoint now_{};
+
+  State state_ = State::kIdle;
+  exchange::Exchange exchange_;
+  const exchange::Exchange first_;
+  std::shared_ptr<const topologies::MixingMatrix> matrix_;
+  std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
+  TimePoint began_{};                                 // the exchange
+  TimePoint waiting_{};                               // since
+  TimePoint give_up_{};
+  Patience patience_;
+  std::uint32_t heard_count_ = 0;
+  std::uint32_t expected_count_ = 0;
+  // The exchange at which the shared state began, and at which it will begin anew (0: not planned).
+  std::uint32_t era_ = 0;
+  std::uint32_t next_era_ = 0;
+};
+
+}  // namespace starling::gossip

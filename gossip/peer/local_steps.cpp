@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/local_steps.h"
+
+namespace starling::gossip {
+namespace {
+
+train::Stepper ready_stepper(const NetworkRun& run) {
+  const train::TrainOptions& options = run.options.train.train;
+  train::Stepper stepper(run.model, options);
+  stepper.begin(static_cast<std::size_t>(options.batch_size));
+  return stepper;
+}
+
+}  // namespace
+
+LocalSteps::LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node,
+                       std::uint64_t step)
+    : run_(run),
+      stepper_(ready_stepper(run)),
+      data_(rows, run.options.train.train,
+            Rng({.seed = run.options.run.seed, .purpose = Purpose::kBatches, .node = node}),
+            stepper_) {
+  for (std::uint64_t skipped = 0; skipped < step; ++skipped) (void)data_.sampler.next();
+}
+
+double LocalSteps::rate_at(std::uint64_t step) const {
+  return train::learning_rate_at(run_.options.train.train, static_cast<Round>(step + 1),
+                                 static_cast<Round>(run_.options.run.steps));
+}
+
+void LocalSteps::forget_momentum() {
+  if (data_.optimizer) data_.optimizer->reset();
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a peer trains with: its rows in the order that the same node of a simulation takes them, and
+// the scratch of the one thread that computes.
+#pragma once
+
+#include "core/data/dataset.h"
+#include "gossip/peer/network_run.h"
+#include "gossip/simulation/node_training.h"
+
+namespace starling::gossip {
+
+class LocalSteps {
+ public:
+  // `run` must outlive it. The node's batches from `step` on.
+  LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node, std::uint64_t step);
+
+  NodeTraining training() { return NodeTraining(data_, stepper_); }
+  double rate_at(std::uint64_t step) const;
+  // After the model was replaced by another's: momentum of old gradients means nothing there.
+  void forget_momentum();
+
+ private:
+  const NetworkRun& run_;
+  train::Stepper stepper_;
+  NodeData data_;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/make_course.h"
+
+#include "core/base/check.h"
+#include "gossip/peer/neighbour_course.h"
+
+namespace starling::gossip {
+
+std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
+                                    CoursePlace place, const CoursePatience& patience,
+                                    CourseStart start) {
+  const NetOptions& options = run.options;
+  switch (run.plan.traits.pattern) {
+    case Pattern::kNeighbours:
+      return std::make_unique<NeighbourCourse>(
+          run, local, host, std::move(place),
+          ExchangeOptions{
+              .steps = options.run.steps,
+              .local_steps = static_cast<std::uint64_t>(options.train.train.local_steps),
+              .local_steps_from = options.train.local_steps_from,
+              .loss_safe = run.plan.traits.loss_safe,
+              .spread = run.spread,
+              .patience_min = patience.min,
+              .patience_max = patience.max,
+              .start_patience = patience.start},
+          std::move(start));
+    case Pattern::kMean:
+    case Pattern::kPairs:
+      break;
+  }
+  STARLING_CHECK(false);
+}
+
+}  // namespace starling::gossip

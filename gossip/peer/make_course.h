@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The course that a run's algorithm asks for.
+#pragma once
+
+#include "gossip/peer/course.h"
+#include "gossip/peer/exchange_machine.h"
+#include "gossip/peer/local_steps.h"
+
+namespace starling::gossip {
+
+// Where a course begins.
+struct CourseStart {
+  Exchange exchange = 0;          // to go on from
+  std::vector<float> model;       // [d]
+  std::uint32_t incarnation = 1;  // of this process, never 0: ends of edges are told apart by it
+};
+
+struct CoursePlace {
+  Member self = 0;
+  std::vector<std::string> names;  // of all members, for sentences
+};
+
+struct CoursePatience {
+  Duration min = std::chrono::seconds(2);
+  Duration max = std::chrono::seconds(60);
+  // For those who were never heard: they may be starting.
+  Duration start = std::chrono::seconds(60);
+};
+
+// All references must outlive the course.
+std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
+                                    CoursePlace place, const CoursePatience& patience,
+                                    CourseStart start);
+
+}  // namespace starling::gossip

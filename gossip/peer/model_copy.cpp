@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/model_copy.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+
+using protocol::Member;
+using protocol::Parcel;
+
+ModelCopy::ModelCopy(std::vector<Member> donors, std::size_t size, Duration patience)
+    : donors_(std::move(donors)), patience_(patience), model_(size) {
+  STARLING_CHECK(!donors_.empty());
+  const std::size_t parts = std::min(donors_.size(), std::max<std::size_t>(size, 1));
+  for (std::size_t i = 0; i < parts; ++i) {
+    parts_.push_back({.begin = size * i / parts, .end = size * (i + 1) / parts});
+  }
+}
+
+std::vector<ModelCopy::Ask> ModelCopy::asks(TimePoint now) {
+  for (const Part& part : parts_) {
+    if (!part.came && part.asked && now >= part.until) {
+      const Member late = *part.asked;
+      lose(late);
+    }
+  }
+  std::vector<Ask> asks;
+  for (Part& part : parts_) {
+    if (part.came || part.asked || donors_.empty()) continue;
+    part.asked = donors_[turn_++ % donors_.size()];
+    part.until = now + patience_;
+    asks.push_back({*part.asked, {.epoch = 0, .begin = part.begin, .end = part.end}});
+  }
+  return asks;
+}
+
+bool ModelCopy::expects(Member from, const Parcel& parcel) const {
+  return std::ranges::any_of(parts_, [&](const Part& part) {
+    return !part.came && part.asked == from && part.begin == parcel.place &&
+           part.end - part.begin == parcel.first && parcel.second == 0 && parcel.packed == 0;
+  });
+}
+
+void ModelCopy::take(Member from, const Parcel& parcel, std::span<const float> columns) {
+  STARLING_CHECK(expects(from, parcel) && columns.size() == parcel.first);
+  std::ranges::copy(columns, model_.begin() + static_cast<std::ptrdiff_t>(parcel.place));
+  exchange_ = std::max(exchange_, parcel.exchange);
+  for (Part& part : parts_) part.came = part.came || part.begin == parcel.place;
+}
+
+void ModelCopy::lose(Member donor) {
+  std::erase(donors_, donor);
+  for (Part& part : parts_) {
+    if (part.asked == donor && !part.came) part.asked.reset();
+  }
+}
+
+bool ModelCopy::done() const { return std::ranges::all_of(parts_, &Part::came); }
+
+std::optional<TimePoint> ModelCopy::next_deadline() const {
+  std::optional<TimePoint> next;
+  for (const Part& part : parts_) {
+    if (part.came || !part.asked) continue;
+    next = std::min(next.value_or(part.until), part.until);
+  }
+  return next;
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking a model over from several members, a part from each, so that none of them is held up by
+// the whole. A part that does not come is asked of another. Without sockets.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/linalg/aligned.h"
+#include "core/protocol/messages.h"
+
+namespace starling::gossip {
+
+class ModelCopy {
+ public:
+  struct Ask {
+    protocol::Member to = 0;
+    protocol::ColumnsAsk columns;
+  };
+
+  // Of `size` floats. A part that has not come within `patience` is given up on. Requires: donors,
+  // each once.
+  ModelCopy(std::vector<protocol::Member> donors, std::size_t size, Duration patience);
+
+  // What is to be asked now; once each.
+  std::vector<Ask> asks(TimePoint now);
+  bool expects(protocol::Member from, const protocol::Parcel& parcel) const;
+  // Requires: expects(), a float for each column announced, all finite.
+  void take(protocol::Member from, const protocol::Parcel& parcel, std::span<const float> columns);
+  // Its link broke, or it refused.
+  void lose(protocol::Member donor);
+
+  bool done() const;
+  bool failed() const { return donors_.empty() && !done(); }
+  // Requires: done(). The newest of the exchanges that the parts are of.
+  protocol::Exchange exchange() const { return exchange_; }
+  std::span<const float> model() const { return model_; }
+  std::optional<TimePoint> next_deadline() const;
+
+ private:
+  struct Part {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::optional<protocol::Member> asked = {};
+    TimePoint until{};
+    bool came = false;
+  };
+
+  std::vector<protocol::Member> donors_;
+  Duration patience_;
+  std::vector<Part> parts_;
+  std::size_t turn_ = 0;  // whose turn it is to be asked
+  linalg::AlignedVector<float> model_;
+  protocol::Exchange exchange_ = 0;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/neighbour_course.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/check.h"
+#include "topologies/topology.h"
+
+namespace starling::gossip {
+
+using protocol::Parcel;
+
+namespace {
+
+// The floats and bytes of a message, one after the other.
+SharedBytes pack(const Message<float>& message) {
+  Bytes bytes(4 * (message.first.size() + message.second.size()) + message.packed.size());
+  std::byte* to = bytes.data();
+  for (const ByteView part :
+       {as_bytes(message.first), as_bytes(message.second), ByteView(message.packed)}) {
+    if (!part.empty()) std::memcpy(to, part.data(), part.size());
+    to += part.size();
+  }
+  return SharedBytes::own(std::move(bytes));
+}
+
+const float* floats(const SharedBytes& data) {
+  return reinterpret_cast<const float*>(data.view().data());
+}
+
+}  // namespace
+
+NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
+                                 CoursePlace place, const ExchangeOptions& options,
+                                 CourseStart start)
+    : run_(run),
+      local_(local),
+      host_(host),
+      self_(place.self),
+      names_(std::move(place.names)),
+      incarnation_(start.incarnation),
+      machine_(options, *run.topology, self_, names_, start.exchange),
+      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))) {}
+
+void NeighbourCourse::begin() { on(exchange::Begin{}); }
+
+// Static graphs: one matrix says it all. Others: everybody that some step names.
+std::vector<Member> NeighbourCourse::neighbours() const {
+  std::vector<Member> members;
+  const auto& topology = *run_.topology;
+  const std::uint64_t steps =
+      std::min<std::uint64_t>(std::max<std::uint64_t>(topology.period(), 1), topology.nodes());
+  const Exchange from = topology.period() == 0 ? machine_.exchange() : 0;
+  for (std::uint64_t step = from; step < from + steps; ++step) {
+    const auto matrix = topology.at(step);
+    for (const auto& weight : matrix->senders(self_)) members.push_back(weight.node);
+    for (const auto& weight : matrix->receivers(self_)) members.push_back(weight.node);
+  }
+  std::ranges::sort(members);
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  return members;
+}
+
+CourseProgress NeighbourCourse::progress() const {
+  static constexpr std::array<std::string_view, 6> kStates = {
+      "joining", "training", "waiting", "training", "catching-up", "finished"};
+  CourseProgress progress{.state = kStates[static_cast<std::size_t>(machine_.state())],
+                          .exchange = machine_.exchange(),
+                          .step = std::min(machine_.step(), run_.options.run.steps),
+                          .loss_sum = loss_sum_,
+                          .loss_steps = loss_steps_,
+                          .heard = machine_.heard(),
+                          .expected = machine_.expected()};
+  if (progress.state == "training" && progress.expected > 0 && progress.heard == 0) {
+    progress.state = "alone";
+  }
+  return progress;
+}
+
+bool NeighbourCourse::is_finished() const {
+  return machine_.state() == ExchangeMachine::State::kFinished;
+}
+
+std::optional<std::span<const float>> NeighbourCourse::model() const {
+  if (computing_) return std::nullopt;
+  return algorithm_->model();
+}
+
+// --- the machine --------------------------------------------------------------------------------
+
+// Performing may bring the next event at once: actions queue up, so that their order stays.
+void NeighbourCourse::on(exchange::Event event) {
+  for (exchange::Action& action : machine_.on(std::move(event), host_.now())) {
+    to_do_.push_back(std::move(action));
+  }
+  if (std::exchange(performing_, true)) return;
+  for (std::size_t next = 0; next < to_do_.size(); ++next) {
+    exchange::Action action = std::move(to_do_[next]);
+    std::visit([this](auto& a) { perform(a); }, action);
+  }
+  to_do_.clear();
+  performing_ = false;
+}
+
+Links NeighbourCourse::links() const {
+  const topologies::MixingMatrix& matrix = machine_.matrix();
+  return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_)};
+}
+
+void NeighbourCourse::perform(exchange::Train& train) {
+  packed_.clear();
+  const LocalPhase phase{.step = train.step,
+                         .steps = train.steps,
+                         .rate = local_.rate_at(train.step),
+                         .exchange = train.exchange};
+  const bool restart = train.restart;
+  const auto loss = std::make_shared<double>(0);
+  computing_ = true;
+  host_.compute(
+      [this, phase, restart, loss] {
+        if (restart) remake(algorithm_->model());
+        NodeTraining training = local_.training();
+        *loss = algorithm_->adapt(training, phase, links());
+      },
+      [this, loss, steps = train.steps] { trained(*loss, steps); });
+}
+
+// State that is shared along the edges begins anew, here as at the neighbours.
+void NeighbourCourse::remake(std::span<const float> model) {
+  const std::vector<float> kept(model.begin(), model.end());
+  algorithm_ = make_algorithm<float>(run_.plan, self_, std::span<const float>(kept));
+}
+
+void NeighbourCourse::trained(double loss_sum, int steps) {
+  computing_ = false;
+  loss_sum_ += loss_sum;
+  loss_steps_ += static_cast<std::uint64_t>(steps);
+  if (!std::isfinite(loss_sum)) {
+    return host_.failed(rejected(
+        "diverged", fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
+                                "set train.clip-norm",
+                                machine_.step() + 1)));
+  }
+  on(exchange::Trained{});
+}
+
+const NeighbourCourse::Packed& NeighbourCourse::packed(std::size_t place) {
+  const std::size_t key = run_.plan.traits.per_receiver ? place : 0;
+  const auto found = packed_.find(key);
+  if (found != packed_.end()) return found->second;
+  const Message<float>& message = algorithm_->message(key);
+  Packed made;
+  made.parcel.kind = Parcel::Kind::kMix;
+  made.parcel.first = message.first.size();
+  made.parcel.second = message.second.size();
+  made.parcel.packed = message.packed.size();
+  made.parcel.has_scalar = message.has_scalar;
+  made.parcel.scalar = message.scalar;
+  made.data = pack(message);
+  return packed_.emplace(key, std::move(made)).first->second;
+}
+
+void NeighbourCourse::perform(exchange::Announce& announce) {
+  const Packed& message = packed(announce.place);
+  Parcel parcel = message.parcel;
+  parcel.exchange = announce.exchange;
+  if (tags_edges()) {
+    parcel.era = incarnation_;
+    const auto theirs = incarnations_.find(announce.to);
+    parcel.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
+  } else {
+    parcel.era = announce.era;
+    parcel.attempt = announce.next_era;
+  }
+  host_.send(announce.to, parcel, message.data);
+}
+
+// A message as it came, if it is one that this algorithm could have sent.
+std::optional<Message<float>> NeighbourCourse::read(const exchange::Arrival& arrival) const {
+  const Parcel& parcel = arrival.parcel;
+  const Message<float>& own = algorithm_->message(0);
+  const std::span<const float> all(floats(arrival.data), parcel.first + parcel.second);
+  const ByteView packed = arrival.data.view().subspan(4 * all.size());
+  const bool alike = parcel.first == own.first.size() && parcel.second == own.second.size() &&
+                     parcel.packed == own.packed.size() && parcel.has_scalar == own.has_scalar;
+  if (!alike || !is_finite(all) || !algorithm_->can_read(packed)) return std::nullopt;
+  return Message<float>{.first = all.first(parcel.first),
+                        .second = all.subspan(parcel.first),
+                        .packed = packed,
+                        .scalar = parcel.scalar,
+                        .has_scalar = parcel.has_scalar};
+}
+
+void NeighbourCourse::perform(exchange::Mix& mix) {
+  arrivals_.clear();
+  messages_.clear();
+  inbox_.clear();
+  messages_.reserve(mix.inbox.size());
+  const auto senders = machine_.matrix().senders(self_);
+  for (std::size_t i = 0; i < senders.size(); ++i) {
+    const Message<float>* message = nullptr;
+    if (mix.inbox[i]) {
+      arrivals_.push_back(std::move(*mix.inbox[i]));
+      if (auto read_message = read(arrivals_.back())) {
+        messages_.push_back(*read_message);
+        message = &messages_.back();
+      } else {
+        host_.say(LogLevel::kWarning,
+                  fmt::format("what {} sent in exchange {} is no message of {}: ignored",
+                              names_[senders[i].node], mix.exchange, run_.plan.traits.name));
+      }
+    }
+    inbox_.push_back({senders[i].node, senders[i].weight, message});
+  }
+  computing_ = true;
+  host_.compute(
+      [this] {
+        algorithm_->absorb(links(), inbox_, {0, run_.initial.size()});
+        algorithm_->conclude(links(), inbox_);
+      },
+      [this] { mixed(); });
+}
+
+void NeighbourCourse::mixed() {
+  computing_ = false;
+  packed_.clear();
+  arrivals_.clear();
+  on(exchange::Mixed{});
+  host_.advanced();
+}
+
+void NeighbourCourse::perform(exchange::Copy& copy) { host_.copy_model(std::move(copy.donors)); }
+
+void NeighbourCourse::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }
+
+void NeighbourCourse::perform(exchange::Finish&) { host_.finished(); }
+
+// --- what comes ---------------------------------------------------------------------------------
+
+// Where mass is counted on edges, both ends must have begun to count together: a message bears its
+// sender's incarnation, and the receiver's as far as the sender knows it.
+bool NeighbourCourse::tags_edges() const { return algorithm_->counts_on_edges(); }
+
+bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
+  std::uint32_t& known = incarnations_[from];
+  if (known != parcel.era) {
+    known = parcel.era;
+    algorithm_->forget(from);
+    packed_.clear();  // what was pushed to its former self
+  }
+  return parcel.attempt == incarnation_;
+}
+
+Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
+  if (parcel.kind != Parcel::Kind::kMix || !machine_.wants(parcel.exchange)) {
+    return rejected("not-wanted", "this parcel is of no use here now");
+  }
+  const std::uint64_t size = run_.initial.size();
+  const auto is_vector = [&](std::uint64_t count) { return count == 0 || count == size; };
+  // The largest encoding is that of mass: 8 bytes an element and the weight.
+  if (is_vector(parcel.first) && is_vector(parcel.second) && parcel.packed <= 8 * (size + 1)) {
+    return {};
+  }
+  return rejected("wrong-vectors",
+                  fmt::format("{} announces vectors that are not of this model", names_[from]));
+}
+
+void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
+  if (tags_edges()) {
+    // While a thread computes with the edges they cannot be changed; the message comes again.
+    if (computing_ && incarnations_[from] != whole.parcel.era) return;
+    if (!agree_on_edge(from, whole.parcel)) {
+      return on(exchange::Told{from, whole.parcel.exchange, true});
+    }
+    whole.parcel.era = whole.parcel.attempt = 0;
+  }
+  on(exchange::Came{{from, whole.parcel, std::move(whole.data)}});
+}
+
+void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
+  on(exchange::Told{from, hello.exchange, hello.begun});
+  on(exchange::LinkUp{from});
+}
+
+void NeighbourCourse::link_lost(Member member) { on(exchange::LinkDown{member}); }
+
+void NeighbourCourse::reach(Member member, bool reachable) {
+  on(exchange::Reach{member, reachable});
+}
+
+void NeighbourCourse::copied(Exchange exchange, std::span<const float> model) {
+  STARLING_CHECK(!computing_ && model.size() == run_.initial.size());
+  if (run_.plan.traits.loss_safe) {
+    algorithm_->restart(model);
+  } else {
+    remake(model);
+  }
+  local_.forget_momentum();
+  on(exchange::Copied{exchange});
+}
+
+void NeighbourCourse::not_copied() { on(exchange::Copied{std::nullopt}); }
+
+void NeighbourCourse::tick() { on(exchange::Tick{}); }
+
+std::optional<TimePoint> NeighbourCourse::next_deadline() const { return machine_.next_deadline(); }
+
+bool is_finite(std::span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7F800000;
+  bool all = true;
+  for (const float value : values)
+    all &= (std::bit_cast<std::uint32_t>(value) & kExponent) != kExponent;
+  return all;
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A synchronous algorithm among neighbours: the exchange machine decides, this performs it with the
+// very objects that the simulation drives, so that without faults both give the same bits.
+#pragma once
+
+#include <map>
+
+#include "gossip/peer/exchange_machine.h"
+#include "gossip/peer/make_course.h"
+
+namespace starling::gossip {
+
+class NeighbourCourse final : public Course {
+ public:
+  // All references must outlive the course. Requires: run.topology.
+  NeighbourCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host, CoursePlace place,
+                  const ExchangeOptions& options, CourseStart start);
+
+  void begin() override;
+  std::vector<Member> neighbours() const override;
+  CourseProgress progress() const override;
+  bool is_finished() const override;
+  std::optional<std::span<const float>> model() const override;
+  Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
+  void take(Member from, ParcelFlow::Whole whole) override;
+  void take(Member, const protocol::ReduceNote&) override {}
+  void told(Member from, const protocol::PeerHello& hello) override;
+  void link_lost(Member member) override;
+  void reach(Member member, bool reachable) override;
+  void copied(Exchange exchange, std::span<const float> model) override;
+  void not_copied() override;
+  void tick() override;
+  std::optional<TimePoint> next_deadline() const override;
+
+ private:
+  struct Packed {
+    protocol::Parcel parcel;
+    SharedBytes data;
+  };
+
+  void on(exchange::Event event);
+  void perform(exchange::Train& train);
+  void perform(exchange::Announce& announce);
+  void perform(exchange::Mix& mix);
+  void perform(exchange::Copy& copy);
+  void perform(exchange::Say& say);
+  void perform(exchange::Finish&);
+  void remake(std::span<const float> model);
+  void trained(double loss_sum, int steps);
+  void mixed();
+  Links links() const;
+  const Packed& packed(std::size_t place);
+  bool tags_edges() const;
+  bool agree_on_edge(Member from, const protocol::Parcel& parcel);
+  std::optional<Message<float>> read(const exchange::Arrival& arrival) const;
+
+  const NetworkRun& run_;
+  LocalSteps& local_;
+  CourseHost& host_;
+  Member self_;
+  std::vector<std::string> names_;
+  std::uint32_t incarnation_;
+  ExchangeMachine machine_;
+  std::unique_ptr<Algorithm<float>> algorithm_;
+  std::vector<exchange::Action> to_do_;
+  bool performing_ = false;
+  bool computing_ = false;
+  std::map<std::size_t, Packed> packed_;     // of this exchange, by place
+  std::vector<exchange::Arrival> arrivals_;  // being mixed
+  std::vector<Message<float>> messages_;
+  std::vector<Received<float>> inbox_;
+  std::map<Member, std::uint32_t> incarnations_;  // of the other ends
+  double loss_sum_ = 0;
+  std::uint64_t loss_steps_ = 0;
+};
+
+}  // namespace starling::gossip

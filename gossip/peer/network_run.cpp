@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/network_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/graph/traversal.h"
+
+namespace starling::gossip {
+namespace {
+
+Result<NetOptions> read_settings(const Settings& settings, bool& lossy) {
+  NetOptions options;
+  Settings keys;
+  for (const auto& [key, value] : settings) {
+    if (key != kLossyKey) {
+      keys.emplace_back(key, value);
+    } else if (value == "true" || value == "false") {
+      lossy = value == "true";
+    } else {
+      return rejected("setting-invalid",
+                      fmt::format("{} = '{}' is neither true nor false", kLossyKey, value));
+    }
+  }
+  config::Binder binder;
+  options.bind(binder);
+  STARLING_TRY(binder.set(keys));
+  return options;
+}
+
+// A word passes every edge once an exchange. Where edges change, each period may carry it one step
+// only; where they are drawn anew, rumours take a few times log2(n).
+std::uint64_t spread_of(const topologies::Topology& topology) {
+  const std::uint64_t nodes = topology.nodes();
+  if (topology.period() == 0) {
+    std::uint64_t doublings = 1;
+    while ((std::uint64_t{1} << doublings) < nodes) ++doublings;
+    return 4 * doublings;
+  }
+  const auto edges = topologies::union_graph(topology);
+  if (!edges) return topology.period() * nodes;
+  // The way there and back through node 0 is at most twice the diameter, and found in no time.
+  const Node there = std::ranges::max(graph::distances(*edges, 0));
+  const Node back = std::ranges::max(graph::distances_to(*edges, 0));
+  if (there == graph::kUnreachable || back == graph::kUnreachable) return topology.period() * nodes;
+  return topology.period() * (there + std::uint64_t{back});
+}
+
+}  // namespace
+
+std::uint64_t step_of(const NetOptions& options, std::uint64_t exchange) {
+  const std::uint64_t single = std::min(exchange, options.train.local_steps_from);
+  return single + (exchange - single) * static_cast<std::uint64_t>(options.train.train.local_steps);
+}
+
+Settings run_settings(NetOptions& options, bool lossy) {
+  config::Binder binder;
+  options.bind(binder);
+  Settings settings = binder.settings();
+  settings.emplace_back(kLossyKey, lossy ? "true" : "false");
+  return settings;
+}
+
+Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape& shape,
+                              int classes) {
+  bool lossy = true;
+  STARLING_ASSIGN(NetOptions options, read_settings(roster.settings, lossy));
+  const auto nodes = static_cast<Node>(roster.members.size());
+  options.topology.nodes = nodes;
+  STARLING_TRY(options.validate());
+  STARLING_ASSIGN(auto model, model::make_model(options.model, shape, classes));
+  std::unique_ptr<const topologies::Topology> topology;
+  if (traits(options.algorithm).pattern != Pattern::kMean) {
+    if (options.topology.spec.starts_with("d-cliques")) {
+      return rejected("algorithm-topology",
+                      "d-cliques needs to know every node's labels, which real peers keep to "
+                      "themselves; name another topology");
+    }
+    STARLING_ASSIGN(topology, topologies::Topology::make({.spec = options.topology.spec,
+                                                          .nodes = nodes,
+                                                          .seed = options.topology_seed(),
+                                                          .mixing = options.topology.mixing}));
+  }
+  // Losses do not forbid an algorithm here: peers begin its shared state anew after one.
+  const bool accounts = lossy && traits(options.algorithm).loss_safe;
+  STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, {topology.get(), accounts}, nodes,
+                                            options.run.seed));
+  model::Parameters initial = model::initial_parameters(*model, options.run.seed);
+  const std::uint64_t spread = topology ? spread_of(*topology) : 1;
+  return NetworkRun{std::move(options), std::move(model),   std::move(topology),
+                    std::move(plan),    std::move(initial), spread};
+}
+
+}  // namespace starling::gossip

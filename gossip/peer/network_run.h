@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What follows from a roster alone, the same for every member: the run's settings, the model's
+// beginning, the graph, and who is which node. Peers agree on it without talking.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/identity/roster.h"
+#include "core/model/model.h"
+#include "gossip/algorithms/make_algorithm.h"
+#include "gossip/simulation/options.h"
+#include "topologies/topology.h"
+
+namespace starling::gossip {
+
+// The key of a roster's settings that says that messages may be lost, "true" or "false": what
+// push-sum's mass is accounted by. Peers of a coordinator always may lose some.
+inline constexpr std::string_view kLossyKey = "peers.lossy";
+
+struct NetworkRun {
+  NetOptions options;
+  std::shared_ptr<const model::Model> model;
+  std::unique_ptr<const topologies::Topology> topology;  // null where everybody hears everybody
+  Plan plan;
+  model::Parameters initial;
+  std::uint64_t spread = 1;  // exchanges until a word has reached every node
+
+  Node nodes() const { return plan.nodes; }
+};
+
+// `shape`, `classes`: of this member's data. Fails with "unknown-setting" or "setting-invalid"
+// where the settings are not those of a network, and as check_fit where they do not fit together.
+[[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
+                                            const data::Shape& shape, int classes);
+
+// The local steps that lie before an exchange.
+std::uint64_t step_of(const NetOptions& options, std::uint64_t exchange);
+
+// The settings of a roster for these options: every key of NET.toml, and whether messages may be
+// lost.
+Settings run_settings(NetOptions& options, bool lossy);
+
+}  // namespace starling::gossip

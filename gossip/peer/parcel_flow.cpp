@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/parcel_flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+
+using protocol::Chunk;
+using protocol::Credit;
+using protocol::Envelope;
+using protocol::Parcel;
+using protocol::TaskEnded;
+
+std::uint64_t payload_bytes(const Parcel& parcel) {
+  return sizeof(float) * (parcel.first + parcel.second) + parcel.packed;
+}
+
+ParcelFlow::ParcelFlow(Options options, Judge judge) : options_(options), judge_(std::move(judge)) {
+  STARLING_CHECK(judge_ != nullptr);
+}
+
+void ParcelFlow::supersede(const Parcel& by) {
+  if (by.kind != Parcel::Kind::kMix) return;
+  const auto is_old = [&](const Outgoing& out) {
+    return out.parcel.kind == Parcel::Kind::kMix && out.parcel.exchange < by.exchange;
+  };
+  for (const Outgoing& out : outgoing_) {
+    if (!is_old(out) || !out.announced) continue;
+    answers_.push_back({TaskEnded{out.parcel.transfer, "superseded", ""}, {}});
+  }
+  std::erase_if(outgoing_, is_old);
+}
+
+Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) {
+  STARLING_CHECK(data.size() == payload_bytes(parcel));
+  supersede(parcel);
+  if (outgoing_.size() >= options_.outgoing_max) {
+    return overloaded("queue-full", fmt::format("{} parcels wait to be sent already, which is the "
+                                                "limit",
+                                                outgoing_.size()));
+  }
+  parcel.transfer = TaskId(++last_transfer_);
+  protocol::TransferSender sender(std::move(data), protocol::kChunkBytesMax);
+  STARLING_TRY(sender.start(0, options_.window_bytes));
+  outgoing_.push_back({parcel, std::move(sender), urgency});
+  return {};
+}
+
+std::optional<Envelope> ParcelFlow::next_of(Urgency urgency) {
+  for (auto out = outgoing_.begin(); out != outgoing_.end(); ++out) {
+    if (out->urgency != urgency) continue;
+    Envelope envelope;
+    if (!out->announced) {
+      out->announced = true;
+      envelope.message = out->parcel;
+    } else if (auto piece = out->sender.next()) {
+      envelope = {Chunk{out->parcel.transfer, piece->offset}, std::move(piece->bytes)};
+    } else {
+      continue;  // until credit comes; what is behind it need not wait
+    }
+    if (out->sender.done()) outgoing_.erase(out);
+    return envelope;
+  }
+  return std::nullopt;
+}
+
+std::optional<Envelope> ParcelFlow::next() {
+  if (!answers_.empty()) {
+    Envelope answer = std::move(answers_.front());
+    answers_.pop_front();
+    return answer;
+  }
+  auto urgent = next_of(Urgency::kNow);
+  return urgent ? std::move(urgent) : next_of(Urgency::kBackground);
+}
+
+void ParcelFlow::restart() {
+  outgoing_.clear();
+  incoming_.clear();
+  answers_.clear();
+}
+
+ParcelFlow::Whole ParcelFlow::finish(Incoming& incoming) {
+  const ByteView view(reinterpret_cast<const std::byte*>(incoming.memory->data()),
+                      static_cast<std::size_t>(incoming.receiver.total()));
+  return {incoming.parcel, SharedBytes(std::move(incoming.memory), view)};
+}
+
+Result<std::optional<ParcelFlow::Whole>> ParcelFlow::announced(const Parcel& parcel) {
+  auto wanted = judge_(parcel);
+  if (wanted && incoming_.size() >= options_.incoming_max) {
+    wanted = overloaded("queue-full", "too many parcels are on their way here already");
+  }
+  if (wanted && incoming_.contains(parcel.transfer)) {
+    return rejected("bad-chunk", "two parcels bear one id");
+  }
+  if (!wanted) {
+    answers_.push_back(
+        {TaskEnded{parcel.transfer, wanted.error().code(), wanted.error().message()}, {}});
+    return std::optional<Whole>();
+  }
+  const std::uint64_t bytes = payload_bytes(parcel);
+  Incoming incoming{parcel, protocol::TransferReceiver(bytes, options_.window_bytes),
+                    std::make_shared<linalg::AlignedVector<float>>((bytes + 3) / sizeof(float))};
+  if (bytes == 0) return std::optional(finish(incoming));
+  incoming_.emplace(parcel.transfer, std::move(incoming));
+  return std::optional<Whole>();
+}
+
+Result<std::optional<ParcelFlow::Whole>> ParcelFlow::arrived(const Chunk& chunk,
+                                                             const SharedBytes& piece) {
+  const auto found = incoming_.find(chunk.task);
+  if (found == incoming_.end()) return std::optional<Whole>();  // refused, or given up meanwhile
+  Incoming& incoming = found->second;
+  STARLING_ASSIGN(const bool fresh, incoming.receiver.take(chunk.offset, piece.size()));
+  if (!fresh) return std::optional<Whole>();
+  std::memcpy(reinterpret_cast<std::byte*>(incoming.memory->data()) + chunk.offset,
+              piece.view().data(), piece.size());
+  if (!incoming.receiver.done()) {
+    if (const auto limit = incoming.receiver.credit_due()) {
+      answers_.push_back({Credit{chunk.task, *limit}, {}});
+    }
+    return std::optional<Whole>();
+  }
+  Whole whole = finish(incoming);
+  incoming_.erase(found);
+  return std::optional(std::move(whole));
+}
+
+Result<std::optional<ParcelFlow::Whole>> ParcelFlow::take(const Envelope& envelope) {
+  if (const auto* parcel = std::get_if<Parcel>(&envelope.message)) return announced(*parcel);
+  if (const auto* chunk = std::get_if<Chunk>(&envelope.message)) {
+    return arrived(*chunk, envelope.payload);
+  }
+  if (const auto* credit = std::get_if<Credit>(&envelope.message)) {
+    const auto out = std::ranges::find(outgoing_, credit->task,
+                                       [](const Outgoing& o) { return o.parcel.transfer; });
+    if (out != outgoing_.end()) out->sender.extend(credit->limit);
+  } else if (const auto* ended = std::get_if<TaskEnded>(&envelope.message)) {
+    // Ids of the two directions are apart: an answer to what we sent bears one of ours, and what
+    // the other side gives up one of theirs. Both may be meant at once only by a liar.
+    if (ended->code == "superseded") {
+      incoming_.erase(ended->task);
+    } else {
+      std::erase_if(outgoing_, [&](const Outgoing& o) { return o.parcel.transfer == ended->task; });
+    }
+  }
+  return std::optional<Whole>();
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors over one link, both ways, in pieces under the receiver's credit: a parcel is announced,
+// its first window follows unasked, the rest as credit comes. What is newer overtakes what is not
+// worth sending any more. Without sockets: frames come in, frames go out.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "core/linalg/aligned.h"
+#include "core/protocol/messages.h"
+#include "core/protocol/transfer.h"
+
+namespace starling::gossip {
+
+// Of the vectors that `parcel` announces.
+std::uint64_t payload_bytes(const protocol::Parcel& parcel);
+
+class ParcelFlow {
+ public:
+  struct Options {
+    // A constant of the protocol: what may come of a parcel before credit was given.
+    std::uint64_t window_bytes = 1024 * 1024;
+    std::size_t incoming_max = 16;  // parcels at a time
+    std::size_t outgoing_max = 64;
+  };
+  struct Whole {
+    protocol::Parcel parcel;
+    SharedBytes data;  // aligned to 64 bytes
+  };
+  // Whether an announced parcel is wanted and of the right size; asked before memory is taken.
+  using Judge = std::function<Result<void>(const protocol::Parcel&)>;
+  enum class Urgency { kNow, kBackground };  // background: while nothing else is to be sent
+
+  ParcelFlow(Options options, Judge judge);
+
+  // Queues a parcel; its transfer id is given here. A kMix parcel replaces those of earlier
+  // exchanges that are still on their way. "queue-full" (kOverloaded) beyond the limits.
+  // Requires: data.size() == payload_bytes(parcel).
+  [[nodiscard]] Result<void> send(protocol::Parcel parcel, SharedBytes data, Urgency urgency);
+
+  // Parcel, Chunk, Credit or TaskEnded from the other side; the payload is copied. A parcel that is
+  // complete now, if any. What nobody wants is refused to its sender; "bad-chunk" for what breaks
+  // the protocol, after which the link is to be closed.
+  [[nodiscard]] Result<std::optional<Whole>> take(const protocol::Envelope& envelope);
+
+  // The link is another one: nothing that was under way counts.
+  void restart();
+
+  // The next frame that may be sent now. The order: answers, what is urgent, the background.
+  std::optional<protocol::Envelope> next();
+
+ private:
+  struct Outgoing {
+    protocol::Parcel parcel;
+    protocol::TransferSender sender;
+    Urgency urgency;
+    bool announced = false;
+  };
+  struct Incoming {
+    protocol::Parcel parcel;
+    protocol::TransferReceiver receiver;
+    std::shared_ptr<linalg::AlignedVector<float>> memory;
+  };
+
+  Result<std::optional<Whole>> announced(const protocol::Parcel& parcel);
+  Result<std::optional<Whole>> arrived(const protocol::Chunk& chunk, const SharedBytes& piece);
+  static Whole finish(Incoming& incoming);
+  void supersede(const protocol::Parcel& by);
+  std::optional<protocol::Envelope> next_of(Urgency urgency);
+
+  Options options_;
+  Judge judge_;
+  std::uint64_t last_transfer_ = 0;
+  std::deque<Outgoing> outgoing_;
+  std::map<TaskId, Incoming> incoming_;
+  std::deque<protocol::Envelope> answers_;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections of a gossip peer: at most one a pair, mutually authenticated, with members of the
+// roster only. Dials who is wanted until they are there, takes in who dials, carries messages and
+// parcels. Decides nothing about training.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/base/backoff.h"
+#include "core/base/log.h"
+#include "core/identity/identity_directory.h"
+#include "core/identity/roster.h"
+#include "core/link/message_link.h"
+#include "core/net/alarm.h"
+#include "core/net/connect.h"
+#include "core/net/listener.h"
+#include "core/net/task_group.h"
+#include "gossip/peer/parcel_flow.h"
+
+namespace starling::gossip {
+
+using protocol::Member;
+
+class PeerLinks {
+ public:
+  // All of it must outlive the links.
+  struct World {
+    net::EventLoop& loop;
+    const Clock& clock;
+    Log& log;
+    const identity::IdentityDirectory& identity;
+  };
+  struct Options {
+    std::optional<identity::HostPort> listen;  // port 0: any; none: nobody can dial this peer
+    std::string bind;  // numeric local address that dialling begins from; empty: any
+    net::ConnectOptions connect;
+    Backoff::Options backoff{.minimum = std::chrono::milliseconds(100),
+                             .maximum = std::chrono::seconds(5)};
+    Duration greeting_deadline = std::chrono::seconds(10);
+    Duration goodbye = std::chrono::seconds(1);
+    std::size_t queue_low = 256 * 1024;  // bytes under way to the socket before more is taken
+  };
+  // Called on the loop. Whoever is called may call back, but not destroy the links.
+  struct Handlers {
+    std::function<protocol::PeerHello()> hello;  // what this peer says of itself
+    // Greeted: messages may flow. Later hellos come as messages.
+    std::function<void(Member, const protocol::PeerHello&)> on_up;
+    // A link that was up broke, or a member could not be dialled.
+    std::function<void(Member, const Error&)> on_down;
+    std::function<void(Member, const protocol::Envelope&)> on_message;  // payload: for the call
+    std::function<Result<void>(Member, const protocol::Parcel&)> judge;
+    std::function<void(Member, ParcelFlow::Whole)> on_parcel;
+  };
+  struct Counters {
+    std::uint64_t wire_bytes_in = 0;  // of TLS, handshakes included
+    std::uint64_t wire_bytes_out = 0;
+    std::uint64_t parcels_out = 0;
+  };
+
+  PeerLinks(World world, Options options, Handlers handlers, Rng backoff);
+  // Requires: stop() has been awaited.
+  ~PeerLinks();
+  PeerLinks(const PeerLinks&) = delete;
+  PeerLinks& operator=(const PeerLinks&) = delete;
+
+  // Opens the listener, where there is to be one. Errors as of net::Listener::open.
+  [[nodiscard]] Result<void> listen();
+  std::uint16_t port() const { return listener_ ? listener_->port() : 0; }
+
+  // From now on these are the members; links with others end at once, "not-a-member". Null: nobody.
+  void set_roster(std::shared_ptr<const identity::SignedRoster> roster);
+  // These are dialled until they are there, and again when they are lost.
+  void keep(std::set<Member> members);
+  // Dialled once, where there is no link: a probe is to be sent.
+  void reach(Member member);
+
+  bool is_up(Member member) const;
+  std::vector<std::pair<Member, protocol::PeerHello>> all_up() const;
+  // Dropped where there is no link.
+  void send(Member to, const protocol::Message& message, SharedBytes payload = {});
+  void send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
+                   ParcelFlow::Urgency urgency);
+  Counters counters() const;
+
+  // Says goodbye to all; resumes when nothing of it runs any more.
+  net::Async<void> stop();
+
+ private:
+  struct Link {
+    Link(std::string its_name, std::shared_ptr<net::Connection> its_connection, bool we_dialled,
+         TimePoint its_begin, ParcelFlow its_flow);
+    std::string name;
+    std::shared_ptr<net::Connection> connection;
+    bool dialled;
+    TimePoint since;
+    link::MessageLimits limits;
+    ParcelFlow flow;
+    std::optional<protocol::PeerHello> hello;
+    bool pumping = false;
+    bool closed = false;
+  };
+  using LinkPtr = std::shared_ptr<Link>;
+  struct Dialling {
+    explicit Dialling(Backoff with) : backoff(std::move(with)) {}
+    Backoff backoff;
+    bool active = false;
+    bool once = false;
+    TimePoint not_before{};
+  };
+
+  [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> server_tls() const;
+  [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> client_tls(
+      const std::string& name) const;
+  identity::PeerPolicy policy() const;
+  bool is_member_key(const Sha256Digest& key) const;
+  std::optional<Member> member_of(const std::string& name) const;
+  const identity::Roster& roster() const;
+
+  void consider();
+  bool wants_dial(Member member, const Dialling& dialling) const;
+  Dialling& dialling_of(const std::string& name);
+  net::Async<void> dial(std::string name, std::string address);
+  void adopt(std::unique_ptr<net::Connection> connection, bool dialled);
+  Result<void> admit(const net::Connection& connection) const;
+  net::Async<void> serve(LinkPtr link);
+  net::Async<void> expect_hello(LinkPtr link);
+  // False: the link is over.
+  bool take(const LinkPtr& link, const net::Frame& frame);
+  bool take_hello(const LinkPtr& link, const protocol::PeerHello& hello);
+  bool prevails(const Link& fresh, const Link& present) const;
+  void pump(Link& link);
+  void send_on(Link& link, const protocol::Envelope& envelope);
+  void end(const LinkPtr& link, const Error& reason, bool say_bye);
+  net::Async<void> close(std::shared_ptr<net::Connection> connection);
+  Link* up(Member member) const;
+
+  World world_;
+  Options options_;
+  Handlers handlers_;
+  Rng rng_;
+  std::shared_ptr<const identity::SignedRoster> roster_;
+  std::unique_ptr<net::Listener> listener_;
+  std::set<Member> kept_;
+  std::map<std::string, Dialling> diallings_;
+  std::map<std::string, LinkPtr> links_;  // greeted, by name
+  std::set<LinkPtr> greeting_;
+  Counters gone_;  // of links that ended
+  bool stopping_ = false;
+  net::Alarm alarm_;
+  net::TaskGroup tasks_;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/peer_node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/check.h"
+#include "core/base/durable_file.h"
+#include "core/identity/peer_policy.h"
+#include "gossip/peer/local_steps.h"
+#include "gossip/peer/make_course.h"
+#include "gossip/peer/network_run.h"
+
+namespace starling::gossip {
+
+using protocol::Parcel;
+using protocol::PeerHello;
+using protocol::Swim;
+
+namespace {
+
+// Asks for a model's columns that wait until it may be read.
+constexpr std::size_t kAsksMax = 64;
+
+}  // namespace
+
+// A job on another thread holds it too, so that nothing is destroyed under its hands.
+struct PeerNode::Life {
+  Life(const identity::Roster& roster, NetworkRun with_run, const data::DatasetView& rows,
+       Member me, std::uint64_t step)
+      : epoch(roster.epoch),
+        run_name(roster.run),
+        self(me),
+        run(std::move(with_run)),
+        local(run, rows, me, step) {}
+
+  const protocol::Epoch epoch;
+  const std::string run_name;
+  const Member self;
+  const NetworkRun run;
+  LocalSteps local;
+  std::unique_ptr<Course> course;
+  std::unique_ptr<membership::SwimMachine> members;
+  std::optional<ModelCopy> copy;
+  std::vector<std::pair<Member, protocol::ColumnsAsk>> asks;
+  std::uint64_t handed_in_at = 0;  // evaluations so far
+};
+
+PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer issuer)
+    : world_(world),
+      options_(std::move(options)),
+      rows_(std::move(rows)),
+      issuer_(std::move(issuer)),
+      rng_({.seed = options_.seed,
+            .purpose = Purpose::kBackoff,
+            .node = hash_name(world.identity.identity().name)}),
+      self_(std::make_shared<PeerNode*>(this)),
+      links_(world, options_.links,
+             {.hello = [this] { return hello(); },
+              .on_up = [this](Member m, const PeerHello& h) { on_up(m, h); },
+              .on_down = [this](Member m, const Error& e) { on_down(m, e); },
+              .on_message = [this](Member m, const protocol::Envelope& e) { on_message(m, e); },
+              .judge = [this](Member m, const Parcel& p) { return judge(m, p); },
+              .on_parcel = [this](Member m, ParcelFlow::Whole w) { on_parcel(m, std::move(w)); }},
+             rng_),
+      alarm_(world.loop, [this] { tick(); }),
+      alive_(world.loop) {}
+
+PeerNode::~PeerNode() { *self_ = nullptr; }
+
+Result<void> PeerNode::start() {
+  STARLING_TRY(make_directory(options_.directory));
+  STARLING_TRY(links_.listen());
+  const auto path = options_.directory / "roster";
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return {};
+  const auto kept = identity::SignedRoster::load(path, world_.identity.credentials().authorities,
+                                                 world_.identity.identity().federation);
+  if (kept) {
+    take_roster(*kept);
+  } else {
+    world_.log.warning("the kept roster is not used: {}", kept.error().message());
+  }
+  return {};
+}
+
+void PeerNode::take_roster(const identity::SignedRoster& roster) {
+  if (stopping_ || (roster_ && !roster.roster().newer_than(roster_->roster()))) return;
+  const bool same_epoch = life_ && roster_->roster().epoch == roster.roster().epoch;
+  roster_ = std::make_shared<const identity::SignedRoster>(roster);
+  if (const auto saved = roster.save(options_.directory / "roster"); !saved) {
+    world_.log.warning("the roster is not kept for the next start: {}", saved.error().message());
+  }
+  links_.set_roster(roster_);  // who is no member any more is cut off before anything else
+  if (same_epoch) return keep_links();
+  switching_ = true;
+  if (!life_ || life_->course->model()) adopt();
+}
+
+void PeerNode::keep_links() {
+  const auto neighbours = life_ ? life_->course->neighbours() : std::vector<Member>();
+  links_.keep(std::set<Member>(neighbours.begin(), neighbours.end()));
+}
+
+// Only while nothing is computed, so that what was learnt goes on.
+void PeerNode::adopt() {
+  const identity::Roster& roster = roster_->roster();
+  end_life();
+  switching_ = false;
+  problem_.clear();
+  if (roster.expired(judged_now())) return expire();
+  const auto self = roster.find(world_.identity.identity().name);
+  world_.log.info("roster {} of run {}: {} members until {}", roster.epoch, roster.run,
+                  roster.members.size(), format_rfc3339(roster.expires));
+  const auto key = world_.identity.credentials().certificate.public_key_digest();
+  if (!self || !roster.is_member(world_.identity.identity().name, key)) {
+    problem_ = "this device is not a member of the roster";
+    world_.log.warning("{}: waiting for another", problem_);
+  } else if (const auto begun = begin_life(*self); !begun) {
+    failed(begun.error());
+  }
+  set_alarm();
+}
+
+WallTime PeerNode::judged_now() const {
+  const identity::Validity validity{roster_->roster().issued, roster_->roster().expires};
+  return identity::judgement_time(validity,
+                                  {world_.clock.wall_now(), world_.identity.last_authenticated()});
+}
+
+void PeerNode::expire() {
+  problem_ = fmt::format("the roster expired at {}", format_rfc3339(roster_->roster().expires));
+  world_.log.warning("{}: no peer is a member any more; waiting for its issuer", problem_);
+  end_life();
+  links_.set_roster(nullptr);
+  set_alarm();
+}
+
+// --- an epoch's life ----------------------------------------------------------------------------
+
+CourseStart PeerNode::course_start(const NetworkRun& run) {
+  const std::string& name = roster_->roster().run;
+  CourseStart start;
+  start.incarnation = rng_.next_u32() | 1U;
+  if (!latest_) {
+    const auto path = options_.directory / "checkpoint.safetensors";
+    std::error_code absent;
+    if (std::filesystem::exists(path, absent)) {
+      auto kept = load_checkpoint(path, run.model->layout());
+      if (kept) {
+        latest_ = std::move(*kept);
+      } else {
+        world_.log.warning("the checkpoint is not used: {}", kept.error().message());
+      }
+    }
+  }
+  if (latest_ && latest_->run == name && latest_->model.size() == run.initial.size()) {
+    start.exchange = latest_->exchange;
+    start.model = latest_->model;
+    if (start.exchange > 0) world_.log.info("goes on from exchange {}", start.exchange);
+  } else {
+    start.model.assign(run.initial.values().begin(), run.initial.values().end());
+  }
+  return start;
+}
+
+Result<void> PeerNode::begin_life(Member self) {
+  const identity::Roster& roster = roster_->roster();
+  STARLING_ASSIGN(NetworkRun run,
+                  derive_run(roster, rows_.dataset->shape(), rows_.dataset->classes()));
+  CourseStart start = course_start(run);
+  const std::uint64_t step = step_of(run.options, start.exchange);
+  life_ = std::make_shared<Life>(roster, std::move(run), rows_, self, step);
+  life_->handed_in_at = step / life_->run.options.evaluate_every();
+  CoursePlace place{.self = self, .names = {}};
+  for (const identity::RosterMember& member : roster.members) place.names.push_back(member.name);
+  life_->course = make_course(life_->run, life_->local, *this, std::move(place),
+                              {.min = options_.patience_min,
+                               .max = options_.patience_max,
+                               .start = options_.start_patience},
+                              std::move(start));
+  life_->members = std::make_unique<membership::SwimMachine>(
+      options_.membership, roster.epoch, self, static_cast<std::uint32_t>(roster.members.size()),
+      Rng({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()}), now());
+  keep_links();
+  checkpoint_at_ = now() + options_.checkpoint_every;
+  report_at_ = now();
+  reported_loss_ = 0;
+  reported_steps_ = 0;
+  life_->course->begin();
+  // Links that outlast an epoch: both sides say where they are now.
+  for (const auto& [member, theirs] : links_.all_up()) {
+    links_.send(member, hello());
+    on_up(member, theirs);
+  }
+  return {};
+}
+
+void PeerNode::end_life() {
+  if (!life_) return;
+  const CourseProgress progress = life_->course->progress();
+  if (const auto model = life_->course->model()) {
+    latest_ = Checkpoint{life_->run_name, progress.exchange, {model->begin(), model->end()}};
+  }
+  life_.reset();
+  unsent_.clear();
+  assemblers_.clear();
+}
+
+// --- what a course asks for ---------------------------------------------------------------------
+
+void PeerNode::send(Member to, Parcel parcel, SharedBytes data) {
+  parcel.epoch = life_->epoch;
+  links_.send_parcel(to, parcel, std::move(data), ParcelFlow::Urgency::kNow);
+}
+
+void PeerNode::send(Member to, protocol::ReduceNote note) {
+  note.epoch = life_->epoch;
+  links_.send(to, note);
+}
+
+void PeerNode::compute(std::function<void()> work, std::function<void()> done) {
+  pool_.submit([life = life_, work = std::move(work), done = std::move(done), &loop = world_.loop,
+                self = self_](unsigned) mutable {
+    work();
+    loop.post([life = std::move(life), done = std::move(done), self = std::move(self)] {
+      if (*self == nullptr || (*self)->life_ != life) return;
+      (*self)->computed(done);
+    });
+  });
+}
+
+void PeerNode::computed(const std::function<void()>& done) {
+  done();
+  if (switching_ && life_ && life_->course->model()) adopt();
+  if (life_) answer_asks();
+  set_alarm();
+}
+
+void PeerNode::copy_model(std::vector<Member> donors) {
+  life_->copy.emplace(std::move(donors), life_->run.initial.size(), options_.patience_max);
+  continue_copy();
+}
+
+void PeerNode::continue_copy() {
+  Life& life = *life_;
+  if (!life.copy) return;
+  for (const ModelCopy::Ask& ask : life.copy->asks(now())) {
+    protocol::ColumnsAsk columns = ask.columns;
+    columns.epoch = life.epoch;
+    if (links_.is_up(ask.to)) {
+      links_.send(ask.to, columns);
+    } else {
+      life.copy->lose(ask.to);
+    }
+  }
+  if (life.copy->failed()) {
+    life.copy.reset();
+    life.course->not_copied();
+  } else if (life.copy->done()) {
+    const ModelCopy copy = std::move(*life.copy);
+    life.copy.reset();
+    life.course->copied(copy.exchange(), copy.model());
+  }
+}
+
+void PeerNode::say(LogLevel level, std::string line) {
+  if (level >= LogLevel::kWarning) problem_ = line;
+  world_.log.write(level, line);
+}
+
+void PeerNode::advanced() {
+  look_at_model();
+  if (now() < checkpoint_at_) return;
+  checkpoint_at_ = now() + options_.checkpoint_every;
+  keep_checkpoint();
+}
+
+void PeerNode::finished() {
+  problem_.clear();
+  world_.log.info("the run is finished: {} steps", life_->run.options.run.steps);
+  look_at_model();
+  keep_checkpoint();
+  send_report();
+}
+
+void PeerNode::failed(Error error) {
+  problem_ = error.message();
+  world_.log.error("the run cannot go on: {}", problem_);
+  end_life();
+  send_report();
+}
+
+// At every evaluation of the run its issuer may want the model.
+void PeerNode::look_at_model() {
+  const auto model = life_->course->model();
+  if (!model) return;
+  const CourseProgress progress = life_->course->progress();
+  const bool last = life_->course->is_finished();
+  const std::uint64_t evaluation = progress.step / life_->run.options.evaluate_every();
+  if (evaluation == life_->handed_in_at && !last) return;
+  life_->handed_in_at = evaluation;
+  Parcel parcel{.kind = Parcel::Kind::kModel,
+                .epoch = life_->epoch,
+                .exchange = progress.exchange,
+                .place = progress.step,
+                .first = model->size()};
+  issuer_.hand_in(parcel, SharedBytes::own(to_bytes(as_bytes(*model))));
+  send_report();
+}
+
+void PeerNode::keep_checkpoint() {
+  const auto model = life_->course->model();
+  if (!model) return;
+  auto checkpoint = std::make_shared<Checkpoint>(Checkpoint{
+      life_->run_name, life_->course->progress().exchange, {model->begin(), model->end()}});
+  const bool last = life_->course->is_finished();
+  disk_.submit([this, checkpoint, last, layout = life_->run.model->layout()](unsigned) {
+    auto saved =
+        save_checkpoint(options_.directory / "checkpoint.safetensors", *checkpoint, layout);
+    if (saved && last) {
+      saved = save_checkpoint(options_.directory / "model.safetensors", *checkpoint, layout);
+    }
+    if (!saved) world_.log.warning("the checkpoint is not kept: {}", saved.error().message());
+  });
+}
+
+// --- links --------------------------------------------------------------------------------------
+
+PeerHello PeerNode::hello() const {
+  PeerHello hello{.software = options_.software};
+  if (roster_) hello.epoch = roster_->roster().epoch;
+  if (life_) {
+    hello.exchange = life_->course->progress().exchange;
+    hello.begun = true;
+  }
+  return hello;
+}
+
+void PeerNode::on_up(Member member, const PeerHello& hello) {
+  if (!roster_) return;
+  const protocol::Epoch ours = roster_->roster().epoch;
+  if (hello.epoch > ours) links_.send(member, issuer::ask_for_newer(&roster_->roster()));
+  if (!life_ || switching_ || hello.epoch != ours) return;
+  on_swim(life_->members->on(membership::Heard{member}, now()));
+  const auto unsent = unsent_.find(member);
+  if (unsent != unsent_.end()) {
+    links_.send(member, unsent->second);
+    unsent_.erase(unsent);
+  }
+  life_->course->told(member, hello);
+  set_alarm();
+}
+
+void PeerNode::on_down(Member member, const Error&) {
+  assemblers_.erase(member);
+  unsent_.erase(member);
+  if (!life_ || switching_) return;
+  life_->course->link_lost(member);
+  if (life_->copy) life_->copy->lose(member);
+  std::erase_if(life_->asks, [&](const auto& ask) { return ask.first == member; });
+  on_swim(life_->members->on(membership::LinkLost{member}, now()));
+  continue_copy();
+  set_alarm();
+}
+
+void PeerNode::on_message(Member from, const protocol::Envelope& envelope) {
+  const protocol::Message& message = envelope.message;
+  if (const auto* ask = std::get_if<protocol::RosterAsk>(&message)) {
+    for (const auto& part : issuer::roster_parts(*roster_, *ask)) {
+      links_.send(from, part.message, part.payload);
+    }
+    return;
+  }
+  if (const auto* part = std::get_if<protocol::RosterPart>(&message)) {
+    return take_roster_part(from, *part, envelope.payload);
+  }
+  if (const auto* ping = std::get_if<protocol::Ping>(&message)) {
+    return links_.send(from, protocol::Pong{ping->nonce});
+  }
+  if (const auto* hello = std::get_if<PeerHello>(&message)) return on_up(from, *hello);
+  if (!life_ || switching_) return;
+  if (const auto* swim = std::get_if<Swim>(&message)) {
+    on_swim(life_->members->on(membership::Received{from, *swim}, now()));
+  } else if (const auto* ask_columns = std::get_if<protocol::ColumnsAsk>(&message)) {
+    if (ask_columns->epoch == life_->epoch && life_->asks.size() < kAsksMax) {
+      life_->asks.emplace_back(from, *ask_columns);
+    }
+    answer_asks();
+  } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
+    if (note->epoch == life_->epoch) life_->course->take(from, *note);
+  }
+  set_alarm();
+}
+
+Result<void> PeerNode::judge(Member from, const Parcel& parcel) const {
+  if (!life_ || switching_ || parcel.epoch != life_->epoch) {
+    return rejected("other-epoch", "this peer is not in that epoch");
+  }
+  if (parcel.kind != Parcel::Kind::kColumns) return life_->course->judge(from, parcel);
+  if (life_->copy && life_->copy->expects(from, parcel)) return {};
+  return rejected("not-wanted", "these columns were not asked for");
+}
+
+void PeerNode::on_parcel(Member from, ParcelFlow::Whole whole) {
+  if (!life_ || switching_ || whole.parcel.epoch != life_->epoch) return;
+  on_swim(life_->members->on(membership::Heard{from}, now()));
+  if (whole.parcel.kind != Parcel::Kind::kColumns) {
+    life_->course->take(from, std::move(whole));
+  } else if (life_->copy && life_->copy->expects(from, whole.parcel)) {
+    const std::span<const float> columns(reinterpret_cast<const float*>(whole.data.view().data()),
+                                         whole.parcel.first);
+    if (is_finite(columns)) {
+      life_->copy->take(from, whole.parcel, columns);
+    } else {
+      life_->copy->lose(from);
+    }
+    continue_copy();
+  }
+  set_alarm();
+}
+
+// Behind what is urgent, so that whoever copies holds nobody up.
+void PeerNode::answer_asks() {
+  const auto model = life_->course->model();
+  if (!model || life_->asks.empty()) return;
+  const CourseProgress progress = life_->course->progress();
+  for (const auto& [to, ask] : std::exchange(life_->asks, {})) {
+    if (ask.end > model->size()) continue;
+    const auto columns = model->subspan(ask.begin, ask.end - ask.begin);
+    Parcel parcel{.kind = Parcel::Kind::kColumns,
+                  .epoch = life_->epoch,
+                  .exchange = progress.exchange,
+                  .place = ask.begin,
+                  .first = columns.size()};
+    links_.send_parcel(to, parcel, SharedBytes::own(to_bytes(as_bytes(columns))),
+                       ParcelFlow::Urgency::kBackground);
+  }
+}
+
+void PeerNode::take_roster_part(Member from, const protocol::RosterPart& part,
+                                const SharedBytes& piece) {
+  const auto taken =
+      assemblers_[from].take(part, piece.view(), roster_ ? &roster_->roster() : nullptr);
+  if (taken.ask) links_.send(from, *taken.ask);
+  if (!taken.whole) return;
+  const auto roster =
+      identity::SignedRoster::verify(*taken.whole, world_.identity.credentials().authorities,
+                                     world_.identity.identity().federation);
+  if (roster) {
+    take_roster(*roster);
+  } else {
+    world_.log.warning("a peer passed on a bad roster: {}", roster.error().message());
+  }
+}
+
+// --- failure detection --------------------------------------------------------------------------
+
+void PeerNode::on_swim(const std::vector<membership::Action>& actions) {
+  for (const membership::Action& action : actions) {
+    if (const auto* send = std::get_if<membership::Send>(&action)) {
+      if (links_.is_up(send->to)) {
+        links_.send(send->to, send->swim);
+      } else {
+        unsent_[send->to] = send->swim;
+        links_.reach(send->to);
+      }
+    } else if (const auto* changed = std::get_if<membership::Changed>(&action)) {
+      const bool reachable = changed->state != protocol::SwimNews::State::kDead;
+      const std::string& name = roster_->roster().members[changed->member].name;
+      world_.log.debug("{} is {}", name, reachable ? "reachable" : "not reachable");
+      if (life_) life_->course->reach(changed->member, reachable);
+    }
+  }
+}
+
+// --- time ---------------------------------------------------------------------------------------
+
+void PeerNode::tick() {
+  if (stopping_) return;
+  if (life_ && roster_->roster().expired(judged_now())) expire();
+  if (life_ && !switching_) {
+    on_swim(life_->members->on(membership::Tick{}, now()));
+    if (life_) life_->course->tick();
+    if (life_) continue_copy();
+  }
+  if (now() >= report_at_) send_report();
+  set_alarm();
+}
+
+void PeerNode::set_alarm() {
+  if (stopping_ || !roster_) return;
+  TimePoint next = report_at_;
+  if (life_ && !switching_) {
+    const auto sooner = [&](std::optional<TimePoint> time) {
+      if (time) next = std::min(next, *time);
+    };
+    sooner(life_->members->next_deadline());
+    sooner(life_->course->next_deadline());
+    if (life_->copy) sooner(life_->copy->next_deadline());
+  }
+  alarm_.set(next);
+}
+
+protocol::PeerReport PeerNode::report() const {
+  protocol::PeerReport report;
+  if (roster_) report.epoch = roster_->roster().epoch;
+  report.problem = problem_;
+  const PeerLinks::Counters counters = links_.counters();
+  report.bytes_sent = counters.wire_bytes_out;
+  report.bytes_received = counters.wire_bytes_in;
+  report.messages = counters.parcels_out;
+  report.state = roster_ ? "refused" : "joining";
+  if (!life_) return report;
+  const CourseProgress progress = life_->course->progress();
+  report.exchange = progress.exchange;
+  report.step = progress.step;
+  report.state = progress.state;
+  report.neighbours = progress.heard;
+  report.expected = progress.expected;
+  report.reachable = static_cast<std::uint32_t>(life_->members->reachable());
+  report.loss_steps = progress.loss_steps - reported_steps_;
+  if (report.loss_steps > 0) {
+    report.loss = (progress.loss_sum - reported_loss_) / static_cast<double>(report.loss_steps);
+  }
+  return report;
+}
+
+void PeerNode::send_report() {
+  report_at_ = now() + options_.report_every;
+  issuer_.report(report());
+  if (!life_) return;
+  const CourseProgress progress = life_->course->progress();
+  reported_loss_ = progress.loss_sum;
+  reported_steps_ = progress.loss_steps;
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+bool PeerNode::is_finished() const { return life_ && life_->course->is_finished(); }
+
+net::Async<void> PeerNode::sleep_until_stopped() {
+  while (!stopping_) {
+    const TimePoint tomorrow = world_.loop.now() + std::chrono::hours(24);
+    co_await net::sleep_until(world_.loop, tomorrow);
+  }
+}
+
+net::Async<void> PeerNode::run() {
+  alive_.spawn(sleep_until_stopped());
+  co_await alive_.wait();
+  co_await links_.stop();
+  alarm_.clear();
+  if (life_) keep_checkpoint();
+  life_.reset();
+  disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be kept is kept
+}
+
+void PeerNode::request_stop() {
+  stopping_ = true;
+  alive_.cancel();
+}
+
+}  // namespace starling::gossip

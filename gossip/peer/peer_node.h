@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A gossip peer: the shell around links, failure detection and a course. It follows the roster it
+// is given: begins its run, rebuilds everything where the members change, falls silent when the
+// roster expires, and goes on from its checkpoint after a restart.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/base/compute_pool.h"
+#include "core/issuer/roster_parts.h"
+#include "gossip/membership/swim_machine.h"
+#include "gossip/peer/checkpoint.h"
+#include "gossip/peer/course.h"
+#include "gossip/peer/make_course.h"
+#include "gossip/peer/model_copy.h"
+#include "gossip/peer/peer_links.h"
+
+namespace starling::gossip {
+
+struct NetworkRun;
+
+class PeerNode final : private CourseHost {
+ public:
+  using World = PeerLinks::World;
+  struct Options {
+    PeerLinks::Options links;
+    membership::SwimOptions membership;
+    std::string software = "starling-edge";
+    std::filesystem::path directory;  // holds `roster` and the checkpoint
+    Duration checkpoint_every = std::chrono::seconds(30);
+    Duration report_every = std::chrono::seconds(1);
+    Duration patience_min = std::chrono::seconds(2);
+    Duration patience_max = std::chrono::seconds(60);
+    Duration start_patience = std::chrono::seconds(60);
+    std::uint64_t seed = 1;  // of what must differ between processes: probes, backoff, incarnation
+  };
+  // To the roster's issuer, where there is a link with it; else dropped.
+  struct Issuer {
+    std::function<void(const protocol::PeerReport&)> report;
+    std::function<void(const protocol::Parcel&, SharedBytes)> hand_in;  // a model
+  };
+
+  // `rows`: what this member trains on.
+  PeerNode(World world, Options options, data::DatasetView rows, Issuer issuer);
+  // Requires: run() was not called or has ended.
+  ~PeerNode() override;
+  PeerNode(const PeerNode&) = delete;
+  PeerNode& operator=(const PeerNode&) = delete;
+
+  // Opens the listener and takes the roster that an earlier process kept, if it is still good.
+  [[nodiscard]] Result<void> start();
+  // A verified roster of this federation; ignored where it is not newer than the present one.
+  void take_roster(const identity::SignedRoster& roster);
+  // Until request_stop(); then says goodbye and keeps a checkpoint. Once.
+  net::Async<void> run();
+  void request_stop();
+
+  bool is_finished() const;
+  protocol::PeerReport report() const;
+  std::uint16_t port() const { return links_.port(); }
+  const identity::SignedRoster* roster() const { return roster_.get(); }
+
+ private:
+  struct Life;  // what lasts as long as an epoch
+
+  // CourseHost
+  TimePoint now() const override { return world_.loop.now(); }
+  void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
+  void send(Member to, protocol::ReduceNote note) override;
+  void compute(std::function<void()> work, std::function<void()> done) override;
+  void copy_model(std::vector<Member> donors) override;
+  void say(LogLevel level, std::string line) override;
+  void advanced() override;
+  void finished() override;
+  void failed(Error error) override;
+
+  void keep_links();
+  void adopt();
+  void expire();
+  WallTime judged_now() const;
+  [[nodiscard]] Result<void> begin_life(Member self);
+  CourseStart course_start(const NetworkRun& run);
+  void end_life();
+  void computed(const std::function<void()>& done);
+  protocol::PeerHello hello() const;
+  void on_up(Member member, const protocol::PeerHello& hello);
+  void on_down(Member member, const Error& error);
+  void on_message(Member from, const protocol::Envelope& envelope);
+  void on_parcel(Member from, ParcelFlow::Whole whole);
+  Result<void> judge(Member from, const protocol::Parcel& parcel) const;
+  void on_swim(const std::vector<membership::Action>& actions);
+  void take_roster_part(Member from, const protocol::RosterPart& part, const SharedBytes& piece);
+  void answer_asks();
+  void continue_copy();
+  void look_at_model();
+  void keep_checkpoint();
+  void tick();
+  void set_alarm();
+  void send_report();
+  net::Async<void> sleep_until_stopped();
+
+  World world_;
+  Options options_;
+  data::DatasetView rows_;
+  Issuer issuer_;
+  Rng rng_;
+  std::shared_ptr<const identity::SignedRoster> roster_;
+  bool switching_ = false;  // to a roster whose links are there, when nothing is computed
+  std::string problem_;
+  std::shared_ptr<Life> life_;
+  std::optional<Checkpoint> latest_;         // of a life that ended, or of an earlier process
+  std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
+  std::map<Member, issuer::RosterAssembler> assemblers_;
+  TimePoint checkpoint_at_{};
+  TimePoint report_at_{};
+  double reported_loss_ = 0;
+  std::uint64_t reported_steps_ = 0;
+  bool stopping_ = false;
+  std::shared_ptr<PeerNode*> self_;
+  PeerLinks links_;
+  net::Alarm alarm_;
+  net::TaskGroup alive_;
+  ComputePool pool_{1};
+  ComputePool disk_{1};
+};
+
+}  // namespace starling::gossip
