@@ -48,6 +48,7 @@ struct SwimNews {
   Member member = 0;
   State state = State::kAlive;
   std::uint32_t incarnation = 0;
+  Member by = 0;  // of a suspicion or death: who found it out by its own probes
   friend bool operator==(const SwimNews&, const SwimNews&) = default;
 };
 

@@ -192,9 +192,10 @@ Result<std::vector<protocol::SwimNews>> read_news(capnp::List<std::uint64_t>::Re
   std::vector<protocol::SwimNews> news;
   news.reserve(from.size());
   for (const std::uint64_t word : from) {
-    news.push_back({.member = static_cast<protocol::Member>(word & 0xFFFFFFFF),
+    news.push_back({.member = static_cast<protocol::Member>(word & 0xFFFF),
                     .state = static_cast<protocol::SwimNews::State>(word >> 62),
-                    .incarnation = static_cast<std::uint32_t>(word >> 32) & 0x3FFFFFFF});
+                    .incarnation = static_cast<std::uint32_t>(word >> 32) & 0x3FFFFFFF,
+                    .by = static_cast<protocol::Member>(word >> 16 & 0xFFFF)});
   }
   return news;
 }

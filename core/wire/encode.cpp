@@ -202,7 +202,8 @@ void write(capnp::MessageBuilder& message, const protocol::OperatorReply& reply)
 
 // The sign bit and the next are the state.
 std::uint64_t word_of(const protocol::SwimNews& news) {
-  return news.member | static_cast<std::uint64_t>(news.incarnation) << 32 |
+  return news.member | static_cast<std::uint64_t>(news.by) << 16 |
+         static_cast<std::uint64_t>(news.incarnation) << 32 |
          static_cast<std::uint64_t>(news.state) << 62;
 }
 

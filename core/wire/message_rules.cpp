@@ -202,6 +202,8 @@ Result<void> check(const protocol::Swim& swim) {
   STARLING_TRY(expect(swim.kind <= protocol::Swim::Kind::kPingRequest, "there is no such kind"));
   STARLING_TRY(check_count("news", swim.news.size(), kSwimNewsMax));
   for (const protocol::SwimNews& news : swim.news) {
+    STARLING_TRY(expect(news.member < kMembersMax && news.by < kMembersMax,
+                        "the news are of or by no member that a roster could have"));
     STARLING_TRY(expect(
         news.state <= protocol::SwimNews::State::kDead && news.incarnation <= kIncarnationMax,
         "the news are of no state or incarnation"));

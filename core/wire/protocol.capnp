@@ -142,7 +142,8 @@ struct Swim {
   epoch @1 :UInt64;
   sequence @2 :UInt64;
   target @3 :UInt32;
-  # One word each: member in bits 0 to 31, incarnation in 32 to 61, state in 62 and 63.
+  # One word each: member in bits 0 to 15, by in 16 to 31, incarnation in 32 to 61,
+  # state in 62 and 63.
   news @4 :List(UInt64);
 }
 

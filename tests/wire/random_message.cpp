@@ -148,8 +148,10 @@ protocol::Swim swim(Rng& rng) {
   message.target = any_number32(rng, 0);
   message.news.resize(list_size(rng, wire::kSwimNewsMax));
   for (protocol::SwimNews& news : message.news) {
-    news = {any_number32(rng, 0), static_cast<protocol::SwimNews::State>(rng.below(3)),
-            static_cast<std::uint32_t>(random_number(rng, 0, wire::kIncarnationMax))};
+    news = {static_cast<protocol::Member>(random_number(rng, 0, wire::kMembersMax - 1)),
+            static_cast<protocol::SwimNews::State>(rng.below(3)),
+            static_cast<std::uint32_t>(random_number(rng, 0, wire::kIncarnationMax)),
+            static_cast<protocol::Member>(random_number(rng, 0, wire::kMembersMax - 1))};
   }
   return message;
 }
