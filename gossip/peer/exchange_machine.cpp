@@ -13,9 +13,6 @@ using namespace exchange;
 
 namespace {
 
-// Messages kept of one neighbour: of this exchange and of the next, which it may be at already.
-constexpr std::size_t kArrivalsMax = 2;
-
 // Who has done less than a quarter of what every neighbour did meanwhile is stale: it takes their
 // model. Otherwise it keeps what it has learnt, as the two sides of a partition do, and goes on
 // from where the others are.
@@ -172,6 +169,10 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     std::optional<Arrival>& entry = inbox.emplace_back();
     Neighbour& neighbour = neighbours_[sender.node];
     const auto arrival = neighbour.arrivals.find(exchange_);
+    if (neighbour.met && neighbour.reachable && arrival == neighbour.arrivals.end() &&
+        neighbour.latest > exchange_) {
+      left_behind_ = std::max(left_behind_, neighbour.latest);
+    }
     const bool came = arrival != neighbour.arrivals.end();
     if (came && fits(arrival->second)) entry = std::move(arrival->second);
     // A message of another era is none, but neither a loss: a common beginning is planned.
@@ -198,7 +199,13 @@ void ExchangeMachine::handle(const Mixed&) {
   for (auto& [member, neighbour] : neighbours_) {
     std::erase_if(neighbour.arrivals, [this](const auto& a) { return a.first < exchange_; });
   }
-  const Exchange target = furthest();
+  // On directed graphs others may be ahead by as much as a word takes to reach them. Who is
+  // further, or whose message of this exchange was lost because it is further, does not wait for
+  // us.
+  const Exchange ahead = furthest();
+  const bool left_behind = std::exchange(left_behind_, 0) > exchange_;
+  const bool lost = left_behind || ahead > exchange_ + options_.spread;
+  const Exchange target = lost ? ahead : 0;
   if (target <= exchange_ || !is_stale()) {
     if (target > exchange_) jump(target);
     return go_on_or_finish();
@@ -275,10 +282,9 @@ void ExchangeMachine::handle(Came& came) {
   if (!wants(arrival.parcel.exchange)) return;
   auto& arrivals = neighbours_[arrival.from].arrivals;
   arrivals.insert_or_assign(arrival.parcel.exchange, std::move(came.arrival));
-  while (arrivals.size() > kArrivalsMax) {
-    // Of the present exchange, and the newest.
-    arrivals.erase(arrivals.begin()->first == exchange_ ? std::next(arrivals.begin())
-                                                        : arrivals.begin());
+  while (arrivals.size() > options_.spread + 1) {
+    // Nobody who heard of us can be so far ahead: the nearest are of use first.
+    arrivals.erase(std::prev(arrivals.end()));
   }
   mix_if_complete();
 }

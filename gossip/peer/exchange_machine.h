@@ -191,6 +191,7 @@ class ExchangeMachine {
   TimePoint waiting_{};                               // since
   TimePoint give_up_{};
   Patience patience_;
+  exchange::Exchange left_behind_ = 0;  // where those are who did not wait for us
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
   // The exchange at which the shared state began, and at which it will begin anew (0: not planned).

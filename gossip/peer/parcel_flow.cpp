@@ -24,21 +24,21 @@ ParcelFlow::ParcelFlow(Options options, Judge judge) : options_(options), judge_
   STARLING_CHECK(judge_ != nullptr);
 }
 
-void ParcelFlow::supersede(const Parcel& by) {
-  if (by.kind != Parcel::Kind::kMix) return;
-  const auto is_old = [&](const Outgoing& out) {
-    return out.parcel.kind == Parcel::Kind::kMix && out.parcel.exchange < by.exchange;
-  };
-  for (const Outgoing& out : outgoing_) {
-    if (!is_old(out) || !out.announced) continue;
-    answers_.push_back({TaskEnded{out.parcel.transfer, "superseded", ""}, {}});
+// On a link that is too slow for the network's pace.
+void ParcelFlow::give_up_oldest_mix() {
+  const auto is_mix = [](const Outgoing& out) { return out.parcel.kind == Parcel::Kind::kMix; };
+  const auto mixes = std::ranges::count_if(outgoing_, is_mix);
+  if (static_cast<std::size_t>(mixes) < options_.mixes_max) return;
+  const auto oldest = std::ranges::find_if(outgoing_, is_mix);
+  if (oldest->announced) {
+    answers_.push_back({TaskEnded{oldest->parcel.transfer, "superseded", ""}, {}});
   }
-  std::erase_if(outgoing_, is_old);
+  outgoing_.erase(oldest);
 }
 
 Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) {
   STARLING_CHECK(data.size() == payload_bytes(parcel));
-  supersede(parcel);
+  if (parcel.kind == Parcel::Kind::kMix) give_up_oldest_mix();
   if (outgoing_.size() >= options_.outgoing_max) {
     return overloaded("queue-full", fmt::format("{} parcels wait to be sent already, which is the "
                                                 "limit",
@@ -60,8 +60,10 @@ std::optional<Envelope> ParcelFlow::next_of(Urgency urgency) {
       envelope.message = out->parcel;
     } else if (auto piece = out->sender.next()) {
       envelope = {Chunk{out->parcel.transfer, piece->offset}, std::move(piece->bytes)};
+    } else if (urgency == Urgency::kNow) {
+      return std::nullopt;  // until credit comes: what is behind it keeps its place
     } else {
-      continue;  // until credit comes; what is behind it need not wait
+      continue;
     }
     if (out->sender.done()) outgoing_.erase(out);
     return envelope;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors over one link, both ways, in pieces under the receiver's credit: a parcel is announced,
-// its first window follows unasked, the rest as credit comes. What is newer overtakes what is not
-// worth sending any more. Without sockets: frames come in, frames go out.
+// its first window follows unasked, the rest as credit comes. Without sockets: frames come in,
+// frames go out.
 #pragma once
 
 #include <deque>
@@ -25,6 +25,7 @@ class ParcelFlow {
     std::uint64_t window_bytes = 1024 * 1024;
     std::size_t incoming_max = 16;  // parcels at a time
     std::size_t outgoing_max = 64;
+    std::size_t mixes_max = 16;  // of kMix on their way; beyond, the oldest is given up
   };
   struct Whole {
     protocol::Parcel parcel;
@@ -36,8 +37,7 @@ class ParcelFlow {
 
   ParcelFlow(Options options, Judge judge);
 
-  // Queues a parcel; its transfer id is given here. A kMix parcel replaces those of earlier
-  // exchanges that are still on their way. "queue-full" (kOverloaded) beyond the limits.
+  // Queues a parcel; its transfer id is given here. "queue-full" (kOverloaded) beyond the limits.
   // Requires: data.size() == payload_bytes(parcel).
   [[nodiscard]] Result<void> send(protocol::Parcel parcel, SharedBytes data, Urgency urgency);
 
@@ -50,6 +50,7 @@ class ParcelFlow {
   void restart();
 
   // The next frame that may be sent now. The order: answers, what is urgent, the background.
+  // Urgent parcels arrive in the order in which they were queued.
   std::optional<protocol::Envelope> next();
 
  private:
@@ -68,7 +69,7 @@ class ParcelFlow {
   Result<std::optional<Whole>> announced(const protocol::Parcel& parcel);
   Result<std::optional<Whole>> arrived(const protocol::Chunk& chunk, const SharedBytes& piece);
   static Whole finish(Incoming& incoming);
-  void supersede(const protocol::Parcel& by);
+  void give_up_oldest_mix();
   std::optional<protocol::Envelope> next_of(Urgency urgency);
 
   Options options_;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network of real peers in one process: an authority, a state directory each, sockets on
+// 127.0.0.1, one event loop. Waits end with an event, never with time alone.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/identity/certificate_authority.h"
+#include "core/net/alarm.h"
+#include "core/net/task_group.h"
+#include "gossip/peer/peer_node.h"
+#include "gossip/simulation/experiment.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::testing {
+
+class PeerCluster {
+ public:
+  struct Peer {
+    std::string name;
+    std::filesystem::path directory;
+    std::unique_ptr<identity::IdentityDirectory> identity;
+    std::unique_ptr<net::TaskGroup> running;
+    std::unique_ptr<gossip::PeerNode> node;  // null: not running
+    std::uint16_t port = 0;
+    std::optional<protocol::PeerReport> last;
+    std::vector<std::pair<protocol::Parcel, std::vector<float>>> models;  // handed in
+  };
+
+  // As many peers as the options have nodes, named node-01, node-02, ...; `experiment` is what a
+  // simulation of the same options would run.
+  explicit PeerCluster(const gossip::NetOptions& options, bool lossy = false);
+  ~PeerCluster();
+
+  // With the port of its former life, if it had one.
+  void start(std::size_t index);
+  void stop(std::size_t index);  // in good order
+  void start_all();
+  // A roster of these peers (all, where empty), taken by everybody that runs.
+  identity::SignedRoster roster(std::uint64_t epoch, std::vector<std::size_t> members = {},
+                                Duration lifetime = std::chrono::hours(1)) const;
+  void publish(const identity::SignedRoster& roster);
+
+  // Runs the loop until `done` holds, asked after every report; fails the test after a minute.
+  void run_until(const std::function<bool()>& done, const std::string& what);
+  void run_until_finished();
+  std::vector<float> model(std::size_t index) const;  // of the last hand-in
+
+  net::EventLoop loop;
+  SystemClock clock;
+  NullLog log;
+  std::vector<std::unique_ptr<Peer>> peers;
+  gossip::Experiment experiment;
+  gossip::PeerNode::Options options;  // of peers that start from now on
+  identity::CertificateAuthority authority;
+
+ private:
+  net::Async<void> wait_for(std::function<bool()> done);
+
+  bool lossy_;
+  identity::Credentials issuer_;
+  TemporaryDirectory directory_;
+  bool timed_out_ = false;
+};
+
+// The models of a simulation of the same experiment after all its steps.
+std::vector<std::vector<float>> simulated_models(const gossip::Experiment& experiment);
+
+}  // namespace starling::testing
