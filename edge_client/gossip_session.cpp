@@ -50,7 +50,7 @@ bool GossipSession::take(const Envelope& envelope) {
         identity::SignedRoster::verify(*taken.whole, world_.identity.credentials().authorities,
                                        world_.identity.identity().federation);
     if (roster) {
-      node_.take_roster(*roster);
+      node_.take_roster(*roster, gossip::PeerNode::Source::kIssuer);
     } else {
       world_.log.warning("the roster is not used: {}", roster.error().message());
     }

@@ -8,7 +8,6 @@
 
 #include "core/base/check.h"
 #include "core/base/durable_file.h"
-#include "core/identity/peer_policy.h"
 #include "gossip/peer/local_steps.h"
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/network_run.h"
@@ -21,6 +20,8 @@ using protocol::Swim;
 
 namespace {
 
+// Clocks differ so much.
+constexpr auto kClockSlack = std::chrono::minutes(5);
 // Asks for a model's columns that wait until it may be read.
 constexpr std::size_t kAsksMax = 64;
 
@@ -79,17 +80,21 @@ Result<void> PeerNode::start() {
   const auto kept = identity::SignedRoster::load(path, world_.identity.credentials().authorities,
                                                  world_.identity.identity().federation);
   if (kept) {
-    take_roster(*kept);
+    take_roster(*kept, Source::kOther);
   } else {
     world_.log.warning("the kept roster is not used: {}", kept.error().message());
   }
   return {};
 }
 
-void PeerNode::take_roster(const identity::SignedRoster& roster) {
+void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) {
   if (stopping_ || (roster_ && !roster.roster().newer_than(roster_->roster()))) return;
   const bool same_epoch = life_ && roster_->roster().epoch == roster.roster().epoch;
   roster_ = std::make_shared<const identity::SignedRoster>(roster);
+  taken_at_ = now();
+  const WallTime wall = world_.clock.wall_now();
+  clock_is_wrong_ = source == Source::kIssuer &&
+                    (wall < roster.roster().issued - kClockSlack || roster.roster().expired(wall));
   if (const auto saved = roster.save(options_.directory / "roster"); !saved) {
     world_.log.warning("the roster is not kept for the next start: {}", saved.error().message());
   }
@@ -125,9 +130,10 @@ void PeerNode::adopt() {
 }
 
 WallTime PeerNode::judged_now() const {
-  const identity::Validity validity{roster_->roster().issued, roster_->roster().expires};
-  return identity::judgement_time(validity,
-                                  {world_.clock.wall_now(), world_.identity.last_authenticated()});
+  const WallTime known = std::max(
+      world_.identity.last_authenticated(),
+      roster_->roster().issued + std::chrono::floor<std::chrono::milliseconds>(now() - taken_at_));
+  return clock_is_wrong_ ? known : std::max(known, world_.clock.wall_now());
 }
 
 void PeerNode::expire() {
@@ -450,7 +456,7 @@ void PeerNode::take_roster_part(Member from, const protocol::RosterPart& part,
       identity::SignedRoster::verify(*taken.whole, world_.identity.credentials().authorities,
                                      world_.identity.identity().federation);
   if (roster) {
-    take_roster(*roster);
+    take_roster(*roster, Source::kOther);
   } else {
     world_.log.warning("a peer passed on a bad roster: {}", roster.error().message());
   }

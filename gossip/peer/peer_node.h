@@ -53,8 +53,11 @@ class PeerNode final : private CourseHost {
 
   // Opens the listener and takes the roster that an earlier process kept, if it is still good.
   [[nodiscard]] Result<void> start();
-  // A verified roster of this federation; ignored where it is not newer than the present one.
-  void take_roster(const identity::SignedRoster& roster);
+  // A verified roster of this federation; ignored where it is not newer than the present one. What
+  // its issuer sends just now is current, whatever this device's clock says; what others pass on is
+  // judged by the clock.
+  enum class Source { kIssuer, kOther };
+  void take_roster(const identity::SignedRoster& roster, Source source);
   // Until request_stop(); then says goodbye and keeps a checkpoint. Once.
   net::Async<void> run();
   void request_stop();
@@ -109,7 +112,9 @@ class PeerNode final : private CourseHost {
   Issuer issuer_;
   Rng rng_;
   std::shared_ptr<const identity::SignedRoster> roster_;
-  bool switching_ = false;  // to a roster whose links are there, when nothing is computed
+  TimePoint taken_at_{};         // the roster
+  bool clock_is_wrong_ = false;  // it was not current by the clock when its issuer sent it
+  bool switching_ = false;       // to a roster whose links are there, when nothing is computed
   std::string problem_;
   std::shared_ptr<Life> life_;
   std::optional<Checkpoint> latest_;         // of a life that ended, or of an earlier process

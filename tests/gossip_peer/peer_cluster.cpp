@@ -107,7 +107,7 @@ identity::SignedRoster PeerCluster::roster(std::uint64_t epoch, std::vector<std:
 
 void PeerCluster::publish(const identity::SignedRoster& roster) {
   for (const auto& peer : peers) {
-    if (peer->node) peer->node->take_roster(roster);
+    if (peer->node) peer->node->take_roster(roster, gossip::PeerNode::Source::kOther);
   }
 }
 

@@ -55,5 +55,132 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+NetOptions long_ring(std::uint32_t nodes, std::uint64_t steps) {
+  NetOptions options = testing::small_network("ring", nodes);
+  options.run.steps = steps;
+  options.evaluate.every = steps;
+  return options;
+}
+
+std::uint64_t step_of(const PeerCluster& cluster, std::size_t index) {
+  return cluster.peers[index]->node->report().step;
+}
+
+// The patience of these tests: nobody waits long for who is gone.
+void hurry(PeerCluster& cluster) {
+  cluster.options.patience_min = std::chrono::milliseconds(300);
+  cluster.options.patience_max = std::chrono::seconds(2);
+}
+
+TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
+  PeerCluster cluster(long_ring(4, 20'000), true);
+  hurry(cluster);
+  cluster.start_all();
+  const auto roster = cluster.roster(1);
+  cluster.publish(roster);
+  cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, "the second has done 50 steps");
+  cluster.stop(1);
+  const std::uint64_t stopped_at = step_of(cluster, 0);
+  cluster.run_until(
+      [&] {
+        const auto report = cluster.peers[0]->node->report();
+        return report.step > stopped_at + 50 && report.neighbours == 1;
+      },
+      "the first goes on with one neighbour");
+  cluster.start(1);
+  EXPECT_GE(step_of(cluster, 1), 50U);
+  cluster.run_until(
+      [&] {
+        for (std::size_t i = 0; i < 4; ++i) {
+          if (cluster.peers[i]->node->report().neighbours != 2) return false;
+        }
+        return true;
+      },
+      "all hear both neighbours again");
+}
+
+TEST(PeerNode, WhoComesLateTakesTheModelOfTheOthers) {
+  PeerCluster cluster(long_ring(4, 20'000), true);
+  hurry(cluster);
+  cluster.options.start_patience = std::chrono::milliseconds(300);
+  cluster.start_all();
+  const auto roster = cluster.roster(1);
+  cluster.stop(3);
+  std::filesystem::remove_all(cluster.peers[3]->directory / "gossip");
+  cluster.publish(roster);
+  cluster.run_until([&] { return step_of(cluster, 0) >= 200; }, "the first has done 200 steps");
+  cluster.start(3);
+  cluster.peers[3]->node->take_roster(roster, PeerNode::Source::kIssuer);
+  cluster.run_until(
+      [&] {
+        const auto report = cluster.peers[3]->node->report();
+        return report.step >= 200 && report.neighbours == 2;
+      },
+      "the late one trains with both neighbours where they are");
+}
+
+TEST(PeerNode, WhoIsNoMemberAnyMoreIsCutOffAndTheRosterSpreads) {
+  PeerCluster cluster(long_ring(4, 20'000), true);
+  hurry(cluster);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return step_of(cluster, 3) >= 20; }, "20 steps");
+  // One hears of it; the others hear of it from one another.
+  cluster.peers[0]->node->take_roster(cluster.roster(2, {0, 1, 2}), PeerNode::Source::kIssuer);
+  cluster.run_until(
+      [&] {
+        for (std::size_t i = 0; i < 3; ++i) {
+          const auto report = cluster.peers[i]->node->report();
+          if (report.epoch != 2 || report.neighbours != 2) return false;
+        }
+        return true;
+      },
+      "three train on in the new epoch");
+  cluster.run_until([&] { return cluster.peers[3]->node->report().neighbours == 0; },
+                    "the fourth is heard by nobody");
+  const std::uint64_t step = step_of(cluster, 0);
+  cluster.run_until([&] { return step_of(cluster, 0) > step + 50; }, "the others go on");
+}
+
+TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
+  PeerCluster cluster(long_ring(3, 500'000), true);
+  hurry(cluster);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1, {}, std::chrono::milliseconds(1500)));
+  cluster.run_until([&] { return step_of(cluster, 0) >= 10; }, "10 steps");
+  cluster.run_until([&] { return cluster.peers[0]->node->report().state == "refused"; },
+                    "the roster has expired");
+  EXPECT_NE(cluster.peers[0]->node->report().problem.find("expired"), std::string::npos);
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return cluster.peers[0]->node->report().neighbours == 2; },
+                    "all goes on with the renewed roster");
+  EXPECT_GE(step_of(cluster, 0), 10U);
+}
+
+TEST(PeerNode, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
+  for (const std::string algorithm : {"gradient-tracking", "choco", "d2"}) {
+    NetOptions options = long_ring(4, 20'000);
+    options.algorithm.name = algorithm;
+    if (algorithm == "d2") options.topology.mixing = "lazy";
+    PeerCluster cluster(options, true);
+    hurry(cluster);
+    cluster.start_all();
+    cluster.publish(cluster.roster(1));
+    cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, algorithm + ": 50 steps");
+    cluster.stop(1);
+    const std::uint64_t step = step_of(cluster, 0);
+    cluster.run_until([&] { return step_of(cluster, 0) > step + 50; }, algorithm + " goes on");
+    cluster.start(1);
+    cluster.run_until(
+        [&] {
+          for (std::size_t i = 0; i < 4; ++i) {
+            if (cluster.peers[i]->node->report().neighbours != 2) return false;
+          }
+          return true;
+        },
+        algorithm + ": all hear both neighbours again, in one era");
+  }
+}
+
 }  // namespace
 }  // namespace starling::gossip
