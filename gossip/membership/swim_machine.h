@@ -121,7 +121,7 @@ class SwimMachine {
   struct Peer {
     State state = State::kAlive;
     std::uint32_t incarnation = 0;
-    Member by = 0;  // of its news
+    Member by = 0;             // of its news
     std::uint32_t relays = 0;  // for it
     std::optional<TimePoint> heard;
     std::optional<Suspicion> suspicion;  // while suspect
