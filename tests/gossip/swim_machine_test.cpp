@@ -431,6 +431,34 @@ TEST(SwimMachine, TellsEachNewsOnlySoOften) {
   EXPECT_EQ(told, std::ceil(3 * std::log(6)));
 }
 
+// Acks until nothing is left to tell but what always is.
+void tell_all(Bench& bench) {
+  for (int i = 0; i < 50; ++i) bench.receive(4, Swim::Kind::kPing);
+  ASSERT_EQ(sends(bench.receive(4, Swim::Kind::kPing), Swim::Kind::kAck)[0].swim.news.size(), 1U);
+}
+
+TEST(SwimMachine, AnotherFinderOfASuspicionIsToldOn) {
+  Bench bench;
+  bench.bring_to(kS);
+  tell_all(bench);
+  bench.tell({1, kS, 5, 2});  // known
+  EXPECT_EQ(sends(bench.receive(4, Swim::Kind::kPing), Swim::Kind::kAck)[0].swim.news.size(), 1U);
+  bench.tell({1, kS, 5, 3});
+  EXPECT_THAT(sends(bench.receive(4, Swim::Kind::kPing), Swim::Kind::kAck)[0].swim.news,
+              Contains(SwimNews{1, kS, 5, 3}));
+}
+
+TEST(SwimMachine, WhoIsAskedToPingASuspectIsToldToTellIt) {
+  Bench bench;
+  bench.bring_to(kS);
+  tell_all(bench);
+  const auto requests = sends(bench.on(LinkLost{1}), Swim::Kind::kPingRequest);
+  ASSERT_EQ(requests.size(), 3U);
+  for (const Send& request : requests) {
+    EXPECT_THAT(request.swim.news, Contains(SwimNews{1, kS, 5, 2}));
+  }
+}
+
 TEST(SwimMachine, TimeInWhichItDidNotRunKillsNobody) {
   Bench bench;
   bench.bring_to(kS);
