@@ -16,6 +16,8 @@ class NewsQueue {
  public:
   // Requires: transmissions > 0, of each news.
   NewsQueue(std::size_t members, unsigned transmissions);
+  NewsQueue(NewsQueue&&) = default;  // a copy would point into the original
+  NewsQueue& operator=(NewsQueue&&) = default;
 
   // What is known of `member` has changed: it is told anew.
   void add(protocol::Member member);

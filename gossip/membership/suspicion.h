@@ -14,8 +14,8 @@
 namespace starling::gossip::membership {
 
 struct SuspicionTimes {
-  Duration min{};  // S_min
-  Duration max{};  // S_max
+  Duration min{};                 // S_min
+  Duration max{};                 // S_max
   std::size_t confirmations = 0;  // K; with 0 every suspicion lasts S_min
 
   // Of a group of `members`.

@@ -22,15 +22,17 @@
 namespace starling::gossip::membership {
 
 // How it works. n members, P = probe_period, T = probe timeout, h = health in 0..health_max.
-//   Every P the next of a shuffled order is pinged. No answer within T (1 + h): k others
-//   are asked to ping it. Nothing within F = (1 + h) max(P, 3 T): it is suspect.
+//   Every P the next of a shuffled order is pinged. No answer within T (1 + h): k others are asked
+//   to ping it. Nothing within F = (1 + h) max(P, 3 T): it is suspect. S_min and S_max (see
+//   swim_options.h) bound for how long, before it is dead.
 //   What is known of a member is (incarnation, alive < suspect < dead), and the larger wins; only
 //   the member itself raises its incarnation, when it hears itself called suspect or dead.
 //   Every message bears the speaker's own incarnation, what it holds against the one it speaks to,
 //   and other news. Deviations from SWIM:
 //   - Nobody is dead by hearsay: that another calls it dead makes it suspect, and confirms. So
 //     everybody waits S_min at least after a suspicion, which the accused can use to refute it; a
-//     liar can do no more. (Who falsifies the finders of suspicions can make all wait only S_min.)
+//     liar can do no more, but falsify the finders, so that all wait only S_min; or say that a dead
+//     one lives, until the next probe of it fails.
 //   - Any message from a suspect postpones its death, and makes it be pinged at once.
 //   - Unless from itself, an incarnation more than kIncarnationJumpMax above the known one is
 //     not believed. At kIncarnationMax (where only lies lead) accusations by others are not heard,
@@ -48,7 +50,8 @@ namespace starling::gossip::membership {
 //   return           each one is probed by each of m members that call it dead, of d such, within
 //                    1.5 d dead_probe_period, thus by one of them in about 1/m of that; once a
 //                    dead one answers, the next is probed at once
-//   cost             2 messages a period and node, as many again for probes of dead members
+//   cost             2 messages a period and node; while there are dead, a ping more every
+//                    dead_probe_period (the shell dials for it)
 // Memory is O(n); an event costs O(news + log n), a tick at most O(n).
 
 inline constexpr std::uint32_t kIncarnationMax = (1U << 30) - 1;
@@ -121,7 +124,7 @@ class SwimMachine {
   struct Peer {
     State state = State::kAlive;
     std::uint32_t incarnation = 0;
-    Member by = 0;  // of its news
+    Member by = 0;             // of its news
     std::uint32_t relays = 0;  // for it
     std::optional<TimePoint> heard;
     std::optional<Suspicion> suspicion;  // while suspect

@@ -28,10 +28,9 @@ Result<void> validate(const SwimOptions& o) {
                       "the probe timeouts are 0 < min <= first <= max <= 24h"));
   STARLING_TRY(expect(o.indirect_probes <= 64 && o.confirmations <= 64,
                       "at most 64 are asked to probe or waited for to confirm"));
-  STARLING_TRY(
-      expect(at_least(o.suspicion_min_factor, 1) && at_least(o.suspicion_max_factor, 1) &&
-                 o.suspicion_min_factor <= 1000 && o.suspicion_max_factor <= 1000,
-             "a suspicion factor is 1 to 1000"));
+  STARLING_TRY(expect(at_least(o.suspicion_min_factor, 1) && at_least(o.suspicion_max_factor, 1) &&
+                          o.suspicion_min_factor <= 1000 && o.suspicion_max_factor <= 1000,
+                      "a suspicion factor is 1 to 1000"));
   STARLING_TRY(expect(at_least(o.dissemination, 0.1) && o.dissemination <= 100,
                       "dissemination is 0.1 to 100"));
   STARLING_TRY(expect(o.news_max >= 3 && o.news_max <= 64, "news-max is 3 to 64"));

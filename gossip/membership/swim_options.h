@@ -27,7 +27,7 @@ struct SwimOptions {
   // Each news is sent at most ceil(dissemination * ln(n + 1)) times by each member that holds it.
   double dissemination = 3;   // lambda, > 0
   std::size_t news_max = 20;  // in one message, one's own included: 3 to 64
-  // Between two probes of dead members while these do not answer, on average.
+  // On average, between two probes of dead members while these do not answer.
   Duration dead_probe_period = std::chrono::seconds(2);
   // Who notices troubles of its own takes up to (1 + health_max) times as long for its probes.
   unsigned health_max = 4;

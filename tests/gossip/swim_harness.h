@@ -205,7 +205,8 @@ class Group {
   }
 
   void mix(std::initializer_list<std::uint64_t> words) {
-    trace_ = (trace_ ^ static_cast<std::uint64_t>(now().time_since_epoch().count())) * 0x100000001B3;
+    trace_ =
+        (trace_ ^ static_cast<std::uint64_t>(now().time_since_epoch().count())) * 0x100000001B3;
     for (const std::uint64_t word : words) trace_ = (trace_ ^ word) * 0x100000001B3;
   }
 

@@ -91,7 +91,6 @@ void partition(std::uint64_t seed) {
   const bool agreed = group.run_until(healed + kBound, [&] { return group.agrees(); });
   ASSERT_TRUE(agreed) << "seed " << seed << ", who thinks (l: lives, x: does not) what:\n"
                       << disagreement(group);
-  if (getenv("SWIM_T")) printf("T %llu %u %g\n", (unsigned long long)seed, group.members(), to_seconds(group.now()-healed));
   // Probes that began before may still end in suspicions, but nobody dies or lives again.
   group.run_for(std::chrono::seconds(2));
   ASSERT_TRUE(group.verdicts_hold()) << "seed " << seed << ", later:\n" << disagreement(group);
