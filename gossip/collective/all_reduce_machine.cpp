@@ -195,6 +195,10 @@ void AllReduceMachine::handle(Tick&) {
         fmt::format("we are late for exchange {}, which member {} has begun: it "
                     "goes on without us",
                     *peers_[m].begun, m));
+    for (Member other = 0; other < peers_.size(); ++other) {  // or their leaders would differ
+      const bool same = peers_[other].begun == peers_[m].begun && !peers_[other].declined;
+      if (same && other != m) decline(other);
+    }
     decline(m);
   }
   if (current_ && now_ >= current_->repeat_at) repeat();
@@ -231,6 +235,7 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
     return;
   }
   Current& c = *current_;
+  if (!c.lead && declined(note.exchange)) decline(from);  // we told others not to count on us
   const bool mine = note.attempt != 0 && owner(note.attempt) == self_;
   if (c.lead && mine && peer.attempt > c.promised && is_plausible(peer.attempt)) {
     promise(peer.attempt);
@@ -262,15 +267,7 @@ void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) 
 void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
   if (!current_ || note.exchange < current_->exchange || !are_members(note.members)) return;
   Current& c = *current_;
-  if (note.exchange > c.exchange) {
-    if (behind_ && *behind_ >= note.exchange) return;
-    behind_ = note.exchange;
-    say(LogLevel::kWarning, fmt::format("exchange {} is over, says member {}; we are still at {} "
-                                        "and have to copy a model",
-                                        note.exchange, from, c.exchange));
-    actions_.push_back(Behind{note.exchange});
-    return;
-  }
+  if (note.exchange > c.exchange) return fall_behind(from, note);
   if (note.attempt == 0) return;
   if (c.held.attempt == note.attempt && c.held.members == note.members) {
     return finish(std::move(c.held));
@@ -468,6 +465,19 @@ void AllReduceMachine::finish(Mean mean) {
                               result.floats});
 }
 
+// What we are at is over. Whoever waits for us there has to know as well.
+void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
+  say(LogLevel::kWarning, fmt::format("exchange {} is over, says member {}; we are still at {} and "
+                                      "have to copy a model",
+                                      note.exchange, from, current_->exchange));
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (waits(m)) send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
+  }
+  current_.reset();
+  early_.clear();
+  actions_.push_back(Behind{note.exchange});
+}
+
 // Whoever has begun what we have not must not wait for us to lead.
 void AllReduceMachine::decline(Member member) {
   peers_[member].declined = true;
@@ -485,7 +495,8 @@ void AllReduceMachine::repeat() {
   Current& c = *current_;
   c.repeat_at = now_ + options_.repeat;
   if (!c.lead) {
-    if (!is_reachable(c.reported_to) || c.reported_to == self_) return report();
+    const bool stale = c.joined == 0 && leader() != c.reported_to;
+    if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return report();
     return send_state(c.reported_to);
   }
   // Someone follows another leader: lead beyond its attempt, or follow it too.

@@ -70,7 +70,7 @@ struct Finished {
   std::vector<Member> members;  // whose mean it is, in order; oneself not, if one came too late
   Floats mean;
 };
-struct Behind {  // others ended `exchange`, beyond ours: copy a model, then Begin a later one
+struct Behind {  // others ended `exchange`, ours is given up: copy a model, then Begin a later one
   Exchange exchange = 0;
 };
 struct Say {
@@ -197,6 +197,7 @@ class AllReduceMachine {
   void want(Want want);
   void take_result(const Floats& floats);
   void finish(Mean mean);
+  void fall_behind(Member from, const protocol::ReduceNote& note);
   void decline(Member member);
   bool declined(Exchange exchange) const;
   void repeat();
@@ -235,7 +236,6 @@ class AllReduceMachine {
   std::vector<Action> actions_;
   std::optional<Current> current_;
   std::optional<Last> last_;
-  std::optional<Exchange> behind_;
   std::map<std::pair<Member, std::uint64_t>, Early> early_;  // by sender and place
 };
 

@@ -115,7 +115,7 @@ void ReduceNetwork::begin_next(Member member, double seconds) {
 
 bool ReduceNetwork::ended() const {
   return std::ranges::all_of(nodes_, [&](const Node& node) {
-    return !node.alive || node.left || (node.next >= world_.exchanges && !node.machine.busy());
+    return !node.alive || (node.next >= world_.exchanges && !node.machine.busy());
   });
 }
 
@@ -214,9 +214,6 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
     } else if (auto* behind = std::get_if<Behind>(&action)) {
       trace_ += fmt::format("{} behind e{}\n", member, behind->exchange);
       node.next = std::max(node.next, behind->exchange + 1);
-      if (node.next >= world_.exchanges) {
-        node.left = true;  // it answers the others, and has nothing to take part in
-      }
       begin_next(member, rng_.uniform() * world_.spread);
     } else {
       said_.push_back(fmt::format("{}: {}", member, std::get<Say>(action).line));

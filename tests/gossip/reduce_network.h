@@ -69,7 +69,6 @@ class ReduceNetwork {
   struct Node {
     AllReduceMachine machine;
     bool alive = true;
-    bool left = false;
     TimePoint paused_until{};
     TimePoint tick_at{};
     Exchange next = 0;
