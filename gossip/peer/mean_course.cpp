@@ -18,10 +18,10 @@ namespace {
 // Who copies takes a part of the model from so many.
 constexpr std::size_t kDonorsMax = 4;
 
-collective::AllReduceOptions reduce_options(const CoursePatience& patience) {
+collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exchange first) {
   collective::AllReduceOptions options;
-  // Before the first exchange the others may still be starting.
-  options.stragglers = {.initial = patience.start,
+  // Before the very first exchange the others may still be starting.
+  options.stragglers = {.initial = first == 0 ? patience.start : patience.min,
                         .min = patience.min,
                         .max = std::max(patience.max, patience.start)};
   return options;
@@ -37,7 +37,8 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       self_(place.self),
       names_(std::move(place.names)),
       start_until_(host.now() + patience.start),
-      machine_(reduce_options(patience), place.epoch, self_, names_.size(), start.exchange),
+      machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_.size(),
+               start.exchange),
       algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       exchange_(start.exchange),
       met_(names_.size()) {}
