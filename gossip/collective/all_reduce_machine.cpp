@@ -259,6 +259,7 @@ void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) 
   if (c.held.attempt != 0 || !is_in(self_) || !is_in(from)) return;
   // Someone of them is out of our reach, and the leader does not know.
   if (!std::ranges::all_of(note.members, [&](Member m) { return is_reachable(m); })) {
+    c.joined = note.attempt;  // and left at once: the report must be about the next
     return report();
   }
   join(note.attempt, std::move(note.members));
@@ -311,7 +312,13 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
   peers_[from].not_yet = note.exchange;
   peers_[from].not_yet_attempt = note.attempt;
   if (!current_ || note.exchange != current_->exchange) return;
-  if (note.attempt == 0 && current_->reported_to == from) report();
+  const Current& c = *current_;
+  if (note.attempt == 0) {
+    if (c.reported_to == from) report();
+    return;
+  }
+  peers_[from].begun.reset();  // it may have begun, and given up
+  if (c.lead && std::ranges::find(c.lead->awaited, from) != c.lead->awaited.end()) report();
 }
 
 // --- a member's side -----------------------------------------------------------------------------
