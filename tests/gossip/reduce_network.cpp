@@ -74,7 +74,8 @@ void ReduceNetwork::cut(Member a, Member b, double seconds) {
 void ReduceNetwork::suspect(Member a, Member b, double seconds) {
   inform(a, b, false);
   at(seconds, [this, a, b] {
-    if (nodes_[b].alive) inform(a, b, true);
+    // A broken connection is not believed whole: its own end says so.
+    if (nodes_[b].alive && !down_[pair_of(a, b)]) inform(a, b, true);
   });
 }
 
