@@ -52,7 +52,6 @@ TEST(AllReduceExact, AMillionAndThreeFloats) {
   expect_exact(5, 1'000'003, Choice::kTree, 5);
 }
 
-// Powers of two, decimals, infinities: whatever floats do, they do it alike everywhere.
 TEST(AllReduceExact, BytesByHandForSix) {
   // 13 floats in 6 segments: 2 2 2 2 2 3.
   EXPECT_EQ(floats_sent(Shape::kRing, 0, 6, 13), 26U - 2 - 2);

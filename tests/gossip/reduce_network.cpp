@@ -74,12 +74,19 @@ void ReduceNetwork::cut(Member a, Member b, double seconds) {
 void ReduceNetwork::suspect(Member a, Member b, double seconds) {
   inform(a, b, false);
   at(seconds, [this, a, b] {
-    if (nodes_[b].alive) inform(a, b, true);
+    // A broken connection is not believed whole: its own end says so.
+    if (nodes_[b].alive && !down_[pair_of(a, b)]) inform(a, b, true);
   });
 }
 
 void ReduceNetwork::pause(Member member, double seconds) {
   nodes_[member].paused_until = std::max(nodes_[member].paused_until, after(seconds));
+  at(seconds, [this, member] {
+    Node& node = nodes_[member];
+    if (queue_.now() < node.paused_until) return;
+    std::vector<Delivery> backlog = std::exchange(node.backlog, {});
+    for (Delivery& delivery : backlog) deliver(delivery);
+  });
 }
 
 void ReduceNetwork::inform(Member member, Member about, bool reachable) {
@@ -145,8 +152,8 @@ std::string ReduceNetwork::run() {
 void ReduceNetwork::deliver(Delivery& delivery) {
   Node& node = nodes_[delivery.to];
   if (!node.alive) return;
-  if (queue_.now() < node.paused_until) {
-    queue_.schedule(node.paused_until, std::move(delivery));
+  if (queue_.now() < node.paused_until || !node.backlog.empty()) {
+    node.backlog.push_back(std::move(delivery));
     return;
   }
   if (delivery.from) {

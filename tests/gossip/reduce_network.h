@@ -66,22 +66,23 @@ class ReduceNetwork {
   AllReduceMachine& machine(Member member) { return nodes_[member].machine; }
 
  private:
-  struct Node {
-    AllReduceMachine machine;
-    bool alive = true;
-    TimePoint paused_until{};
-    TimePoint tick_at{};
-    Exchange next = 0;
-    std::vector<Finished> finished;
-    std::uint64_t floats_sent = 0;
-    std::set<Member> unreachable;
-  };
   struct Delivery {
     Member to = 0;
     Event event;
     std::optional<Member> from;
     unsigned connection = 0;
     std::size_t checksum = 0;
+  };
+  struct Node {
+    AllReduceMachine machine;
+    bool alive = true;
+    TimePoint paused_until{};
+    std::vector<Delivery> backlog;  // came while paused, in order
+    TimePoint tick_at{};
+    Exchange next = 0;
+    std::vector<Finished> finished;
+    std::uint64_t floats_sent = 0;
+    std::set<Member> unreachable;
   };
   using Happening = std::variant<Delivery, std::function<void()>>;
 
