@@ -504,6 +504,11 @@ void AllReduceMachine::repeat() {
   if (!c.lead) {
     const bool stale = c.joined == 0 && leader() != c.reported_to;
     if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return report();
+    // Whom we follow follows us: one of the two has to lead.
+    const Peer& followed = peers_[c.reported_to];
+    const bool follows_us =
+        followed.begun == c.exchange && followed.attempt != 0 && owner(followed.attempt) == self_;
+    if (follows_us && leader() == self_) return report();
     return send_state(c.reported_to);
   }
   // Someone follows another leader: lead beyond its attempt, or follow it too.
