@@ -11,7 +11,6 @@ namespace {
 
 constexpr Duration kCheckMax = std::chrono::hours(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
-constexpr WallTime::duration kTick{1};
 
 WallTime::duration in_milliseconds(Duration duration) {
   return std::chrono::duration_cast<WallTime::duration>(duration);
@@ -114,10 +113,8 @@ Result<void> GossipIssuer::stop() {
 }
 
 Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifetime) {
-  const WallTime now = parts_.clock.wall_now();
   const bool renewal = roster() && roster()->epoch == roster_to_sign.epoch;
-  // A clock that was put back must not make the renewal older than what it renews.
-  roster_to_sign.issued = renewal ? std::max(now, roster()->issued + kTick) : now;
+  roster_to_sign.issued = parts_.clock.wall_now();
   roster_to_sign.expires = roster_to_sign.issued + in_milliseconds(lifetime);
   STARLING_ASSIGN(auto made, identity::SignedRoster::sign(roster_to_sign, *credentials_));
   STARLING_TRY(make_directory(parts_.state.roster().parent_path()));

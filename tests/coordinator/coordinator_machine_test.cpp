@@ -186,6 +186,19 @@ TEST_F(CoordinatorMachineTest, ClosesSilentSessionsAndAnswersPings) {
   EXPECT_EQ(closed_because(), "silent");
 }
 
+TEST_F(CoordinatorMachineTest, WhatIsForOthersIsHeardToo) {
+  join("a", 1);
+  now += 40s;
+  feed(SessionHeard{SessionId(1)});
+  feed(SessionHeard{SessionId(7)});  // closed meanwhile
+  now += 40s;
+  feed(Tick{});
+  EXPECT_TRUE(machine.connected("a"));
+  now += 60s;
+  feed(Tick{});
+  EXPECT_EQ(closed_because(), "silent");
+}
+
 TEST_F(CoordinatorMachineTest, ASecondConnectionOfAClientReplacesTheFirst) {
   open_round();
   feed(SessionOpened{SessionId(3), "a"});

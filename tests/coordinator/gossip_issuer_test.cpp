@@ -150,10 +150,10 @@ TEST_F(GossipIssuerTest, ARejoinedNameHasANewKeyAndSoANewEpoch) {
   join("cam-2", store::Role::kPeer);
   ASSERT_EQ(start(), "started");
   const Sha256Digest key = issuer->roster()->members[0].key;
-  revoke("cam-1");
+  ASSERT_TRUE(store->revoke_client("cam-1", clock.wall));  // the issuer hears of both at once
   clock.wall += minutes(1);
   join("cam-1", store::Role::kPeer, {"10.0.0.1:7001"});
-  EXPECT_EQ(epoch(), 3U);
+  EXPECT_EQ(epoch(), 2U);
   EXPECT_NE(issuer->roster()->members[0].key, key);
   EXPECT_EQ(issuer->roster()->members[0].address, "10.0.0.1:7001");
 }

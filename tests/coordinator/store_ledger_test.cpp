@@ -21,6 +21,7 @@ class StoreLedgerTest : public ::testing::Test {
     ASSERT_TRUE(store->create_token({.id = to_string(token.id),
                                      .client = "cam-7",
                                      .role = store::Role::kPeer,
+                                     .addresses = {"10.0.0.7:7000", "[::1]:7000"},
                                      .mac_key = to_bytes(token.key().bytes()),
                                      .created = now,
                                      .expires = now + std::chrono::hours(1)}));
@@ -28,6 +29,7 @@ class StoreLedgerTest : public ::testing::Test {
   Result<std::string> redeem(const SigningRequest& request, WallTime when) {
     const auto issue = [&](const enrol::Grant& grant) -> Result<std::string> {
       ++issued;
+      EXPECT_EQ(grant.addresses, (std::vector<std::string>{"10.0.0.7", "::1"})) << "without ports";
       STARLING_ASSIGN(const auto certificate,
                       authority.issue(request, {.role = grant.role, .name = grant.name}, when));
       return certificate.pem();
