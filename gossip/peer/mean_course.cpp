@@ -36,6 +36,7 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       host_(host),
       self_(place.self),
       names_(std::move(place.names)),
+      patience_(patience.max + patience.start),
       start_until_(host.now() + patience.start),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_.size(),
                start.exchange),
@@ -108,6 +109,7 @@ void MeanCourse::trained(double loss_sum, int steps) {
   }
   const auto own = algorithm_->message(0).first;
   state_ = State::kReducing;
+  stalled_at_ = host_.now() + patience_;
   on(collective::Begin{exchange_, collective::share(std::vector<float>(own.begin(), own.end()))});
 }
 
@@ -245,12 +247,28 @@ void MeanCourse::tick() {
   if (!start_over_ && host_.now() >= start_until_) give_up_unmet();
   const auto due = machine_.next_deadline();
   if (due && *due <= host_.now()) on(collective::Tick{});
+  if (state_ == State::kReducing && host_.now() >= stalled_at_) shake();
+}
+
+// Nothing has come of it for long: whom we wait for is asked anew, as if the link had been lost.
+void MeanCourse::shake() {
+  stalled_at_ = host_.now() + patience_;
+  std::string names;
+  for (const Member member : machine_.waiting_for()) {
+    names += (names.empty() ? "" : ", ") + names_[member];
+    on(collective::Unreachable{member});
+    on(collective::Reachable{member});
+  }
+  host_.say(LogLevel::kWarning, fmt::format("exchange {} waits for {} since {}: asking anew",
+                                            exchange_, names, format_duration(patience_)));
 }
 
 std::optional<TimePoint> MeanCourse::next_deadline() const {
-  const auto due = machine_.next_deadline();
-  if (start_over_) return due;
-  return std::min(due.value_or(start_until_), start_until_);
+  std::optional<TimePoint> due = machine_.next_deadline();
+  const auto sooner = [&](TimePoint time) { due = std::min(due.value_or(time), time); };
+  if (!start_over_) sooner(start_until_);
+  if (state_ == State::kReducing) sooner(stalled_at_);
+  return due;
 }
 
 }  // namespace starling::gossip

@@ -47,13 +47,16 @@ class MeanCourse final : public Course {
   void perform(collective::Say& say);
   bool may_be_starting(Member member) const;
   void give_up_unmet();
+  void shake();
 
   const NetworkRun& run_;
   LocalSteps& local_;
   CourseHost& host_;
   Member self_;
   std::vector<std::string> names_;
+  Duration patience_;  // with an exchange of which nothing comes
   TimePoint start_until_;
+  TimePoint stalled_at_{};
   collective::AllReduceMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;
   State state_ = State::kIdle;

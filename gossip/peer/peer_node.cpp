@@ -99,6 +99,8 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
     world_.log.warning("the roster is not kept for the next start: {}", saved.error().message());
   }
   links_.set_roster(roster_);  // who is no member any more is cut off before anything else
+  // Neighbours without a link to the issuer hear of it here.
+  for (const auto& [member, theirs] : links_.all_up()) links_.send(member, hello());
   if (same_epoch) return keep_links();
   switching_ = true;
   if (!life_ || life_->course->model()) adopt();
@@ -116,6 +118,10 @@ void PeerNode::adopt() {
   switching_ = false;
   problem_.clear();
   if (roster.expired(judged_now())) return expire();
+  if (roster.stopped()) {
+    world_.log.info("the issuer has stopped run {}", roster.run);
+    return set_alarm();
+  }
   const auto self = roster.find(world_.identity.identity().name);
   world_.log.info("roster {} of run {}: {} members until {}", roster.epoch, roster.run,
                   roster.members.size(), format_rfc3339(roster.expires));
@@ -198,8 +204,11 @@ Result<void> PeerNode::begin_life(Member self) {
   life_->course->begin();
   // Links that outlast an epoch: both sides say where they are now.
   for (const auto& [member, theirs] : links_.all_up()) {
+    PeerHello unknown = theirs;
+    unknown.epoch = roster.epoch;
+    unknown.begun = false;
     links_.send(member, hello());
-    on_up(member, theirs);
+    on_up(member, unknown);
   }
   return {};
 }
@@ -348,7 +357,7 @@ PeerHello PeerNode::hello() const {
 void PeerNode::on_up(Member member, const PeerHello& hello) {
   if (!roster_) return;
   const protocol::Epoch ours = roster_->roster().epoch;
-  if (hello.epoch > ours) links_.send(member, issuer::ask_for_newer(&roster_->roster()));
+  links_.send(member, issuer::ask_for_newer(&roster_->roster()));
   if (!life_ || switching_ || hello.epoch != ours) return;
   on_swim(life_->members->on(membership::Heard{member}, now()));
   const auto unsent = unsent_.find(member);
@@ -386,7 +395,10 @@ void PeerNode::on_message(Member from, const protocol::Envelope& envelope) {
   if (const auto* ping = std::get_if<protocol::Ping>(&message)) {
     return links_.send(from, protocol::Pong{ping->nonce});
   }
-  if (const auto* hello = std::get_if<PeerHello>(&message)) return on_up(from, *hello);
+  if (const auto* hello = std::get_if<PeerHello>(&message)) {
+    if (roster_ && hello->epoch != roster_->roster().epoch) return on_up(from, *hello);
+    return links_.send(from, issuer::ask_for_newer(roster_ ? &roster_->roster() : nullptr));
+  }
   if (!life_ || switching_) return;
   if (const auto* swim = std::get_if<Swim>(&message)) {
     on_swim(life_->members->on(membership::Received{from, *swim}, now()));
@@ -518,7 +530,7 @@ protocol::PeerReport PeerNode::report() const {
   report.bytes_sent = counters.wire_bytes_out;
   report.bytes_received = counters.wire_bytes_in;
   report.messages = counters.parcels_out;
-  report.state = roster_ ? "refused" : "joining";
+  report.state = !roster_ ? "joining" : roster_->roster().stopped() ? "stopped" : "refused";
   if (!life_) return report;
   const CourseProgress progress = life_->course->progress();
   report.exchange = progress.exchange;
