@@ -13,9 +13,9 @@
 #include "core/config/binder.h"
 #include "core/config/command_line.h"
 #include "core/telemetry/progress.h"
+#include "core/telemetry/quantities.h"
 #include "core/telemetry/terminal_chart.h"
 #include "gossip/tool/commands.h"
-#include "gossip/tool/quantities.h"
 #include "gossip/tool/run_writer.h"
 
 namespace starling::gossip {
@@ -46,7 +46,8 @@ std::string describe(const Measurement& m, std::uint64_t steps) {
                         *m.eval_accuracy, *m.eval_accuracy_mean_model);
   }
   return line + fmt::format("  consensus {:.3g}  {} virtual  sent {}", m.consensus_distance,
-                            format_seconds(m.virtual_seconds), format_bytes(m.bytes_sent));
+                            telemetry::format_seconds(m.virtual_seconds),
+                            telemetry::format_bytes(m.bytes_sent));
 }
 
 void print_summary(const SimulateFlags& flags, const SimulationResult& result, std::ostream& out) {
@@ -62,8 +63,8 @@ void print_summary(const SimulateFlags& flags, const SimulationResult& result, s
   const Totals& totals = result.totals;
   out << fmt::format("{} nodes, {} steps: {} of virtual time, {} in {} messages\n",
                      flags.options.topology.nodes, totals.step,
-                     format_seconds(totals.virtual_seconds), format_bytes(totals.bytes_sent),
-                     totals.messages);
+                     telemetry::format_seconds(totals.virtual_seconds),
+                     telemetry::format_bytes(totals.bytes_sent), totals.messages);
   out << fmt::format("{:.0f} node-steps/s on {} threads, trace {}\n",
                      static_cast<double>(totals.node_steps) / result.stepping_seconds,
                      flags.threads, result.trace.hex().substr(0, 16));
