@@ -113,7 +113,9 @@ Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
   }
   STARLING_ASSIGN(const SimulationResult result,
                   run_with_progress(flags, experiment, writer, context));
-  if (writer) STARLING_TRY(writer->finish(experiment, result, flags.binder.settings()));
+  if (writer)
+    STARLING_TRY(
+        writer->finish("starling-gossip simulate", experiment, result, flags.binder.settings()));
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result_to_json(result)) << "\n";
   } else {
