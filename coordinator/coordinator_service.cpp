@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "coordinator/client_sessions.h"
+#include "coordinator/client_registry.h"
 #include "coordinator/coordinator_shell.h"
 #include "coordinator/operator_desk.h"
 #include "coordinator/operator_sessions.h"
@@ -149,7 +149,7 @@ struct CoordinatorService::Impl {
   enrol::EnrolmentService enrolment{loop,  authority, ledger,
                                     clock, log,       enrolment_options(settings.enrol)};
   net::TaskGroup enrolments{loop};
-  std::unique_ptr<ClientSessions> sessions;
+  std::unique_ptr<issuer::ClientSessions> sessions;
   std::unique_ptr<OperatorDesk> desk;
   std::unique_ptr<OperatorSessions> operators;
   std::unique_ptr<RoundCommitter> committer;
@@ -167,12 +167,15 @@ void CoordinatorService::Impl::broke(const Error& error) {
 
 void CoordinatorService::Impl::put_together() {
   const auto on_broken_part = [this](const Error& error) { broke(error); };
-  sessions = std::make_unique<ClientSessions>(
-      loop, clock, registry, log,
-      ClientSessions::Options{.sessions_max = settings.session.sessions_max,
-                              .per_client_max = settings.session.per_client,
-                              .goodbye = settings.service.goodbye},
-      ClientSessions::Handlers{
+  sessions = std::make_unique<issuer::ClientSessions>(
+      loop, clock, log,
+      [this](const identity::Identity& identity, const identity::Certificate& certificate) {
+        return registry.check(identity, certificate, clock.wall_now());
+      },
+      issuer::ClientSessions::Options{.sessions_max = settings.session.sessions_max,
+                                      .per_client_max = settings.session.per_client,
+                                      .goodbye = settings.service.goodbye},
+      issuer::ClientSessions::Handlers{
           .on_opened =
               [this](SessionId id, const std::string& client) {
                 shell->handle(SessionOpened{id, client});

@@ -8,13 +8,13 @@
 #include <functional>
 #include <optional>
 
-#include "coordinator/client_sessions.h"
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_committer.h"
 #include "coordinator/round_executor.h"
 #include "coordinator/run_loader.h"
 #include "coordinator/run_log.h"
 #include "coordinator/upload_desk.h"
+#include "core/issuer/client_sessions.h"
 #include "core/net/alarm.h"
 
 namespace starling::coordinator {
@@ -35,7 +35,7 @@ class CoordinatorShell {
     net::EventLoop& loop;
     const Clock& clock;
     store::Store& store;
-    ClientSessions& sessions;
+    issuer::ClientSessions& sessions;
     UploadDesk& uploads;
     RoundExecutor& executor;
     RoundCommitter& committer;

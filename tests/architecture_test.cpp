@@ -46,6 +46,7 @@ const std::vector<Folder>& folders() {
       {"core/identity", {"core/base"}},
       {"core/net", {"core/identity"}},
       {"core/link", {"core/net", "core/wire"}},
+      {"core/issuer", {"core/link"}},
       {"core/enrol", {"core/net", "core/wire"}},
       {"core/store", {"core/update"}},
       {"core/config", {"core/base"}},

@@ -27,9 +27,12 @@ struct PeerHello {
   friend bool operator==(const PeerHello&, const PeerHello&) = default;
 };
 
-// Peer -> peer or issuer: send your roster if it is newer than this epoch.
+// Peer -> peer or issuer: send your roster, from byte `offset` on, if it is newer than what I hold
+// (a later epoch, or the same one issued later). Answered by RosterParts up to a window's end.
 struct RosterAsk {
   Epoch epoch = 0;
+  std::uint64_t issued_ms = 0;  // since 1970
+  std::uint64_t offset = 0;
   friend bool operator==(const RosterAsk&, const RosterAsk&) = default;
 };
 
@@ -39,6 +42,7 @@ struct RosterPart {
   Epoch epoch = 0;
   std::uint64_t offset = 0;
   std::uint64_t total = 0;
+  std::uint64_t issued_ms = 0;
   friend bool operator==(const RosterPart&, const RosterPart&) = default;
 };
 

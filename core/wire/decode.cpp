@@ -217,11 +217,12 @@ Result<protocol::PeerHello> read(schema::PeerHello::Reader from) {
 }
 
 Result<protocol::RosterAsk> read(schema::RosterAsk::Reader from) {
-  return protocol::RosterAsk{from.getEpoch()};
+  return protocol::RosterAsk{from.getEpoch(), from.getIssuedMs(), from.getOffset()};
 }
 
 Result<protocol::RosterPart> read(schema::RosterPart::Reader from) {
-  return protocol::RosterPart{from.getEpoch(), from.getOffset(), from.getTotal()};
+  return protocol::RosterPart{from.getEpoch(), from.getOffset(), from.getTotal(),
+                              from.getIssuedMs()};
 }
 
 Result<protocol::Swim> read(schema::Swim::Reader from) {

@@ -217,7 +217,10 @@ void write(capnp::MessageBuilder& message, const protocol::PeerHello& hello) {
 }
 
 void write(capnp::MessageBuilder& message, const protocol::RosterAsk& ask) {
-  message.initRoot<schema::RosterAsk>().setEpoch(ask.epoch);
+  auto to = message.initRoot<schema::RosterAsk>();
+  to.setEpoch(ask.epoch);
+  to.setIssuedMs(ask.issued_ms);
+  to.setOffset(ask.offset);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::RosterPart& part) {
@@ -225,6 +228,7 @@ void write(capnp::MessageBuilder& message, const protocol::RosterPart& part) {
   to.setEpoch(part.epoch);
   to.setOffset(part.offset);
   to.setTotal(part.total);
+  to.setIssuedMs(part.issued_ms);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Swim& swim) {

@@ -191,7 +191,9 @@ Result<void> check(const protocol::PeerHello& hello) {
   return check_name("the software's name", hello.software);
 }
 
-Result<void> check(const protocol::RosterAsk&) { return {}; }
+Result<void> check(const protocol::RosterAsk& ask) {
+  return expect(ask.offset <= kRosterBytesMax, "the offset is not within a roster");
+}
 
 Result<void> check(const protocol::RosterPart& part) {
   return expect(part.total <= kRosterBytesMax && part.offset <= part.total,

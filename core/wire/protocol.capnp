@@ -129,12 +129,15 @@ struct PeerHello {
 
 struct RosterAsk {
   epoch @0 :UInt64;
+  issuedMs @1 :UInt64;
+  offset @2 :UInt64;
 }
 
 struct RosterPart {
   epoch @0 :UInt64;
   offset @1 :UInt64;
   total @2 :UInt64;
+  issuedMs @3 :UInt64;
 }
 
 struct Swim {

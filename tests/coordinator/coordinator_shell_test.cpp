@@ -90,12 +90,11 @@ class CoordinatorShellTest : public ::testing::Test {
   NullLog log;
   testing::FlakyStore store;
   LoadedRun run;
-  ClientRegistry registry;
   std::optional<Error> broken;
   RunLog run_log{store, clock, log, [] {}};
   UploadDesk uploads{{.directory = state_directory.spool()}};
   RoundExecutor executor{loop, 1};
-  ClientSessions sessions{loop, clock, registry, log, {}, {}};
+  issuer::ClientSessions sessions{loop, clock, log, nullptr, {}, {}};
   RoundCommitter committer{
       loop,
       store,

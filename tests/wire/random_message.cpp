@@ -137,7 +137,7 @@ protocol::PeerHello peer_hello(Rng& rng) {
 
 protocol::RosterPart roster_part(Rng& rng) {
   const std::uint64_t total = random_number(rng, 0, wire::kRosterBytesMax);
-  return {any_number(rng), random_number(rng, 0, total), total};
+  return {any_number(rng), random_number(rng, 0, total), total, any_number(rng)};
 }
 
 protocol::Swim swim(Rng& rng) {
@@ -270,7 +270,8 @@ protocol::Message random_message(FrameType type, Rng& rng) {
     case FrameType::kPeerHello:
       return peer_hello(rng);
     case FrameType::kRosterAsk:
-      return RosterAsk{any_number(rng)};
+      return RosterAsk{any_number(rng), any_number(rng),
+                       random_number(rng, 0, wire::kRosterBytesMax)};
     case FrameType::kRosterPart:
       return roster_part(rng);
     case FrameType::kSwim:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/client_sessions.h"
+#include "core/issuer/client_sessions.h"
 
 #include <fmt/format.h>
 
-namespace starling::coordinator {
+namespace starling::issuer {
 namespace {
 
 // Somebody who was revoked is not given the time that others have.
@@ -11,22 +11,21 @@ constexpr Duration kGoodbyeOfRevoked = std::chrono::milliseconds(300);
 
 }  // namespace
 
-ClientSessions::ClientSessions(net::EventLoop& loop, const Clock& clock,
-                               const ClientRegistry& registry, Log& log, Options options,
-                               Handlers handlers)
+ClientSessions::ClientSessions(net::EventLoop& loop, const Clock& clock, Log& log, Admit admit,
+                               Options options, Handlers handlers)
     : loop_(loop),
       clock_(clock),
-      registry_(registry),
       log_(log),
+      admit_(std::move(admit)),
       options_(options),
       handlers_(std::move(handlers)),
       tasks_(loop) {}
 
-Result<void> ClientSessions::admit(const net::Connection& connection) const {
+Result<void> ClientSessions::check(const net::Connection& connection) const {
   const identity::VerifiedPeer& peer = *connection.peer();
-  STARLING_TRY(registry_.check(peer.identity, peer.certificate, clock_.wall_now()));
+  STARLING_TRY(admit_(peer.identity, peer.certificate));
   if (sessions_.size() >= options_.sessions_max) {
-    return overloaded("too-many-sessions", fmt::format("this coordinator holds {} connections, "
+    return overloaded("too-many-sessions", fmt::format("{} connections are held here, "
                                                        "which is its limit",
                                                        sessions_.size()));
   }
@@ -40,7 +39,7 @@ Result<void> ClientSessions::admit(const net::Connection& connection) const {
 }
 
 void ClientSessions::add(std::unique_ptr<net::Connection> connection) {
-  if (const auto admitted = admit(*connection); !admitted) {
+  if (const auto admitted = check(*connection); !admitted) {
     return turn_away(std::move(connection), admitted.error());
   }
   const std::string name = connection->peer()->identity.name;
@@ -122,6 +121,11 @@ void ClientSessions::send(SessionId id, const protocol::Envelope& envelope) {
   }
 }
 
+std::size_t ClientSessions::queued_bytes(SessionId id) const {
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() ? 0 : found->second->connection->queued_bytes();
+}
+
 void ClientSessions::close(SessionId id, const std::string& code, const std::string& message) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
@@ -145,10 +149,10 @@ void ClientSessions::end(const SessionPtr& session, const Error& reason) {
 net::Async<void> ClientSessions::stop() {
   const auto sessions = std::exchange(sessions_, {});
   for (const auto& [id, session] : sessions) {
-    end(session, retry("draining", "the coordinator is stopping"));
+    end(session, retry("draining", "this side is stopping"));
   }
   tasks_.refuse();
   co_await tasks_.wait();
 }
 
-}  // namespace starling::coordinator
+}  // namespace starling::issuer

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of devices and peers: frames in, messages out; messages in, frames out. Decides
-// nothing but the limits of a connection.
+// The connections of devices and peers to whoever issues their work, a coordinator or the launcher
+// of a network: frames in, messages out; messages in, frames out. Decides nothing but the limits of
+// a connection.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,6 @@
 #include <memory>
 #include <string>
 
-#include "coordinator/client_registry.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/link/message_link.h"
@@ -16,7 +16,7 @@
 #include "core/net/task_group.h"
 #include "core/protocol/messages.h"
 
-namespace starling::coordinator {
+namespace starling::issuer {
 
 class ClientSessions {
  public:
@@ -32,18 +32,24 @@ class ClientSessions {
     std::function<void(SessionId)> on_closed;  // once, from whatever side
   };
 
+  // Whether the holder of this certificate may have a session now; asked once its handshake is
+  // over.
+  using Admit =
+      std::function<Result<void>(const identity::Identity&, const identity::Certificate&)>;
+
   // All references must outlive the sessions. Handlers may call back.
-  ClientSessions(net::EventLoop& loop, const Clock& clock, const ClientRegistry& registry, Log& log,
-                 Options options, Handlers handlers);
+  ClientSessions(net::EventLoop& loop, const Clock& clock, Log& log, Admit admit, Options options,
+                 Handlers handlers);
 
   // Takes a connection whose peer() is a device or peer; drops it with a Bye where a limit is
-  // reached or the peer has been revoked since its handshake.
+  // reached or it is not admitted.
   void add(std::unique_ptr<net::Connection> connection);
   // A message that cannot be queued closes the session.
   void send(SessionId session, const protocol::Envelope& envelope);
   // What is queued is still sent, for as long as the goodbye may take.
   void close(SessionId session, const std::string& code, const std::string& message);
   std::size_t size() const { return sessions_.size(); }
+  std::size_t queued_bytes(SessionId session) const;  // that wait to be sent; 0 of none
 
   // Closes all and resumes when every connection is gone.
   net::Async<void> stop();
@@ -68,12 +74,12 @@ class ClientSessions {
   void end(const SessionPtr& session, const Error& reason);
   Result<protocol::Envelope> open(const Session& session, const net::Frame& frame) const;
   void turn_away(std::unique_ptr<net::Connection> connection, const Error& reason);
-  Result<void> admit(const net::Connection& connection) const;
+  Result<void> check(const net::Connection& connection) const;
 
   net::EventLoop& loop_;
   const Clock& clock_;
-  const ClientRegistry& registry_;
   Log& log_;
+  Admit admit_;
   Options options_;
   Handlers handlers_;
   std::map<SessionId, SessionPtr> sessions_;  // those that are not closing
@@ -82,4 +88,4 @@ class ClientSessions {
   net::TaskGroup tasks_;
 };
 
-}  // namespace starling::coordinator
+}  // namespace starling::issuer

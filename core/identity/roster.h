@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is a member of a gossip network, and what the network trains: decided by an issuer (a
+// coordinator, or an owner's operator key offline) and passed on as it was signed. Refusals:
+//   bad-roster roster-signature roster-signer roster-federation roster-expired
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/digest.h"
+#include "core/base/settings.h"
+#include "core/base/shared_bytes.h"
+#include "core/identity/certificate.h"
+
+namespace starling::identity {
+
+inline constexpr std::size_t kRosterMembersMax = 10'000;
+inline constexpr std::size_t kRosterBytesMax = 4 << 20;  // with its signature
+inline constexpr std::size_t kRosterSettingsMax = 256;
+inline constexpr std::size_t kRosterSettingKeyBytesMax = 128;
+inline constexpr std::size_t kRosterSettingValueBytesMax = 1024;
+
+struct RosterMember {
+  std::string name;
+  Sha256Digest key;     // Certificate::public_key_digest()
+  std::string address;  // "host:port"; empty: cannot be dialled
+  friend bool operator==(const RosterMember&, const RosterMember&) = default;
+};
+
+struct Roster {
+  std::string federation;
+  std::string run;          // the name of what is trained
+  std::uint64_t epoch = 0;  // from 1; a change of members or settings begins a new one
+  WallTime issued{};
+  WallTime expires{};
+  Settings settings;                  // of the run: {"algorithm.name", "dpsgd"}, ...
+  std::vector<RosterMember> members;  // in the order of the topology's nodes
+
+  // The node number of a member.
+  std::optional<std::uint32_t> find(std::string_view name) const;
+  bool is_member(std::string_view name, const Sha256Digest& key) const;
+  // Whether this replaces `other` of the same federation: a later epoch, or the same one renewed.
+  bool newer_than(const Roster& other) const;
+  bool expired(WallTime now) const { return now >= expires; }
+  // "roster-expired" with the sentence.
+  [[nodiscard]] Result<void> check_current(WallTime now) const;
+  // Names, keys and settings unique and within their limits, addresses as HostPort writes them,
+  // texts without control characters; "bad-roster" otherwise.
+  [[nodiscard]] Result<void> validate() const;
+  friend bool operator==(const Roster&, const Roster&) = default;
+};
+
+// A roster that has been verified, with the very bytes that were signed: lines of text, the
+// signer's certificate in PEM, and the signature over all that stands before it. A roster has one
+// form only, so nothing of it can be changed unnoticed. Copies share what they hold.
+class SignedRoster {
+ public:
+  // Signs and verifies: whatever this returns, members whose authorities are the signer's take.
+  [[nodiscard]] static Result<SignedRoster> sign(const Roster& roster, const Credentials& signer);
+  // The signer must be a coordinator or operator of `federation` whose certificate one of the
+  // authorities issued and which was valid when the roster was issued. Whether the roster has
+  // expired is the caller's to judge.
+  [[nodiscard]] static Result<SignedRoster> verify(ByteView bytes,
+                                                   std::span<const Certificate> authorities,
+                                                   std::string_view federation);
+  [[nodiscard]] static Result<SignedRoster> load(const std::filesystem::path& path,
+                                                 std::span<const Certificate> authorities,
+                                                 std::string_view federation);
+  [[nodiscard]] Result<void> save(const std::filesystem::path& path) const;  // durably
+
+  const Roster& roster() const { return *roster_; }
+  const Identity& signer() const { return signer_; }
+  const SharedBytes& bytes() const { return bytes_; }
+
+ private:
+  SignedRoster(Roster roster, Identity signer, SharedBytes bytes)
+      : roster_(std::make_shared<const Roster>(std::move(roster))),
+        signer_(std::move(signer)),
+        bytes_(std::move(bytes)) {}
+
+  std::shared_ptr<const Roster> roster_;
+  Identity signer_;
+  SharedBytes bytes_;
+};
+
+}  // namespace starling::identity

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/issuer/issuer_desk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/issuer/roster_parts.h"
+#include "core/linalg/kernels.h"
+#include "core/wire/codec.h"
+
+namespace starling::issuer {
+namespace {
+
+std::span<const float> as_floats(ByteView bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+// What outlives the frame that brought it.
+SharedBytes owned(const SharedBytes& bytes) {
+  return bytes.owner() || bytes.empty() ? bytes : SharedBytes::own(to_bytes(bytes.view()));
+}
+
+std::string sentence_of(const std::string& code, const std::string& peer) {
+  if (code == "peer-away") return peer + " is not connected to the issuer that relays";
+  if (code == "not-relayed") return "the issuer does not relay to " + peer;
+  return "too much waits for " + peer + " at the issuer that relays";
+}
+
+}  // namespace
+
+IssuerDesk::IssuerDesk(Options options, Handlers handlers, Log& log)
+    : options_(options), handlers_(std::move(handlers)), log_(log) {}
+
+// --- the roster ---------------------------------------------------------------------------------
+
+Result<void> IssuerDesk::publish(identity::SignedRoster roster) {
+  if (roster_ && !roster.roster().newer_than(roster_->roster())) {
+    return rejected("roster-old", fmt::format("a roster of epoch {} is published already",
+                                              roster_->roster().epoch));
+  }
+  const std::optional<identity::SignedRoster> before = std::move(roster_);
+  roster_ = std::move(roster);
+  const bool changed = !before || before->roster().epoch != roster_->roster().epoch;
+  if (changed) relayed_.clear();
+  std::vector<SessionId> to;
+  for (auto& [name, member] : members_) {
+    if (!is_listed(name)) member.hand_in.reset();
+    if (is_listed(name) || (before && before->roster().find(name))) to.push_back(member.session);
+  }
+  for (const SessionId session : to) send_roster(session, {});
+  return {};
+}
+
+void IssuerDesk::send_roster(SessionId session, const protocol::RosterAsk& ask) {
+  for (const protocol::Envelope& part : roster_parts(*roster_, ask)) {
+    if (!sessions_.contains(session)) return;  // it broke off meanwhile
+    handlers_.send(session, part);
+  }
+}
+
+bool IssuerDesk::is_listed(const std::string& name) const {
+  return roster_ && roster_->roster().find(name).has_value();
+}
+
+Result<void> IssuerDesk::receive(const std::string& name, const protocol::RosterAsk& ask) {
+  if (is_listed(name)) send_roster(members_.at(name).session, ask);
+  return {};
+}
+
+// --- sessions -----------------------------------------------------------------------------------
+
+void IssuerDesk::opened(SessionId session, const std::string& name) {
+  if (const auto earlier = members_.find(name); earlier != members_.end()) {
+    sessions_.erase(earlier->second.session);
+  }
+  members_[name] = Member{.session = session, .hand_in = {}};
+  sessions_[session] = name;
+  if (is_listed(name)) send_roster(session, {});
+}
+
+void IssuerDesk::closed(SessionId session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  const std::string name = found->second;
+  sessions_.erase(found);
+  members_.erase(name);
+  std::vector<std::string> others;
+  for (const auto& [first, second] : relayed_) {
+    if (first == name) others.push_back(second);
+    if (second == name) others.push_back(first);
+  }
+  for (const std::string& other : others) say_away(other, name, "peer-away");
+}
+
+bool IssuerDesk::is_mine(SessionId session, const protocol::Message& message) const {
+  if (const auto* chunk = std::get_if<protocol::Chunk>(&message)) {
+    const auto found = sessions_.find(session);
+    if (found == sessions_.end()) return false;
+    const Member& member = members_.at(found->second);
+    return member.hand_in && member.hand_in->parcel.transfer == chunk->task;
+  }
+  return std::holds_alternative<protocol::RosterAsk>(message) ||
+         std::holds_alternative<protocol::PeerReport>(message) ||
+         std::holds_alternative<protocol::Relay>(message) ||
+         std::holds_alternative<protocol::Parcel>(message);
+}
+
+Result<void> IssuerDesk::take(SessionId session, const protocol::Envelope& envelope) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return {};  // replaced by a newer one
+  const std::string name = found->second;
+  const protocol::Message& message = envelope.message;
+  if (const auto* ask = std::get_if<protocol::RosterAsk>(&message)) return receive(name, *ask);
+  if (const auto* report = std::get_if<protocol::PeerReport>(&message)) {
+    return receive(name, *report);
+  }
+  if (const auto* relay = std::get_if<protocol::Relay>(&message)) {
+    return receive(name, *relay, envelope.payload);
+  }
+  if (const auto* parcel = std::get_if<protocol::Parcel>(&message)) return receive(name, *parcel);
+  const auto* chunk = std::get_if<protocol::Chunk>(&message);
+  STARLING_CHECK(chunk != nullptr);
+  return receive(name, *chunk, envelope.payload);
+}
+
+void IssuerDesk::send(const std::string& name, const protocol::Message& message,
+                      SharedBytes payload) {
+  const auto found = members_.find(name);
+  if (found == members_.end()) return;
+  const SessionId session = found->second.session;
+  handlers_.send(session, {message, std::move(payload)});
+}
+
+Result<void> IssuerDesk::receive(const std::string& name, const protocol::PeerReport& report) {
+  if (is_listed(name)) handlers_.on_report(name, report);
+  return {};
+}
+
+// --- relaying -----------------------------------------------------------------------------------
+
+const identity::RosterMember* IssuerDesk::undialled(const std::string& name) const {
+  if (!roster_) return nullptr;
+  const auto index = roster_->roster().find(name);
+  if (!index) return nullptr;
+  const identity::RosterMember& member = roster_->roster().members[*index];
+  return member.address.empty() ? &member : nullptr;
+}
+
+bool IssuerDesk::begin_relay(const std::string& from, const std::string& to) {
+  const Names pair = std::minmax(from, to);
+  if (relayed_.contains(pair)) return true;
+  if (relayed_.size() >= options_.relay_pairs_max) return false;
+  relayed_.insert(pair);
+  log_.info("relaying between {} and {}: neither can be dialled", pair.first, pair.second);
+  return true;
+}
+
+std::string IssuerDesk::relay_problem(const std::string& from, const std::string& to) {
+  if (from == to || !undialled(from) || !undialled(to)) return "not-relayed";
+  const auto receiver = members_.find(to);
+  if (receiver == members_.end()) return "peer-away";
+  if (!begin_relay(from, to)) return "relay-full";
+  const std::size_t waiting = handlers_.queued_bytes(receiver->second.session);
+  return waiting > options_.relay_queue_bytes_max ? "relay-full" : "";
+}
+
+Result<void> IssuerDesk::receive(const std::string& name, const protocol::Relay& relay,
+                                 const SharedBytes& payload) {
+  const std::string problem = relay_problem(name, relay.peer);
+  if (problem.empty()) {
+    protocol::Relay passed = relay;
+    passed.peer = name;
+    send(relay.peer, passed, owned(payload));
+    return {};
+  }
+  // A frame that is lost breaks the stream, so both ends hear that it is over.
+  say_away(name, relay.peer, problem);
+  if (problem == "relay-full") say_away(relay.peer, name, problem);
+  return {};
+}
+
+void IssuerDesk::say_away(const std::string& to, const std::string& peer, const std::string& code) {
+  const protocol::Bye bye{code, sentence_of(code, peer)};
+  auto header = wire::encode_header(bye);
+  STARLING_CHECK(header.has_value());
+  send(to, protocol::Relay{.peer = peer,
+                           .type = static_cast<std::uint16_t>(wire::FrameType::kBye),
+                           .header = std::move(*header)});
+}
+
+// --- models that are handed in ------------------------------------------------------------------
+
+std::uint64_t IssuerDesk::open_model_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [name, member] : members_) {
+    if (member.hand_in) sum += member.hand_in->parcel.first * sizeof(float);
+  }
+  return sum;
+}
+
+Result<void> IssuerDesk::may_hand_in(const std::string& name,
+                                     const protocol::Parcel& parcel) const {
+  if (!is_listed(name)) {
+    return rejected("not-a-member", name + " is not a member of the network");
+  }
+  STARLING_TRY(handlers_.wants_model(name, parcel));
+  const std::uint64_t open = open_model_bytes();
+  if (open == 0 || open + parcel.first * sizeof(float) <= options_.open_model_bytes_max) return {};
+  return overloaded("too-many-models", "the issuer takes no more models at once; try again later");
+}
+
+Result<void> IssuerDesk::receive(const std::string& name, const protocol::Parcel& parcel) {
+  const bool whole_model = parcel.kind == protocol::Parcel::Kind::kModel && parcel.first > 0 &&
+                           parcel.second == 0 && parcel.packed == 0;
+  if (!whole_model) return rejected("bad-message", "an issuer takes nothing but whole models");
+  std::optional<HandIn>& hand_in = members_.at(name).hand_in;
+  hand_in.reset();
+  if (const auto allowed = may_hand_in(name, parcel); !allowed) {
+    const Error& why = allowed.error();
+    send(name, protocol::TaskEnded{parcel.transfer, why.code(), why.message()});
+    return {};
+  }
+  const std::uint64_t bytes = parcel.first * sizeof(float);
+  hand_in.emplace(parcel, protocol::ModelAssembler(bytes, options_.window_bytes));
+  const std::uint64_t limit = hand_in->assembler.receiver().tell_limit();
+  send(name, protocol::Credit{parcel.transfer, limit});
+  return {};
+}
+
+Result<void> IssuerDesk::receive(const std::string& name, const protocol::Chunk& chunk,
+                                 const SharedBytes& payload) {
+  std::optional<HandIn>& hand_in = members_.at(name).hand_in;
+  STARLING_CHECK(hand_in.has_value());
+  STARLING_TRY(hand_in->assembler.take(chunk.offset, owned(payload)));
+  protocol::TransferReceiver& receiver = hand_in->assembler.receiver();
+  if (receiver.done()) {
+    finish_hand_in(name);
+  } else if (const auto limit = receiver.credit_due()) {
+    send(name, protocol::Credit{chunk.task, *limit});
+  }
+  return {};
+}
+
+void IssuerDesk::finish_hand_in(const std::string& name) {
+  HandIn done = std::move(*std::exchange(members_.at(name).hand_in, std::nullopt));
+  const SharedBytes values = std::move(done.assembler).finish();
+  const std::span<const float> floats = as_floats(values.view());
+  if (!linalg::default_kernels().all_finite(floats.data(), floats.size())) {
+    return send(name, protocol::TaskEnded{done.parcel.transfer, "not-finite",
+                                          "the model holds a value that is not finite"});
+  }
+  send(name, protocol::UpdateReceived{done.parcel.transfer});
+  handlers_.on_model(name, done.parcel.exchange, values);
+}
+
+}  // namespace starling::issuer
