@@ -82,7 +82,9 @@ struct ChildProcess::Impl : std::enable_shared_from_this<Impl> {
                      [self = shared_from_this()](boost::system::error_code error) {
                        if (error || !self->running) return;
                        const ChildEnd end = self->reap();
-                       if (self->on_end) self->on_end(end);
+                       // It may destroy the object, and so itself.
+                       const auto tell = std::move(self->on_end);
+                       if (tell) tell(end);
                      });
   }
 
