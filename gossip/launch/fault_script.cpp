@@ -247,7 +247,7 @@ Result<FaultScript> draw_faults(const ChaosOptions& options, Node nodes, std::ui
   }
   Rng rng({.seed = seed, .purpose = Purpose::kNodes, .node = hash_name("chaos")});
   FaultScript script;
-  for (std::uint32_t i = 0; i < options.events; ++i) {
+  for (std::uint32_t i = 0; i < options.count; ++i) {
     const std::string_view kind = kinds[static_cast<std::size_t>(rng.below(kinds.size()))];
     STARLING_ASSIGN(FaultEvent event, resolve(fmt::format("chaos-{}", i + 1),
                                               draw_one(options, kind, nodes, rng), nodes, seed));

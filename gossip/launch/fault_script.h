@@ -74,7 +74,7 @@ void describe(V& visit, FaultOptions& o) {
 
 // Events drawn from the seed.
 struct ChaosOptions {
-  std::uint32_t events = 0;
+  std::uint32_t count = 0;
   std::string kinds = "restart,pause,partition,delay,bandwidth,reset";
   Duration from = std::chrono::seconds(5);
   Duration until = std::chrono::seconds(60);
@@ -83,7 +83,7 @@ struct ChaosOptions {
 
 template <class V>
 void describe(V& visit, ChaosOptions& o) {
-  visit("events", o.events, FieldInfo{.help = "how many are drawn", .min = 0, .max = 10000});
+  visit("count", o.count, FieldInfo{.help = "how many are drawn", .min = 0, .max = 10000});
   visit("kinds", o.kinds, FieldInfo{.help = "which kinds, separated by commas"});
   visit("from", o.from, FieldInfo{.help = "the first not before", .min = 0, .max = 1e9});
   visit("until", o.until, FieldInfo{.help = "the last not after", .min = 0, .max = 1e9});

@@ -109,7 +109,7 @@ TEST(FaultSchedule, WhatBeginsAndEndsIsTold) {
 // once every event is over all is as before.
 TEST(FaultSchedule, DrawnScriptsNeverDoTwice) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-    const ChaosOptions options{.events = 40, .until = seconds(30), .lasts = seconds(8)};
+    const ChaosOptions options{.count = 40, .until = seconds(30), .lasts = seconds(8)};
     FaultSchedule faults(*draw_faults(options, 5, seed));
     std::set<Node> down;
     std::set<Node> paused;

@@ -155,7 +155,7 @@ TEST(FaultScript, AKeyThatMeansNothingForTheKindIsRefused) {
 }
 
 TEST(FaultScript, ChaosIsDrawnFromTheSeed) {
-  const ChaosOptions options{.events = 50};
+  const ChaosOptions options{.count = 50};
   const auto script = *draw_faults(options, 16, 3);
   ASSERT_EQ(script.size(), 50U);
   EXPECT_EQ(script, *draw_faults(options, 16, 3));
@@ -174,7 +174,7 @@ TEST(FaultScript, ChaosIsDrawnFromTheSeed) {
 }
 
 TEST(FaultScript, ChaosOfAnUnknownKindIsRefused) {
-  const auto script = draw_faults({.events = 1, .kinds = "pause,melt"}, 4, 1);
+  const auto script = draw_faults({.count = 1, .kinds = "pause,melt"}, 4, 1);
   ASSERT_FALSE(script);
   EXPECT_THAT(script.error().message(), HasSubstr("'melt' is not a kind"));
 }
