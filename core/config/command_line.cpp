@@ -16,11 +16,12 @@
 namespace starling::config {
 namespace {
 
-constexpr std::array<std::string_view, 15> kUsageCodes = {
+constexpr std::array<std::string_view, 17> kUsageCodes = {
     "usage",          "unknown-key",         "setting-invalid",    "setting-repeated",
     "toml-malformed", "dataset-spec",        "partition-spec",     "unknown-setting",
     "topology-spec",  "topology-impossible", "algorithm-topology", "bad-distribution",
-    "bad-split",      "bad-train-options",   "bad-model-spec"};
+    "bad-split",      "bad-train-options",   "bad-model-spec",     "bad-events",
+    "launch-options"};
 constexpr std::array<std::string_view, 4> kTimeCodes = {"deadline", "timed-out", "frame-deadline",
                                                         "stalled"};
 // Of core/net, core/identity and core/enrol.

@@ -9,8 +9,13 @@
 namespace starling::telemetry {
 namespace {
 
-constexpr int kColumnsMin = 20;
-constexpr int kColumnsMax = 1000;
+struct Range {
+  int min;
+  int max;
+  int otherwise;
+};
+constexpr Range kColumns = {20, 1000, 80};
+constexpr Range kRows = {5, 1000, 24};
 
 std::string_view value_of(const Environment& environment, const char* name) {
   const char* value = environment(name);
@@ -30,13 +35,13 @@ bool has_unicode(const Environment& environment) {
   return false;
 }
 
-int columns_wide(int file_descriptor, const Environment& environment) {
-  winsize size{};
-  int columns = 0;
-  if (::ioctl(file_descriptor, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
-  const std::string_view told = value_of(environment, "COLUMNS");
-  if (columns == 0) std::from_chars(told.data(), told.data() + told.size(), columns);
-  return columns < kColumnsMin || columns > kColumnsMax ? 80 : columns;
+// What the terminal says, else the environment.
+int extent(int told_by_terminal, const char* variable, const Range& range,
+           const Environment& environment) {
+  int extent = told_by_terminal;
+  const std::string_view told = value_of(environment, variable);
+  if (extent == 0) std::from_chars(told.data(), told.data() + told.size(), extent);
+  return extent < range.min || extent > range.max ? range.otherwise : extent;
 }
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
@@ -46,7 +51,10 @@ bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0)
 Terminal detect_terminal(int file_descriptor, const Environment& environment) {
   Terminal terminal;
   terminal.unicode = has_unicode(environment);
-  terminal.columns = columns_wide(file_descriptor, environment);
+  winsize size{};
+  if (::ioctl(file_descriptor, TIOCGWINSZ, &size) != 0) size = {};
+  terminal.columns = extent(size.ws_col, "COLUMNS", kColumns, environment);
+  terminal.rows = extent(size.ws_row, "LINES", kRows, environment);
   terminal.interactive = ::isatty(file_descriptor) == 1 && value_of(environment, "TERM") != "dumb";
   terminal.colour = terminal.interactive && value_of(environment, "NO_COLOR").empty();
   return terminal;

@@ -14,6 +14,7 @@ struct Terminal {
   bool colour = false;       // interactive, and NO_COLOR is unset (no-color.org)
   bool unicode = false;      // the locale's text is UTF-8
   int columns = 80;
+  int rows = 24;
 };
 
 using Environment = std::function<const char*(const char* name)>;

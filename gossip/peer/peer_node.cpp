@@ -287,6 +287,8 @@ void PeerNode::say(LogLevel level, std::string line) {
 }
 
 void PeerNode::advanced() {
+  const CourseProgress progress = life_->course->progress();
+  if (progress.heard == progress.expected) problem_.clear();
   look_at_model();
   if (now() < checkpoint_at_) return;
   checkpoint_at_ = now() + options_.checkpoint_every;

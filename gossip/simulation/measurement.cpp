@@ -28,6 +28,15 @@ void add(Sha256& hash, const T& value) {
   hash.update(std::as_bytes(std::span(&value, 1)));
 }
 
+NetworkState state_of(const NetworkSimulation& simulation, Node nodes) {
+  NetworkState state{.totals = simulation.totals(), .models = {}, .present = {}};
+  for (Node node = 0; node < nodes; ++node) {
+    state.models.push_back(simulation.model(node));
+    state.present.push_back(simulation.present(node));
+  }
+  return state;
+}
+
 }  // namespace
 
 Measurer::Measurer(const Experiment& experiment, ComputePool& pool)
@@ -37,29 +46,31 @@ Measurer::Measurer(const Experiment& experiment, ComputePool& pool)
       mean_(experiment.model->layout()) {}
 
 Measurement Measurer::measure(const NetworkSimulation& simulation) {
-  const Totals& totals = simulation.totals();
+  const Measurement measurement = measure(state_of(simulation, experiment_.nodes()));
+  simulation.trace(trace_);
+  return measurement;
+}
+
+Measurement Measurer::measure(const NetworkState& state) {
+  const Totals& totals = state.totals;
   Measurement measurement{.step = totals.step,
                           .virtual_seconds = totals.virtual_seconds,
                           .bytes_sent = totals.bytes_sent,
                           .messages = totals.messages};
   std::vector<std::span<const float>> models;
   for (Node node = 0; node < experiment_.nodes(); ++node) {
-    if (simulation.present(node)) models.push_back(simulation.model(node));
+    if (state.present[node]) models.push_back(state.models[node]);
   }
   measurement.nodes_up = models.size();
-  if (models.empty()) {
-    for (Node node = 0; node < experiment_.nodes(); ++node) {
-      models.push_back(simulation.model(node));
-    }
-  }
+  if (models.empty()) models = state.models;
   mean_of(models, mean_.values(), pool_);
   measurement.consensus_distance = consensus_distance(models, pool_);
   if (totals.node_steps > last_.node_steps) {
     measurement.train_loss = (totals.loss_sum - last_.loss_sum) /
                              static_cast<double>(totals.node_steps - last_.node_steps);
   }
-  if (experiment_.evaluation) evaluate_nodes(simulation, measurement);
-  continue_trace(simulation);
+  if (experiment_.evaluation) evaluate_nodes(state, measurement);
+  continue_trace(state);
   last_ = totals;
   return measurement;
 }
@@ -74,13 +85,13 @@ train::Evaluation Measurer::evaluate(std::span<const float> parameters) {
   return evaluations_.emplace(key, *evaluation).first->second;
 }
 
-void Measurer::evaluate_nodes(const NetworkSimulation& simulation, Measurement& measurement) {
+void Measurer::evaluate_nodes(const NetworkState& state, Measurement& measurement) {
   std::vector<double> losses;
   std::vector<double> accuracies;
   evaluations_.clear();
   for (const Node node : evaluated_) {
-    if (!simulation.present(node) && measurement.nodes_up > 0) continue;
-    const train::Evaluation score = evaluate(simulation.model(node));
+    if (!state.present[node] && measurement.nodes_up > 0) continue;
+    const train::Evaluation score = evaluate(state.models[node]);
     losses.push_back(score.loss);
     accuracies.push_back(score.accuracy);
   }
@@ -96,19 +107,24 @@ void Measurer::evaluate_nodes(const NetworkSimulation& simulation, Measurement& 
   measurement.eval_accuracy_mean_model = mean.accuracy;
 }
 
-void Measurer::continue_trace(const NetworkSimulation& simulation) {
-  std::vector<std::uint64_t> checksums(experiment_.nodes());
-  pool_.for_each(checksums.size(), [&](std::size_t node, unsigned) {
-    checksums[node] = checksum(std::as_bytes(simulation.model(static_cast<Node>(node))));
+void Measurer::continue_trace(const NetworkState& state) {
+  checksums_.resize(state.models.size());
+  pool_.for_each(checksums_.size(), [&](std::size_t node, unsigned) {
+    checksums_[node] = checksum(std::as_bytes(state.models[node]));
   });
-  trace_.update(std::as_bytes(std::span(checksums)));
-  const Totals& totals = simulation.totals();
+  trace_.update(std::as_bytes(std::span(checksums_)));
+  const Totals& totals = state.totals;
   add(trace_, totals.step);
   add(trace_, totals.node_steps);
   add(trace_, totals.virtual_seconds);
   add(trace_, totals.messages);
   add(trace_, totals.bytes_sent);
-  simulation.trace(trace_);
+}
+
+Sha256Digest Measurer::models_digest() const {
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(checksums_)));
+  return std::move(hash).finish();
 }
 
 Sha256Digest Measurer::trace() && { return std::move(trace_).finish(); }

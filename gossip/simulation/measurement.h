@@ -33,6 +33,13 @@ struct Measurement {
   std::uint64_t nodes_up = 0;
 };
 
+// What is measured: a network at one moment, simulated or not.
+struct NetworkState {
+  Totals totals;
+  std::vector<std::span<const float>> models;  // [nodes]
+  std::vector<bool> present;                   // [nodes]
+};
+
 class Measurer {
  public:
   // Both must outlive it.
@@ -40,22 +47,27 @@ class Measurer {
 
   // Measures and continues the trace. Over the nodes that are there; where none is, over all.
   Measurement measure(const NetworkSimulation& simulation);
+  Measurement measure(const NetworkState& state);
 
   // The mean of the models at the last measurement.
   const model::Parameters& mean_model() const { return mean_; }
+  // SHA-256 over the checksums of all nodes' models at the last measurement: equal where every node
+  // ended with the same bits.
+  Sha256Digest models_digest() const;
   // SHA-256 over every measurement so far: each node's model, the times and the totals.
   Sha256Digest trace() &&;
 
  private:
   train::Evaluation evaluate(std::span<const float> parameters);
-  void evaluate_nodes(const NetworkSimulation& simulation, Measurement& measurement);
-  void continue_trace(const NetworkSimulation& simulation);
+  void evaluate_nodes(const NetworkState& state, Measurement& measurement);
+  void continue_trace(const NetworkState& state);
 
   const Experiment& experiment_;
   ComputePool& pool_;
   std::vector<Node> evaluated_;
   model::Parameters mean_;
   std::unordered_map<std::uint64_t, train::Evaluation> evaluations_;  // by the model's checksum
+  std::vector<std::uint64_t> checksums_;                              // of the models, [nodes]
   Sha256 trace_;
   Totals last_;
 };

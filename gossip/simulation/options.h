@@ -70,6 +70,8 @@ struct NetOptions {
   [[nodiscard]] Result<void> validate() const;
   // Local steps between two evaluations.
   std::uint64_t evaluate_every() const;
+  // Local steps that a node of a synchronous algorithm has done after so many mixings.
+  std::uint64_t step_after(std::uint64_t mixings) const;
   // The seed that random topologies are drawn from.
   std::uint64_t topology_seed() const { return topology.seed == 0 ? run.seed : topology.seed; }
 };

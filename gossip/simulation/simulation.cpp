@@ -30,7 +30,8 @@ Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads
   SimulationResult result{.measurements = {},
                           .mean_model = model::Parameters(experiment.model->layout()),
                           .totals = {},
-                          .trace = {}};
+                          .trace = {},
+                          .models = {}};
   const auto measure = [&] {
     Measurement measurement = measurer.measure(*simulation);
     measurement.wall_seconds = to_seconds(clock.now() - started);
@@ -56,6 +57,7 @@ Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads
   result.totals = totals;
   result.mean_model = measurer.mean_model();
   result.wall_seconds = to_seconds(clock.now() - started);
+  result.models = measurer.models_digest();
   result.trace = std::move(measurer).trace();
   return result;
 }

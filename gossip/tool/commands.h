@@ -23,6 +23,7 @@ struct CommandContext {
 };
 
 void add_simulate_command(CLI::App& app, CommandContext& context);
+void add_launch_command(CLI::App& app, CommandContext& context);
 void add_report_command(CLI::App& app, CommandContext& context);
 void add_topology_command(CLI::App& app, CommandContext& context);
 

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   starling::config::set_up(app, STARLING_VERSION);
   app.require_subcommand(1);
   gossip::add_simulate_command(app, context);
+  gossip::add_launch_command(app, context);
   gossip::add_report_command(app, context);
   gossip::add_topology_command(app, context);
   const auto done =

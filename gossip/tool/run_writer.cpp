@@ -87,10 +87,10 @@ Result<void> RunWriter::write(const Measurement& measurement) {
                                               (directory_ / "metrics.jsonl").string()));
 }
 
-Result<void> RunWriter::finish(const Experiment& experiment, const SimulationResult& result,
-                               const Settings& settings) {
+Result<void> RunWriter::finish(std::string_view program, const Experiment& experiment,
+                               const SimulationResult& result, const Settings& settings) {
   const NetOptions& options = experiment.options;
-  boost::json::object summary{{"program", "starling-gossip simulate"},
+  boost::json::object summary{{"program", program},
                               {"version", STARLING_VERSION},
                               {"settings", settings_to_json(settings)},
                               {"seed", options.run.seed},
@@ -100,6 +100,7 @@ Result<void> RunWriter::finish(const Experiment& experiment, const SimulationRes
                               {"parameters", experiment.parameters()},
                               {"totals", totals_to_json(result)},
                               {"final", to_json(result.measurements.back())},
+                              {"models_sha256", result.models.hex()},
                               {"trace_sha256", result.trace.hex()}};
   if (experiment.topology) {
     STARLING_ASSIGN(const auto mixing, topologies::analyse(*experiment.topology));

@@ -23,9 +23,10 @@ class RunWriter {
   // Appends a line to metrics.jsonl.
   [[nodiscard]] Result<void> write(const Measurement& measurement);
 
-  // summary.json, model.safetensors, topology.svg and report.html.
-  [[nodiscard]] Result<void> finish(const Experiment& experiment, const SimulationResult& result,
-                                    const Settings& settings);
+  // summary.json, model.safetensors, topology.svg and report.html. `program`: what ran, as in
+  // "starling-gossip simulate".
+  [[nodiscard]] Result<void> finish(std::string_view program, const Experiment& experiment,
+                                    const SimulationResult& result, const Settings& settings);
 
  private:
   explicit RunWriter(std::filesystem::path directory) : directory_(std::move(directory)) {}

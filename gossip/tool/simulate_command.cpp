@@ -6,28 +6,18 @@
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 #include <cstdlib>
-#include <limits>
 #include <ostream>
 
 #include "core/base/compute_pool.h"
 #include "core/config/binder.h"
 #include "core/config/command_line.h"
 #include "core/telemetry/progress.h"
-#include "core/telemetry/terminal_chart.h"
 #include "gossip/tool/commands.h"
-#include "gossip/tool/quantities.h"
+#include "gossip/tool/run_text.h"
 #include "gossip/tool/run_writer.h"
 
 namespace starling::gossip {
 namespace {
-
-// What people call these keys; their last words are taken or say too little.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kShortNames = {
-    {{"topology.spec", "topology"},
-     {"topology.nodes", "nodes"},
-     {"algorithm.name", "algorithm"},
-     {"data.dataset", "dataset"},
-     {"model.kind", "model"}}};
 
 struct SimulateFlags {
   config::Binder binder;
@@ -37,47 +27,6 @@ struct SimulateFlags {
   unsigned threads = available_processors();
   config::OutputFormat format = config::OutputFormat::kText;
 };
-
-std::string describe(const Measurement& m, std::uint64_t steps) {
-  std::string line = fmt::format("[step {}/{}]", m.step, steps);
-  if (m.train_loss) line += fmt::format(" train loss {:.4f}", *m.train_loss);
-  if (m.eval_accuracy) {
-    line += fmt::format("  eval loss {:.4f}  accuracy {:.4f} (mean model {:.4f})", *m.eval_loss,
-                        *m.eval_accuracy, *m.eval_accuracy_mean_model);
-  }
-  return line + fmt::format("  consensus {:.3g}  {} virtual  sent {}", m.consensus_distance,
-                            format_seconds(m.virtual_seconds), format_bytes(m.bytes_sent));
-}
-
-void print_summary(const SimulateFlags& flags, const SimulationResult& result, std::ostream& out) {
-  std::vector<double> curve;
-  for (const Measurement& m : result.measurements) {
-    curve.push_back(m.eval_accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
-  }
-  if (result.measurements.back().eval_accuracy) {
-    out << telemetry::line_chart(
-        curve, telemetry::detect_terminal(STDOUT_FILENO, std::getenv),
-        {.title = "accuracy, mean over nodes", .x_label = "evaluation", .first_x = 0});
-  }
-  const Totals& totals = result.totals;
-  out << fmt::format("{} nodes, {} steps: {} of virtual time, {} in {} messages\n",
-                     flags.options.topology.nodes, totals.step,
-                     format_seconds(totals.virtual_seconds), format_bytes(totals.bytes_sent),
-                     totals.messages);
-  out << fmt::format("{:.0f} node-steps/s on {} threads, trace {}\n",
-                     static_cast<double>(totals.node_steps) / result.stepping_seconds,
-                     flags.threads, result.trace.hex().substr(0, 16));
-  if (!flags.out.empty()) out << "written: " << flags.out << "/report.html\n";
-}
-
-boost::json::object result_to_json(const SimulationResult& result) {
-  boost::json::array measurements;
-  for (const Measurement& m : result.measurements) measurements.push_back(to_json(m));
-  return {{"measurements", std::move(measurements)},
-          {"node_steps_per_second",
-           static_cast<double>(result.totals.node_steps) / result.stepping_seconds},
-          {"trace_sha256", result.trace.hex()}};
-}
 
 Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Experiment& experiment,
                                            std::optional<RunWriter>& writer,
@@ -89,7 +38,7 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Exp
   Result<void> written;
   SimulationHooks hooks;
   hooks.on_measurement = [&](const Measurement& measurement) {
-    progress.print(describe(measurement, steps));
+    progress.print(describe(measurement, steps, " virtual"));
     if (writer && written) written = writer->write(measurement);
   };
   hooks.on_progress = [&](const Totals& totals) {
@@ -112,11 +61,18 @@ Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
   }
   STARLING_ASSIGN(const SimulationResult result,
                   run_with_progress(flags, experiment, writer, context));
-  if (writer) STARLING_TRY(writer->finish(experiment, result, flags.binder.settings()));
+  if (writer)
+    STARLING_TRY(
+        writer->finish("starling-gossip simulate", experiment, result, flags.binder.settings()));
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result_to_json(result)) << "\n";
   } else {
-    print_summary(flags, result, context.out);
+    print_summary(result,
+                  {.nodes = flags.options.topology.nodes,
+                   .time = " of virtual time",
+                   .threads = flags.threads,
+                   .out = flags.out},
+                  context.out);
   }
   return {};
 }
@@ -138,7 +94,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   config::add_format(*command, flags->format);
   flags->options.bind(flags->binder);
-  flags->binder.add_flags(*command, kShortNames);
+  flags->binder.add_flags(*command, kNetShortNames);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
       return config::report(run_simulation(*flags, context), context.err);

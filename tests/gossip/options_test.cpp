@@ -75,6 +75,20 @@ TEST(NetOptions, AKeyOfAJobThatMeansNothingHereIsRefused) {
   }
 }
 
+TEST(NetOptions, StepsAfterMixingsAreThoseOfThePeriods) {
+  for (const std::uint64_t from : {0U, 3U, 50U}) {
+    NetOptions options;
+    options.run.steps = 20;
+    options.train.train.local_steps = 4;
+    options.train.local_steps_from = from;
+    std::uint64_t step = 0;
+    for (std::uint64_t mixings = 0; mixings < 30; ++mixings) {
+      EXPECT_EQ(options.step_after(mixings), step) << from << " " << mixings;
+      step += std::min(static_cast<std::uint64_t>(options.train.period_at(step)), 20 - step);
+    }
+  }
+}
+
 TEST(NetOptions, LocalStepsBeginWhereTheyAreSaidTo) {
   NetOptions options;
   EXPECT_EQ(options.train.period_at(0), 1);

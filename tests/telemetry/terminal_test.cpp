@@ -27,7 +27,7 @@ class PseudoTerminal {
     ::grantpt(leader_);
     ::unlockpt(leader_);
     terminal_ = ::open(::ptsname(leader_), O_RDWR | O_NOCTTY);
-    const winsize size{.ws_row = 24, .ws_col = 132, .ws_xpixel = 0, .ws_ypixel = 0};
+    const winsize size{.ws_row = 50, .ws_col = 132, .ws_xpixel = 0, .ws_ypixel = 0};
     ::ioctl(leader_, TIOCSWINSZ, &size);
   }
   ~PseudoTerminal() {
@@ -52,6 +52,7 @@ TEST(Terminal, APipeIsNone) {
   EXPECT_FALSE(terminal.colour);
   EXPECT_TRUE(terminal.unicode);
   EXPECT_EQ(terminal.columns, 100);
+  EXPECT_EQ(terminal.rows, 24);
   ::close(ends[0]);
   ::close(ends[1]);
 }
@@ -63,6 +64,7 @@ TEST(Terminal, ATerminalHasItsOwnWidth) {
   EXPECT_TRUE(terminal.interactive);
   EXPECT_TRUE(terminal.colour);
   EXPECT_EQ(terminal.columns, 132);
+  EXPECT_EQ(terminal.rows, 50);
 }
 
 TEST(Terminal, WishesAreRespected) {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace starling::gossip {
+namespace starling::telemetry {
 
 std::string format_bytes(std::uint64_t bytes);  // "512 B", "38.4 MB"
 std::string format_seconds(double seconds);     // "35 ms", "12.3 s", "3 min 20 s"
 
-}  // namespace starling::gossip
+}  // namespace starling::telemetry

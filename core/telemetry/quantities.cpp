@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/tool/quantities.h"
+#include "core/telemetry/quantities.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/telemetry/progress.h"
 
-namespace starling::gossip {
+namespace starling::telemetry {
 
 std::string format_bytes(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 5> kUnits = {"kB", "MB", "GB", "TB", "PB"};
@@ -22,7 +22,7 @@ std::string format_bytes(std::uint64_t bytes) {
 std::string format_seconds(double seconds) {
   if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1000);
   if (seconds < 60) return fmt::format("{:.3g} s", seconds);
-  return telemetry::format_elapsed(from_seconds(seconds));
+  return format_elapsed(from_seconds(seconds));
 }
 
-}  // namespace starling::gossip
+}  // namespace starling::telemetry

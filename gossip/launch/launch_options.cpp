@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/launch/launch_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gossip/peer/network_run.h"
+
+namespace starling::gossip {
+namespace {
+
+// Each node is a process.
+constexpr Node kNodesMax = 1000;
+
+Error refuse(const std::string& what) { return rejected("launch-options", what); }
+
+FaultEvent partition_of(const sim::Network& network, const sim::Network::Split& split, Node nodes,
+                        std::size_t number) {
+  FaultEvent event{.name = fmt::format("network.splits {}", number + 1),
+                   .kind = FaultKind::kPartition,
+                   .at = from_seconds(split.from),
+                   .lasts = from_seconds(split.to - split.from)};
+  event.condition.held = true;
+  for (Node a = 0; a < nodes; ++a) {
+    if (network.separated_until(0, a, split.from)) event.nodes.push_back(a);
+    for (Node b = 0; b < nodes; ++b) {
+      if (a != b && network.separated_until(a, b, split.from)) event.links.emplace_back(a, b);
+    }
+  }
+  return event;
+}
+
+}  // namespace
+
+void LaunchConfig::bind(config::Binder& binder) {
+  net.bind(binder);
+  binder.bind("launch", launch);
+  binder.bind("chaos", chaos);
+}
+
+Result<void> check_launchable(const config::Binder& binder, const NetOptions& options) {
+  if (options.topology.nodes > kNodesMax) {
+    return refuse(fmt::format("launch runs a process a node, at most {}; simulate takes {} nodes",
+                              kNodesMax, options.topology.nodes));
+  }
+  if (binder.says("nodes")) {
+    return refuse(
+        "[nodes] describes simulated devices; to slow, stop or kill real ones name them in "
+        "--events");
+  }
+  if (options.run.virtual_time > Duration::zero()) {
+    return refuse("virtual-time means nothing for real processes; say steps");
+  }
+  if (options.network.loss > 0) {
+    return refuse(
+        "network.loss is of simulated messages: a real connection sends again what is lost; say "
+        "delays, stalls or resets in --events, or simulate it");
+  }
+  const sim::NetworkOptions standard;
+  if (options.network.jitter != standard.jitter) {
+    return refuse("network.jitter is of simulated messages; say jitter with a delay in --events");
+  }
+  return {};
+}
+
+Settings roster_settings(NetOptions options, bool lossy) {
+  const auto settings_of = [](NetOptions& net) {
+    config::Binder binder;
+    net.bind(binder);
+    return binder.settings();
+  };
+  NetOptions standard;
+  const Settings defaults = settings_of(standard);
+  Settings told;
+  for (const auto& setting : settings_of(options)) {
+    if (std::ranges::find(defaults, setting) == defaults.end()) told.push_back(setting);
+  }
+  told.emplace_back(kLossyKey, lossy ? "true" : "false");
+  return told;
+}
+
+Result<NetworkFaults> network_faults(const NetOptions& options) {
+  const Node nodes = options.topology.nodes;
+  STARLING_ASSIGN(const auto network, sim::Network::make(options.network, nodes, options.run.seed));
+  NetworkFaults faults;
+  for (Node a = 0; a < nodes; ++a) {
+    for (Node b = 0; b < nodes; ++b) {
+      if (a == b) continue;
+      faults.links[{a, b}] = {
+          .delay = from_seconds(network.latency(a, b)),
+          .bytes_per_second = std::min(network.bandwidth(a), network.bandwidth(b))};
+    }
+  }
+  for (std::size_t i = 0; i < network.splits().size(); ++i) {
+    faults.splits.push_back(partition_of(network, network.splits()[i], nodes, i));
+  }
+  return faults;
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/launch/run_recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+#include "core/base/nearest_name.h"
+
+namespace starling::gossip {
+namespace {
+
+// Beyond, the oldest evaluation does without those that are behind: each holds a model a node.
+constexpr std::size_t kWaitingMax = 4;
+constexpr std::size_t kNamedMax = 5;
+
+std::span<const float> as_floats(const SharedBytes& bytes) {
+  return {reinterpret_cast<const float*>(bytes.view().data()), bytes.size() / sizeof(float)};
+}
+
+double distance(std::span<const float> a, std::span<const float> b) {
+  double squares = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    squares += difference * difference;
+  }
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const Experiment& experiment, ComputePool& pool, Options options,
+                         std::vector<std::string> names, TimePoint now)
+    : experiment_(experiment),
+      options_(options),
+      measurer_(experiment, pool),
+      started_(now),
+      progressed_(now),
+      nodes_(experiment.nodes()) {
+  STARLING_CHECK(names.size() == nodes_.size());
+  for (std::string& name : names) rows_.push_back({.name = std::move(name), .state = "down"});
+  std::map<Node, SharedBytes> everybody;
+  for (Node node = 0; node < experiment.nodes(); ++node) everybody[node] = {};
+  measurements_.push_back(measure(0, everybody, now));
+}
+
+// --- what happens -------------------------------------------------------------------------------
+
+void RunRecorder::set_state(Node node, const std::string& state, TimePoint now) {
+  if (rows_[node].state == state) return;
+  rows_[node].state = state;
+  progressed_ = now;
+}
+
+void RunRecorder::started(Node node, TimePoint now) {
+  NodeRecord& record = nodes_[node];
+  record.life = NodeRecord::Life::kUp;
+  record.before.bytes_sent += record.now.bytes_sent;
+  record.before.bytes_received += record.now.bytes_received;
+  record.before.messages += record.now.messages;
+  record.now = {};
+  set_state(node, "starting", now);
+}
+
+void RunRecorder::paused(Node node, TimePoint now) {
+  nodes_[node].life = NodeRecord::Life::kPaused;
+  set_state(node, "paused", now);
+}
+
+void RunRecorder::resumed(Node node, TimePoint now) {
+  nodes_[node].life = NodeRecord::Life::kUp;
+  set_state(node, "resumed", now);
+}
+
+void RunRecorder::stopped(Node node, TimePoint now) {
+  nodes_[node].life = NodeRecord::Life::kDown;
+  set_state(node, "down", now);
+}
+
+void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePoint now) {
+  NodeRecord& record = nodes_[node];
+  PeerRow& row = rows_[node];
+  // What was under way when the process ended says nothing of the next one.
+  if (record.life == NodeRecord::Life::kDown) return;
+  record.now = {.bytes_sent = report.bytes_sent,
+                .bytes_received = report.bytes_received,
+                .messages = report.messages};
+  record.loss_steps += report.loss_steps;
+  record.loss_sum += report.loss * static_cast<double>(report.loss_steps);
+  if (report.step != row.step) progressed_ = now;
+  row.step = report.step;
+  row.neighbours = report.neighbours;
+  row.expected = report.expected;
+  if (report.loss_steps > 0) row.loss = report.loss;
+  row.bytes_sent = record.before.bytes_sent + report.bytes_sent;
+  row.bytes_received = record.before.bytes_received + report.bytes_received;
+  if (record.life == NodeRecord::Life::kUp) set_state(node, report.state, now);
+}
+
+void RunRecorder::handed_in(Node node, protocol::Exchange exchange, SharedBytes values,
+                            TimePoint now) {
+  STARLING_CHECK(values.size() == experiment_.parameters() * sizeof(float));
+  progressed_ = now;
+  std::optional<protocol::Exchange>& last = nodes_[node].handed_in;
+  last = std::max(last.value_or(0), exchange);
+  if (measured_ && exchange <= *measured_) return;
+  const auto [evaluation, first] = waiting_.try_emplace(exchange);
+  if (first) evaluation->second.first = now;
+  evaluation->second.models[node] = std::move(values);
+}
+
+// --- when ---------------------------------------------------------------------------------------
+
+bool RunRecorder::is_last(protocol::Exchange exchange) const {
+  return experiment_.options.step_after(exchange + 1) == experiment_.options.run.steps;
+}
+
+bool RunRecorder::waits_for_last() const {
+  return !waiting_.empty() && is_last(waiting_.begin()->first);
+}
+
+bool RunRecorder::has_all(protocol::Exchange exchange) const {
+  return std::ranges::all_of(nodes_, [exchange](const NodeRecord& node) {
+    if (node.life != NodeRecord::Life::kUp) return true;
+    return node.handed_in && *node.handed_in >= exchange;
+  });
+}
+
+// The last evaluation waits for everybody, as long as anybody gets on.
+TimePoint RunRecorder::deadline_of(protocol::Exchange exchange,
+                                   const Evaluation& evaluation) const {
+  if (is_last(exchange)) return progressed_ + options_.patience;
+  return evaluation.first + options_.hand_in_deadline;
+}
+
+std::optional<Measurement> RunRecorder::take_measurement(TimePoint now) {
+  if (waiting_.empty() || complete_) return std::nullopt;
+  const auto& [exchange, evaluation] = *waiting_.begin();
+  const bool due = has_all(exchange) || now >= deadline_of(exchange, evaluation) ||
+                   (waiting_.size() > kWaitingMax && !is_last(exchange));
+  if (!due) return std::nullopt;
+  complete_ = is_last(exchange);
+  measured_ = exchange;
+  measurements_.push_back(
+      measure(experiment_.options.step_after(exchange + 1), evaluation.models, now));
+  waiting_.erase(waiting_.begin());
+  return measurements_.back();
+}
+
+TimePoint RunRecorder::next_deadline() const {
+  TimePoint next = progressed_ + options_.patience;
+  if (!waiting_.empty()) {
+    const auto& [exchange, evaluation] = *waiting_.begin();
+    next = std::min(next, deadline_of(exchange, evaluation));
+  }
+  return next;
+}
+
+std::optional<Error> RunRecorder::stalled(TimePoint now) const {
+  if (complete_ || waits_for_last() || now < progressed_ + options_.patience) return std::nullopt;
+  std::vector<Node> late;
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    if (nodes_[node].life == NodeRecord::Life::kUp && !finished(node)) late.push_back(node);
+  }
+  std::string who;
+  for (std::size_t i = 0; i < std::min(late.size(), kNamedMax); ++i) {
+    const PeerRow& row = rows_[late[i]];
+    who += fmt::format("{}{} is {} at step {}", i == 0 ? "" : ", ", row.name, printable(row.state),
+                       row.step);
+  }
+  if (late.empty()) who = "no process runs";
+  if (late.size() > kNamedMax) who += fmt::format(", and {} more", late.size() - kNamedMax);
+  return rejected("no-progress", fmt::format("no peer got on for {}: {}",
+                                             format_duration(options_.patience), who));
+}
+
+std::uint64_t RunRecorder::step() const {
+  return std::ranges::max_element(rows_, {}, &PeerRow::step)->step;
+}
+
+// --- measuring ----------------------------------------------------------------------------------
+
+Totals RunRecorder::totals(std::uint64_t step, TimePoint now) const {
+  Totals totals{.step = step, .virtual_seconds = to_seconds(now - started_)};
+  for (const NodeRecord& node : nodes_) {
+    totals.node_steps += node.loss_steps;
+    totals.loss_sum += node.loss_sum;
+    totals.messages += node.before.messages + node.now.messages;
+    totals.bytes_sent += node.before.bytes_sent + node.now.bytes_sent;
+  }
+  return totals;
+}
+
+std::span<const float> RunRecorder::model_of(Node node) const {
+  if (nodes_[node].model.empty()) return experiment_.initial.values();
+  return as_floats(nodes_[node].model);
+}
+
+Measurement RunRecorder::measure(std::uint64_t step, const std::map<Node, SharedBytes>& models,
+                                 TimePoint now) {
+  for (const auto& [node, model] : models) nodes_[node].model = model;
+  last_totals_ = totals(step, now);
+  NetworkState state{.totals = last_totals_, .models = {}, .present = {}};
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    state.models.push_back(model_of(node));
+    state.present.push_back(models.contains(node));
+  }
+  Measurement measurement = measurer_.measure(state);
+  measurement.wall_seconds = measurement.virtual_seconds;
+  const std::span<const float> mean = measurer_.mean_model().values();
+  for (Node node = 0; node < nodes_.size(); ++node) {
+    rows_[node].distance.reset();
+    if (state.present[node]) rows_[node].distance = distance(state.models[node], mean);
+  }
+  return measurement;
+}
+
+SimulationResult RunRecorder::result(TimePoint now) && {
+  STARLING_CHECK(complete_);
+  const double seconds = to_seconds(now - started_);
+  const Sha256Digest models = measurer_.models_digest();
+  model::Parameters mean = measurer_.mean_model();
+  return {.measurements = std::move(measurements_),
+          .mean_model = std::move(mean),
+          .totals = last_totals_,
+          .wall_seconds = seconds,
+          .stepping_seconds = last_totals_.virtual_seconds,
+          .trace = std::move(measurer_).trace(),
+          .models = models};
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What peers report and hand in, gathered into the measurements of a run: when an evaluation has
+// all it waits for, when the run is over, and who it is that does not get on. A machine: it is told
+// events and the time.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/shared_bytes.h"
+#include "core/protocol/peer_messages.h"
+#include "gossip/launch/peer_table.h"
+#include "gossip/simulation/simulation.h"
+
+namespace starling::gossip {
+
+class RunRecorder {
+ public:
+  struct Options {
+    // From the first model of an evaluation: those that have come until then are measured.
+    Duration hand_in_deadline = std::chrono::seconds(20);
+    // Without a step or a change of anybody's state, or at the end with somebody missing.
+    Duration patience = std::chrono::minutes(2);
+  };
+
+  // Both references must outlive it. Measures the common initial model at once. Names are those of
+  // the nodes, in order.
+  RunRecorder(const Experiment& experiment, ComputePool& pool, Options options,
+              std::vector<std::string> names, TimePoint now);
+
+  // A process has begun, is paused, goes on, has ended.
+  void started(Node node, TimePoint now);
+  void paused(Node node, TimePoint now);
+  void resumed(Node node, TimePoint now);
+  void stopped(Node node, TimePoint now);
+  // Its counters begin anew when a process does.
+  void reported(Node node, const protocol::PeerReport& report, TimePoint now);
+  // `values`: little-endian floats, as many as the model has. What is too late is passed over.
+  void handed_in(Node node, protocol::Exchange exchange, SharedBytes values, TimePoint now);
+
+  // The next measurement that has all it waits for, in the order of the exchanges.
+  std::optional<Measurement> take_measurement(TimePoint now);
+  // When take_measurement() or stalled() may say something new though nothing else happens.
+  TimePoint next_deadline() const;
+  bool complete() const { return complete_; }  // the last has been taken
+  // "no-progress": says who does not get on and in which state, where nobody has for `patience`.
+  std::optional<Error> stalled(TimePoint now) const;
+
+  const std::vector<Measurement>& measurements() const { return measurements_; }
+  std::uint64_t step() const;  // of the node that is furthest
+  const std::vector<PeerRow>& rows() const { return rows_; }
+  bool finished(Node node) const { return rows_[node].state == "finished"; }
+  // Requires: complete().
+  SimulationResult result(TimePoint now) &&;
+
+ private:
+  struct Counters {
+    std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+    std::uint64_t messages = 0;
+  };
+  struct NodeRecord {
+    enum class Life { kDown, kPaused, kUp } life = Life::kDown;
+    std::uint64_t loss_steps = 0;
+    double loss_sum = 0;
+    Counters before;                              // of processes that have ended
+    Counters now;                                 // of this one
+    std::optional<protocol::Exchange> handed_in;  // the last
+    SharedBytes model;                            // as measured last; empty: the initial one
+  };
+  struct Evaluation {
+    TimePoint first;
+    std::map<Node, SharedBytes> models;
+  };
+
+  void set_state(Node node, const std::string& state, TimePoint now);
+  bool is_last(protocol::Exchange exchange) const;
+  bool waits_for_last() const;
+  bool has_all(protocol::Exchange exchange) const;
+  TimePoint deadline_of(protocol::Exchange exchange, const Evaluation& evaluation) const;
+  Totals totals(std::uint64_t step, TimePoint now) const;
+  std::span<const float> model_of(Node node) const;
+  Measurement measure(std::uint64_t step, const std::map<Node, SharedBytes>& models, TimePoint now);
+
+  const Experiment& experiment_;
+  Options options_;
+  Measurer measurer_;
+  TimePoint started_;
+  TimePoint progressed_;
+  std::vector<NodeRecord> nodes_;
+  std::vector<PeerRow> rows_;
+  std::map<protocol::Exchange, Evaluation> waiting_;
+  std::optional<protocol::Exchange> measured_;  // the last
+  std::vector<Measurement> measurements_;
+  Totals last_totals_;
+  bool complete_ = false;
+};
+
+}  // namespace starling::gossip

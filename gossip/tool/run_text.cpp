@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/tool/run_text.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <cstdlib>
+#include <limits>
+#include <ostream>
+#include <vector>
+
+#include "core/telemetry/quantities.h"
+#include "core/telemetry/terminal_chart.h"
+#include "gossip/tool/run_writer.h"
+
+namespace starling::gossip {
+
+std::string describe(const Measurement& m, std::uint64_t steps, std::string_view time) {
+  std::string line = fmt::format("[step {}/{}]", m.step, steps);
+  if (m.train_loss) line += fmt::format(" train loss {:.4f}", *m.train_loss);
+  if (m.eval_accuracy) {
+    line += fmt::format("  eval loss {:.4f}  accuracy {:.4f} (mean model {:.4f})", *m.eval_loss,
+                        *m.eval_accuracy, *m.eval_accuracy_mean_model);
+  }
+  return line + fmt::format("  consensus {:.3g}  {}{}  sent {}", m.consensus_distance,
+                            telemetry::format_seconds(m.virtual_seconds), time,
+                            telemetry::format_bytes(m.bytes_sent));
+}
+
+void print_summary(const SimulationResult& result, const SummaryOptions& options,
+                   std::ostream& out) {
+  std::vector<double> curve;
+  for (const Measurement& m : result.measurements) {
+    curve.push_back(m.eval_accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
+  }
+  if (result.measurements.back().eval_accuracy) {
+    out << telemetry::line_chart(
+        curve, telemetry::detect_terminal(STDOUT_FILENO, std::getenv),
+        {.title = "accuracy, mean over nodes", .x_label = "evaluation", .first_x = 0});
+  }
+  const Totals& totals = result.totals;
+  out << fmt::format("{} nodes, {} steps: {}{}, {} in {} messages\n", options.nodes, totals.step,
+                     telemetry::format_seconds(totals.virtual_seconds), options.time,
+                     telemetry::format_bytes(totals.bytes_sent), totals.messages);
+  out << fmt::format("{:.0f} node-steps/s on {} threads, trace {}\n",
+                     static_cast<double>(totals.node_steps) / result.stepping_seconds,
+                     options.threads, result.trace.hex().substr(0, 16));
+  if (!options.out.empty()) out << "written: " << options.out << "/report.html\n";
+}
+
+boost::json::object result_to_json(const SimulationResult& result) {
+  boost::json::array measurements;
+  for (const Measurement& m : result.measurements) measurements.push_back(to_json(m));
+  return {{"measurements", std::move(measurements)},
+          {"node_steps_per_second",
+           static_cast<double>(result.totals.node_steps) / result.stepping_seconds},
+          {"models_sha256", result.models.hex()},
+          {"trace_sha256", result.trace.hex()}};
+}
+
+}  // namespace starling::gossip

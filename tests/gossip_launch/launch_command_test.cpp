@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// starling-gossip launch, as people use it, with peers that only pretend to train: what the
+// launcher itself does, from certificates to cleaning up.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/App.hpp>
+#include <boost/json.hpp>
+#include <cstdlib>
+#include <sstream>
+
+#include "core/base/durable_file.h"
+#include "core/config/command_line.h"
+#include "gossip/tool/commands.h"
+#include "tests/support/process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::gossip {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kPretendEdge = PRETEND_EDGE;
+
+class LaunchCommand : public ::testing::Test {
+ protected:
+  LaunchCommand() {
+    std::filesystem::create_directory(scratch());
+    ::setenv("TMPDIR", scratch().c_str(), 1);
+  }
+  ~LaunchCommand() override {
+    ::unsetenv("TMPDIR");
+    EXPECT_TRUE(std::filesystem::is_empty(scratch())) << "something was left behind";
+  }
+
+  std::filesystem::path scratch() const { return directory_.path() / "scratch"; }
+  std::filesystem::path out() const { return directory_.path() / "out"; }
+
+  struct Answer {
+    int code = 0;
+    std::string out;
+    std::string err;
+  };
+  static Answer run(std::vector<std::string> words) {
+    words.insert(words.begin(), {"starling-gossip", "launch", "--dataset",
+                                 "synthetic:rows=120,features=4,classes=3", "--nodes", "4",
+                                 "--steps", "4", "--every", "2", "--threads", "1"});
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    std::ostringstream out;
+    std::ostringstream err;
+    const SystemClock clock;
+    CommandContext context{clock, out, err, {}};
+    CLI::App app("", "starling-gossip");
+    config::set_up(app, "1.2.3");
+    add_launch_command(app, context);
+    const auto done = config::parse(app, arguments, out, err);
+    const int code = done ? *done : context.run();
+    return {code, out.str(), err.str()};
+  }
+  std::string events(const std::string& text) const {
+    const auto path = directory_.path() / "events.toml";
+    EXPECT_TRUE(write_durably(path, as_bytes(text)));
+    return path.string();
+  }
+
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(LaunchCommand, RunsANetworkAndWritesWhatSimulateWrites) {
+  const Answer answer = run({"--edge", kPretendEdge, "--out", out().string()});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err, HasSubstr("[step 0/4]"));
+  EXPECT_THAT(answer.err, HasSubstr("[step 4/4] train loss 0.5000"));
+  EXPECT_THAT(answer.out, HasSubstr("4 nodes, 4 steps"));
+  for (const char* file : {"metrics.jsonl", "summary.json", "model.safetensors", "topology.svg",
+                           "report.html", "logs/node-0001.log", "logs/node-0004.log"}) {
+    EXPECT_TRUE(std::filesystem::exists(out() / file)) << file;
+  }
+  const auto summary =
+      boost::json::parse(*read_text_file(out() / "summary.json", 1 << 20)).as_object();
+  EXPECT_EQ(summary.at("program"), "starling-gossip launch");
+  const auto& final = summary.at("final").as_object();
+  EXPECT_EQ(final.at("nodes_up"), 4);
+  EXPECT_EQ(final.at("bytes_sent"), 1600);
+  // The models are 0, 1, 2 and 3 everywhere.
+  EXPECT_NEAR(final.at("consensus_distance").as_double(), std::sqrt(15 * 1.25), 1e-6);
+}
+
+TEST_F(LaunchCommand, RunsThroughTheProxyWithFaults) {
+  const Answer answer = run({"--edge", kPretendEdge, "--events",
+                             events("[cut]\nat = \"0s\"\nkind = \"partition\"\nnodes = \"1-2\"\n"
+                                    "for = \"1ms\"\n[again]\nat = \"0s\"\nkind = \"restart\"\n"
+                                    "nodes = \"3\"\n")});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err, HasSubstr("at 0s partition of nodes 1-2, 8 links for 1ms (cut)"));
+  EXPECT_THAT(answer.err, HasSubstr("at 0s restart of node 3 (again)"));
+}
+
+TEST_F(LaunchCommand, APeerThatEndsByItselfIsNamedWithItsLastWord) {
+  const Answer answer = run({"--edge", kPretendEdge, "--seed", "2"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err,
+              HasSubstr("node-0002 ended with exit code 3; its last word: this one breaks"));
+}
+
+TEST_F(LaunchCommand, ANetworkThatDoesNotGetOnIsGivenUp) {
+  const Answer answer = run({"--edge", kPretendEdge, "--seed", "3", "--patience", "1s"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("no peer got on for 1s: node-0001 is starting at step 0"));
+}
+
+TEST_F(LaunchCommand, EventsAreShownWithoutARun) {
+  const Answer answer =
+      run({"--print-events", "--events", events("[a]\nstep = 3\nkind = \"kill\"\nnodes = \"2\"\n"),
+           "--network.splits", "1s-2s:2"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("(network.splits 1)\n"));
+  EXPECT_THAT(answer.out, HasSubstr("at step 3 kill of node 2 (a)\n"));
+}
+
+TEST_F(LaunchCommand, WrongUseIsRefused) {
+  EXPECT_EQ(run({"--edge", "/no/such/program"}).code, 2);
+  EXPECT_EQ(run({"--nodes.stragglers", "0.5"}).code, 2);
+  EXPECT_EQ(run({"--events", events("[a]\nat = \"1s\"\n")}).code, 2);
+}
+
+}  // namespace
+}  // namespace starling::gossip

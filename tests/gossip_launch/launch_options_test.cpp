@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/launch/launch_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/durable_file.h"
+
+namespace starling::gossip {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+TEST(LaunchOptions, TheReadmeHasEveryKey) {
+  LaunchOptions launch;
+  ChaosOptions chaos;
+  config::Binder binder;
+  binder.bind("launch", launch);
+  binder.bind("chaos", chaos);
+  const auto readme =
+      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  ASSERT_TRUE(readme);
+  const auto checked = config::check_documentation(binder.documents(), "launch", *readme);
+  EXPECT_TRUE(checked) << checked.error().message() << "\n"
+                       << config::to_markdown(binder.documents());
+}
+
+std::string refusal(std::string_view toml) {
+  LaunchConfig config;
+  config::Binder binder;
+  config.bind(binder);
+  const auto read = binder.read_toml(toml, "net.toml");
+  EXPECT_TRUE(read) << read.error().message();
+  const auto checked = check_launchable(binder, config.net);
+  return checked ? "" : checked.error().message();
+}
+
+TEST(LaunchOptions, WhatOnlyASimulatedNetworkHasIsRefused) {
+  EXPECT_EQ(refusal("steps = 10\n[network]\nlatency = \"5ms\"\nsplits = \"1s-2s:2\"\n"), "");
+  EXPECT_THAT(refusal("[nodes]\nstragglers = 0.5\n"), HasSubstr("simulated devices"));
+  EXPECT_THAT(refusal("virtual-time = \"10s\"\n"), HasSubstr("virtual-time"));
+  EXPECT_THAT(refusal("[network]\nloss = 0.1\n"), HasSubstr("network.loss"));
+  EXPECT_THAT(refusal("[network]\njitter = \"1ms\"\n"), HasSubstr("network.jitter"));
+  EXPECT_THAT(refusal("[topology]\nnodes = 1001\n"), HasSubstr("at most 1000"));
+}
+
+TEST(LaunchOptions, MembersAreToldWhatIsNotADefault) {
+  NetOptions options;
+  EXPECT_EQ(roster_settings(options, false), Settings({{"peers.lossy", "false"}}));
+  options.run.seed = 7;
+  options.topology.spec = "ring";
+  options.train.train.local_steps = 4;
+  EXPECT_THAT(roster_settings(options, true),
+              UnorderedElementsAre(Pair("seed", "7"), Pair("topology.spec", "ring"),
+                                   Pair("train.local-steps", "4")));
+}
+
+TEST(LaunchOptions, LinksAreAsTheSimulatedNetworks) {
+  NetOptions options;
+  options.topology.nodes = 4;
+  options.network.latency = "uniform:5ms,50ms";
+  options.network.bandwidth = "8Mbit/s";
+  options.network.splits = "10s-70s:2";
+  const auto faults = network_faults(options);
+  ASSERT_TRUE(faults);
+  const auto network = sim::Network::make(options.network, 4, options.run.seed);
+  EXPECT_EQ(faults->links.size(), 12U);
+  for (const auto& [link, condition] : faults->links) {
+    EXPECT_EQ(condition.delay, from_seconds(network->latency(link.first, link.second)));
+    EXPECT_EQ(condition.bytes_per_second, 1e6);
+    EXPECT_FALSE(condition.held);
+  }
+  ASSERT_EQ(faults->splits.size(), 1U);
+  const FaultEvent& split = faults->splits[0];
+  EXPECT_EQ(split.at, seconds(10));
+  EXPECT_EQ(split.lasts, seconds(60));
+  for (const auto& [from, to] : split.links) {
+    EXPECT_TRUE(network->separated_until(from, to, 10.0));
+  }
+  EXPECT_EQ(split.links.size(), 2 * split.nodes.size() * (4 - split.nodes.size()));
+}
+
+}  // namespace
+}  // namespace starling::gossip

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/launch/run_recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "gossip/simulation/network_simulation.h"
+
+namespace starling::gossip {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+NetOptions small() {
+  NetOptions options;
+  options.data.dataset = "synthetic:rows=120,features=4,classes=3";
+  options.topology.nodes = 3;
+  options.topology.spec = "ring";
+  options.run.steps = 8;
+  options.train.train.local_steps = 2;
+  options.evaluate.every = 4;
+  return options;
+}
+
+class RunRecorderTest : public ::testing::Test {
+ protected:
+  RunRecorderTest()
+      : experiment_(*prepare(small())),
+        recorder_(experiment_, pool_, {.hand_in_deadline = seconds(20), .patience = minutes(2)},
+                  {"node-1", "node-2", "node-3"}, at(0)) {
+    for (Node node = 0; node < 3; ++node) recorder_.started(node, at(0));
+  }
+
+  static TimePoint at(int second) { return TimePoint(seconds(1000 + second)); }
+
+  // A model all of whose values are this.
+  SharedBytes model(float value) const {
+    const std::vector<float> values(experiment_.parameters(), value);
+    return SharedBytes::own(to_bytes(std::as_bytes(std::span(values))));
+  }
+  void hand_in(Node node, protocol::Exchange exchange, float value, int second) {
+    recorder_.handed_in(node, exchange, model(value), at(second));
+  }
+
+  ComputePool pool_{1};
+  Experiment experiment_;
+  RunRecorder recorder_;
+};
+
+TEST_F(RunRecorderTest, TheFirstMeasurementIsSimulates) {
+  const auto simulation = make_simulation(experiment_, pool_);
+  Measurer measurer(experiment_, pool_);
+  const Measurement wanted = measurer.measure(*simulation);
+  const Measurement& first = recorder_.measurements().front();
+  EXPECT_EQ(first.step, 0U);
+  EXPECT_EQ(first.eval_accuracy, wanted.eval_accuracy);
+  EXPECT_EQ(first.eval_loss_mean_model, wanted.eval_loss_mean_model);
+  EXPECT_EQ(first.consensus_distance, 0);
+  EXPECT_EQ(first.nodes_up, 3U);
+}
+
+TEST_F(RunRecorderTest, AnEvaluationWaitsForEverybodyThatRuns) {
+  hand_in(0, 1, 1, 1);
+  hand_in(2, 1, 3, 2);
+  EXPECT_FALSE(recorder_.take_measurement(at(3)));
+  hand_in(1, 1, 2, 4);
+  const auto measured = recorder_.take_measurement(at(4));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->step, 4U);
+  EXPECT_EQ(measured->nodes_up, 3U);
+  EXPECT_EQ(measured->virtual_seconds, 4);
+  const double count = std::sqrt(static_cast<double>(experiment_.parameters()));
+  EXPECT_NEAR(measured->consensus_distance, std::sqrt(2.0 / 3.0) * count, 1e-9 * count);
+  EXPECT_NEAR(*recorder_.rows()[0].distance, count, 1e-9 * count);
+  EXPECT_EQ(*recorder_.rows()[1].distance, 0);
+  EXPECT_FALSE(recorder_.complete());
+  EXPECT_FALSE(recorder_.take_measurement(at(99)));
+}
+
+TEST_F(RunRecorderTest, WhoIsDownOrPausedIsNotWaitedFor) {
+  recorder_.stopped(1, at(1));
+  recorder_.paused(2, at(1));
+  hand_in(0, 1, 1, 2);
+  const auto measured = recorder_.take_measurement(at(2));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->nodes_up, 1U);
+  EXPECT_FALSE(recorder_.rows()[1].distance);
+  recorder_.resumed(2, at(3));
+  hand_in(0, 3, 1, 4);
+  EXPECT_FALSE(recorder_.take_measurement(at(4)));
+}
+
+TEST_F(RunRecorderTest, WhoIsLateIsLeftOutAtTheDeadline) {
+  hand_in(0, 1, 1, 1);
+  hand_in(1, 1, 1, 5);
+  EXPECT_EQ(recorder_.next_deadline(), at(21));
+  EXPECT_FALSE(recorder_.take_measurement(at(20)));
+  const auto measured = recorder_.take_measurement(at(21));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->nodes_up, 2U);
+  hand_in(2, 1, 1, 22);
+  EXPECT_FALSE(recorder_.take_measurement(at(60))) << "too late";
+}
+
+TEST_F(RunRecorderTest, WhoIsBeyondAnEvaluationIsNotWaitedForThere) {
+  hand_in(0, 1, 1, 1);
+  hand_in(1, 1, 1, 1);
+  hand_in(2, 2, 1, 1);
+  const auto measured = recorder_.take_measurement(at(1));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->nodes_up, 2U);
+  EXPECT_FALSE(recorder_.take_measurement(at(1)));
+}
+
+TEST_F(RunRecorderTest, TheLastWaitsAsLongAsAnybodyGetsOn) {
+  hand_in(0, 3, 1, 1);
+  hand_in(1, 3, 1, 1);
+  EXPECT_FALSE(recorder_.take_measurement(at(100)));
+  recorder_.reported(2, {.step = 6, .state = "training"}, at(100));
+  EXPECT_FALSE(recorder_.take_measurement(at(219)));
+  EXPECT_EQ(recorder_.next_deadline(), at(220));
+  EXPECT_FALSE(recorder_.stalled(at(220))) << "there is a result without the third";
+  const auto measured = recorder_.take_measurement(at(220));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->step, 8U);
+  EXPECT_EQ(measured->nodes_up, 2U);
+  EXPECT_TRUE(recorder_.complete());
+}
+
+TEST_F(RunRecorderTest, CountersGoOnOverARestart) {
+  const auto report = [&](std::uint64_t step, double loss, std::uint64_t bytes, int second) {
+    recorder_.reported(0,
+                       {.step = step,
+                        .state = "training",
+                        .loss = loss,
+                        .loss_steps = 2,
+                        .neighbours = 1,
+                        .expected = 2,
+                        .bytes_sent = bytes,
+                        .bytes_received = 2 * bytes,
+                        .messages = bytes / 10},
+                       at(second));
+  };
+  report(2, 3.0, 100, 1);
+  recorder_.stopped(0, at(2));
+  report(9, 9.0, 9999, 2);  // was still under way
+  recorder_.started(0, at(3));
+  report(4, 1.0, 50, 4);
+  const PeerRow& row = recorder_.rows()[0];
+  EXPECT_EQ(row.state, "training");
+  EXPECT_EQ(row.step, 4U);
+  EXPECT_EQ(row.bytes_sent, 150U);
+  EXPECT_EQ(row.bytes_received, 300U);
+  EXPECT_EQ(row.loss, 1.0);
+  for (Node node = 0; node < 3; ++node) hand_in(node, 3, 1, 5);
+  const auto measured = recorder_.take_measurement(at(5));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->train_loss, 2.0);
+  EXPECT_EQ(measured->bytes_sent, 150U);
+  EXPECT_EQ(measured->messages, 15U);
+}
+
+TEST_F(RunRecorderTest, WhereNobodyGetsOnItSaysWho) {
+  recorder_.reported(0, {.step = 8, .state = "finished"}, at(10));
+  recorder_.reported(1, {.step = 5, .state = "waiting"}, at(10));
+  recorder_.stopped(2, at(20));
+  EXPECT_EQ(recorder_.next_deadline(), at(140));
+  EXPECT_FALSE(recorder_.stalled(at(139)));
+  const auto stalled = recorder_.stalled(at(140));
+  ASSERT_TRUE(stalled);
+  EXPECT_EQ(stalled->code(), "no-progress");
+  EXPECT_EQ(stalled->message(), "no peer got on for 2m: node-2 is waiting at step 5");
+  recorder_.reported(1, {.step = 5, .state = "waiting"}, at(141));
+  EXPECT_TRUE(recorder_.stalled(at(141))) << "the same word again is no progress";
+  recorder_.reported(1, {.step = 6, .state = "waiting"}, at(142));
+  EXPECT_FALSE(recorder_.stalled(at(142)));
+}
+
+TEST_F(RunRecorderTest, TheResultIsOfTheLastModels) {
+  for (Node node = 0; node < 3; ++node) hand_in(node, 1, 7, 1);
+  ASSERT_TRUE(recorder_.take_measurement(at(1)));
+  for (Node node = 0; node < 3; ++node) hand_in(node, 3, static_cast<float>(node), 2);
+  ASSERT_TRUE(recorder_.take_measurement(at(2)));
+  const SimulationResult result = std::move(recorder_).result(at(3));
+  EXPECT_EQ(result.measurements.size(), 3U);
+  EXPECT_EQ(result.totals.step, 8U);
+  EXPECT_EQ(result.wall_seconds, 3);
+  for (const float value : result.mean_model.values()) ASSERT_EQ(value, 1.0F);
+}
+
+// The digest is simulate's where the models are.
+TEST_F(RunRecorderTest, TheDigestOfTheModelsIsSimulates) {
+  const auto simulation = make_simulation(experiment_, pool_);
+  ASSERT_TRUE(simulation->advance(8, 1e9));
+  Measurer measurer(experiment_, pool_);
+  const Measurement wanted = measurer.measure(*simulation);
+  for (Node node = 0; node < 3; ++node) {
+    const auto bytes = to_bytes(std::as_bytes(simulation->model(node)));
+    recorder_.handed_in(node, 3, SharedBytes::own(bytes), at(1));
+  }
+  const auto measured = recorder_.take_measurement(at(1));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->eval_accuracy, wanted.eval_accuracy);
+  EXPECT_EQ(measured->consensus_distance, wanted.consensus_distance);
+  EXPECT_EQ(std::move(recorder_).result(at(1)).models, measurer.models_digest());
+}
+
+}  // namespace
+}  // namespace starling::gossip
