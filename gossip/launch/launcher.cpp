@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <csignal>
 #include <fstream>
+#include <map>
 
 #include "core/base/durable_file.h"
 #include "core/net/alarm.h"
@@ -102,7 +102,7 @@ class Launcher {
   std::unique_ptr<ProxyNetwork> proxies_;
   std::unique_ptr<IssuerService> issuer_;
   std::optional<RunRecorder> recorder_;
-  std::map<Node, std::string> problems_;  // as last reported
+  std::map<Node, std::string> problems_;                 // as last reported
   std::vector<std::unique_ptr<ChildProcess>> children_;  // null: not running
   asio::steady_timer over_;  // cancelled when there is an outcome or a process ends
   FaultSchedule schedule_;

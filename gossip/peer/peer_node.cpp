@@ -317,11 +317,11 @@ void PeerNode::look_at_model() {
   const CourseProgress progress = life_->course->progress();
   const bool last = life_->course->is_finished();
   const std::uint64_t evaluation = progress.step / life_->run.options.evaluate_every();
-  if (evaluation == life_->handed_in_at && !last) return;
+  if (progress.exchange == 0 || (evaluation == life_->handed_in_at && !last)) return;
   life_->handed_in_at = evaluation;
   Parcel parcel{.kind = Parcel::Kind::kModel,
                 .epoch = life_->epoch,
-                .exchange = progress.exchange,
+                .exchange = progress.exchange - 1,  // the last that is in it
                 .place = progress.step,
                 .first = model->size()};
   issuer_.hand_in(parcel, SharedBytes::own(to_bytes(as_bytes(*model))));
