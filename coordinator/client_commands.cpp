@@ -46,10 +46,12 @@ std::string describe_client(const json::value& client) {
       "last seen            {}\n"
       "training rows        {}\n"
       "certificate          {}\n"
-      "certificate expires  {}\n",
+      "certificate expires  {}\n"
+      "key                  {}\n",
       cell(client, "name"), cell(client, "role"), cell(client, "state"), cell(client, "connected"),
       time_cell(client, "joined"), time_cell(client, "last_seen"), cell(client, "rows"),
-      cell(client, "certificate_serial"), time_cell(client, "certificate_expires"));
+      cell(client, "certificate_serial"), time_cell(client, "certificate_expires"),
+      cell(client, "key"));
 }
 
 void add_list(CLI::App& group, CommandContext& context) {

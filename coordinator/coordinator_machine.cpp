@@ -157,6 +157,11 @@ void CoordinatorMachine::handle(MessageReceived& event) {
   }
 }
 
+void CoordinatorMachine::handle(SessionHeard& event) {
+  const auto found = sessions_.find(event.session);
+  if (found != sessions_.end()) found->second.heard_at = now_;
+}
+
 void CoordinatorMachine::receive(SessionId id, Session& session, const protocol::Hello& hello) {
   if (session.greeted) return;  // a repetition
   if (hello.version_min > protocol::kVersion || hello.version_max < protocol::kVersion) {

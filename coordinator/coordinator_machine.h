@@ -62,6 +62,9 @@ struct MessageReceived {
   SessionId session;
   protocol::Envelope envelope;
 };
+struct SessionHeard {  // something came that is not for this machine
+  SessionId session;
+};
 struct RunSubmitted {
   RunStart start;
 };
@@ -86,8 +89,8 @@ struct TaskLookedUp {  // the answer to LookUpTask: a message that settles it
 struct Tick {};
 struct Drain {};  // say goodbye to everyone; open rounds stay open for the next start
 using Event = std::variant<ClientAdmitted, ClientRevoked, SessionOpened, SessionClosed,
-                           MessageReceived, RunSubmitted, StopRun, UploadOpened, UploadSummed,
-                           RoundDurable, TaskLookedUp, Tick, Drain>;
+                           MessageReceived, SessionHeard, RunSubmitted, StopRun, UploadOpened,
+                           UploadSummed, RoundDurable, TaskLookedUp, Tick, Drain>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Send {
@@ -211,6 +214,7 @@ class CoordinatorMachine {
   void handle(SessionOpened&);
   void handle(SessionClosed&);
   void handle(MessageReceived&);
+  void handle(SessionHeard&);
   void handle(RunSubmitted&);
   void handle(StopRun&);
   void handle(UploadOpened&);

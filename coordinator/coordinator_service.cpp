@@ -7,6 +7,7 @@
 
 #include "coordinator/client_registry.h"
 #include "coordinator/coordinator_shell.h"
+#include "coordinator/gossip_issuer.h"
 #include "coordinator/operator_desk.h"
 #include "coordinator/operator_sessions.h"
 #include "coordinator/run_queue.h"
@@ -111,7 +112,9 @@ struct CoordinatorService::Impl {
   Result<void> start();
   Result<void> listen();
   void put_together();
+  void make_gossip();
   void take(std::unique_ptr<net::Connection> connection);
+  void receive(SessionId id, protocol::Envelope envelope);
   void refused(const net::Refusal& refusal);
   void revoked(const std::string& name);
   Result<std::shared_ptr<const net::TlsContext>> make_tls();
@@ -143,13 +146,16 @@ struct CoordinatorService::Impl {
                      [this](const std::string& name, store::Role role) {
                        registry.admit(name, role);
                        log.info("{} joined as {}", name, store::to_string(role));
-                       if (role != store::Role::kOperator) shell->handle(ClientAdmitted{name});
+                       if (role == store::Role::kOperator) return;
+                       shell->handle(ClientAdmitted{name});
+                       gossip->members_changed();
                      },
                      [this](const Error& error) { broke(error); }};
   enrol::EnrolmentService enrolment{loop,  authority, ledger,
                                     clock, log,       enrolment_options(settings.enrol)};
   net::TaskGroup enrolments{loop};
   std::unique_ptr<issuer::ClientSessions> sessions;
+  std::unique_ptr<GossipIssuer> gossip;
   std::unique_ptr<OperatorDesk> desk;
   std::unique_ptr<OperatorSessions> operators;
   std::unique_ptr<RoundCommitter> committer;
@@ -180,11 +186,14 @@ void CoordinatorService::Impl::put_together() {
               [this](SessionId id, const std::string& client) {
                 shell->handle(SessionOpened{id, client});
               },
-          .on_message =
-              [this](SessionId id, protocol::Envelope envelope) {
-                shell->handle(MessageReceived{id, std::move(envelope)});
-              },
-          .on_closed = [this](SessionId id) { shell->handle(SessionClosed{id}); }});
+          .on_message = [this](SessionId id,
+                               protocol::Envelope envelope) { receive(id, std::move(envelope)); },
+          .on_closed =
+              [this](SessionId id) {
+                gossip->desk().closed(id);
+                shell->handle(SessionClosed{id});
+              }});
+  make_gossip();
   committer = std::make_unique<RoundCommitter>(
       loop, *store, state, executor, run_log, log, settings.service.disk_retry,
       RoundCommitter::Handlers{
@@ -194,12 +203,15 @@ void CoordinatorService::Impl::put_together() {
       CoordinatorShell::Parts{loop, clock, *store, *sessions, uploads, executor, *committer,
                               run_log, log},
       shell_options(settings, authority.federation()),
-      CoordinatorShell::Handlers{.on_run_ended =
-                                     [this](RunId) {
-                                       operators->wake();
-                                       runs->ended();
-                                     },
-                                 .on_broken = on_broken_part});
+      CoordinatorShell::Handlers{
+          .on_run_ended =
+              [this](RunId) {
+                operators->wake();
+                runs->ended();
+              },
+          .on_welcomed = [this](SessionId id,
+                                const std::string& client) { gossip->desk().opened(id, client); },
+          .on_broken = on_broken_part});
   runs = std::make_unique<RunQueue>(
       loop, *store, clock, state, run_log, log, settings.service.disk_retry,
       RunQueue::Handlers{
@@ -217,6 +229,28 @@ void CoordinatorService::Impl::put_together() {
       });
 }
 
+void CoordinatorService::Impl::make_gossip() {
+  gossip = std::make_unique<GossipIssuer>(
+      GossipIssuer::Parts{loop, clock, *store, state, log}, authority.federation(),
+      GossipIssuer::Handlers{
+          .send = [this](SessionId id,
+                         const protocol::Envelope& envelope) { sessions->send(id, envelope); },
+          .queued_bytes = [this](SessionId id) { return sessions->queued_bytes(id); },
+          .on_broken = [this](const Error& error) { broke(error); }});
+}
+
+void CoordinatorService::Impl::receive(SessionId id, protocol::Envelope envelope) {
+  if (!gossip->desk().is_mine(id, envelope.message)) {
+    return shell->handle(MessageReceived{id, std::move(envelope)});
+  }
+  shell->handle(SessionHeard{id});
+  const auto taken = gossip->desk().take(id, envelope);
+  if (taken) return;
+  const Error reason = taken.error();
+  sessions->send(id, {protocol::Bye{reason.code(), reason.message()}, {}});
+  sessions->close(id, reason.code(), reason.message());
+}
+
 Result<void> CoordinatorService::Impl::start() {
   put_together();
   STARLING_TRY(registry.load(*store));
@@ -229,8 +263,9 @@ Result<void> CoordinatorService::Impl::start() {
   STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now(), log));
   STARLING_TRY(runs->resume());
   STARLING_TRY(listen());
+  gossip->resume();
   desk = std::make_unique<OperatorDesk>(
-      OperatorDesk::Parts{clock, *store, state, settings, registry, log},
+      OperatorDesk::Parts{clock, *store, state, settings, registry, *gossip, log},
       OperatorDesk::Handlers{
           .is_connected =
               [this](const std::string& name) { return shell->machine().connected(name); },
@@ -247,6 +282,7 @@ Result<void> CoordinatorService::Impl::start() {
 Result<std::shared_ptr<const net::TlsContext>> CoordinatorService::Impl::make_tls() {
   STARLING_ASSIGN(const auto credentials,
                   server_credentials(state, authority, settings, clock.wall_now()));
+  gossip->set_credentials(credentials);
   return make_service_tls(credentials, authority.federation(), clock, registry);
 }
 
@@ -291,6 +327,7 @@ void CoordinatorService::Impl::refused(const net::Refusal& refusal) {
 void CoordinatorService::Impl::revoked(const std::string& name) {
   shell->handle(ClientRevoked{name});
   operators->cut(name);
+  gossip->members_changed();
 }
 
 void CoordinatorService::Impl::renew() {

@@ -106,6 +106,8 @@ Result<void> CoordinatorShell::perform(Send& action) {
     welcome->wall_time_ms = static_cast<std::uint64_t>(now.count());
   }
   parts_.sessions.send(action.session, action.envelope);
+  const auto* welcomed = std::get_if<protocol::Welcome>(&action.envelope.message);
+  if (welcomed) handlers_.on_welcomed(action.session, welcomed->client);
   return {};
 }
 

@@ -28,6 +28,7 @@ class CoordinatorShell {
   };
   struct Handlers {
     std::function<void(RunId)> on_run_ended;  // stored already
+    std::function<void(SessionId, const std::string& client)> on_welcomed;
     std::function<void(const Error&)> on_broken;
   };
   // All must outlive the shell.

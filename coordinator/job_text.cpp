@@ -25,9 +25,7 @@ std::string toml_string(std::string_view text) {
 
 }  // namespace
 
-std::string job_to_toml(Job job) {
-  config::Binder binder;
-  job.bind(binder);
+std::string to_toml(const config::Binder& binder) {
   const Settings settings = binder.settings();
   std::string toml;
   for (std::size_t i = 0; i < settings.size(); ++i) {
@@ -37,6 +35,12 @@ std::string job_to_toml(Job job) {
                         is_text ? toml_string(settings[i].second) : written);
   }
   return toml;
+}
+
+std::string job_to_toml(Job job) {
+  config::Binder binder;
+  job.bind(binder);
+  return to_toml(binder);
 }
 
 }  // namespace starling::coordinator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job as the TOML that is stored with its run: every key with its value, so that a later
-// version's defaults change nothing about a run that was submitted.
+// Options as TOML: every key with its value, so that a later version's defaults change nothing
+// about a run that was submitted.
 #pragma once
 
 #include <string>
@@ -8,6 +8,9 @@
 #include "coordinator/job.h"
 
 namespace starling::coordinator {
+
+// What is bound, as its values were when it was bound.
+std::string to_toml(const config::Binder& binder);
 
 // parse_job reads the same job from it.
 std::string job_to_toml(Job job);

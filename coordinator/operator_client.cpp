@@ -8,7 +8,6 @@
 #include "coordinator/coordinator_options.h"
 #include "coordinator/host_names.h"
 #include "coordinator/state_directory.h"
-#include "core/identity/identity_directory.h"
 #include "core/net/connect.h"
 #include "core/net/deadline.h"
 
@@ -23,22 +22,6 @@ constexpr std::size_t kAnswerBytesMax = std::size_t{1} << 30;
 
 Error connection_error(std::string_view code, std::string message) {
   return rejected(fmt::format("connection-{}", code), std::move(message));
-}
-
-Result<identity::IdentityDirectory> load_identity(const fs::path& state) {
-  const fs::path nested = StateDirectory(state).operator_identity();
-  const bool is_nested = identity::IdentityDirectory::is_joined(nested);
-  auto directory = identity::IdentityDirectory::load(is_nested ? nested : state);
-  if (directory && directory->identity().role == identity::Role::kOperator) return directory;
-  if (directory) {
-    return connection_error("role", state.string() + " is the identity of a " +
-                                        std::string(to_string(directory->identity().role)) +
-                                        "; commands need an operator's");
-  }
-  return connection_error(
-      "identity", fmt::format("no operator's identity in {} ({}); name the coordinator's state "
-                              "directory with --state or STARLING_HOME",
-                              fs::absolute(state).string(), directory.error().message()));
 }
 
 // Beside the service: where it listens, whatever devices dial.
@@ -70,9 +53,25 @@ Error lost(const Error& error) {
 
 }  // namespace
 
+Result<identity::IdentityDirectory> load_operator_identity(const fs::path& state) {
+  const fs::path nested = StateDirectory(state).operator_identity();
+  const bool is_nested = identity::IdentityDirectory::is_joined(nested);
+  auto directory = identity::IdentityDirectory::load(is_nested ? nested : state);
+  if (directory && directory->identity().role == identity::Role::kOperator) return directory;
+  if (directory) {
+    return connection_error("role", state.string() + " is the identity of a " +
+                                        std::string(to_string(directory->identity().role)) +
+                                        "; commands need an operator's");
+  }
+  return connection_error(
+      "identity", fmt::format("no operator's identity in {} ({}); name the coordinator's state "
+                              "directory with --state or STARLING_HOME",
+                              fs::absolute(state).string(), directory.error().message()));
+}
+
 Result<std::unique_ptr<OperatorClient>> OperatorClient::connect(const fs::path& state,
                                                                 const Clock& clock) {
-  STARLING_ASSIGN(const auto directory, load_identity(state));
+  STARLING_ASSIGN(const auto directory, load_operator_identity(state));
   STARLING_ASSIGN(const auto address, address_of(state, directory));
   identity::PeerPolicy policy;
   policy.federation = directory.identity().federation;

@@ -13,11 +13,17 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/settings.h"
+#include "core/identity/identity_directory.h"
 #include "core/link/message_link.h"
 #include "core/net/alarm.h"
 #include "core/net/event_loop.h"
 
 namespace starling::coordinator {
+
+// The identity with which the commands of `state` speak: of its operator/, or of itself.
+// "connection-identity", "connection-role"
+[[nodiscard]] Result<identity::IdentityDirectory> load_operator_identity(
+    const std::filesystem::path& state);
 
 class OperatorClient {
  public:

@@ -51,6 +51,7 @@ Answer OperatorDesk::client_show(const OperatorCall& call) {
   object["joined"] = format_rfc3339(client->joined);
   object["rows"] = client->rows;
   object["certificate_serial"] = client->certificate_serial;
+  object["key"] = client->certificate_fingerprint.hex();
   return answer_json(object);
 }
 

@@ -14,7 +14,7 @@ OperatorDesk::OperatorDesk(const Parts& parts, Handlers handlers, Sha256Digest a
 
 Answer OperatorDesk::respond(const std::string& command, const OperatorCall& call) {
   using Method = Answer (OperatorDesk::*)(const OperatorCall&);
-  static constexpr std::array<std::pair<std::string_view, Method>, 15> kCommands = {{
+  static constexpr std::array<std::pair<std::string_view, Method>, 18> kCommands = {{
       {"token-new", &OperatorDesk::token_new},
       {"token-list", &OperatorDesk::token_list},
       {"token-revoke", &OperatorDesk::token_revoke},
@@ -29,6 +29,9 @@ Answer OperatorDesk::respond(const std::string& command, const OperatorCall& cal
       {"run-stop", &OperatorDesk::run_stop},
       {"run-model", &OperatorDesk::run_model},
       {"run-export", &OperatorDesk::run_export},
+      {"gossip-start", &OperatorDesk::gossip_start},
+      {"gossip-show", &OperatorDesk::gossip_show},
+      {"gossip-stop", &OperatorDesk::gossip_stop},
       {"backup", &OperatorDesk::backup},
   }};
   for (const auto& [name, method] : kCommands) {

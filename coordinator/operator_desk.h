@@ -8,6 +8,7 @@
 
 #include "coordinator/client_registry.h"
 #include "coordinator/coordinator_options.h"
+#include "coordinator/gossip_issuer.h"
 #include "coordinator/operator_answer.h"
 #include "coordinator/state_directory.h"
 #include "core/base/clock.h"
@@ -25,6 +26,7 @@ class OperatorDesk {
     const StateDirectory& state;
     const CoordinatorSettings& settings;
     ClientRegistry& registry;
+    GossipIssuer& gossip;
     Log& log;
   };
   struct Handlers {
@@ -56,6 +58,9 @@ class OperatorDesk {
   Answer run_stop(const OperatorCall& call);
   Answer run_model(const OperatorCall& call);
   Answer run_export(const OperatorCall& call);
+  Answer gossip_start(const OperatorCall& call);
+  Answer gossip_show(const OperatorCall& call);
+  Answer gossip_stop(const OperatorCall& call);
   Answer backup(const OperatorCall& call);
 
   Result<store::Run> find_run(const OperatorCall& call);

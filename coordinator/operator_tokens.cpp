@@ -4,6 +4,7 @@
 
 #include "coordinator/operator_desk.h"
 #include "core/base/nearest_name.h"
+#include "core/identity/host_port.h"
 #include "core/identity/join_token.h"
 
 namespace starling::coordinator {
@@ -24,6 +25,18 @@ Result<Duration> parse_valid(const OperatorCall& call, Duration standard) {
                                            "be 1s to 30d");
   }
   return valid;
+}
+
+// Where a peer may be reached, if anywhere.
+Result<std::vector<std::string>> parse_addresses(const OperatorCall& call, store::Role role) {
+  const auto text = call.find("address");
+  if (!text) return std::vector<std::string>();
+  if (role != store::Role::kPeer) {
+    return rejected("setting-invalid",
+                    "--address is for peers, which others dial; add --role peer");
+  }
+  STARLING_ASSIGN(const identity::HostPort address, identity::parse_host_port(*text));
+  return std::vector<std::string>{address.text()};
 }
 
 json::object to_json(const store::Token& token) {
@@ -47,6 +60,7 @@ Answer OperatorDesk::token_new(const OperatorCall& call) {
   STARLING_TRY(identity::check_name(client, "the client"));
   STARLING_ASSIGN(const store::Role role, store::parse_role(call.find("role").value_or("device")));
   STARLING_ASSIGN(const Duration valid, parse_valid(call, parts_.settings.enrol.token_valid));
+  STARLING_ASSIGN(const auto addresses, parse_addresses(call, role));
   const auto names = parts_.settings.names();
   if (names.empty()) {
     return rejected("setting-invalid",
@@ -59,6 +73,7 @@ Answer OperatorDesk::token_new(const OperatorCall& call) {
   STARLING_TRY(parts_.store.create_token({.id = to_string(token.id),
                                           .client = client,
                                           .role = role,
+                                          .addresses = addresses,
                                           .mac_key = to_bytes(token.key().bytes()),
                                           .created = now,
                                           .expires = expires}));

@@ -22,6 +22,7 @@ class StateDirectory {
   std::filesystem::path models(RunId run) const {
     return root_ / "models" / std::to_string(run.value());
   }
+  std::filesystem::path roster() const { return root_ / "gossip" / "roster"; }
   std::filesystem::path spool() const { return root_ / "spool"; }
   std::filesystem::path authority() const { return root_ / "ca"; }
   std::filesystem::path operator_identity() const { return root_ / "operator"; }

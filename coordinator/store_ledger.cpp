@@ -2,10 +2,24 @@
 #include "coordinator/store_ledger.h"
 
 #include "coordinator/certificate_records.h"
+#include "core/identity/host_port.h"
 
 namespace starling::coordinator {
 
 static_assert(enrol::EnrolmentLedger::kBadMacsMax == store::Token::kBadTriesMax);
+
+namespace {
+
+// A certificate names hosts; ports stand in the roster.
+std::vector<std::string> hosts_of(const std::vector<std::string>& addresses) {
+  std::vector<std::string> hosts;
+  for (const std::string& text : addresses) {
+    if (const auto address = identity::parse_host_port(text)) hosts.push_back(address->host);
+  }
+  return hosts;
+}
+
+}  // namespace
 
 Error StoreLedger::told(const Error& error) const {
   if (error.kind() == ErrorKind::kInternal) on_broken_(error);
@@ -32,8 +46,9 @@ Result<std::string> StoreLedger::redeem(identity::TokenId id, const Sha256Digest
   const auto sign = [&](const store::Token& token) -> Result<store::Certificate> {
     name = token.client;
     role = token.role;
-    STARLING_ASSIGN(const std::string pem,
-                    issue({.name = token.client, .role = to_identity(token.role)}));
+    STARLING_ASSIGN(const std::string pem, issue({.name = token.client,
+                                                  .role = to_identity(token.role),
+                                                  .addresses = hosts_of(token.addresses)}));
     STARLING_ASSIGN(const auto certificate, identity::Certificate::parse_pem(pem));
     return to_record(certificate, token.client);
   };

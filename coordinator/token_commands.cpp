@@ -19,6 +19,7 @@ struct NewFlags {
   std::string client;
   std::string valid;
   std::string role = "device";
+  std::string address;
 };
 
 struct RevokeFlags {
@@ -54,11 +55,14 @@ void add_new(CLI::App& group, CommandContext& context) {
   command->add_option("--role", flags->role, "device, peer or operator")
       ->type_name("ROLE")
       ->capture_default_str();
+  command->add_option("--address", flags->address, "of a peer: where other peers may dial it")
+      ->type_name("HOST:PORT");
   add_operator_flags(*command, flags->common);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
       Settings arguments = {{"client", flags->client}, {"role", flags->role}};
       if (!flags->valid.empty()) arguments.emplace_back("valid", flags->valid);
+      if (!flags->address.empty()) arguments.emplace_back("address", flags->address);
       return ask_and_print(flags->common, context, "token-new", arguments, describe_new);
     };
   });

@@ -93,6 +93,10 @@ bool Roster::newer_than(const Roster& other) const {
   return std::tie(epoch, issued) > std::tie(other.epoch, other.issued);
 }
 
+Settings stopped_settings() { return {{"stopped", "true"}}; }
+
+bool Roster::stopped() const { return settings == stopped_settings(); }
+
 Result<void> Roster::check_current(WallTime now) const {
   if (!expired(now)) return {};
   return rejected("roster-expired", "the roster of epoch " + std::to_string(epoch) +

@@ -48,6 +48,8 @@ struct Roster {
   bool is_member(std::string_view name, const Sha256Digest& key) const;
   // Whether this replaces `other` of the same federation: a later epoch, or the same one renewed.
   bool newer_than(const Roster& other) const;
+  // Whether this tells the members to end: the run's settings are stopped_settings().
+  bool stopped() const;
   bool expired(WallTime now) const { return now >= expires; }
   // "roster-expired" with the sentence.
   [[nodiscard]] Result<void> check_current(WallTime now) const;
@@ -56,6 +58,8 @@ struct Roster {
   [[nodiscard]] Result<void> validate() const;
   friend bool operator==(const Roster&, const Roster&) = default;
 };
+
+Settings stopped_settings();
 
 // A roster that has been verified, with the very bytes that were signed: lines of text, the
 // signer's certificate in PEM, and the signature over all that stands before it. A roster has one

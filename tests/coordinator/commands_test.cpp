@@ -221,6 +221,53 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
   EXPECT_EQ(ask({"run", "show", "one"}), 1);
 }
 
+TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
+  federation.start_service();
+  EXPECT_EQ(ask({"token", "new", "cam-1", "--address", "10.0.0.1:7000"}), 2) << "not a peer";
+  EXPECT_EQ(ask({"token", "new", "cam-1", "--role", "peer", "--address", "10.0.0.1"}), 1);
+  federation.join("cam-1", "peer", "127.0.0.1:7000");
+  federation.join("cam-2");
+  const std::string net = write_job("[topology]\nspec = \"ring\"\n");
+  EXPECT_EQ(ask({"gossip", "show"}), 1);
+  EXPECT_THAT(err, HasSubstr("gossip start NET.toml"));
+  EXPECT_EQ(ask({"gossip", "start", net, "--algorithm.name", "choco", "--expires", "1s"}), 2);
+  EXPECT_EQ(ask({"gossip", "start", net, "--algorithm.name", "choco", "--run", "faces"}), 0) << err;
+  EXPECT_THAT(out, StartsWith("faces is running: epoch 1, "));
+  const auto network = ask_json({"gossip", "show"});
+  EXPECT_EQ(network.at("settings").at("algorithm.name"), "choco");
+  EXPECT_EQ(network.at("settings").at("topology.nodes"), "2");
+  const auto& members = network.at("members").as_array();
+  ASSERT_EQ(members.size(), 2U);
+  EXPECT_EQ(members[0].at("address"), "127.0.0.1:7000");
+  EXPECT_TRUE(members[1].at("address").is_null());
+  EXPECT_EQ(members[1].at("key"), ask_json({"client", "show", "cam-2"}).at("key"));
+  EXPECT_EQ(ask({"client", "revoke", "cam-2"}), 0);
+  EXPECT_EQ(ask_json({"gossip", "show"}).at("members").as_array().size(), 1U);
+  EXPECT_EQ(ask_json({"gossip", "stop"}).at("state"), "stopped");
+}
+
+TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
+  const std::string net = write_job("[topology]\nspec = \"ring\"\n");
+  const auto members = (directory.path() / "members").string();
+  std::ofstream(members) << "cam-1 " << std::string(64, '1') << " 10.0.0.1:7000\n"
+                         << "cam-2 " << std::string(64, '2') << "\n";
+  const auto file = (directory.path() / "roster").string();
+  const std::vector<std::string> words = {"gossip", "sign", net,         "--members", members,
+                                          "--to",   file,   "--expires", "5d"};
+  EXPECT_EQ(ask(words), 0) << err;
+  EXPECT_THAT(out, HasSubstr("epoch 1 of job with 2 members"));
+  EXPECT_EQ(ask_json(words).at("epoch"), 2) << "it replaces the one that was there";
+  const auto owner = load_operator_identity(federation.state().root());
+  const auto roster = identity::SignedRoster::load(file, owner->credentials().authorities, "test");
+  ASSERT_TRUE(roster) << roster.error().message();
+  EXPECT_EQ(roster->signer().role, identity::Role::kOperator);
+  EXPECT_EQ(roster->roster().members[1].name, "cam-2");
+  EXPECT_EQ(roster->roster().expires - roster->roster().issued, std::chrono::hours(24 * 5));
+  std::ofstream(members) << "cam-1\n";
+  EXPECT_EQ(ask(words), 1);
+  EXPECT_THAT(err, HasSubstr("members:1"));
+}
+
 TEST_F(CommandsTest, AnOperatorJoinsFromAnotherMachine) {
   federation.start_service();
   const auto token = ask_json({"token", "new", "ops-2", "--role", "operator"});

@@ -105,10 +105,11 @@ class CoordinatorShellTest : public ::testing::Test {
       2ms,
       {.on_durable = [this](RoundDurable event) { shell.handle(std::move(event)); },
        .on_broken = [this](const Error& error) { broken = error; }}};
-  CoordinatorShell shell{
-      {loop, clock, store, sessions, uploads, executor, committer, run_log, log},
-      {.disk_retry = 2ms, .held_actions_max = 50},
-      {.on_run_ended = [](RunId) {}, .on_broken = [this](const Error& error) { broken = error; }}};
+  CoordinatorShell shell{{loop, clock, store, sessions, uploads, executor, committer, run_log, log},
+                         {.disk_retry = 2ms, .held_actions_max = 50},
+                         {.on_run_ended = [](RunId) {},
+                          .on_welcomed = [](SessionId, const std::string&) {},
+                          .on_broken = [this](const Error& error) { broken = error; }}};
 };
 
 TEST_F(CoordinatorShellTest, ARoundIsOpenedToldCommittedAndFinishedInThisOrder) {

@@ -97,6 +97,30 @@ TEST_F(ServiceSessionsTest, ADeviceIsConnectedOnceItHasGreeted) {
   EXPECT_FALSE(is_connected("cam-7"));
 }
 
+TEST_F(ServiceSessionsTest, MembersOfAGossipNetworkAreSentItsRosterAndReport) {
+  federation.start_service();
+  const auto first = federation.join("cam-1", "peer");
+  const auto second = federation.join("cam-2", "peer");
+  RawConnection early = connect(first);
+  EXPECT_EQ(early.greet(), "Welcome");
+  ASSERT_TRUE(federation.ask("gossip-start", {{"run", "faces"}}, "[topology]\nspec = \"ring\"\n"));
+  EXPECT_EQ(early.next(), "RosterPart");
+  RawConnection late = connect(second);
+  EXPECT_EQ(late.greet(), "Welcome");
+  EXPECT_EQ(late.next(), "RosterPart");
+  late.send(protocol::PeerReport{.epoch = 1, .step = 9, .state = "training"});
+  late.send(protocol::Relay{.peer = "cam-1", .type = 23, .header = Bytes(8)});
+  EXPECT_EQ(early.next(), "Relay");
+  const auto shown = federation.ask("gossip-show").value();
+  EXPECT_EQ(shown.at("members").at(1).at("report").at("step"), 9);
+  EXPECT_EQ(shown.at("members").at(1).at("connected"), true);
+  ASSERT_TRUE(federation.ask("client-revoke", {{"name", "cam-2"}}));
+  EXPECT_EQ(early.next(), "Relay") << "that the other end is away";
+  EXPECT_EQ(early.next(), "RosterPart");
+  early.send(protocol::Parcel{.transfer = TaskId(5), .first = 1});
+  EXPECT_EQ(early.next(), "Bye bad-message");
+}
+
 TEST_F(ServiceSessionsTest, RevocationCutsWithinASecondAndForGood) {
   federation.start_service();
   const auto device = federation.join("cam-7");

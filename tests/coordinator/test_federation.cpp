@@ -206,8 +206,11 @@ std::vector<std::string> TestFederation::models(const std::string& run) {
   return hashes;
 }
 
-std::filesystem::path TestFederation::join(const std::string& name, const std::string& role) {
-  const auto answer = ask("token-new", {{"client", name}, {"role", role}}).value();
+std::filesystem::path TestFederation::join(const std::string& name, const std::string& role,
+                                           const std::string& address) {
+  Settings arguments = {{"client", name}, {"role", role}};
+  if (!address.empty()) arguments.emplace_back("address", address);
+  const auto answer = ask("token-new", arguments).value();
   const auto token = identity::JoinToken::parse(answer.at("token").get_string().c_str()).value();
   const auto state = directory_.path() / name;
   EXPECT_TRUE(make_directory(state));

@@ -107,7 +107,8 @@ class TestFederation {
   std::vector<std::string> models(const std::string& run);
 
   // Joins by a token; returns where the device keeps its identity.
-  std::filesystem::path join(const std::string& name, const std::string& role = "device");
+  std::filesystem::path join(const std::string& name, const std::string& role = "device",
+                             const std::string& address = "");
   void start_device(const std::string& name, data::DatasetView data);
   void stop_devices() { devices_.clear(); }
 

@@ -183,6 +183,15 @@ TEST_F(RosterTest, TheSignerIsJudgedAtTheTimeOfIssue) {
   EXPECT_EQ(sign_at(validity.not_after), "roster-signer");
 }
 
+TEST_F(RosterTest, SaysThatTheRunIsStopped) {
+  Roster roster = small_roster();
+  EXPECT_FALSE(roster.stopped());
+  roster.settings = stopped_settings();
+  const auto made = SignedRoster::sign(roster, hub);
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(verify(made->bytes().view())->roster().stopped());
+}
+
 TEST_F(RosterTest, ExpiresAtItsTime) {
   const Roster roster = small_roster();
   EXPECT_TRUE(roster.check_current(roster.expires - std::chrono::milliseconds(1)));

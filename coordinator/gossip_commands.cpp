@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// gossip start | show | stop | sign
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <memory>
+#include <ostream>
+
+#include "coordinator/commands.h"
+#include "coordinator/gossip_run.h"
+#include "coordinator/text_table.h"
+#include "core/base/durable_file.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t kMembersBytesMax = 4 << 20;
+
+// What `start` and `sign` share.
+struct NetFlags {
+  OperatorFlags common;
+  std::string file;
+  std::string run;
+  std::string expires;
+  gossip::NetOptions options;
+  config::Binder binder;
+
+  // The file and the flags, as one text.
+  Result<std::string> read() {
+    STARLING_TRY(binder.apply(file));
+    STARLING_TRY(options.validate());
+    return gossip_run_to_toml(options);
+  }
+  std::string run_name() const { return run.empty() ? fs::path(file).stem().string() : run; }
+};
+
+struct SignFlags : NetFlags {
+  std::string members;
+  std::string to;
+  std::uint64_t epoch = 0;
+};
+
+std::string describe(const json::value& network) {
+  std::string text =
+      fmt::format("{} is {}: epoch {}, issued {}, valid until {}\n", cell(network, "run"),
+                  cell(network, "state"), cell(network, "epoch"), time_cell(network, "issued"),
+                  time_cell(network, "expires"));
+  TextTable table({"NAME", "ADDRESS", "CONNECTED", "STATE", "STEP", "LOSS", "HEARD", "REACHABLE",
+                   "SENT", "REPORTED"});
+  for (const json::value& member : network.at("members").get_array()) {
+    const json::value& report = member.at("report");
+    const std::string heard =
+        report.is_object()
+            ? fmt::format("{} of {}", cell(report, "neighbours"), cell(report, "expected"))
+            : "-";
+    table.add({cell(member, "name"), cell(member, "address"), cell(member, "connected"),
+               cell(report, "state"), cell(report, "step"), cell(report, "loss", 4), heard,
+               cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
+               time_cell(report, "time")});
+  }
+  return text + table.text();
+}
+
+void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
+  command.add_option("net", flags.file, "the network, as 'starling-gossip simulate' reads it")
+      ->type_name("NET.toml");
+  command.add_option("--run", flags.run, "its name (default: that of the file)")->type_name("NAME");
+  command.add_option("--expires", flags.expires, "life of the roster (default: " + lifetime + ")")
+      ->type_name("DURATION");
+  add_operator_flags(command, flags.common);
+}
+
+// After all other flags, so that none is taken for a key.
+void add_keys(CLI::App& command, NetFlags& flags) {
+  flags.options.bind(flags.binder);
+  flags.binder.add_flags(command);
+  command.get_option("net")->required()->excludes(command.get_option("--config"));
+}
+
+int start(NetFlags& flags, CommandContext& context) {
+  const auto text = flags.read();
+  if (!text) return config::report(text.error(), context.err);
+  return with_service(flags.common, context, [&](OperatorClient& client) -> Result<int> {
+    Settings arguments = {{"run", flags.run_name()}};
+    if (!flags.expires.empty()) arguments.emplace_back("expires", flags.expires);
+    STARLING_ASSIGN(const json::value network, client.ask("gossip-start", arguments, *text));
+    if (flags.common.format == config::OutputFormat::kJson) {
+      context.out << json::serialize(network) << '\n';
+    } else {
+      context.out << describe(network);
+    }
+    return 0;
+  });
+}
+
+// --- offline ------------------------------------------------------------------------------------
+
+// What is there already is of this federation, and is replaced.
+Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::IdentityDirectory& owner) {
+  if (flags.epoch > 0) return flags.epoch;
+  const auto kept = identity::SignedRoster::load(flags.to, owner.credentials().authorities,
+                                                 owner.identity().federation);
+  if (kept) return kept->roster().epoch + 1;
+  if (kept.error().code() == "file-missing") return std::uint64_t{1};
+  return kept.error();
+}
+
+Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
+  STARLING_ASSIGN(const std::string text, flags.read());
+  STARLING_ASSIGN(const GossipRun run, parse_gossip_run(flags.run_name(), text, flags.file));
+  STARLING_ASSIGN(const std::string list, read_text_file(flags.members, kMembersBytesMax));
+  STARLING_ASSIGN(auto members, parse_members(list, flags.members));
+  STARLING_TRY(check_topology(run.settings, members.size()));
+  STARLING_ASSIGN(const Duration lifetime,
+                  parse_duration(flags.expires.empty() ? "30d" : flags.expires));
+  STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));
+  STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, owner));
+  const WallTime now = clock.wall_now();
+  return identity::SignedRoster::sign(
+      {.federation = owner.identity().federation,
+       .run = run.name,
+       .epoch = epoch,
+       .issued = now,
+       .expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(lifetime),
+       .settings = settings_for(run.settings, members.size()),
+       .members = std::move(members)},
+      owner.credentials());
+}
+
+Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {
+  STARLING_ASSIGN(const auto made, sign(flags, context.clock));
+  STARLING_TRY(made.save(flags.to));
+  const identity::Roster& roster = made.roster();
+  if (flags.common.format == config::OutputFormat::kJson) {
+    context.out << json::serialize(json::object{{"run", roster.run},
+                                                {"epoch", roster.epoch},
+                                                {"members", roster.members.size()},
+                                                {"expires", format_rfc3339(roster.expires)}})
+                << '\n';
+  } else {
+    context.out << fmt::format("{}: epoch {} of {} with {} members, valid until {}\n", flags.to,
+                               roster.epoch, roster.run, roster.members.size(),
+                               format_rfc3339(roster.expires));
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------------------------------------
+
+void add_start(CLI::App& group, CommandContext& context) {
+  CLI::App* command =
+      group.add_subcommand("start", "let all who have joined train as a gossip network");
+  const auto flags = std::make_shared<NetFlags>();
+  add_net_flags(*command, *flags, "10m");
+  add_keys(*command, *flags);
+  command->callback(
+      [flags, &context] { context.run = [flags, &context] { return start(*flags, context); }; });
+}
+
+void add_plain(CLI::App& group, CommandContext& context, const std::string& word,
+               const std::string& help) {
+  CLI::App* command = group.add_subcommand(word, help);
+  const auto flags = std::make_shared<OperatorFlags>();
+  add_operator_flags(*command, *flags);
+  command->callback([flags, &context, word] {
+    context.run = [flags, &context, word] {
+      return ask_and_print(*flags, context, "gossip-" + word, {}, describe);
+    };
+  });
+}
+
+void add_sign(CLI::App& group, CommandContext& context) {
+  CLI::App* command =
+      group.add_subcommand("sign", "sign a roster with the operator's key, without any service");
+  const auto flags = std::make_shared<SignFlags>();
+  add_net_flags(*command, *flags, "30d");
+  command->add_option("--members", flags->members, "lines of NAME KEY [HOST:PORT]")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--to", flags->to, "the roster; one that is there gives the next epoch")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--epoch", flags->epoch, "another epoch")->type_name("N");
+  add_keys(*command, *flags);
+  command->callback([flags, &context] {
+    context.run = [flags, &context] {
+      return config::report(sign_and_save(*flags, context), context.err);
+    };
+  });
+}
+
+}  // namespace
+
+void add_gossip_commands(CLI::App& app, CommandContext& context) {
+  CLI::App* group = app.add_subcommand("gossip", "networks of peers that train without rounds");
+  group->require_subcommand(1);
+  add_start(*group, context);
+  add_plain(*group, context, "show", "the network, its members and what they reported last");
+  add_plain(*group, context, "stop", "tell the members to end");
+  add_sign(*group, context);
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator as the issuer of a gossip network's roster: its members are the admitted clients.
+// A roster is durable before it is published. A change of members or run begins a new epoch; what
+// only grows old is renewed at half of its life under the same epoch, as long as the service runs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/gossip_run.h"
+#include "coordinator/state_directory.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/issuer/issuer_desk.h"
+#include "core/net/alarm.h"
+#include "core/store/store.h"
+
+namespace starling::coordinator {
+
+class GossipIssuer {
+ public:
+  // All must outlive the issuer.
+  struct Parts {
+    net::EventLoop& loop;
+    const Clock& clock;
+    store::Store& store;
+    const StateDirectory& state;
+    Log& log;
+  };
+  struct Handlers {
+    std::function<void(SessionId, const protocol::Envelope&)> send;
+    std::function<std::size_t(SessionId)> queued_bytes;
+    std::function<void(const Error&)> on_broken;
+  };
+  struct Report {
+    protocol::PeerReport report;
+    WallTime at;
+  };
+  static constexpr Duration kLifetimeMin = std::chrono::minutes(1);
+  static constexpr Duration kLifetimeMax = std::chrono::hours(24 * 365);
+  static constexpr Duration kLifetimeDefault = std::chrono::minutes(10);
+
+  GossipIssuer(const Parts& parts, std::string federation, Handlers handlers);
+
+  // Who signs from now on; before the rest.
+  void set_credentials(identity::Credentials credentials);
+  // Publishes what an earlier process kept, with the members of today. A file that cannot be
+  // verified is an error of start() and stop() from then on: its epoch is not known.
+  void resume();
+
+  // Begins a run with all admitted clients, in place of an earlier one. "no-members",
+  // "topology-impossible" and what the disk says.
+  [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
+  // Tells the members to end. "not-running"
+  [[nodiscard]] Result<void> stop();
+  // Clients have joined or were revoked.
+  void members_changed() { refresh(); }
+
+  // Null before the first run.
+  const identity::Roster* roster() const;
+  const std::map<std::string, Report>& reports() const { return reports_; }
+  issuer::IssuerDesk& desk() { return desk_; }
+
+ private:
+  Result<std::vector<identity::RosterMember>> members() const;
+  Result<std::map<std::string, std::string>> addresses() const;
+  // Signs, keeps, publishes.
+  Result<void> issue(identity::Roster roster, Duration lifetime);
+  Result<void> refresh_now();
+  void refresh();
+  void set_alarm(Duration lifetime);
+
+  Parts parts_;
+  std::string federation_;
+  Handlers handlers_;
+  std::optional<identity::Credentials> credentials_;
+  std::optional<Error> unreadable_;
+  std::map<std::string, Report> reports_;
+  issuer::IssuerDesk desk_;
+  net::Alarm alarm_;
+};
+
+}  // namespace starling::coordinator

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A gossip network to be run by real devices, as its NET.toml says it, and the list of members that
+// an owner writes by hand. Network and nodes of the simulated world mean nothing to real ones, but
+// travel along: one file serves both.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/settings.h"
+#include "core/identity/roster.h"
+#include "gossip/simulation/options.h"
+
+namespace starling::coordinator {
+
+struct GossipRun {
+  std::string name;
+  Settings settings;  // every key with its value
+};
+
+// "bad-name", and what the binder says of a text of NET.toml.
+[[nodiscard]] Result<GossipRun> parse_gossip_run(std::string name, std::string_view text,
+                                                 std::string_view file_name);
+std::string gossip_run_to_toml(gossip::NetOptions options);  // every key with its value
+
+// The settings of a roster of so many members: `topology.nodes` is their number.
+Settings settings_for(Settings settings, std::size_t members);
+// "topology-impossible" and the like where this many nodes cannot form the run's graph.
+[[nodiscard]] Result<void> check_topology(const Settings& settings, std::size_t members);
+
+// Lines "NAME KEY [HOST:PORT]", '#' begins a comment; "members-malformed" with the line.
+[[nodiscard]] Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
+                                                                        std::string_view file_name);
+
+}  // namespace starling::coordinator
