@@ -107,7 +107,9 @@ Result<void> CoordinatorShell::perform(Send& action) {
   }
   parts_.sessions.send(action.session, action.envelope);
   const auto* welcomed = std::get_if<protocol::Welcome>(&action.envelope.message);
-  if (welcomed) handlers_.on_welcomed(action.session, welcomed->client);
+  if (welcomed && parts_.sessions.is_open(action.session)) {
+    handlers_.on_welcomed(action.session, welcomed->client);
+  }
   return {};
 }
 

@@ -7,6 +7,21 @@
 #include <cmath>
 
 namespace starling::coordinator {
+namespace {
+
+// Whether the name is one, and its parameters are; how many clients there will be nobody knows yet.
+Result<void> validate_fallback(const Job& job) {
+  if (!job.fallback.enabled()) return {};
+  if (job.fallback.topology.starts_with("d-cliques")) {
+    return rejected("setting-invalid",
+                    "fallback.topology: d-cliques needs to know every client's labels; name "
+                    "another topology");
+  }
+  STARLING_TRY(topologies::check_spec(job.fallback.topology));
+  return {};
+}
+
+}  // namespace
 
 int RoundOptions::asked() const {
   // 100 x 1.1 is 110, though it is a little more in binary.
@@ -25,6 +40,7 @@ void Job::bind(config::Binder& binder) {
   binder.bind("round", round);
   binder.bind("evaluate", evaluate);
   binder.bind("checkpoint", checkpoint);
+  binder.bind("fallback", fallback);
   binder.bind("data", data);
   binder.bind("data", training.data);
 }
@@ -49,6 +65,7 @@ Result<void> Job::validate() const {
   if (round.asked() > 1'000'000) {
     return rejected("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
   }
+  STARLING_TRY(validate_fallback(*this));
   return train::validate(training.train);
 }
 

@@ -49,6 +49,7 @@ class ClientSessions {
   // What is queued is still sent, for as long as the goodbye may take.
   void close(SessionId session, const std::string& code, const std::string& message);
   std::size_t size() const { return sessions_.size(); }
+  bool is_open(SessionId session) const { return sessions_.contains(session); }
   std::size_t queued_bytes(SessionId session) const;  // that wait to be sent; 0 of none
 
   // Closes all and resumes when every connection is gone.

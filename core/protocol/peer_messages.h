@@ -105,21 +105,24 @@ struct ColumnsAsk {
   friend bool operator==(const ColumnsAsk&, const ColumnsAsk&) = default;
 };
 
-// All-reduce: who takes part in which attempt, who is done, what is agreed.
+// All-reduce: who takes part in which attempt, who is done, what is agreed
+// (gossip/collective/all_reduce_machine.h). The mean of an attempt is named by its number.
 struct ReduceNote {
   enum class Kind : std::uint8_t {
-    kState,    // follower -> leader: I am here, at this exchange and attempt
-    kAttempt,  // leader -> followers: begin `attempt` with `members`
-    kDone,     // follower -> leader: I hold the whole sum of `attempt`
-    kCommit,   // leader -> followers: all of `members` hold it; take it
-    kWant,     // I lack the result of `exchange`: send it
+    kState,    // to the leader: I have begun `exchange` and take part in nothing below `attempt`
+    kAttempt,  // leader: reduce among `members`; or, with `held`, take the mean that stands
+    kDone,     // to the leader: I hold the mean that `attempt` was about
+    kCommit,   // `exchange` has ended with the mean of `attempt` over `members`
+    kWant,     // send me the mean of `attempt`
+    kAsk,      // leader: tell me your state, and leave attempts below this one
+    kNotYet,   // I have not begun `exchange`; unasked (attempt 0): go on without me
   };
   Kind kind = Kind::kState;
   Epoch epoch = 0;
   Exchange exchange = 0;
   std::uint32_t attempt = 0;
-  bool held = false;  // kState: the speaker holds the sum of `attempt`
-  std::vector<Member> members;
+  std::uint32_t held = 0;       // the attempt whose mean the speaker holds; 0: none
+  std::vector<Member> members;  // kState: of `held`; without one, who is out of its reach
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 

@@ -173,7 +173,7 @@ struct ColumnsAsk {
 
 struct ReduceNote {
   kind @0 :UInt8;
-  held @1 :Bool;
+  held @1 :UInt32;
   attempt @2 :UInt32;
   epoch @3 :UInt64;
   exchange @4 :UInt64;

@@ -2,6 +2,7 @@
 #include "gossip/peer/make_course.h"
 
 #include "core/base/check.h"
+#include "gossip/peer/mean_course.h"
 #include "gossip/peer/neighbour_course.h"
 
 namespace starling::gossip {
@@ -25,6 +26,8 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
               .start_patience = patience.start},
           std::move(start));
     case Pattern::kMean:
+      return std::make_unique<MeanCourse>(run, local, host, std::move(place), patience,
+                                          std::move(start));
     case Pattern::kPairs:
       break;
   }

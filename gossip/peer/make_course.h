@@ -16,6 +16,7 @@ struct CourseStart {
 };
 
 struct CoursePlace {
+  protocol::Epoch epoch = 1;
   Member self = 0;
   std::vector<std::string> names;  // of all members, for sentences
 };

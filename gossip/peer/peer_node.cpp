@@ -246,7 +246,7 @@ Result<void> PeerNode::begin_life(Member self) {
   life_ = std::make_shared<Life>(roster, std::move(run), rows_, self,
                                  step + (spell_ ? spell_->steps_before : 0));
   life_->handed_in_at = step / life_->run.options.evaluate_every();
-  CoursePlace place{.self = self, .names = {}};
+  CoursePlace place{.epoch = roster.epoch, .self = self, .names = {}};
   for (const identity::RosterMember& member : roster.members) place.names.push_back(member.name);
   life_->course = make_course(life_->run, life_->local, *this, std::move(place),
                               {.min = options_.patience_min,

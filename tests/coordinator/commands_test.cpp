@@ -13,6 +13,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/data/load.h"
+#include "core/identity/roster.h"
 #include "core/model/safetensors.h"
 #include "tests/coordinator/test_federation.h"
 

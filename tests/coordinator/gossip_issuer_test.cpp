@@ -151,6 +151,7 @@ TEST_F(GossipIssuerTest, ARejoinedNameHasANewKeyAndSoANewEpoch) {
   ASSERT_EQ(start(), "started");
   const Sha256Digest key = issuer->roster()->members[0].key;
   revoke("cam-1");
+  clock.wall += minutes(1);
   join("cam-1", store::Role::kPeer, {"10.0.0.1:7001"});
   EXPECT_EQ(epoch(), 3U);
   EXPECT_NE(issuer->roster()->members[0].key, key);
@@ -249,7 +250,8 @@ TEST(GossipRun, MembersAreReadFromLines) {
   EXPECT_EQ((*members)[0].address, "10.0.0.1:7000");
   EXPECT_EQ((*members)[1].name, "cam-2");
   EXPECT_EQ((*members)[1].address, "");
-  for (const std::string& bad : {"cam-1\n", "cam-1 abc\n", "a/b " + key, "cam-1 " + key + " x y"}) {
+  for (const std::string& bad :
+       std::vector<std::string>{"cam-1\n", "cam-1 abc\n", "a/b " + key, "cam-1 " + key + " x y"}) {
     const auto read = parse_members("\n" + bad, "members");
     ASSERT_FALSE(read) << bad;
     EXPECT_EQ(read.error().code(), "members-malformed");

@@ -110,6 +110,8 @@ TEST_F(ServiceSessionsTest, MembersOfAGossipNetworkAreSentItsRosterAndReport) {
   EXPECT_EQ(late.next(), "RosterPart");
   late.send(protocol::PeerReport{.epoch = 1, .step = 9, .state = "training"});
   late.send(protocol::Relay{.peer = "cam-1", .type = 23, .header = Bytes(8)});
+  late.send(protocol::Ping{});
+  EXPECT_EQ(late.next(), "Pong");
   EXPECT_EQ(early.next(), "Relay");
   const auto shown = federation.ask("gossip-show").value();
   EXPECT_EQ(shown.at("members").at(1).at("report").at("step"), 9);

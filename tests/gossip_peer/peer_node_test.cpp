@@ -55,6 +55,27 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST(PeerNode, MeansOverAllAreThoseOfTheSimulation) {
+  for (const std::string algorithm : {"all-reduce", "diloco-all"}) {
+    for (const std::uint32_t nodes : {1U, 3U, 5U}) {
+      NetOptions options = testing::small_network("ring", nodes, algorithm);
+      options.train.train.local_steps = 4;
+      PeerCluster cluster(options);
+      cluster.start_all();
+      cluster.publish(cluster.roster(1));
+      cluster.run_until_finished();
+      const auto expected = simulated_models(cluster.experiment);
+      for (std::size_t i = 0; i < nodes; ++i) {
+        EXPECT_EQ(cluster.model(i), cluster.model(0));
+        // The simulation sums in another order.
+        for (std::size_t k = 0; k < expected[i].size(); ++k) {
+          EXPECT_NEAR(cluster.model(i)[k], expected[i][k], 1e-5) << algorithm << " " << nodes;
+        }
+      }
+    }
+  }
+}
+
 NetOptions long_ring(std::uint32_t nodes, std::uint64_t steps) {
   NetOptions options = testing::small_network("ring", nodes);
   options.run.steps = steps;
@@ -70,6 +91,33 @@ std::uint64_t step_of(const PeerCluster& cluster, std::size_t index) {
 void hurry(PeerCluster& cluster) {
   cluster.options.patience_min = std::chrono::milliseconds(300);
   cluster.options.patience_max = std::chrono::seconds(2);
+}
+
+TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
+  NetOptions options = long_ring(4, 100'000);
+  options.algorithm.name = "all-reduce";
+  PeerCluster cluster(options, true);
+  hurry(cluster);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, "50 steps");
+  cluster.stop(0);  // the lowest leads
+  const std::uint64_t step = step_of(cluster, 1);
+  cluster.run_until(
+      [&] {
+        const auto report = cluster.peers[1]->node->report();
+        return report.step > step + 50 && report.neighbours == 2;
+      },
+      "three go on");
+  cluster.start(0);
+  cluster.run_until(
+      [&] {
+        for (std::size_t i = 0; i < 4; ++i) {
+          if (cluster.peers[i]->node->report().neighbours != 3) return false;
+        }
+        return true;
+      },
+      "all four average again");
 }
 
 TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {

@@ -180,11 +180,11 @@ protocol::ColumnsAsk columns_ask(Rng& rng) {
 
 protocol::ReduceNote reduce_note(Rng& rng) {
   protocol::ReduceNote note;
-  note.kind = static_cast<protocol::ReduceNote::Kind>(rng.below(5));
+  note.kind = static_cast<protocol::ReduceNote::Kind>(rng.below(7));
   note.epoch = any_number(rng);
   note.exchange = any_number(rng);
   note.attempt = any_number32(rng, 0);
-  note.held = rng.below(2) == 1;
+  note.held = any_number32(rng, 0);
   note.members.resize(list_size(rng, wire::kMembersMax));
   for (protocol::Member& member : note.members) member = any_number32(rng, 0);
   return note;

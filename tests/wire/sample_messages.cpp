@@ -127,7 +127,7 @@ std::vector<Sample> sample_messages() {
                                     .epoch = 3,
                                     .exchange = 41,
                                     .attempt = 2,
-                                    .held = true,
+                                    .held = 1,
                                     .members = {0, 1, 3}}},
       {"peer_report_v1", PeerReport{.epoch = 3,
                                     .exchange = 41,

@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/collective/all_reduce_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/base/check.h"
+
+namespace starling::collective {
+namespace {
+
+using Kind = protocol::ReduceNote::Kind;
+
+// More than any member needs in one exchange: a bound on what one may make us send.
+constexpr unsigned kWantsMax = 16;
+// A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
+constexpr std::uint64_t kAttemptsAhead = 4096;
+constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
+
+}  // namespace
+
+AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
+                                   std::size_t members, Exchange next)
+    : options_(options),
+      epoch_(epoch),
+      self_(self),
+      next_(next),
+      peers_(members),
+      arrivals_(options.stragglers) {
+  STARLING_CHECK(self < members);
+}
+
+std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
+  now_ = now;
+  std::visit([this](auto& e) { handle(e); }, event);
+  consider();
+  return std::exchange(actions_, {});
+}
+
+std::optional<TimePoint> AllReduceMachine::next_deadline() const {
+  std::optional<TimePoint> due;
+  auto at = [&](TimePoint time) { due = due ? std::min(*due, time) : time; };
+  if (current_) at(current_->repeat_at);
+  if (current_ && current_->lead && !is_late()) at(current_->first_at + arrivals_.duration());
+  for (const Peer& peer : peers_) {
+    if (peer.begun && *peer.begun >= next_ && !peer.declined) {
+      at(peer.begun_at + arrivals_.duration());
+    }
+  }
+  return due;
+}
+
+std::vector<Member> AllReduceMachine::waiting_for() const {
+  if (!current_) return {};
+  const Current& c = *current_;
+  if (c.want) return {c.want->from};
+  if (c.run)
+    return c.run->reduction.done() ? Members{}
+                                   : Members{c.run->members[c.run->reduction.waits_for()]};
+  if (!c.lead) return {c.reported_to};
+  Members members;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (m == self_ || !is_reachable(m)) continue;
+    const bool awaited = std::ranges::find(c.lead->awaited, m) != c.lead->awaited.end();
+    const bool open = c.lead->stage == Lead::Stage::kRunning
+                          ? awaited && !peers_[m].done
+                          : !has_answered(m) && peers_[m].asked == c.lead->attempt;
+    if (open) members.push_back(m);
+  }
+  return members;
+}
+
+std::size_t AllReduceMachine::early_floats() const {
+  std::size_t floats = 0;
+  for (const auto& [key, early] : early_) floats += early.floats.values.size();
+  return floats;
+}
+
+// --- what happens to us --------------------------------------------------------------------------
+
+void AllReduceMachine::handle(Begin& begin) {
+  STARLING_CHECK(begin.exchange >= next_);
+  TimePoint first = now_;
+  for (const Peer& peer : peers_) {
+    if (peer.begun == begin.exchange) first = std::min(first, peer.begun_at);
+  }
+  if (declined(begin.exchange)) arrivals_.learn(now_ - first);
+  for (Peer& peer : peers_) {
+    peer.asked = 0;
+    peer.done = false;
+    peer.wants = 0;
+  }
+  early_.clear();
+  next_ = begin.exchange + 1;
+  current_.emplace();
+  current_->exchange = begin.exchange;
+  current_->input = std::move(begin.input);
+  current_->first_at = first;
+  current_->repeat_at = now_ + options_.repeat;
+  const Member to = leader();
+  const Attempt attempt = next_attempt(to);
+  current_->reported_to = to;
+  promise(attempt);
+  if (to == self_) {
+    lead(attempt, false);
+  } else {
+    send_state(to);
+  }
+}
+
+void AllReduceMachine::handle(Reachable& event) {
+  if (event.member >= peers_.size() || event.member == self_ || is_reachable(event.member)) return;
+  Peer& peer = peers_[event.member];
+  peer.reachable = true;
+  peer.asked = 0;
+  peer.wants = 0;
+  if (!current_ || current_->joined != 0 || current_->held.attempt != 0) return;
+  if (leader() != current_->reported_to) report();
+}
+
+void AllReduceMachine::handle(Unreachable& event) {
+  if (event.member >= peers_.size() || event.member == self_) return;
+  if (!is_reachable(event.member)) return;
+  Peer& peer = peers_[event.member];
+  peer.reachable = false;
+  peer.begun.reset();
+  peer.not_yet.reset();
+  peer.declined = false;
+  std::erase_if(early_, [&](const auto& entry) { return entry.first.first == event.member; });
+  if (!current_) return;
+  Current& c = *current_;
+  auto is_in = [&](const Members& members) {
+    return std::ranges::find(members, event.member) != members.end();
+  };
+  const bool wanted = c.want && c.want->from == event.member;
+  if (wanted) c.want.reset();
+  const bool awaited = c.lead && is_in(c.lead->awaited);
+  const bool in_run = c.run && is_in(c.run->members);
+  if (awaited || in_run) {
+    say(LogLevel::kWarning, fmt::format("member {} was lost in exchange {}, attempt {}: the "
+                                        "others begin again without it",
+                                        event.member, c.exchange, c.joined));
+  }
+  if (wanted || awaited || in_run || c.reported_to == event.member) report();
+}
+
+void AllReduceMachine::handle(NoteReceived& event) {
+  protocol::ReduceNote& note = event.note;
+  if (event.from >= peers_.size() || event.from == self_ || note.epoch != epoch_) return;
+  switch (note.kind) {
+    case Kind::kState:
+      return receive_state(event.from, note);
+    case Kind::kAttempt:
+      return receive_attempt(event.from, note);
+    case Kind::kDone:
+      return receive_done(event.from, note);
+    case Kind::kCommit:
+      return receive_commit(event.from, note);
+    case Kind::kWant:
+      return receive_want(event.from, note);
+    case Kind::kAsk:
+      return receive_ask(event.from, note);
+    case Kind::kNotYet:
+      return receive_not_yet(event.from, note);
+  }
+}
+
+void AllReduceMachine::handle(PieceReceived& piece) {
+  if (piece.from >= peers_.size() || piece.from == self_ || piece.epoch != epoch_) return;
+  if (!current_ || piece.exchange != current_->exchange) return;
+  Current& c = *current_;
+  if (piece.place == place_of(Phase::kResult, 0)) {
+    const bool wanted = c.want && c.want->from == piece.from && c.want->attempt == piece.attempt &&
+                        piece.floats.values.size() == c.input.values.size();
+    if (wanted) take_result(piece.floats);
+  } else if (c.run && piece.attempt == c.joined) {
+    const auto at = std::ranges::find(c.run->members, piece.from);
+    if (at == c.run->members.end()) return;
+    std::vector<Reduction::Outgoing> out;
+    const auto from = static_cast<std::size_t>(at - c.run->members.begin());
+    if (!c.run->reduction.take(from, piece.place, piece.floats, out)) return;
+    emit(out);
+    after_progress();
+  } else if (piece.attempt == c.promised && c.promised > c.joined && owner(c.promised) != self_) {
+    hold_early(piece);
+  }
+}
+
+void AllReduceMachine::handle(Tick&) {
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (!is_overdue(m)) continue;
+    say(LogLevel::kWarning,
+        fmt::format("we are late for exchange {}, which member {} has begun: it "
+                    "goes on without us",
+                    *peers_[m].begun, m));
+    for (Member other = 0; other < peers_.size(); ++other) {  // or their leaders would differ
+      const bool same = peers_[other].begun == peers_[m].begun && !peers_[other].declined;
+      if (same && other != m) decline(other);
+    }
+    decline(m);
+  }
+  if (current_ && now_ >= current_->repeat_at) repeat();
+}
+
+// --- notes ---------------------------------------------------------------------------------------
+
+void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
+  if (last_ && note.exchange <= last_->exchange) {
+    if (note.exchange == last_->exchange && last_->first_at) {
+      arrivals_.learn(now_ - *last_->first_at);
+    }
+    return send_last(from);
+  }
+  const bool is_current = current_ && note.exchange == current_->exchange;
+  if (!is_current && note.exchange < next_) {  // passed over here
+    return send(from, Kind::kNotYet, note.exchange, 0);
+  }
+  if (!note.members.empty() && !are_members(note.members)) return;
+  Peer& peer = peers_[from];
+  if (!peer.reachable) return;
+  if (peer.begun != note.exchange) {
+    peer.begun_at = now_;
+    peer.declined = false;
+    peer.asked = 0;
+  }
+  peer.begun = note.exchange;
+  peer.attempt = note.attempt;
+  peer.held = note.members.empty() ? 0 : note.held;
+  peer.members = std::move(note.members);
+  if (!is_current) {
+    // Beyond the next one: they ended one that we have not begun.
+    if (note.exchange > next_ || declined(note.exchange)) decline(from);
+    return;
+  }
+  Current& c = *current_;
+  if (!c.lead && declined(note.exchange)) decline(from);  // we told others not to count on us
+  const bool mine = note.attempt != 0 && owner(note.attempt) == self_;
+  if (c.lead && mine && peer.attempt > c.promised && is_plausible(peer.attempt)) {
+    promise(peer.attempt);
+    lead(peer.attempt, true);
+  }
+}
+
+void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) {
+  if (!current_ || note.exchange != current_->exchange || note.attempt == 0) return;
+  Current& c = *current_;
+  if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from ||
+      !are_members(note.members)) {
+    return;
+  }
+  if (note.held != 0) {
+    c.joined = note.attempt;
+    if (c.held.attempt == note.held) return send(from, Kind::kDone, c.exchange, note.attempt);
+    return want({Want::For::kStanding, from, note.held, std::move(note.members)});
+  }
+  auto is_in = [&](Member m) { return std::ranges::binary_search(note.members, m); };
+  if (c.held.attempt != 0 || !is_in(self_) || !is_in(from)) return;
+  // Someone of them is out of our reach, and the leader does not know.
+  if (!std::ranges::all_of(note.members, [&](Member m) { return is_reachable(m); })) {
+    c.joined = note.attempt;  // and left at once: the report must be about the next
+    return report();
+  }
+  join(note.attempt, std::move(note.members));
+}
+
+void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
+  if (!current_ || note.exchange < current_->exchange || !are_members(note.members)) return;
+  Current& c = *current_;
+  if (note.exchange > c.exchange) return fall_behind(from, note);
+  if (note.attempt == 0) return;
+  if (c.held.attempt == note.attempt && c.held.members == note.members) {
+    return finish(std::move(c.held));
+  }
+  if (c.want && c.want->purpose == Want::For::kFinish) return;
+  want({Want::For::kFinish, from, note.attempt, std::move(note.members)});
+}
+
+void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
+  const Mean* mean = nullptr;
+  if (last_ && note.exchange == last_->exchange) {
+    mean = &last_->mean;
+  } else if (current_ && note.exchange == current_->exchange) {
+    mean = &current_->held;
+  } else if (last_ && note.exchange < last_->exchange) {
+    return send_last(from);
+  }
+  if (mean == nullptr || mean->attempt == 0 || mean->attempt != note.attempt) return;
+  if (peers_[from].wants == kWantsMax) return;
+  ++peers_[from].wants;
+  actions_.push_back(
+      SendPiece{from, note.exchange, note.attempt, place_of(Phase::kResult, 0), mean->floats});
+}
+
+void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
+  if (note.attempt == 0 || owner(note.attempt) != from) return;
+  if (last_ && note.exchange <= last_->exchange) return send_last(from);
+  if (!current_ || note.exchange != current_->exchange) {
+    return send(from, Kind::kNotYet, note.exchange, note.attempt);
+  }
+  Current& c = *current_;
+  if (!is_plausible(note.attempt)) return;
+  if (note.attempt > c.promised) {
+    promise(note.attempt);
+    if (is_reachable(from)) c.reported_to = from;
+  }
+  send_state(from);
+}
+
+void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
+  peers_[from].not_yet = note.exchange;
+  peers_[from].not_yet_attempt = note.attempt;
+  if (!current_ || note.exchange != current_->exchange) return;
+  const Current& c = *current_;
+  if (note.attempt == 0) {
+    if (c.reported_to == from) report();
+    return;
+  }
+  peers_[from].begun.reset();  // it may have begun, and given up
+  if (c.lead && std::ranges::find(c.lead->awaited, from) != c.lead->awaited.end()) report();
+}
+
+// --- a member's side -----------------------------------------------------------------------------
+
+// The lowest who is reachable and has not asked to be left out; the same in all views once they
+// agree on who that is. It is never relied upon: attempts are.
+Member AllReduceMachine::leader() const {
+  const Exchange exchange = current_->exchange;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    const bool out = m == self_ ? declined(exchange) : peers_[m].not_yet == exchange;
+    if (is_reachable(m) && !out) return m;
+  }
+  return self_;
+}
+
+// The leader's first attempt that leaves behind what we take part in, and breaks no promise.
+AllReduceMachine::Attempt AllReduceMachine::next_attempt(Member leader) const {
+  const Attempt least = std::max<Attempt>({current_->promised, current_->joined + 1, 1});
+  const Attempt n = peers_.size();
+  const Attempt own = leader + 1;
+  return least <= own ? own : own + (least - own + n - 1) / n * n;
+}
+
+// Leaves the attempt at hand, and tells the leader (or begins to lead).
+void AllReduceMachine::report() {
+  const Member to = leader();
+  const Attempt attempt = next_attempt(to);
+  current_->reported_to = to;
+  promise(attempt);
+  if (to == self_) {
+    lead(attempt, true);
+  } else {
+    send_state(to);
+  }
+}
+
+void AllReduceMachine::promise(Attempt attempt) {
+  Current& c = *current_;
+  if (attempt <= c.promised) return;
+  c.promised = attempt;
+  c.run.reset();
+  c.want.reset();  // what a dead leader still delivers must not undo what we now report
+  if (c.lead && owner(attempt) != self_) c.lead.reset();
+  std::erase_if(early_, [&](const auto& entry) { return entry.second.attempt < attempt; });
+}
+
+void AllReduceMachine::send_state(Member to) {
+  const Current& c = *current_;
+  Members members = c.held.members;
+  if (c.held.attempt == 0) {
+    members.clear();
+    for (Member m = 0; m < peers_.size(); ++m) {
+      if (!is_reachable(m)) members.push_back(m);
+    }
+  }
+  send(to, Kind::kState, c.exchange, c.promised, c.held.attempt, std::move(members));
+}
+
+void AllReduceMachine::join(Attempt attempt, Members members) {
+  Current& c = *current_;
+  c.joined = attempt;
+  const std::size_t count = members.size();
+  const auto index = static_cast<std::size_t>(std::ranges::find(members, self_) - members.begin());
+  const Shape shape = choose_shape(options_.shape, count, c.input.values.size());
+  c.run = Run{std::move(members), Reduction(shape, index, count, c.input)};
+  std::vector<Reduction::Outgoing> out;
+  c.run->reduction.start(out);
+  emit(out);
+  take_early();
+  after_progress();
+}
+
+void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
+  for (Reduction::Outgoing& piece : out) {
+    actions_.push_back(SendPiece{current_->run->members[piece.to], current_->exchange,
+                                 static_cast<std::uint32_t>(current_->joined), piece.place,
+                                 std::move(piece.floats)});
+  }
+}
+
+void AllReduceMachine::after_progress() {
+  Current& c = *current_;
+  if (!c.run->reduction.done()) return;
+  c.held = {c.joined, std::move(c.run->members), c.run->reduction.mean()};
+  c.run.reset();
+  if (owner(c.joined) == self_) {
+    check_done();
+  } else {
+    send(owner(c.joined), Kind::kDone, c.exchange, c.joined);
+  }
+}
+
+// A neighbour may hear of an attempt before us. Its pieces of the first half of a ring, or its own
+// up the tree, are at most d floats; anything beyond is not of the protocol.
+void AllReduceMachine::hold_early(PieceReceived& piece) {
+  std::size_t held = piece.floats.values.size();
+  for (const auto& [key, early] : early_) {
+    if (key.first == piece.from) held += early.floats.values.size();
+  }
+  if (held > current_->input.values.size() || piece.floats.values.empty()) return;
+  early_.try_emplace({piece.from, piece.place}, Early{piece.attempt, std::move(piece.floats)});
+}
+
+void AllReduceMachine::take_early() {
+  Current& c = *current_;
+  std::vector<Reduction::Outgoing> out;
+  auto early = std::exchange(early_, {});
+  for (const auto& [key, piece] : early) {  // in order of step for each sender
+    const auto at = std::ranges::find(c.run->members, key.first);
+    if (at == c.run->members.end() || piece.attempt != c.joined) continue;
+    const auto from = static_cast<std::size_t>(at - c.run->members.begin());
+    if (c.run->reduction.take(from, key.second, piece.floats, out)) emit(out);
+    out.clear();
+  }
+}
+
+void AllReduceMachine::want(Want want) {
+  send(want.from, Kind::kWant, current_->exchange, want.attempt);
+  current_->want = std::move(want);
+}
+
+void AllReduceMachine::take_result(const Floats& floats) {
+  Current& c = *current_;
+  Want want = std::move(*c.want);
+  c.want.reset();
+  c.run.reset();
+  Mean mean{want.attempt, std::move(want.members), floats};
+  if (want.purpose == Want::For::kFinish) return finish(std::move(mean));
+  c.held = std::move(mean);
+  if (want.purpose == Want::For::kLead) return let_stand(want.attempt);
+  send(want.from, Kind::kDone, c.exchange, c.joined);
+}
+
+void AllReduceMachine::finish(Mean mean) {
+  const Exchange exchange = current_->exchange;
+  last_ = Last{exchange, std::move(mean), std::nullopt};
+  if (current_->lead) last_->first_at = current_->first_at;
+  // First the notes: whoever waits for us does not wait for what we do with the mean.
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (waits(m)) send_last(m);
+  }
+  current_.reset();
+  early_.clear();
+  const Mean& result = last_->mean;
+  if (!std::ranges::binary_search(result.members, self_)) {
+    say(LogLevel::kWarning,
+        fmt::format("exchange {} ended without us, in attempt {}; we take its mean", exchange,
+                    result.attempt));
+  }
+  actions_.push_back(Finished{exchange, static_cast<std::uint32_t>(result.attempt), result.members,
+                              result.floats});
+}
+
+// What we are at is over. Whoever waits for us there has to know as well.
+void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
+  say(LogLevel::kWarning, fmt::format("exchange {} is over, says member {}; we are still at {} and "
+                                      "have to copy a model",
+                                      note.exchange, from, current_->exchange));
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (waits(m)) send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
+  }
+  current_.reset();
+  early_.clear();
+  actions_.push_back(Behind{note.exchange});
+}
+
+// Whoever has begun what we have not must not wait for us to lead.
+void AllReduceMachine::decline(Member member) {
+  peers_[member].declined = true;
+  send(member, Kind::kNotYet, *peers_[member].begun, 0);
+}
+
+bool AllReduceMachine::declined(Exchange exchange) const {
+  return std::ranges::any_of(peers_,
+                             [&](const Peer& p) { return p.declined && p.begun == exchange; });
+}
+
+// Views may have differed when something was asked: ask again. Nothing here undoes an attempt that
+// goes on.
+void AllReduceMachine::repeat() {
+  Current& c = *current_;
+  c.repeat_at = now_ + options_.repeat;
+  if (!c.lead) {
+    const bool stale = c.joined == 0 && leader() != c.reported_to;
+    if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return report();
+    return send_state(c.reported_to);
+  }
+  // Someone follows another leader: lead beyond its attempt, or follow it too.
+  Attempt highest = c.promised;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (waits(m) && is_plausible(peers_[m].attempt)) {
+      highest = std::max(highest, peers_[m].attempt);
+    }
+  }
+  if (highest > c.promised) {
+    promise(highest);
+    return report();
+  }
+  if (c.lead->stage == Lead::Stage::kRunning) {
+    for (Member m : c.lead->awaited) {
+      if (!peers_[m].done) send(m, Kind::kAsk, c.exchange, c.lead->attempt);
+    }
+  } else {
+    for (Peer& peer : peers_) peer.asked = 0;
+  }
+}
+
+// --- small things --------------------------------------------------------------------------------
+
+bool AllReduceMachine::is_overdue(Member member) const {
+  const Peer& peer = peers_[member];
+  return peer.begun && *peer.begun >= next_ && !peer.declined &&
+         now_ >= peer.begun_at + arrivals_.duration();
+}
+
+bool AllReduceMachine::is_plausible(Attempt attempt) const {
+  return attempt <= std::min(current_->promised + kAttemptsAhead * peers_.size(), kAttemptMax);
+}
+
+bool AllReduceMachine::waits(Member member) const {
+  return member != self_ && is_reachable(member) && peers_[member].begun == current_->exchange;
+}
+
+Member AllReduceMachine::owner(Attempt attempt) const {
+  return static_cast<Member>((attempt - 1) % peers_.size());
+}
+
+bool AllReduceMachine::are_members(const Members& members) const {
+  return !members.empty() && members.back() < peers_.size() &&
+         std::ranges::adjacent_find(members, std::greater_equal<>()) == members.end();
+}
+
+void AllReduceMachine::send(Member to, Kind kind, Exchange exchange, Attempt attempt, Attempt held,
+                            Members members) {
+  STARLING_CHECK(attempt <= std::numeric_limits<std::uint32_t>::max());
+  actions_.push_back(
+      SendNote{to, protocol::ReduceNote{.kind = kind,
+                                        .epoch = epoch_,
+                                        .exchange = exchange,
+                                        .attempt = static_cast<std::uint32_t>(attempt),
+                                        .held = static_cast<std::uint32_t>(held),
+                                        .members = std::move(members)}});
+}
+
+void AllReduceMachine::send_last(Member to) {
+  send(to, Kind::kCommit, last_->exchange, last_->mean.attempt, 0, last_->mean.members);
+}
+
+void AllReduceMachine::say(LogLevel level, std::string line) {
+  actions_.push_back(Say{level, std::move(line)});
+}
+
+}  // namespace starling::collective

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce among peers without a coordinator, as a deterministic machine: whoever is reachable
+// ends an exchange with the same mean over the same members, also when members die at any message.
+// Pieces move as Reduction says; README.md of this folder has the protocol and why it agrees.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/protocol/peer_messages.h"
+#include "gossip/collective/arrival_deadline.h"
+#include "gossip/collective/floats.h"
+#include "gossip/collective/reduction.h"
+
+namespace starling::collective {
+
+using protocol::Epoch;
+using protocol::Exchange;
+using protocol::Member;
+
+// --- events -------------------------------------------------------------------------------------
+struct Begin {  // local steps are done; beyond an exchange that is left unfinished is allowed
+  Exchange exchange = 0;
+  Floats input;
+};
+// From failure detection and links. All are reachable at first. When a connection breaks, both ends
+// hear Unreachable before Reachable, and nothing of the old connection afterwards.
+struct Reachable {
+  Member member = 0;
+};
+struct Unreachable {
+  Member member = 0;
+};
+struct NoteReceived {
+  Member from = 0;
+  protocol::ReduceNote note;
+};
+struct PieceReceived {  // whole
+  Member from = 0;
+  Epoch epoch = 0;
+  Exchange exchange = 0;
+  std::uint32_t attempt = 0;
+  std::uint64_t place = 0;
+  Floats floats;
+};
+struct Tick {};  // next_deadline() has passed
+using Event = std::variant<Begin, Reachable, Unreachable, NoteReceived, PieceReceived, Tick>;
+
+// --- actions, to be performed in order ----------------------------------------------------------
+struct SendNote {
+  Member to = 0;
+  protocol::ReduceNote note;
+};
+struct SendPiece {  // as a parcel of kind kReduce; its floats never change
+  Member to = 0;
+  Exchange exchange = 0;
+  std::uint32_t attempt = 0;
+  std::uint64_t place = 0;
+  Floats floats;
+};
+struct Finished {
+  Exchange exchange = 0;
+  std::uint32_t attempt = 0;
+  std::vector<Member> members;  // whose mean it is, in order; oneself not, if one came too late
+  Floats mean;
+};
+struct Behind {  // others ended `exchange`, ours is given up: copy a model, then Begin a later one
+  Exchange exchange = 0;
+};
+struct Say {
+  LogLevel level = LogLevel::kWarning;
+  std::string line;
+};
+using Action = std::variant<SendNote, SendPiece, Finished, Behind, Say>;
+
+// The same on all members, but for the times.
+struct AllReduceOptions {
+  ArrivalDeadline::Options stragglers;        // from the first who has begun to the last
+  Duration repeat = std::chrono::seconds(2);  // an unanswered question is put again
+  ShapeRule shape;
+};
+
+class AllReduceMachine {
+ public:
+  // Requires: self < members. `next`: the exchange that the first Begin will be of, or before.
+  AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self, std::size_t members,
+                   Exchange next = 0);
+
+  std::vector<Action> on(Event event, TimePoint now);
+  // When Tick is due; nothing while no one waits.
+  std::optional<TimePoint> next_deadline() const;
+  // An exchange has begun here and not ended.
+  bool busy() const { return current_.has_value(); }
+  // Whom this member itself waits for. Who answers failure detection but not its peers holds them
+  // up: a shell that sees neither notes nor bytes from one of these calls it unreachable.
+  std::vector<Member> waiting_for() const;
+  // Floats that came before the attempt they belong to; at most d of each other member.
+  std::size_t early_floats() const;
+
+ private:
+  using Attempt = std::uint64_t;  // of a leader l: k n + l + 1; 32 bits on the wire
+  using Members = std::vector<Member>;
+  struct Peer {
+    bool reachable = true;
+    // Its last kState, and when it was the first of its exchange.
+    std::optional<Exchange> begun;
+    TimePoint begun_at{};
+    Attempt attempt = 0;
+    Attempt held = 0;
+    Members members;
+    // Its last kNotYet, and the attempt whose question it answers.
+    std::optional<Exchange> not_yet;
+    Attempt not_yet_attempt = 0;
+    bool declined = false;  // we told it to go on without us in `begun`
+    Attempt asked = 0;      // of the current exchange
+    bool done = false;      // with the attempt we lead
+    unsigned wants = 0;     // served in this exchange
+  };
+  struct Mean {
+    Attempt attempt = 0;  // 0: none
+    Members members;
+    Floats floats;
+  };
+  struct Run {
+    Members members;
+    Reduction reduction;
+  };
+  struct Want {
+    enum class For { kFinish, kStanding, kLead };  // a commit, a leader's kAttempt, our own
+    For purpose = For::kFinish;
+    Member from = 0;
+    Attempt attempt = 0;
+    Members members;
+  };
+  struct Lead {
+    enum class Stage { kGathering, kFetching, kRunning };
+    Stage stage = Stage::kGathering;
+    Attempt attempt = 0;
+    bool recovering = false;  // somebody was lost: ask at once
+    Members awaited;          // kRunning: who has to be done, without us
+  };
+  struct Current {
+    Exchange exchange = 0;
+    Floats input;
+    TimePoint first_at{};  // who was the first to begin it
+    TimePoint repeat_at{};
+    Attempt promised = 0;    // in no attempt below this
+    Attempt joined = 0;      // the last attempt taken part in
+    Member reported_to = 0;  // the leader; oneself, perhaps
+    std::optional<Run> run;
+    Mean held;
+    std::optional<Want> want;
+    std::optional<Lead> lead;
+  };
+  struct Last {
+    Exchange exchange = 0;
+    Mean mean;
+    std::optional<TimePoint> first_at;  // if we led it
+  };
+  struct Early {
+    Attempt attempt = 0;
+    Floats floats;
+  };
+
+  void handle(Begin&);
+  void handle(Reachable&);
+  void handle(Unreachable&);
+  void handle(NoteReceived&);
+  void handle(PieceReceived&);
+  void handle(Tick&);
+
+  void receive_state(Member from, protocol::ReduceNote& note);
+  void receive_attempt(Member from, protocol::ReduceNote& note);
+  void receive_done(Member from, const protocol::ReduceNote& note);
+  void receive_commit(Member from, protocol::ReduceNote& note);
+  void receive_want(Member from, const protocol::ReduceNote& note);
+  void receive_ask(Member from, const protocol::ReduceNote& note);
+  void receive_not_yet(Member from, const protocol::ReduceNote& note);
+
+  // A member's side.
+  Member leader() const;
+  Attempt next_attempt(Member leader) const;
+  void report();
+  void promise(Attempt attempt);
+  void send_state(Member to);
+  void join(Attempt attempt, Members members);
+  void emit(std::vector<Reduction::Outgoing>& out);
+  void after_progress();
+  void take_early();
+  void hold_early(PieceReceived& piece);
+  void want(Want want);
+  void take_result(const Floats& floats);
+  void finish(Mean mean);
+  void fall_behind(Member from, const protocol::ReduceNote& note);
+  void decline(Member member);
+  bool declined(Exchange exchange) const;
+  void repeat();
+
+  // A leader's side (all_reduce_leader.cpp).
+  void lead(Attempt attempt, bool recovering);
+  bool is_late() const;
+  bool has_answered(Member member) const;
+  void ask_missing();
+  void consider();
+  void decide();
+  void let_stand(Attempt attempt);
+  Members choose() const;
+  void announce(const Members& to, const Members& members, Attempt held);
+  void check_done();
+  void name_left_out(const Members& members);
+
+  bool is_overdue(Member member) const;  // has waited too long for us to begin
+  bool is_plausible(Attempt attempt) const;
+  bool waits(Member member) const;  // for our result of the current exchange
+  Member owner(Attempt attempt) const;
+  bool are_members(const Members& members) const;
+  bool is_reachable(Member member) const { return member == self_ || peers_[member].reachable; }
+  void send(Member to, protocol::ReduceNote::Kind kind, Exchange exchange, Attempt attempt,
+            Attempt held = 0, Members members = {});
+  void send_last(Member to);
+  void say(LogLevel level, std::string line);
+
+  AllReduceOptions options_;
+  Epoch epoch_;
+  Member self_;
+  Exchange next_;  // to begin
+  std::vector<Peer> peers_;
+  ArrivalDeadline arrivals_;
+  TimePoint now_{};
+  std::vector<Action> actions_;
+  std::optional<Current> current_;
+  std::optional<Last> last_;
+  std::map<std::pair<Member, std::uint64_t>, Early> early_;  // by sender and place
+};
+
+}  // namespace starling::collective

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/mean_course.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+
+using collective::Floats;
+using protocol::Parcel;
+
+namespace {
+
+// Who copies takes a part of the model from so many.
+constexpr std::size_t kDonorsMax = 4;
+
+collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exchange first) {
+  collective::AllReduceOptions options;
+  // Before the very first exchange the others may still be starting.
+  options.stragglers = {.initial = first == 0 ? patience.start : patience.min,
+                        .min = patience.min,
+                        .max = std::max(patience.max, patience.start)};
+  return options;
+}
+
+}  // namespace
+
+MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
+                       CoursePlace place, const CoursePatience& patience, CourseStart start)
+    : run_(run),
+      local_(local),
+      host_(host),
+      self_(place.self),
+      names_(std::move(place.names)),
+      start_until_(host.now() + patience.start),
+      machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_.size(),
+               start.exchange),
+      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
+      exchange_(start.exchange),
+      met_(names_.size()) {}
+
+void MeanCourse::begin() {
+  STARLING_CHECK(state_ == State::kIdle);
+  go_on();
+}
+
+std::vector<Member> MeanCourse::neighbours() const {
+  std::vector<Member> all;
+  for (Member member = 0; member < names_.size(); ++member) {
+    if (member != self_) all.push_back(member);
+  }
+  return all;
+}
+
+CourseProgress MeanCourse::progress() const {
+  static constexpr std::array<std::string_view, 6> kStates = {
+      "joining", "training", "waiting", "training", "catching-up", "finished"};
+  return {.state = kStates[static_cast<std::size_t>(state_)],
+          .exchange = exchange_,
+          .step = std::min(step_of(run_.options, exchange_), run_.options.run.steps),
+          .loss_sum = loss_sum_,
+          .loss_steps = loss_steps_,
+          .heard = heard_,
+          .expected = static_cast<std::uint32_t>(names_.size() - 1)};
+}
+
+std::optional<std::span<const float>> MeanCourse::model() const {
+  if (computing_) return std::nullopt;
+  return algorithm_->model();
+}
+
+// --- the course ---------------------------------------------------------------------------------
+
+void MeanCourse::go_on() {
+  const std::uint64_t step = step_of(run_.options, exchange_);
+  const std::uint64_t all = run_.options.run.steps;
+  if (step >= all) {
+    state_ = State::kFinished;
+    return host_.finished();
+  }
+  const int steps = static_cast<int>(std::min(step_of(run_.options, exchange_ + 1), all) - step);
+  const LocalPhase phase{
+      .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = exchange_};
+  const auto loss = std::make_shared<double>(0);
+  state_ = State::kTraining;
+  computing_ = true;
+  host_.compute(
+      [this, phase, loss] {
+        NodeTraining training = local_.training();
+        *loss = algorithm_->adapt(training, phase, {.node = self_});
+      },
+      [this, loss, steps] { trained(*loss, steps); });
+}
+
+void MeanCourse::trained(double loss_sum, int steps) {
+  computing_ = false;
+  loss_sum_ += loss_sum;
+  loss_steps_ += static_cast<std::uint64_t>(steps);
+  if (!std::isfinite(loss_sum)) {
+    return host_.failed(rejected(
+        "diverged", fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
+                                "set train.clip-norm",
+                                step_of(run_.options, exchange_) + 1)));
+  }
+  const auto own = algorithm_->message(0).first;
+  state_ = State::kReducing;
+  on(collective::Begin{exchange_, collective::share(std::vector<float>(own.begin(), own.end()))});
+}
+
+void MeanCourse::perform(collective::Finished& finished) {
+  STARLING_CHECK(state_ == State::kReducing && finished.exchange == exchange_);
+  heard_ = static_cast<std::uint32_t>(
+      finished.members.size() -
+      static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
+  mean_ = std::move(finished.mean);
+  message_ = {.first = mean_.values};
+  inbox_ = {.from = 0, .weight = 1, .message = &message_};
+  state_ = State::kMixing;
+  computing_ = true;
+  host_.compute(
+      [this] {
+        const Links nobody{.node = self_};
+        algorithm_->absorb(nobody, {&inbox_, 1}, {0, run_.initial.size()});
+        algorithm_->conclude(nobody, {&inbox_, 1});
+      },
+      [this] { mixed(); });
+}
+
+void MeanCourse::mixed() {
+  computing_ = false;
+  mean_ = {};
+  ++exchange_;
+  go_on();
+  host_.advanced();
+}
+
+// Others ended an exchange without us.
+void MeanCourse::perform(collective::Behind& behind) {
+  std::vector<Member> donors;
+  for (Member member = 0; member < names_.size() && donors.size() < kDonorsMax; ++member) {
+    if (member != self_ && met_[member]) donors.push_back(member);
+  }
+  exchange_ = behind.exchange + 1;
+  state_ = State::kCopying;
+  if (donors.empty()) return not_copied();
+  host_.say(LogLevel::kInfo,
+            fmt::format("the others ended exchange {} without this peer: taking their model",
+                        behind.exchange));
+  host_.copy_model(std::move(donors));
+}
+
+void MeanCourse::copied(Exchange exchange, std::span<const float> model) {
+  STARLING_CHECK(state_ == State::kCopying);
+  algorithm_->restart(model);
+  local_.forget_momentum();
+  exchange_ = std::max(exchange_, exchange);
+  go_on();
+}
+
+void MeanCourse::not_copied() {
+  host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
+  go_on();
+}
+
+// --- the machine --------------------------------------------------------------------------------
+
+void MeanCourse::on(collective::Event event) {
+  for (collective::Action& action : machine_.on(std::move(event), host_.now())) {
+    std::visit([this](auto& a) { perform(a); }, action);
+  }
+}
+
+void MeanCourse::perform(collective::SendNote& send) { host_.send(send.to, send.note); }
+
+void MeanCourse::perform(collective::SendPiece& send) {
+  const Parcel parcel{.kind = Parcel::Kind::kReduce,
+                      .exchange = send.exchange,
+                      .attempt = send.attempt,
+                      .place = send.place,
+                      .first = send.floats.values.size()};
+  host_.send(send.to, parcel, SharedBytes(send.floats.owner, as_bytes(send.floats.values)));
+}
+
+void MeanCourse::perform(collective::Say& say) { host_.say(say.level, std::move(say.line)); }
+
+// --- what comes ---------------------------------------------------------------------------------
+
+Result<void> MeanCourse::judge(Member from, const Parcel& parcel) const {
+  if (parcel.kind != Parcel::Kind::kReduce) {
+    return rejected("not-wanted", "this parcel is of no use here now");
+  }
+  if (parcel.first > run_.initial.size() || parcel.second != 0 || parcel.packed != 0) {
+    return rejected("wrong-vectors",
+                    fmt::format("{} announces vectors that are not of this model", names_[from]));
+  }
+  return {};
+}
+
+void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
+  const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
+                                      whole.parcel.first);
+  if (!is_finite(values)) {
+    return host_.say(LogLevel::kWarning, fmt::format("{} sent what is no number in exchange {}: "
+                                                     "ignored",
+                                                     names_[from], whole.parcel.exchange));
+  }
+  on(collective::PieceReceived{from, whole.parcel.epoch, whole.parcel.exchange,
+                               whole.parcel.attempt, whole.parcel.place,
+                               Floats{whole.data.owner(), values}});
+}
+
+void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
+  on(collective::NoteReceived{from, note});
+}
+
+// Until then who was never met may be starting, and is no loss.
+bool MeanCourse::may_be_starting(Member member) const { return !start_over_ && !met_[member]; }
+
+void MeanCourse::told(Member from, const protocol::PeerHello&) {
+  met_[from] = true;
+  on(collective::Reachable{from});
+}
+
+void MeanCourse::link_lost(Member member) {
+  if (!may_be_starting(member)) on(collective::Unreachable{member});
+}
+
+void MeanCourse::reach(Member member, bool reachable) {
+  if (reachable || may_be_starting(member)) return;  // a link says that it is
+  on(collective::Unreachable{member});
+}
+
+void MeanCourse::give_up_unmet() {
+  start_over_ = true;
+  for (Member member = 0; member < met_.size(); ++member) {
+    if (member != self_ && !met_[member]) on(collective::Unreachable{member});
+  }
+}
+
+void MeanCourse::tick() {
+  if (!start_over_ && host_.now() >= start_until_) give_up_unmet();
+  const auto due = machine_.next_deadline();
+  if (due && *due <= host_.now()) on(collective::Tick{});
+}
+
+std::optional<TimePoint> MeanCourse::next_deadline() const {
+  const auto due = machine_.next_deadline();
+  if (start_over_) return due;
+  return std::min(due.value_or(start_until_), start_until_);
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// A synchronous algorithm over all members at once (local SGD, DiLoCo): local steps, then an
+// all-reduce among whoever is reachable. Members that fall out take the others' model when they
+// return.
+#pragma once
+
+#include <set>
+
+#include "gossip/collective/all_reduce_machine.h"
+#include "gossip/peer/make_course.h"
+
+namespace starling::gossip {
+
+class MeanCourse final : public Course {
+ public:
+  // All references must outlive the course.
+  MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host, CoursePlace place,
+             const CoursePatience& patience, CourseStart start);
+
+  void begin() override;
+  std::vector<Member> neighbours() const override;
+  CourseProgress progress() const override;
+  bool is_finished() const override { return state_ == State::kFinished; }
+  std::optional<std::span<const float>> model() const override;
+  Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
+  void take(Member from, ParcelFlow::Whole whole) override;
+  void take(Member from, const protocol::ReduceNote& note) override;
+  void told(Member from, const protocol::PeerHello& hello) override;
+  void link_lost(Member member) override;
+  void reach(Member member, bool reachable) override;
+  void copied(Exchange exchange, std::span<const float> model) override;
+  void not_copied() override;
+  void tick() override;
+  std::optional<TimePoint> next_deadline() const override;
+
+ private:
+  enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished };
+
+  void go_on();
+  void trained(double loss_sum, int steps);
+  void mixed();
+  void on(collective::Event event);
+  void perform(collective::SendNote& send);
+  void perform(collective::SendPiece& send);
+  void perform(collective::Finished& finished);
+  void perform(collective::Behind& behind);
+  void perform(collective::Say& say);
+  bool may_be_starting(Member member) const;
+  void give_up_unmet();
+
+  const NetworkRun& run_;
+  LocalSteps& local_;
+  CourseHost& host_;
+  Member self_;
+  std::vector<std::string> names_;
+  TimePoint start_until_;
+  collective::AllReduceMachine machine_;
+  std::unique_ptr<Algorithm<float>> algorithm_;
+  State state_ = State::kIdle;
+  bool computing_ = false;
+  Exchange exchange_;
+  std::vector<bool> met_;
+  bool start_over_ = false;  // nobody is excused as starting any more
+  collective::Floats mean_;  // being mixed
+  Message<float> message_;
+  Received<float> inbox_;
+  std::uint32_t heard_ = 0;
+  double loss_sum_ = 0;
+  std::uint64_t loss_steps_ = 0;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce when members die at any message, come late, are paused, cut off or wrongly suspected.
+#include <gtest/gtest.h>
+
+#include "tests/gossip/reduce_network.h"
+
+namespace starling::collective {
+namespace {
+
+using testing::ReduceNetwork;
+using testing::World;
+using Choice = ShapeRule::Choice;
+
+std::vector<Member> everyone_but(std::size_t members, std::vector<Member> dead) {
+  std::vector<Member> rest;
+  for (Member m = 0; m < members; ++m) {
+    if (std::ranges::find(dead, m) == dead.end()) rest.push_back(m);
+  }
+  return rest;
+}
+
+// Every survivor ended both exchanges, with all; the first over all or the survivors, the second
+// over the survivors (or all, where death came so late).
+void expect_survivors_agree(const World& world, ReduceNetwork& network,
+                            const std::vector<Member>& victims) {
+  ASSERT_EQ(network.run(), "") << network.trace();
+  ASSERT_EQ(network.wrong_results(), "") << network.trace();
+  ASSERT_EQ(network.disagreement(), "") << network.trace();
+  for (Member m = 0; m < world.members; ++m) {
+    if (!network.alive(m)) continue;
+    ASSERT_EQ(network.finished(m).size(), world.exchanges) << network.trace();
+    for (const Finished& result : network.finished(m)) {
+      for (Member survivor : everyone_but(world.members, victims)) {
+        ASSERT_TRUE(std::ranges::binary_search(result.members, survivor)) << network.trace();
+      }
+      // Who has died had ended with the same, if with anything.
+      for (Member dead : victims) {
+        const Finished* its = network.finished(dead, result.exchange);
+        if (its == nullptr) continue;
+        ASSERT_EQ(its->members, result.members) << network.trace();
+      }
+    }
+  }
+}
+
+std::size_t messages_of(const World& world) {
+  ReduceNetwork network(world);
+  EXPECT_EQ(network.run(), "");
+  return network.messages();
+}
+
+World small_world(std::size_t members, Choice choice, std::uint64_t seed) {
+  World world{.seed = seed, .members = members, .floats = 13, .exchanges = 2};
+  world.options.shape.choice = choice;
+  world.options.stragglers.min = std::chrono::seconds(10);  // nobody is one
+  return world;
+}
+
+TEST(AllReduceFaults, OneDiesAtEveryMessage) {
+  for (Choice choice : {Choice::kRing, Choice::kTree}) {
+    for (std::size_t members = 2; members <= 6; ++members) {
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+        const World world = small_world(members, choice, seed);
+        const std::size_t messages = messages_of(world);
+        for (std::size_t index = 0; index < messages; ++index) {
+          for (Member victim = 0; victim < members; ++victim) {
+            SCOPED_TRACE(::testing::Message() << "P " << members << " seed " << seed << " message "
+                                              << index << " victim " << victim);
+            ReduceNetwork network(world);
+            network.kill_at(victim, index);
+            expect_survivors_agree(world, network, {victim});
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The leader at every message, and its successor at every later one: also between commits.
+TEST(AllReduceFaults, TwoLeadersDieAtEveryTwoMessages) {
+  for (Choice choice : {Choice::kRing, Choice::kTree}) {
+    for (std::size_t members = 3; members <= 4; ++members) {
+      const World world = small_world(members, choice, 11);
+      const std::size_t messages = messages_of(world) / 2 + 20;
+      for (std::size_t index = 0; index < messages; ++index) {
+        for (std::size_t later = index; later < messages + 20; ++later) {
+          SCOPED_TRACE(::testing::Message()
+                       << "P " << members << " messages " << index << " and " << later);
+          ReduceNetwork network(world);
+          network.kill_at(0, index);
+          network.kill_at(1, later);
+          expect_survivors_agree(world, network, {0, 1});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(AllReduceFaults, AnyTwoDie) {
+  for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 5});
+    const World world =
+        small_world(3 + rng.below(5), rng.below(2) == 0 ? Choice::kRing : Choice::kTree, seed);
+    const auto first = static_cast<Member>(rng.below(world.members));
+    const auto second =
+        static_cast<Member>((first + 1 + rng.below(world.members - 1)) % world.members);
+    ReduceNetwork network(world);
+    network.kill_at(first, rng.below(120));
+    network.kill_at(second, rng.below(200));
+    expect_survivors_agree(world, network, {first, second});
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(AllReduceFaults, AStragglerIsLeftOutByNameAndTakesTheResult) {
+  for (Member late : {0U, 1U, 3U}) {
+    World world = small_world(4, Choice::kRing, 5);
+    world.exchanges = 1;
+    world.options.stragglers = {.initial = std::chrono::seconds(1)};
+    ReduceNetwork network(world);
+    network.delay_begin(late, 0, 5);
+    ASSERT_EQ(network.run(), "") << network.trace();
+    EXPECT_EQ(network.wrong_results(), "");
+    EXPECT_EQ(network.disagreement(), "");
+    for (Member m = 0; m < 4; ++m) {
+      ASSERT_NE(network.finished(m, 0), nullptr);
+      EXPECT_EQ(network.finished(m, 0)->members, everyone_but(4, {late}));
+    }
+    const std::string name = "member " + std::to_string(late) + " is left out of exchange 0";
+    EXPECT_TRUE(std::ranges::any_of(
+        network.said(), [&](const std::string& line) { return line.find(name) != line.npos; }));
+  }
+}
+
+TEST(AllReduceFaults, WhoMissesTwoExchangesIsToldToCatchUp) {
+  World world = small_world(3, Choice::kRing, 6);
+  world.exchanges = 6;
+  world.options.stragglers = {.initial = std::chrono::seconds(1), .max = std::chrono::seconds(1)};
+  ReduceNetwork network(world);
+  network.delay_begin(2, 1, 3.5);
+  ASSERT_EQ(network.run(), "") << network.trace();
+  EXPECT_NE(network.trace().find("2 behind e"), std::string::npos) << network.trace();
+  EXPECT_EQ(network.disagreement(), "");
+}
+
+TEST(AllReduceFaults, TwoSidesOfAPartitionEachEndWithTheirOwn) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const World world = small_world(5, seed % 2 == 0 ? Choice::kRing : Choice::kTree, seed);
+    ReduceNetwork network(world);
+    Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 6});
+    network.at(rng.uniform() * 0.15, [&network] {
+      for (Member a : {0U, 1U}) {
+        for (Member b : {2U, 3U, 4U}) network.cut(a, b, 1e6);
+      }
+    });
+    // Detection within the time of a cut is uniform; here it must be soon.
+    for (Member a : {0U, 1U}) {
+      for (Member b : {2U, 3U, 4U}) {
+        network.at(0.3 + rng.uniform(), [&network, a, b] { network.suspect(a, b, 1e6); });
+        network.at(0.3 + rng.uniform(), [&network, a, b] { network.suspect(b, a, 1e6); });
+      }
+    }
+    ASSERT_EQ(network.run(), "") << seed << "\n" << network.trace();
+    ASSERT_EQ(network.wrong_results(), "") << seed;
+    for (const std::vector<Member>& side : {std::vector<Member>{0, 1}, {2, 3, 4}}) {
+      for (Exchange e = 0; e < 2; ++e) {
+        for (Member m : side) {
+          ASSERT_NE(network.finished(m, e), nullptr) << seed;
+          ASSERT_EQ(network.finished(m, e)->members, network.finished(side[0], e)->members)
+              << seed << "\n"
+              << network.trace();
+        }
+      }
+    }
+  }
+}
+
+// One link is gone, and failure detection does not say so to anybody else.
+TEST(AllReduceFaults, WhoCannotReachEachOtherAreNotInOneAttempt) {
+  const World world = small_world(4, Choice::kRing, 8);
+  ReduceNetwork network(world);
+  network.cut(2, 3, 1e6);
+  network.suspect(2, 3, 1e6);
+  network.suspect(3, 2, 1e6);
+  ASSERT_EQ(network.run(), "") << network.trace();
+  EXPECT_EQ(network.wrong_results(), "");
+  EXPECT_EQ(network.disagreement(), "") << network.trace();
+  EXPECT_EQ(network.finished(0, 0)->members, (std::vector<Member>{0, 1, 2}));
+}
+
+// Deaths and stragglers only: the living agree on everything.
+TEST(AllReduceFaults, RandomDeathsAndStragglers) {
+  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+    Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 7});
+    World world =
+        small_world(2 + rng.below(6), rng.below(2) == 0 ? Choice::kRing : Choice::kTree, seed);
+    world.exchanges = 4;
+    world.options.stragglers.initial = std::chrono::milliseconds(300);
+    world.options.stragglers.min = std::chrono::milliseconds(20);
+    world.spread = rng.uniform() * 0.5;
+    ReduceNetwork network(world);
+    for (std::uint64_t i = rng.below(4); i > 0; --i) {
+      network.delay_begin(static_cast<Member>(rng.below(world.members)), rng.below(4),
+                          rng.uniform() * 3);
+    }
+    for (std::uint64_t i = rng.below(world.members); i > 0; --i) {
+      const auto victim = static_cast<Member>(rng.below(world.members));
+      network.at(rng.uniform() * 3, [&network, victim] { network.kill(victim); });
+    }
+    ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
+    ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();
+    ASSERT_EQ(network.disagreement(), "") << "seed " << seed << "\n" << network.trace();
+  }
+}
+
+// Anything: still no hang, every result is the exact mean of the members it names, and one attempt
+// has one result.
+TEST(AllReduceFaults, RandomEverything) {
+  for (std::uint64_t seed = 1; seed <= 4000; ++seed) {
+    Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 8});
+    World world =
+        small_world(2 + rng.below(6), rng.below(2) == 0 ? Choice::kRing : Choice::kTree, seed);
+    world.exchanges = 5;
+    world.options.stragglers.initial = std::chrono::milliseconds(500);
+    world.options.stragglers.min = std::chrono::milliseconds(20);
+    ReduceNetwork network(world);
+    auto any = [&] { return static_cast<Member>(rng.below(world.members)); };
+    for (std::uint64_t i = rng.below(8); i > 0; --i) {
+      const Member a = any();
+      const auto b = static_cast<Member>((a + 1 + rng.below(world.members - 1)) % world.members);
+      const double length = rng.uniform() * 2;
+      const double when = rng.uniform() * 2;
+      switch (rng.below(5)) {
+        case 0:
+          network.at(when, [&network, a] { network.kill(a); });
+          break;
+        case 1:
+          network.at(when, [&network, a, length] { network.pause(a, length); });
+          break;
+        case 2:
+          network.at(when, [&network, a, b, length] { network.cut(a, b, length); });
+          break;
+        case 3:
+          network.at(when, [&network, a, b, length] { network.suspect(a, b, length); });
+          break;
+        default:
+          network.delay_begin(a, rng.below(5), length);
+      }
+    }
+    ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
+    ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();
+  }
+}
+
+}  // namespace
+}  // namespace starling::collective

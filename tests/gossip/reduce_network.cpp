@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gossip/reduce_network.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+
+namespace starling::collective::testing {
+namespace {
+
+std::size_t checksum_of(std::span<const float> values) {
+  return std::hash<std::string_view>{}(
+      {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+std::pair<Member, Member> pair_of(Member a, Member b) { return std::minmax({a, b}); }
+
+}  // namespace
+
+std::vector<float> mean_of(const std::vector<std::vector<float>>& inputs) {
+  std::vector<float> mean(inputs.front().size());
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const std::vector<float>& input : inputs) sum += static_cast<double>(input[i]);
+    mean[i] = static_cast<float>(sum) / static_cast<float>(inputs.size());
+  }
+  return mean;
+}
+
+ReduceNetwork::ReduceNetwork(const World& world)
+    : world_(world), rng_({.seed = world.seed, .purpose = Purpose::kTest}) {
+  for (Member m = 0; m < world.members; ++m) {
+    nodes_.push_back({.machine = AllReduceMachine(world.options, 1, m, world.members)});
+  }
+}
+
+void ReduceNetwork::at(double seconds, std::function<void()> what) {
+  queue_.schedule(after(seconds), std::move(what));
+}
+
+void ReduceNetwork::kill(Member victim) {
+  if (!nodes_[victim].alive) return;
+  nodes_[victim].alive = false;
+  for (Member m = 0; m < nodes_.size(); ++m) {
+    if (m == victim) continue;
+    at(rng_.uniform() * world_.detection, [this, m, victim] { inform(m, victim, false); });
+  }
+}
+
+void ReduceNetwork::cut(Member a, Member b, double seconds) {
+  if (down_[pair_of(a, b)]) return;
+  down_[pair_of(a, b)] = true;
+  ++connection_[pair_of(a, b)];
+  at(rng_.uniform() * seconds, [this, a, b] { inform(a, b, false); });
+  at(rng_.uniform() * seconds, [this, a, b] { inform(b, a, false); });
+  at(seconds, [this, a, b] {
+    down_[pair_of(a, b)] = false;
+    if (nodes_[a].alive && nodes_[b].alive) {
+      inform(a, b, true);
+      inform(b, a, true);
+    }
+  });
+}
+
+void ReduceNetwork::suspect(Member a, Member b, double seconds) {
+  inform(a, b, false);
+  at(seconds, [this, a, b] {
+    if (nodes_[b].alive) inform(a, b, true);
+  });
+}
+
+void ReduceNetwork::pause(Member member, double seconds) {
+  nodes_[member].paused_until = std::max(nodes_[member].paused_until, after(seconds));
+}
+
+void ReduceNetwork::inform(Member member, Member about, bool reachable) {
+  if (reachable) {
+    deliver(*std::make_unique<Delivery>(Delivery{member, Reachable{about}, {}, 0, 0}));
+  } else {
+    deliver(*std::make_unique<Delivery>(Delivery{member, Unreachable{about}, {}, 0, 0}));
+  }
+}
+
+std::vector<float> ReduceNetwork::input(Member member, Exchange exchange) const {
+  Rng rng({.seed = world_.seed + 77 * exchange, .purpose = Purpose::kTest, .node = member + 1});
+  std::vector<float> values(world_.floats);
+  for (float& value : values) value = static_cast<float>(rng.below(200'001)) - 100'000.0F;
+  return values;
+}
+
+double ReduceNetwork::latency() {
+  const double slow = rng_.below(10) == 0 ? 10 : 1;
+  return -std::log(1 - rng_.uniform()) * world_.latency * slow;
+}
+
+void ReduceNetwork::begin_next(Member member, double seconds) {
+  Node& node = nodes_[member];
+  if (node.next >= world_.exchanges) return;
+  const Exchange exchange = node.next;
+  if (auto found = delays_.find({member, exchange}); found != delays_.end()) {
+    seconds += found->second;
+  }
+  queue_.schedule(after(seconds),
+                  Delivery{member, Begin{exchange, share(input(member, exchange))}, {}, 0, 0});
+}
+
+bool ReduceNetwork::ended() const {
+  return std::ranges::all_of(nodes_, [&](const Node& node) {
+    return !node.alive || (node.next >= world_.exchanges && !node.machine.busy());
+  });
+}
+
+std::string ReduceNetwork::run() {
+  for (Member m = 0; m < nodes_.size(); ++m) begin_next(m, rng_.uniform() * world_.spread);
+  for (std::size_t events = 0; !ended(); ++events) {
+    std::optional<Happening> happening = queue_.pop();
+    if (!happening) return "nothing happens any more";
+    if (to_seconds(queue_.now().time_since_epoch()) > world_.seconds_max || events > 400'000) {
+      std::string text = "not ended:";
+      for (Member m = 0; m < nodes_.size(); ++m) {
+        if (!nodes_[m].alive || !nodes_[m].machine.busy()) continue;
+        text += fmt::format(" {} at {} waits for [{}]", m, nodes_[m].next,
+                            fmt::join(nodes_[m].machine.waiting_for(), ","));
+      }
+      return text;
+    }
+    if (auto* delivery = std::get_if<Delivery>(&*happening)) {
+      deliver(*delivery);
+    } else {
+      std::get<std::function<void()>> (*happening)();
+    }
+  }
+  return torn_;
+}
+
+void ReduceNetwork::deliver(Delivery& delivery) {
+  Node& node = nodes_[delivery.to];
+  if (!node.alive) return;
+  if (queue_.now() < node.paused_until) {
+    queue_.schedule(node.paused_until, std::move(delivery));
+    return;
+  }
+  if (delivery.from) {
+    const auto pair = pair_of(*delivery.from, delivery.to);
+    if (delivery.connection != connection_[pair]) return;
+    // Nothing of a dead member's connection after the news of its death.
+    if (!nodes_[*delivery.from].alive && node.unreachable.contains(*delivery.from)) return;
+  }
+  if (auto* piece = std::get_if<PieceReceived>(&delivery.event)) {
+    if (checksum_of(piece->floats.values) != delivery.checksum) {
+      torn_ = "a piece was written after it had been sent";
+    }
+    // A copy, as if it had come from the network.
+    piece->floats = share({piece->floats.values.begin(), piece->floats.values.end()});
+  }
+  if (auto* begin = std::get_if<Begin>(&delivery.event)) {
+    if (begin->exchange < node.next) return;
+    node.next = begin->exchange + 1;
+  }
+  if (auto* lost = std::get_if<Unreachable>(&delivery.event)) node.unreachable.insert(lost->member);
+  if (auto* back = std::get_if<Reachable>(&delivery.event)) node.unreachable.erase(back->member);
+  if (std::holds_alternative<Tick>(delivery.event)) {
+    node.tick_at = {};
+    const auto due = node.machine.next_deadline();
+    if (!due || *due > queue_.now()) return perform(delivery.to, {});
+  }
+  perform(delivery.to, node.machine.on(std::move(delivery.event), queue_.now()));
+}
+
+bool ReduceNetwork::transmit(Member from, Member to, Event event, std::size_t checksum) {
+  const auto [first, last] = kills_.equal_range(messages_);
+  for (auto it = first; it != last; ++it) kill(it->second);
+  ++messages_;
+  if (!nodes_[from].alive) return false;
+  const auto pair = pair_of(from, to);
+  if (down_[pair]) return true;
+  TimePoint& arrival = last_arrival_[{from, to}];
+  arrival = std::max(arrival + Duration(1), after(latency()));
+  queue_.schedule(arrival, Delivery{to, std::move(event), from, connection_[pair], checksum});
+  return true;
+}
+
+void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
+  Node& node = nodes_[member];
+  for (Action& action : actions) {
+    if (auto* note = std::get_if<SendNote>(&action)) {
+      trace_ +=
+          fmt::format("{}>{} k{} e{} a{} h{} [{}]\n", member, note->to,
+                      static_cast<int>(note->note.kind), note->note.exchange, note->note.attempt,
+                      note->note.held, fmt::join(note->note.members, ","));
+      if (!transmit(member, note->to, NoteReceived{member, note->note}, 0)) return;
+    } else if (auto* piece = std::get_if<SendPiece>(&action)) {
+      trace_ += fmt::format("{}>{} piece e{} a{} {:x}\n", member, piece->to, piece->exchange,
+                            piece->attempt, piece->place);
+      node.floats_sent += piece->floats.values.size();
+      const std::size_t checksum = checksum_of(piece->floats.values);
+      PieceReceived received{member,       1, piece->exchange, piece->attempt, piece->place,
+                             piece->floats};
+      if (!transmit(member, piece->to, std::move(received), checksum)) return;
+    } else if (auto* finished = std::get_if<Finished>(&action)) {
+      trace_ += fmt::format("{} finished e{} a{} [{}]\n", member, finished->exchange,
+                            finished->attempt, fmt::join(finished->members, ","));
+      node.finished.push_back(*finished);
+      begin_next(member, rng_.uniform() * world_.spread);
+    } else if (auto* behind = std::get_if<Behind>(&action)) {
+      trace_ += fmt::format("{} behind e{}\n", member, behind->exchange);
+      node.next = std::max(node.next, behind->exchange + 1);
+      begin_next(member, rng_.uniform() * world_.spread);
+    } else {
+      said_.push_back(fmt::format("{}: {}", member, std::get<Say>(action).line));
+    }
+  }
+  const std::optional<TimePoint> due = node.machine.next_deadline();
+  if (due && (node.tick_at == TimePoint{} || *due < node.tick_at)) {
+    node.tick_at = std::max(*due, queue_.now());
+    queue_.schedule(node.tick_at, Delivery{member, Tick{}, {}, 0, 0});
+  }
+}
+
+const Finished* ReduceNetwork::finished(Member member, Exchange exchange) const {
+  const auto found = std::ranges::find(nodes_[member].finished, exchange, &Finished::exchange);
+  return found == nodes_[member].finished.end() ? nullptr : &*found;
+}
+
+std::string ReduceNetwork::wrong_results() const {
+  std::map<std::pair<Exchange, std::uint32_t>, const Finished*> by_attempt;
+  for (Member m = 0; m < nodes_.size(); ++m) {
+    for (const Finished& result : nodes_[m].finished) {
+      std::vector<std::vector<float>> inputs;
+      for (Member from : result.members) inputs.push_back(input(from, result.exchange));
+      if (!same_bits(result.mean.values, mean_of(inputs))) {
+        return fmt::format("{}: exchange {} is not the mean of its members", m, result.exchange);
+      }
+      const auto [first, fresh] =
+          by_attempt.try_emplace({result.exchange, result.attempt}, &result);
+      if (!fresh && first->second->members != result.members) {
+        return fmt::format("{}: attempt {} has other members", m, result.attempt);
+      }
+    }
+  }
+  return "";
+}
+
+std::string ReduceNetwork::disagreement() const {
+  std::map<Exchange, const Finished*> by_exchange;
+  for (Member m = 0; m < nodes_.size(); ++m) {
+    if (!nodes_[m].alive) continue;
+    for (const Finished& result : nodes_[m].finished) {
+      const auto [first, fresh] = by_exchange.try_emplace(result.exchange, &result);
+      const Finished& other = *first->second;
+      if (other.attempt != result.attempt || other.members != result.members ||
+          !same_bits(other.mean.values, result.mean.values)) {
+        return fmt::format("exchange {}: member {} has [{}], another [{}]", result.exchange, m,
+                           fmt::join(result.members, ","), fmt::join(other.members, ","));
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace starling::collective::testing

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce machines on a simulated network: random latencies, in order for each pair; members are
+// killed at a message, paused, cut off or wrongly suspected. Checks that nothing sent is ever
+// written again, and what every result must be.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/sim/event_queue.h"
+#include "gossip/collective/all_reduce_machine.h"
+
+namespace starling::collective::testing {
+
+struct World {
+  std::uint64_t seed = 1;
+  std::size_t members = 4;
+  std::size_t floats = 13;
+  Exchange exchanges = 1;
+  AllReduceOptions options;
+  double latency = 0.005;  // seconds, mean of an exponential; a tenth of them ten times that
+  double spread = 0.05;    // of the beginnings, uniform
+  double detection = 0.5;  // from a death to each survivor's news, uniform
+  double seconds_max = 600;
+};
+
+class ReduceNetwork {
+ public:
+  explicit ReduceNetwork(const World& world);
+
+  // `victim` dies when the network's message number `index` (from 0) is about to be sent.
+  void kill_at(Member victim, std::size_t index) { kills_.emplace(index, victim); }
+  void kill(Member victim);
+  void at(double seconds, std::function<void()> what);
+  // The connection breaks, what is on its way is lost; both notice, and it comes back.
+  void cut(Member a, Member b, double seconds);
+  // `a` alone believes `b` dead for a while; messages still flow.
+  void suspect(Member a, Member b, double seconds);
+  void pause(Member member, double seconds);
+  void delay_begin(Member member, Exchange exchange, double seconds) {
+    delays_[{member, exchange}] = seconds;
+  }
+
+  // Until every living member has ended its last exchange; "" or why not.
+  std::string run();
+
+  const std::vector<Finished>& finished(Member member) const { return nodes_[member].finished; }
+  const Finished* finished(Member member, Exchange exchange) const;
+  bool alive(Member member) const { return nodes_[member].alive; }
+  std::vector<float> input(Member member, Exchange exchange) const;
+  // Finished results that are not the mean of their members, or not the same for one attempt.
+  std::string wrong_results() const;
+  // Living members with different results of one exchange.
+  std::string disagreement() const;
+
+  std::size_t messages() const { return messages_; }
+  std::uint64_t floats_sent(Member member) const { return nodes_[member].floats_sent; }
+  const std::string& trace() const { return trace_; }
+  const std::vector<std::string>& said() const { return said_; }
+  AllReduceMachine& machine(Member member) { return nodes_[member].machine; }
+
+ private:
+  struct Node {
+    AllReduceMachine machine;
+    bool alive = true;
+    TimePoint paused_until{};
+    TimePoint tick_at{};
+    Exchange next = 0;
+    std::vector<Finished> finished;
+    std::uint64_t floats_sent = 0;
+    std::set<Member> unreachable;
+  };
+  struct Delivery {
+    Member to = 0;
+    Event event;
+    std::optional<Member> from;
+    unsigned connection = 0;
+    std::size_t checksum = 0;
+  };
+  using Happening = std::variant<Delivery, std::function<void()>>;
+
+  void deliver(Delivery& delivery);
+  void begin_next(Member member, double seconds);
+  void perform(Member member, std::vector<Action> actions);
+  bool transmit(Member from, Member to, Event event, std::size_t checksum);
+  void inform(Member member, Member about, bool reachable);
+  double latency();
+  bool ended() const;
+  TimePoint after(double seconds) const { return queue_.now() + from_seconds(seconds); }
+
+  World world_;
+  Rng rng_;
+  sim::EventQueue<Happening> queue_;
+  std::vector<Node> nodes_;
+  std::multimap<std::size_t, Member> kills_;
+  std::map<std::pair<Member, Exchange>, double> delays_;
+  std::map<std::pair<Member, Member>, TimePoint> last_arrival_;
+  std::map<std::pair<Member, Member>, unsigned> connection_;
+  std::map<std::pair<Member, Member>, bool> down_;
+  std::size_t messages_ = 0;
+  std::string trace_;
+  std::string torn_;
+  std::vector<std::string> said_;
+};
+
+std::vector<float> mean_of(const std::vector<std::vector<float>>& inputs);
+
+}  // namespace starling::collective::testing
