@@ -6,23 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "coordinator/fallback_network.h"
+
 namespace starling::coordinator {
-namespace {
-
-// Whether the name is one, and its parameters are; how many clients there will be nobody knows yet.
-Result<void> validate_fallback(const Job& job) {
-  if (!job.fallback.enabled()) return {};
-  if (job.fallback.topology.starts_with("d-cliques")) {
-    return rejected("setting-invalid",
-                    "fallback.topology: d-cliques needs to know every client's labels; name "
-                    "another topology");
-  }
-  STARLING_TRY(topologies::check_spec(job.fallback.topology));
-  return {};
-}
-
-}  // namespace
-
 int RoundOptions::asked() const {
   // 100 x 1.1 is 110, though it is a little more in binary.
   return static_cast<int>(std::ceil(static_cast<double>(cohort) * over_selection * (1 - 1e-12)));

@@ -154,9 +154,10 @@ void describe(V& visit, CheckpointOptions& o) {
 
 template <class V>
 void describe(V& visit, FallbackOptions& o) {
-  visit("topology", o.topology,
-        FieldInfo{.help = "graph on which clients train on by gossip while the coordinator is gone, "
-                          "NAME[:KEY=VALUE,...] as topologies/README.md; empty: they wait"});
+  visit(
+      "topology", o.topology,
+      FieldInfo{.help = "graph on which clients train on by gossip while the coordinator is gone, "
+                        "NAME[:KEY=VALUE,...] as topologies/README.md; empty: they wait"});
   visit("after", o.after,
         FieldInfo{.help = "they begin once the coordinator was not heard for so long",
                   .min = 0.1,

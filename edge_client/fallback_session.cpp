@@ -9,12 +9,9 @@ using namespace gossip::fallback;
 
 FallbackSession::FallbackSession(net::EventLoop& loop, Log& log, gossip::PeerNode& node,
                                  std::uint64_t rows)
-    : loop_(loop),
-      log_(log),
-      node_(node),
-      rows_(rows),
-      machine_(loop.now()),
-      alarm_(loop, [this] { on(Tick{}); }) {}
+    : loop_(loop), log_(log), node_(node), rows_(rows), machine_(loop.now()), alarm_(loop, [this] {
+        on(Tick{});
+      }) {}
 
 void FallbackSession::see(const protocol::Envelope& envelope) {
   if (const auto* committed = std::get_if<protocol::RoundCommitted>(&envelope.message)) {
@@ -50,11 +47,10 @@ void FallbackSession::perform(const Rest&) { on(Rested{node_.rest()}); }
 
 void FallbackSession::perform(const Merge& merge) {
   merging_ = std::make_shared<client::GivenModel>(
-      merge.trained.model,
-      client::TrainingReport{.weight = static_cast<double>(rows_),
-                             .train_loss = merge.trained.loss,
-                             .samples = 0,
-                             .steps = merge.trained.steps});
+      merge.trained.model, client::TrainingReport{.weight = static_cast<double>(rows_),
+                                                  .train_loss = merge.trained.loss,
+                                                  .samples = 0,
+                                                  .steps = merge.trained.steps});
 }
 
 void FallbackSession::perform(const Say& say) { log_.write(say.level, say.line); }
@@ -78,7 +74,8 @@ void join_up(EdgeSession& session, GossipSession& gossip, FallbackSession& fallb
              return gossip.take(envelope);
            },
        .status = [&gossip] { return gossip.status(); },
-       .on_train = [&fallback](const client::Train& train) { return fallback.take_training(train); }});
+       .on_train =
+           [&fallback](const client::Train& train) { return fallback.take_training(train); }});
 }
 
 }  // namespace starling::edge_client
