@@ -7,6 +7,7 @@
 
 #include "coordinator/client_registry.h"
 #include "coordinator/coordinator_shell.h"
+#include "coordinator/fallback_issuer.h"
 #include "coordinator/gossip_issuer.h"
 #include "coordinator/operator_desk.h"
 #include "coordinator/operator_sessions.h"
@@ -149,6 +150,7 @@ struct CoordinatorService::Impl {
                        if (role == store::Role::kOperator) return;
                        shell->handle(ClientAdmitted{name});
                        gossip->members_changed();
+                       fallback->members_changed();
                      },
                      [this](const Error& error) { broke(error); }};
   enrol::EnrolmentService enrolment{loop,  authority, ledger,
@@ -156,6 +158,7 @@ struct CoordinatorService::Impl {
   net::TaskGroup enrolments{loop};
   std::unique_ptr<issuer::ClientSessions> sessions;
   std::unique_ptr<GossipIssuer> gossip;
+  std::unique_ptr<FallbackIssuer> fallback;
   std::unique_ptr<OperatorDesk> desk;
   std::unique_ptr<OperatorSessions> operators;
   std::unique_ptr<RoundCommitter> committer;
@@ -205,7 +208,8 @@ void CoordinatorService::Impl::put_together() {
       shell_options(settings, authority.federation()),
       CoordinatorShell::Handlers{
           .on_run_ended =
-              [this](RunId) {
+              [this](RunId run) {
+                fallback->run_ended(run);
                 operators->wake();
                 runs->ended();
               },
@@ -214,11 +218,13 @@ void CoordinatorService::Impl::put_together() {
           .on_broken = on_broken_part});
   runs = std::make_unique<RunQueue>(
       loop, *store, clock, state, run_log, log, settings.service.disk_retry,
-      RunQueue::Handlers{
-          .on_ready = [this](const LoadedRun& run,
-                             RunStart start) { shell->start_run(run, std::move(start)); },
-          .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
-          .on_broken = on_broken_part});
+      RunQueue::Handlers{.on_ready =
+                             [this](const LoadedRun& run, RunStart start) {
+                               fallback->run_started(start.id, run.context->job);
+                               shell->start_run(run, std::move(start));
+                             },
+                         .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+                         .on_broken = on_broken_part});
   operators = std::make_unique<OperatorSessions>(
       loop, clock, registry, log,
       OperatorSessions::Options{.sessions_max = settings.operators.sessions_max,
@@ -237,6 +243,7 @@ void CoordinatorService::Impl::make_gossip() {
                          const protocol::Envelope& envelope) { sessions->send(id, envelope); },
           .queued_bytes = [this](SessionId id) { return sessions->queued_bytes(id); },
           .on_broken = [this](const Error& error) { broke(error); }});
+  fallback = std::make_unique<FallbackIssuer>(*gossip, log);
 }
 
 void CoordinatorService::Impl::receive(SessionId id, protocol::Envelope envelope) {
@@ -264,6 +271,7 @@ Result<void> CoordinatorService::Impl::start() {
   STARLING_TRY(runs->resume());
   STARLING_TRY(listen());
   gossip->resume();
+  fallback->begin();
   desk = std::make_unique<OperatorDesk>(
       OperatorDesk::Parts{clock, *store, state, settings, registry, *gossip, log},
       OperatorDesk::Handlers{
@@ -328,6 +336,7 @@ void CoordinatorService::Impl::revoked(const std::string& name) {
   shell->handle(ClientRevoked{name});
   operators->cut(name);
   gossip->members_changed();
+  fallback->members_changed();
 }
 
 void CoordinatorService::Impl::renew() {

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace starling::coordinator {
+#include "coordinator/fallback_network.h"
 
+namespace starling::coordinator {
 int RoundOptions::asked() const {
   // 100 x 1.1 is 110, though it is a little more in binary.
   return static_cast<int>(std::ceil(static_cast<double>(cohort) * over_selection * (1 - 1e-12)));
@@ -25,6 +26,7 @@ void Job::bind(config::Binder& binder) {
   binder.bind("round", round);
   binder.bind("evaluate", evaluate);
   binder.bind("checkpoint", checkpoint);
+  binder.bind("fallback", fallback);
   binder.bind("data", data);
   binder.bind("data", training.data);
 }
@@ -49,6 +51,7 @@ Result<void> Job::validate() const {
   if (round.asked() > 1'000'000) {
     return rejected("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
   }
+  STARLING_TRY(validate_fallback(*this));
   return train::validate(training.train);
 }
 

@@ -50,6 +50,17 @@ struct CheckpointOptions {
   int keep = 3;
 };
 
+// What the clients do while the coordinator is gone.
+struct FallbackOptions {
+  std::string topology;  // empty: they wait
+  Duration after = std::chrono::seconds(30);
+  int local_steps = 1;
+  Duration merge_within = std::chrono::minutes(10);
+  Duration lifetime = std::chrono::hours(24);
+
+  bool enabled() const { return !topology.empty(); }
+};
+
 struct DataOptions {
   std::string dataset;
   std::string partition = "iid";
@@ -61,6 +72,7 @@ struct Job {
   RoundOptions round;
   EvaluateOptions evaluate;
   CheckpointOptions checkpoint;
+  FallbackOptions fallback;
   DataOptions data;
 
   // Binds every key of a job to this object, which must outlive the binder's use.
@@ -138,6 +150,30 @@ void describe(V& visit, CheckpointOptions& o) {
                   .unit = "rounds",
                   .min = 0,
                   .max = 1e9});
+}
+
+template <class V>
+void describe(V& visit, FallbackOptions& o) {
+  visit(
+      "topology", o.topology,
+      FieldInfo{.help = "graph on which clients train on by gossip while the coordinator is gone, "
+                        "NAME[:KEY=VALUE,...] as topologies/README.md; empty: they wait"});
+  visit("after", o.after,
+        FieldInfo{.help = "they begin once the coordinator was not heard for so long",
+                  .min = 0.1,
+                  .max = 86400});
+  visit("local-steps", o.local_steps,
+        FieldInfo{.help = "steps between two exchanges with the neighbours", .min = 1, .max = 1e6});
+  visit("merge-within", o.merge_within,
+        FieldInfo{.help = "what a client trained meanwhile is dropped if no round asks it within "
+                          "this time of the coordinator's return",
+                  .min = 1,
+                  .max = 31'536'000});
+  visit("lifetime", o.lifetime,
+        FieldInfo{.help = "without the coordinator they go on for at most this, and a device that "
+                          "was revoked unheard is taken for one of them",
+                  .min = 60,
+                  .max = 31'536'000});
 }
 
 template <class V>

@@ -125,7 +125,8 @@ void EdgeSession::send_on_link(const protocol::Envelope& envelope) {
 }
 
 void EdgeSession::perform(client::Train& train) {
-  training_.start(std::move(train.plan), std::move(train.base));
+  auto instead = peer_.on_train(train);
+  training_.start(std::move(train.plan), std::move(train.base), std::move(instead));
 }
 
 void EdgeSession::perform(client::CancelTraining& cancel) { training_.cancel(cancel.task); }

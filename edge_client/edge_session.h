@@ -60,6 +60,9 @@ class EdgeSession {
     // True: the message is taken. Its payload holds for the call.
     std::function<bool(const protocol::Envelope&)> take = [](const auto&) { return false; };
     std::function<std::optional<EdgeStatus::Gossip>()> status = [] { return std::nullopt; };
+    // What contributes in place of the device's own trainer; null: nothing does.
+    std::function<std::shared_ptr<client::Trainer>(const client::Train&)> on_train =
+        [](const client::Train&) { return nullptr; };
   };
   void set_peer(Peer peer) { peer_ = std::move(peer); }
   // Dropped unless the coordinator has welcomed this device.

@@ -19,6 +19,7 @@ GossipSession::GossipSession(World world, gossip::PeerNode::Options options, dat
             {.report =
                  [this](const protocol::PeerReport& report) {
                    if (linked_) send_({report, {}});
+                   on_report_();
                  },
              .hand_in = [this](const Parcel& parcel,
                                SharedBytes data) { hand_in(parcel, std::move(data)); }}) {}
@@ -51,6 +52,7 @@ bool GossipSession::take(const Envelope& envelope) {
                                        world_.identity.identity().federation);
     if (roster) {
       node_.take_roster(*roster, gossip::PeerNode::Source::kIssuer);
+      on_report_();
     } else {
       world_.log.warning("the roster is not used: {}", roster.error().message());
     }

@@ -41,6 +41,11 @@ class GossipSession {
   // True: the message was for the peer. The payload need hold for the call only.
   bool take(const protocol::Envelope& envelope);
 
+  gossip::PeerNode& node() { return node_; }
+  // Called with every report of the node, at least once a second while it has a roster, and when
+  // a roster has come from the issuer.
+  void set_on_report(std::function<void()> on_report) { on_report_ = std::move(on_report); }
+
   // None without a roster.
   std::optional<EdgeStatus::Gossip> status() const;
 
@@ -50,6 +55,7 @@ class GossipSession {
 
   World world_;
   Send send_;
+  std::function<void()> on_report_ = [] {};
   bool linked_ = false;
   issuer::RosterAssembler assembler_;
   gossip::ParcelFlow to_issuer_;

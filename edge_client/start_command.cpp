@@ -4,6 +4,7 @@
 #include "core/net/signals.h"
 #include "edge_client/client_data.h"
 #include "edge_client/edge_session.h"
+#include "edge_client/fallback_session.h"
 #include "edge_client/gossip_session.h"
 
 namespace starling::edge_client {
@@ -21,14 +22,6 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
   session.connect.deadline = options.connection.connect_deadline;
   session.stop_deadline = options.connection.stop_deadline;
   return session;
-}
-
-// Both ways between the link's owner and the peer.
-void join_up(EdgeSession& session, GossipSession& gossip) {
-  session.set_peer({.on_link_up = [&gossip] { gossip.link_up(); },
-                    .on_link_down = [&gossip] { gossip.link_down(); },
-                    .take = [&gossip](const protocol::Envelope& e) { return gossip.take(e); },
-                    .status = [&gossip] { return gossip.status(); }});
 }
 
 Result<void> run_session(const StartRequest& request, EdgeSession& session, GossipSession& gossip,
@@ -71,7 +64,8 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                       make_builtin_trainers(name, data, request.options.limits.threads));
   GossipSession gossip({loop, clock, log, request.state, identity}, std::move(peer), data,
                        [&session](const protocol::Envelope& e) { session.send(e); });
-  join_up(session, gossip);
+  FallbackSession fallback(loop, log, gossip.node(), data.size());
+  join_up(session, gossip, fallback);
   STARLING_TRY(gossip.start());
   return run_session(request, session, gossip, loop, log);
 }

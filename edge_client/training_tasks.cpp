@@ -43,12 +43,15 @@ TrainingTasks::~TrainingTasks() {
   for (auto& [task, stop] : stops_) stop->store(true);
 }
 
-void TrainingTasks::start(protocol::RoundPlan plan, SharedBytes base) {
+void TrainingTasks::start(protocol::RoundPlan plan, SharedBytes base,
+                          std::shared_ptr<client::Trainer> instead) {
   std::erase_if(stops_, [](const auto& entry) { return entry.second.use_count() == 1; });
   auto stop = std::make_shared<std::atomic<bool>>(false);
   stops_[plan.task] = stop;
-  pool_.submit([this, plan = std::move(plan), base = std::move(base), stop](unsigned worker) {
-    done_({plan.task, train(plan, base, *trainers_[worker], *stop)});
+  pool_.submit([this, plan = std::move(plan), base = std::move(base), instead = std::move(instead),
+                stop](unsigned worker) {
+    client::Trainer& trainer = instead ? *instead : *trainers_[worker];
+    done_({plan.task, train(plan, base, trainer, *stop)});
   });
 }
 

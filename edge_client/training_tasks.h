@@ -27,7 +27,9 @@ class TrainingTasks {
   TrainingTasks(const TrainingTasks&) = delete;
   TrainingTasks& operator=(const TrainingTasks&) = delete;
 
-  void start(protocol::RoundPlan plan, SharedBytes base);
+  // `instead`: in place of the thread's trainer.
+  void start(protocol::RoundPlan plan, SharedBytes base,
+             std::shared_ptr<client::Trainer> instead = nullptr);
   // The task ends soon, with "stopped"; one that has ended already does not mind.
   void cancel(TaskId task);
 

@@ -136,8 +136,8 @@ void MeanCourse::mixed() {
   computing_ = false;
   mean_ = {};
   ++exchange_;
+  host_.advanced();  // while the model may be read
   go_on();
-  host_.advanced();
 }
 
 // Others ended an exchange without us.

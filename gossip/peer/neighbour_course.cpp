@@ -113,6 +113,7 @@ Links NeighbourCourse::links() const {
 }
 
 void NeighbourCourse::perform(exchange::Train& train) {
+  look();
   packed_.clear();
   const LocalPhase phase{.step = train.step,
                          .steps = train.steps,
@@ -230,8 +231,14 @@ void NeighbourCourse::mixed() {
   computing_ = false;
   packed_.clear();
   arrivals_.clear();
+  fresh_ = true;
   on(exchange::Mixed{});
-  host_.advanced();
+  look();
+}
+
+// While the model may be read: not once the next training has begun.
+void NeighbourCourse::look() {
+  if (std::exchange(fresh_, false)) host_.advanced();
 }
 
 void NeighbourCourse::perform(exchange::Copy& copy) { host_.copy_model(std::move(copy.donors)); }

@@ -48,6 +48,7 @@ class NeighbourCourse final : public Course {
   void remake(std::span<const float> model);
   void trained(double loss_sum, int steps);
   void mixed();
+  void look();
   Links links() const;
   const Packed& packed(std::size_t place);
   bool tags_edges() const;
@@ -65,6 +66,7 @@ class NeighbourCourse final : public Course {
   std::vector<exchange::Action> to_do_;
   bool performing_ = false;
   bool computing_ = false;
+  bool fresh_ = false;                       // a mixed model that the host has not looked at
   std::map<std::size_t, Packed> packed_;     // of this exchange, by place
   std::vector<exchange::Arrival> arrivals_;  // being mixed
   std::vector<Message<float>> messages_;

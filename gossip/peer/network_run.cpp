@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/graph/traversal.h"
+#include "gossip/fallback/fallback_terms.h"
 
 namespace starling::gossip {
 namespace {
@@ -14,6 +15,7 @@ Result<NetOptions> read_settings(const Settings& settings, bool& lossy) {
   NetOptions options;
   Settings keys;
   for (const auto& [key, value] : settings) {
+    if (is_fallback({{key, value}})) continue;
     if (key != kLossyKey) {
       keys.emplace_back(key, value);
     } else if (value == "true" || value == "false") {
@@ -66,6 +68,8 @@ Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape&
                               int classes) {
   bool lossy = true;
   STARLING_ASSIGN(NetOptions options, read_settings(roster.settings, lossy));
+  STARLING_ASSIGN(const auto fallback, read_fallback(roster.settings));
+  if (fallback) classes = fallback->classes;
   const auto nodes = static_cast<Node>(roster.members.size());
   options.topology.nodes = nodes;
   STARLING_TRY(options.validate());

@@ -32,6 +32,7 @@ struct NetworkRun {
 
 // `shape`, `classes`: of this member's data. Fails with "unknown-setting" or "setting-invalid"
 // where the settings are not those of a network, and as check_fit where they do not fit together.
+// A fallback's settings say the classes themselves.
 [[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
                                             const data::Shape& shape, int classes);
 

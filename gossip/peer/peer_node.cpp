@@ -49,6 +49,16 @@ struct PeerNode::Life {
   std::uint64_t handed_in_at = 0;  // evaluations so far
 };
 
+struct PeerNode::Spell {
+  std::string run_name;
+  Duration start_patience{};
+  std::uint64_t steps_before = 0;
+  std::uint64_t exchanges = 0;  // what follows: when the model was last mixed
+  std::uint64_t steps = 0;
+  double loss_sum = 0;
+  std::uint64_t loss_steps = 0;
+};
+
 PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer issuer)
     : world_(world),
       options_(std::move(options)),
@@ -111,6 +121,11 @@ void PeerNode::keep_links() {
   links_.keep(std::set<Member>(neighbours.begin(), neighbours.end()));
 }
 
+bool PeerNode::is_member() const {
+  const auto key = world_.identity.credentials().certificate.public_key_digest();
+  return roster_->roster().is_member(world_.identity.identity().name, key);
+}
+
 // Only while nothing is computed, so that what was learnt goes on.
 void PeerNode::adopt() {
   const identity::Roster& roster = roster_->roster();
@@ -119,16 +134,20 @@ void PeerNode::adopt() {
   problem_.clear();
   if (roster.expired(judged_now())) return expire();
   if (roster.stopped()) {
-    world_.log.info("the issuer has stopped run {}", roster.run);
+    world_.log.info("run {} was ended by its issuer", roster.run);
     return set_alarm();
   }
   const auto self = roster.find(world_.identity.identity().name);
-  world_.log.info("roster {} of run {}: {} members until {}", roster.epoch, roster.run,
-                  roster.members.size(), format_rfc3339(roster.expires));
-  const auto key = world_.identity.credentials().certificate.public_key_digest();
-  if (!self || !roster.is_member(world_.identity.identity().name, key)) {
+  const bool stands_by =
+      is_fallback(roster.settings) && (!spell_ || spell_->run_name != roster.run);
+  world_.log.info("roster {} of run {}: {} members until {}{}", roster.epoch, roster.run,
+                  roster.members.size(), format_rfc3339(roster.expires),
+                  stands_by ? ", should the coordinator be gone" : "");
+  if (!self || !is_member()) {
     problem_ = "this device is not a member of the roster";
     world_.log.warning("{}: waiting for another", problem_);
+  } else if (stands_by) {
+    return set_alarm();
   } else if (const auto begun = begin_life(*self); !begun) {
     failed(begun.error());
   }
@@ -148,6 +167,45 @@ void PeerNode::expire() {
   end_life();
   links_.set_roster(nullptr);
   set_alarm();
+}
+
+// --- while the coordinator is gone --------------------------------------------------------------
+
+std::optional<FallbackTerms> PeerNode::standby() const {
+  if (!roster_ || roster_->roster().expired(judged_now()) || !is_member()) return std::nullopt;
+  const auto terms = read_fallback(roster_->roster().settings);
+  return terms ? *terms : std::nullopt;
+}
+
+Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_before) {
+  const auto terms = standby();
+  if (!terms || life_) return rejected("no-fallback", "no roster stands by");
+  const identity::Roster& roster = roster_->roster();
+  const auto* floats = reinterpret_cast<const float*>(model.view().data());
+  latest_ = Checkpoint{roster.run, 0, {floats, floats + model.size() / sizeof(float)}};
+  spell_ = std::make_unique<Spell>(
+      Spell{.run_name = roster.run, .start_patience = terms->after, .steps_before = steps_before});
+  const auto begun = begin_life(*roster.find(world_.identity.identity().name));
+  if (!begun) failed(begun.error());
+  set_alarm();
+  return begun;
+}
+
+std::optional<fallback::Trained> PeerNode::rest() {
+  const auto spell = std::move(spell_);
+  if (!spell || !latest_ || latest_->run != spell->run_name) return std::nullopt;
+  std::vector<float> model = std::move(latest_->model);  // what lies after the last mixing is no
+  end_life();                                            // network's yet
+  latest_.reset();
+  keep_links();
+  set_alarm();
+  const double loss =
+      spell->loss_steps > 0 ? spell->loss_sum / static_cast<double>(spell->loss_steps) : 0.0;
+  return fallback::Trained{
+      .model = SharedBytes::own(to_bytes(as_bytes(std::span<const float>(model)))),
+      .exchanges = spell->exchanges,
+      .steps = spell->steps,
+      .loss = loss};
 }
 
 // --- an epoch's life ----------------------------------------------------------------------------
@@ -182,16 +240,20 @@ Result<void> PeerNode::begin_life(Member self) {
   const identity::Roster& roster = roster_->roster();
   STARLING_ASSIGN(NetworkRun run,
                   derive_run(roster, rows_.dataset->shape(), rows_.dataset->classes()));
+  if (spell_ && latest_->model.size() != run.initial.size()) {
+    return rejected("wrong-vectors", "the model that is held is not of the roster's run");
+  }
   CourseStart start = course_start(run);
   const std::uint64_t step = step_of(run.options, start.exchange);
-  life_ = std::make_shared<Life>(roster, std::move(run), rows_, self, step);
+  life_ = std::make_shared<Life>(roster, std::move(run), rows_, self,
+                                 step + (spell_ ? spell_->steps_before : 0));
   life_->handed_in_at = step / life_->run.options.evaluate_every();
   CoursePlace place{.epoch = roster.epoch, .self = self, .names = {}};
   for (const identity::RosterMember& member : roster.members) place.names.push_back(member.name);
   life_->course = make_course(life_->run, life_->local, *this, std::move(place),
                               {.min = options_.patience_min,
                                .max = options_.patience_max,
-                               .start = options_.start_patience},
+                               .start = spell_ ? spell_->start_patience : options_.start_patience},
                               std::move(start));
   life_->members = std::make_unique<membership::SwimMachine>(
       options_.membership, roster.epoch, self, static_cast<std::uint32_t>(roster.members.size()),
@@ -289,10 +351,23 @@ void PeerNode::say(LogLevel level, std::string line) {
 void PeerNode::advanced() {
   const CourseProgress progress = life_->course->progress();
   if (progress.heard == progress.expected) problem_.clear();
+  if (spell_) return note_spell();
   look_at_model();
   if (now() < checkpoint_at_) return;
   checkpoint_at_ = now() + options_.checkpoint_every;
   keep_checkpoint();
+}
+
+// The course's model cannot be had while it trains.
+void PeerNode::note_spell() {
+  const auto model = life_->course->model();
+  if (!model) return;
+  const CourseProgress progress = life_->course->progress();
+  latest_ = Checkpoint{life_->run_name, progress.exchange, {model->begin(), model->end()}};
+  spell_->exchanges = progress.exchange;
+  spell_->steps = progress.step;
+  spell_->loss_sum = progress.loss_sum;
+  spell_->loss_steps = progress.loss_steps;
 }
 
 void PeerNode::finished() {
@@ -330,7 +405,7 @@ void PeerNode::look_at_model() {
 
 void PeerNode::keep_checkpoint() {
   const auto model = life_->course->model();
-  if (!model) return;
+  if (!model || spell_) return;
   auto checkpoint = std::make_shared<Checkpoint>(Checkpoint{
       life_->run_name, life_->course->progress().exchange, {model->begin(), model->end()}});
   const bool last = life_->course->is_finished();
@@ -532,7 +607,8 @@ protocol::PeerReport PeerNode::report() const {
   report.bytes_sent = counters.wire_bytes_out;
   report.bytes_received = counters.wire_bytes_in;
   report.messages = counters.parcels_out;
-  report.state = !roster_ ? "joining" : roster_->roster().stopped() ? "stopped" : "refused";
+  report.state = !roster_ ? "joining" : standby() ? "fallback-roster" : "refused";
+  if (roster_ && roster_->roster().stopped()) report.state = "ended";
   if (!life_) return report;
   const CourseProgress progress = life_->course->progress();
   report.exchange = progress.exchange;

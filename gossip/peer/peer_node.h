@@ -12,6 +12,7 @@
 
 #include "core/base/compute_pool.h"
 #include "core/issuer/roster_parts.h"
+#include "gossip/fallback/fallback_machine.h"
 #include "gossip/membership/swim_machine.h"
 #include "gossip/peer/checkpoint.h"
 #include "gossip/peer/course.h"
@@ -62,13 +63,22 @@ class PeerNode final : private CourseHost {
   net::Async<void> run();
   void request_stop();
 
+  // A fallback's roster only stands by: its terms, while it is current and names this device.
+  std::optional<FallbackTerms> standby() const;
+  // Trains on by it, from `model`; the node's batches go on behind `steps_before`. "no-fallback",
+  // "wrong-vectors", and as derive_run.
+  [[nodiscard]] Result<void> begin_with(const SharedBytes& model, std::uint64_t steps_before);
+  // Ends that, without the local phase at work. None where it ended by itself before it began.
+  std::optional<fallback::Trained> rest();
+
   bool is_finished() const;
   protocol::PeerReport report() const;
   std::uint16_t port() const { return links_.port(); }
   const identity::SignedRoster* roster() const { return roster_.get(); }
 
  private:
-  struct Life;  // what lasts as long as an epoch
+  struct Life;   // what lasts as long as an epoch
+  struct Spell;  // ... as an absence of the coordinator
 
   // CourseHost
   TimePoint now() const override { return world_.loop.now(); }
@@ -83,6 +93,7 @@ class PeerNode final : private CourseHost {
 
   void keep_links();
   void adopt();
+  bool is_member() const;
   void expire();
   WallTime judged_now() const;
   [[nodiscard]] Result<void> begin_life(Member self);
@@ -99,6 +110,7 @@ class PeerNode final : private CourseHost {
   void take_roster_part(Member from, const protocol::RosterPart& part, const SharedBytes& piece);
   void answer_asks();
   void continue_copy();
+  void note_spell();
   void look_at_model();
   void keep_checkpoint();
   void tick();
@@ -117,6 +129,7 @@ class PeerNode final : private CourseHost {
   bool switching_ = false;       // to a roster whose links are there, when nothing is computed
   std::string problem_;
   std::shared_ptr<Life> life_;
+  std::unique_ptr<Spell> spell_;             // null: a fallback's roster only stands by
   std::optional<Checkpoint> latest_;         // of a life that ended, or of an earlier process
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::map<Member, issuer::RosterAssembler> assemblers_;

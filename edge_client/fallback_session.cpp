@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "edge_client/fallback_session.h"
+
+#include "core/client/given_model.h"
+
+namespace starling::edge_client {
+
+using namespace gossip::fallback;
+
+FallbackSession::FallbackSession(net::EventLoop& loop, Log& log, gossip::PeerNode& node,
+                                 std::uint64_t rows)
+    : loop_(loop), log_(log), node_(node), rows_(rows), machine_(loop.now()), alarm_(loop, [this] {
+        on(Tick{});
+      }) {}
+
+void FallbackSession::see(const protocol::Envelope& envelope) {
+  if (const auto* committed = std::get_if<protocol::RoundCommitted>(&envelope.message)) {
+    on(Settled{committed->task, true});
+  } else if (const auto* ended = std::get_if<protocol::TaskEnded>(&envelope.message)) {
+    on(Settled{ended->task, false});
+  }
+}
+
+std::shared_ptr<client::Trainer> FallbackSession::take_training(const client::Train& train) {
+  on(Asked{train.plan.task, train.plan.base, train.base});
+  return std::exchange(merging_, nullptr);
+}
+
+void FallbackSession::on(Event event) {
+  for (const Action& action : machine_.on(std::move(event), loop_.now())) {
+    std::visit([this](const auto& a) { perform(a); }, action);
+  }
+  const auto next = machine_.next_deadline();
+  if (next) {
+    alarm_.set(*next);
+  } else {
+    alarm_.clear();
+  }
+}
+
+void FallbackSession::perform(const Begin& begin) {
+  const auto begun = node_.begin_with(begin.model, begin.steps_before);
+  if (!begun) log_.warning("nothing is trained meanwhile: {}", begun.error().message());
+}
+
+void FallbackSession::perform(const Rest&) { on(Rested{node_.rest()}); }
+
+void FallbackSession::perform(const Merge& merge) {
+  merging_ = std::make_shared<client::GivenModel>(
+      merge.trained.model, client::TrainingReport{.weight = static_cast<double>(rows_),
+                                                  .train_loss = merge.trained.loss,
+                                                  .samples = 0,
+                                                  .steps = merge.trained.steps});
+}
+
+void FallbackSession::perform(const Say& say) { log_.write(say.level, say.line); }
+
+void join_up(EdgeSession& session, GossipSession& gossip, FallbackSession& fallback) {
+  gossip.set_on_report([&fallback] { fallback.look(); });
+  session.set_peer(
+      {.on_link_up =
+           [&gossip, &fallback] {
+             fallback.link_up();
+             gossip.link_up();
+           },
+       .on_link_down =
+           [&gossip, &fallback] {
+             gossip.link_down();
+             fallback.link_down();
+           },
+       .take =
+           [&gossip, &fallback](const protocol::Envelope& envelope) {
+             fallback.see(envelope);
+             return gossip.take(envelope);
+           },
+       .status = [&gossip] { return gossip.status(); },
+       .on_train =
+           [&fallback](const client::Train& train) { return fallback.take_training(train); }});
+}
+
+}  // namespace starling::edge_client

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device while its coordinator is gone: around the machine that decides when it trains on by
+// gossip and what it contributes afterwards. The gossip itself is the peer node's.
+#pragma once
+
+#include <memory>
+#include <variant>
+
+#include "core/base/log.h"
+#include "core/client/client_machine.h"
+#include "core/client/trainer.h"
+#include "core/net/alarm.h"
+#include "edge_client/edge_session.h"
+#include "edge_client/gossip_session.h"
+#include "gossip/fallback/fallback_machine.h"
+
+namespace starling::edge_client {
+
+class FallbackSession {
+ public:
+  // All references must outlive the session. `rows`: held by this device.
+  FallbackSession(net::EventLoop& loop, Log& log, gossip::PeerNode& node, std::uint64_t rows);
+
+  // Of the link with the coordinator.
+  void link_up() { on(gossip::fallback::Heard{}); }
+  void link_down() { on(gossip::fallback::Lost{}); }
+  void see(const protocol::Envelope& envelope);
+  // The node's roster may be another.
+  void look() { on(gossip::fallback::Told{node_.standby()}); }
+  // A round wants a training: what contributes in its place, or null.
+  std::shared_ptr<client::Trainer> take_training(const client::Train& train);
+
+  const gossip::FallbackMachine& machine() const { return machine_; }
+
+ private:
+  void on(gossip::fallback::Event event);
+  void perform(const gossip::fallback::Begin& begin);
+  void perform(const gossip::fallback::Rest&);
+  void perform(const gossip::fallback::Merge& merge);
+  void perform(const gossip::fallback::Say& say);
+
+  net::EventLoop& loop_;
+  Log& log_;
+  gossip::PeerNode& node_;
+  std::uint64_t rows_;
+  gossip::FallbackMachine machine_;
+  std::shared_ptr<client::Trainer> merging_;  // the answer to what is asked just now
+  net::Alarm alarm_;
+};
+
+// All ways between the link's owner, the peer, and what the device does without the link. Before
+// session.run(); all three must outlive it.
+void join_up(EdgeSession& session, GossipSession& gossip, FallbackSession& fallback);
+
+}  // namespace starling::edge_client

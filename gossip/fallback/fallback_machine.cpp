@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/fallback/fallback_machine.h"
+
+#include <fmt/format.h>
+
+namespace starling::gossip {
+
+using namespace fallback;
+
+std::vector<Action> FallbackMachine::on(Event event, TimePoint now) {
+  now_ = now;
+  std::visit([this](auto& e) { handle(e); }, event);
+  return std::exchange(actions_, {});
+}
+
+std::optional<TimePoint> FallbackMachine::next_deadline() const {
+  const bool ready = state_ == State::kAway && terms_ && held_;
+  if (!ready) return std::nullopt;
+  return lost_at_ + terms_->after;
+}
+
+void FallbackMachine::handle(Heard&) {
+  if (state_ == State::kGossiping) return rest(State::kConnected);
+  state_ = State::kConnected;
+}
+
+void FallbackMachine::handle(Lost&) {
+  if (state_ != State::kConnected) return;
+  state_ = State::kAway;
+  lost_at_ = now_;
+}
+
+// What is known of another run means nothing to this one.
+void FallbackMachine::handle(Told& event) {
+  if (terms_ == event.terms) return;
+  terms_ = event.terms;
+  const auto of_another = [this](const auto& kept) {
+    return kept && terms_ && kept->run.value() != terms_->run;
+  };
+  if (state_ == State::kGossiping && (!terms_ || of_another(held_))) rest(State::kAway);
+  if (of_another(held_)) held_.reset();
+  if (of_another(gained_)) gained_.reset();
+}
+
+void FallbackMachine::handle(Tick&) {
+  const auto due = next_deadline();
+  if (!due || now_ < *due) return;
+  state_ = State::kGossiping;
+  say(LogLevel::kWarning, fmt::format("the coordinator has been gone for {}: training on by gossip "
+                                      "with those who can be reached",
+                                      format_duration(terms_->after)));
+  actions_.push_back(Begin{held_->model, steps_});
+}
+
+void FallbackMachine::rest(State next) {
+  state_ = next;
+  actions_.push_back(Rest{});
+}
+
+// Comes at once after Rest, from whichever state that was said in.
+void FallbackMachine::handle(Rested& event) {
+  if (!event.trained || event.trained->exchanges == 0 || !held_) return;
+  steps_ += event.trained->steps;
+  say(LogLevel::kInfo, fmt::format("{} steps were trained by gossip in {} exchanges",
+                                   event.trained->steps, event.trained->exchanges));
+  held_->model = event.trained->model;
+  gained_ = Gained{.run = held_->run, .trained = std::move(*event.trained), .returned_at = now_};
+}
+
+// --- the contribution ---------------------------------------------------------------------------
+
+bool FallbackMachine::may_merge(const Asked& asked) {
+  if (!gained_ || gained_->run != asked.base.run) return false;
+  // A task that bore it and of which nothing was heard may have counted: never twice.
+  const bool used = gained_->task && gained_->base != asked.base;
+  const bool late = !terms_ || now_ > gained_->returned_at + terms_->merge_within;
+  const bool fits = gained_->trained.model.size() == asked.model.size();
+  if (!used && !late && fits) return true;
+  if (!used) {
+    say(LogLevel::kWarning,
+        fmt::format("what was trained by gossip is dropped: {}",
+                    fits ? "no round asked for it in time" : "the round's model has another size"));
+  }
+  gained_.reset();
+  return false;
+}
+
+void FallbackMachine::handle(Asked& event) {
+  if (may_merge(event)) {
+    gained_->task = event.task;
+    gained_->base = event.base;
+    say(LogLevel::kInfo,
+        fmt::format("merging what was trained by gossip into round {}", event.base.round + 1));
+    actions_.push_back(Merge{event.task, gained_->trained});
+  }
+  // Who is lost again before the merge counted goes on from what it had gained.
+  if (!gained_) held_ = Held{event.base.run, std::move(event.model)};
+}
+
+void FallbackMachine::handle(Settled& event) {
+  if (!gained_ || gained_->task != event.task) return;
+  if (event.counted) {
+    gained_.reset();
+  } else {
+    gained_->task.reset();
+  }
+}
+
+void FallbackMachine::say(LogLevel level, std::string line) {
+  actions_.push_back(Say{level, std::move(line)});
+}
+
+}  // namespace starling::gossip

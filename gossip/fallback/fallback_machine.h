@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device does while its coordinator is gone: after the stated time it trains on by gossip
+// from the model that it holds, and when the coordinator is back it merges what came of that as one
+// contribution. It owns no socket, clock, thread or randomness: events come in with the time,
+// actions go out for the device (or the simulator) to perform in order.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/base/shared_bytes.h"
+#include "core/update/contribution.h"
+#include "gossip/fallback/fallback_terms.h"
+
+namespace starling::gossip {
+
+namespace fallback {
+
+// What gossip has made of the model that it began with.
+struct Trained {
+  SharedBytes model;            // [d] floats
+  std::uint64_t exchanges = 0;  // 0: nothing became of it
+  std::uint64_t steps = 0;
+  double loss = 0;  // mean over the steps
+};
+
+// --- events -------------------------------------------------------------------------------------
+struct Heard {};  // the coordinator welcomed this device
+struct Lost {};   // no link to it any more
+struct Told {     // the terms of the roster in force; none: there is none for this device
+  std::optional<FallbackTerms> terms;
+};
+struct Asked {  // a round wants a training from this base
+  TaskId task;
+  update::ModelVersion base;
+  SharedBytes model;
+};
+struct Settled {  // the coordinator counted a task, or ended it otherwise
+  TaskId task;
+  bool counted = false;
+};
+struct Rested {  // answers Rest
+  std::optional<Trained> trained;
+};
+struct Tick {};
+using Event = std::variant<Heard, Lost, Told, Asked, Settled, Rested, Tick>;
+
+// --- actions ------------------------------------------------------------------------------------
+struct Begin {  // train on by gossip
+  SharedBytes model;
+  std::uint64_t steps_before = 0;  // of earlier absences: batches go on behind them
+};
+struct Rest {};  // end it, then Rested
+struct Merge {   // answers Asked: contribute this model instead of a training
+  TaskId task;
+  Trained trained;
+};
+struct Say {
+  LogLevel level;
+  std::string line;
+};
+using Action = std::variant<Begin, Rest, Merge, Say>;
+
+}  // namespace fallback
+
+class FallbackMachine {
+ public:
+  // The coordinator counts as lost from `now` on.
+  explicit FallbackMachine(TimePoint now) : lost_at_(now) {}
+
+  std::vector<fallback::Action> on(fallback::Event event, TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  enum class State { kConnected, kAway, kGossiping };
+  State state() const { return state_; }
+  // A model waits for a round that it can be merged into.
+  bool holds_contribution() const { return gained_.has_value(); }
+
+ private:
+  struct Held {
+    RunId run;
+    SharedBytes model;
+  };
+  struct Gained {
+    RunId run;
+    fallback::Trained trained;
+    TimePoint returned_at{};
+    // The task that bears it; a later attempt from the same base asks for the same.
+    std::optional<TaskId> task = {};
+    update::ModelVersion base = {};
+  };
+
+  void handle(fallback::Heard&);
+  void handle(fallback::Lost&);
+  void handle(fallback::Told&);
+  void handle(fallback::Asked&);
+  void handle(fallback::Settled&);
+  void handle(fallback::Rested&);
+  void handle(fallback::Tick&);
+  void rest(State next);
+  bool may_merge(const fallback::Asked& asked);
+  void say(LogLevel level, std::string line);
+
+  State state_ = State::kAway;
+  TimePoint now_{};
+  TimePoint lost_at_;
+  std::optional<FallbackTerms> terms_;
+  std::optional<Held> held_;      // the newest model of the run that this device knows
+  std::optional<Gained> gained_;  // not merged yet
+  std::uint64_t steps_ = 0;
+  std::vector<fallback::Action> actions_;
+};
+
+}  // namespace starling::gossip
