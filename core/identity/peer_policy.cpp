@@ -168,6 +168,7 @@ Result<VerifiedPeer> judge_peer(std::span<const Certificate> presented,
   if (!identity) return rejected("bad-certificate", identity.error().message());
   STARLING_TRY(check_identity(*identity, policy));
   STARLING_TRY(check_revocation(certificate, *identity, policy));
+  if (policy.admit) STARLING_TRY(policy.admit(*identity, certificate.public_key_digest()));
   return VerifiedPeer{.identity = std::move(*identity),
                       .certificate = certificate,
                       .authority = *verdict.authority};

@@ -40,6 +40,9 @@ struct PeerPolicy {
   // Null: nobody is revoked (a device, which has no list).
   std::function<bool(const std::string& serial, const Sha256Digest& public_key)> is_revoked =
       nullptr;
+  // Asked last: whom the certificate names rightly may still be nobody to us; an error is the
+  // refusal. Null: everybody is admitted.
+  std::function<Result<void>(const Identity&, const Sha256Digest& public_key)> admit = nullptr;
 };
 
 struct VerifiedPeer {

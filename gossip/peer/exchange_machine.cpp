@@ -172,6 +172,8 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     if (neighbour.met && neighbour.reachable && arrival == neighbour.arrivals.end() &&
         neighbour.latest > exchange_) {
       left_behind_ = std::max(left_behind_, neighbour.latest);
+      say(LogLevel::kInfo, fmt::format("{} is at exchange {}: its message of exchange {} is lost",
+                                       names_[sender.node], neighbour.latest, exchange_));
     }
     const bool came = arrival != neighbour.arrivals.end();
     if (came && fits(arrival->second)) entry = std::move(arrival->second);

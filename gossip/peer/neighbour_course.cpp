@@ -17,6 +17,9 @@ using protocol::Parcel;
 
 namespace {
 
+// A neighbour may lack our last two messages while it is one exchange behind us.
+constexpr std::size_t kSentKept = 2;
+
 // The floats and bytes of a message, one after the other.
 SharedBytes pack(const Message<float>& message) {
   Bytes bytes(4 * (message.first.size() + message.second.size()) + message.packed.size());
@@ -178,6 +181,9 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
     parcel.era = announce.era;
     parcel.attempt = announce.next_era;
   }
+  std::deque<Packed>& sent = sent_[announce.to];
+  sent.push_back({parcel, message.data});
+  if (sent.size() > kSentKept) sent.pop_front();
   host_.send(announce.to, parcel, message.data);
 }
 
@@ -291,6 +297,12 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
   on(exchange::Told{from, hello.exchange, hello.begun});
+  // What was under way on an earlier link may be lost with it, though we have gone on.
+  for (const Packed& sent : sent_[from]) {
+    if (sent.parcel.exchange + kSentKept >= machine_.exchange()) {
+      host_.send(from, sent.parcel, sent.data);
+    }
+  }
   on(exchange::LinkUp{from});
 }
 

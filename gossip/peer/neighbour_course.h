@@ -3,6 +3,7 @@
 // very objects that the simulation drives, so that without faults both give the same bits.
 #pragma once
 
+#include <deque>
 #include <map>
 
 #include "gossip/peer/exchange_machine.h"
@@ -66,9 +67,10 @@ class NeighbourCourse final : public Course {
   std::vector<exchange::Action> to_do_;
   bool performing_ = false;
   bool computing_ = false;
-  bool fresh_ = false;                       // a mixed model that the host has not looked at
-  std::map<std::size_t, Packed> packed_;     // of this exchange, by place
-  std::vector<exchange::Arrival> arrivals_;  // being mixed
+  bool fresh_ = false;                         // a mixed model that the host has not looked at
+  std::map<std::size_t, Packed> packed_;       // of this exchange, by place
+  std::map<Member, std::deque<Packed>> sent_;  // the last messages to each
+  std::vector<exchange::Arrival> arrivals_;    // being mixed
   std::vector<Message<float>> messages_;
   std::vector<Received<float>> inbox_;
   std::map<Member, std::uint32_t> incarnations_;  // of the other ends

@@ -16,6 +16,10 @@ using protocol::PeerHello;
 
 namespace {
 
+// Of two that could dial each other the lower member does; the higher one only if nothing comes of
+// it within this.
+constexpr Duration kDialGrace = std::chrono::seconds(2);
+
 // Two that dial each other at the same moment keep the link that the lower member dialled. A link
 // that is older than this gives way to a new one: the other side knows that it is dead.
 constexpr Duration kSameMoment = std::chrono::seconds(5);
@@ -59,11 +63,6 @@ PeerLinks::~PeerLinks() = default;
 
 const identity::Roster& PeerLinks::roster() const { return roster_->roster(); }
 
-bool PeerLinks::is_member_key(const Sha256Digest& key) const {
-  if (!roster_) return false;
-  return std::ranges::any_of(roster().members, [&](const auto& m) { return m.key == key; });
-}
-
 std::optional<Member> PeerLinks::member_of(const std::string& name) const {
   if (!roster_) return std::nullopt;
   const auto index = roster().find(name);
@@ -77,8 +76,8 @@ identity::PeerPolicy PeerLinks::policy() const {
   policy.time = [this] {
     return identity::JudgementTime{world_.clock.wall_now(), world_.identity.last_authenticated()};
   };
-  policy.is_revoked = [this](const std::string&, const Sha256Digest& key) {
-    return !is_member_key(key);
+  policy.admit = [this](const identity::Identity& who, const Sha256Digest& key) {
+    return admit(who.name, key);
   };
   return policy;
 }
@@ -99,15 +98,16 @@ Result<std::shared_ptr<const net::TlsContext>> PeerLinks::client_tls(
                                       std::move(server));
 }
 
+Result<void> PeerLinks::admit(const std::string& name, const Sha256Digest& key) const {
+  if (stopping_) return retry("stopping", "this peer is stopping");
+  if (!roster_) return retry("no-roster", "this peer has no roster yet, or no more");
+  if (roster().is_member(name, key) && name != world_.identity.identity().name) return {};
+  return rejected("not-a-member", name + " is not in the roster with this key");
+}
+
 Result<void> PeerLinks::admit(const net::Connection& connection) const {
   const identity::VerifiedPeer& peer = *connection.peer();
-  const std::string& name = peer.identity.name;
-  if (stopping_) return retry("stopping", "this peer is stopping");
-  if (roster_ && roster().is_member(name, peer.certificate.public_key_digest()) &&
-      name != world_.identity.identity().name) {
-    return {};
-  }
-  return rejected("not-a-member", name + " is not in the roster with this key");
+  return admit(peer.identity.name, peer.certificate.public_key_digest());
 }
 
 void PeerLinks::set_roster(std::shared_ptr<const identity::SignedRoster> roster) {
@@ -147,6 +147,11 @@ PeerLinks::Dialling& PeerLinks::dialling_of(const std::string& name) {
   return diallings_.emplace(name, Dialling(Backoff(options_.backoff, rng_))).first->second;
 }
 
+bool PeerLinks::is_dialled_by(Member member) const {
+  const auto self = member_of(world_.identity.identity().name);
+  return self && member < *self && !roster().members[*self].address.empty();
+}
+
 void PeerLinks::keep(std::set<Member> members) {
   kept_ = std::move(members);
   consider();
@@ -160,13 +165,20 @@ void PeerLinks::reach(Member member) {
 
 bool PeerLinks::wants_dial(Member member, const Dialling& dialling) const {
   const identity::RosterMember& who = roster().members[member];
-  return !dialling.active && !who.address.empty() && !links_.contains(who.name) &&
-         (dialling.once || kept_.contains(member));
+  if (dialling.active || who.address.empty() || links_.contains(who.name)) return false;
+  const auto is_greeting = [&](const LinkPtr& link) { return link->name == who.name; };
+  if (std::ranges::any_of(greeting_, is_greeting)) return false;
+  return dialling.once || kept_.contains(member);
 }
 
 void PeerLinks::consider() {
   if (stopping_ || !roster_) return;
-  for (const Member member : kept_) dialling_of(roster().members[member].name);
+  for (const Member member : kept_) {
+    const std::string& name = roster().members[member].name;
+    const bool is_new = !diallings_.contains(name);
+    Dialling& dialling = dialling_of(name);
+    if (is_new && is_dialled_by(member)) dialling.not_before = world_.loop.now() + kDialGrace;
+  }
   std::optional<TimePoint> next;
   for (auto& [name, dialling] : diallings_) {
     const auto member = member_of(name);

@@ -117,15 +117,16 @@ class PeerLinks {
   [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> client_tls(
       const std::string& name) const;
   identity::PeerPolicy policy() const;
-  bool is_member_key(const Sha256Digest& key) const;
   std::optional<Member> member_of(const std::string& name) const;
   const identity::Roster& roster() const;
 
   void consider();
   bool wants_dial(Member member, const Dialling& dialling) const;
   Dialling& dialling_of(const std::string& name);
+  bool is_dialled_by(Member member) const;  // rather than dialling it
   net::Async<void> dial(std::string name, std::string address);
   void adopt(std::unique_ptr<net::Connection> connection, bool dialled);
+  Result<void> admit(const std::string& name, const Sha256Digest& key) const;
   Result<void> admit(const net::Connection& connection) const;
   net::Async<void> serve(LinkPtr link);
   net::Async<void> expect_hello(LinkPtr link);
