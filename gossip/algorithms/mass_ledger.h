@@ -26,6 +26,11 @@ class MassLedger {
   // what it would push tells nothing.
   static constexpr double kLeastWeight = 0x1p-16;
 
+  // Of an edge's total on the wire.
+  static constexpr std::uint64_t total_bytes(std::uint64_t size) {
+    return (size + 1) * sizeof(Fixed);
+  }
+
   // w = 1 and x = 0.
   explicit MassLedger(std::size_t size) : mass_(size + 1) { mass_.back() = kOne; }
 

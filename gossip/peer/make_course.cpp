@@ -2,6 +2,7 @@
 #include "gossip/peer/make_course.h"
 
 #include "core/base/check.h"
+#include "gossip/peer/async_course.h"
 #include "gossip/peer/neighbour_course.h"
 
 namespace starling::gossip {
@@ -24,8 +25,10 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
               .patience_max = patience.max,
               .start_patience = patience.start},
           std::move(start));
-    case Pattern::kMean:
     case Pattern::kPairs:
+      return std::make_unique<AsyncCourse>(run, local, host, std::move(place), patience,
+                                           std::move(start));
+    case Pattern::kMean:
       break;
   }
   STARLING_CHECK(false);
