@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -38,11 +39,11 @@ class EachPart final : public StateVisitor {
 void append(Bytes& to, ByteView bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 
 Bytes head_of(std::string_view name, char type, std::size_t bytes) {
-  Bytes head(kHeadBytes);
+  Bytes head(kHeadBytes + name.size());
   head[0] = static_cast<std::byte>(type);
   store_little<std::uint32_t>(head.data() + 1, static_cast<std::uint32_t>(name.size()));
   store_little<std::uint64_t>(head.data() + 5, bytes);
-  append(head, as_bytes(name));
+  std::ranges::copy(as_bytes(name), head.begin() + kHeadBytes);
   return head;
 }
 
@@ -109,10 +110,10 @@ Result<void> restore_state(AsyncAlgorithm<T>& algorithm, ByteView state) {
   return restore(algorithm, state);
 }
 
-#define STARLING_INSTANTIATE(T)                                     \
-  template Bytes save_state(Algorithm<T>&);                         \
-  template Bytes save_state(AsyncAlgorithm<T>&);                    \
-  template Result<void> restore_state(Algorithm<T>&, ByteView);     \
+#define STARLING_INSTANTIATE(T)                                 \
+  template Bytes save_state(Algorithm<T>&);                     \
+  template Bytes save_state(AsyncAlgorithm<T>&);                \
+  template Result<void> restore_state(Algorithm<T>&, ByteView); \
   template Result<void> restore_state(AsyncAlgorithm<T>&, ByteView);
 STARLING_INSTANTIATE(float)
 STARLING_INSTANTIATE(double)

@@ -50,6 +50,8 @@ class MassLedger {
   void pull(Node from, std::span<const std::byte> total, Columns elements);
   // Both totals of the edge begin at 0 again: its other end has lost them.
   void forget(Node other);
+  // The mass here, without the edges.
+  void visit_state(StateVisitor& state) { state.visit("mass", std::span<Fixed>(mass_)); }
   // z = x / w.
   template <class T>
   void read(std::span<T> z) const;

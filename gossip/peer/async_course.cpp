@@ -56,7 +56,11 @@ AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& h
       algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
       phases_(std::min(start.exchange, total_)),
-      matrix_(run.topology->at(phases_)) {}
+      matrix_(run.topology->at(phases_)) {
+  if (start.state.empty()) return;
+  const auto restored = restore_state(*algorithm_, start.state);
+  if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
+}
 
 std::vector<Member> AsyncCourse::neighbours() const {
   return neighbours_of(*run_.topology, self_, phases_);

@@ -29,6 +29,7 @@ class AsyncCourse final : public Course {
   CourseProgress progress() const override;  // `exchange`: local phases done
   bool is_finished() const override { return state_ == State::kFinished; }
   std::optional<std::span<const float>> model() const override { return algorithm_->model(); }
+  Bytes state() const override { return save_state(*algorithm_); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member, const protocol::ReduceNote&) override {}

@@ -45,7 +45,11 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       names_(std::move(place.names)),
       incarnation_(start.incarnation),
       machine_(options, *run.topology, self_, names_, start.exchange),
-      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))) {}
+      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))) {
+  if (start.state.empty()) return;
+  const auto restored = restore_state(*algorithm_, start.state);
+  if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
+}
 
 void NeighbourCourse::begin() { on(exchange::Begin{}); }
 

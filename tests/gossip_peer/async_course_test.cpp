@@ -315,6 +315,12 @@ TEST_P(AsyncPeers, OneStopsAndComesBack) {
   const auto report = [&](std::size_t index) { return cluster.peers[index]->node->report(); };
   cluster.run_until([&] { return report(1).step >= 50; }, "the second has done 50 steps");
   cluster.stop(1);
+  const auto path = cluster.peers[1]->directory / "gossip" / "checkpoint.safetensors";
+  const auto kept = load_checkpoint(path, cluster.experiment.model->layout());
+  ASSERT_TRUE(kept) << kept.error().message();
+  const auto state = load_state(path, *kept, algorithm);
+  ASSERT_TRUE(state) << state.error().message();
+  EXPECT_EQ(state->bytes.empty(), algorithm == "ad-psgd");
   cluster.run_until([&] { return report(2).neighbours == 1; },
                     "the third hears one neighbour less");
   cluster.start(1);
