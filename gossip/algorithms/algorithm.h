@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/base/error.h"
+#include "gossip/algorithms/algorithm_state.h"
 #include "topologies/mixing_matrix.h"
 
 namespace starling::gossip {
@@ -101,6 +102,10 @@ class Algorithm {
 
   // A node that comes back, or joins late, with another node's model: everything else as new.
   virtual void restart(std::span<const T> model) = 0;
+
+  // What a process that comes back goes on with beside its own model (algorithm_state.h), between
+  // conclude() and adapt(). Nothing that the two ends of an edge share: they agree anew on it.
+  virtual void visit_state(StateVisitor&) {}
 
   // Whether encoded bytes of the right number can be absorbed: what a stranger's hand may have
   // written is asked about first.

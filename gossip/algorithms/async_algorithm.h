@@ -57,6 +57,8 @@ class AsyncAlgorithm {
   virtual void unanswered() = 0;
 
   virtual void restart(std::span<const T> model) = 0;
+  // As of Algorithm, at any time.
+  virtual void visit_state(StateVisitor&) {}
   // As of Algorithm.
   virtual bool counts_on_edges() const { return false; }
   virtual void forget(Node) {}

@@ -27,7 +27,8 @@ class Choco final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return x_; }
-  // Keeps xhat and e: the neighbours go on from them.
+  // Keeps xhat and e: the neighbours go on from them. Only the model outlives a process: then all
+  // begin with new copies together.
   void restart(std::span<const T> model) override;
 
   bool can_read(std::span<const std::byte> packed) const override {

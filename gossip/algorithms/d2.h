@@ -21,6 +21,8 @@ class D2 final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return x_; }
+  // Only the model outlives a process: the corrections of all must cancel, so they begin anew
+  // together.
   void restart(std::span<const T> model) override;
 
   // c; the mean over all nodes is 0.

@@ -28,7 +28,7 @@ class Detag final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return x_; }  // x_k, while the next one is mixed
-  // Starts a tracker of its own at 0, from the next phase on.
+  // Starts a tracker of its own at 0, from the next phase on. Only the model outlives a process.
   void restart(std::span<const T> model) override;
 
  private:

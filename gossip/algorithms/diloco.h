@@ -23,6 +23,9 @@ class Diloco final : public Algorithm<T> {
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return phi_; }
   void restart(std::span<const T> model) override;
+  void visit_state(StateVisitor& state) override {
+    state.visit("velocity", std::span<T>(velocity_));
+  }
 
  private:
   double rate_;

@@ -21,6 +21,8 @@ class DilocoAll final : public Algorithm<T> {
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return theta_; }
   void restart(std::span<const T> model) override;
+  // The same at all nodes: who lost it would step elsewhere for ever.
+  void visit_state(StateVisitor& state) override { state.visit("momentum", std::span<T>(buffer_)); }
 
  private:
   double rate_;

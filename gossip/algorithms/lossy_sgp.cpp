@@ -60,6 +60,12 @@ void LossySgp<T>::restart(std::span<const T> model) {
   ledger_.reset(model);
 }
 
+template <class T>
+void LossySgp<T>::visit_state(StateVisitor& state) {
+  ledger_.visit_state(state);
+  ledger_.read<T>(z_);
+}
+
 template class LossySgp<float>;
 template class LossySgp<double>;
 

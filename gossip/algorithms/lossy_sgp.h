@@ -22,6 +22,8 @@ class LossySgp final : public Algorithm<T> {
   std::span<const T> model() const override { return z_; }
   // Edges keep their totals.
   void restart(std::span<const T> model) override;
+  // The mass that is here, so that a restart makes none. What is on the edges is lost with them.
+  void visit_state(StateVisitor& state) override;
 
   bool counts_on_edges() const override { return true; }
   void forget(Node other) override { ledger_.forget(other); }

@@ -27,7 +27,7 @@ namespace {
 // In float; a vector of doubles counts 2.
 constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
     {.name = "dpsgd", .state_vectors = 2},
-    {.name = "sgp", .state_vectors = 2},
+    {.name = "sgp", .weighs = true, .state_vectors = 2},
     {.name = "gradient-tracking", .loss_safe = false, .state_vectors = 5},
     {.name = "choco", .loss_safe = false, .whole_columns = true, .state_vectors = 5},
     {.name = "d2", .loss_safe = false, .state_vectors = 4},
@@ -35,7 +35,7 @@ constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
     {.name = "qg-dsgdm", .state_vectors = 3},
     {.name = "relaysgd", .per_receiver = true, .state_vectors = 1},
     {.name = "ad-psgd", .pattern = Pattern::kPairs, .state_vectors = 2},
-    {.name = "push-sum", .pattern = Pattern::kPairs, .state_vectors = 1},
+    {.name = "push-sum", .pattern = Pattern::kPairs, .weighs = true, .state_vectors = 1},
     {.name = "diloco", .state_vectors = 3},
     {.name = "detag", .loss_safe = false, .state_vectors = 11},
     {.name = "all-reduce", .pattern = Pattern::kMean, .state_vectors = 2},

@@ -27,6 +27,7 @@ struct AlgorithmTraits {
   bool per_receiver = false;   // message(k) depends on k (sgp: only where messages are lost)
   bool whole_columns = false;  // absorb() wants all columns at once
   bool sends_before_training = false;  // messages are ready before the local steps begin
+  bool weighs = false;    // its state holds a share of a weight that all nodes hold together
   int state_vectors = 1;  // [d]-vectors of float that a node holds (without per-edge state)
 };
 

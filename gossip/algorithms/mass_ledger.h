@@ -26,6 +26,11 @@ class MassLedger {
   // what it would push tells nothing.
   static constexpr double kLeastWeight = 0x1p-16;
 
+  // Of an edge's total on the wire.
+  static constexpr std::uint64_t total_bytes(std::uint64_t size) {
+    return (size + 1) * sizeof(Fixed);
+  }
+
   // w = 1 and x = 0.
   explicit MassLedger(std::size_t size) : mass_(size + 1) { mass_.back() = kOne; }
 
@@ -45,6 +50,8 @@ class MassLedger {
   void pull(Node from, std::span<const std::byte> total, Columns elements);
   // Both totals of the edge begin at 0 again: its other end has lost them.
   void forget(Node other);
+  // The mass here, without the edges.
+  void visit_state(StateVisitor& state) { state.visit("mass", std::span<Fixed>(mass_)); }
   // z = x / w.
   template <class T>
   void read(std::span<T> z) const;

@@ -94,6 +94,13 @@ void PushSum<T>::restart(std::span<const T> model) {
   if (ledger_) ledger_->reset(model);
 }
 
+template <class T>
+void PushSum<T>::visit_state(StateVisitor& state) {
+  if (!ledger_) return state.visit("weight", weight_);
+  ledger_->visit_state(state);
+  ledger_->read<T>(z_);
+}
+
 template class PushSum<float>;
 template class PushSum<double>;
 

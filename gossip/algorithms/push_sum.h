@@ -32,6 +32,8 @@ class PushSum final : public AsyncAlgorithm<T> {
   void unanswered() override {}
   // Edges keep their totals, as LossySgp's do.
   void restart(std::span<const T> model) override;
+  // As LossySgp's.
+  void visit_state(StateVisitor& state) override;
 
   bool counts_on_edges() const override { return ledger_.has_value(); }
   void forget(Node other) override;

@@ -20,6 +20,7 @@ class QgDsgdm final : public Algorithm<T> {
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return x_; }
   void restart(std::span<const T> model) override;
+  void visit_state(StateVisitor& state) override { state.visit("momentum", std::span<T>(buffer_)); }
 
  private:
   double momentum_;

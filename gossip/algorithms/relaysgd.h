@@ -25,6 +25,7 @@ class RelaySgd final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return x_; }
+  // Only the model outlives a process: sums that neighbours sent count in their next messages.
   void restart(std::span<const T> model) override;
 
  private:

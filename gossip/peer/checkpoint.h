@@ -1,29 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a peer keeps across restarts: its model and how far it was, as a safetensors file that every
-// framework can read.
+// framework can read, and beside it what else its algorithm goes on with. The state of the local
+// optimizer (momentum, Adam's moments) is not kept: it grows anew within some steps.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "core/base/bytes.h"
 #include "core/model/parameters.h"
 #include "core/protocol/peer_messages.h"
 
 namespace starling::gossip {
 
+// Of algorithms/algorithm_state.h.
+struct KeptState {
+  std::string algorithm;
+  protocol::Epoch epoch = 0;
+  Bytes bytes;
+};
+
 struct Checkpoint {
   std::string run;                  // of the roster; another run begins from its own initial model
   protocol::Exchange exchange = 0;  // to go on with
   std::vector<float> model;
+  KeptState state = {};
 };
 
-// Whole or absent after a crash.
+// CHECKPOINT.safetensors, and CHECKPOINT.state that goes with it. Each is whole or absent after a
+// crash, and a state is read with no other model than its own.
 [[nodiscard]] Result<void> save_checkpoint(const std::filesystem::path& path,
                                            const Checkpoint& checkpoint,
                                            std::shared_ptr<const model::Layout> layout);
-// "file-missing", "checkpoint-damaged", or those of model::load_safetensors.
+// The model alone.
+[[nodiscard]] Result<void> save_model(const std::filesystem::path& path,
+                                      const Checkpoint& checkpoint,
+                                      std::shared_ptr<const model::Layout> layout);
+// Without the state. "file-missing", "checkpoint-damaged", or those of model::load_safetensors.
 [[nodiscard]] Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,
                                                  std::shared_ptr<const model::Layout> layout);
+// What was kept with this very model: "file-missing", "state-damaged", "state-version",
+// "state-other" (of another moment than the model, or another algorithm).
+[[nodiscard]] Result<KeptState> load_state(const std::filesystem::path& path,
+                                           const Checkpoint& checkpoint,
+                                           const std::string& algorithm);
 
 }  // namespace starling::gossip

@@ -63,6 +63,8 @@ class Course {
   virtual bool is_finished() const = 0;
   // What others may copy, and what is stored and handed in: [d]. None while it is being computed.
   virtual std::optional<std::span<const float>> model() const = 0;
+  // What is stored with it (algorithm_state.h); empty where the model is all. Requires: model().
+  virtual Bytes state() const { return {}; }
 
   // Whether an announced parcel is of use.
   [[nodiscard]] virtual Result<void> judge(Member from, const protocol::Parcel& parcel) const = 0;

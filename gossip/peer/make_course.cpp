@@ -2,6 +2,7 @@
 #include "gossip/peer/make_course.h"
 
 #include "core/base/check.h"
+#include "gossip/peer/async_course.h"
 #include "gossip/peer/mean_course.h"
 #include "gossip/peer/neighbour_course.h"
 
@@ -29,7 +30,8 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
       return std::make_unique<MeanCourse>(run, local, host, std::move(place), patience,
                                           std::move(start));
     case Pattern::kPairs:
-      break;
+      return std::make_unique<AsyncCourse>(run, local, host, std::move(place), patience,
+                                           std::move(start));
   }
   STARLING_CHECK(false);
 }

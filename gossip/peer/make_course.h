@@ -12,6 +12,7 @@ namespace starling::gossip {
 struct CourseStart {
   Exchange exchange = 0;          // to go on from
   std::vector<float> model;       // [d]
+  Bytes state = {};               // kept with the model (algorithm_state.h), or empty
   std::uint32_t incarnation = 1;  // of this process, never 0: ends of edges are told apart by it
 };
 

@@ -48,25 +48,16 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       names_(std::move(place.names)),
       incarnation_(start.incarnation),
       machine_(options, *run.topology, self_, names_, start.exchange),
-      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))) {}
+      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))) {
+  if (start.state.empty()) return;
+  const auto restored = restore_state(*algorithm_, start.state);
+  if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
+}
 
 void NeighbourCourse::begin() { on(exchange::Begin{}); }
 
-// Static graphs: one matrix says it all. Others: everybody that some step names.
 std::vector<Member> NeighbourCourse::neighbours() const {
-  std::vector<Member> members;
-  const auto& topology = *run_.topology;
-  const std::uint64_t steps =
-      std::min<std::uint64_t>(std::max<std::uint64_t>(topology.period(), 1), topology.nodes());
-  const Exchange from = topology.period() == 0 ? machine_.exchange() : 0;
-  for (std::uint64_t step = from; step < from + steps; ++step) {
-    const auto matrix = topology.at(step);
-    for (const auto& weight : matrix->senders(self_)) members.push_back(weight.node);
-    for (const auto& weight : matrix->receivers(self_)) members.push_back(weight.node);
-  }
-  std::ranges::sort(members);
-  members.erase(std::unique(members.begin(), members.end()), members.end());
-  return members;
+  return neighbours_of(*run_.topology, self_, machine_.exchange());
 }
 
 CourseProgress NeighbourCourse::progress() const {

@@ -22,6 +22,7 @@ class NeighbourCourse final : public Course {
   CourseProgress progress() const override;
   bool is_finished() const override;
   std::optional<std::span<const float>> model() const override;
+  Bytes state() const override { return save_state(*algorithm_); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member, const protocol::ReduceNote&) override {}

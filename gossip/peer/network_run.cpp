@@ -56,6 +56,23 @@ std::uint64_t step_of(const NetOptions& options, std::uint64_t exchange) {
   return single + (exchange - single) * static_cast<std::uint64_t>(options.train.train.local_steps);
 }
 
+// Static graphs: one matrix says it all. Others: everybody that some step names.
+std::vector<Node> neighbours_of(const topologies::Topology& topology, Node self,
+                                std::uint64_t step) {
+  std::vector<Node> nodes;
+  const std::uint64_t steps =
+      std::min<std::uint64_t>(std::max<std::uint64_t>(topology.period(), 1), topology.nodes());
+  const std::uint64_t from = topology.period() == 0 ? step : 0;
+  for (std::uint64_t at = from; at < from + steps; ++at) {
+    const auto matrix = topology.at(at);
+    for (const auto& weight : matrix->senders(self)) nodes.push_back(weight.node);
+    for (const auto& weight : matrix->receivers(self)) nodes.push_back(weight.node);
+  }
+  std::ranges::sort(nodes);
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  return nodes;
+}
+
 Settings run_settings(NetOptions& options, bool lossy) {
   config::Binder binder;
   options.bind(binder);

@@ -39,6 +39,11 @@ struct NetworkRun {
 // The local steps that lie before an exchange.
 std::uint64_t step_of(const NetOptions& options, std::uint64_t exchange);
 
+// With whom a node exchanges anything, both directions, ascending; of a topology drawn anew, at
+// `step`.
+std::vector<Node> neighbours_of(const topologies::Topology& topology, Node self,
+                                std::uint64_t step);
+
 // The settings of a roster for these options: every key of NET.toml, and whether messages may be
 // lost.
 Settings run_settings(NetOptions& options, bool lossy);

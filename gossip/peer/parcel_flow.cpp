@@ -20,6 +20,15 @@ std::uint64_t payload_bytes(const Parcel& parcel) {
   return sizeof(float) * (parcel.first + parcel.second) + parcel.packed;
 }
 
+namespace {
+
+// All the mass that ever went over this link: an older one is of no use beside it.
+bool is_total(const Parcel& parcel) {
+  return parcel.kind == Parcel::Kind::kPush && parcel.packed > 0;
+}
+
+}  // namespace
+
 ParcelFlow::ParcelFlow(Options options, Judge judge) : options_(options), judge_(std::move(judge)) {
   STARLING_CHECK(judge_ != nullptr);
 }
@@ -39,6 +48,9 @@ void ParcelFlow::give_up_oldest_mix() {
 Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) {
   STARLING_CHECK(data.size() == payload_bytes(parcel));
   if (parcel.kind == Parcel::Kind::kMix) give_up_oldest_mix();
+  if (is_total(parcel)) {
+    std::erase_if(outgoing_, [](const Outgoing& o) { return !o.announced && is_total(o.parcel); });
+  }
   if (outgoing_.size() >= options_.outgoing_max) {
     return overloaded("queue-full", fmt::format("{} parcels wait to be sent already, which is the "
                                                 "limit",

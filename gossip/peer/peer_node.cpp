@@ -210,25 +210,47 @@ std::optional<fallback::Trained> PeerNode::rest() {
 
 // --- an epoch's life ----------------------------------------------------------------------------
 
+void PeerNode::load_latest(const NetworkRun& run) {
+  const auto path = options_.directory / "checkpoint.safetensors";
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return;
+  auto kept = load_checkpoint(path, run.model->layout());
+  if (!kept) {
+    return world_.log.warning("the checkpoint is not used: {}", kept.error().message());
+  }
+  latest_ = std::move(*kept);
+  if (latest_->run != roster_->roster().run) return;
+  auto state = load_state(path, *latest_, std::string(run.plan.traits.name));
+  if (state) {
+    latest_->state = std::move(*state);
+  } else {
+    world_.log.warning("{}", state.error().message());
+  }
+}
+
+// What this life would go on with.
+Checkpoint PeerNode::checkpoint_now(std::span<const float> model) const {
+  return {.run = life_->run_name,
+          .exchange = life_->course->progress().exchange,
+          .model = {model.begin(), model.end()},
+          .state = {.algorithm = std::string(life_->run.plan.traits.name),
+                    .epoch = life_->epoch,
+                    .bytes = life_->course->state()}};
+}
+
 CourseStart PeerNode::course_start(const NetworkRun& run) {
   const std::string& name = roster_->roster().run;
   CourseStart start;
   start.incarnation = rng_.next_u32() | 1U;
-  if (!latest_) {
-    const auto path = options_.directory / "checkpoint.safetensors";
-    std::error_code absent;
-    if (std::filesystem::exists(path, absent)) {
-      auto kept = load_checkpoint(path, run.model->layout());
-      if (kept) {
-        latest_ = std::move(*kept);
-      } else {
-        world_.log.warning("the checkpoint is not used: {}", kept.error().message());
-      }
-    }
-  }
+  if (!latest_) load_latest(run);
   if (latest_ && latest_->run == name && latest_->model.size() == run.initial.size()) {
     start.exchange = latest_->exchange;
     start.model = latest_->model;
+    // Weights are shares of what one epoch's members hold together: in another all begin with 1.
+    const KeptState& kept = latest_->state;
+    const bool same_epoch = kept.epoch == roster_->roster().epoch;
+    const AlgorithmTraits& traits = run.plan.traits;
+    if (kept.algorithm == traits.name && (same_epoch || !traits.weighs)) start.state = kept.bytes;
     if (start.exchange > 0) world_.log.info("goes on from exchange {}", start.exchange);
   } else {
     start.model.assign(run.initial.values().begin(), run.initial.values().end());
@@ -277,10 +299,7 @@ Result<void> PeerNode::begin_life(Member self) {
 
 void PeerNode::end_life() {
   if (!life_) return;
-  const CourseProgress progress = life_->course->progress();
-  if (const auto model = life_->course->model()) {
-    latest_ = Checkpoint{life_->run_name, progress.exchange, {model->begin(), model->end()}};
-  }
+  if (const auto model = life_->course->model()) latest_ = checkpoint_now(*model);
   life_.reset();
   unsent_.clear();
   assemblers_.clear();
@@ -406,14 +425,13 @@ void PeerNode::look_at_model() {
 void PeerNode::keep_checkpoint() {
   const auto model = life_->course->model();
   if (!model || spell_) return;
-  auto checkpoint = std::make_shared<Checkpoint>(Checkpoint{
-      life_->run_name, life_->course->progress().exchange, {model->begin(), model->end()}});
+  const auto checkpoint = std::make_shared<const Checkpoint>(checkpoint_now(*model));
   const bool last = life_->course->is_finished();
   disk_.submit([this, checkpoint, last, layout = life_->run.model->layout()](unsigned) {
     auto saved =
         save_checkpoint(options_.directory / "checkpoint.safetensors", *checkpoint, layout);
     if (saved && last) {
-      saved = save_checkpoint(options_.directory / "model.safetensors", *checkpoint, layout);
+      saved = save_model(options_.directory / "model.safetensors", *checkpoint, layout);
     }
     if (!saved) world_.log.warning("the checkpoint is not kept: {}", saved.error().message());
   });

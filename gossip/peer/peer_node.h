@@ -98,6 +98,8 @@ class PeerNode final : private CourseHost {
   WallTime judged_now() const;
   [[nodiscard]] Result<void> begin_life(Member self);
   CourseStart course_start(const NetworkRun& run);
+  void load_latest(const NetworkRun& run);
+  Checkpoint checkpoint_now(std::span<const float> model) const;
   void end_life();
   void computed(const std::function<void()>& done);
   protocol::PeerHello hello() const;

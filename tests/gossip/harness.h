@@ -250,6 +250,13 @@ class Fleet {
     }
   }
   Algorithm<T>& node(Node i) { return *nodes_[i]; }
+  // Another process takes the node's place: with its model, and `state` where it is given.
+  [[nodiscard]] Result<void> replace(Node i, std::optional<Bytes> state) {
+    const std::span<const T> model = nodes_[i]->model();
+    const std::vector<T> kept(model.begin(), model.end());
+    nodes_[i] = make_algorithm<T>(plan_, i, kept);
+    return state ? restore_state(*nodes_[i], *state) : Result<void>();
+  }
   // From now on nothing comes to this node.
   void cut(std::optional<Node> node) { cut_ = node; }
 

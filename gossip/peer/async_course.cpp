@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/async_course.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+#include "gossip/algorithms/mass_ledger.h"
+#include "topologies/topology.h"
+
+namespace starling::gossip {
+
+using protocol::Parcel;
+using Kind = AsyncMessage<float>::Kind;
+
+namespace {
+
+// Who has done less than a quarter of a neighbour's phases, and is not just a few behind, takes the
+// model of those who are ahead instead of pulling them back to its own.
+constexpr Exchange kFarFactor = 4;
+constexpr Exchange kFarSlack = 8;
+constexpr std::size_t kDonorsMax = 4;
+// Between two mixings of a peer that is done.
+constexpr Duration kLeastPace = std::chrono::milliseconds(10);
+
+Exchange phases_of(const NetOptions& options) {
+  const std::uint64_t single = std::min(options.run.steps, options.train.local_steps_from);
+  const auto period = static_cast<std::uint64_t>(options.train.train.local_steps);
+  return single + (options.run.steps - single + period - 1) / period;
+}
+
+Parcel::Kind parcel_kind(Kind kind) {
+  if (kind == Kind::kPush) return Parcel::Kind::kPush;
+  return kind == Kind::kRequest ? Parcel::Kind::kRequest : Parcel::Kind::kReply;
+}
+
+Kind message_kind(Parcel::Kind kind) {
+  if (kind == Parcel::Kind::kPush) return Kind::kPush;
+  return kind == Parcel::Kind::kRequest ? Kind::kRequest : Kind::kReply;
+}
+
+}  // namespace
+
+AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
+                         CoursePlace place, const CoursePatience& patience, CourseStart start)
+    : run_(run),
+      local_(local),
+      host_(host),
+      self_(place.self),
+      names_(std::move(place.names)),
+      limits_(patience),
+      incarnation_(start.incarnation),
+      total_(phases_of(run.options)),
+      algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
+      rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
+      phases_(std::min(start.exchange, total_)),
+      matrix_(run.topology->at(phases_)) {
+  if (start.state.empty()) return;
+  const auto restored = restore_state(*algorithm_, start.state);
+  if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
+}
+
+std::vector<Member> AsyncCourse::neighbours() const {
+  return neighbours_of(*run_.topology, self_, phases_);
+}
+
+// Not before all neighbours were heard, for a while: who is alone learns nothing from others, and
+// whoever comes late has to hear of it before it tells anybody its model.
+void AsyncCourse::begin() {
+  if (phases_ == total_) return finish();
+  alarm_ = host_.now() + limits_.start;
+  begin_if_joined();
+}
+
+CourseProgress AsyncCourse::progress() const {
+  static constexpr std::array<std::string_view, 4> kStates = {"joining", "training", "catching-up",
+                                                              "finished"};
+  CourseProgress progress{.state = kStates[static_cast<std::size_t>(state_)],
+                          .exchange = phases_,
+                          .step = std::min(step_of(run_.options, phases_), run_.options.run.steps),
+                          .loss_sum = loss_sum_,
+                          .loss_steps = loss_steps_};
+  for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    const auto found = neighbours_.find(sender.node);
+    ++progress.expected;
+    if (found != neighbours_.end() && found->second.open()) ++progress.heard;
+  }
+  if (state_ == State::kTraining && progress.expected > 0 && progress.heard == 0) {
+    progress.state = "alone";
+  }
+  return progress;
+}
+
+// --- training -----------------------------------------------------------------------------------
+
+bool AsyncCourse::has_joined() const {
+  return std::ranges::all_of(neighbours(), [this](Member member) {
+    const auto found = neighbours_.find(member);
+    return found != neighbours_.end() && (found->second.heard || !found->second.reachable);
+  });
+}
+
+bool AsyncCourse::behind() const {
+  if (state_ == State::kCopying) return true;
+  return !has_copied_ &&
+         std::ranges::any_of(neighbours_, [](const auto& entry) { return entry.second.far_ahead; });
+}
+
+void AsyncCourse::begin_if_joined() {
+  if (state_ != State::kJoining || !alarm_) return;
+  if (!has_joined() && host_.now() < *alarm_) return;
+  alarm_.reset();
+  state_ = State::kTraining;
+  go_on();
+}
+
+void AsyncCourse::go_on() {
+  if (state_ != State::kTraining || computing_) return;
+  if (!behind()) return phases_ == total_ ? finish() : compute_phase();
+  std::vector<Member> donors;
+  for (const auto& [member, neighbour] : neighbours_) {
+    if (neighbour.far_ahead && donors.size() < kDonorsMax) donors.push_back(member);
+  }
+  host_.say(LogLevel::kInfo, fmt::format("far behind: taking the model of {}", names_[donors[0]]));
+  state_ = State::kCopying;
+  host_.copy_model(std::move(donors));
+}
+
+void AsyncCourse::compute_phase() {
+  const auto phase = std::make_shared<Phase>();
+  const std::uint64_t step = step_of(run_.options, phases_);
+  const std::span<const float> model = algorithm_->model();
+  phase->base.assign(model.begin(), model.end());
+  phase->trained = phase->base;
+  phase->steps = std::min(step_of(run_.options, phases_ + 1), run_.options.run.steps) - step;
+  phase->rate = local_.rate_at(step);
+  phase->began = host_.now();
+  computing_ = true;
+  host_.compute(
+      [this, phase] {
+        NodeTraining training = local_.training();
+        for (std::uint64_t k = 0; k < phase->steps; ++k) {
+          phase->loss_sum += training.step(phase->trained, phase->rate);
+        }
+        for (std::size_t i = 0; i < phase->base.size(); ++i) phase->trained[i] -= phase->base[i];
+      },
+      [this, phase] { phase_ended(*phase); });
+}
+
+void AsyncCourse::phase_ended(Phase& phase) {
+  computing_ = false;
+  if (behind()) return go_on();  // what was learnt from a model that is about to be dropped
+  loss_sum_ += phase.loss_sum;
+  loss_steps_ += phase.steps;
+  if (!std::isfinite(phase.loss_sum)) {
+    return host_.failed(rejected(
+        "diverged", fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
+                                "set train.clip-norm",
+                                step_of(run_.options, phases_) + 1)));
+  }
+  work_ = host_.now() - phase.began;
+  ++phases_;
+  mix(phase.trained);
+  matrix_ = run_.topology->at(phases_);
+  host_.advanced();
+  go_on();
+}
+
+// The neighbours hear of it, so that those who are done as well rest.
+void AsyncCourse::finish() {
+  state_ = State::kFinished;
+  for (const auto& [member, neighbour] : neighbours_) introduce(member);
+  alarm_ = host_.now() + std::max(work_, kLeastPace);
+  host_.finished();
+}
+
+bool AsyncCourse::somebody_trains() const {
+  return std::ranges::any_of(neighbours_, [this](const auto& entry) {
+    return entry.second.open() && entry.second.phases < total_;
+  });
+}
+
+// Along the edges of now, a real peer's now being its own phases, to those who are there: what the
+// others would get stays here.
+void AsyncCourse::mix(std::span<const float> update) {
+  Links links{self_, matrix_->self(self_), matrix_->senders(self_), {}};
+  std::vector<topologies::Weight> receivers;
+  for (const topologies::Weight& receiver : matrix_->receivers(self_)) {
+    if (neighbours_[receiver.node].open()) {
+      receivers.push_back(receiver);
+    } else {
+      links.self_weight += receiver.weight;
+    }
+  }
+  links.receivers = receivers;
+  const bool waited = algorithm_->waiting();
+  transmit(algorithm_->trained(update, links, rng_));
+  if (waited || !algorithm_->waiting()) return;
+  asked_at_ = host_.now();
+  give_up_at_ = asked_at_ + patience();
+}
+
+Duration AsyncCourse::patience() const {
+  const double learned = patience_.seconds(to_seconds(work_), to_seconds(limits_.max));
+  return std::clamp(from_seconds(learned), limits_.min, limits_.max);
+}
+
+void AsyncCourse::give_up() {
+  give_up_at_.reset();
+  if (algorithm_->waiting()) algorithm_->unanswered();
+}
+
+// --- parcels ------------------------------------------------------------------------------------
+
+Parcel AsyncCourse::tagged(Member to) const {
+  const auto found = neighbours_.find(to);
+  Parcel parcel{.kind = Parcel::Kind::kPush, .place = phases_};
+  parcel.era = incarnation_;
+  parcel.attempt = found == neighbours_.end() ? 0 : found->second.incarnation;
+  return parcel;
+}
+
+void AsyncCourse::introduce(Member to) { host_.send(to, tagged(to), {}); }
+
+void AsyncCourse::transmit(const std::vector<AsyncSend<float>>& sends) {
+  for (const AsyncSend<float>& send : sends) {
+    const AsyncMessage<float>& message = *send.message;
+    STARLING_CHECK(message.vector.empty() || message.packed.empty());
+    Parcel parcel = tagged(send.to);
+    parcel.kind = parcel_kind(message.kind);
+    parcel.exchange = message.number;
+    parcel.first = message.vector.size();
+    parcel.packed = message.packed.size();
+    parcel.has_scalar = message.has_scalar;
+    parcel.scalar = message.scalar;
+    if (message.kind == Kind::kRequest) asked_ = send.to;
+    const ByteView bytes =
+        message.packed.empty() ? as_bytes(std::span(message.vector)) : ByteView(message.packed);
+    host_.send(send.to, parcel, SharedBytes(send.message, bytes));
+  }
+}
+
+Result<void> AsyncCourse::judge(Member from, const Parcel& parcel) const {
+  const bool is_pairs = parcel.kind == Parcel::Kind::kPush ||
+                        parcel.kind == Parcel::Kind::kRequest ||
+                        parcel.kind == Parcel::Kind::kReply;
+  if (!is_pairs || from >= names_.size()) {
+    return rejected("not-wanted", "this parcel is of no use here");
+  }
+  const std::uint64_t size = run_.initial.size();
+  const bool is_empty = parcel.first == 0 && parcel.packed == 0 && parcel.exchange == 0;
+  const bool is_vector = parcel.first == size && parcel.packed == 0;
+  const bool is_mass = parcel.first == 0 && parcel.packed == MassLedger::total_bytes(size);
+  if (parcel.second == 0 && (is_empty || is_vector || is_mass)) return {};
+  return rejected("wrong-vectors",
+                  fmt::format("{} announces vectors that are not of this model", names_[from]));
+}
+
+void AsyncCourse::take(Member from, ParcelFlow::Whole whole) {
+  const Parcel& parcel = whole.parcel;
+  Neighbour& neighbour = neighbours_[from];
+  if (neighbour.incarnation != parcel.era) {
+    neighbour.incarnation = parcel.era;
+    algorithm_->forget(from);
+  }
+  neighbour.heard = true;
+  neighbour.phases = parcel.place;
+  if (parcel.attempt != incarnation_) {
+    introduce(from);
+  } else if (parcel.exchange > 0 && !behind()) {
+    receive(from, parcel, whole.data);
+  }
+  begin_if_joined();
+}
+
+void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& data) {
+  const std::span<const float> values(reinterpret_cast<const float*>(data.view().data()),
+                                      parcel.first);
+  if (!is_finite(values)) {
+    return host_.say(LogLevel::kWarning,
+                     fmt::format("{} sent what is not a number: ignored", names_[from]));
+  }
+  const ByteView packed = data.view().subspan(values.size_bytes());
+  const AsyncMessage<float> message{.kind = message_kind(parcel.kind),
+                                    .number = parcel.exchange,
+                                    .vector = {values.begin(), values.end()},
+                                    .packed = {packed.begin(), packed.end()},
+                                    .scalar = parcel.scalar,
+                                    .has_scalar = parcel.has_scalar};
+  const bool waited = algorithm_->waiting();
+  transmit(algorithm_->receive(from, message));
+  if (!waited || algorithm_->waiting()) return;
+  patience_.learn(to_seconds(host_.now() - asked_at_));
+  give_up_at_.reset();
+}
+
+// --- who is there -------------------------------------------------------------------------------
+
+void AsyncCourse::told(Member from, const protocol::PeerHello& hello) {
+  if (from >= names_.size()) return;
+  Neighbour& neighbour = neighbours_[from];
+  neighbour.phases = hello.exchange;
+  neighbour.far_ahead = hello.begun && state_ != State::kFinished &&
+                        hello.exchange > phases_ + kFarSlack &&
+                        hello.exchange > kFarFactor * phases_;
+  introduce(from);
+}
+
+// A reply cannot come any more; a push comes with the next total.
+void AsyncCourse::link_lost(Member member) {
+  const auto found = neighbours_.find(member);
+  if (found == neighbours_.end()) return;
+  found->second.heard = false;
+  found->second.far_ahead = false;
+  if (asked_ == member) give_up();
+}
+
+void AsyncCourse::reach(Member member, bool reachable) {
+  if (member >= names_.size()) return;
+  neighbours_[member].reachable = reachable;
+  if (!reachable && asked_ == member) give_up();
+  begin_if_joined();
+}
+
+// As if it had been learnt: the weight that this peer's model counts with stays, and so does mass.
+void AsyncCourse::copied(Exchange, std::span<const float> model) {
+  STARLING_CHECK(state_ == State::kCopying && !computing_ && model.size() == run_.initial.size());
+  std::vector<float> update(model.begin(), model.end());
+  const std::span<const float> own = algorithm_->model();
+  for (std::size_t i = 0; i < update.size(); ++i) update[i] -= own[i];
+  local_.forget_momentum();
+  has_copied_ = true;
+  state_ = State::kTraining;
+  mix(update);
+  go_on();
+}
+
+void AsyncCourse::not_copied() {
+  host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
+  has_copied_ = true;
+  state_ = State::kTraining;
+  go_on();
+}
+
+// --- time ---------------------------------------------------------------------------------------
+
+void AsyncCourse::tick() {
+  const TimePoint now = host_.now();
+  if (give_up_at_ && now >= *give_up_at_) {
+    patience_.give_up();
+    give_up();
+  }
+  if (is_finished() && somebody_trains() && now >= *alarm_) {
+    alarm_ = now + std::max(work_, kLeastPace);
+    mix(std::vector<float>(run_.initial.size()));
+  }
+  begin_if_joined();
+}
+
+std::optional<TimePoint> AsyncCourse::next_deadline() const {
+  std::optional<TimePoint> next = give_up_at_;
+  const bool needs_alarm = state_ == State::kJoining || (is_finished() && somebody_trains());
+  if (needs_alarm && alarm_) next = std::min(next.value_or(*alarm_), *alarm_);
+  return next;
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// An asynchronous algorithm among neighbours (ad-psgd, push-sum): a peer trains without waiting for
+// anybody, and talks to those who are there when a local phase ends. What comes meanwhile changes
+// the model at once; the phase works on a copy.
+#pragma once
+
+#include <map>
+
+#include "core/base/rng.h"
+#include "gossip/peer/make_course.h"
+#include "gossip/simulation/patience.h"
+
+namespace starling::gossip {
+
+// Who is done goes on mixing, without training, at its own pace, as long as a neighbour trains.
+// Parcels bear the phases that their sender has done as `place`, its incarnation as `era` and the
+// receiver's, as far as the sender knows it, as `attempt`: what was meant for a former process is
+// not taken, and nothing is sent before a neighbour's incarnation is known, so that no mass is put
+// on an edge whose other end counts differently. An empty push with the number 0 says no more than
+// these three.
+class AsyncCourse final : public Course {
+ public:
+  // All references must outlive the course. Requires: run.topology, pattern kPairs.
+  AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host, CoursePlace place,
+              const CoursePatience& patience, CourseStart start);
+
+  void begin() override;
+  std::vector<Member> neighbours() const override;
+  CourseProgress progress() const override;  // `exchange`: local phases done
+  bool is_finished() const override { return state_ == State::kFinished; }
+  std::optional<std::span<const float>> model() const override { return algorithm_->model(); }
+  Bytes state() const override { return save_state(*algorithm_); }
+  Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
+  void take(Member from, ParcelFlow::Whole whole) override;
+  void take(Member, const protocol::ReduceNote&) override {}
+  void told(Member from, const protocol::PeerHello& hello) override;
+  void link_lost(Member member) override;
+  void reach(Member member, bool reachable) override;
+  void copied(Exchange exchange, std::span<const float> model) override;
+  void not_copied() override;
+  void tick() override;
+  std::optional<TimePoint> next_deadline() const override;
+
+  const AsyncAlgorithm<float>& algorithm() const { return *algorithm_; }  // for invariants
+
+ private:
+  enum class State { kJoining, kTraining, kCopying, kFinished };
+  // A local phase; the compute thread touches this and the local steps only.
+  struct Phase {
+    std::vector<float> base;
+    std::vector<float> trained;  // afterwards the update
+    std::uint64_t steps = 0;
+    double rate = 0;
+    double loss_sum = 0;
+    TimePoint began{};
+  };
+  struct Neighbour {
+    std::uint32_t incarnation = 0;  // 0: not known
+    Exchange phases = 0;            // done
+    bool heard = false;             // over the present link: its incarnation is this one
+    bool reachable = true;          // by failure detection
+    bool far_ahead = false;         // when its link came up
+
+    bool open() const { return heard && reachable; }
+  };
+
+  bool has_joined() const;
+  bool behind() const;
+  bool somebody_trains() const;
+  void begin_if_joined();
+  void go_on();
+  void compute_phase();
+  void phase_ended(Phase& phase);
+  void finish();
+  void mix(std::span<const float> update);
+  void receive(Member from, const protocol::Parcel& parcel, const SharedBytes& data);
+  void transmit(const std::vector<AsyncSend<float>>& sends);
+  void introduce(Member to);
+  protocol::Parcel tagged(Member to) const;
+  void give_up();
+  Duration patience() const;
+
+  const NetworkRun& run_;
+  LocalSteps& local_;
+  CourseHost& host_;
+  const Member self_;
+  const std::vector<std::string> names_;
+  const CoursePatience limits_;
+  const std::uint32_t incarnation_;
+  const Exchange total_;  // phases of the run
+  std::unique_ptr<AsyncAlgorithm<float>> algorithm_;
+  Rng rng_;  // whom it asks
+  State state_ = State::kJoining;
+  bool computing_ = false;
+  bool has_copied_ = false;
+  Exchange phases_;                                         // done
+  std::shared_ptr<const topologies::MixingMatrix> matrix_;  // of the phase that comes
+  std::map<Member, Neighbour> neighbours_;
+  Duration work_{};                 // of the last phase
+  Member asked_ = 0;                // for a reply
+  TimePoint asked_at_{};            // when that was
+  Patience patience_;               // for replies
+  std::optional<TimePoint> alarm_;  // joining, finished: see tick()
+  std::optional<TimePoint> give_up_at_;
+  double loss_sum_ = 0;
+  std::uint64_t loss_steps_ = 0;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous courses: mass to the last bit while links come and go, nothing taken that was meant
+// for a former process, who is done and who is far behind; and whole peers over TLS.
+#include "gossip/peer/async_course.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "core/train/evaluator.h"
+#include "gossip/algorithms/push_sum.h"
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip_peer/peer_cluster.h"
+
+namespace starling::gossip {
+namespace {
+
+using starling::testing::FakeNetwork;
+using starling::testing::PeerCluster;
+using starling::testing::simulated_models;
+
+NetOptions network(const std::string& algorithm, const std::string& topology, std::uint64_t steps,
+                   std::uint32_t nodes = 4) {
+  NetOptions options = testing::small_network(topology, nodes, algorithm);
+  options.run.steps = steps;
+  options.evaluate.every = steps;
+  return options;
+}
+
+double accuracy(const Experiment& experiment, std::span<const float> model) {
+  const auto evaluated = train::evaluate(*experiment.model, model, experiment.parts.front());
+  EXPECT_TRUE(evaluated) << evaluated.error().message();
+  return evaluated->accuracy;
+}
+
+std::span<const float> model_of(const FakeNetwork& net, Member member) {
+  return *net.peers[member]->course->model();
+}
+
+bool all_finished(const FakeNetwork& net) {
+  return std::ranges::all_of(
+      net.peers, [](const auto& peer) { return !peer->course || peer->course->is_finished(); });
+}
+
+void start_all(FakeNetwork& net) {
+  for (Member member = 0; member < net.peers.size(); ++member) net.start(member, member + 1);
+  net.connect_all();
+}
+
+// Every few milliseconds some link breaks, and comes back soon after.
+void shake(FakeNetwork& net) {
+  if (all_finished(net)) return;
+  const auto draw = [&] { return static_cast<Member>(net.rng.below(net.peers.size())); };
+  const Member a = draw();
+  const Member b = draw();
+  net.cut(a, b);
+  net.at(net.now + from_seconds(net.rng.uniform(0, 0.03)), [&net, a, b] { net.connect(a, b); });
+  net.at(net.now + from_seconds(net.rng.uniform(0, 0.01)), [&net] { shake(net); });
+}
+
+// --- mass ---------------------------------------------------------------------------------------
+
+const MassLedger* ledger_of(const FakeNetwork& net, Member member) {
+  const auto* course = dynamic_cast<const AsyncCourse*>(net.peers[member]->course.get());
+  if (course == nullptr) return nullptr;
+  return &*dynamic_cast<const PushSum<float>&>(course->algorithm()).ledger();
+}
+
+// What was pushed onto the edge and not yet taken from it, of the weight.
+MassLedger::Fixed on_edge(const MassLedger& from, Member self, const MassLedger& to, Member other) {
+  const auto pushed = from.pushed(other);
+  const auto pulled = to.pulled(self);
+  return (pushed.empty() ? 0 : pushed.back()) - (pulled.empty() ? 0 : pulled.back());
+}
+
+MassLedger::Fixed whole_weight(const FakeNetwork& net) {
+  MassLedger::Fixed sum = 0;
+  for (Member i = 0; i < net.peers.size(); ++i) {
+    sum += ledger_of(net, i)->mass().back();
+    for (Member j = 0; j < net.peers.size(); ++j) {
+      if (i != j) sum += on_edge(*ledger_of(net, i), i, *ledger_of(net, j), j);
+    }
+  }
+  return sum;
+}
+
+TEST(AsyncCourse, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    FakeNetwork net(network("push-sum", "exponential", 150, 6), seed);
+    start_all(net);
+    shake(net);
+    const MassLedger::Fixed whole = MassLedger::Fixed{6} << 40;
+    std::uint64_t events = 0;
+    net.run_until([&] {
+      if (++events % 16 != 0) return false;
+      EXPECT_EQ(whole_weight(net), whole) << "seed " << seed;
+      return ::testing::Test::HasFailure();
+    });
+    ASSERT_TRUE(all_finished(net)) << "seed " << seed;
+    EXPECT_EQ(whole_weight(net), whole) << "seed " << seed;
+    for (Member member = 0; member < 6; ++member) {
+      EXPECT_GT(ledger_of(net, member)->weight(), 0.5 * MassLedger::kLeastWeight)
+          << "seed " << seed;
+      EXPECT_GT(accuracy(net.experiment, model_of(net, member)), 0.85) << "seed " << seed;
+    }
+  }
+}
+
+// Without faults nothing is on any edge at the end.
+TEST(AsyncCourse, AtRestAllWeightIsWithThePeers) {
+  FakeNetwork net(network("push-sum", "ring", 50), 4);
+  start_all(net);
+  net.run_to_rest();
+  ASSERT_TRUE(all_finished(net));
+  MassLedger::Fixed sum = 0;
+  for (Member member = 0; member < 4; ++member) sum += ledger_of(net, member)->mass().back();
+  EXPECT_EQ(sum, MassLedger::Fixed{4} << 40);
+}
+
+// Processes die and others take their place. Whoever took a total as more than what this very
+// process put there would hold weight that nobody gave, or less than none.
+TEST(AsyncCourse, NothingIsTakenTwiceWhenProcessesRestart) {
+  FakeNetwork net(network("push-sum", "complete", 400, 5), 7);
+  start_all(net);
+  shake(net);
+  std::uint32_t incarnation = 100;
+  std::uint64_t events = 0;
+  net.run_until([&] {
+    if (++events % 200 == 0 && incarnation < 130) {
+      const auto member = static_cast<Member>(net.rng.below(5));
+      const auto left = net.peers[member]->course->model();
+      CourseStart again{.exchange = net.peers[member]->course->progress().exchange,
+                        .model = {left->begin(), left->end()}};
+      net.stop(member);
+      net.start(member, ++incarnation, std::move(again));
+      net.connect_all();
+    }
+    for (Member i = 0; i < 5; ++i) {
+      EXPECT_GT(ledger_of(net, i)->weight(), 0) << i;
+      EXPECT_LT(ledger_of(net, i)->weight(), 10) << i;
+    }
+    return ::testing::Test::HasFailure();
+  });
+  EXPECT_EQ(incarnation, 130U);
+  ASSERT_TRUE(all_finished(net));
+  for (Member member = 0; member < 5; ++member) {
+    EXPECT_GT(accuracy(net.experiment, model_of(net, member)), 0.85);
+  }
+}
+
+// --- pairs --------------------------------------------------------------------------------------
+
+TEST(AsyncCourse, AskersGoOnWhenRepliesAreLost) {
+  FakeNetwork net(network("ad-psgd", "ring", 300), 5);
+  start_all(net);
+  shake(net);
+  std::uint64_t replies = 0;
+  net.on_send = [&](Member, Member, const protocol::Parcel& parcel) {
+    replies += parcel.kind == protocol::Parcel::Kind::kReply ? 1 : 0;
+  };
+  net.run_to_rest();
+  ASSERT_TRUE(all_finished(net));
+  EXPECT_GT(replies, 100U);
+  for (Member member = 0; member < 4; ++member) {
+    const auto* course = dynamic_cast<const AsyncCourse*>(net.peers[member]->course.get());
+    EXPECT_FALSE(course->algorithm().waiting());
+    EXPECT_GT(accuracy(net.experiment, model_of(net, member)), 0.85);
+  }
+}
+
+// A reply that does not come, though the link stays.
+TEST(AsyncCourse, GivesUpAReplyAfterItsPatience) {
+  FakeNetwork net(network("ad-psgd", "ring", 1000, 2), 6);
+  net.patience.min = std::chrono::milliseconds(500);
+  start_all(net);
+  std::vector<TimePoint> requests;
+  const Member asker = net.run.plan.active[0] != 0 ? 0 : 1;
+  net.on_send = [&](Member, Member, const protocol::Parcel& parcel) {
+    if (parcel.kind == protocol::Parcel::Kind::kRequest) requests.push_back(net.now);
+  };
+  net.run_until([&] { return requests.size() == 1; });
+  // The other one is frozen from now on: it never answers.
+  const auto frozen = std::move(net.peers[1 - asker]->course);
+  net.run_until([&] { return requests.size() == 3; });
+  ASSERT_EQ(requests.size(), 3U);
+  EXPECT_GE(requests[1] - requests[0], std::chrono::milliseconds(500));
+  EXPECT_LE(requests[2] - requests[0], std::chrono::seconds(3));
+}
+
+// Who is done by far the first still ends near the others, and in the end all is quiet.
+TEST(AsyncCourse, WhoIsDoneMixesWithThoseWhoTrain) {
+  for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
+    FakeNetwork net(network(algorithm, "ring", 200), 8);
+    for (const Member fast : {0, 1}) net.peers[fast]->phase = std::chrono::milliseconds(2);
+    std::uint64_t sent_when_done = 0;
+    net.on_send = [&](Member from, Member, const protocol::Parcel& parcel) {
+      if (parcel.exchange > 0 && net.peers[from]->course->is_finished()) ++sent_when_done;
+    };
+    start_all(net);
+    net.run_to_rest();
+    ASSERT_TRUE(all_finished(net)) << algorithm;
+    EXPECT_GT(sent_when_done, 20U) << algorithm;
+    for (const auto& peer : net.peers) EXPECT_EQ(peer->finishes, 1);
+  }
+}
+
+// --- coming late --------------------------------------------------------------------------------
+
+TEST(AsyncCourse, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
+  for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
+    FakeNetwork net(network(algorithm, "ring", 400), 9);
+    for (const Member member : {0, 1, 2}) net.start(member, member + 1);
+    net.connect_all();
+    net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
+    bool told_its_own = false;
+    net.on_send = [&](Member from, Member, const protocol::Parcel& parcel) {
+      if (from != 3 || net.peers[3]->copies > 0 || parcel.exchange == 0) return;
+      told_its_own = true;
+    };
+    net.start(3, 4);
+    net.connect_all();
+    net.run_until([&] { return net.peers[3]->course->progress().exchange >= 20; });
+    EXPECT_EQ(net.peers[3]->copies, 1) << algorithm;
+    EXPECT_FALSE(told_its_own) << algorithm;
+    EXPECT_GT(accuracy(net.experiment, model_of(net, 3)), 0.85) << algorithm;
+    net.run_to_rest();
+    EXPECT_EQ(net.peers[3]->copies, 1) << algorithm;
+    EXPECT_TRUE(all_finished(net)) << algorithm;
+  }
+}
+
+TEST(AsyncCourse, NobodyGivesAModelAndItTrainsFromItsOwn) {
+  FakeNetwork net(network("ad-psgd", "ring", 400), 10);
+  for (const Member member : {0, 1, 2}) net.start(member, member + 1);
+  net.connect_all();
+  net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
+  net.start(3, 4);
+  net.connect_all();
+  net.run_until([&] { return net.peers[3]->copies == 1; });
+  for (const Member member : {0, 1, 2}) net.stop(member);
+  net.run_to_rest();
+  EXPECT_TRUE(net.peers[3]->course->is_finished());
+  EXPECT_FALSE(net.peers[3]->failure);
+}
+
+// --- what others may send -----------------------------------------------------------------------
+
+TEST(AsyncCourse, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) {
+  FakeNetwork net(network("ad-psgd", "ring", 400, 2), 11);
+  start_all(net);
+  net.run_until([&] { return net.peers[0]->course->progress().exchange >= 5; });
+  const Member passive = net.run.plan.active[0] != 0 ? 1 : 0;
+  const Member asker = 1 - passive;
+  Course& course = *net.peers[passive]->course;
+  const std::uint64_t size = net.run.initial.size();
+  using Parcel = protocol::Parcel;
+  const auto refused = [&](Parcel parcel) { return !course.judge(asker, parcel); };
+  EXPECT_TRUE(refused({.kind = Parcel::Kind::kMix, .exchange = 1, .first = size}));
+  EXPECT_TRUE(refused({.kind = Parcel::Kind::kRequest, .exchange = 1, .first = size + 1}));
+  EXPECT_TRUE(refused({.kind = Parcel::Kind::kRequest, .exchange = 1, .second = size}));
+  EXPECT_TRUE(refused({.kind = Parcel::Kind::kPush, .exchange = 1, .packed = 8 * size}));
+  EXPECT_TRUE(refused({.kind = Parcel::Kind::kPush, .exchange = 1}));
+  EXPECT_FALSE(refused({.kind = Parcel::Kind::kRequest, .exchange = 1, .first = size}));
+  EXPECT_FALSE(refused({.kind = Parcel::Kind::kPush, .exchange = 1, .packed = 8 * (size + 1)}));
+  EXPECT_FALSE(refused({.kind = Parcel::Kind::kPush}));
+
+  const std::vector<float> before(model_of(net, passive).begin(), model_of(net, passive).end());
+  std::vector<float> poison(size, 1.0F);
+  poison[size / 2] = std::numeric_limits<float>::quiet_NaN();
+  Parcel parcel{.kind = Parcel::Kind::kRequest, .exchange = 1, .first = size};
+  parcel.era = asker + 1;
+  parcel.attempt = passive + 1;
+  course.take(asker, {parcel, SharedBytes::own(to_bytes(as_bytes(std::span(poison))))});
+  EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
+            before);
+  // The same for a former process.
+  parcel.attempt = passive + 77;
+  course.take(asker, {parcel, SharedBytes::own(Bytes(4 * size))});
+  EXPECT_EQ(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
+            before);
+  // What is meant for this one counts.
+  parcel.attempt = passive + 1;
+  course.take(asker, {parcel, SharedBytes::own(Bytes(4 * size))});
+  EXPECT_NE(std::vector<float>(model_of(net, passive).begin(), model_of(net, passive).end()),
+            before);
+}
+
+// --- whole peers --------------------------------------------------------------------------------
+
+class AsyncPeers : public ::testing::TestWithParam<std::pair<std::string, std::string>> {};
+
+TEST_P(AsyncPeers, TrainAsWellAsTheSimulation) {
+  const auto& [algorithm, topology] = GetParam();
+  PeerCluster cluster(network(algorithm, topology, 300), true);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until_finished();
+  const auto expected = simulated_models(cluster.experiment);
+  for (std::size_t i = 0; i < 4; ++i) {
+    ASSERT_FALSE(cluster.model(i).empty());
+    EXPECT_NEAR(accuracy(cluster.experiment, cluster.model(i)),
+                accuracy(cluster.experiment, expected[i]), 0.05)
+        << cluster.peers[i]->name;
+  }
+}
+
+TEST_P(AsyncPeers, OneStopsAndComesBack) {
+  const auto& [algorithm, topology] = GetParam();
+  PeerCluster cluster(network(algorithm, topology, 20'000), true);
+  cluster.options.patience_min = std::chrono::milliseconds(100);
+  cluster.options.patience_max = std::chrono::seconds(2);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  const auto report = [&](std::size_t index) { return cluster.peers[index]->node->report(); };
+  cluster.run_until([&] { return report(1).step >= 50; }, "the second has done 50 steps");
+  cluster.stop(1);
+  const auto path = cluster.peers[1]->directory / "gossip" / "checkpoint.safetensors";
+  const auto kept = load_checkpoint(path, cluster.experiment.model->layout());
+  ASSERT_TRUE(kept) << kept.error().message();
+  const auto state = load_state(path, *kept, algorithm);
+  ASSERT_TRUE(state) << state.error().message();
+  EXPECT_EQ(state->bytes.empty(), algorithm == "ad-psgd");
+  cluster.run_until([&] { return report(2).neighbours == 1; },
+                    "the third hears one neighbour less");
+  cluster.start(1);
+  EXPECT_GE(report(1).step, 50U);
+  cluster.run_until(
+      [&] {
+        for (std::size_t i = 0; i < 4; ++i) {
+          if (report(i).neighbours != report(i).expected) return false;
+        }
+        return true;
+      },
+      "all are heard by all their neighbours again");
+}
+
+INSTANTIATE_TEST_SUITE_P(AsyncCourse, AsyncPeers,
+                         ::testing::Values(std::pair("ad-psgd", "ring"),
+                                           std::pair("push-sum", "exponential")),
+                         [](const auto& instance) {
+                           return instance.param.first == "ad-psgd" ? "ad_psgd" : "push_sum";
+                         });
+
+}  // namespace
+}  // namespace starling::gossip

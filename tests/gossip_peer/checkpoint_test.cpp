@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: what comes back is what was kept, nothing damaged is taken, and a state goes with
+// its own model only.
+#include "gossip/peer/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/base/digest.h"
+#include "core/base/durable_file.h"
+#include "gossip/algorithms/push_sum.h"
+#include "gossip/peer/async_course.h"
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/fake_network.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::gossip {
+namespace {
+
+using starling::testing::FakeNetwork;
+using starling::testing::TemporaryDirectory;
+
+std::shared_ptr<const model::Layout> small_layout() {
+  return *model::Layout::make(
+      {{.name = "weight", .shape = {2, 3}}, {.name = "bias", .shape = {3}}});
+}
+
+class Checkpoints : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto saved = save_checkpoint(path, kept, layout);
+    ASSERT_TRUE(saved) << saved.error().message();
+  }
+  std::string load_code() const {
+    const auto loaded = load_checkpoint(path, layout);
+    return loaded ? "" : std::string(loaded.error().code());
+  }
+  std::string state_code(const std::string& algorithm = "diloco") const {
+    const auto loaded = load_state(path, kept, algorithm);
+    return loaded ? "" : std::string(loaded.error().code());
+  }
+
+  TemporaryDirectory directory;
+  std::filesystem::path path = directory.path() / "checkpoint.safetensors";
+  std::filesystem::path beside = directory.path() / "checkpoint.state";
+  std::shared_ptr<const model::Layout> layout = small_layout();
+  Checkpoint kept{.run = "run 1",
+                  .exchange = 42,
+                  .model = {1, 2, 3, 4, 5, 6, 7, 8, 9},
+                  .state = {.algorithm = "diloco", .epoch = 3, .bytes = Bytes(50, std::byte{7})}};
+};
+
+TEST_F(Checkpoints, ComeBackAsTheyWere) {
+  const auto loaded = load_checkpoint(path, layout);
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_EQ(loaded->run, kept.run);
+  EXPECT_EQ(loaded->exchange, kept.exchange);
+  EXPECT_EQ(loaded->model, kept.model);
+  const auto state = load_state(path, *loaded, "diloco");
+  ASSERT_TRUE(state) << state.error().message();
+  EXPECT_EQ(state->algorithm, "diloco");
+  EXPECT_EQ(state->epoch, 3U);
+  EXPECT_EQ(state->bytes, kept.state.bytes);
+}
+
+TEST_F(Checkpoints, RefuseEveryCutAndEveryFlippedByte) {
+  for (const auto& file : {path, beside}) {
+    const Bytes good = *read_file(file, 1 << 20);
+    const auto refused = [&](const Bytes& bytes) {
+      std::ofstream(file, std::ios::binary | std::ios::trunc)
+          .write(as_text(bytes).data(), static_cast<std::streamsize>(bytes.size()));
+      return file == path ? load_code() != "" : state_code() != "";
+    };
+    for (std::size_t size = 0; size < good.size(); size += 5) {
+      EXPECT_TRUE(refused(Bytes(good.begin(), good.begin() + static_cast<long>(size)))) << size;
+    }
+    for (std::size_t at = 0; at < good.size(); at += 3) {
+      Bytes flipped = good;
+      flipped[at] ^= std::byte{0x04};
+      // The padding after the JSON header, and white space in it, may be anything that parses.
+      if (refused(flipped)) continue;
+      const auto loaded = load_checkpoint(path, layout);
+      ASSERT_TRUE(loaded && file == path) << file << " " << at;
+      EXPECT_EQ(loaded->model, kept.model) << at;
+      EXPECT_EQ(loaded->exchange, kept.exchange) << at;
+      EXPECT_EQ(loaded->run, kept.run) << at;
+    }
+    EXPECT_FALSE(refused(good));
+  }
+}
+
+TEST_F(Checkpoints, AStateIsOfOneModelAndOneAlgorithm) {
+  EXPECT_EQ(state_code(), "");
+  EXPECT_EQ(state_code("dpsgd"), "state-other");
+  kept.exchange += 1;
+  EXPECT_EQ(state_code(), "state-other");
+  kept.exchange -= 1;
+  kept.model[4] += 1;
+  EXPECT_EQ(state_code(), "state-other");
+  std::filesystem::remove(beside);
+  EXPECT_EQ(state_code(), "file-missing");
+}
+
+// A crash after the new state and before the new model: the old model, without a state.
+TEST_F(Checkpoints, ACrashBetweenTheTwoFilesLeavesTheOlderModel) {
+  const Bytes older = *read_file(path, 1 << 20);
+  Checkpoint newer = kept;
+  newer.exchange = 43;
+  newer.model[0] = 10;
+  ASSERT_TRUE(save_checkpoint(path, newer, layout));
+  ASSERT_TRUE(write_durably(path, older));
+  EXPECT_EQ(load_code(), "");
+  EXPECT_EQ(state_code(), "state-other");
+}
+
+TEST_F(Checkpoints, AnotherVersionIsRefused) {
+  const Bytes file = *read_file(beside, 1 << 20);
+  std::string text(as_text(ByteView(file).first(file.size() - Sha256Digest::kBytes)));
+  text.replace(text.find(" 1 "), 3, " 2 ");
+  const Sha256Digest digest = sha256(as_bytes(text));
+  const ByteView parts[] = {as_bytes(text), digest.bytes()};
+  ASSERT_TRUE(write_durably(beside, parts));
+  EXPECT_EQ(state_code(), "state-version");
+}
+
+// --- courses ------------------------------------------------------------------------------------
+
+CourseStart start_from(const FakeNetwork& net, Member member) {
+  const Course& course = *net.peers[member]->course;
+  return {.exchange = course.progress().exchange,
+          .model = {course.model()->begin(), course.model()->end()},
+          .state = course.state()};
+}
+
+TEST(CourseState, ACourseGoesOnWithWhatWasKept) {
+  for (const std::string algorithm : {"push-sum", "sgp", "diloco", "qg-dsgdm"}) {
+    NetOptions options = testing::small_network("exponential", 3, algorithm);
+    options.run.steps = 100;
+    FakeNetwork net(options, 3);
+    for (Member member = 0; member < 3; ++member) net.start(member, member + 1);
+    net.connect_all();
+    net.run_until([&] {
+      const Course& course = *net.peers[1]->course;
+      return course.progress().exchange >= 10 && course.model();
+    });
+    CourseStart kept = start_from(net, 1);
+    EXPECT_FALSE(kept.state.empty()) << algorithm;
+    net.stop(1);
+    net.peers[1]->said.clear();
+    net.start(1, 77, kept);
+    if (net.peers[1]->course->model()) {
+      EXPECT_EQ(net.peers[1]->course->state(), kept.state) << algorithm;
+    }
+    EXPECT_TRUE(net.peers[1]->said.empty()) << algorithm;
+    // What is no state of its own is said, and the model alone is used.
+    net.stop(1);
+    kept.state.pop_back();
+    net.start(1, 78, kept);
+    EXPECT_EQ(net.peers[1]->said.size(), 1U) << algorithm;
+    net.connect_all();
+    net.run_to_rest();
+    EXPECT_TRUE(net.peers[1]->course->is_finished()) << algorithm;
+  }
+}
+
+}  // namespace
+}  // namespace starling::gossip

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gossip_peer/fake_network.h"
+
+#include <fmt/format.h>
+
+#include "gossip/peer/network_run.h"
+
+namespace starling::testing {
+namespace {
+
+gossip::Experiment prepared(const gossip::NetOptions& options) {
+  auto experiment = gossip::prepare(options);
+  EXPECT_TRUE(experiment) << experiment.error().message();
+  return std::move(*experiment);
+}
+
+gossip::NetworkRun derived(const gossip::Experiment& experiment) {
+  identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = 1};
+  gossip::NetOptions options = experiment.options;
+  roster.settings = gossip::run_settings(options, true);
+  roster.members.resize(experiment.nodes());
+  const data::Dataset& dataset = *experiment.parts.front().dataset;
+  auto run = gossip::derive_run(roster, dataset.shape(), dataset.classes());
+  EXPECT_TRUE(run) << run.error().message();
+  return std::move(*run);
+}
+
+}  // namespace
+
+FakeNetwork::FakeNetwork(const gossip::NetOptions& options, std::uint64_t seed)
+    : experiment(prepared(options)), run(derived(experiment)), rng({.seed = seed}) {
+  patience = {.min = std::chrono::milliseconds(50),
+              .max = std::chrono::seconds(1),
+              .start = std::chrono::milliseconds(200)};
+  for (Member member = 0; member < experiment.nodes(); ++member) {
+    peers.push_back(std::make_unique<Peer>(*this, member));
+  }
+}
+
+void FakeNetwork::Peer::send(Member to, protocol::Parcel parcel, SharedBytes data) {
+  EXPECT_EQ(data.size(), gossip::payload_bytes(parcel));
+  Link& link = network_.link(self_, to);
+  if (!link.up) return;
+  if (network_.on_send) network_.on_send(self_, to, parcel);
+  const Duration latency = from_seconds(network_.rng.uniform(0.001, 0.01));
+  link.busy_until = std::max(link.busy_until, network_.now + latency);
+  const auto arrive = [this, to, parcel, data, generation = link.generation] {
+    const Link& then = network_.link(self_, to);
+    gossip::Course* const receiver = network_.peers[to]->course.get();
+    if (!then.up || then.generation != generation || receiver == nullptr) return;
+    if (receiver->judge(self_, parcel)) receiver->take(self_, {parcel, data});
+  };
+  network_.at(link.busy_until, arrive);
+}
+
+// The work is done at once; nothing of it shows before `done`.
+void FakeNetwork::Peer::compute(std::function<void()> work, std::function<void()> done) {
+  work();
+  const auto ended = [this, done = std::move(done), mine = life] {
+    if (mine == life && course) done();
+  };
+  const double factor = network_.rng.uniform(0.5, 1.5);
+  network_.at(network_.now + from_seconds(factor * to_seconds(phase)), ended);
+}
+
+void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
+  ++copies;
+  const auto copied = [this, donors = std::move(donors), mine = life] {
+    if (mine != life || !course) return;
+    for (const Member donor : donors) {
+      const gossip::Course* const other = network_.peers[donor]->course.get();
+      if (other == nullptr || !other->model() || !network_.link(donor, self_).up) continue;
+      const auto model = *other->model();
+      const std::vector<float> kept(model.begin(), model.end());
+      return course->copied(other->progress().exchange, kept);
+    }
+    course->not_copied();
+  };
+  network_.at(network_.now + std::chrono::milliseconds(5), copied);
+}
+
+void FakeNetwork::start(Member member, std::uint32_t incarnation,
+                        std::optional<gossip::CourseStart> start) {
+  Peer& peer = *peers[member];
+  ++peer.life;
+  if (!start) {
+    const auto initial = run.initial.values();
+    start = gossip::CourseStart{.model = {initial.begin(), initial.end()}};
+  }
+  start->incarnation = incarnation;
+  const std::uint64_t step = gossip::step_of(run.options, start->exchange);
+  peer.local = std::make_unique<gossip::LocalSteps>(run, experiment.parts[member], member, step);
+  gossip::CoursePlace place{.self = member, .names = {}};
+  for (std::size_t i = 0; i < peers.size(); ++i) place.names.push_back(fmt::format("node-{}", i));
+  peer.course =
+      gossip::make_course(run, *peer.local, peer, std::move(place), patience, std::move(*start));
+  peer.course->begin();
+}
+
+void FakeNetwork::stop(Member member) {
+  for (Member other = 0; other < peers.size(); ++other) cut(member, other);
+  ++peers[member]->life;
+  peers[member]->course.reset();
+}
+
+void FakeNetwork::connect(Member a, Member b) {
+  if (a == b || link(a, b).up || !peers[a]->course || !peers[b]->course) return;
+  const auto hello = [this](Member member) {
+    return protocol::PeerHello{
+        .epoch = 1, .exchange = peers[member]->course->progress().exchange, .begun = true};
+  };
+  for (Link* direction : {&link(a, b), &link(b, a)}) {
+    ++direction->generation;
+    direction->up = true;
+    direction->busy_until = now;
+  }
+  peers[a]->course->told(b, hello(b));
+  peers[b]->course->told(a, hello(a));
+}
+
+void FakeNetwork::connect_all() {
+  for (Member a = 0; a < peers.size(); ++a) {
+    for (Member b = a + 1; b < peers.size(); ++b) connect(a, b);
+  }
+}
+
+void FakeNetwork::cut(Member a, Member b) {
+  if (!link(a, b).up) return;
+  link(a, b).up = link(b, a).up = false;
+  if (peers[a]->course) peers[a]->course->link_lost(b);
+  if (peers[b]->course) peers[b]->course->link_lost(a);
+}
+
+void FakeNetwork::at(TimePoint time, std::function<void()> event) {
+  events_.emplace(std::max(time, now), std::move(event));
+}
+
+bool FakeNetwork::advance() {
+  Peer* due = nullptr;
+  std::optional<TimePoint> deadline;
+  for (const auto& peer : peers) {
+    const auto next = peer->course ? peer->course->next_deadline() : std::nullopt;
+    if (!next || (deadline && *deadline <= *next)) continue;
+    deadline = next;
+    due = peer.get();
+  }
+  if (deadline && (events_.empty() || *deadline <= events_.begin()->first)) {
+    now = std::max(now, *deadline);
+    due->course->tick();
+    return true;
+  }
+  if (events_.empty()) return false;
+  const auto event = events_.extract(events_.begin());
+  now = event.key();
+  event.mapped()();
+  return true;
+}
+
+void FakeNetwork::run_until(const std::function<bool()>& done, std::uint64_t events_max) {
+  for (std::uint64_t i = 0; i < events_max; ++i) {
+    if (done() || !advance()) return;
+  }
+  FAIL() << "after " << events_max << " events it still goes on";
+}
+
+}  // namespace starling::testing

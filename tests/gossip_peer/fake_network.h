@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Courses without sockets, threads or clocks: links that come and go in virtual time, and all that
+// is sent over one arrives in order or dies with it. The same seed gives the same run.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "gossip/peer/local_steps.h"
+#include "gossip/peer/make_course.h"
+#include "gossip/simulation/experiment.h"
+
+namespace starling::testing {
+
+class FakeNetwork {
+ public:
+  using Member = protocol::Member;
+
+  class Peer final : public gossip::CourseHost {
+   public:
+    Peer(FakeNetwork& network, Member self) : network_(network), self_(self) {}
+
+    TimePoint now() const override { return network_.now; }
+    void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
+    void send(Member, protocol::ReduceNote) override {}
+    void compute(std::function<void()> work, std::function<void()> done) override;
+    void copy_model(std::vector<Member> donors) override;
+    void say(LogLevel, std::string line) override { said.push_back(std::move(line)); }
+    void advanced() override { ++advances; }
+    void finished() override { ++finishes; }
+    void failed(Error error) override { failure = std::move(error); }
+
+    std::unique_ptr<gossip::LocalSteps> local;
+    std::unique_ptr<gossip::Course> course;  // null: not running
+    std::uint64_t life = 0;
+    Duration phase = std::chrono::milliseconds(10);  // on average
+    std::vector<std::string> said;
+    int advances = 0;
+    int copies = 0;
+    int finishes = 0;
+    std::optional<Error> failure;
+
+   private:
+    FakeNetwork& network_;
+    Member self_;
+  };
+
+  FakeNetwork(const gossip::NetOptions& options, std::uint64_t seed);
+
+  // A process with this incarnation; without a start, from the initial model. Not linked yet.
+  void start(Member member, std::uint32_t incarnation,
+             std::optional<gossip::CourseStart> start = std::nullopt);
+  void stop(Member member);  // at once, and its links with it
+  void connect(Member a, Member b);
+  void connect_all();  // all that run
+  void cut(Member a, Member b);
+  void at(TimePoint time, std::function<void()> event);
+
+  // The next event. False: nothing will ever happen again.
+  bool advance();
+  // Fails the test after `events_max` events.
+  void run_until(const std::function<bool()>& done, std::uint64_t events_max = 200'000);
+  void run_to_rest() {
+    run_until([] { return false; });
+  }
+
+  gossip::Experiment experiment;
+  gossip::NetworkRun run;
+  Rng rng;
+  TimePoint now{};
+  std::vector<std::unique_ptr<Peer>> peers;
+  gossip::CoursePatience patience;
+  // Sees all that is sent over a link that is up.
+  std::function<void(Member from, Member to, const protocol::Parcel&)> on_send;
+
+ private:
+  struct Link {
+    std::uint64_t generation = 0;
+    bool up = false;
+    TimePoint busy_until{};  // of what was sent last
+  };
+  Link& link(Member from, Member to) { return links_[{from, to}]; }
+
+  std::map<std::pair<Member, Member>, Link> links_;
+  std::multimap<TimePoint, std::function<void()>> events_;
+};
+
+}  // namespace starling::testing
