@@ -64,7 +64,8 @@ PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer 
               .on_down = [this](Member m, const Error& e) { on_down(m, e); },
               .on_message = [this](Member m, const protocol::Envelope& e) { on_message(m, e); },
               .judge = [this](Member m, const Parcel& p) { return judge(m, p); },
-              .on_parcel = [this](Member m, ParcelFlow::Whole w) { on_parcel(m, std::move(w)); }},
+              .on_parcel = [this](Member m, ParcelFlow::Whole w) { on_parcel(m, std::move(w)); },
+              .issuer = issuer_.relay},
              rng_),
       alarm_(world.loop, [this] { tick(); }),
       alive_(world.loop) {}
