@@ -27,6 +27,7 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
 void join_up(EdgeSession& session, GossipSession& gossip) {
   session.set_peer({.on_link_up = [&gossip] { gossip.link_up(); },
                     .on_link_down = [&gossip] { gossip.link_down(); },
+                    .on_drained = [&gossip] { gossip.link_drained(); },
                     .take = [&gossip](const protocol::Envelope& e) { return gossip.take(e); },
                     .status = [&gossip] { return gossip.status(); }});
 }
@@ -70,7 +71,8 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                       backoff_rng(request, name), std::move(pending),
                       make_builtin_trainers(name, data, request.options.limits.threads));
   GossipSession gossip({loop, clock, log, request.state, identity}, std::move(peer), data,
-                       [&session](const protocol::Envelope& e) { session.send(e); });
+                       {.send = [&session](const protocol::Envelope& e) { session.send(e); },
+                        .queued_bytes = [&session] { return session.queued_bytes(); }});
   join_up(session, gossip);
   STARLING_TRY(gossip.start());
   return run_session(request, session, gossip, loop, log);
