@@ -3,6 +3,8 @@
 // (nothing beyond its own link), and that no queue grows with a slow receiver or a slow issuer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/link/relayed_frame.h"
 #include "core/wire/codec.h"
 #include "tests/gossip/simulation_cases.h"
@@ -195,14 +197,14 @@ TEST_F(OneSide, RefusesWhomItsRosterDoesNotHaveRelayed) {
 }
 
 std::vector<std::pair<protocol::Relay, std::size_t>> hostile_frames() {
-  const auto relay = [](std::uint16_t type, std::size_t bytes, int fill) {
-    return protocol::Relay{
-        .peer = "node-02", .type = type, .header = Bytes(bytes, static_cast<std::byte>(fill))};
+  const auto relay = [](int type, std::size_t bytes, int fill) {
+    return protocol::Relay{.peer = "node-02",
+                           .type = static_cast<std::uint16_t>(type),
+                           .header = Bytes(bytes, static_cast<std::byte>(fill))};
   };
   std::vector<std::pair<protocol::Relay, std::size_t>> frames;
-  for (const std::uint16_t type : {0, 1, 2, 3, 26, 27, 999, 65535})
-    frames.push_back({relay(type, 16, 1), 0});
-  for (const std::uint16_t type : {18, 21, 22, 5, 24}) {  // hello, swim, parcel, chunk, note
+  for (const int type : {0, 1, 2, 3, 26, 27, 999, 65535}) frames.push_back({relay(type, 16, 1), 0});
+  for (const int type : {18, 21, 22, 5, 24}) {  // hello, swim, parcel, chunk, note
     frames.push_back({relay(type, 0, 0), 0});
     frames.push_back({relay(type, 64, 0xff), 0});
     frames.push_back({relay(type, 48 * 1024, 0x41), 0});

@@ -37,8 +37,8 @@ TEST(RelayedFrame, IsHeldToTheLimitsOfAPeer) {
   EXPECT_EQ(code_of(from_relay(hello, {}, kBefore)), "");
 
   protocol::Relay other = swim;
-  for (const std::uint16_t type : {0, 1, 26, 27, 999, 65535}) {  // 26: a relay in a relay
-    other.type = type;
+  for (const int type : {0, 1, 26, 27, 999, 65535}) {  // 26: a relay in a relay
+    other.type = static_cast<std::uint16_t>(type);
     EXPECT_EQ(code_of(from_relay(other, {}, kGreeted)), "unexpected-frame") << type;
   }
   const auto one = SharedBytes::own(Bytes(1));
