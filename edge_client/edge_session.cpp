@@ -175,6 +175,9 @@ net::Async<void> EdgeSession::serve_link() {
   link::MessageLimits limits(wire::from_coordinator(false));
   link_ = connection;
   link_failure_.reset();
+  connection->set_drain_handler([this] {
+    if (welcomed_) peer_.on_drained();
+  });
   on_event(client::Connected{});
   while (link_ == connection) {
     auto frame = co_await connection->read_frame(limits);
@@ -213,7 +216,9 @@ void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
 
 void EdgeSession::drop_link() {
   if (std::exchange(welcomed_, false)) peer_.on_link_down();
-  if (link_) closing_.spawn(close_link(std::exchange(link_, nullptr)));
+  if (!link_) return;
+  link_->set_drain_handler(nullptr);
+  closing_.spawn(close_link(std::exchange(link_, nullptr)));
 }
 
 net::Async<void> EdgeSession::close_link(std::shared_ptr<net::Connection> connection) {

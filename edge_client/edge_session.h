@@ -57,6 +57,7 @@ class EdgeSession {
   struct Peer {
     std::function<void()> on_link_up = [] {};  // welcomed
     std::function<void()> on_link_down = [] {};
+    std::function<void()> on_drained = [] {};  // little waits to be sent any more
     // True: the message is taken. Its payload holds for the call.
     std::function<bool(const protocol::Envelope&)> take = [](const auto&) { return false; };
     std::function<std::optional<EdgeStatus::Gossip>()> status = [] { return std::nullopt; };
@@ -67,6 +68,7 @@ class EdgeSession {
   void set_peer(Peer peer) { peer_ = std::move(peer); }
   // Dropped unless the coordinator has welcomed this device.
   void send(const protocol::Envelope& envelope);
+  std::size_t queued_bytes() const { return link_ ? link_->queued_bytes() : 0; }
   void refresh_status() { publish_status(); }
 
   const client::ClientMachine& machine() const { return machine_; }

@@ -68,6 +68,7 @@ void join_up(EdgeSession& session, GossipSession& gossip, FallbackSession& fallb
              gossip.link_down();
              fallback.link_down();
            },
+       .on_drained = [&gossip] { gossip.link_drained(); },
        .take =
            [&gossip, &fallback](const protocol::Envelope& envelope) {
              fallback.see(envelope);

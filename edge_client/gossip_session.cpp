@@ -7,9 +7,9 @@ using protocol::Envelope;
 using protocol::Parcel;
 
 GossipSession::GossipSession(World world, gossip::PeerNode::Options options, data::DatasetView rows,
-                             Send send)
+                             Link link)
     : world_(world),
-      send_(std::move(send)),
+      link_(std::move(link)),
       to_issuer_({},
                  [](const Parcel&) -> Result<void> {
                    return rejected("not-wanted", "a device takes no parcel from its issuer");
@@ -18,26 +18,29 @@ GossipSession::GossipSession(World world, gossip::PeerNode::Options options, dat
             std::move(rows),
             {.report =
                  [this](const protocol::PeerReport& report) {
-                   if (linked_) send_({report, {}});
+                   if (linked_) link_.send({report, {}});
                    on_report_();
                  },
              .hand_in = [this](const Parcel& parcel,
-                               SharedBytes data) { hand_in(parcel, std::move(data)); }}) {}
+                               SharedBytes data) { hand_in(parcel, std::move(data)); },
+             .relay = link_}) {}
 
 net::Async<void> GossipSession::run() { co_await node_.run(); }
 
 void GossipSession::link_up() {
   linked_ = true;
   const identity::SignedRoster* held = node_.roster();
-  send_({issuer::ask_for_newer(held ? &held->roster() : nullptr), {}});
-  if (held) send_({node_.report(), {}});
+  link_.send({issuer::ask_for_newer(held ? &held->roster() : nullptr), {}});
+  if (held) link_.send({node_.report(), {}});
   pump();
+  node_.issuer_up();
 }
 
 void GossipSession::link_down() {
   linked_ = false;
   assembler_ = {};
   to_issuer_.restart();
+  node_.issuer_down();
 }
 
 bool GossipSession::take(const Envelope& envelope) {
@@ -45,7 +48,7 @@ bool GossipSession::take(const Envelope& envelope) {
     const identity::SignedRoster* held = node_.roster();
     const auto taken =
         assembler_.take(*part, envelope.payload.view(), held ? &held->roster() : nullptr);
-    if (taken.ask) send_({*taken.ask, {}});
+    if (taken.ask) link_.send({*taken.ask, {}});
     if (!taken.whole) return true;
     const auto roster =
         identity::SignedRoster::verify(*taken.whole, world_.identity.credentials().authorities,
@@ -58,10 +61,14 @@ bool GossipSession::take(const Envelope& envelope) {
     }
     return true;
   }
+  if (const auto* relay = std::get_if<protocol::Relay>(&envelope.message)) {
+    node_.take_relayed(*relay, envelope.payload);
+    return true;
+  }
   // Its answers about models that are handed in; ids of rounds' tasks mean nothing to the flow.
   (void)to_issuer_.take(envelope);
   pump();
-  return std::holds_alternative<protocol::Relay>(envelope.message);
+  return false;
 }
 
 // Without an issuer nobody waits for it.
@@ -75,7 +82,7 @@ void GossipSession::pump() {
   while (linked_) {
     const auto envelope = to_issuer_.next();
     if (!envelope) return;
-    send_(*envelope);
+    link_.send(*envelope);
   }
 }
 

@@ -25,19 +25,20 @@ class GossipSession {
     const StateDirectory& state;
     const identity::IdentityDirectory& identity;
   };
-  // Of the link to the issuer; `send` drops what is said while there is none.
-  using Send = std::function<void(const protocol::Envelope&)>;
+  // The link to the issuer; `send` drops what is said while there is none.
+  using Link = gossip::RelayLine::Carrier;
 
-  GossipSession(World world, gossip::PeerNode::Options options, data::DatasetView rows, Send send);
+  GossipSession(World world, gossip::PeerNode::Options options, data::DatasetView rows, Link link);
 
   // As of gossip::PeerNode.
   [[nodiscard]] Result<void> start() { return node_.start(); }
   net::Async<void> run();
   void request_stop() { node_.request_stop(); }
 
-  // The issuer has welcomed this device, or is gone.
+  // The issuer has welcomed this device, or is gone; less waits to be sent to it.
   void link_up();
   void link_down();
+  void link_drained() { node_.issuer_drained(); }
   // True: the message was for the peer. The payload need hold for the call only.
   bool take(const protocol::Envelope& envelope);
 
@@ -54,7 +55,7 @@ class GossipSession {
   void pump();
 
   World world_;
-  Send send_;
+  Link link_;
   std::function<void()> on_report_ = [] {};
   bool linked_ = false;
   issuer::RosterAssembler assembler_;

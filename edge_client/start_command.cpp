@@ -63,7 +63,8 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                       backoff_rng(request, name), std::move(pending),
                       make_builtin_trainers(name, data, request.options.limits.threads));
   GossipSession gossip({loop, clock, log, request.state, identity}, std::move(peer), data,
-                       [&session](const protocol::Envelope& e) { session.send(e); });
+                       {.send = [&session](const protocol::Envelope& e) { session.send(e); },
+                        .queued_bytes = [&session] { return session.queued_bytes(); }});
   FallbackSession fallback(loop, log, gossip.node(), data.size());
   join_up(session, gossip, fallback);
   STARLING_TRY(gossip.start());

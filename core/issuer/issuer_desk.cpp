@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/issuer/roster_parts.h"
 #include "core/linalg/kernels.h"
-#include "core/wire/codec.h"
+#include "core/link/relayed_frame.h"
 
 namespace starling::issuer {
 namespace {
@@ -42,8 +42,8 @@ Result<void> IssuerDesk::publish(identity::SignedRoster roster) {
   }
   const std::optional<identity::SignedRoster> before = std::move(roster_);
   roster_ = std::move(roster);
-  const bool changed = !before || before->roster().epoch != roster_->roster().epoch;
-  if (changed) relayed_.clear();
+  std::erase_if(relayed_,
+                [&](const Names& p) { return !undialled(p.first) || !undialled(p.second); });
   std::vector<SessionId> to;
   for (auto& [name, member] : members_) {
     if (!is_listed(name)) member.hand_in.reset();
@@ -72,8 +72,9 @@ Result<void> IssuerDesk::receive(const std::string& name, const protocol::Roster
 // --- sessions -----------------------------------------------------------------------------------
 
 void IssuerDesk::opened(SessionId session, const std::string& name) {
+  // What the earlier session carried is lost: the other ends of its relayed links hear of it.
   if (const auto earlier = members_.find(name); earlier != members_.end()) {
-    sessions_.erase(earlier->second.session);
+    closed(earlier->second.session);
   }
   members_[name] = Member{.session = session, .hand_in = {}};
   sessions_[session] = name;
@@ -182,12 +183,9 @@ Result<void> IssuerDesk::receive(const std::string& name, const protocol::Relay&
 }
 
 void IssuerDesk::say_away(const std::string& to, const std::string& peer, const std::string& code) {
-  const protocol::Bye bye{code, sentence_of(code, peer)};
-  auto header = wire::encode_header(bye);
-  STARLING_CHECK(header.has_value());
-  send(to, protocol::Relay{.peer = peer,
-                           .type = static_cast<std::uint16_t>(wire::FrameType::kBye),
-                           .header = std::move(*header)});
+  const auto relay = link::to_relay(peer, protocol::Bye{code, sentence_of(code, peer)});
+  STARLING_CHECK(relay.has_value());
+  send(to, *relay);
 }
 
 // --- models that are handed in ------------------------------------------------------------------

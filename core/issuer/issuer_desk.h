@@ -100,7 +100,7 @@ class IssuerDesk {
   std::optional<identity::SignedRoster> roster_;
   std::map<std::string, Member> members_;      // who is connected
   std::map<SessionId, std::string> sessions_;  // of members_ only
-  std::set<Names> relayed_;                    // pairs of this roster's epoch
+  std::set<Names> relayed_;                    // pairs; none of them can be dialled
 };
 
 }  // namespace starling::issuer

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "gossip/algorithms/algorithm_state.h"
 
 namespace starling::gossip {
 
@@ -42,7 +43,12 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
                start.exchange),
       algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       exchange_(start.exchange),
-      met_(names_.size()) {}
+      met_(names_.size()) {
+  if (start.state.empty()) return;
+  const auto restored = restore_state(*algorithm_, start.state);
+  if (restored) return;
+  host_.say(LogLevel::kWarning, "the algorithm's state begins anew: " + restored.error().message());
+}
 
 void MeanCourse::begin() {
   STARLING_CHECK(state_ == State::kIdle);
@@ -73,6 +79,8 @@ std::optional<std::span<const float>> MeanCourse::model() const {
   if (computing_) return std::nullopt;
   return algorithm_->model();
 }
+
+Bytes MeanCourse::state() const { return save_state(*algorithm_); }
 
 // --- the course ---------------------------------------------------------------------------------
 

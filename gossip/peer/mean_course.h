@@ -22,6 +22,7 @@ class MeanCourse final : public Course {
   CourseProgress progress() const override;
   bool is_finished() const override { return state_ == State::kFinished; }
   std::optional<std::span<const float>> model() const override;
+  Bytes state() const override;
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member from, const protocol::ReduceNote& note) override;

@@ -17,9 +17,6 @@ using protocol::Parcel;
 
 namespace {
 
-// A neighbour may lack our last two messages while it is one exchange behind us.
-constexpr std::size_t kSentKept = 2;
-
 // The floats and bytes of a message, one after the other.
 SharedBytes pack(const Message<float>& message) {
   Bytes bytes(4 * (message.first.size() + message.second.size()) + message.packed.size());
@@ -106,8 +103,22 @@ Links NeighbourCourse::links() const {
   return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_)};
 }
 
+// A neighbour that we wait for is one exchange behind at most; others may be by as much as a word
+// takes to spread.
+void NeighbourCourse::forget_sent() {
+  const bool mutual = !run_.topology->directed() && !run_.topology->time_varying();
+  const std::uint64_t lag = mutual ? 1 : run_.spread;
+  for (auto& [member, messages] : sent_) {
+    while (!messages.empty() &&
+           messages.front().parcel.exchange + lag + 1 < machine_.exchange()) {
+      messages.pop_front();
+    }
+  }
+}
+
 void NeighbourCourse::perform(exchange::Train& train) {
   look();
+  forget_sent();
   packed_.clear();
   const LocalPhase phase{.step = train.step,
                          .steps = train.steps,
@@ -174,7 +185,6 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   }
   std::deque<Packed>& sent = sent_[announce.to];
   sent.push_back({parcel, message.data});
-  if (sent.size() > kSentKept) sent.pop_front();
   host_.send(announce.to, parcel, message.data);
 }
 
@@ -290,9 +300,7 @@ void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
   on(exchange::Told{from, hello.exchange, hello.begun});
   // What was under way on an earlier link may be lost with it, though we have gone on.
   for (const Packed& sent : sent_[from]) {
-    if (sent.parcel.exchange + kSentKept >= machine_.exchange()) {
-      host_.send(from, sent.parcel, sent.data);
-    }
+    host_.send(from, sent.parcel, sent.data);
   }
   on(exchange::LinkUp{from});
 }

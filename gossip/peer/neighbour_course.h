@@ -51,6 +51,7 @@ class NeighbourCourse final : public Course {
   void trained(double loss_sum, int steps);
   void mixed();
   void look();
+  void forget_sent();
   Links links() const;
   const Packed& packed(std::size_t place);
   bool tags_edges() const;
@@ -70,7 +71,7 @@ class NeighbourCourse final : public Course {
   bool computing_ = false;
   bool fresh_ = false;                         // a mixed model that the host has not looked at
   std::map<std::size_t, Packed> packed_;       // of this exchange, by place
-  std::map<Member, std::deque<Packed>> sent_;  // the last messages to each
+  std::map<Member, std::deque<Packed>> sent_;  // to each, what it may still lack
   std::vector<exchange::Arrival> arrivals_;    // being mixed
   std::vector<Message<float>> messages_;
   std::vector<Received<float>> inbox_;

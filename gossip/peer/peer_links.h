@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of a gossip peer: at most one a pair, mutually authenticated, with members of the
-// roster only. Dials who is wanted until they are there, takes in who dials, carries messages and
-// parcels. Decides nothing about training.
+// The links of a gossip peer: at most one a pair, mutually authenticated, with members of the
+// roster only. Dials who is wanted until they are there, takes in who dials; where neither can be
+// dialled, the roster's issuer relays. Carries messages and parcels; decides nothing about
+// training.
 #pragma once
 
 #include <functional>
@@ -21,6 +22,7 @@
 #include "core/net/listener.h"
 #include "core/net/task_group.h"
 #include "gossip/peer/parcel_flow.h"
+#include "gossip/peer/peer_channel.h"
 
 namespace starling::gossip {
 
@@ -44,20 +46,25 @@ class PeerLinks {
     Duration greeting_deadline = std::chrono::seconds(10);
     Duration goodbye = std::chrono::seconds(1);
     std::size_t queue_low = 256 * 1024;  // bytes under way to the socket before more is taken
+    std::size_t relay_waiting_max = 1024 * 1024;  // bytes that wait for the link with the issuer
+    // Of a relayed parcel before its receiver gives credit: a constant of the protocol, so small
+    // that several senders at once do not fill the issuer's queue for one receiver.
+    std::uint64_t relay_window_bytes = 256 * 1024;
   };
   // Called on the loop. Whoever is called may call back, but not destroy the links.
   struct Handlers {
     std::function<protocol::PeerHello()> hello;  // what this peer says of itself
     // Greeted: messages may flow. Later hellos come as messages.
     std::function<void(Member, const protocol::PeerHello&)> on_up;
-    // A link that was up broke, or a member could not be dialled.
+    // A link that was up broke, or a member could not be reached.
     std::function<void(Member, const Error&)> on_down;
     std::function<void(Member, const protocol::Envelope&)> on_message;  // payload: for the call
     std::function<Result<void>(Member, const protocol::Parcel&)> judge;
     std::function<void(Member, ParcelFlow::Whole)> on_parcel;
+    RelayLine::Carrier issuer = {};  // none: nothing is relayed
   };
   struct Counters {
-    std::uint64_t wire_bytes_in = 0;  // of TLS, handshakes included
+    std::uint64_t wire_bytes_in = 0;  // of TLS, handshakes included; relayed: of the frames
     std::uint64_t wire_bytes_out = 0;
     std::uint64_t parcels_out = 0;
   };
@@ -79,6 +86,13 @@ class PeerLinks {
   // Dialled once, where there is no link: a probe is to be sent.
   void reach(Member member);
 
+  // The issuer of the roster, over which links are relayed: its link is there, or is gone; less
+  // waits there; it brought a frame. The payload need hold for the call only.
+  void issuer_up();
+  void issuer_down();
+  void issuer_drained();
+  void take_relayed(const protocol::Relay& relay, const SharedBytes& payload);
+
   bool is_up(Member member) const;
   std::vector<std::pair<Member, protocol::PeerHello>> all_up() const;
   // Dropped where there is no link.
@@ -92,11 +106,13 @@ class PeerLinks {
 
  private:
   struct Link {
-    Link(std::string its_name, std::shared_ptr<net::Connection> its_connection, bool we_dialled,
+    Link(std::string its_name, std::shared_ptr<PeerChannel> its_channel, bool we_began,
          TimePoint its_begin, ParcelFlow its_flow);
     std::string name;
-    std::shared_ptr<net::Connection> connection;
-    bool dialled;
+    std::shared_ptr<PeerChannel> channel;
+    RelayChannel* relay = nullptr;    // the channel, where it is one
+    std::optional<Sha256Digest> key;  // of a connection's other side; none where it is relayed
+    bool began;                       // by us: dialled, or greeted first
     TimePoint since;
     link::MessageLimits limits;
     ParcelFlow flow;
@@ -117,28 +133,43 @@ class PeerLinks {
   [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> client_tls(
       const std::string& name) const;
   identity::PeerPolicy policy() const;
+  bool is_relayed(Member member) const;  // neither can be dialled
   std::optional<Member> member_of(const std::string& name) const;
   const identity::Roster& roster() const;
 
+  void on_alarm();
   void consider();
   bool wants_dial(Member member, const Dialling& dialling) const;
   Dialling& dialling_of(const std::string& name);
   bool is_dialled_by(Member member) const;  // rather than dialling it
   net::Async<void> dial(std::string name, std::string address);
   void adopt(std::unique_ptr<net::Connection> connection, bool dialled);
-  Result<void> admit(const std::string& name, const Sha256Digest& key) const;
-  Result<void> admit(const net::Connection& connection) const;
-  net::Async<void> serve(LinkPtr link);
-  net::Async<void> expect_hello(LinkPtr link);
+  Result<void> admit(const std::string& name, const std::optional<Sha256Digest>& key) const;
+  LinkPtr begin(const std::string& name, std::shared_ptr<PeerChannel> channel, bool by_us,
+                std::uint64_t window_bytes);
+  net::Async<void> serve(LinkPtr link, std::shared_ptr<net::Connection> connection);
+  net::Async<void> expect_hello(LinkPtr link, std::shared_ptr<net::Connection> connection);
+
+  LinkPtr begin_relayed(const std::string& name, bool by_us);
+  LinkPtr relayed_with(const std::string& name) const;
+  void take_on(const LinkPtr& link, const protocol::Relay& relay, const SharedBytes& payload);
+  void refuse_relayed(const std::string& name, const Error& reason);
+  void expire_greetings();
+  void put_off(const std::string& name);
+  void pump_relayed();
+  std::vector<LinkPtr> all_links() const;
+
   // False: the link is over.
-  bool take(const LinkPtr& link, const net::Frame& frame);
+  bool take_frame(const LinkPtr& link, const net::Frame& frame);
+  bool take(const LinkPtr& link, const protocol::Envelope& envelope);
   bool take_hello(const LinkPtr& link, const protocol::PeerHello& hello);
   bool prevails(const Link& fresh, const Link& present) const;
-  void pump(Link& link);
-  void send_on(Link& link, const protocol::Envelope& envelope);
+  void pump(const LinkPtr& link);
+  void send_on(const LinkPtr& link, const protocol::Envelope& envelope);
+  void break_off(const LinkPtr& link, const Error& reason);
   void end(const LinkPtr& link, const Error& reason, bool say_bye);
-  net::Async<void> close(std::shared_ptr<net::Connection> connection);
-  Link* up(Member member) const;
+  net::Async<void> close(std::shared_ptr<PeerChannel> channel);
+  LinkPtr up(Member member) const;
 
   World world_;
   Options options_;
@@ -150,7 +181,10 @@ class PeerLinks {
   std::map<std::string, Dialling> diallings_;
   std::map<std::string, LinkPtr> links_;  // greeted, by name
   std::set<LinkPtr> greeting_;
-  Counters gone_;  // of links that ended
+  RelayLine line_;
+  std::string last_pumped_;     // of the relayed links, which take turns
+  std::set<std::string> told_;  // who is known, and said, to be relayed
+  Counters gone_;               // of links that ended
   bool stopping_ = false;
   net::Alarm alarm_;
   net::TaskGroup tasks_;

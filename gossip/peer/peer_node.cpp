@@ -74,7 +74,8 @@ PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer 
               .on_down = [this](Member m, const Error& e) { on_down(m, e); },
               .on_message = [this](Member m, const protocol::Envelope& e) { on_message(m, e); },
               .judge = [this](Member m, const Parcel& p) { return judge(m, p); },
-              .on_parcel = [this](Member m, ParcelFlow::Whole w) { on_parcel(m, std::move(w)); }},
+              .on_parcel = [this](Member m, ParcelFlow::Whole w) { on_parcel(m, std::move(w)); },
+              .issuer = issuer_.relay},
              rng_),
       alarm_(world.loop, [this] { tick(); }),
       alive_(world.loop) {}
@@ -309,6 +310,7 @@ void PeerNode::end_life() {
 
 void PeerNode::send(Member to, Parcel parcel, SharedBytes data) {
   parcel.epoch = life_->epoch;
+  if (!links_.is_up(to)) links_.reach(to);  // the course sends again what it missed
   links_.send_parcel(to, parcel, std::move(data), ParcelFlow::Urgency::kNow);
 }
 

@@ -43,6 +43,7 @@ class PeerNode final : private CourseHost {
   struct Issuer {
     std::function<void(const protocol::PeerReport&)> report;
     std::function<void(const protocol::Parcel&, SharedBytes)> hand_in;  // a model
+    RelayLine::Carrier relay = {};  // frames for peers that neither side can dial
   };
 
   // `rows`: what this member trains on.
@@ -59,6 +60,13 @@ class PeerNode final : private CourseHost {
   // judged by the clock.
   enum class Source { kIssuer, kOther };
   void take_roster(const identity::SignedRoster& roster, Source source);
+  // The link with the issuer, as of PeerLinks.
+  void issuer_up() { links_.issuer_up(); }
+  void issuer_down() { links_.issuer_down(); }
+  void issuer_drained() { links_.issuer_drained(); }
+  void take_relayed(const protocol::Relay& relay, const SharedBytes& payload) {
+    links_.take_relayed(relay, payload);
+  }
   // Until request_stop(); then says goodbye and keeps a checkpoint. Once.
   net::Async<void> run();
   void request_stop();

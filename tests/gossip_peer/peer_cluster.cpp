@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "gossip/peer/network_run.h"
@@ -21,6 +22,18 @@ gossip::Experiment prepared(const gossip::NetOptions& options) {
 }
 
 }  // namespace
+
+void PeerCluster::Lines::write(LogLevel level, std::string_view line) {
+  if (level < LogLevel::kInfo) return;
+  const std::scoped_lock lock(mutex_);
+  lines_.emplace_back(line);
+}
+
+std::size_t PeerCluster::Lines::count(std::string_view part) const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::size_t>(std::ranges::count_if(
+      lines_, [&](const std::string& line) { return line.find(part) != std::string::npos; }));
+}
 
 PeerCluster::PeerCluster(const gossip::NetOptions& net, bool lossy)
     : experiment(prepared(net)),
@@ -55,7 +68,7 @@ void PeerCluster::start(std::size_t index) {
   Peer& peer = *peers[index];
   gossip::PeerNode::Options own = options;
   own.directory = peer.directory / "gossip";
-  own.links.listen = identity::HostPort{"127.0.0.1", peer.port};
+  if (!undialled.contains(index)) own.links.listen = identity::HostPort{"127.0.0.1", peer.port};
   own.seed = options.seed + index;
   peer.node = std::make_unique<gossip::PeerNode>(
       gossip::PeerNode::World{loop, clock, log, *peer.identity}, own, experiment.parts[index],
@@ -65,7 +78,8 @@ void PeerCluster::start(std::size_t index) {
               [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
                 peer.models.emplace_back(parcel, std::vector<float>(floats, floats + parcel.first));
-              }});
+              },
+          .relay = relay ? relay(peer.name) : gossip::RelayLine::Carrier()});
   const auto started = peer.node->start();
   ASSERT_TRUE(started) << started.error().message();
   peer.port = peer.node->port();
@@ -96,9 +110,9 @@ identity::SignedRoster PeerCluster::roster(std::uint64_t epoch, std::vector<std:
   roster.settings = gossip::run_settings(net, lossy_);
   for (const std::size_t index : members) {
     const Peer& peer = *peers[index];
-    roster.members.push_back({peer.name,
-                              peer.identity->credentials().certificate.public_key_digest(),
-                              fmt::format("127.0.0.1:{}", peer.port)});
+    roster.members.push_back(
+        {peer.name, peer.identity->credentials().certificate.public_key_digest(),
+         undialled.contains(index) ? "" : fmt::format("127.0.0.1:{}", peer.port)});
   }
   auto signed_roster = identity::SignedRoster::sign(roster, issuer_);
   EXPECT_TRUE(signed_roster) << signed_roster.error().message();

@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,17 @@ class PeerCluster {
     std::vector<std::pair<protocol::Parcel, std::vector<float>>> models;  // handed in
   };
 
+  // What is said at info and above, by everybody.
+  class Lines final : public Log {
+   public:
+    void write(LogLevel level, std::string_view line) override;
+    std::size_t count(std::string_view part) const;
+
+   private:
+    mutable std::mutex mutex_;  // disks speak too
+    std::vector<std::string> lines_;
+  };
+
   // As many peers as the options have nodes, named node-01, node-02, ...; `experiment` is what a
   // simulation of the same options would run.
   explicit PeerCluster(const gossip::NetOptions& options, bool lossy = false);
@@ -53,11 +66,14 @@ class PeerCluster {
 
   net::EventLoop loop;
   SystemClock clock;
-  NullLog log;
+  Lines log;
   std::vector<std::unique_ptr<Peer>> peers;
   gossip::Experiment experiment;
   gossip::PeerNode::Options options;  // of peers that start from now on
   identity::CertificateAuthority authority;
+  std::set<std::size_t> undialled;  // they do not listen, and have no address in the roster
+  // The link of a peer with its issuer, of peers that start from now on.
+  std::function<gossip::RelayLine::Carrier(const std::string& name)> relay;
 
  private:
   net::Async<void> wait_for(std::function<bool()> done);

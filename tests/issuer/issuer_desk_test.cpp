@@ -266,6 +266,18 @@ TEST_F(IssuerDeskTest, SaysWhenTheOtherEndIsAway) {
   EXPECT_EQ(goodbye(kA, "b"), "peer-away");
 }
 
+TEST_F(IssuerDeskTest, ASessionThatAnotherReplacesEndsItsRelayedLinks) {
+  publish();
+  ASSERT_TRUE(take(kA, relay_to("b")));
+  ASSERT_TRUE(desk.publish(owner.sign(2, members())));  // the link lives on
+  sent.clear();
+  desk.opened(SessionId{4}, "b");
+  EXPECT_EQ(goodbye(kA, "b"), "peer-away");
+  desk.closed(kB);  // the earlier one, at last
+  ASSERT_TRUE(take(kA, relay_to("b")));
+  EXPECT_EQ(sent.back().session, SessionId{4});
+}
+
 TEST_F(IssuerDeskTest, RelayingIsBounded) {
   ASSERT_TRUE(desk.publish(owner.sign(
       1, {RosterOwner::member("a"), RosterOwner::member("b"), RosterOwner::member("d")})));

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/net/deadline.h"
+#include "gossip/peer/peer_links.h"
+
+namespace starling::gossip {
+
+using protocol::Bye;
+using protocol::Envelope;
+using protocol::PeerHello;
+
+namespace {
+
+// Two that dial each other at the same moment keep the link that the lower member dialled. A link
+// that is older than this gives way to a new one: the other side knows that it is dead.
+constexpr Duration kSameMoment = std::chrono::seconds(5);
+
+bool is_bulk(const protocol::Message& message) {
+  return std::holds_alternative<protocol::Parcel>(message) ||
+         std::holds_alternative<protocol::Chunk>(message) ||
+         std::holds_alternative<protocol::Credit>(message) ||
+         std::holds_alternative<protocol::TaskEnded>(message);
+}
+
+void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
+  sum.wire_bytes_in += traffic.bytes_in;
+  sum.wire_bytes_out += traffic.bytes_out;
+}
+
+}  // namespace
+
+PeerLinks::Link::Link(std::string its_name, std::shared_ptr<PeerChannel> its_channel, bool we_began,
+                      TimePoint its_begin, ParcelFlow its_flow)
+    : name(std::move(its_name)),
+      channel(std::move(its_channel)),
+      began(we_began),
+      since(its_begin),
+      limits(wire::from_peer(false)),
+      flow(std::move(its_flow)) {}
+
+// --- links --------------------------------------------------------------------------------------
+
+void PeerLinks::adopt(std::unique_ptr<net::Connection> connection, bool dialled) {
+  const std::shared_ptr<net::Connection> shared = std::move(connection);
+  const auto channel = std::make_shared<ConnectionChannel>(shared, options_.queue_low);
+  const identity::VerifiedPeer& peer = *shared->peer();
+  const std::string& name = peer.identity.name;
+  const Sha256Digest key = peer.certificate.public_key_digest();
+  if (const auto admitted = admit(name, key); !admitted) {
+    (void)channel->send({Bye{admitted.error().code(), admitted.error().message()}, {}});
+    tasks_.spawn(close(channel));
+    return;
+  }
+  const LinkPtr link = begin(name, channel, dialled, ParcelFlow::Options().window_bytes);
+  link->key = key;
+  shared->set_drain_handler([this, weak = std::weak_ptr(link)] {
+    if (const LinkPtr drained = weak.lock()) pump(drained);
+  });
+  tasks_.spawn(serve(link, shared));
+}
+
+PeerLinks::LinkPtr PeerLinks::begin(const std::string& name, std::shared_ptr<PeerChannel> channel,
+                                    bool by_us, std::uint64_t window_bytes) {
+  const auto judge = [this, name](const protocol::Parcel& parcel) -> Result<void> {
+    const auto member = member_of(name);
+    if (!member) return rejected("not-a-member", name + " is no longer a member");
+    return handlers_.judge(*member, parcel);
+  };
+  const auto link = std::make_shared<Link>(name, std::move(channel), by_us, world_.loop.now(),
+                                           ParcelFlow({.window_bytes = window_bytes}, judge));
+  greeting_.insert(link);
+  send_on(link, {handlers_.hello(), {}});
+  return link;
+}
+
+net::Async<void> PeerLinks::expect_hello(LinkPtr link,
+                                         std::shared_ptr<net::Connection> connection) {
+  while (!link->hello && !link->closed) {
+    auto frame = co_await connection->read_frame(link->limits);
+    if (link->closed) break;
+    if (!frame) {
+      end(link, frame.error(), false);
+    } else {
+      take_frame(link, *frame);
+    }
+  }
+}
+
+net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection> connection) {
+  const TimePoint deadline = world_.loop.now() + options_.greeting_deadline;
+  auto greeting = expect_hello(link, connection);
+  const bool greeted = co_await net::run_until(world_.loop, deadline, std::move(greeting));
+  if (!greeted) end(link, retry("deadline", link->name + " did not greet"), true);
+  while (!link->closed) {
+    auto frame = co_await connection->read_frame(link->limits);
+    if (link->closed) break;
+    if (!frame) {
+      end(link, frame.error(), frame.error().kind() == ErrorKind::kRejected);
+      break;
+    }
+    if (!take_frame(link, *frame)) break;
+  }
+}
+
+bool PeerLinks::take_frame(const LinkPtr& link, const net::Frame& frame) {
+  const auto envelope = link::decode(frame);
+  if (envelope) return take(link, *envelope);
+  end(link, envelope.error(), true);
+  return false;
+}
+
+bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
+  const auto member = member_of(link->name);
+  if (!member) {
+    end(link, rejected("not-a-member", link->name + " is no longer a member"), true);
+    return false;
+  }
+  if (const auto* bye = std::get_if<Bye>(&envelope.message)) {
+    end(link, retry(bye->code, bye->message), false);
+    return false;
+  }
+  if (!link->hello) return take_hello(link, std::get<PeerHello>(envelope.message));
+  if (!is_bulk(envelope.message)) {
+    handlers_.on_message(*member, envelope);
+    return !link->closed;
+  }
+  auto whole = link->flow.take(envelope);
+  if (!whole) {
+    end(link, whole.error(), true);
+    return false;
+  }
+  pump(link);
+  if (*whole) handlers_.on_parcel(*member, std::move(**whole));
+  return !link->closed;
+}
+
+// Of two links with the same member.
+bool PeerLinks::prevails(const Link& fresh, const Link& present) const {
+  if (fresh.began == present.began) return true;
+  if (world_.loop.now() - present.since > kSameMoment) return true;
+  const bool we_are_lower = member_of(world_.identity.identity().name) < member_of(fresh.name);
+  return fresh.began == we_are_lower;
+}
+
+bool PeerLinks::take_hello(const LinkPtr& link, const PeerHello& hello) {
+  if (hello.version_min > protocol::kVersion || hello.version_max < protocol::kVersion) {
+    end(link, unsupported("version", link->name + " speaks no version that this peer knows"), true);
+    return false;
+  }
+  link->hello = hello;
+  link->limits.expect(wire::from_peer(true));
+  const auto present = links_.find(link->name);
+  if (present != links_.end()) {
+    if (!prevails(*link, *present->second)) {
+      end(link, retry("duplicate", "there is another link with " + link->name), true);
+      return false;
+    }
+    const LinkPtr old = present->second;
+    links_.erase(present);
+    end(old, retry("duplicate", "there is another link with " + link->name), true);
+  }
+  greeting_.erase(link);
+  links_[link->name] = link;
+  if (const auto dialling = diallings_.find(link->name); dialling != diallings_.end()) {
+    dialling->second.backoff.reset();
+  }
+  if (link->relay && told_.insert(link->name).second) {
+    world_.log.info("the link with {} is relayed by the issuer: neither can be dialled",
+                    link->name);
+  }
+  handlers_.on_up(*member_of(link->name), hello);
+  return !link->closed;
+}
+
+void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
+  if (std::exchange(link->closed, true)) return;
+  add(gone_, link->channel->traffic());
+  const auto present = links_.find(link->name);
+  const bool was_up = present != links_.end() && present->second == link;
+  if (was_up) links_.erase(present);
+  greeting_.erase(link);
+  if (say_bye) {
+    (void)link->channel->send({Bye{reason.code(), reason.message()}, {}});
+    tasks_.spawn(close(link->channel));
+  } else {
+    link->channel->abort();
+  }
+  if (stopping_) return;
+  const auto member = member_of(link->name);
+  const bool not_reached = link->relay && link->began && !link->hello;
+  if (member && (was_up || not_reached)) {
+    world_.log.debug("lost {} ({}): {}", link->name, reason.code(), reason.message());
+    if (link->relay) put_off(link->name);
+    handlers_.on_down(*member, reason);
+  }
+  consider();
+}
+
+net::Async<void> PeerLinks::close(std::shared_ptr<PeerChannel> channel) {
+  const TimePoint deadline = world_.loop.now() + options_.goodbye;
+  co_await channel->close(deadline);
+}
+
+std::vector<PeerLinks::LinkPtr> PeerLinks::all_links() const {
+  std::vector<LinkPtr> all(greeting_.begin(), greeting_.end());
+  for (const auto& [name, link] : links_) all.push_back(link);
+  return all;
+}
+
+// --- messages -----------------------------------------------------------------------------------
+
+PeerLinks::LinkPtr PeerLinks::up(Member member) const {
+  if (!roster_ || member >= roster().members.size()) return nullptr;
+  const auto found = links_.find(roster().members[member].name);
+  return found == links_.end() ? nullptr : found->second;
+}
+
+bool PeerLinks::is_up(Member member) const { return up(member) != nullptr; }
+
+std::vector<std::pair<Member, PeerHello>> PeerLinks::all_up() const {
+  std::vector<std::pair<Member, PeerHello>> all;
+  for (const auto& [name, link] : links_) {
+    if (const auto member = member_of(name)) all.emplace_back(*member, *link->hello);
+  }
+  return all;
+}
+
+void PeerLinks::send_on(const LinkPtr& link, const Envelope& envelope) {
+  if (const auto sent = link->channel->send(envelope); !sent) break_off(link, sent.error());
+}
+
+// In a later turn: whoever sends does not expect to lose the link meanwhile.
+void PeerLinks::break_off(const LinkPtr& link, const Error& reason) {
+  world_.log.debug("cannot send to {}: {}", link->name, reason.message());
+  link->channel->abort();
+  world_.loop.post([this, weak = std::weak_ptr(link), reason] {
+    if (const LinkPtr broken = weak.lock()) end(broken, reason, broken->relay != nullptr);
+  });
+}
+
+void PeerLinks::send(Member to, const protocol::Message& message, SharedBytes payload) {
+  if (const LinkPtr link = up(to)) send_on(link, {message, std::move(payload)});
+}
+
+void PeerLinks::send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
+                            ParcelFlow::Urgency urgency) {
+  const LinkPtr link = up(to);
+  if (!link) return;
+  if (const auto queued = link->flow.send(parcel, std::move(data), urgency); !queued) {
+    world_.log.debug("not sent to {}: {}", link->name, queued.error().message());
+    return;
+  }
+  ++gone_.parcels_out;
+  pump(link);
+}
+
+void PeerLinks::pump(const LinkPtr& link) {
+  if (link->relay) return pump_relayed();
+  if (link->closed || std::exchange(link->pumping, true)) return;
+  while (link->channel->has_room()) {
+    const auto envelope = link->flow.next();
+    if (!envelope) break;
+    send_on(link, *envelope);
+  }
+  link->pumping = false;
+}
+
+PeerLinks::Counters PeerLinks::counters() const {
+  Counters sum = gone_;
+  for (const auto& [name, link] : links_) add(sum, link->channel->traffic());
+  return sum;
+}
+
+}  // namespace starling::gossip
