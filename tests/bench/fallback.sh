@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 programs=$(cd "${1:-build/release/bin}" && pwd)
-edges=${EDGES:-8} away=${AWAY:-120} after=${AFTER:-10} rounds=${ROUNDS:-40} kill_at=${KILL_AT:-10}
+edges=${EDGES:-8} away=${AWAY:-120} after=${AFTER:-10} rounds=${ROUNDS:-150} kill_at=${KILL_AT:-10}
 dataset=${DATASET:-fashion-mnist:/usr/share/datasets/fashion-mnist}
 evaluation=${EVALUATION:-fashion-mnist:/usr/share/datasets/fashion-mnist:test}
 tolerance=${TOLERANCE:-0.5}
@@ -94,6 +94,8 @@ job plain ""
 coordinator run submit fallback.toml >/dev/null
 coordinator run log 1 --follow >fallback.txt 2>&1 || true &
 wait_for_line fallback.txt "[round 2/$rounds]" 300
+wait_for_line "$revoked.log" "selected" 300
+wait_for_line "$revoked.log" "should the coordinator be gone" 60
 coordinator client revoke "$revoked" >/dev/null  # it keeps the roster that names it
 wait_for_line fallback.txt "[round $kill_at/$rounds]" 300
 kill -9 "$hub"
