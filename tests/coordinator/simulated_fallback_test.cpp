@@ -24,7 +24,7 @@ Job learning_job(const std::string& topology) {
   job.training.train.learning_rate = 0.05;
   job.round.cohort = kClients;
   job.round.min_updates = kClients;
-  job.evaluate.dataset = "synthetic:rows=1000,features=12,classes=4:test";
+  job.evaluate.dataset = "synthetic:rows=5000,features=12,classes=4:test";
   job.data.dataset = "synthetic:rows=3000,features=12,classes=4";
   job.data.partition = "dirichlet:alpha=0.5";
   job.fallback.topology = topology;
@@ -61,7 +61,7 @@ std::vector<std::string> models(const boost::json::value& run) {
 }
 
 double last_accuracy(const boost::json::value& run) {
-  return run.at("rounds").get_array().back().at("accuracy").to_number<double>();
+  return run.at("rounds").get_array().back().at("eval_accuracy").to_number<double>();
 }
 
 TEST(SimulatedFallback, TheSameSeedGivesTheSameModelsOnAnyThreads) {
