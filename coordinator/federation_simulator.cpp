@@ -54,7 +54,7 @@ Result<RunId> FederationSimulator::run(const RunContext& context, const std::str
   }
   STARLING_TRY(store_.start_run(run_, record, clock_.wall_now()));
   start_coordinator();
-  begin_world();
+  STARLING_TRY(begin_world());
   submit_when_connected();
   while (!finished_ && !failure_) {
     if (queue_.now() > options_.give_up_at) {
@@ -107,7 +107,7 @@ void FederationSimulator::submit() {
   to_coordinator(RunSubmitted{std::move(start)});
 }
 
-void FederationSimulator::kill_coordinator() {
+void FederationSimulator::kill_coordinator(Duration restart_after) {
   ++crashes_;
   ++coordinator_incarnation_;
   machine_.reset();
@@ -117,7 +117,7 @@ void FederationSimulator::kill_coordinator() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     break_session(i, retry("connection-lost", "the coordinator went away"));
   }
-  queue_.schedule(queue_.now() + options_.faults.restart_after, [this] { start_coordinator(); });
+  queue_.schedule(queue_.now() + restart_after, [this] { start_coordinator(); });
 }
 
 void FederationSimulator::to_coordinator(Event event) {
@@ -326,9 +326,11 @@ void FederationSimulator::deliver(std::size_t index, SessionId session, Directio
   }
   if (direction == Direction::kToClient) {
     if (happens(options_.faults.client_crash)) return crash_client(index);
+    if (fallback_) fallback_->see(index, envelope.message);
     return to_client(index, client::Received{std::move(envelope)});
   }
-  if (happens(options_.faults.coordinator_crash)) return kill_coordinator();
+  if (happens(options_.faults.coordinator_crash))
+    return kill_coordinator(options_.faults.restart_after);
   to_coordinator(MessageReceived{session, std::move(envelope)});
 }
 
@@ -339,6 +341,7 @@ void FederationSimulator::break_session(std::size_t index, const Error& reason) 
   node.session.reset();
   node_of_session_.erase(session);
   if (options_.world) options_.world->forget_session(static_cast<std::uint32_t>(index));
+  if (fallback_) fallback_->lost(index);
   queue_.schedule(queue_.now(), [this, index, session, reason, incarnation = node.incarnation] {
     to_coordinator(SessionClosed{session});
     if (nodes_[index].incarnation == incarnation) to_client(index, client::Disconnected{reason});

@@ -15,6 +15,7 @@
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_aggregate.h"
+#include "coordinator/simulated_fallback.h"
 #include "coordinator/simulated_world.h"
 #include "core/base/compute_pool.h"
 #include "core/client/client_machine.h"
@@ -71,6 +72,7 @@ class FederationSimulator {
   struct Training {
     protocol::RoundPlan plan;
     SharedBytes base;
+    std::shared_ptr<client::Trainer> instead;  // of the client's own training
     std::atomic<bool> stop = false;
     bool submitted = false;
     std::promise<Result<client::PendingUpdate>> promise;
@@ -110,7 +112,7 @@ class FederationSimulator {
   void start_coordinator();
   void submit_when_connected();
   void submit();
-  void kill_coordinator();
+  void kill_coordinator(Duration restart_after);
   void to_coordinator(Event event);
   void perform(Action& action);
   void begin_round(const BeginRound& begin);
@@ -128,7 +130,7 @@ class FederationSimulator {
   // The network and the nodes (federation_simulator_world.cpp).
   using Direction = SimulatedWorld::Way;
   double seconds_now() const { return to_seconds(queue_.now() - TimePoint{}); }
-  void begin_world();
+  Result<void> begin_world();
   void appear(std::size_t index, double time);
   void disappear(std::size_t index, double time);
   void separate();
@@ -167,6 +169,7 @@ class FederationSimulator {
   std::uint64_t coordinator_incarnation_ = 0;
   std::optional<TimePoint> coordinator_tick_at_;
   std::unique_ptr<RoundAggregate> aggregate_;
+  std::unique_ptr<SimulatedFallback> fallback_;  // null: none, or no time passes
   std::map<TaskId, Upload> uploads_;
   std::map<Round, model::Snapshot> models_;  // durable ones; older than the last are dropped
   TimePoint round_started_{};                // wall

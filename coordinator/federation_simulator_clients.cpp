@@ -33,6 +33,7 @@ void FederationSimulator::kill_client(std::size_t index) {
   node.tick_at.reset();
   ++node.incarnation;
   break_session(index, retry("connection-lost", "the client went away"));
+  if (fallback_) fallback_->died(index);
 }
 
 void FederationSimulator::crash_client(std::size_t index) {
@@ -121,15 +122,16 @@ void FederationSimulator::train(std::size_t index, client::Train& action) {
   Node& node = nodes_[index];
   const TaskId task = action.plan.task;
   auto training = std::make_shared<Training>();
+  if (fallback_) training->instead = fallback_->take_training(index, action);
   training->plan = std::move(action.plan);
   training->base = std::move(action.base);
   node.trainings.insert_or_assign(task, training);
   waiting_.emplace_back(index, training);
   submit_waiting();
-  queue_.schedule(queue_.now() + training_time(index),
-                  [this, index, task, incarnation = node.incarnation] {
-                    finish_training(index, incarnation, task);
-                  });
+  const Duration takes = training->instead ? Duration{} : training_time(index);
+  queue_.schedule(queue_.now() + takes, [this, index, task, incarnation = node.incarnation] {
+    finish_training(index, incarnation, task);
+  });
 }
 
 void FederationSimulator::submit_waiting() {
@@ -145,7 +147,8 @@ void FederationSimulator::submit(std::size_t index, const std::shared_ptr<Traini
   ++in_flight_;
   const Node& node = nodes_[index];
   pool_.submit([this, training, name = node.name, data = node.data](unsigned worker) {
-    client::BuiltinTrainer trainer(name, data, caches_[worker]);
+    client::BuiltinTrainer own(name, data, caches_[worker]);
+    client::Trainer& trainer = training->instead ? *training->instead : own;
     training->promise.set_value(
         client::make_update(training->plan, training->base, trainer, false, training->stop));
   });

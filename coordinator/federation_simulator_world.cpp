@@ -22,12 +22,26 @@ TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
 
 }  // namespace
 
-void FederationSimulator::begin_world() {
+Result<void> FederationSimulator::begin_world() {
+  if (options_.world && context_->job.fallback.enabled()) {
+    std::vector<SimulatedFallback::Member> members;
+    for (const Node& node : nodes_) members.push_back({node.name, node.data});
+    STARLING_ASSIGN(fallback_,
+                    SimulatedFallback::make({queue_, pool_, *options_.world,
+                                             [this](const Error& error) { fail(error); }},
+                                            *context_, run_, std::move(members)));
+  }
   for (std::size_t i = 0; i < nodes_.size(); ++i) appear(i, 0);
-  if (!options_.world) return;
+  if (!options_.world) return {};
+  for (const SimulatedWorld::Absence& absence : options_.world->absences()) {
+    queue_.schedule(at(absence.from), [this, lasts = from_seconds(absence.seconds)] {
+      if (machine_) kill_coordinator(lasts);
+    });
+  }
   for (const sim::Network::Split& split : options_.world->network().splits()) {
     queue_.schedule(at(split.from), [this] { separate(); });
   }
+  return {};
 }
 
 // `time` is the event's own, which the clock rounds.

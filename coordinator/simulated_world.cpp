@@ -2,8 +2,41 @@
 #include "coordinator/simulated_world.h"
 
 #include <algorithm>
+#include <sstream>
 
 namespace starling::coordinator {
+namespace {
+
+Result<SimulatedWorld::Absence> parse_absence(const std::string& text) {
+  const std::size_t plus = text.find('+');
+  if (plus != std::string::npos) {
+    const auto from = parse_duration(text.substr(0, plus));
+    const auto lasts = parse_duration(text.substr(plus + 1));
+    if (from && lasts && lasts->count() > 0) {
+      return SimulatedWorld::Absence{to_seconds(*from), to_seconds(*lasts)};
+    }
+  }
+  return rejected("bad-absence", "network.coordinator-away = '" + text +
+                                     "' is not FROM+DURATION, such as 300s+2m");
+}
+
+Result<std::vector<SimulatedWorld::Absence>> parse_absences(const std::string& text) {
+  std::vector<SimulatedWorld::Absence> absences;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ';');) {
+    STARLING_ASSIGN(const SimulatedWorld::Absence absence, parse_absence(part));
+    const bool overlaps =
+        !absences.empty() && absence.from <= absences.back().from + absences.back().seconds;
+    if (overlaps) {
+      return rejected("bad-absence",
+                      "network.coordinator-away: each absence begins after the one before");
+    }
+    absences.push_back(absence);
+  }
+  return absences;
+}
+
+}  // namespace
 
 void WorldOptions::bind(config::Binder& binder) {
   binder.bind("network", network);
@@ -27,14 +60,18 @@ Result<SimulatedWorld> SimulatedWorld::make(const WorldOptions& options, std::ui
     }
     bandwidth = rate.least();
   }
-  return SimulatedWorld(std::move(network), std::move(population), clients, bandwidth);
+  STARLING_ASSIGN(auto absences, parse_absences(options.coordinator_link.coordinator_away));
+  return SimulatedWorld(std::move(network), std::move(population), clients, bandwidth,
+                        std::move(absences));
 }
 
 SimulatedWorld::SimulatedWorld(sim::Network network, sim::Population population,
-                               std::uint32_t clients, std::optional<double> coordinator_bandwidth)
+                               std::uint32_t clients, std::optional<double> coordinator_bandwidth,
+                               std::vector<Absence> absences)
     : network_(std::move(network)),
       population_(std::move(population)),
       coordinator_bandwidth_(coordinator_bandwidth),
+      absences_(std::move(absences)),
       links_(clients + std::size_t{1}),
       streams_(clients),
       steps_(clients) {}

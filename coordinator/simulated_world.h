@@ -18,6 +18,7 @@ namespace starling::coordinator {
 
 struct CoordinatorLinkOptions {
   std::string coordinator_bandwidth;
+  std::string coordinator_away;
 };
 
 template <class V>
@@ -25,6 +26,9 @@ void describe(V& visit, CoordinatorLinkOptions& o) {
   visit("coordinator-bandwidth", o.coordinator_bandwidth,
         FieldInfo{.help = "of the coordinator's access link, each way, as 1Gbit/s; empty: drawn as "
                           "a client's"});
+  visit("coordinator-away", o.coordinator_away,
+        FieldInfo{.help = "times when the coordinator is killed and for how long: FROM+DURATION, "
+                          "several separated by ';', such as 300s+2m"});
 }
 
 struct WorldOptions {
@@ -39,7 +43,7 @@ struct WorldOptions {
 // Times are virtual seconds from the start; clients count from 0.
 class SimulatedWorld {
  public:
-  // Fails with "bad-distribution" or "bad-split".
+  // Fails with "bad-distribution", "bad-split" or "bad-absence".
   [[nodiscard]] static Result<SimulatedWorld> make(const WorldOptions& options,
                                                    std::uint32_t clients, std::uint64_t seed);
 
@@ -72,6 +76,13 @@ class SimulatedWorld {
   // What the coordinator's link needs for so many bytes.
   double coordinator_seconds(std::uint64_t bytes) const;
 
+  struct Absence {
+    double from = 0;
+    double seconds = 0;
+  };
+  // Of the coordinator, in order; they do not overlap.
+  const std::vector<Absence>& absences() const { return absences_; }
+
   const sim::Network& network() const { return network_; }
   const sim::Population& population() const { return population_; }
 
@@ -88,16 +99,17 @@ class SimulatedWorld {
   };
 
   SimulatedWorld(sim::Network network, sim::Population population, std::uint32_t clients,
-                 std::optional<double> coordinator_bandwidth);
+                 std::optional<double> coordinator_bandwidth, std::vector<Absence> absences);
   std::uint32_t coordinator() const { return static_cast<std::uint32_t>(streams_.size()); }
   double transfer_seconds(std::uint32_t node, std::uint64_t bytes) const;
 
   sim::Network network_;
   sim::Population population_;
   std::optional<double> coordinator_bandwidth_;  // bytes a second
-  std::vector<Link> links_;                      // [clients + 1]
-  std::vector<std::array<Stream, 2>> streams_;   // [clients][way]
-  std::vector<std::uint64_t> steps_;             // [clients] begun so far
+  std::vector<Absence> absences_;
+  std::vector<Link> links_;                     // [clients + 1]
+  std::vector<std::array<Stream, 2>> streams_;  // [clients][way]
+  std::vector<std::uint64_t> steps_;            // [clients] begun so far
 };
 
 }  // namespace starling::coordinator

@@ -90,7 +90,8 @@ TEST_F(FallbackMachineTest, WithoutARosterOrAModelItWaits) {
   on(Lost{}, 1s);
   EXPECT_EQ(on(Tick{}, 99s), "");
   on(Told{terms}, 100s);
-  EXPECT_EQ(on(Tick{}, 200s), "") << "a device that took part in no round has nothing to go on with";
+  EXPECT_EQ(on(Tick{}, 200s), "")
+      << "a device that took part in no round has nothing to go on with";
   machine = FallbackMachine(kStart);
   on(Heard{}, 0s);
   ask(1, 3, 3, 1s);
