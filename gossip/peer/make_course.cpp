@@ -7,6 +7,12 @@
 #include "gossip/peer/neighbour_course.h"
 
 namespace starling::gossip {
+namespace {
+
+// Who lost its link is back within this, or busy with something else.
+constexpr Duration kLinkGrace = std::chrono::seconds(1);
+
+}  // namespace
 
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
                                     CoursePlace place, const CoursePatience& patience,
@@ -22,8 +28,10 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
               .local_steps_from = options.train.local_steps_from,
               .loss_safe = run.plan.traits.loss_safe,
               .spread = run.spread,
-              .patience_min = patience.min,
+              // Where nobody is expected to go, whoever is slow is waited for.
+              .patience_min = run.lossy ? patience.min : patience.max,
               .patience_max = patience.max,
+              .link_grace = run.lossy ? kLinkGrace : patience.max,
               .start_patience = patience.start},
           std::move(start));
     case Pattern::kMean:

@@ -109,8 +109,7 @@ void NeighbourCourse::forget_sent() {
   const bool mutual = !run_.topology->directed() && !run_.topology->time_varying();
   const std::uint64_t lag = mutual ? 1 : run_.spread;
   for (auto& [member, messages] : sent_) {
-    while (!messages.empty() &&
-           messages.front().parcel.exchange + lag + 1 < machine_.exchange()) {
+    while (!messages.empty() && messages.front().parcel.exchange + lag + 1 < machine_.exchange()) {
       messages.pop_front();
     }
   }

@@ -109,8 +109,13 @@ Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape&
                                             options.run.seed));
   model::Parameters initial = model::initial_parameters(*model, options.run.seed);
   const std::uint64_t spread = topology ? spread_of(*topology) : 1;
-  return NetworkRun{std::move(options), std::move(model),   std::move(topology),
-                    std::move(plan),    std::move(initial), spread};
+  return NetworkRun{.options = std::move(options),
+                    .model = std::move(model),
+                    .topology = std::move(topology),
+                    .plan = std::move(plan),
+                    .initial = std::move(initial),
+                    .lossy = lossy,
+                    .spread = spread};
 }
 
 }  // namespace starling::gossip

@@ -25,6 +25,7 @@ struct NetworkRun {
   std::unique_ptr<const topologies::Topology> topology;  // null where everybody hears everybody
   Plan plan;
   model::Parameters initial;
+  bool lossy = true;         // messages may be lost, members may go
   std::uint64_t spread = 1;  // exchanges until a word has reached every node
 
   Node nodes() const { return plan.nodes; }

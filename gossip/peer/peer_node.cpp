@@ -309,12 +309,14 @@ void PeerNode::end_life() {
 // --- what a course asks for ---------------------------------------------------------------------
 
 void PeerNode::send(Member to, Parcel parcel, SharedBytes data) {
+  if (switching_) return;  // the links' members are those of the next epoch already
   parcel.epoch = life_->epoch;
   if (!links_.is_up(to)) links_.reach(to);  // the course sends again what it missed
   links_.send_parcel(to, parcel, std::move(data), ParcelFlow::Urgency::kNow);
 }
 
 void PeerNode::send(Member to, protocol::ReduceNote note) {
+  if (switching_) return;
   note.epoch = life_->epoch;
   links_.send(to, note);
 }
@@ -344,7 +346,7 @@ void PeerNode::copy_model(std::vector<Member> donors) {
 
 void PeerNode::continue_copy() {
   Life& life = *life_;
-  if (!life.copy) return;
+  if (!life.copy || switching_) return;
   for (const ModelCopy::Ask& ask : life.copy->asks(now())) {
     protocol::ColumnsAsk columns = ask.columns;
     columns.epoch = life.epoch;

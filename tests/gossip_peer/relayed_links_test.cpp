@@ -191,7 +191,7 @@ TEST_F(OneSide, RefusesWhomItsRosterDoesNotHaveRelayed) {
   }
   side.links->set_roster(nullptr);
   take("node-02", PeerHello{.epoch = 1});
-  EXPECT_EQ(said(), Words{"node-02 bye not-a-member"});
+  EXPECT_EQ(said(), Words{"node-02 bye no-roster"});
   EXPECT_TRUE(side.ups.empty());
   EXPECT_TRUE(side.downs.empty());
 }
