@@ -38,19 +38,19 @@ struct Dial {
   ConnectOptions options;
 };
 
-Result<void> bind_to(tcp::socket& socket, const std::string& address, const tcp& family) {
+Result<void> bind_to(tcp::socket& socket, const asio::ip::address& address, const tcp& family) {
   boost::system::error_code error;
-  const auto local = asio::ip::make_address(address, error);
-  if (!error) socket.open(family, error);
-  if (!error) socket.bind(tcp::endpoint(local, 0), error);
+  socket.open(family, error);
+  if (!error) socket.bind(tcp::endpoint(address, 0), error);
   if (!error) return {};
-  return rejected("cannot-bind", "cannot dial from " + address + " (" + error.message() +
-                                     "); it must be an address of this machine");
+  return rejected("cannot-bind", "cannot dial from " + address.to_string() + " (" +
+                                     error.message() + "); it must be an address of this machine");
 }
 
-Async<Result<tcp::socket>> connect_to(EventLoop& loop, tcp::endpoint endpoint, std::string from) {
+Async<Result<tcp::socket>> connect_to(EventLoop& loop, tcp::endpoint endpoint,
+                                      asio::ip::address from) {
   tcp::socket socket(loop.context());
-  if (!from.empty()) {
+  if (!from.is_unspecified()) {
     const auto bound = bind_to(socket, from, endpoint.protocol());
     if (!bound) co_return bound.error();
   }

@@ -2,6 +2,7 @@
 // Dialling: name look-up, TCP, TLS, and the other side's word that our certificate is good.
 #pragma once
 
+#include <boost/asio/ip/address.hpp>
 #include <memory>
 #include <string>
 
@@ -12,7 +13,7 @@ namespace starling::net {
 struct ConnectOptions {
   Duration deadline = std::chrono::seconds(15);         // for all of it
   Duration attempt_deadline = std::chrono::seconds(5);  // for TCP to one of several addresses
-  std::string bind;  // numeric local address to dial from; empty: the system chooses
+  boost::asio::ip::address bind = {};  // local address to dial from; unspecified: any
   ConnectionOptions connection;
 };
 

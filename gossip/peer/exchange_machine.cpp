@@ -293,7 +293,8 @@ void ExchangeMachine::handle(Came& came) {
 
 void ExchangeMachine::handle(const Told& told) {
   if (told.from >= names_.size() || !told.begun) return;
-  note(told.from, told.exchange);
+  // What it sends again follows: only what is older than that is known to be lost.
+  note(told.from, told.exchange - std::min(told.exchange, options_.resent));
   mix_if_complete();
 }
 

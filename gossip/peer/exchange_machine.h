@@ -100,6 +100,8 @@ struct ExchangeOptions {
   // anew everywhere at an exchange that all agree on.
   bool loss_safe = true;
   std::uint64_t spread = 1;  // exchanges until a word has reached everybody: the diameter
+  // Messages of so many exchanges before one's own are sent again to a neighbour whose link is new.
+  std::uint64_t resent = 2;
   Duration patience_min = std::chrono::seconds(2);
   Duration patience_max = std::chrono::seconds(60);
   // Who has no link is given so long to come back, then not waited for until it has one.

@@ -12,6 +12,13 @@ namespace {
 // Who lost its link is back within this, or busy with something else.
 constexpr Duration kLinkGrace = std::chrono::seconds(1);
 
+// A neighbour that we wait for is one exchange behind at most; others may be by as much as a word
+// takes to spread.
+std::uint64_t resent_exchanges(const NetworkRun& run) {
+  const bool mutual = !run.topology->directed() && !run.topology->time_varying();
+  return mutual ? 2 : run.spread + 1;
+}
+
 }  // namespace
 
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
@@ -28,6 +35,7 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
               .local_steps_from = options.train.local_steps_from,
               .loss_safe = run.plan.traits.loss_safe,
               .spread = run.spread,
+              .resent = resent_exchanges(run),
               // Where nobody is expected to go, whoever is slow is waited for.
               .patience_min = run.lossy ? patience.min : patience.max,
               .patience_max = patience.max,

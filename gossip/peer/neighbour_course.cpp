@@ -44,6 +44,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       self_(place.self),
       names_(std::move(place.names)),
       incarnation_(start.incarnation),
+      resent_(options.resent),
       machine_(options, *run.topology, self_, names_, start.exchange),
       algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))) {
   if (start.state.empty()) return;
@@ -103,13 +104,9 @@ Links NeighbourCourse::links() const {
   return {self_, matrix.self(self_), matrix.senders(self_), matrix.receivers(self_)};
 }
 
-// A neighbour that we wait for is one exchange behind at most; others may be by as much as a word
-// takes to spread.
 void NeighbourCourse::forget_sent() {
-  const bool mutual = !run_.topology->directed() && !run_.topology->time_varying();
-  const std::uint64_t lag = mutual ? 1 : run_.spread;
   for (auto& [member, messages] : sent_) {
-    while (!messages.empty() && messages.front().parcel.exchange + lag + 1 < machine_.exchange()) {
+    while (!messages.empty() && messages.front().parcel.exchange + resent_ < machine_.exchange()) {
       messages.pop_front();
     }
   }

@@ -64,6 +64,7 @@ class NeighbourCourse final : public Course {
   Member self_;
   std::vector<std::string> names_;
   std::uint32_t incarnation_;
+  std::uint64_t resent_;  // exchanges whose messages are kept to be sent again
   ExchangeMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;
   std::vector<exchange::Action> to_do_;

@@ -27,7 +27,8 @@ PeerLinks::PeerLinks(World world, Options options, Handlers handlers, Rng backof
             handlers_.issuer),
       alarm_(world.loop, [this] { on_alarm(); }),
       tasks_(world.loop) {
-  options_.connect.bind = options_.bind;
+  boost::system::error_code ignored;  // an empty text is no address
+  options_.connect.bind = boost::asio::ip::make_address(options_.bind, ignored);
 }
 
 PeerLinks::~PeerLinks() = default;
