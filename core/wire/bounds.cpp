@@ -91,8 +91,9 @@ const FrameTable& from_coordinator(bool greeted) {
 const FrameTable& from_peer(bool greeted) {
   using enum FrameType;
   static const FrameTable kBefore{kPeerHello, kBye};
-  static const FrameTable kAfter{kPeerHello, kRosterAsk,  kRosterPart, kSwim, kParcel, kChunk,
-                                 kCredit,    kColumnsAsk, kReduceNote, kPing, kPong,   kBye};
+  static const FrameTable kAfter{kPeerHello, kRosterAsk, kRosterPart, kSwim,       kParcel,
+                                 kChunk,     kCredit,    kColumnsAsk, kReduceNote, kTaskEnded,
+                                 kPing,      kPong,      kBye};
   return greeted ? kAfter : kBefore;
 }
 

@@ -271,7 +271,9 @@ void ExchangeMachine::note(Member member, Exchange exchange) {
   if (exchange <= neighbour.latest) return;
   const Exchange theirs = exchange - neighbour.latest;
   const Exchange ours = exchange_ - std::min(exchange_, neighbour.heard_at);
-  neighbour.overtaken = theirs > kStaleFactor * ours + kStaleSlack;
+  // Until we are where the others are: what it says next is no proof of ours.
+  if (theirs > kStaleFactor * ours + kStaleSlack) neighbour.overtaken = true;
+  if (exchange <= exchange_ + 1) neighbour.overtaken = false;
   neighbour.latest = exchange;
   neighbour.heard_at = exchange_;
 }

@@ -190,7 +190,7 @@ void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   const auto member = member_of(link->name);
   const bool not_reached = link->relay && link->began && !link->hello;
   if (member && (was_up || not_reached)) {
-    world_.log.debug("lost {} ({}): {}", link->name, reason.code(), reason.message());
+    world_.log.info("lost {} ({}): {}", link->name, reason.code(), reason.message());
     if (link->relay) put_off(link->name);
     handlers_.on_down(*member, reason);
   }

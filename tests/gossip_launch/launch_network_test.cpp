@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// starling-gossip launch with real starling-edge processes: the simulation's models to the bit, a
+// ring that contracts as its second eigenvalue says, and a peer that is killed and comes back.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <fstream>
+#include <numbers>
+#include <sstream>
+
+#include "core/base/durable_file.h"
+#include "tests/support/process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::gossip {
+namespace {
+
+using Words = std::vector<std::string>;
+
+class LaunchNetwork : public ::testing::Test {
+ protected:
+  // Runs `starling-gossip COMMAND ... --out OUT/COMMAND` with the same network.
+  void run(const std::string& command, const Words& network, const Words& more = {}) {
+    Words words{STARLING_BINARY_DIR "/bin/starling-gossip", command};
+    words.insert(words.end(), network.begin(), network.end());
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), {"--out", (directory_.path() / command).string()});
+    const auto finished = testing::run(words);
+    ASSERT_EQ(finished.exit_code, 0) << finished.output << logs(command);
+  }
+  std::string logs(const std::string& command) const {
+    std::ostringstream all;
+    std::error_code none;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(directory_.path() / command / "logs", none)) {
+      all << entry.path() << "\n" << std::ifstream(entry.path()).rdbuf();
+    }
+    return all.str();
+  }
+  std::string models_digest(const std::string& command) const {
+    const auto text = read_text_file(directory_.path() / command / "summary.json", 1 << 20);
+    EXPECT_TRUE(text);
+    return std::string(boost::json::parse(*text).as_object().at("models_sha256").as_string());
+  }
+  std::vector<boost::json::object> metrics(const std::string& command) const {
+    std::ifstream file(directory_.path() / command / "metrics.jsonl");
+    std::vector<boost::json::object> lines;
+    for (std::string line; std::getline(file, line);) {
+      lines.push_back(boost::json::parse(line).as_object());
+    }
+    return lines;
+  }
+  std::filesystem::path write(const std::string& name, const std::string& text) const {
+    const auto path = directory_.path() / name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(LaunchNetwork, SixteenProcessesEndWithTheSimulationsBits) {
+  const Words network{"--topology",  "exponential",
+                      "--nodes",     "16",
+                      "--algorithm", "dpsgd",
+                      "--steps",     "60",
+                      "--dataset",   "synthetic:rows=1600,features=12,classes=3"};
+  run("simulate", network);
+  run("launch", network);
+  EXPECT_EQ(models_digest("launch"), models_digest("simulate")) << logs("launch");
+}
+
+// As the test of the simulation: after 50 steps the rate is 0, and mixing alone contracts.
+TEST_F(LaunchNetwork, ARingContractsByItsSecondEigenvalueAndKeepsItsMean) {
+  const Words network{"--topology",       "ring",
+                      "--nodes",          "32",
+                      "--steps",          "650",
+                      "--dataset",        "synthetic:rows=3200,features=40,classes=3",
+                      "--partition",      "shards:per-part=1",
+                      "--schedule",       "step",
+                      "--step-every",     "50",
+                      "--gamma",          "0",
+                      "--evaluate.every", "50"};
+  run("simulate", network);
+  run("launch", network);
+  const auto lines = metrics("launch");
+  ASSERT_EQ(lines.size(), 14U);
+  const auto distance = [&](std::size_t step) {
+    return lines[step / 50].at("consensus_distance").to_number<double>();
+  };
+  const double factor = std::pow(distance(600) / distance(400), 1.0 / 200);
+  const double slem = (1 + 2 * std::cos(2 * std::numbers::pi / 32)) / 3;
+  EXPECT_NEAR(factor, slem, 1e-3 * slem);
+  EXPECT_EQ(models_digest("launch"), models_digest("simulate")) << logs("launch");
+}
+
+TEST_F(LaunchNetwork, AKilledPeerComesBackAndNothingIsLost) {
+  const Words network{
+      "--topology", "ring", "--nodes",   "5",
+      "--steps",    "3000", "--dataset", "synthetic:rows=2500,features=20,classes=4"};
+  run("simulate", network);
+  const auto events = write("events.toml", R"([crash]
+step = 300
+kind = "restart"
+nodes = "2"
+for = "500ms"
+)");
+  run("launch", network, {"--events", events.string()});
+  const auto accuracy = [&](const std::string& command) {
+    return metrics(command).back().at("eval_accuracy").to_number<double>();
+  };
+  EXPECT_NEAR(accuracy("launch"), accuracy("simulate"), 0.005) << logs("launch");
+}
+
+}  // namespace
+}  // namespace starling::gossip
