@@ -18,7 +18,7 @@ void AllReduceMachine::lead(Attempt attempt, bool recovering) {
     if (mine) attempt = std::max(attempt, peer.attempt);
   }
   promise(attempt);
-  current_->lead.emplace();
+  current_->lead = Lead{};
   current_->lead->attempt = attempt;
   current_->lead->recovering = recovering;
   for (Peer& peer : peers_) peer.done = false;

@@ -94,7 +94,7 @@ void AllReduceMachine::handle(Begin& begin) {
   }
   early_.clear();
   next_ = begin.exchange + 1;
-  current_.emplace();
+  current_ = Current{};
   current_->exchange = begin.exchange;
   current_->input = std::move(begin.input);
   current_->first_at = first;
