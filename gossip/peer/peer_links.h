@@ -122,7 +122,7 @@ class PeerLinks {
   };
   using LinkPtr = std::shared_ptr<Link>;
   struct Dialling {
-    explicit Dialling(Backoff with) : backoff(std::move(with)) {}
+    explicit Dialling(const Backoff& with) : backoff(with) {}
     Backoff backoff;
     bool active = false;
     bool once = false;

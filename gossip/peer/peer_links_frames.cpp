@@ -67,8 +67,8 @@ PeerLinks::LinkPtr PeerLinks::begin(const std::string& name, std::shared_ptr<Pee
     if (!member) return rejected("not-a-member", name + " is no longer a member");
     return handlers_.judge(*member, parcel);
   };
-  const auto link = std::make_shared<Link>(name, std::move(channel), by_us, world_.loop.now(),
-                                           ParcelFlow({.window_bytes = window_bytes}, judge));
+  auto link = std::make_shared<Link>(name, std::move(channel), by_us, world_.loop.now(),
+                                     ParcelFlow({.window_bytes = window_bytes}, judge));
   greeting_.insert(link);
   send_on(link, {handlers_.hello(), {}});
   return link;

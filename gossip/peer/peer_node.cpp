@@ -186,7 +186,7 @@ Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_
   latest_ = Checkpoint{roster.run, 0, {floats, floats + model.size() / sizeof(float)}};
   spell_ = std::make_unique<Spell>(
       Spell{.run_name = roster.run, .start_patience = terms->after, .steps_before = steps_before});
-  const auto begun = begin_life(*roster.find(world_.identity.identity().name));
+  auto begun = begin_life(*roster.find(world_.identity.identity().name));
   if (!begun) failed(begun.error());
   set_alarm();
   return begun;

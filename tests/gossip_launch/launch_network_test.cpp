@@ -52,7 +52,7 @@ class LaunchNetwork : public ::testing::Test {
     return lines;
   }
   std::filesystem::path write(const std::string& name, const std::string& text) const {
-    const auto path = directory_.path() / name;
+    auto path = directory_.path() / name;
     std::ofstream(path) << text;
     return path;
   }

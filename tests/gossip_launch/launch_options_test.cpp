@@ -56,8 +56,7 @@ TEST(LaunchOptions, MembersAreToldWhatIsNotADefault) {
   options.train.train.local_steps = 4;
   EXPECT_THAT(roster_settings(options, true),
               UnorderedElementsAre(Pair("seed", "7"), Pair("topology.spec", "ring"),
-                                   Pair("train.local-steps", "4"),
-                                   Pair("peers.lossy", "true")));
+                                   Pair("train.local-steps", "4"), Pair("peers.lossy", "true")));
 }
 
 TEST(LaunchOptions, LinksAreAsTheSimulatedNetworks) {
