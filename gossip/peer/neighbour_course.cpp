@@ -284,9 +284,10 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
   if (tags_edges()) {
     // While a thread computes with the edges they cannot be changed; the message comes again.
     if (computing_ && incarnations_[from] != whole.parcel.era) return;
-    if (!agree_on_edge(from, whole.parcel)) {
-      return on(exchange::Told{from, whole.parcel.exchange, true});
-    }
+    const bool is_new = incarnations_[from] != whole.parcel.era;
+    const bool agreed = agree_on_edge(from, whole.parcel);
+    if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
+    if (!agreed) return;
     whole.parcel.era = whole.parcel.attempt = 0;
   }
   on(exchange::Came{{from, whole.parcel, std::move(whole.data)}});

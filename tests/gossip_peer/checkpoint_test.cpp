@@ -70,7 +70,7 @@ TEST_F(Checkpoints, RefuseEveryCutAndEveryFlippedByte) {
     const auto refused = [&](const Bytes& bytes) {
       std::ofstream(file, std::ios::binary | std::ios::trunc)
           .write(as_text(bytes).data(), static_cast<std::streamsize>(bytes.size()));
-      return file == path ? load_code() != "" : state_code() != "";
+      return file == path ? !load_code().empty() : !state_code().empty();
     };
     for (std::size_t size = 0; size < good.size(); size += 5) {
       EXPECT_TRUE(refused(Bytes(good.begin(), good.begin() + static_cast<long>(size)))) << size;

@@ -120,6 +120,18 @@ TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
       "all four average again");
 }
 
+TEST(PeerNode, MassThatIsCountedOnEdgesIsAgreedOnAtOnce) {
+  NetOptions options = long_ring(4, 200);
+  options.algorithm.name = "sgp";
+  options.topology.mixing = "push";
+  PeerCluster cluster(options, true);
+  hurry(cluster);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until_finished();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(cluster.peers[i]->node->report().neighbours, 2U);
+}
+
 TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
   PeerCluster cluster(long_ring(4, 20'000), true);
   hurry(cluster);
