@@ -24,7 +24,8 @@ class ProxyNetworkTest : public ::testing::Test {
       const auto endpoint = listener.local_endpoint();
       nodes.push_back({endpoint.address().to_string(), endpoint.port()});
     }
-    network_ = std::move(*ProxyNetwork::open(nodes, 1));
+    auto opened = ProxyNetwork::open(nodes, 1);
+    network_ = std::move(*opened);
   }
 
   tcp::acceptor listen(const char* address) {
