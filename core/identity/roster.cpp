@@ -93,6 +93,11 @@ bool Roster::newer_than(const Roster& other) const {
   return std::tie(epoch, issued) > std::tie(other.epoch, other.issued);
 }
 
+bool Roster::renews(const Roster& other) const {
+  return std::tie(federation, run, epoch, settings, members) ==
+         std::tie(other.federation, other.run, other.epoch, other.settings, other.members);
+}
+
 Settings stopped_settings() { return {{"stopped", "true"}}; }
 
 bool Roster::stopped() const { return settings == stopped_settings(); }

@@ -48,6 +48,8 @@ struct Roster {
   bool is_member(std::string_view name, const Sha256Digest& key) const;
   // Whether this replaces `other` of the same federation: a later epoch, or the same one renewed.
   bool newer_than(const Roster& other) const;
+  // Whether it says the same as another, but for how long: all that one epoch can have.
+  bool renews(const Roster& other) const;
   // Whether this tells the members to end: the run's settings are stopped_settings().
   bool stopped() const;
   bool expired(WallTime now) const { return now >= expires; }

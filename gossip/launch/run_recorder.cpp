@@ -114,7 +114,7 @@ void RunRecorder::handed_in(Node node, protocol::Exchange exchange, SharedBytes 
 // --- when ---------------------------------------------------------------------------------------
 
 bool RunRecorder::is_last(protocol::Exchange exchange) const {
-  return experiment_.options.step_after(exchange + 1) == experiment_.options.run.steps;
+  return experiment_.options.schedule().after(exchange + 1) == experiment_.options.run.steps;
 }
 
 bool RunRecorder::waits_for_last() const {
@@ -144,7 +144,7 @@ std::optional<Measurement> RunRecorder::take_measurement(TimePoint now) {
   complete_ = is_last(exchange);
   measured_ = exchange;
   measurements_.push_back(
-      measure(experiment_.options.step_after(exchange + 1), evaluation.models, now));
+      measure(experiment_.options.schedule().after(exchange + 1), evaluation.models, now));
   waiting_.erase(waiting_.begin());
   return measurements_.back();
 }

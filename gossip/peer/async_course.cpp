@@ -46,6 +46,7 @@ Kind message_kind(Parcel::Kind kind) {
 AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
                          CoursePlace place, const CoursePatience& patience, CourseStart start)
     : run_(run),
+      schedule_(run.options.schedule()),
       local_(local),
       host_(host),
       self_(place.self),
@@ -79,7 +80,7 @@ CourseProgress AsyncCourse::progress() const {
                                                               "finished"};
   CourseProgress progress{.state = kStates[static_cast<std::size_t>(state_)],
                           .exchange = phases_,
-                          .step = std::min(step_of(run_.options, phases_), run_.options.run.steps),
+                          .step = schedule_.after(phases_),
                           .loss_sum = loss_sum_,
                           .loss_steps = loss_steps_};
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
@@ -130,11 +131,11 @@ void AsyncCourse::go_on() {
 
 void AsyncCourse::compute_phase() {
   const auto phase = std::make_shared<Phase>();
-  const std::uint64_t step = step_of(run_.options, phases_);
+  const std::uint64_t step = schedule_.after(phases_);
   const std::span<const float> model = algorithm_->model();
   phase->base.assign(model.begin(), model.end());
   phase->trained = phase->base;
-  phase->steps = std::min(step_of(run_.options, phases_ + 1), run_.options.run.steps) - step;
+  phase->steps = schedule_.after(phases_ + 1) - step;
   phase->rate = local_.rate_at(step);
   phase->began = host_.now();
   computing_ = true;
@@ -155,10 +156,7 @@ void AsyncCourse::phase_ended(Phase& phase) {
   loss_sum_ += phase.loss_sum;
   loss_steps_ += phase.steps;
   if (!std::isfinite(phase.loss_sum)) {
-    return host_.failed(rejected(
-        "diverged", fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
-                                "set train.clip-norm",
-                                step_of(run_.options, phases_) + 1)));
+    return host_.failed(diverged(schedule_.after(phases_)));
   }
   work_ = host_.now() - phase.began;
   ++phases_;

@@ -81,6 +81,7 @@ class AsyncCourse final : public Course {
   Duration patience() const;
 
   const NetworkRun& run_;
+  const StepSchedule schedule_;
   LocalSteps& local_;
   CourseHost& host_;
   const Member self_;

@@ -68,6 +68,8 @@ class Course {
 
   // Whether an announced parcel is of use.
   [[nodiscard]] virtual Result<void> judge(Member from, const protocol::Parcel& parcel) const = 0;
+  // One that was not: it says where its sender is all the same.
+  virtual void overheard(Member, const protocol::Parcel&) {}
   virtual void take(Member from, ParcelFlow::Whole whole) = 0;
   virtual void take(Member from, const protocol::ReduceNote& note) = 0;
   virtual void told(Member from, const protocol::PeerHello& hello) = 0;  // also when a link is up

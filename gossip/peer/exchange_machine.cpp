@@ -21,11 +21,6 @@ constexpr Exchange kStaleSlack = 8;
 
 }  // namespace
 
-std::uint64_t first_step(const ExchangeOptions& options, std::uint64_t exchange) {
-  const std::uint64_t single = std::min(exchange, options.local_steps_from);
-  return single + (exchange - single) * options.local_steps;
-}
-
 ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
                                  Member self, std::vector<std::string> names, Exchange exchange)
     : options_(options),
@@ -46,18 +41,21 @@ std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
 
 std::optional<TimePoint> ExchangeMachine::next_deadline() const {
   if (state_ != State::kWaiting) return std::nullopt;
-  TimePoint next = give_up_;
+  if (!awaits_anybody()) return now_;
+  TimePoint next = give_up();
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     const auto found = neighbours_.find(sender.node);
     if (found == neighbours_.end() || !found->second.down_since || !awaits(sender.node)) continue;
-    next = std::min(next, std::max(now_, *found->second.down_since + options_.link_grace));
+    // Who was never heard may be waited for beyond that.
+    const TimePoint grace = *found->second.down_since + options_.link_grace;
+    if (grace > now_) next = std::min(next, grace);
   }
   return next;
 }
 
 bool ExchangeMachine::wants(Exchange exchange) const {
   return state_ != State::kFinished && exchange >= exchange_ &&
-         first_step(options_, exchange) < options_.steps;
+         options_.schedule.after(exchange) < options_.schedule.steps;
 }
 
 void ExchangeMachine::say(LogLevel level, std::string line) {
@@ -72,7 +70,7 @@ void ExchangeMachine::handle(const Begin&) {
 }
 
 void ExchangeMachine::go_on_or_finish() {
-  if (first_step(options_, exchange_) < options_.steps) return begin_exchange();
+  if (step() < options_.schedule.steps) return begin_exchange();
   state_ = State::kFinished;
   for (auto& [member, neighbour] : neighbours_) neighbour.arrivals.clear();
   actions_.push_back(Finish{});
@@ -81,9 +79,8 @@ void ExchangeMachine::go_on_or_finish() {
 void ExchangeMachine::begin_exchange() {
   matrix_ = topology_.at(exchange_);
   began_ = now_;
-  Train train{.exchange = exchange_, .step = first_step(options_, exchange_)};
-  const std::uint64_t after = std::min(first_step(options_, exchange_ + 1), options_.steps);
-  train.steps = static_cast<int>(after - train.step);
+  Train train{.exchange = exchange_, .step = step()};
+  train.steps = static_cast<int>(options_.schedule.after(exchange_ + 1) - train.step);
   if (next_era_ != 0 && exchange_ >= next_era_) {
     train.restart = true;
     era_ = static_cast<std::uint32_t>(exchange_);
@@ -105,7 +102,6 @@ void ExchangeMachine::handle(const Trained&) {
   STARLING_CHECK(state_ == State::kTraining);
   state_ = State::kWaiting;
   waiting_ = now_;
-  give_up_ = now_ + patience();
   for (std::size_t place = 0; place < matrix_->receivers(self_).size(); ++place) announce_to(place);
   mix_if_complete();
 }
@@ -114,23 +110,32 @@ Duration ExchangeMachine::patience() const {
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     const auto found = neighbours_.find(sender.node);
     const bool met = found != neighbours_.end() && found->second.met;
-    if (!met && exchange_ == first_) return options_.start_patience;
+    if (!met && is_starting()) return options_.start_patience;
   }
   const double learned =
-      patience_.seconds(to_seconds(waiting_ - began_), to_seconds(options_.patience_max));
-  return std::clamp(from_seconds(learned), options_.patience_min, options_.patience_max);
+      patience_.seconds(to_seconds(waiting_ - began_), to_seconds(options_.patience_max),
+                        to_seconds(options_.patience_min));
+  return from_seconds(learned);
+}
+
+// Whether the network may just be starting: nobody who was heard is beyond what that explains.
+bool ExchangeMachine::is_starting() const {
+  return exchange_ == first_ && furthest() <= first_ + options_.spread;
+}
+
+bool ExchangeMachine::is_linked(const Neighbour& neighbour) const {
+  return !neighbour.down_since || now_ < *neighbour.down_since + options_.link_grace;
 }
 
 bool ExchangeMachine::awaits(Member member) const {
   const auto found = neighbours_.find(member);
-  if (found == neighbours_.end() || !found->second.met) {
-    // Never heard: it may be starting. Later on only who is said to be reachable is waited for.
-    return exchange_ == first_ || found == neighbours_.end() || found->second.reachable;
-  }
+  if (found == neighbours_.end()) return true;
   const Neighbour& neighbour = found->second;
+  if (neighbour.missed) return false;
+  // Never heard: it may be starting as we are. Later on only who can be reached is waited for.
+  if (!neighbour.met) return is_starting() || (neighbour.reachable && is_linked(neighbour));
   if (neighbour.arrivals.contains(exchange_)) return false;
-  const bool linked = !neighbour.down_since || now_ < *neighbour.down_since + options_.link_grace;
-  return linked && neighbour.reachable && neighbour.latest <= exchange_;
+  return is_linked(neighbour) && neighbour.reachable && neighbour.latest <= exchange_;
 }
 
 bool ExchangeMachine::awaits_anybody() const {
@@ -140,21 +145,28 @@ bool ExchangeMachine::awaits_anybody() const {
 
 void ExchangeMachine::mix_if_complete() {
   if (state_ != State::kWaiting || awaits_anybody()) return;
-  patience_.learn(to_seconds(now_ - waiting_));
+  // Who is given up on says nothing of how long it takes to be heard.
+  const auto has_come = [this](const topologies::Weight& sender) {
+    return neighbours_[sender.node].arrivals.contains(exchange_);
+  };
+  if (std::ranges::all_of(matrix_->senders(self_), has_come)) {
+    patience_.learn(to_seconds(now_ - waiting_));
+  }
   mix();
 }
 
 void ExchangeMachine::handle(const Tick&) {
   if (state_ != State::kWaiting) return;
-  if (now_ < give_up_ || !awaits_anybody()) return mix_if_complete();
+  if (now_ < give_up() || !awaits_anybody()) return mix_if_complete();
   std::string missing;
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
-    if (awaits(sender.node)) missing += (missing.empty() ? "" : ", ") + names_[sender.node];
+    if (!awaits(sender.node)) continue;
+    missing += (missing.empty() ? "" : ", ") + names_[sender.node];
+    neighbours_[sender.node].missed = true;
   }
   say(LogLevel::kWarning,
       fmt::format("{} was not heard within {} in step {} (exchange {}): its weight is one's own",
-                  missing, format_duration(give_up_ - waiting_), first_step(options_, exchange_),
-                  exchange_));
+                  missing, format_duration(patience()), step(), exchange_));
   patience_.give_up();
   mix();
 }
@@ -168,10 +180,10 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     std::optional<Arrival>& entry = inbox.emplace_back();
     Neighbour& neighbour = neighbours_[sender.node];
+    neighbour.sends = true;
     const auto arrival = neighbour.arrivals.find(exchange_);
     if (neighbour.met && neighbour.reachable && arrival == neighbour.arrivals.end() &&
         neighbour.latest > exchange_) {
-      left_behind_ = std::max(left_behind_, neighbour.latest);
       say(LogLevel::kInfo, fmt::format("{} is at exchange {}: its message of exchange {} is lost",
                                        names_[sender.node], neighbour.latest, exchange_));
     }
@@ -201,15 +213,13 @@ void ExchangeMachine::handle(const Mixed&) {
   for (auto& [member, neighbour] : neighbours_) {
     std::erase_if(neighbour.arrivals, [this](const auto& a) { return a.first < exchange_; });
   }
-  // On directed graphs others may be ahead by as much as a word takes to reach them. Who is
-  // further, or whose message of this exchange was lost because it is further, does not wait for
-  // us.
-  const Exchange ahead = furthest();
-  const bool left_behind = std::exchange(left_behind_, 0) > exchange_;
-  const bool lost = left_behind || ahead > exchange_ + options_.spread;
-  const Exchange target = lost ? ahead : 0;
-  if (target <= exchange_ || !is_stale()) {
-    if (target > exchange_) jump(target);
+  // On directed graphs others may be ahead by as much as a word takes to reach them, and wait for
+  // us there. To leave out exchanges for less would take messages from others, who would leave out
+  // some in turn, for ever. Who is further does not wait.
+  const Exchange target = furthest();
+  if (target <= exchange_ + options_.spread) return go_on_or_finish();
+  if (!is_stale()) {
+    jump(target);
     return go_on_or_finish();
   }
   Copy copy;
@@ -236,7 +246,7 @@ Exchange ExchangeMachine::furthest() const {
 bool ExchangeMachine::is_stale() const {
   return std::ranges::all_of(neighbours_, [](const auto& entry) {
     const Neighbour& neighbour = entry.second;
-    return neighbour.overtaken || !neighbour.met || !neighbour.reachable;
+    return neighbour.overtaken || !neighbour.sends || !neighbour.met || !neighbour.reachable;
   });
 }
 
@@ -267,6 +277,7 @@ void ExchangeMachine::handle(const Copied& copied) {
 // Where a neighbour is known to be, and whether that is far more than we did meanwhile.
 void ExchangeMachine::note(Member member, Exchange exchange) {
   Neighbour& neighbour = neighbours_[member];
+  neighbour.missed = false;  // who is slow is waited for once more, and longer
   if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
   if (exchange <= neighbour.latest) return;
   const Exchange theirs = exchange - neighbour.latest;
@@ -282,14 +293,26 @@ void ExchangeMachine::handle(Came& came) {
   const Arrival& arrival = came.arrival;
   if (arrival.from >= names_.size()) return;
   note(arrival.from, arrival.parcel.exchange);
-  hear_era(arrival.parcel.era, arrival.parcel.attempt);
+  // A beginning is planned for when all have heard of it; a later one would keep all from any.
+  const Exchange planned_until = arrival.parcel.exchange + 2 * (options_.spread + 1);
+  if (arrival.parcel.attempt <= planned_until) {
+    hear_era(arrival.parcel.era, arrival.parcel.attempt);
+  }
   if (!wants(arrival.parcel.exchange)) return;
   auto& arrivals = neighbours_[arrival.from].arrivals;
   arrivals.insert_or_assign(arrival.parcel.exchange, std::move(came.arrival));
-  while (arrivals.size() > options_.spread + 1) {
-    // Nobody who heard of us can be so far ahead: the nearest are of use first.
-    arrivals.erase(std::prev(arrivals.end()));
-  }
+  // Who waits for us is at most that far ahead. Of who is further, the last message: from there we
+  // may go on.
+  const Exchange latest = arrivals.rbegin()->first;
+  std::erase_if(arrivals, [&](const auto& a) {
+    return a.first > exchange_ + options_.spread + 1 && a.first < latest;
+  });
+  mix_if_complete();
+}
+
+void ExchangeMachine::handle(const Overheard& overheard) {
+  if (overheard.from >= names_.size()) return;
+  note(overheard.from, overheard.exchange);
   mix_if_complete();
 }
 

@@ -17,6 +17,7 @@
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
 #include "gossip/simulation/patience.h"
+#include "gossip/simulation/step_schedule.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {
@@ -40,6 +41,10 @@ struct Mixed {};    // answers Mix
 struct Came {
   Arrival arrival;
 };
+struct Overheard {  // a message that is not taken: it came too late, or is of no use
+  Member from = 0;
+  Exchange exchange = 0;
+};
 struct Told {  // a neighbour's hello: where it stands
   Member from = 0;
   Exchange exchange = 0;
@@ -59,8 +64,8 @@ struct Copied {  // answers Copy: the model is another's of this exchange; none:
   std::optional<Exchange> exchange;
 };
 struct Tick {};
-using Event =
-    std::variant<Begin, Trained, Mixed, Came, Told, LinkUp, LinkDown, Reach, Copied, Tick>;
+using Event = std::variant<Begin, Trained, Mixed, Came, Overheard, Told, LinkUp, LinkDown, Reach,
+                           Copied, Tick>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Train {  // local steps [step, step + steps), then Trained
@@ -93,9 +98,7 @@ using Action = std::variant<Train, Announce, Mix, Copy, Say, Finish>;
 }  // namespace exchange
 
 struct ExchangeOptions {
-  std::uint64_t steps = 1000;
-  std::uint64_t local_steps = 1;       // H
-  std::uint64_t local_steps_from = 0;  // every step mixes before this one
+  StepSchedule schedule;
   // A message that does not come costs accuracy only; else state that is shared along edges begins
   // anew everywhere at an exchange that all agree on.
   bool loss_safe = true;
@@ -111,9 +114,6 @@ struct ExchangeOptions {
   std::size_t donors_max = 4;
 };
 
-// The exchange that follows step `step`, and the first step of an exchange.
-std::uint64_t first_step(const ExchangeOptions& options, std::uint64_t exchange);
-
 class ExchangeMachine {
  public:
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning). The topology
@@ -128,7 +128,7 @@ class ExchangeMachine {
   enum class State { kIdle, kTraining, kWaiting, kMixing, kCopying, kFinished };
   State state() const { return state_; }
   exchange::Exchange exchange() const { return exchange_; }  // at work, or about to be
-  std::uint64_t step() const { return first_step(options_, exchange_); }
+  std::uint64_t step() const { return options_.schedule.after(exchange_); }
   const topologies::MixingMatrix& matrix() const { return *matrix_; }
   // Of the last mixing.
   std::uint32_t heard() const { return heard_count_; }
@@ -143,8 +143,11 @@ class ExchangeMachine {
     exchange::Exchange heard_at = 0;  // ours when that was
     bool overtaken = false;           // it did far more than we did since it was heard before
     bool met = false;
+    bool sends = false;  // it was a sender of a matrix
     bool reachable = true;
     std::optional<TimePoint> down_since;  // without a link
+    // A deadline passed without its message and nothing came since: not waited for.
+    bool missed = false;
     bool present = true;  // its message came at the last mixing that it should have come for
   };
 
@@ -152,6 +155,7 @@ class ExchangeMachine {
   void handle(const exchange::Trained&);
   void handle(const exchange::Mixed&);
   void handle(exchange::Came&);
+  void handle(const exchange::Overheard&);
   void handle(const exchange::Told&);
   void handle(const exchange::LinkUp&);
   void handle(const exchange::LinkDown&);
@@ -162,6 +166,8 @@ class ExchangeMachine {
   void begin_exchange();
   void go_on_or_finish();
   void announce_to(std::size_t place);
+  bool is_starting() const;
+  bool is_linked(const Neighbour& neighbour) const;
   bool awaits(exchange::Member member) const;
   bool awaits_anybody() const;
   void mix_if_complete();
@@ -175,6 +181,7 @@ class ExchangeMachine {
   void plan_era(exchange::Exchange at_least);
   void hear_era(std::uint32_t era, std::uint32_t next_era);
   Duration patience() const;
+  TimePoint give_up() const { return waiting_ + patience(); }
   void say(LogLevel level, std::string line);
 
   ExchangeOptions options_;
@@ -191,9 +198,7 @@ class ExchangeMachine {
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
   TimePoint waiting_{};                               // since
-  TimePoint give_up_{};
   Patience patience_;
-  exchange::Exchange left_behind_ = 0;  // where those are who did not wait for us
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
   // The exchange at which the shared state began, and at which it will begin anew (0: not planned).

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/peer/local_steps.h"
 
+#include <fmt/format.h>
+
 namespace starling::gossip {
 namespace {
 
@@ -30,6 +32,13 @@ double LocalSteps::rate_at(std::uint64_t step) const {
 
 void LocalSteps::forget_momentum() {
   if (data_.optimizer) data_.optimizer->reset();
+}
+
+Error diverged(std::uint64_t step) {
+  return rejected("diverged",
+                  fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
+                              "set train.clip-norm",
+                              step + 1));
 }
 
 }  // namespace starling::gossip

@@ -25,4 +25,7 @@ class LocalSteps {
   NodeData data_;
 };
 
+// "diverged": what a run ends with whose loss in this step was no number.
+Error diverged(std::uint64_t step);
+
 }  // namespace starling::gossip

@@ -24,23 +24,19 @@ std::uint64_t resent_exchanges(const NetworkRun& run) {
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
                                     CoursePlace place, const CoursePatience& patience,
                                     CourseStart start) {
-  const NetOptions& options = run.options;
   switch (run.plan.traits.pattern) {
     case Pattern::kNeighbours:
       return std::make_unique<NeighbourCourse>(
           run, local, host, std::move(place),
-          ExchangeOptions{
-              .steps = options.run.steps,
-              .local_steps = static_cast<std::uint64_t>(options.train.train.local_steps),
-              .local_steps_from = options.train.local_steps_from,
-              .loss_safe = run.plan.traits.loss_safe,
-              .spread = run.spread,
-              .resent = resent_exchanges(run),
-              // Where nobody is expected to go, whoever is slow is waited for.
-              .patience_min = run.lossy ? patience.min : patience.max,
-              .patience_max = patience.max,
-              .link_grace = run.lossy ? kLinkGrace : patience.max,
-              .start_patience = patience.start},
+          ExchangeOptions{.schedule = run.options.schedule(),
+                          .loss_safe = run.plan.traits.loss_safe,
+                          .spread = run.spread,
+                          .resent = resent_exchanges(run),
+                          // Where nobody is expected to go, whoever is slow is waited for.
+                          .patience_min = run.lossy ? patience.min : patience.max,
+                          .patience_max = patience.max,
+                          .link_grace = run.lossy ? kLinkGrace : patience.max,
+                          .start_patience = patience.start},
           std::move(start));
     case Pattern::kMean:
       return std::make_unique<MeanCourse>(run, local, host, std::move(place), patience,

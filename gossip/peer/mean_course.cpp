@@ -33,6 +33,7 @@ collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exch
 MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& host,
                        CoursePlace place, const CoursePatience& patience, CourseStart start)
     : run_(run),
+      schedule_(run.options.schedule()),
       local_(local),
       host_(host),
       self_(place.self),
@@ -68,7 +69,7 @@ CourseProgress MeanCourse::progress() const {
       "joining", "training", "waiting", "training", "catching-up", "finished"};
   return {.state = kStates[static_cast<std::size_t>(state_)],
           .exchange = exchange_,
-          .step = std::min(step_of(run_.options, exchange_), run_.options.run.steps),
+          .step = schedule_.after(exchange_),
           .loss_sum = loss_sum_,
           .loss_steps = loss_steps_,
           .heard = heard_,
@@ -85,13 +86,12 @@ Bytes MeanCourse::state() const { return save_state(*algorithm_); }
 // --- the course ---------------------------------------------------------------------------------
 
 void MeanCourse::go_on() {
-  const std::uint64_t step = step_of(run_.options, exchange_);
-  const std::uint64_t all = run_.options.run.steps;
-  if (step >= all) {
+  const std::uint64_t step = schedule_.after(exchange_);
+  if (step == schedule_.steps) {
     state_ = State::kFinished;
     return host_.finished();
   }
-  const int steps = static_cast<int>(std::min(step_of(run_.options, exchange_ + 1), all) - step);
+  const int steps = static_cast<int>(schedule_.after(exchange_ + 1) - step);
   const LocalPhase phase{
       .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = exchange_};
   const auto loss = std::make_shared<double>(0);
@@ -110,10 +110,7 @@ void MeanCourse::trained(double loss_sum, int steps) {
   loss_sum_ += loss_sum;
   loss_steps_ += static_cast<std::uint64_t>(steps);
   if (!std::isfinite(loss_sum)) {
-    return host_.failed(rejected(
-        "diverged", fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
-                                "set train.clip-norm",
-                                step_of(run_.options, exchange_) + 1)));
+    return host_.failed(diverged(schedule_.after(exchange_)));
   }
   const auto own = algorithm_->message(0).first;
   state_ = State::kReducing;

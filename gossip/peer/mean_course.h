@@ -51,6 +51,7 @@ class MeanCourse final : public Course {
   void shake();
 
   const NetworkRun& run_;
+  const StepSchedule schedule_;
   LocalSteps& local_;
   CourseHost& host_;
   Member self_;

@@ -63,7 +63,7 @@ CourseProgress NeighbourCourse::progress() const {
       "joining", "training", "waiting", "training", "catching-up", "finished"};
   CourseProgress progress{.state = kStates[static_cast<std::size_t>(machine_.state())],
                           .exchange = machine_.exchange(),
-                          .step = std::min(machine_.step(), run_.options.run.steps),
+                          .step = machine_.step(),
                           .loss_sum = loss_sum_,
                           .loss_steps = loss_steps_,
                           .heard = machine_.heard(),
@@ -143,11 +143,9 @@ void NeighbourCourse::trained(double loss_sum, int steps) {
   loss_sum_ += loss_sum;
   loss_steps_ += static_cast<std::uint64_t>(steps);
   if (!std::isfinite(loss_sum)) {
-    return host_.failed(rejected(
-        "diverged", fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
-                                "set train.clip-norm",
-                                machine_.step() + 1)));
+    return host_.failed(diverged(machine_.step()));
   }
+  take_postponed();
   on(exchange::Trained{});
 }
 
@@ -180,6 +178,7 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
     parcel.attempt = announce.next_era;
   }
   std::deque<Packed>& sent = sent_[announce.to];
+  if (!sent.empty() && sent.back().parcel.exchange == announce.exchange) sent.pop_back();
   sent.push_back({parcel, message.data});
   host_.send(announce.to, parcel, message.data);
 }
@@ -187,6 +186,10 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
 // A message as it came, if it is one that this algorithm could have sent.
 std::optional<Message<float>> NeighbourCourse::read(const exchange::Arrival& arrival) const {
   const Parcel& parcel = arrival.parcel;
+  // Its own message is the measure, and it has none where it sends to nobody.
+  const bool has_own =
+      !run_.plan.traits.per_receiver || !machine_.matrix().receivers(self_).empty();
+  if (!has_own) return std::nullopt;
   const Message<float>& own = algorithm_->message(0);
   const std::span<const float> all(floats(arrival.data), parcel.first + parcel.second);
   const ByteView packed = arrival.data.view().subspan(4 * all.size());
@@ -235,6 +238,7 @@ void NeighbourCourse::mixed() {
   packed_.clear();
   arrivals_.clear();
   fresh_ = true;
+  take_postponed();
   on(exchange::Mixed{});
   look();
 }
@@ -266,8 +270,23 @@ bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
   return parcel.attempt == incarnation_;
 }
 
+// Whether it bears what its sender must be known by before anything of it counts.
+bool NeighbourCourse::introduces(Member from, const Parcel& parcel) const {
+  if (!tags_edges()) return false;
+  const auto known = incarnations_.find(from);
+  return known == incarnations_.end() || known->second != parcel.era;
+}
+
+// Of graphs that are drawn anew anybody may be a sender.
+bool NeighbourCourse::may_send(Member from, Exchange exchange) const {
+  if (run_.topology->period() == 0) return true;
+  const auto matrix = run_.topology->at(exchange);
+  return std::ranges::binary_search(matrix->senders(self_), from, {}, &topologies::Weight::node);
+}
+
 Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
-  if (parcel.kind != Parcel::Kind::kMix || !machine_.wants(parcel.exchange)) {
+  const bool wanted = machine_.wants(parcel.exchange) || introduces(from, parcel);
+  if (parcel.kind != Parcel::Kind::kMix || !wanted || !may_send(from, parcel.exchange)) {
     return rejected("not-wanted", "this parcel is of no use here now");
   }
   const std::uint64_t size = run_.initial.size();
@@ -280,11 +299,21 @@ Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
                   fmt::format("{} announces vectors that are not of this model", names_[from]));
 }
 
+void NeighbourCourse::overheard(Member from, const Parcel& parcel) {
+  if (parcel.kind == Parcel::Kind::kMix) on(exchange::Overheard{from, parcel.exchange});
+}
+
+void NeighbourCourse::take_postponed() {
+  for (auto& [from, whole] : std::exchange(postponed_, {})) take(from, std::move(whole));
+}
+
 void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
   if (tags_edges()) {
-    // While a thread computes with the edges they cannot be changed; the message comes again.
-    if (computing_ && incarnations_[from] != whole.parcel.era) return;
-    const bool is_new = incarnations_[from] != whole.parcel.era;
+    const bool is_new = introduces(from, whole.parcel);
+    if (computing_ && is_new) {  // with the edges: they cannot be changed now
+      postponed_.insert_or_assign(from, std::move(whole));
+      return;
+    }
     const bool agreed = agree_on_edge(from, whole.parcel);
     if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
     if (!agreed) return;
@@ -295,8 +324,11 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
   on(exchange::Told{from, hello.exchange, hello.begun});
-  // What was under way on an earlier link may be lost with it, though we have gone on.
+  // What was under way on an earlier link may be lost with it, though we have gone on. The message
+  // that the others wait for with us is announced anew by the machine.
+  const bool announces = machine_.state() == ExchangeMachine::State::kWaiting;
   for (const Packed& sent : sent_[from]) {
+    if (announces && sent.parcel.exchange == machine_.exchange()) continue;
     host_.send(from, sent.parcel, sent.data);
   }
   on(exchange::LinkUp{from});

@@ -24,6 +24,7 @@ class NeighbourCourse final : public Course {
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
+  void overheard(Member from, const protocol::Parcel& parcel) override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member, const protocol::ReduceNote&) override {}
   void told(Member from, const protocol::PeerHello& hello) override;
@@ -55,6 +56,9 @@ class NeighbourCourse final : public Course {
   Links links() const;
   const Packed& packed(std::size_t place);
   bool tags_edges() const;
+  bool introduces(Member from, const protocol::Parcel& parcel) const;
+  bool may_send(Member from, Exchange exchange) const;
+  void take_postponed();
   bool agree_on_edge(Member from, const protocol::Parcel& parcel);
   std::optional<Message<float>> read(const exchange::Arrival& arrival) const;
 
@@ -76,7 +80,8 @@ class NeighbourCourse final : public Course {
   std::vector<exchange::Arrival> arrivals_;    // being mixed
   std::vector<Message<float>> messages_;
   std::vector<Received<float>> inbox_;
-  std::map<Member, std::uint32_t> incarnations_;  // of the other ends
+  std::map<Member, std::uint32_t> incarnations_;   // of the other ends
+  std::map<Member, ParcelFlow::Whole> postponed_;  // of other incarnations, until it is computed
   double loss_sum_ = 0;
   std::uint64_t loss_steps_ = 0;
 };

@@ -51,11 +51,6 @@ std::uint64_t spread_of(const topologies::Topology& topology) {
 
 }  // namespace
 
-std::uint64_t step_of(const NetOptions& options, std::uint64_t exchange) {
-  const std::uint64_t single = std::min(exchange, options.train.local_steps_from);
-  return single + (exchange - single) * static_cast<std::uint64_t>(options.train.train.local_steps);
-}
-
 // Static graphs: one matrix says it all. Others: everybody that some step names.
 std::vector<Node> neighbours_of(const topologies::Topology& topology, Node self,
                                 std::uint64_t step) {

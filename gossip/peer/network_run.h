@@ -37,9 +37,6 @@ struct NetworkRun {
 [[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
                                             const data::Shape& shape, int classes);
 
-// The local steps that lie before an exchange.
-std::uint64_t step_of(const NetOptions& options, std::uint64_t exchange);
-
 // With whom a node exchanges anything, both directions, ascending; of a topology drawn anew, at
 // `step`.
 std::vector<Node> neighbours_of(const topologies::Topology& topology, Node self,

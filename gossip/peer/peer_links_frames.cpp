@@ -157,7 +157,6 @@ bool PeerLinks::take_hello(const LinkPtr& link, const PeerHello& hello) {
       return false;
     }
     const LinkPtr old = present->second;
-    links_.erase(present);
     end(old, retry("duplicate", "there is another link with " + link->name), true);
   }
   greeting_.erase(link);

@@ -22,6 +22,8 @@ namespace {
 
 // Clocks differ so much.
 constexpr auto kClockSlack = std::chrono::minutes(5);
+// How long the end waits for what is being computed.
+constexpr Duration kLastComputation = std::chrono::seconds(5);
 // Asks for a model's columns that wait until it may be read.
 constexpr std::size_t kAsksMax = 64;
 
@@ -100,7 +102,16 @@ Result<void> PeerNode::start() {
 
 void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) {
   if (stopping_ || (roster_ && !roster.roster().newer_than(roster_->roster()))) return;
-  const bool same_epoch = life_ && roster_->roster().epoch == roster.roster().epoch;
+  const bool renewed = roster_ && roster_->roster().epoch == roster.roster().epoch;
+  if (renewed && !roster.roster().renews(roster_->roster())) {
+    return world_.log.warning(
+        "a roster of epoch {} that says other things than the one held is not taken: its issuer "
+        "must give it a later epoch",
+        roster.roster().epoch);
+  }
+  const bool same_epoch = life_ && renewed;
+  expired_ = false;
+  if (!same_epoch) switching_ = true;  // from here on members are those of the next epoch
   roster_ = std::make_shared<const identity::SignedRoster>(roster);
   taken_at_ = now();
   const WallTime wall = world_.clock.wall_now();
@@ -113,7 +124,6 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
   // Neighbours without a link to the issuer hear of it here.
   for (const auto& [member, theirs] : links_.all_up()) links_.send(member, hello());
   if (same_epoch) return keep_links();
-  switching_ = true;
   if (!life_ || life_->course->model()) adopt();
 }
 
@@ -165,6 +175,7 @@ WallTime PeerNode::judged_now() const {
 void PeerNode::expire() {
   problem_ = fmt::format("the roster expired at {}", format_rfc3339(roster_->roster().expires));
   world_.log.warning("{}: no peer is a member any more; waiting for its issuer", problem_);
+  expired_ = true;
   end_life();
   links_.set_roster(nullptr);
   set_alarm();
@@ -267,7 +278,7 @@ Result<void> PeerNode::begin_life(Member self) {
     return rejected("wrong-vectors", "the model that is held is not of the roster's run");
   }
   CourseStart start = course_start(run);
-  const std::uint64_t step = step_of(run.options, start.exchange);
+  const std::uint64_t step = run.options.schedule().after(start.exchange);
   life_ = std::make_shared<Life>(roster, std::move(run), rows_, self,
                                  step + (spell_ ? spell_->steps_before : 0));
   life_->handed_in_at = step / life_->run.options.evaluate_every();
@@ -374,9 +385,10 @@ void PeerNode::say(LogLevel level, std::string line) {
 void PeerNode::advanced() {
   const CourseProgress progress = life_->course->progress();
   if (progress.heard == progress.expected) problem_.clear();
+  answer_asks();  // who never waits for others has its model to show at no other moment
   if (spell_) return note_spell();
   look_at_model();
-  if (now() < checkpoint_at_) return;
+  if (stopping_ ? std::exchange(kept_last_, true) : now() < checkpoint_at_) return;
   checkpoint_at_ = now() + options_.checkpoint_every;
   keep_checkpoint();
 }
@@ -414,12 +426,17 @@ void PeerNode::look_at_model() {
   if (!model) return;
   const CourseProgress progress = life_->course->progress();
   const bool last = life_->course->is_finished();
-  const std::uint64_t evaluation = progress.step / life_->run.options.evaluate_every();
+  const NetOptions& options = life_->run.options;
+  const std::uint64_t evaluation = progress.step / options.evaluate_every();
   if (progress.exchange == 0 || (evaluation == life_->handed_in_at && !last)) return;
   life_->handed_in_at = evaluation;
+  // Who has left out exchanges hands in for the evaluation that they went past.
+  const std::uint64_t due =
+      last ? progress.exchange
+           : options.schedule().mixings_until(evaluation * options.evaluate_every());
   Parcel parcel{.kind = Parcel::Kind::kModel,
                 .epoch = life_->epoch,
-                .exchange = progress.exchange - 1,  // the last that is in it
+                .exchange = due - 1,  // the last that is in it
                 .place = progress.step,
                 .first = model->size()};
   issuer_.hand_in(parcel, SharedBytes::own(to_bytes(as_bytes(*model))));
@@ -495,8 +512,7 @@ void PeerNode::on_message(Member from, const protocol::Envelope& envelope) {
     return links_.send(from, protocol::Pong{ping->nonce});
   }
   if (const auto* hello = std::get_if<PeerHello>(&message)) {
-    if (roster_ && hello->epoch != roster_->roster().epoch) return on_up(from, *hello);
-    return links_.send(from, issuer::ask_for_newer(roster_ ? &roster_->roster() : nullptr));
+    return on_up(from, *hello);
   }
   if (!life_ || switching_) return;
   if (const auto* swim = std::get_if<Swim>(&message)) {
@@ -512,11 +528,18 @@ void PeerNode::on_message(Member from, const protocol::Envelope& envelope) {
   set_alarm();
 }
 
-Result<void> PeerNode::judge(Member from, const Parcel& parcel) const {
+Result<void> PeerNode::judge(Member from, const Parcel& parcel) {
   if (!life_ || switching_ || parcel.epoch != life_->epoch) {
     return rejected("other-epoch", "this peer is not in that epoch");
   }
-  if (parcel.kind != Parcel::Kind::kColumns) return life_->course->judge(from, parcel);
+  if (parcel.kind != Parcel::Kind::kColumns) {
+    const auto judged = life_->course->judge(from, parcel);
+    if (!judged) {
+      life_->course->overheard(from, parcel);
+      set_alarm();
+    }
+    return judged;
+  }
   if (life_->copy && life_->copy->expects(from, parcel)) return {};
   return rejected("not-wanted", "these columns were not asked for");
 }
@@ -597,7 +620,7 @@ void PeerNode::on_swim(const std::vector<membership::Action>& actions) {
 
 void PeerNode::tick() {
   if (stopping_) return;
-  if (life_ && roster_->roster().expired(judged_now())) expire();
+  if (roster_ && !expired_ && roster_->roster().expired(judged_now())) expire();
   if (life_ && !switching_) {
     on_swim(life_->members->on(membership::Tick{}, now()));
     if (life_) life_->course->tick();
@@ -671,7 +694,13 @@ net::Async<void> PeerNode::run() {
   co_await alive_.wait();
   co_await links_.stop();
   alarm_.clear();
-  if (life_) keep_checkpoint();
+  // What is being computed comes to its end, so that the checkpoint is of now; H steps may be many.
+  const TimePoint until = now() + kLastComputation;
+  while (life_ && !kept_last_ && now() < until && !life_->course->model()) {
+    const TimePoint next = now() + std::chrono::milliseconds(10);
+    co_await net::sleep_until(world_.loop, next);
+  }
+  if (life_ && !kept_last_) keep_checkpoint();
   life_.reset();
   disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be kept is kept
 }

@@ -115,7 +115,7 @@ class PeerNode final : private CourseHost {
   void on_down(Member member, const Error& error);
   void on_message(Member from, const protocol::Envelope& envelope);
   void on_parcel(Member from, ParcelFlow::Whole whole);
-  Result<void> judge(Member from, const protocol::Parcel& parcel) const;
+  Result<void> judge(Member from, const protocol::Parcel& parcel);
   void on_swim(const std::vector<membership::Action>& actions);
   void take_roster_part(Member from, const protocol::RosterPart& part, const SharedBytes& piece);
   void answer_asks();
@@ -136,6 +136,8 @@ class PeerNode final : private CourseHost {
   std::shared_ptr<const identity::SignedRoster> roster_;
   TimePoint taken_at_{};         // the roster
   bool clock_is_wrong_ = false;  // it was not current by the clock when its issuer sent it
+  bool kept_last_ = false;       // the checkpoint, when the end was asked for
+  bool expired_ = false;         // and its links are cut
   bool switching_ = false;       // to a roster whose links are there, when nothing is computed
   std::string problem_;
   std::shared_ptr<Life> life_;

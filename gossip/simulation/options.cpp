@@ -36,10 +36,10 @@ std::uint64_t NetOptions::evaluate_every() const {
   return std::max<std::uint64_t>(1, run.steps / kEvaluations);
 }
 
-std::uint64_t NetOptions::step_after(std::uint64_t mixings) const {
-  const std::uint64_t every_step = std::min(mixings, train.local_steps_from);
-  const auto period = static_cast<std::uint64_t>(train.train.local_steps);
-  return std::min(run.steps, every_step + (mixings - every_step) * period);
+StepSchedule NetOptions::schedule() const {
+  return {.steps = run.steps,
+          .local_steps = static_cast<std::uint64_t>(train.train.local_steps),
+          .local_steps_from = train.local_steps_from};
 }
 
 }  // namespace starling::gossip

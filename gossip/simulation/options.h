@@ -13,6 +13,7 @@
 #include "core/sim/population.h"
 #include "core/train/train_options.h"
 #include "gossip/algorithms/algorithm_options.h"
+#include "gossip/simulation/step_schedule.h"
 
 namespace starling::gossip {
 
@@ -70,8 +71,7 @@ struct NetOptions {
   [[nodiscard]] Result<void> validate() const;
   // Local steps between two evaluations.
   std::uint64_t evaluate_every() const;
-  // Local steps that a node of a synchronous algorithm has done after so many mixings.
-  std::uint64_t step_after(std::uint64_t mixings) const;
+  StepSchedule schedule() const;
   // The seed that random topologies are drawn from.
   std::uint64_t topology_seed() const { return topology.seed == 0 ? run.seed : topology.seed; }
 };

@@ -12,12 +12,12 @@ constexpr double kBackoffMax = 1 << 20;
 
 }  // namespace
 
-double Patience::seconds(double work, double deadline) const {
+double Patience::seconds(double work, double deadline, double least) const {
   if (!learned_ && work == 0) return deadline;
   // Without slack, waits that never vary would end a rounding error too early.
   const double slack = std::max({4 * deviation_, work, mean_ / 4});
   const double expected = learned_ ? mean_ + slack : kFirst * work;
-  return std::min(deadline, backoff_ * expected);
+  return std::min(deadline, backoff_ * std::max(least, expected));
 }
 
 void Patience::learn(double waited) {

@@ -8,9 +8,10 @@ namespace starling::gossip {
 // Times are virtual seconds.
 class Patience {
  public:
-  // Of a node whose own work took `work`: at most `deadline`. Who has seen nothing yet gives the
-  // others ten times its own work.
-  double seconds(double work, double deadline) const;
+  // Of a node whose own work took `work`: at most `deadline`, and at least `least`, or twice that
+  // after nothing came, and so on. Who has seen nothing yet gives the others ten times its own
+  // work.
+  double seconds(double work, double deadline, double least = 0) const;
 
   // What came was waited for this long.
   void learn(double waited);

@@ -75,7 +75,7 @@ TEST(NetOptions, AKeyOfAJobThatMeansNothingHereIsRefused) {
   }
 }
 
-TEST(NetOptions, StepsAfterMixingsAreThoseOfThePeriods) {
+TEST(StepSchedule, StepsAfterMixingsAreThoseOfThePeriods) {
   for (const std::uint64_t from : {0U, 3U, 50U}) {
     NetOptions options;
     options.run.steps = 20;
@@ -83,10 +83,28 @@ TEST(NetOptions, StepsAfterMixingsAreThoseOfThePeriods) {
     options.train.local_steps_from = from;
     std::uint64_t step = 0;
     for (std::uint64_t mixings = 0; mixings < 30; ++mixings) {
-      EXPECT_EQ(options.step_after(mixings), step) << from << " " << mixings;
+      EXPECT_EQ(options.schedule().after(mixings), step) << from << " " << mixings;
       step += std::min(static_cast<std::uint64_t>(options.train.period_at(step)), 20 - step);
     }
   }
+}
+
+TEST(StepSchedule, MixingsUntilAStepAreTheFewestThatReachIt) {
+  for (const std::uint64_t from : {0U, 3U, 50U}) {
+    const StepSchedule schedule{.steps = 20, .local_steps = 4, .local_steps_from = from};
+    for (std::uint64_t step = 1; step <= 20; ++step) {
+      const std::uint64_t mixings = schedule.mixings_until(step);
+      EXPECT_GE(schedule.after(mixings), step) << from;
+      EXPECT_LT(schedule.after(mixings - 1), step) << from;
+    }
+  }
+}
+
+TEST(StepSchedule, AnyNumberOfMixingsHasItsStep) {
+  const StepSchedule schedule{.steps = 1000, .local_steps = 1000000000, .local_steps_from = 3};
+  EXPECT_EQ(schedule.after(~std::uint64_t{0}), 1000U);
+  EXPECT_EQ(schedule.after(4), 1000U);
+  EXPECT_EQ(schedule.after(3), 3U);
 }
 
 TEST(NetOptions, LocalStepsBeginWhereTheyAreSaidTo) {

@@ -48,7 +48,11 @@ void FakeNetwork::Peer::send(Member to, protocol::Parcel parcel, SharedBytes dat
     const Link& then = network_.link(self_, to);
     gossip::Course* const receiver = network_.peers[to]->course.get();
     if (!then.up || then.generation != generation || receiver == nullptr) return;
-    if (receiver->judge(self_, parcel)) receiver->take(self_, {parcel, data});
+    if (receiver->judge(self_, parcel)) {
+      receiver->take(self_, {parcel, data});
+    } else {
+      receiver->overheard(self_, parcel);
+    }
   };
   network_.at(link.busy_until, arrive);
 }
@@ -88,7 +92,7 @@ void FakeNetwork::start(Member member, std::uint32_t incarnation,
     start = gossip::CourseStart{.model = {initial.begin(), initial.end()}};
   }
   start->incarnation = incarnation;
-  const std::uint64_t step = gossip::step_of(run.options, start->exchange);
+  const std::uint64_t step = run.options.schedule().after(start->exchange);
   peer.local = std::make_unique<gossip::LocalSteps>(run, experiment.parts[member], member, step);
   gossip::CoursePlace place{.self = member, .names = {}};
   for (std::size_t i = 0; i < peers.size(); ++i) place.names.push_back(fmt::format("node-{}", i));

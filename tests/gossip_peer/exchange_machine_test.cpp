@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange machine on a simulated network: who waits for whom and how long, when members are
+// killed and come back, the network falls apart, or one is slow.
+#include "gossip/peer/exchange_machine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/gossip_peer/exchange_network.h"
+
+namespace starling::gossip {
+namespace {
+
+using namespace exchange;
+using testing::ExchangeNetwork;
+
+ExchangeNetwork::World world(std::uint64_t seed, Exchange steps) {
+  static constexpr std::array<const char*, 4> kTopologies = {"ring", "exponential", "complete",
+                                                             "one-peer-exponential"};
+  ExchangeNetwork::World world{.seed = seed, .topology = kTopologies[seed % kTopologies.size()]};
+  world.work = 0.05;
+  world.members = world.topology == "one-peer-exponential" ? 8 : 4 + seed % 5;
+  world.options.schedule.steps = steps;
+  const bool mutual = world.topology == "ring" || world.topology == "complete";
+  world.options.spread = world.members;
+  world.options.resent = mutual ? 2 : world.options.spread + 1;
+  return world;
+}
+
+double seconds(Duration duration) { return to_seconds(duration); }
+
+// How often each member waited as long as a deadline.
+std::map<Member, int> long_waits(const ExchangeNetwork& network, const ExchangeOptions& options) {
+  std::map<Member, int> counts;
+  for (const ExchangeNetwork::Wait& wait : network.waits()) {
+    if (wait.seconds >= seconds(options.patience_min)) ++counts[wait.member];
+  }
+  return counts;
+}
+
+double longest_wait(const ExchangeNetwork& network) {
+  return std::ranges::max_element(network.waits(), {}, &ExchangeNetwork::Wait::seconds)->seconds;
+}
+
+TEST(ExchangeMachine, WithoutFaultsEverybodyIsHeardInEveryExchange) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    auto of = world(seed, 100);
+    of.options.schedule.local_steps = 1 + seed % 3;
+    ExchangeNetwork network(of);
+    ASSERT_EQ(network.run(), "") << seed;
+    const std::uint64_t mixings = of.options.schedule.mixings_until(100);
+    EXPECT_EQ(network.waits().size(), of.members * mixings) << seed;
+    for (const auto& wait : network.waits()) ASSERT_TRUE(wait.complete) << seed;
+    EXPECT_EQ(network.wrong_entries(), 0U);
+  }
+}
+
+// Where exchanges take hundredths of a second the deadline stays near its least, and whoever is
+// silent is waited for once. That it waits makes others wait: as often as there are members at
+// most.
+TEST(ExchangeMachine, InAPartitionWhoIsSilentIsWaitedForOnce) {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const auto of = world(seed, 700);
+    ExchangeNetwork network(of);
+    network.at(5, [&] { network.split(static_cast<Member>(of.members / 2), 20); });
+    Exchange apart = 0;
+    network.at(24.9, [&] { apart = network.exchange(0); });
+    ASSERT_EQ(network.run(), "") << seed;
+    EXPECT_GT(apart, 300U) << seed;  // both sides went on: 5 s together, some 18 s alone
+    EXPECT_EQ(network.wrong_entries(), 0U);
+    EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
+    for (const auto& [member, count] : long_waits(network, of.options)) {
+      EXPECT_LE(count, static_cast<int>(of.members))
+          << seed << " " << of.topology << " member " << member;
+    }
+    // Together again: all are heard at the end.
+    std::set<Member> complete;
+    for (const auto& wait : network.waits()) {
+      if (wait.exchange >= 690 && wait.complete) complete.insert(wait.member);
+    }
+    EXPECT_EQ(complete.size(), of.members) << seed;
+  }
+}
+
+TEST(ExchangeMachine, WhoIsKilledComesBackAndNobodyWaitsBeyondTheDeadline) {
+  for (std::uint64_t seed = 0; seed < 48; ++seed) {
+    const auto of = world(seed, 400);
+    ExchangeNetwork network(of);
+    const double away = 0.1 * static_cast<double>(1 + seed % 50);
+    network.at(5, [&] { network.kill(1, away, seed % 3 == 0 ? ~0ULL : seed % 100); });
+    ASSERT_EQ(network.run(), "") << seed;
+    EXPECT_EQ(network.wrong_entries(), 0U);
+    EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
+    // Back within a second, and heard by all, as it hears them.
+    const auto late = [&](const auto& wait) { return wait.exchange >= 390 && !wait.complete; };
+    EXPECT_EQ(std::ranges::count_if(network.waits(), late), 0) << seed << " " << of.topology;
+  }
+}
+
+// Three seconds a step are more than the least deadline: the others learn to wait for it. Not so
+// where its neighbours are others at each exchange: there nobody's waits are alike.
+TEST(ExchangeMachine, ASlowMemberIsWaitedForOnceItsPaceIsKnown) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    auto of = world(seed, 1000);
+    if (of.topology == "one-peer-exponential") continue;
+    of.seconds_max = 4000;
+    ExchangeNetwork network(of);
+    network.slow(2, 3);
+    ASSERT_EQ(network.run(), "") << seed;
+    const auto lost = [&](const auto& wait) { return wait.exchange >= 990 && !wait.complete; };
+    EXPECT_EQ(std::ranges::count_if(network.waits(), lost), 0) << seed << " " << of.topology;
+  }
+}
+
+TEST(ExchangeMachine, AnythingMayHappenAndAllFinish) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    auto of = world(seed, 400);
+    of.options.loss_safe = seed % 2 == 0;
+    ExchangeNetwork network(of);
+    Rng rng({.seed = seed, .purpose = Purpose::kNetwork});
+    for (int fault = 0; fault < 6; ++fault) {
+      const double when = 10 * rng.uniform();
+      const auto member = static_cast<Member>(rng.next_u32() % of.members);
+      const double away = 4 * rng.uniform();
+      if (fault % 3 == 0) {
+        network.at(when + 2 * fault, [&network, member, away] { network.split(member, away); });
+      } else {
+        const Exchange age = rng.next_u32() % 300;
+        network.at(when, [&network, member, away, age] { network.kill(member, away, age); });
+      }
+    }
+    ASSERT_EQ(network.run(), "") << seed << " " << of.topology;
+    EXPECT_EQ(network.wrong_entries(), 0U) << seed;
+    EXPECT_LE(longest_wait(network), seconds(of.options.patience_max)) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace starling::gossip

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gossip_peer/exchange_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+
+namespace starling::gossip::testing {
+
+using namespace exchange;
+
+ExchangeNetwork::ExchangeNetwork(const World& world)
+    : world_(world), rng_({.seed = world.seed}), nodes_(world.members) {
+  auto made = topologies::Topology::make(
+      {.spec = world.topology, .nodes = static_cast<topologies::Node>(world.members)});
+  STARLING_CHECK(made.has_value());
+  topology_ = std::move(*made);
+  for (Member member = 0; member < world.members; ++member) start(member, 0);
+  for (Member a = 0; a < world.members; ++a) {
+    for (Member b = 0; b < a; ++b) connect(a, b);
+  }
+}
+
+void ExchangeNetwork::at(double seconds, std::function<void()> what) {
+  queue_.schedule(TimePoint{} + from_seconds(seconds), std::move(what));
+}
+
+void ExchangeNetwork::after(double seconds, std::function<void()> what) {
+  queue_.schedule(queue_.now() + from_seconds(seconds), std::move(what));
+}
+
+Exchange ExchangeNetwork::exchange(Member member) const {
+  return nodes_[member].machine->exchange();
+}
+
+// --- faults -------------------------------------------------------------------------------------
+
+bool ExchangeNetwork::is_cut(Member a, Member b) const {
+  return border_ != 0 && (a < border_) != (b < border_);
+}
+
+void ExchangeNetwork::split(Member border, double seconds) {
+  border_ = border;
+  healed_ = queue_.now() + from_seconds(seconds);
+  after(seconds, [this] { border_ = 0; });
+  for (Member a = 0; a < nodes_.size(); ++a) {
+    for (Member b = 0; b < nodes_.size(); ++b) {
+      if (!is_cut(a, b)) continue;
+      later(a, std::min(seconds, drawn(world_.detection)), Reach{b, false});
+      later(a, seconds + drawn(0.5), Reach{b, true});
+    }
+  }
+}
+
+void ExchangeNetwork::kill(Member member, double away, Exchange age) {
+  Node& node = nodes_[member];
+  if (!node.machine) return;
+  const Exchange from = node.machine->exchange() - std::min(node.machine->exchange(), age);
+  ++node.life;
+  node.machine.reset();
+  node.sent.clear();
+  for (Member other = 0; other < nodes_.size(); ++other) {
+    if (other == member) continue;
+    ++link_[std::minmax(member, other)];
+    later(other, drawn(world_.latency), LinkDown{member});
+  }
+  after(away, [this, member, from] {
+    start(member, from);
+    for (Member other = 0; other < nodes_.size(); ++other) {
+      if (other != member) connect(member, other);
+    }
+  });
+}
+
+void ExchangeNetwork::start(Member member, Exchange from) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) names.push_back(fmt::format("node-{}", i));
+  nodes_[member].machine =
+      std::make_unique<ExchangeMachine>(world_.options, *topology_, member, names, from);
+  nodes_[member].finished = false;
+  nodes_[member].alarm = {};
+  later(member, 0, Begin{});
+}
+
+// A hello each way, then what was sent lately once more, as a course does it.
+void ExchangeNetwork::connect(Member a, Member b) {
+  after(drawn(0.05), [this, a, b] {
+    if (!nodes_[a].machine || !nodes_[b].machine) return;
+    ++link_[std::minmax(a, b)];
+    tell(a, b);
+    tell(b, a);
+  });
+}
+
+void ExchangeNetwork::tell(Member from, Member to) {
+  send(from, to, Told{from, exchange(from), true});
+  for (const Arrival& arrival : nodes_[from].sent[to]) send(from, to, Came{arrival});
+  later(from, 0, LinkUp{to});
+}
+
+// --- events -------------------------------------------------------------------------------------
+
+void ExchangeNetwork::later(Member member, double seconds, Event event) {
+  after(seconds, [this, member, life = nodes_[member].life, event = std::move(event)] {
+    if (nodes_[member].life == life && nodes_[member].machine) on(member, event);
+  });
+}
+
+void ExchangeNetwork::send(Member from, Member to, const Event& event) {
+  TimePoint when = is_cut(from, to) ? healed_ : queue_.now();
+  when += from_seconds(-world_.latency * std::log1p(-rng_.uniform()));
+  TimePoint& last = last_[{from, to}];
+  last = when = std::max(last, when);
+  const std::pair<Member, Member> pair = std::minmax(from, to);
+  queue_.schedule(when, [this, to, pair, link = link_[pair], event] {
+    if (link_[pair] != link || !nodes_[to].machine) return;
+    const auto* came = std::get_if<Came>(&event);
+    if (came == nullptr || nodes_[to].machine->wants(came->arrival.parcel.exchange)) {
+      on(to, event);
+    } else {
+      on(to, Overheard{came->arrival.from, came->arrival.parcel.exchange});
+    }
+  });
+}
+
+void ExchangeNetwork::on(Member member, const Event& event) {
+  const auto actions = nodes_[member].machine->on(event, queue_.now());
+  for (const Action& action : actions) perform(member, action);
+  wake(member);
+}
+
+void ExchangeNetwork::wake(Member member) {
+  Node& node = nodes_[member];
+  const auto deadline = node.machine->next_deadline();
+  if (!deadline || (node.alarm > queue_.now() && node.alarm <= *deadline)) return;
+  node.alarm = *deadline;
+  queue_.schedule(*deadline, [this, member, life = node.life] {
+    if (nodes_[member].life == life && nodes_[member].machine) on(member, Tick{});
+  });
+}
+
+void ExchangeNetwork::perform(Member self, const Action& action) {
+  if (const auto* train = std::get_if<Train>(&action)) {
+    const double work = train->steps * drawn(world_.work) + slowness_[self];
+    nodes_[self].trained = queue_.now() + from_seconds(work);
+    later(self, work, Trained{});
+  } else if (const auto* announce = std::get_if<Announce>(&action)) {
+    perform(self, *announce);
+  } else if (const auto* mix = std::get_if<Mix>(&action)) {
+    perform(self, *mix);
+  } else if (const auto* copy = std::get_if<Copy>(&action)) {
+    ++copies_;
+    const Member donor = copy->donors.front();
+    std::optional<Exchange> given;
+    if (nodes_[donor].machine && !is_cut(self, donor)) given = exchange(donor);
+    later(self, drawn(0.02), Copied{given});
+  } else if (std::holds_alternative<Finish>(action)) {
+    nodes_[self].finished = true;
+  }
+}
+
+void ExchangeNetwork::perform(Member self, const Announce& announce) {
+  protocol::Parcel parcel;
+  parcel.exchange = announce.exchange;
+  parcel.era = announce.era;
+  parcel.attempt = announce.next_era;
+  auto& sent = nodes_[self].sent[announce.to];
+  while (!sent.empty() &&
+         sent.front().parcel.exchange + world_.options.resent < announce.exchange) {
+    sent.pop_front();
+  }
+  sent.push_back({self, parcel, {}});
+  if (nodes_[announce.to].machine) send(self, announce.to, Came{sent.back()});
+}
+
+void ExchangeNetwork::perform(Member self, const Mix& mix) {
+  const Node& node = nodes_[self];
+  const auto senders = node.machine->matrix().senders(self);
+  bool complete = true;
+  for (std::size_t i = 0; i < senders.size(); ++i) {
+    complete = complete && mix.inbox[i].has_value();
+    if (!mix.inbox[i]) continue;
+    const bool right =
+        mix.inbox[i]->from == senders[i].node && mix.inbox[i]->parcel.exchange == mix.exchange;
+    if (!right) ++wrong_entries_;
+  }
+  waits_.push_back({self, mix.exchange, to_seconds(queue_.now() - node.trained), complete});
+  later(self, 0.0001, Mixed{});
+}
+
+std::string ExchangeNetwork::run() {
+  const auto finished = [](const Node& node) { return node.machine && node.finished; };
+  while (!std::ranges::all_of(nodes_, finished)) {
+    const auto next = queue_.pop();
+    if (!next) return "nothing happens any more";
+    if (now() > world_.seconds_max) return fmt::format("not finished after {} s", now());
+    (*next)();
+  }
+  return "";
+}
+
+}  // namespace starling::gossip::testing

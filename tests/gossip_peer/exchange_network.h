@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exchange machines on a simulated network, without models: random latencies, in order for each
+// pair. Sides of a partition hear each other's messages when it is over, as TCP would have it; a
+// member that is killed comes back at an older exchange. Notes how long everybody waited.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/sim/event_queue.h"
+#include "gossip/peer/exchange_machine.h"
+
+namespace starling::gossip::testing {
+
+class ExchangeNetwork {
+ public:
+  struct World {
+    std::uint64_t seed = 1;
+    std::string topology = "ring";
+    std::size_t members = 6;
+    ExchangeOptions options;
+    double work = 0.010;       // seconds of one local step, uniform from half of it to 1.5 times
+    double latency = 0.002;    // mean of an exponential
+    double detection = 3;      // until failure detection says it, uniform from half of it to 1.5
+    double seconds_max = 600;  // of virtual time
+  };
+  struct Wait {
+    exchange::Member member = 0;
+    exchange::Exchange exchange = 0;
+    double seconds = 0;
+    bool complete = false;  // everybody was heard
+  };
+
+  explicit ExchangeNetwork(const World& world);
+
+  void at(double seconds, std::function<void()> what);
+  // Members below `border` and the others do not hear each other for a while.
+  void split(exchange::Member border, double seconds);
+  // Comes back after `away` at an exchange that is at most `age` older.
+  void kill(exchange::Member member, double away, exchange::Exchange age);
+  // All that it does takes this much longer from now on.
+  void slow(exchange::Member member, double seconds) { slowness_[member] = seconds; }
+
+  // Until everybody has finished; "" or why not.
+  std::string run();
+
+  const std::vector<Wait>& waits() const { return waits_; }
+  // Of all inboxes: entries that were no message of that exchange and sender.
+  std::size_t wrong_entries() const { return wrong_entries_; }
+  std::size_t copies() const { return copies_; }
+  double now() const { return to_seconds(queue_.now() - TimePoint{}); }
+  exchange::Exchange exchange(exchange::Member member) const;
+
+ private:
+  struct Node {
+    std::unique_ptr<ExchangeMachine> machine;
+    std::uint64_t life = 0;
+    bool finished = false;
+    TimePoint trained{};
+    TimePoint alarm{};  // the next, where it lies ahead
+    std::map<exchange::Member, std::deque<exchange::Arrival>> sent;
+  };
+
+  void after(double seconds, std::function<void()> what);
+  double drawn(double mean) { return mean * (0.5 + rng_.uniform()); }
+  bool is_cut(exchange::Member a, exchange::Member b) const;
+  void start(exchange::Member member, exchange::Exchange from);
+  void connect(exchange::Member a, exchange::Member b);
+  void tell(exchange::Member from, exchange::Member to);
+  // The event reaches the same life of the member only.
+  void later(exchange::Member member, double seconds, exchange::Event event);
+  void on(exchange::Member member, const exchange::Event& event);
+  void send(exchange::Member from, exchange::Member to, const exchange::Event& event);
+  void perform(exchange::Member self, const exchange::Action& action);
+  void perform(exchange::Member self, const exchange::Announce& announce);
+  void perform(exchange::Member self, const exchange::Mix& mix);
+  void wake(exchange::Member member);
+
+  World world_;
+  Rng rng_;
+  std::unique_ptr<const topologies::Topology> topology_;
+  sim::EventQueue<std::function<void()>> queue_;
+  std::vector<Node> nodes_;
+  std::map<exchange::Member, double> slowness_;
+  std::map<std::pair<exchange::Member, exchange::Member>, TimePoint> last_;  // in order
+  std::map<std::pair<exchange::Member, exchange::Member>, std::uint64_t> link_;
+  exchange::Member border_ = 0;  // 0: not split
+  TimePoint healed_{};
+  std::vector<Wait> waits_;
+  std::size_t wrong_entries_ = 0;
+  std::size_t copies_ = 0;
+};
+
+}  // namespace starling::gossip::testing
