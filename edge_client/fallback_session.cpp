@@ -56,7 +56,10 @@ void FallbackSession::perform(const Merge& merge) {
 void FallbackSession::perform(const Say& say) { log_.write(say.level, say.line); }
 
 void join_up(EdgeSession& session, GossipSession& gossip, FallbackSession& fallback) {
-  gossip.set_on_report([&fallback] { fallback.look(); });
+  gossip.set_on_report([&session, &fallback] {
+    fallback.look();
+    session.refresh_status();
+  });
   session.set_peer(
       {.on_link_up =
            [&gossip, &fallback] {

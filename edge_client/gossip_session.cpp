@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/gossip_session.h"
 
+#include "gossip/peer/held_roster.h"
+
 namespace starling::edge_client {
 
 using protocol::Envelope;
@@ -50,9 +52,7 @@ bool GossipSession::take(const Envelope& envelope) {
         assembler_.take(*part, envelope.payload.view(), held ? &held->roster() : nullptr);
     if (taken.ask) link_.send({*taken.ask, {}});
     if (!taken.whole) return true;
-    const auto roster =
-        identity::SignedRoster::verify(*taken.whole, world_.identity.credentials().authorities,
-                                       world_.identity.identity().federation);
+    const auto roster = gossip::verify_roster(*taken.whole, world_.identity);
     if (roster) {
       node_.take_roster(*roster, gossip::PeerNode::Source::kIssuer);
       on_report_();

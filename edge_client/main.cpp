@@ -11,6 +11,7 @@
 #include "core/config/binder.h"
 #include "edge_client/join_command.h"
 #include "edge_client/preflight_command.h"
+#include "edge_client/roster_command.h"
 #include "edge_client/start_command.h"
 #include "edge_client/status_command.h"
 
@@ -20,6 +21,7 @@ namespace {
 struct Arguments {
   std::string state;
   JoinRequest join;
+  std::string roster_file;
   EdgeOptions options;
   config::Binder binder;
   config::OutputFormat format = config::OutputFormat::kText;
@@ -59,6 +61,10 @@ void add_commands(CLI::App& app, Arguments& arguments) {
   CLI::App* check = add_command(app, "preflight", "check that this device would work", arguments);
   config::add_format(*check, arguments.format);
   arguments.binder.add_flags(*check);
+  CLI::App* roster = add_command(app, "roster", "take a signed roster, or show it", arguments);
+  roster->add_option("FILE", arguments.roster_file,
+                     "what `starling-coordinator gossip sign` made; without: the one that is held");
+  config::add_format(*roster, arguments.format);
   CLI::App* status = add_command(app, "status", "what this device is doing", arguments);
   config::add_format(*status, arguments.format);
 }
@@ -96,6 +102,10 @@ int run(CLI::App& app, Arguments& arguments) {
   if (app.got_subcommand("preflight")) {
     const PreflightRequest request{state, arguments.read_options(state), STARLING_VERSION};
     return preflight(request, clock, arguments.format, std::cout);
+  }
+  if (app.got_subcommand("roster")) {
+    return roster(arguments.roster_file, state, clock.wall_now(), arguments.format, std::cout,
+                  std::cerr);
   }
   return status(state, clock.wall_now(), arguments.format, std::cout, std::cerr);
 }

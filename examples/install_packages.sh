@@ -90,7 +90,7 @@ install_group() {
         zlib1g-dev
       install_boost ;;
     test)
-      install git libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev
+      install git libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev iproute2
       install_clang ;;
     data) install dataset-fashion-mnist ;;
     *) fail "unknown group '$1': there are build, test and data" ;;

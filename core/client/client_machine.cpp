@@ -268,7 +268,10 @@ void ClientMachine::receive(const protocol::RoundCommitted& committed) {
 }
 
 void ClientMachine::receive(const protocol::TaskEnded& ended) {
-  if (task_ && task_->plan.task == ended.task) drop_task();
+  const bool at_work = task_ && task_->plan.task == ended.task;
+  const bool known = at_work || pending_.contains(ended.task) || failures_.contains(ended.task);
+  if (!known) return;  // of a model that the device's gossip peer handed in, or said again
+  if (at_work) drop_task();
   failures_.erase(ended.task);
   settle(ended.task);
   say(LogLevel::kInfo,

@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/durable_file.h"
+#include "gossip/peer/held_roster.h"
 #include "gossip/peer/local_steps.h"
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/network_run.h"
@@ -87,13 +88,9 @@ PeerNode::~PeerNode() { *self_ = nullptr; }
 Result<void> PeerNode::start() {
   STARLING_TRY(make_directory(options_.directory));
   STARLING_TRY(links_.listen());
-  const auto path = options_.directory / "roster";
-  std::error_code absent;
-  if (!std::filesystem::exists(path, absent)) return {};
-  const auto kept = identity::SignedRoster::load(path, world_.identity.credentials().authorities,
-                                                 world_.identity.identity().federation);
+  const auto kept = load_held_roster(options_.directory, world_.identity);
   if (kept) {
-    take_roster(*kept, Source::kOther);
+    if (*kept) take_roster(**kept, Source::kOther);
   } else {
     world_.log.warning("the kept roster is not used: {}", kept.error().message());
   }
@@ -117,7 +114,7 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
   const WallTime wall = world_.clock.wall_now();
   clock_is_wrong_ = source == Source::kIssuer &&
                     (wall < roster.roster().issued - kClockSlack || roster.roster().expired(wall));
-  if (const auto saved = roster.save(options_.directory / "roster"); !saved) {
+  if (const auto saved = hold_roster(options_.directory, roster); !saved) {
     world_.log.warning("the roster is not kept for the next start: {}", saved.error().message());
   }
   links_.set_roster(roster_);  // who is no member any more is cut off before anything else
@@ -132,10 +129,7 @@ void PeerNode::keep_links() {
   links_.keep(std::set<Member>(neighbours.begin(), neighbours.end()));
 }
 
-bool PeerNode::is_member() const {
-  const auto key = world_.identity.credentials().certificate.public_key_digest();
-  return roster_->roster().is_member(world_.identity.identity().name, key);
-}
+bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), world_.identity); }
 
 // Only while nothing is computed, so that what was learnt goes on.
 void PeerNode::adopt() {
@@ -586,9 +580,7 @@ void PeerNode::take_roster_part(Member from, const protocol::RosterPart& part,
       assemblers_[from].take(part, piece.view(), roster_ ? &roster_->roster() : nullptr);
   if (taken.ask) links_.send(from, *taken.ask);
   if (!taken.whole) return;
-  const auto roster =
-      identity::SignedRoster::verify(*taken.whole, world_.identity.credentials().authorities,
-                                     world_.identity.identity().federation);
+  const auto roster = verify_roster(*taken.whole, world_.identity);
   if (roster) {
     take_roster(*roster, Source::kOther);
   } else {

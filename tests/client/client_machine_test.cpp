@@ -146,6 +146,14 @@ TEST_F(ClientMachineTest, OffersAgainAfterEveryReconnectUntilSettled) {
   EXPECT_EQ(machine.updates_counted(), 0U);
 }
 
+TEST_F(ClientMachineTest, TheEndOfATaskThatIsNotItsOwnMeansNothing) {
+  connect();
+  train(5);
+  hear(protocol::TaskEnded{TaskId(6), "model-unwanted", "of what a gossip peer handed in"});
+  EXPECT_TRUE(actions.empty()) << "nothing is said or forgotten";
+  EXPECT_EQ(machine.pending_updates(), 1U);
+}
+
 TEST_F(ClientMachineTest, ResumesADownloadWhereItBrokeOff) {
   connect();
   hear(plan(5));
