@@ -180,6 +180,7 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
     parcel.attempt = announce.next_era;
   }
   std::deque<Packed>& sent = sent_[announce.to];
+  if (!sent.empty() && sent.back().parcel.exchange == parcel.exchange) sent.pop_back();
   sent.push_back({parcel, message.data});
   host_.send(announce.to, parcel, message.data);
 }
@@ -295,8 +296,11 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
   on(exchange::Told{from, hello.exchange, hello.begun});
-  // What was under way on an earlier link may be lost with it, though we have gone on.
+  // What was under way on an earlier link may be lost with it, though we have gone on. That of the
+  // exchange which waits is announced anew.
+  const bool waits = machine_.state() == ExchangeMachine::State::kWaiting;
   for (const Packed& sent : sent_[from]) {
+    if (waits && sent.parcel.exchange == machine_.exchange()) continue;
     host_.send(from, sent.parcel, sent.data);
   }
   on(exchange::LinkUp{from});
