@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "core/base/check.h"
 
@@ -25,6 +26,13 @@ namespace {
 // All the mass that ever went over this link: an older one is of no use beside it.
 bool is_total(const Parcel& parcel) {
   return parcel.kind == Parcel::Kind::kPush && parcel.packed > 0;
+}
+
+// Not cleared: who announces much and sends little costs no pages, and every byte is written once.
+std::shared_ptr<std::byte> untouched_memory(std::size_t bytes) {
+  constexpr std::align_val_t kAlignment{64};
+  return {static_cast<std::byte*>(::operator new(bytes, kAlignment)),
+          [](std::byte* memory) { ::operator delete(memory, kAlignment); }};
 }
 
 }  // namespace
@@ -100,8 +108,7 @@ void ParcelFlow::restart() {
 }
 
 ParcelFlow::Whole ParcelFlow::finish(Incoming& incoming) {
-  const ByteView view(reinterpret_cast<const std::byte*>(incoming.memory->data()),
-                      static_cast<std::size_t>(incoming.receiver.total()));
+  const ByteView view(incoming.memory.get(), static_cast<std::size_t>(incoming.receiver.total()));
   return {incoming.parcel, SharedBytes(std::move(incoming.memory), view)};
 }
 
@@ -120,7 +127,7 @@ Result<std::optional<ParcelFlow::Whole>> ParcelFlow::announced(const Parcel& par
   }
   const std::uint64_t bytes = payload_bytes(parcel);
   Incoming incoming{parcel, protocol::TransferReceiver(bytes, options_.window_bytes),
-                    std::make_shared<linalg::AlignedVector<float>>((bytes + 3) / sizeof(float))};
+                    untouched_memory(static_cast<std::size_t>(bytes))};
   if (bytes == 0) return std::optional(finish(incoming));
   incoming_.emplace(parcel.transfer, std::move(incoming));
   return std::optional<Whole>();
@@ -133,8 +140,7 @@ Result<std::optional<ParcelFlow::Whole>> ParcelFlow::arrived(const Chunk& chunk,
   Incoming& incoming = found->second;
   STARLING_ASSIGN(const bool fresh, incoming.receiver.take(chunk.offset, piece.size()));
   if (!fresh) return std::optional<Whole>();
-  std::memcpy(reinterpret_cast<std::byte*>(incoming.memory->data()) + chunk.offset,
-              piece.view().data(), piece.size());
+  std::memcpy(incoming.memory.get() + chunk.offset, piece.view().data(), piece.size());
   if (!incoming.receiver.done()) {
     if (const auto limit = incoming.receiver.credit_due()) {
       answers_.push_back({Credit{chunk.task, *limit}, {}});

@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 
-#include "core/linalg/aligned.h"
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
 
@@ -63,7 +62,7 @@ class ParcelFlow {
   struct Incoming {
     protocol::Parcel parcel;
     protocol::TransferReceiver receiver;
-    std::shared_ptr<linalg::AlignedVector<float>> memory;
+    std::shared_ptr<std::byte> memory;
   };
 
   Result<std::optional<Whole>> announced(const protocol::Parcel& parcel);

@@ -433,8 +433,8 @@ void PeerNode::look_at_model() {
                 .exchange = due - 1,  // the last that is in it
                 .place = progress.step,
                 .first = model->size()};
+  send_report();  // first: what is said of this model is to be known when it is there
   issuer_.hand_in(parcel, SharedBytes::own(to_bytes(as_bytes(*model))));
-  send_report();
 }
 
 void PeerNode::keep_checkpoint() {

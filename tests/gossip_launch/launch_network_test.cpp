@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // starling-gossip launch with real starling-edge processes: the simulation's models to the bit, a
-// ring that contracts as its second eigenvalue says, and a peer that is killed and comes back.
+// ring that contracts as its second eigenvalue says, a peer that is killed and comes back, and the
+// bytes that a step takes.
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -42,6 +43,12 @@ class LaunchNetwork : public ::testing::Test {
     const auto text = read_text_file(directory_.path() / command / "summary.json", 1 << 20);
     EXPECT_TRUE(text);
     return std::string(boost::json::parse(*text).as_object().at("models_sha256").as_string());
+  }
+  double summary_total(const std::string& command, const std::string& name) const {
+    const auto text = read_text_file(directory_.path() / command / "summary.json", 1 << 20);
+    EXPECT_TRUE(text);
+    const auto summary = boost::json::parse(*text).as_object();
+    return summary.at("totals").as_object().at(name).to_number<double>();
   }
   std::vector<boost::json::object> metrics(const std::string& command) const {
     std::ifstream file(directory_.path() / command / "metrics.jsonl");
@@ -113,6 +120,40 @@ for = "500ms"
   };
   EXPECT_NEAR(accuracy("launch"), accuracy("simulate"), 0.005) << logs("launch");
 }
+
+// --- bytes --------------------------------------------------------------------------------------
+
+struct Degree {
+  std::string topology;
+  int nodes;
+  int neighbours;
+};
+
+class LaunchedBytes : public LaunchNetwork, public ::testing::WithParamInterface<Degree> {};
+
+// What the links of all processes count as it leaves their sockets: TLS records, so handshakes,
+// headers, credit and failure detection are in it. TLS itself adds 22 bytes to each record (header
+// 5, tag 16, content type 1), of which a full one holds 16 KiB; handshakes have no allowance.
+TEST_P(LaunchedBytes, AStepMovesTheModelOnceToEachNeighbourAndLittleElse) {
+  constexpr double kParameters = 784 * 200 + 200 + 200 * 200 + 200 + 200 * 10 + 10;
+  constexpr double kTls = 1 + 22.0 / 16384;
+  constexpr int kSteps = 60;
+  const auto& [topology, nodes, neighbours] = GetParam();
+  run("launch",
+      {"--topology", topology, "--nodes", std::to_string(nodes), "--steps", std::to_string(kSteps),
+       "--model.kind", "mlp", "--model.hidden", "200,200", "--train.batch-size", "8",
+       "--evaluate.every", "0", "--dataset", "synthetic:rows=600,features=784,classes=10"});
+  const double messages = nodes * neighbours * kSteps;
+  EXPECT_NEAR(summary_total("launch", "messages"), messages, 0.01 * messages);
+  const double expected = messages * 4 * kParameters * kTls;
+  EXPECT_NEAR(summary_total("launch", "bytes_sent"), expected, 0.02 * expected);
+  RecordProperty("bytes_over_expected",
+                 std::to_string(summary_total("launch", "bytes_sent") / expected));
+}
+
+INSTANTIATE_TEST_SUITE_P(Degrees, LaunchedBytes,
+                         ::testing::Values(Degree{"ring", 4, 2}, Degree{"exponential", 6, 3}),
+                         [](const auto& instance) { return instance.param.topology; });
 
 }  // namespace
 }  // namespace starling::gossip

@@ -78,6 +78,7 @@ void PeerCluster::start(std::size_t index) {
               [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
                 peer.models.emplace_back(parcel, std::vector<float>(floats, floats + parcel.first));
+                peer.step_known.push_back(peer.last ? peer.last->step : 0);
               },
           .relay = relay ? relay(peer.name) : gossip::RelayLine::Carrier()});
   const auto started = peer.node->start();

@@ -32,6 +32,7 @@ class PeerCluster {
     std::uint16_t port = 0;
     std::optional<protocol::PeerReport> last;
     std::vector<std::pair<protocol::Parcel, std::vector<float>>> models;  // handed in
+    std::vector<std::uint64_t> step_known;  // of each of them: the step last reported before
   };
 
   // What is said at info and above, by everybody.

@@ -76,6 +76,23 @@ TEST(PeerNode, MeansOverAllAreThoseOfTheSimulation) {
   }
 }
 
+// Nothing is sent twice where no link is lost, though links come up after the first training; and
+// what is reported with a model is what is said of it.
+TEST(PeerNode, EachMessageIsSentOnceAndReportedBeforeItsModel) {
+  const NetOptions options = testing::small_network("ring", 4);
+  PeerCluster cluster(options);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until_finished();
+  for (const auto& peer : cluster.peers) {
+    EXPECT_EQ(peer->last->messages, 2 * options.run.steps);
+    ASSERT_FALSE(peer->step_known.empty());
+    for (std::size_t i = 0; i < peer->models.size(); ++i) {
+      EXPECT_EQ(peer->step_known[i], peer->models[i].first.place);
+    }
+  }
+}
+
 NetOptions long_ring(std::uint32_t nodes, std::uint64_t steps) {
   NetOptions options = testing::small_network("ring", nodes);
   options.run.steps = steps;

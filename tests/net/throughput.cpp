@@ -7,52 +7,23 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <thread>
 
 #include "core/base/check.h"
 #include "tests/net/loopback.h"
 #include "tests/net/raw_client.h"
+#include "tests/net/raw_transfer.h"
 
 namespace starling::net {
 namespace {
 
+using testing::Figures;
+using testing::measure;
 using testing::RawListener;
 using testing::RawSocket;
+using testing::seconds;
 
 constexpr std::size_t kChunkBytes = 64 * 1024;
 constexpr std::size_t kHeaderBytes = 128;
-
-struct Figures {
-  double wall = 0;
-  double send = 0;
-  double receive = 0;
-};
-
-double seconds(clockid_t clock) {
-  timespec time{};
-  ::clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// Runs both ends and measures each thread from its first to its last line.
-template <class Send, class Receive>
-Figures measure(Send send, Receive receive) {
-  Figures figures;
-  const double start = seconds(CLOCK_MONOTONIC);
-  std::thread receiver([&] {
-    receive();
-    figures.receive = seconds(CLOCK_THREAD_CPUTIME_ID);
-  });
-  std::thread sender([&] {
-    send();
-    figures.send = seconds(CLOCK_THREAD_CPUTIME_ID);
-  });
-  sender.join();
-  receiver.join();
-  figures.wall = seconds(CLOCK_MONOTONIC) - start;
-  return figures;
-}
 
 Figures plain_tcp(std::size_t bytes) {
   const RawListener listener;
@@ -71,48 +42,6 @@ Figures plain_tcp(std::size_t bytes) {
         std::vector<char> chunk(kChunkBytes);
         while (::recv(socket.fd(), chunk.data(), chunk.size(), 0) > 0) {
         }
-      });
-}
-
-SSL_CTX* raw_context(const identity::Credentials& credentials, const SSL_METHOD* method) {
-  SSL_CTX* context = SSL_CTX_new(method);
-  SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256");
-  SSL_CTX_use_certificate(context, credentials.certificate.native());
-  SSL_CTX_use_PrivateKey(context, credentials.key.native());
-  return context;
-}
-
-Figures raw_openssl(const testing::Loopback& net, std::size_t bytes) {
-  const RawListener listener;
-  const identity::Credentials device = net.device();
-  return measure(
-      [&] {
-        RawSocket socket(listener.port());
-        const int yes = 1;
-        ::setsockopt(socket.fd(), IPPROTO_TCP, 1 /* TCP_NODELAY */, &yes, sizeof yes);
-        SSL_CTX* context = raw_context(device, TLS_client_method());
-        SSL* ssl = SSL_new(context);
-        SSL_set_fd(ssl, socket.fd());
-        STARLING_CHECK(SSL_connect(ssl) == 1);
-        const std::vector<char> chunk(kChunkBytes);
-        for (std::size_t sent = 0; sent < bytes; sent += kChunkBytes) {
-          STARLING_CHECK(SSL_write(ssl, chunk.data(), static_cast<int>(kChunkBytes)) > 0);
-        }
-        SSL_shutdown(ssl);
-        SSL_free(ssl);
-        SSL_CTX_free(context);
-      },
-      [&] {
-        RawSocket socket = listener.accept();
-        SSL_CTX* context = raw_context(net.coordinator, TLS_server_method());
-        SSL* ssl = SSL_new(context);
-        SSL_set_fd(ssl, socket.fd());
-        STARLING_CHECK(SSL_accept(ssl) == 1);
-        std::vector<char> chunk(kChunkBytes);
-        while (SSL_read(ssl, chunk.data(), static_cast<int>(chunk.size())) > 0) {
-        }
-        SSL_free(ssl);
-        SSL_CTX_free(context);
       });
 }
 
@@ -234,7 +163,8 @@ void idle_connections(testing::Loopback& net, int count) {
 int run(std::size_t bytes, int repeats) {
   testing::Loopback net;
   report("plain TCP", bytes, repeats, [&] { return plain_tcp(bytes); });
-  report("raw OpenSSL", bytes, repeats, [&] { return raw_openssl(net, bytes); });
+  report("raw OpenSSL", bytes, repeats,
+         [&] { return testing::bare_tls(net.device(), net.coordinator, bytes); });
   report("Starling frames", bytes, repeats, [&] { return starling_frames(net, bytes); });
   idle_connections(net, 1000);
   return 0;
