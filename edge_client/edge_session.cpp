@@ -63,6 +63,7 @@ net::Async<Result<void>> EdgeSession::run() {
   on_event(client::Stop{});
   co_await closing_.wait();
   co_await links_.stop();
+  co_await closing_.wait();  // of a link that had ended by itself meanwhile
   alarm_.clear();
   disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be stored is stored
   status_writer_.flush();

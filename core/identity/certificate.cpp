@@ -25,8 +25,7 @@ WallTime wall_time(const ASN1_TIME* time) {
   std::tm parts{};
   // Cannot fail: adopt() and the parsers refuse certificates with a malformed time.
   STARLING_CHECK(ASN1_TIME_to_tm(time, &parts) == 1);
-  return std::chrono::time_point_cast<std::chrono::milliseconds>(
-      std::chrono::system_clock::from_time_t(::timegm(&parts)));
+  return WallTime(std::chrono::seconds(::timegm(&parts)));
 }
 
 bool has_readable_fields(const X509& certificate) {

@@ -70,7 +70,7 @@ class CertificateWriter {
  private:
   static void set_time(ASN1_TIME* field, WallTime time) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
-    STARLING_CHECK(ASN1_TIME_set(field, std::chrono::system_clock::to_time_t(seconds)) != nullptr);
+    STARLING_CHECK(ASN1_TIME_set(field, seconds.time_since_epoch().count()) != nullptr);
   }
 
   CertificatePointer certificate_;

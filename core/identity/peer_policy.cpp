@@ -19,7 +19,7 @@ struct Verdict {
 };
 
 std::time_t to_time_t(WallTime time) {
-  return std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
+  return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
 }
 
 StorePointer make_store(std::span<const Certificate> authorities) {
