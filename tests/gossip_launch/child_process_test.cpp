@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,6 +129,17 @@ TEST_F(ChildProcessTest, ALogThatCannotBeWrittenIsRefused) {
 }
 
 // In a process of its own: starts a child, says its number, and never ends by itself.
+// As asio opens its sockets: without close-on-exec.
+TEST_F(ChildProcessTest, ItInheritsNoSocketOfItsLauncher) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const auto child = start(shell("exec sleep 1000"));
+  ::close(ends[0]);
+  char byte = 0;
+  EXPECT_EQ(::recv(ends[1], &byte, 1, MSG_DONTWAIT), 0) << "the other end is closed at once";
+  ::close(ends[1]);
+}
+
 [[noreturn]] void play_launcher(const ChildProcess::Options& options, int report) {
   net::EventLoop loop;
   const auto child = ChildProcess::start(loop, options, nullptr);
