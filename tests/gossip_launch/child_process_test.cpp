@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 
 #include "core/base/durable_file.h"
@@ -128,7 +129,6 @@ TEST_F(ChildProcessTest, ALogThatCannotBeWrittenIsRefused) {
   EXPECT_THAT(child.error().message(), HasSubstr("/no/such/log"));
 }
 
-// In a process of its own: starts a child, says its number, and never ends by itself.
 // As asio opens its sockets: without close-on-exec.
 TEST_F(ChildProcessTest, ItInheritsNoSocketOfItsLauncher) {
   int ends[2];
@@ -140,6 +140,7 @@ TEST_F(ChildProcessTest, ItInheritsNoSocketOfItsLauncher) {
   ::close(ends[1]);
 }
 
+// In a process of its own: starts a child, says its number, and never ends by itself.
 [[noreturn]] void play_launcher(const ChildProcess::Options& options, int report) {
   net::EventLoop loop;
   const auto child = ChildProcess::start(loop, options, nullptr);
@@ -176,6 +177,18 @@ TEST(ScratchDirectory, IsGoneAfterwardsWithAllInIt) {
     EXPECT_EQ(permissions & std::filesystem::perms::all, std::filesystem::perms::owner_all);
   }
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(ScratchDirectory, SaysWhereNoneCanBeMade) {
+  const testing::TemporaryDirectory directory;
+  const std::string missing = (directory.path() / "missing").string();
+  const char* const named = std::getenv("TMPDIR");
+  const std::string before = named == nullptr ? "" : named;
+  ::setenv("TMPDIR", missing.c_str(), 1);
+  const auto scratch = ScratchDirectory::make();
+  ::setenv("TMPDIR", before.c_str(), 1);  // an empty one says nothing
+  ASSERT_FALSE(scratch);
+  EXPECT_THAT(scratch.error().message(), HasSubstr("in " + missing + ": No such file"));
 }
 
 TEST(ScratchDirectory, CanBeKept) {
