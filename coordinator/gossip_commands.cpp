@@ -63,7 +63,16 @@ std::string describe(const json::value& network) {
                cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
                time_cell(report, "time")});
   }
-  return text + table.text();
+  text += table.text();
+  const auto add_problem = [&](const std::string& who, const json::value& from) {
+    const std::string problem = cell(from, "problem");
+    if (problem != "-") text += fmt::format("{}: {}\n", who, problem);
+  };
+  add_problem(cell(network, "run"), network);
+  for (const json::value& member : network.at("members").get_array()) {
+    add_problem(cell(member, "name"), member.at("report"));
+  }
+  return text;
 }
 
 void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
@@ -115,7 +124,7 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   STARLING_ASSIGN(const GossipRun run, parse_gossip_run(flags.run_name(), text, flags.file));
   STARLING_ASSIGN(const std::string list, read_text_file(flags.members, kMembersBytesMax));
   STARLING_ASSIGN(auto members, parse_members(list, flags.members));
-  STARLING_TRY(check_topology(run.settings, members.size()));
+  STARLING_TRY(check_network(run.settings, members.size()));
   STARLING_ASSIGN(const Duration lifetime,
                   parse_duration(flags.expires.empty() ? "30d" : flags.expires));
   STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));

@@ -53,6 +53,7 @@ json::object to_json(GossipIssuer& issuer) {
           {"epoch", roster.epoch},
           {"issued", format_rfc3339(roster.issued)},
           {"expires", format_rfc3339(roster.expires)},
+          {"problem", text_or_null(issuer.problem())},
           {"settings", std::move(settings)},
           {"members", std::move(members)}};
 }

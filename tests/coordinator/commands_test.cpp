@@ -21,6 +21,7 @@ namespace starling::coordinator {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using testing::TestFederation;
 
@@ -245,6 +246,21 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
   EXPECT_EQ(ask({"client", "revoke", "cam-2"}), 0);
   EXPECT_EQ(ask_json({"gossip", "show"}).at("members").as_array().size(), 1U);
   EXPECT_EQ(ask_json({"gossip", "stop"}).at("state"), "stopped");
+  const auto copy = (directory.path() / "copy.db").string();
+  EXPECT_EQ(ask({"backup", "--to", copy}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("gossip/")) << "whose epoch must not be lost";
+}
+
+TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {
+  federation.start_service();
+  for (const char* name : {"cam-1", "cam-2"}) federation.join(name, "peer", "127.0.0.1:7000");
+  const std::string net = write_job("[topology]\nspec = \"hypercube\"\n");
+  EXPECT_EQ(ask({"gossip", "start", net, "--run", "faces"}), 0) << err;
+  EXPECT_THAT(out, Not(HasSubstr("faces: ")));
+  federation.join("cam-3");
+  EXPECT_EQ(ask({"gossip", "show"}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("\nfaces: waiting to be members: cam-3; "));
+  EXPECT_THAT(ask_json({"gossip", "show"}).at("problem").as_string().c_str(), HasSubstr("cam-3"));
 }
 
 TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
