@@ -109,14 +109,21 @@ int start(NetFlags& flags, CommandContext& context) {
 
 // --- offline ------------------------------------------------------------------------------------
 
-// What is there already is of this federation, and is replaced.
+// What is there already is of this federation, and is replaced: by a later epoch, since whoever has
+// the one that is there takes no other.
 Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::IdentityDirectory& owner) {
-  if (flags.epoch > 0) return flags.epoch;
   const auto kept = identity::SignedRoster::load(flags.to, owner.credentials().authorities,
                                                  owner.identity().federation);
-  if (kept) return kept->roster().epoch + 1;
-  if (kept.error().code() == "file-missing") return std::uint64_t{1};
-  return kept.error();
+  if (!kept && kept.error().code() != "file-missing") {
+    return rejected(kept.error().code(), kept.error().message() +
+                                             "; what is there is not replaced: put a copy of the "
+                                             "roster there, or remove it and say --epoch");
+  }
+  const std::uint64_t least = kept ? kept->roster().epoch + 1 : 1;
+  if (flags.epoch == 0) return least;
+  if (flags.epoch >= least) return flags.epoch;
+  return rejected("roster-old", fmt::format("{} is of epoch {}, so --epoch must be at least {}",
+                                            flags.to, kept->roster().epoch, least));
 }
 
 Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
@@ -194,7 +201,9 @@ void add_sign(CLI::App& group, CommandContext& context) {
   command->add_option("--to", flags->to, "the roster; one that is there gives the next epoch")
       ->required()
       ->type_name("FILE");
-  command->add_option("--epoch", flags->epoch, "another epoch")->type_name("N");
+  command->add_option("--epoch", flags->epoch, "another epoch, later than the one that is there")
+      ->check(CLI::Range(std::int64_t{1}, static_cast<std::int64_t>(identity::kRosterEpochMax)))
+      ->type_name("N");
   add_keys(*command, *flags);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
