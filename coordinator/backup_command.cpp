@@ -28,8 +28,8 @@ Result<int> backup(OperatorClient& client, const BackupFlags& flags, CommandCont
                 << '\n';
   } else {
     context.out << fmt::format(
-        "{} written to {}: put it in the place of starling.db; ca/, models/ and coordinator.toml "
-        "are copied by themselves\n",
+        "{} written to {}: put it in the place of starling.db; ca/, models/, gossip/ and "
+        "coordinator.toml are copied by themselves\n",
         format_byte_count(bytes), flags.to);
   }
   return 0;

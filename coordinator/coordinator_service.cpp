@@ -280,6 +280,7 @@ Result<void> CoordinatorService::Impl::start() {
           .on_revoked = [this](const std::string& name) { revoked(name); },
           .on_submitted = [this] { runs->load_next(); },
           .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+          .on_gossip_stopped = [this] { fallback->network_stopped(); },
           .on_broken = [this](const Error& error) { broke(error); }},
       authority.certificate().public_key_digest(), listener->port());
   runs->load_next();

@@ -23,6 +23,8 @@ class FallbackIssuer {
   void run_ended(RunId run);
   // Clients have joined or were revoked, of which the gossip issuer knows.
   void members_changed() { issue(); }
+  // An operator's network has ended, which went first.
+  void network_stopped() { issue(); }
 
  private:
   struct Wanted {

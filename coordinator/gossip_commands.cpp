@@ -63,7 +63,16 @@ std::string describe(const json::value& network) {
                cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
                time_cell(report, "time")});
   }
-  return text + table.text();
+  text += table.text();
+  const auto add_problem = [&](const std::string& who, const json::value& from) {
+    const std::string problem = cell(from, "problem");
+    if (problem != "-") text += fmt::format("{}: {}\n", who, problem);
+  };
+  add_problem(cell(network, "run"), network);
+  for (const json::value& member : network.at("members").get_array()) {
+    add_problem(cell(member, "name"), member.at("report"));
+  }
+  return text;
 }
 
 void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
@@ -100,14 +109,21 @@ int start(NetFlags& flags, CommandContext& context) {
 
 // --- offline ------------------------------------------------------------------------------------
 
-// What is there already is of this federation, and is replaced.
+// What is there already is of this federation, and is replaced: by a later epoch, since whoever has
+// the one that is there takes no other.
 Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::IdentityDirectory& owner) {
-  if (flags.epoch > 0) return flags.epoch;
   const auto kept = identity::SignedRoster::load(flags.to, owner.credentials().authorities,
                                                  owner.identity().federation);
-  if (kept) return kept->roster().epoch + 1;
-  if (kept.error().code() == "file-missing") return std::uint64_t{1};
-  return kept.error();
+  if (!kept && kept.error().code() != "file-missing") {
+    return rejected(kept.error().code(), kept.error().message() +
+                                             "; what is there is not replaced: put a copy of the "
+                                             "roster there, or remove it and say --epoch");
+  }
+  const std::uint64_t least = kept ? kept->roster().epoch + 1 : 1;
+  if (flags.epoch == 0) return least;
+  if (flags.epoch >= least) return flags.epoch;
+  return rejected("roster-old", fmt::format("{} is of epoch {}, so --epoch must be at least {}",
+                                            flags.to, kept->roster().epoch, least));
 }
 
 Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
@@ -115,7 +131,7 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   STARLING_ASSIGN(const GossipRun run, parse_gossip_run(flags.run_name(), text, flags.file));
   STARLING_ASSIGN(const std::string list, read_text_file(flags.members, kMembersBytesMax));
   STARLING_ASSIGN(auto members, parse_members(list, flags.members));
-  STARLING_TRY(check_topology(run.settings, members.size()));
+  STARLING_TRY(check_network(run.settings, members.size()));
   STARLING_ASSIGN(const Duration lifetime,
                   parse_duration(flags.expires.empty() ? "30d" : flags.expires));
   STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));
@@ -185,7 +201,9 @@ void add_sign(CLI::App& group, CommandContext& context) {
   command->add_option("--to", flags->to, "the roster; one that is there gives the next epoch")
       ->required()
       ->type_name("FILE");
-  command->add_option("--epoch", flags->epoch, "another epoch")->type_name("N");
+  command->add_option("--epoch", flags->epoch, "another epoch, later than the one that is there")
+      ->check(CLI::Range(std::int64_t{1}, static_cast<std::int64_t>(identity::kRosterEpochMax)))
+      ->type_name("N");
   add_keys(*command, *flags);
   command->callback([flags, &context] {
     context.run = [flags, &context] {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/gossip_issuer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <span>
 
 #include "core/base/check.h"
 #include "core/base/durable_file.h"
@@ -11,6 +14,31 @@ namespace {
 
 constexpr Duration kCheckMax = std::chrono::hours(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
+
+using Members = std::vector<identity::RosterMember>;
+
+// "cam-1, cam-2 and 7 more"
+std::string names_of(std::span<const identity::RosterMember> members) {
+  constexpr std::size_t kNamed = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(members.size(), kNamed); ++i) {
+    text += (i > 0 ? ", " : "") + members[i].name;
+  }
+  if (members.size() > kNamed) text += fmt::format(" and {} more", members.size() - kNamed);
+  return text;
+}
+
+// Those who were members of `roster` first; how many they are.
+std::size_t put_first(const identity::Roster& roster, Members& members) {
+  std::map<std::string_view, Sha256Digest> keys;
+  for (const identity::RosterMember& member : roster.members) keys[member.name] = member.key;
+  const auto newcomers =
+      std::ranges::stable_partition(members, [&](const identity::RosterMember& member) {
+        const auto known = keys.find(member.name);
+        return known != keys.end() && known->second == member.key;
+      });
+  return members.size() - newcomers.size();
+}
 
 WallTime::duration in_milliseconds(Duration duration) {
   return std::chrono::duration_cast<WallTime::duration>(duration);
@@ -49,7 +77,10 @@ void GossipIssuer::resume() {
       identity::SignedRoster::load(parts_.state.roster(), credentials_->authorities, federation_);
   if (!kept && kept.error().code() == "file-missing") return;
   const Result<void> published = kept ? desk_.publish(*std::move(kept)) : kept.error();
-  if (published) return refresh();
+  if (published) {
+    if (!roster()->stopped()) (void)fitting(roster()->members);  // says what is wrong with it
+    return refresh();
+  }
   unreadable_ = rejected("bad-roster", published.error().message() +
                                            "; put a copy of the file back, or remove it if no "
                                            "device has heard of the network yet");
@@ -90,9 +121,10 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
                     "nobody has joined; make tokens with 'starling-coordinator token "
                     "new CLIENT --role peer'");
   }
-  STARLING_TRY(check_topology(run.settings, listed.size()));
+  STARLING_TRY(check_network(run.settings, listed.size()));
   Settings settings = settings_for(run.settings, listed.size());
   reports_.clear();
+  set_problem("");
   return issue({.federation = federation_,
                 .run = run.name,
                 .epoch = roster() ? roster()->epoch + 1 : 1,
@@ -109,6 +141,7 @@ Result<void> GossipIssuer::stop() {
   identity::Roster next = *roster();
   ++next.epoch;
   next.settings = identity::stopped_settings();
+  set_problem("");
   return issue(std::move(next), roster()->expires - roster()->issued);
 }
 
@@ -132,12 +165,56 @@ void GossipIssuer::set_alarm(Duration lifetime) {
   alarm_.set(parts_.loop.now() + std::min(lifetime / 4, kCheckMax));
 }
 
+void GossipIssuer::set_problem(std::string problem) {
+  if (problem_ == problem) return;
+  problem_ = std::move(problem);
+  if (!problem_.empty()) parts_.log.warning("gossip network {}: {}", roster()->run, problem_);
+}
+
+// All who are admitted where the graph can be formed with them; else those who were members before
+// and as many of the others as fit.
+Members GossipIssuer::fitting(Members admitted) {
+  const identity::Roster& current = *roster();
+  const auto all = check_network(current.settings, admitted.size());
+  if (all) {
+    set_problem("");
+    return admitted;
+  }
+  Members chosen = admitted;
+  const std::size_t stay = put_first(current, chosen);
+  const auto fits = [&](std::size_t count) {
+    return check_network(current.settings, count).has_value();
+  };
+  std::size_t room = admitted.size() - 1;
+  while (room > stay && !fits(room)) --room;
+  if (room < std::max<std::size_t>(stay, 1) || (room == stay && !fits(room))) {
+    set_problem(fmt::format(
+        "it cannot go on with {}; start one whose topology and algorithm suit any number of "
+        "members, as dpsgd on a ring, or let others join",
+        all.error().message()));
+    return admitted;
+  }
+  set_problem(fmt::format("waiting to be members: {}; it could not go on with {}",
+                          names_of(std::span(chosen).subspan(room)), all.error().message()));
+  chosen.resize(room);
+  std::ranges::sort(chosen, {}, &identity::RosterMember::name);
+  return chosen;
+}
+
 Result<void> GossipIssuer::refresh_now() {
   const identity::Roster& current = *roster();
   const Duration lifetime = current.expires - current.issued;
   STARLING_ASSIGN(auto listed, members());
+  if (listed.empty()) {
+    if (current.stopped()) return {};  // there is nobody to renew it for
+    parts_.log.warning("gossip network {}: nobody is a member any more, so it is stopped",
+                       current.run);
+    return stop();
+  }
+  const bool changed = listed != current.members;
+  if (changed && !current.stopped()) listed = fitting(std::move(listed));
   identity::Roster next = current;
-  if (!listed.empty() && listed != current.members) {
+  if (listed != current.members) {
     ++next.epoch;
     next.settings = settings_for(current.settings, listed.size());
     next.members = std::move(listed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator as the issuer of a gossip network's roster: its members are the admitted clients.
-// A roster is durable before it is published. A change of members or run begins a new epoch; what
-// only grows old is renewed at half of its life under the same epoch, as long as the service runs.
+// The coordinator as the issuer of a gossip network's roster: its members are the admitted clients,
+// as many as fit its graph. A roster is durable before it is published. A change of members or run
+// begins a new epoch; what only grows old is renewed at half of its life under the same epoch.
 #pragma once
 
 #include <functional>
@@ -40,7 +40,7 @@ class GossipIssuer {
     WallTime at;
   };
   static constexpr Duration kLifetimeMin = std::chrono::minutes(1);
-  static constexpr Duration kLifetimeMax = std::chrono::hours(24 * 365);
+  static constexpr Duration kLifetimeMax = identity::kRosterLifetimeMax;
   static constexpr Duration kLifetimeDefault = std::chrono::minutes(10);
 
   GossipIssuer(const Parts& parts, std::string federation, Handlers handlers);
@@ -52,15 +52,18 @@ class GossipIssuer {
   void resume();
 
   // Begins a run with all admitted clients, in place of an earlier one. "no-members",
-  // "topology-impossible" and what the disk says.
+  // what check_network and the disk say.
   [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
   // Tells the members to end. "not-running"
   [[nodiscard]] Result<void> stop();
-  // Clients have joined or were revoked.
+  // Clients have joined or were revoked. A revocation goes through at once; newcomers with whom the
+  // graph could not be formed wait until it can. When nobody is left, the network is stopped.
   void members_changed() { refresh(); }
 
   // Null before the first run.
   const identity::Roster* roster() const;
+  // Who waits to be a member, or why the network cannot go on; empty where all is well.
+  const std::string& problem() const { return problem_; }
   const std::map<std::string, Report>& reports() const { return reports_; }
   issuer::IssuerDesk& desk() { return desk_; }
 
@@ -71,6 +74,8 @@ class GossipIssuer {
   Result<void> issue(identity::Roster roster, Duration lifetime);
   Result<void> refresh_now();
   void refresh();
+  std::vector<identity::RosterMember> fitting(std::vector<identity::RosterMember> admitted);
+  void set_problem(std::string problem);
   void set_alarm(Duration lifetime);
 
   Parts parts_;
@@ -78,6 +83,7 @@ class GossipIssuer {
   Handlers handlers_;
   std::optional<identity::Credentials> credentials_;
   std::optional<Error> unreadable_;
+  std::string problem_;
   std::map<std::string, Report> reports_;
   issuer::IssuerDesk desk_;
   net::Alarm alarm_;

@@ -3,11 +3,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "coordinator/job_text.h"
+#include "core/base/nearest_name.h"
+#include "core/identity/host_port.h"
 #include "core/identity/identity.h"
+#include "gossip/algorithms/make_algorithm.h"
+#include "gossip/fallback/fallback_terms.h"
 #include "topologies/topology.h"
 
 namespace starling::coordinator {
@@ -23,8 +27,62 @@ Result<identity::RosterMember> parse_member(const std::string& line) {
   words >> member.name >> key >> member.address >> surplus;
   STARLING_TRY(identity::check_name(member.name, "a member"));
   STARLING_ASSIGN(member.key, Sha256Digest::parse(key));
-  if (surplus.empty()) return member;
-  return rejected("members-malformed", "there is more than NAME KEY HOST:PORT");
+  if (!surplus.empty()) {
+    return rejected("members-malformed", "there is more than NAME KEY HOST:PORT");
+  }
+  if (member.address.empty()) return member;
+  STARLING_ASSIGN(const auto address, identity::parse_host_port(member.address));
+  member.address = address.text();
+  return member;
+}
+
+// Names and keys, with the line on which each stands.
+class Known {
+ public:
+  Result<void> add(const identity::RosterMember& member, std::size_t line) {
+    const auto [name, fresh_name] = lines_.emplace(member.name, line);
+    if (!fresh_name) return twice(member.name, name->second);
+    const auto [key, fresh_key] = lines_.emplace("key " + member.key.hex(), line);
+    if (!fresh_key) return twice("the key of " + member.name, key->second);
+    return {};
+  }
+
+ private:
+  static Error twice(const std::string& what, std::size_t line) {
+    return rejected("members-malformed",
+                    fmt::format("{} stands in line {} already", printable(what), line));
+  }
+
+  std::map<std::string, std::size_t> lines_;  // a name holds no space
+};
+
+Result<gossip::NetOptions> read_options(const Settings& settings) {
+  Settings keys;
+  for (const auto& setting : settings) {
+    if (!gossip::is_fallback({setting})) keys.push_back(setting);
+  }
+  gossip::NetOptions options;
+  config::Binder binder;
+  options.bind(binder);
+  STARLING_TRY(binder.set(keys));
+  return options;
+}
+
+// As gossip::derive_run judges it for members that may lose messages.
+Result<void> check_options(const gossip::NetOptions& options, std::size_t members) {
+  const gossip::AlgorithmTraits traits = gossip::traits(options.algorithm);
+  if (traits.pattern == gossip::Pattern::kMean) return gossip::check_fit(options.algorithm, {});
+  if (options.topology.spec.starts_with("d-cliques")) {
+    return rejected("algorithm-topology",
+                    "d-cliques needs to know every device's labels, which they keep to themselves; "
+                    "name another topology");
+  }
+  STARLING_ASSIGN(const auto made,
+                  topologies::Topology::make({.spec = options.topology.spec,
+                                              .nodes = static_cast<std::uint32_t>(members),
+                                              .seed = options.topology_seed(),
+                                              .mixing = options.topology.mixing}));
+  return gossip::check_fit(options.algorithm, {made.get(), traits.loss_safe});
 }
 
 }  // namespace
@@ -53,33 +111,33 @@ Settings settings_for(Settings settings, std::size_t members) {
   return settings;
 }
 
-Result<void> check_topology(const Settings& settings, std::size_t members) {
-  gossip::NetOptions options;
-  STARLING_TRY(from_settings("topology", settings, options.topology));
-  const auto made = topologies::Topology::make({.spec = options.topology.spec,
-                                                .nodes = static_cast<std::uint32_t>(members),
-                                                .mixing = options.topology.mixing});
-  if (made) return {};
-  return made.error().within(fmt::format("{} members", members));
+Result<void> check_network(const Settings& settings, std::size_t members) {
+  STARLING_ASSIGN(const gossip::NetOptions options, read_options(settings));
+  const auto fits = check_options(options, members);
+  if (fits) return {};
+  return fits.error().within(fmt::format("{} {}", members, members == 1 ? "member" : "members"));
 }
 
 Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
                                                           std::string_view file_name) {
   std::istringstream lines{std::string(text)};
   std::vector<identity::RosterMember> members;
+  Known known;
   std::string line;
   for (std::size_t number = 1; std::getline(lines, line); ++number) {
     line = line.substr(0, line.find('#'));
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     auto member = parse_member(line);
-    if (!member) {
-      return rejected("members-malformed",
-                      fmt::format("{}:{}: {}; a line is NAME KEY [HOST:PORT]", file_name, number,
-                                  member.error().message()));
+    const Result<void> good = member ? known.add(*member, number) : member.error();
+    if (!good) {
+      return rejected("members-malformed", fmt::format("{}:{}: {}; a line is NAME KEY [HOST:PORT]",
+                                                       file_name, number, good.error().message()));
     }
     members.push_back(std::move(*member));
   }
-  return members;
+  if (!members.empty()) return members;
+  return rejected("members-malformed",
+                  fmt::format("{} names no members; a line is NAME KEY [HOST:PORT]", file_name));
 }
 
 }  // namespace starling::coordinator

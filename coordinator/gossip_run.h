@@ -27,10 +27,13 @@ std::string gossip_run_to_toml(gossip::NetOptions options);  // every key with i
 
 // The settings of a roster of so many members: `topology.nodes` is their number.
 Settings settings_for(Settings settings, std::size_t members);
-// "topology-impossible" and the like where this many nodes cannot form the run's graph.
-[[nodiscard]] Result<void> check_topology(const Settings& settings, std::size_t members);
+// What every member would find out by itself, and then could not train: "topology-impossible" where
+// so many nodes cannot form the run's graph, "algorithm-topology" and the like where the algorithm
+// does not work on it.
+[[nodiscard]] Result<void> check_network(const Settings& settings, std::size_t members);
 
-// Lines "NAME KEY [HOST:PORT]", '#' begins a comment; "members-malformed" with the line.
+// Lines "NAME KEY [HOST:PORT]", '#' begins a comment, no name or key twice; "members-malformed"
+// with the line.
 [[nodiscard]] Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
                                                                         std::string_view file_name);
 

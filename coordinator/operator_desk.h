@@ -34,6 +34,7 @@ class OperatorDesk {
     std::function<void(const std::string& client)> on_revoked;  // the registry knows already
     std::function<void()> on_submitted;
     std::function<void(RunId)> on_stop;  // of a running run
+    std::function<void()> on_gossip_stopped;
     std::function<void(const Error&)> on_broken;
   };
 

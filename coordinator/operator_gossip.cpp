@@ -6,6 +6,7 @@
 
 #include "coordinator/operator_desk.h"
 #include "core/base/nearest_name.h"
+#include "gossip/fallback/fallback_terms.h"
 
 namespace starling::coordinator {
 namespace {
@@ -53,6 +54,7 @@ json::object to_json(GossipIssuer& issuer) {
           {"epoch", roster.epoch},
           {"issued", format_rfc3339(roster.issued)},
           {"expires", format_rfc3339(roster.expires)},
+          {"problem", text_or_null(issuer.problem())},
           {"settings", std::move(settings)},
           {"members", std::move(members)}};
 }
@@ -88,9 +90,19 @@ Answer OperatorDesk::gossip_show(const OperatorCall&) {
 }
 
 Answer OperatorDesk::gossip_stop(const OperatorCall& call) {
+  if (const identity::Roster* roster = parts_.gossip.roster()) {
+    STARLING_ASSIGN(const auto fallback, gossip::read_fallback(roster->settings));
+    if (fallback) {
+      return rejected("fallback-network",
+                      fmt::format("{} is the fallback of run {}; 'run stop {}' ends both",
+                                  roster->run, fallback->run, fallback->run));
+    }
+  }
   STARLING_TRY(parts_.gossip.stop());
   parts_.log.info("{} stopped the gossip network {}", call.caller, parts_.gossip.roster()->run);
-  return answer_json(to_json(parts_.gossip));
+  Answer stopped = answer_json(to_json(parts_.gossip));
+  handlers_.on_gossip_stopped();  // it may publish another
+  return stopped;
 }
 
 }  // namespace starling::coordinator

@@ -163,8 +163,12 @@ void Binder::add_flags(CLI::App& app,
     if (!key.range.empty())
       help += " (" + key.range + (key.unit.empty() ? "" : " " + key.unit) + ")";
     const auto collect = [this, i](const std::string& text) { flags_.push_back({i, text}); };
-    app.add_option_function<std::string>(names, collect, help)
-        ->type_name("VALUE [" + field.text() + "]")
+    CLI::Option* const option = app.add_option_function<std::string>(names, collect, help);
+    // A switch needs no value, which it would else take from the flag after it.
+    if (field.type == FieldType::kBoolean) {
+      option->expected(0, 1)->default_str("true")->option_text("[VALUE] [" + field.text() + "]");
+    }
+    option->type_name("VALUE [" + field.text() + "]")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
         ->group(field.key.find('.') == std::string::npos
                     ? "Settings"

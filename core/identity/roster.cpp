@@ -112,8 +112,14 @@ Result<void> Roster::check_current(WallTime now) const {
 Result<void> Roster::validate() const {
   STARLING_TRY(check_roster_name(federation, "the federation"));
   STARLING_TRY(check_roster_name(run, "the run"));
-  if (epoch == 0) return bad_roster("has no epoch");
+  if (epoch == 0 || epoch > kRosterEpochMax) {
+    return bad_roster("is of the epoch " + std::to_string(epoch) + "; it must be 1 to " +
+                      std::to_string(kRosterEpochMax));
+  }
   if (issued >= expires) return bad_roster("expires before it is issued");
+  if (expires - issued > kRosterLifetimeMax) {
+    return bad_roster("is valid for more than 365 days");
+  }
   STARLING_TRY(check_settings(settings));
   return check_members(members);
 }

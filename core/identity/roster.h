@@ -4,6 +4,7 @@
 //   bad-roster roster-signature roster-signer roster-federation roster-expired
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -22,6 +23,9 @@
 namespace starling::identity {
 
 inline constexpr std::size_t kRosterMembersMax = 10'000;
+// Epochs only grow, so one that left no room for the next would be the last for ever.
+inline constexpr std::uint64_t kRosterEpochMax = std::uint64_t{1} << 53;  // exact in JSON too
+inline constexpr std::chrono::hours kRosterLifetimeMax{24 * 365};
 inline constexpr std::size_t kRosterBytesMax = 4 << 20;  // with its signature
 inline constexpr std::size_t kRosterSettingsMax = 256;
 inline constexpr std::size_t kRosterSettingKeyBytesMax = 128;
@@ -37,7 +41,7 @@ struct RosterMember {
 struct Roster {
   std::string federation;
   std::string run;          // the name of what is trained
-  std::uint64_t epoch = 0;  // from 1; a change of members or settings begins a new one
+  std::uint64_t epoch = 0;  // 1 to kRosterEpochMax; a change of members or settings begins one
   WallTime issued{};
   WallTime expires{};
   Settings settings;                  // of the run: {"algorithm.name", "dpsgd"}, ...
@@ -55,8 +59,8 @@ struct Roster {
   bool expired(WallTime now) const { return now >= expires; }
   // "roster-expired" with the sentence.
   [[nodiscard]] Result<void> check_current(WallTime now) const;
-  // Names, keys and settings unique and within their limits, addresses as HostPort writes them,
-  // texts without control characters; "bad-roster" otherwise.
+  // Epoch and life within their limits; names, keys and settings too, and unique; addresses as
+  // HostPort writes them, texts without control characters; "bad-roster" otherwise.
   [[nodiscard]] Result<void> validate() const;
   friend bool operator==(const Roster&, const Roster&) = default;
 };
@@ -64,8 +68,10 @@ struct Roster {
 Settings stopped_settings();
 
 // A roster that has been verified, with the very bytes that were signed: lines of text, the
-// signer's certificate in PEM, and the signature over all that stands before it. A roster has one
-// form only, so nothing of it can be changed unnoticed. Copies share what they hold.
+// signer's certificate in PEM, and the signature over all that stands before it. What is signed has
+// one form only, so nothing that the roster says can be changed unnoticed. The signature itself
+// can: of an ECDSA signature (r, s) anybody makes another one, (r, n - s), that verifies. So the
+// bytes tell no two rosters apart; epoch and time of issue do. Copies share what they hold.
 class SignedRoster {
  public:
   // Signs and verifies: whatever this returns, members whose authorities are the signer's take.

@@ -6,7 +6,7 @@
 //   member NAME KEY ADDRESS, one or more; "-" for no address
 //   the signer's certificate in PEM
 //   signature HEX, over all before this line
-// A parsed text is written again and compared, so that every roster has exactly one form.
+// A parsed text is written again and compared, so that what is signed has exactly one form.
 #include <charconv>
 #include <optional>
 

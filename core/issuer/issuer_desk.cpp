@@ -9,12 +9,17 @@
 #include "core/issuer/roster_parts.h"
 #include "core/linalg/kernels.h"
 #include "core/link/relayed_frame.h"
+#include "core/wire/frame_type.h"
 
 namespace starling::issuer {
 namespace {
 
 std::span<const float> as_floats(ByteView bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+bool is(const protocol::Relay& relay, wire::FrameType type) {
+  return relay.type == static_cast<std::uint16_t>(type);
 }
 
 // What outlives the frame that brought it.
@@ -25,13 +30,14 @@ SharedBytes owned(const SharedBytes& bytes) {
 std::string sentence_of(const std::string& code, const std::string& peer) {
   if (code == "peer-away") return peer + " is not connected to the issuer that relays";
   if (code == "not-relayed") return "the issuer does not relay to " + peer;
-  return "too much waits for " + peer + " at the issuer that relays";
+  if (code == "no-link") return "the issuer relays no link with " + peer + "; greet first";
+  return "the issuer that relays has no room for more between you and " + peer;
 }
 
 }  // namespace
 
 IssuerDesk::IssuerDesk(Options options, Handlers handlers, Log& log)
-    : options_(options), handlers_(std::move(handlers)), log_(log) {}
+    : options_(options), handlers_(std::move(handlers)), log_(log), relayed_(options.relay_pairs) {}
 
 // --- the roster ---------------------------------------------------------------------------------
 
@@ -42,8 +48,7 @@ Result<void> IssuerDesk::publish(identity::SignedRoster roster) {
   }
   const std::optional<identity::SignedRoster> before = std::move(roster_);
   roster_ = std::move(roster);
-  std::erase_if(relayed_,
-                [&](const Names& p) { return !undialled(p.first) || !undialled(p.second); });
+  relayed_.keep([this](const std::string& name) { return undialled(name) != nullptr; });
   std::vector<SessionId> to;
   for (auto& [name, member] : members_) {
     if (!is_listed(name)) member.hand_in.reset();
@@ -87,12 +92,7 @@ void IssuerDesk::closed(SessionId session) {
   const std::string name = found->second;
   sessions_.erase(found);
   members_.erase(name);
-  std::vector<std::string> others;
-  for (const auto& [first, second] : relayed_) {
-    if (first == name) others.push_back(second);
-    if (second == name) others.push_back(first);
-  }
-  for (const std::string& other : others) say_away(other, name, "peer-away");
+  for (const std::string& other : relayed_.erase(name)) say_away(other, name, "peer-away");
 }
 
 bool IssuerDesk::is_mine(SessionId session, const protocol::Message& message) const {
@@ -150,35 +150,37 @@ const identity::RosterMember* IssuerDesk::undialled(const std::string& name) con
 }
 
 bool IssuerDesk::begin_relay(const std::string& from, const std::string& to) {
-  const Names pair = std::minmax(from, to);
-  if (relayed_.contains(pair)) return true;
-  if (relayed_.size() >= options_.relay_pairs_max) return false;
-  relayed_.insert(pair);
-  log_.info("relaying between {} and {}: neither can be dialled", pair.first, pair.second);
+  if (!relayed_.insert(from, to)) return false;
+  log_.info("relaying between {} and {}: neither can be dialled", std::min(from, to),
+            std::max(from, to));
   return true;
 }
 
-std::string IssuerDesk::relay_problem(const std::string& from, const std::string& to) {
+std::string IssuerDesk::relay_problem(const std::string& from, const protocol::Relay& relay) {
+  const std::string& to = relay.peer;
   if (from == to || !undialled(from) || !undialled(to)) return "not-relayed";
   const auto receiver = members_.find(to);
   if (receiver == members_.end()) return "peer-away";
-  if (!begin_relay(from, to)) return "relay-full";
+  const bool open = relayed_.contains(from, to);
+  if (!open && !is(relay, wire::FrameType::kPeerHello)) return "no-link";
   const std::size_t waiting = handlers_.queued_bytes(receiver->second.session);
-  return waiting > options_.relay_queue_bytes_max ? "relay-full" : "";
+  if (waiting > options_.relay_queue_bytes_max) return "relay-full";
+  return open || begin_relay(from, to) ? "" : "relay-full";
 }
 
 Result<void> IssuerDesk::receive(const std::string& name, const protocol::Relay& relay,
                                  const SharedBytes& payload) {
-  const std::string problem = relay_problem(name, relay.peer);
+  const std::string problem = relay_problem(name, relay);
   if (problem.empty()) {
     protocol::Relay passed = relay;
     passed.peer = name;
     send(relay.peer, passed, owned(payload));
     return {};
   }
-  // A frame that is lost breaks the stream, so both ends hear that it is over.
-  say_away(name, relay.peer, problem);
-  if (problem == "relay-full") say_away(relay.peer, name, problem);
+  // A frame that is lost breaks the stream, so both ends hear that it is over: the receiver, for
+  // whom too much waits already, once for each link. A goodbye is never answered.
+  if (!is(relay, wire::FrameType::kBye)) say_away(name, relay.peer, problem);
+  if (relayed_.erase(name, relay.peer)) say_away(relay.peer, name, problem);
   return {};
 }
 

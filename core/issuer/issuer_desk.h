@@ -8,13 +8,13 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "core/base/ids.h"
 #include "core/base/log.h"
 #include "core/identity/roster.h"
+#include "core/issuer/relay_pairs.h"
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
 
@@ -26,7 +26,7 @@ class IssuerDesk {
     std::uint64_t window_bytes = 1024 * 1024;             // of a model that is handed in
     std::uint64_t open_model_bytes_max = 1 << 30;         // of all models that are coming in
     std::size_t relay_queue_bytes_max = 2 * 1024 * 1024;  // waiting for one receiver
-    std::size_t relay_pairs_max = 20'000;
+    RelayPairs::Limits relay_pairs = {};
   };
   struct Handlers {
     // May end with closed() of that session.
@@ -70,7 +70,6 @@ class IssuerDesk {
     SessionId session;
     std::optional<HandIn> hand_in;
   };
-  using Names = std::pair<std::string, std::string>;  // in order
 
   bool is_listed(const std::string& name) const;
   const identity::RosterMember* undialled(const std::string& name) const;
@@ -87,8 +86,8 @@ class IssuerDesk {
   Result<void> may_hand_in(const std::string& name, const protocol::Parcel& parcel) const;
   std::uint64_t open_model_bytes() const;
   void finish_hand_in(const std::string& name);
-  // "" where frames between the two may pass; else the code of the goodbye.
-  std::string relay_problem(const std::string& from, const std::string& to);
+  // "" where this frame may pass; else the code of the goodbye. A greeting opens a pair.
+  std::string relay_problem(const std::string& from, const protocol::Relay& relay);
   bool begin_relay(const std::string& from, const std::string& to);
   // Ends, at `to`, the link that runs through here from `peer`.
   void say_away(const std::string& to, const std::string& peer, const std::string& code);
@@ -100,7 +99,7 @@ class IssuerDesk {
   std::optional<identity::SignedRoster> roster_;
   std::map<std::string, Member> members_;      // who is connected
   std::map<SessionId, std::string> sessions_;  // of members_ only
-  std::set<Names> relayed_;                    // pairs; none of them can be dialled
+  RelayPairs relayed_;  // open links; both ends are connected and cannot be dialled
 };
 
 }  // namespace starling::issuer

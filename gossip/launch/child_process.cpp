@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
@@ -46,6 +48,16 @@ Error cannot_start(const ChildProcess::Options& options, int code) {
                               options.log.string(), std::strerror(code)));
 }
 
+// What is open besides the standard three ends with exec: asio's sockets do not by themselves, and
+// one that a child holds too is not closed when the launcher closes it.
+void keep_to_the_standard_three() {
+  if (::syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  constexpr long kOpenMax = 1 << 20;  // where the limit is none
+  const long limit = ::sysconf(_SC_OPEN_MAX);
+  const int end = static_cast<int>(limit < 0 ? kOpenMax : std::min(limit, kOpenMax));
+  for (int number = 3; number < end; ++number) ::fcntl(number, F_SETFD, FD_CLOEXEC);
+}
+
 // Between fork and exec only what POSIX allows there: other threads may have held any lock.
 [[noreturn]] void become(char* const* arguments, int log, int report, pid_t launcher) {
   ::setpgid(0, 0);
@@ -60,6 +72,7 @@ Error cannot_start(const ChildProcess::Options& options, int code) {
   ::dup2(input, STDIN_FILENO);
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
+  keep_to_the_standard_three();
   ::execv(arguments[0], arguments);
   const int code = errno;
   if (::write(report, &code, sizeof code) < 0) ::_exit(126);

@@ -129,7 +129,11 @@ Result<void> check_keys(const FaultOptions& options, FaultKind kind) {
   } else if (options.delay == Duration::zero() && options.jitter == Duration::zero()) {
     return bad("kind = \"delay\" needs `delay`, as \"50ms\", or `jitter`");
   }
-  if (kind != FaultKind::kBandwidth && !options.bandwidth.empty()) return refuse("bandwidth");
+  if (kind != FaultKind::kBandwidth) {
+    if (!options.bandwidth.empty()) return refuse("bandwidth");
+  } else if (options.bandwidth.empty()) {
+    return bad("kind = \"bandwidth\" needs `bandwidth`, as \"10Mbit/s\"");
+  }
   return {};
 }
 
@@ -249,9 +253,10 @@ Result<FaultScript> draw_faults(const ChaosOptions& options, Node nodes, std::ui
   FaultScript script;
   for (std::uint32_t i = 0; i < options.count; ++i) {
     const std::string_view kind = kinds[static_cast<std::size_t>(rng.below(kinds.size()))];
-    STARLING_ASSIGN(FaultEvent event, resolve(fmt::format("chaos-{}", i + 1),
-                                              draw_one(options, kind, nodes, rng), nodes, seed));
-    script.push_back(std::move(event));
+    const std::string name = fmt::format("chaos-{}", i + 1);
+    auto event = resolve(name, draw_one(options, kind, nodes, rng), nodes, seed);
+    if (!event) return event.error().within(fmt::format("{}, a {}", name, kind));
+    script.push_back(std::move(*event));
   }
   sort_by_time(script);
   return script;

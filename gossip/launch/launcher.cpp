@@ -230,8 +230,11 @@ void Launcher::ended(Node node, ChildEnd how) {
   alarm_.set(loop_.now());
   if (finished) return;
   const NodePlace& place = places_[node];
-  end(with_logs(rejected("peer-ended", fmt::format("{} {}; its last word: {}", place.name,
-                                                   how.text(), last_line(place.log)))));
+  std::string sentence = place.name + " " + how.text();
+  if (const std::string word = last_line(place.log); !word.empty()) {
+    sentence += "; its last word: " + word;
+  }
+  end(with_logs(rejected("peer-ended", std::move(sentence))));
 }
 
 Error Launcher::with_logs(const Error& error) const {

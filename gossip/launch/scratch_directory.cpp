@@ -11,14 +11,15 @@
 namespace starling::gossip {
 
 Result<ScratchDirectory> ScratchDirectory::make() {
-  std::error_code error;
-  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  // Not temp_directory_path(), which does not say where a directory is missing.
+  const char* const named = std::getenv("TMPDIR");
+  const std::filesystem::path parent = named != nullptr && *named != '\0' ? named : "/tmp";
   std::string pattern = (parent / "starling-launch-XXXXXX").string();
-  if (error || ::mkdtemp(pattern.data()) == nullptr) {
+  if (::mkdtemp(pattern.data()) == nullptr) {
     return rejected("cannot-write",
                     fmt::format("no directory can be made in {}: {}; set TMPDIR to one that can be "
                                 "written to",
-                                parent.string(), error ? error.message() : std::strerror(errno)));
+                                parent.string(), std::strerror(errno)));
   }
   return ScratchDirectory(pattern);
 }

@@ -74,6 +74,18 @@ TEST_F(CommandLine, EveryKeyIsAFlagAndItsLastWordWhereUnique) {
   EXPECT_EQ(options_.train.local_steps, 3);
 }
 
+TEST_F(CommandLine, ASwitchNeedsNoValue) {
+  options_.train.shuffle = false;
+  EXPECT_EQ(refusal({"--shuffle", "--local-steps", "3"}), "accepted");
+  EXPECT_TRUE(options_.train.shuffle);
+  EXPECT_EQ(options_.train.local_steps, 3) << "the flag after it is not its value";
+  EXPECT_EQ(refusal({"--train.shuffle=false"}), "accepted");
+  EXPECT_FALSE(options_.train.shuffle);
+  EXPECT_EQ(refusal({"--shuffle"}), "accepted") << "at the end of the line";
+  EXPECT_TRUE(options_.train.shuffle);
+  EXPECT_THAT(refusal({"--shuffle", "maybe"}), HasSubstr("--train.shuffle = 'maybe'"));
+}
+
 TEST_F(CommandLine, AnAmbiguousLastWordIsTheKeyOfThatName) {
   EXPECT_EQ(refusal({"--seed", "7", "--round.seed", "8"}), "accepted");
   EXPECT_EQ(options_.job.seed, 7U);
@@ -109,6 +121,7 @@ TEST_F(CommandLine, HelpShowsDefaultsAndRanges) {
   EXPECT_EQ(parse({"simulate", "--help"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("--train.local-epochs,--local-epochs VALUE [2]"));
   EXPECT_THAT(out_.str(), HasSubstr("passes over the data (1 to 1000 epochs)"));
+  EXPECT_THAT(out_.str(), HasSubstr("--train.shuffle,--shuffle [VALUE] [true]"));
   EXPECT_THAT(out_.str(), HasSubstr("[train]"));
   EXPECT_THAT(out_.str(), Not(HasSubstr("--round.seed,--seed")));
   EXPECT_EQ(err_.str(), "");

@@ -21,6 +21,7 @@ namespace starling::coordinator {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using testing::TestFederation;
 
@@ -245,6 +246,21 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
   EXPECT_EQ(ask({"client", "revoke", "cam-2"}), 0);
   EXPECT_EQ(ask_json({"gossip", "show"}).at("members").as_array().size(), 1U);
   EXPECT_EQ(ask_json({"gossip", "stop"}).at("state"), "stopped");
+  const auto copy = (directory.path() / "copy.db").string();
+  EXPECT_EQ(ask({"backup", "--to", copy}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("gossip/")) << "whose epoch must not be lost";
+}
+
+TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {
+  federation.start_service();
+  for (const char* name : {"cam-1", "cam-2"}) federation.join(name, "peer", "127.0.0.1:7000");
+  const std::string net = write_job("[topology]\nspec = \"hypercube\"\n");
+  EXPECT_EQ(ask({"gossip", "start", net, "--run", "faces"}), 0) << err;
+  EXPECT_THAT(out, Not(HasSubstr("faces: ")));
+  federation.join("cam-3");
+  EXPECT_EQ(ask({"gossip", "show"}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("\nfaces: waiting to be members: cam-3; "));
+  EXPECT_THAT(ask_json({"gossip", "show"}).at("problem").as_string().c_str(), HasSubstr("cam-3"));
 }
 
 TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
@@ -258,12 +274,26 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_EQ(ask(words), 0) << err;
   EXPECT_THAT(out, HasSubstr("epoch 1 of job with 2 members"));
   EXPECT_EQ(ask_json(words).at("epoch"), 2) << "it replaces the one that was there";
+  for (const char* epoch : {"0", "-3", "18446744073709551615", "9007199254740993"}) {
+    EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", epoch}), 2)
+        << epoch;
+  }
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "2"}), 1);
+  EXPECT_THAT(err, HasSubstr("is of epoch 2, so --epoch must be at least 3"));
   const auto owner = load_operator_identity(federation.state().root());
   const auto roster = identity::SignedRoster::load(file, owner->credentials().authorities, "test");
   ASSERT_TRUE(roster) << roster.error().message();
   EXPECT_EQ(roster->signer().role, identity::Role::kOperator);
   EXPECT_EQ(roster->roster().members[1].name, "cam-2");
   EXPECT_EQ(roster->roster().expires - roster->roster().issued, std::chrono::hours(24 * 5));
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "9"}), 0);
+  EXPECT_THAT(out, HasSubstr("epoch 9 of job"));
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "366d"}),
+            1);
+  EXPECT_THAT(err, HasSubstr("365 days"));
+  std::ofstream(file) << "damaged";
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "10"}), 1);
+  EXPECT_THAT(err, HasSubstr("what is there is not replaced"));
   std::ofstream(members) << "cam-1\n";
   EXPECT_EQ(ask(words), 1);
   EXPECT_THAT(err, HasSubstr("members:1"));

@@ -270,6 +270,24 @@ TEST_F(CoordinatorServiceTest, ARequestThatNobodyWaitsForAnyMoreDoesNoHarm) {
   EXPECT_EQ(federation.wait_for_end(run), "stopped");
 }
 
+TEST_F(CoordinatorServiceTest, TheFallbackIsTheRunsAndComesBackAfterAnOperatorsNetwork) {
+  federation.start_service();
+  federation.join("cam-1", "peer", "127.0.0.1:7000");
+  Job job = tiny_job(3);  // which waits for two more
+  job.fallback.topology = "ring";
+  const std::string run = submit(job);
+  federation.log.wait_for("gossip network fallback-of-run-" + run + ": epoch 1");
+  EXPECT_EQ(federation.refusal("gossip-stop"), "fallback-network");
+  ASSERT_TRUE(federation.ask("gossip-start", {{"run", "faces"}}, "[topology]\nspec = \"ring\"\n"));
+  EXPECT_EQ(federation.ask("gossip-stop").value().at("state"), "stopped");
+  const auto shown = federation.ask("gossip-show").value();
+  EXPECT_EQ(shown.at("run"), "fallback-of-run-" + run);
+  EXPECT_EQ(shown.at("state"), "running");
+  EXPECT_TRUE(federation.ask("run-stop", {{"id", run}}));
+  EXPECT_EQ(federation.wait_for_end(run), "stopped");
+  EXPECT_EQ(federation.ask("gossip-show").value().at("state"), "stopped");
+}
+
 TEST_F(CoordinatorServiceTest, ABackupIsADatabaseThatAServiceCanStartFrom) {
   federation.start_service();
   federation.join("cam-7");

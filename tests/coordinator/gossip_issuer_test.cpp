@@ -1,98 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/gossip_issuer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "coordinator/certificate_records.h"
 #include "core/base/durable_file.h"
-#include "core/identity/certificate_authority.h"
-#include "core/identity/join_token.h"
-#include "core/store/memory_store.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/coordinator/gossip_issuer_fixture.h"
 
 namespace starling::coordinator {
 namespace {
 
 using std::chrono::minutes;
-
-struct HandClock final : Clock {
-  TimePoint now() const override { return {}; }
-  WallTime wall_now() const override { return wall; }
-  WallTime wall = *parse_rfc3339("2026-11-20T09:00:00Z");
-};
-
-class GossipIssuerTest : public ::testing::Test {
- public:
-  GossipIssuerTest() { issuer = make(); }
-
-  std::unique_ptr<GossipIssuer> make() {
-    auto made = std::make_unique<GossipIssuer>(
-        GossipIssuer::Parts{loop, clock, *store, state, log}, "test",
-        GossipIssuer::Handlers{
-            .send = [this](SessionId session,
-                           const protocol::Envelope&) { sent.push_back(session); },
-            .queued_bytes = [](SessionId) { return std::size_t{0}; },
-            .on_broken = [](const Error& error) { FAIL() << error.message(); }});
-    made->set_credentials(hub);
-    made->resume();
-    return made;
-  }
-  void join(const std::string& name, store::Role role, std::vector<std::string> addresses = {}) {
-    const auto token = identity::JoinToken::make({}, "h", 1);
-    ASSERT_TRUE(store->create_token({.id = to_string(token.id),
-                                     .client = name,
-                                     .role = role,
-                                     .addresses = std::move(addresses),
-                                     .mac_key = to_bytes(token.key().bytes()),
-                                     .created = clock.wall,
-                                     .expires = clock.wall + minutes(60)}));
-    const auto issue = [&](const store::Token&) -> Result<store::Certificate> {
-      const auto made =
-          authority.issue_credentials({.role = to_identity(role), .name = name}, clock.wall);
-      return to_record(made->certificate, name);
-    };
-    ASSERT_TRUE(store->redeem_token(
-        to_string(token.id), sha256(as_bytes(name + to_string(token.id))), clock.wall, issue));
-    issuer->members_changed();
-  }
-  void revoke(const std::string& name) {
-    ASSERT_TRUE(store->revoke_client(name, clock.wall));
-    issuer->members_changed();
-  }
-  std::string start(const std::string& toml = "[topology]\nspec = \"ring\"\n") {
-    const auto run = parse_gossip_run("faces", toml, "NET.toml");
-    if (!run) return run.error().code();
-    const auto started = issuer->start(*run, minutes(10));
-    return started ? "started" : started.error().code();
-  }
-  std::string names() const {
-    std::string all;
-    for (const auto& member : issuer->roster()->members) all += member.name + " ";
-    return all;
-  }
-  std::string setting(const std::string& key) const {
-    for (const auto& [name, value] : issuer->roster()->settings) {
-      if (name == key) return value;
-    }
-    return "";
-  }
-  std::uint64_t epoch() const { return issuer->roster()->epoch; }
-
-  testing::TemporaryDirectory directory;
-  const StateDirectory state{directory.path()};
-  HandClock clock;
-  NullLog log;
-  net::EventLoop loop;
-  const identity::CertificateAuthority authority =
-      *identity::CertificateAuthority::make({.federation = "test"}, clock.wall);
-  const identity::Credentials hub = *authority.issue_credentials(
-      {.role = identity::Role::kCoordinator, .name = "hub", .addresses = {"h"}}, clock.wall);
-  const std::unique_ptr<store::Store> store = store::make_memory_store();
-  std::vector<SessionId> sent;
-  std::unique_ptr<GossipIssuer> issuer;
-};
+using ::testing::HasSubstr;
+using GossipIssuerTest = GossipIssuerFixture;
 
 TEST_F(GossipIssuerTest, TheMembersAreThoseWhoWereAdmitted) {
   join("cam-2", store::Role::kDevice);
@@ -122,6 +42,10 @@ TEST_F(GossipIssuerTest, WhatCannotRunIsRefused) {
   join("cam-2", store::Role::kPeer);
   EXPECT_EQ(start("[topology]\nspec = \"torus:8x8\"\n"), "topology-impossible");
   EXPECT_EQ(start("[topology]\nspek = \"ring\"\n"), "unknown-key");
+  EXPECT_EQ(start("[topology]\nspec = \"d-cliques\"\n"), "algorithm-topology");
+  join("cam-3", store::Role::kPeer);
+  EXPECT_EQ(start("[topology]\nspec = \"ring\"\n[algorithm]\nname = \"relaysgd\"\n"),
+            "algorithm-topology");
   EXPECT_EQ(issuer->stop().error().code(), "not-running");
   EXPECT_EQ(issuer->roster(), nullptr);
 }
@@ -143,6 +67,74 @@ TEST_F(GossipIssuerTest, WhoComesOrGoesBeginsAnEpoch) {
   EXPECT_EQ(names(), "cam-2 cam-3 ");
   issuer->members_changed();
   EXPECT_EQ(epoch(), 3U) << "nothing has changed";
+}
+
+constexpr const char* kHypercube = "[topology]\nspec = \"hypercube\"\n";
+
+TEST_F(GossipIssuerTest, ANewcomerWaitsWhereTheGraphCannotBeFormedWithIt) {
+  join("cam-2", store::Role::kPeer);
+  join("cam-3", store::Role::kPeer);
+  ASSERT_EQ(start(kHypercube), "started");
+  join("cam-1", store::Role::kDevice);
+  EXPECT_EQ(epoch(), 1U);
+  EXPECT_EQ(names(), "cam-2 cam-3 ");
+  issuer->members_changed();
+  ASSERT_EQ(log.warnings.size(), 1U) << "once";
+  EXPECT_THAT(log.warnings[0], HasSubstr("faces: waiting to be members: cam-1; it could not go on "
+                                         "with 3 members: "));
+  EXPECT_THAT(issuer->problem(), HasSubstr("cam-1"));
+  clock.wall += minutes(6);
+  issuer->members_changed();
+  EXPECT_EQ(epoch(), 1U);
+  EXPECT_EQ(issuer->roster()->issued, clock.wall) << "the members' roster is renewed meanwhile";
+  join("cam-4", store::Role::kDevice);
+  EXPECT_EQ(epoch(), 2U);
+  EXPECT_EQ(names(), "cam-1 cam-2 cam-3 cam-4 ");
+  EXPECT_EQ(issuer->problem(), "");
+}
+
+TEST_F(GossipIssuerTest, ARevocationGoesThroughAndWhoWaitedTakesThePlace) {
+  for (const char* name : {"cam-1", "cam-2", "cam-3", "cam-4"}) join(name, store::Role::kPeer);
+  ASSERT_EQ(start(kHypercube), "started");
+  revoke("cam-2");
+  EXPECT_EQ(names(), "cam-1 cam-3 cam-4 ") << "though the network cannot go on";
+  EXPECT_THAT(issuer->problem(), HasSubstr("it cannot go on with 3 members: "));
+  issuer = make();
+  EXPECT_THAT(issuer->problem(), HasSubstr("it cannot go on with 3 members: "));
+  join("cam-5", store::Role::kPeer);
+  EXPECT_EQ(issuer->problem(), "");
+  join("cam-6", store::Role::kPeer);
+  join("cam-7", store::Role::kPeer);
+  EXPECT_EQ(names(), "cam-1 cam-3 cam-4 cam-5 ");
+  revoke("cam-4");
+  EXPECT_EQ(names(), "cam-1 cam-3 cam-5 cam-6 ");
+  EXPECT_THAT(issuer->problem(), HasSubstr("waiting to be members: cam-7; "));
+  revoke("cam-6");
+  EXPECT_EQ(names(), "cam-1 cam-3 cam-5 cam-7 ");
+  EXPECT_EQ(issuer->problem(), "");
+}
+
+TEST_F(GossipIssuerTest, WhenNobodyIsLeftItIsStoppedOnceAndLeftToExpire) {
+  join("cam-1", store::Role::kPeer);
+  join("cam-2", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  ASSERT_TRUE(store->revoke_client("cam-1", clock.wall));
+  revoke("cam-2");
+  EXPECT_EQ(epoch(), 2U);
+  EXPECT_TRUE(issuer->roster()->stopped());
+  EXPECT_THAT(log.warnings, ::testing::ElementsAre(HasSubstr("nobody is a member any more")));
+  const WallTime issued = issuer->roster()->issued;
+  clock.wall += minutes(8);
+  issuer->members_changed();
+  issuer = make();
+  EXPECT_EQ(issuer->roster()->issued, issued);
+  EXPECT_EQ(epoch(), 2U);
+  EXPECT_EQ(log.warnings.size(), 1U);
+  join("cam-3", store::Role::kPeer);
+  EXPECT_EQ(names(), "cam-3 ");
+  EXPECT_TRUE(issuer->roster()->stopped());
+  EXPECT_EQ(start(), "started");
+  EXPECT_EQ(epoch(), 4U);
 }
 
 TEST_F(GossipIssuerTest, ARejoinedNameHasANewKeyAndSoANewEpoch) {
@@ -243,20 +235,24 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
 
 TEST(GossipRun, MembersAreReadFromLines) {
   const std::string key(64, 'a');
+  const std::string other(64, 'b');
   const auto members = parse_members(
-      "# who\ncam-1 " + key + " 10.0.0.1:7000\n\ncam-2 " + key + "  # no address\n", "members");
+      "# who\ncam-1 " + key + " 10.0.0.1:7000\n\ncam-2 " + other + "  # no address\n", "members");
   ASSERT_TRUE(members) << members.error().message();
   ASSERT_EQ(members->size(), 2U);
   EXPECT_EQ((*members)[0].address, "10.0.0.1:7000");
   EXPECT_EQ((*members)[1].name, "cam-2");
   EXPECT_EQ((*members)[1].address, "");
   for (const std::string& bad :
-       std::vector<std::string>{"cam-1\n", "cam-1 abc\n", "a/b " + key, "cam-1 " + key + " x y"}) {
-    const auto read = parse_members("\n" + bad, "members");
+       std::vector<std::string>{"cam-1\n", "cam-1 abc\n", "a/b " + key, "cam-1 " + key + " x y",
+                                "cam-1 " + key + " 10.0.0.1", "cam-0 " + key, "cam-1 " + other}) {
+    const auto read = parse_members("cam-0 " + other + "\n" + bad, "members");
     ASSERT_FALSE(read) << bad;
     EXPECT_EQ(read.error().code(), "members-malformed");
-    EXPECT_NE(read.error().message().find("members:2"), std::string::npos);
+    EXPECT_THAT(read.error().message(), HasSubstr("members:2")) << bad;
   }
+  EXPECT_THAT(parse_members("# nobody\n", "members").error().message(),
+              HasSubstr("members names no members"));
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST_F(ServiceSessionsTest, MembersOfAGossipNetworkAreSentItsRosterAndReport) {
   EXPECT_EQ(late.greet(), "Welcome");
   EXPECT_EQ(late.next(), "RosterPart");
   late.send(protocol::PeerReport{.epoch = 1, .step = 9, .state = "training"});
-  late.send(protocol::Relay{.peer = "cam-1", .type = 23, .header = Bytes(8)});
+  late.send(protocol::Relay{.peer = "cam-1", .type = 18, .header = Bytes(8)});  // a greeting
   late.send(protocol::Ping{});
   EXPECT_EQ(late.next(), "Pong");
   EXPECT_EQ(early.next(), "Relay");

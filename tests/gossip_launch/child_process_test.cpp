@@ -5,12 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 
 #include "core/base/durable_file.h"
@@ -127,6 +129,17 @@ TEST_F(ChildProcessTest, ALogThatCannotBeWrittenIsRefused) {
   EXPECT_THAT(child.error().message(), HasSubstr("/no/such/log"));
 }
 
+// As asio opens its sockets: without close-on-exec.
+TEST_F(ChildProcessTest, ItInheritsNoSocketOfItsLauncher) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const auto child = start(shell("exec sleep 1000"));
+  ::close(ends[0]);
+  char byte = 0;
+  EXPECT_EQ(::recv(ends[1], &byte, 1, MSG_DONTWAIT), 0) << "the other end is closed at once";
+  ::close(ends[1]);
+}
+
 // In a process of its own: starts a child, says its number, and never ends by itself.
 [[noreturn]] void play_launcher(const ChildProcess::Options& options, int report) {
   net::EventLoop loop;
@@ -164,6 +177,18 @@ TEST(ScratchDirectory, IsGoneAfterwardsWithAllInIt) {
     EXPECT_EQ(permissions & std::filesystem::perms::all, std::filesystem::perms::owner_all);
   }
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(ScratchDirectory, SaysWhereNoneCanBeMade) {
+  const testing::TemporaryDirectory directory;
+  const std::string missing = (directory.path() / "missing").string();
+  const char* const named = std::getenv("TMPDIR");
+  const std::string before = named == nullptr ? "" : named;
+  ::setenv("TMPDIR", missing.c_str(), 1);
+  const auto scratch = ScratchDirectory::make();
+  ::setenv("TMPDIR", before.c_str(), 1);  // an empty one says nothing
+  ASSERT_FALSE(scratch);
+  EXPECT_THAT(scratch.error().message(), HasSubstr("in " + missing + ": No such file"));
 }
 
 TEST(ScratchDirectory, CanBeKept) {

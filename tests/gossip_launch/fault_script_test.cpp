@@ -149,7 +149,7 @@ TEST(FaultScript, AKeyThatMeansNothingForTheKindIsRefused) {
   EXPECT_THAT(with("bandwidth", "jitter = \"1s\""), HasSubstr("`jitter`"));
   EXPECT_THAT(with("stall", "bandwidth = \"1MB/s\""), HasSubstr("`bandwidth`"));
   EXPECT_THAT(with("delay", ""), HasSubstr("needs `delay`"));
-  EXPECT_THAT(with("bandwidth", ""), HasSubstr("is not a distribution"));
+  EXPECT_THAT(with("bandwidth", ""), HasSubstr("needs `bandwidth`, as \"10Mbit/s\""));
   EXPECT_THAT(with("bandwidth", "bandwidth = \"uniform:1MB/s,2MB/s\""), HasSubstr("one rate"));
   EXPECT_THAT(with("partition", "nodes = \"1\"\nothers = \"1\""), HasSubstr("no link"));
 }
@@ -177,6 +177,12 @@ TEST(FaultScript, ChaosOfAnUnknownKindIsRefused) {
   const auto script = draw_faults({.count = 1, .kinds = "pause,melt"}, 4, 1);
   ASSERT_FALSE(script);
   EXPECT_THAT(script.error().message(), HasSubstr("'melt' is not a kind"));
+}
+
+TEST(FaultScript, ChaosThatCannotBeIsRefusedByName) {
+  const auto script = draw_faults({.count = 1, .kinds = "reset"}, 1, 1);
+  ASSERT_FALSE(script);
+  EXPECT_THAT(script.error().message(), HasSubstr("chaos-1, a reset: there is no link"));
 }
 
 TEST(FaultScript, MergedScriptsAreInOrder) {

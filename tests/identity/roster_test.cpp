@@ -235,7 +235,14 @@ TEST_F(RosterTest, WhatIsNoSoundRosterIsNotSigned) {
   EXPECT_EQ(refused([](Roster& r) { r.members[1].address = "-"; }), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.members.clear(); }), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.epoch = 0; }), "bad-roster");
+  EXPECT_EQ(refused([](Roster& r) { r.epoch = kRosterEpochMax; }), "good");
+  EXPECT_EQ(refused([](Roster& r) { r.epoch = kRosterEpochMax + 1; }), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.expires = r.issued; }), "bad-roster");
+  EXPECT_EQ(refused([](Roster& r) { r.expires = r.issued + kRosterLifetimeMax; }), "good");
+  EXPECT_EQ(refused([](Roster& r) {
+              r.expires = r.issued + kRosterLifetimeMax + std::chrono::milliseconds(1);
+            }),
+            "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.run = ""; }), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.federation = "a/b"; }), "bad-roster");
   EXPECT_EQ(refused([](Roster& r) { r.settings.emplace_back("notes", "again"); }), "bad-roster");

@@ -8,6 +8,7 @@
 
 #include "core/issuer/roster_parts.h"
 #include "core/wire/codec.h"
+#include "core/wire/frame_type.h"
 #include "tests/issuer/signed_rosters.h"
 
 namespace starling::issuer {
@@ -107,7 +108,9 @@ class IssuerDeskTest : public ::testing::Test {
   std::size_t waiting = 0;
   std::function<void(SessionId)> on_send;
   IssuerDesk desk{
-      {.window_bytes = 128 * 1024, .open_model_bytes_max = 800'000, .relay_pairs_max = 1},
+      {.window_bytes = 128 * 1024,
+       .open_model_bytes_max = 800'000,
+       .relay_pairs = {.pairs_max = 1}},
       {.send =
            [this](SessionId session, const protocol::Envelope& envelope) {
              sent.push_back({session, envelope});
@@ -224,8 +227,11 @@ TEST_F(IssuerDeskTest, ReportsOfMembersArePassedOn) {
 
 // --- relaying -----------------------------------------------------------------------------------
 
-protocol::Relay relay_to(const std::string& peer) {
-  return {.peer = peer, .type = 21, .header = Bytes(16, std::byte{5})};
+using wire::FrameType;
+
+protocol::Relay relay_to(const std::string& peer, FrameType type = FrameType::kPeerHello) {
+  return {
+      .peer = peer, .type = static_cast<std::uint16_t>(type), .header = Bytes(16, std::byte{5})};
 }
 
 TEST_F(IssuerDeskTest, RelaysBetweenTwoThatCannotBeDialled) {
@@ -288,11 +294,67 @@ TEST_F(IssuerDeskTest, RelayingIsBounded) {
   sent.clear();
   ASSERT_TRUE(take(kA, relay_to("d")));  // a second pair
   EXPECT_EQ(goodbye(kA, "d"), "relay-full");
+  desk.closed(kB);  // which makes room
+  sent.clear();
+  ASSERT_TRUE(take(kA, relay_to("d")));
+  EXPECT_EQ(sent_to<protocol::Relay>(kC), std::vector{relay_to("a")});
+}
+
+TEST_F(IssuerDeskTest, AFullReceiverHearsOnceThatALinkIsBroken) {
+  publish();
+  ASSERT_TRUE(take(kA, relay_to("b")));
   waiting = 3 << 20;
   sent.clear();
-  ASSERT_TRUE(take(kA, relay_to("b")));
+  ASSERT_TRUE(take(kA, relay_to("b", FrameType::kSwim)));
   EXPECT_EQ(goodbye(kA, "b"), "relay-full");
   EXPECT_EQ(goodbye(kB, "a"), "relay-full");
+  for (const FrameType type : {FrameType::kSwim, FrameType::kBye, FrameType::kPeerHello}) {
+    ASSERT_TRUE(take(kA, relay_to("b", type)));
+  }
+  EXPECT_EQ(sent_to<protocol::Relay>(kA).size(), 3U) << "a goodbye is not answered";
+  EXPECT_EQ(goodbye(kA, "b"), "relay-full");
+  EXPECT_EQ(sent_to<protocol::Relay>(kB).size(), 1U) << "nothing more where too much waits";
+}
+
+TEST_F(IssuerDeskTest, AGreetingOpensABrokenLinkAndNothingElseDoes) {
+  publish();
+  ASSERT_TRUE(take(kA, relay_to("b", FrameType::kSwim)));
+  EXPECT_EQ(goodbye(kA, "b"), "no-link");
+  ASSERT_TRUE(take(kA, relay_to("b")));
+  waiting = 3 << 20;
+  ASSERT_TRUE(take(kB, relay_to("a", FrameType::kBye)));
+  EXPECT_EQ(goodbye(kA, "b"), "relay-full") << "it stands for the goodbye that is lost";
+  waiting = 0;
+  sent.clear();
+  ASSERT_TRUE(take(kA, relay_to("b", FrameType::kSwim)));
+  EXPECT_EQ(goodbye(kA, "b"), "no-link");
+  EXPECT_TRUE(sent_to<protocol::Relay>(kB).empty());
+  ASSERT_TRUE(take(kB, relay_to("a")));
+  ASSERT_TRUE(take(kA, relay_to("b", FrameType::kSwim)));
+  EXPECT_EQ(sent_to<protocol::Relay>(kA).back(), relay_to("b"));
+  EXPECT_EQ(sent_to<protocol::Relay>(kB), std::vector{relay_to("a", FrameType::kSwim)});
+}
+
+TEST(RelayPairs, AMemberHasNoMoreThanItsShare) {
+  RelayPairs pairs({.pairs_max = 4, .per_member_max = 2});
+  EXPECT_TRUE(pairs.insert("a", "b"));
+  EXPECT_TRUE(pairs.insert("c", "a"));
+  EXPECT_FALSE(pairs.insert("a", "d"));
+  EXPECT_FALSE(pairs.insert("d", "a")) << "whoever begins";
+  EXPECT_TRUE(pairs.insert("b", "a")) << "it is there already";
+  EXPECT_TRUE(pairs.insert("b", "c"));
+  EXPECT_TRUE(pairs.insert("d", "e"));
+  EXPECT_FALSE(pairs.insert("f", "g")) << "four in all";
+  EXPECT_EQ(pairs.size(), 4U);
+  EXPECT_EQ(pairs.erase("b"), (std::set<std::string>{"a", "c"}));
+  EXPECT_EQ(pairs.size(), 2U);
+  EXPECT_FALSE(pairs.contains("a", "b"));
+  EXPECT_TRUE(pairs.insert("a", "d"));
+  EXPECT_TRUE(pairs.erase("d", "a"));
+  EXPECT_FALSE(pairs.erase("a", "d"));
+  pairs.keep([](const std::string& name) { return name != "e"; });
+  EXPECT_EQ(pairs.size(), 1U);
+  EXPECT_TRUE(pairs.contains("a", "c"));
 }
 
 // --- models -------------------------------------------------------------------------------------
