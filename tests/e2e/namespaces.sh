@@ -165,9 +165,9 @@ says_finished() {  # RUN PEER
 both_trained() {  # RUN
   local k apart
   until_true 120 has_ended
-  "$programs/starling-gossip" simulate "$1.toml" --out simulated >simulate.log 2>&1
+  "$programs/starling-gossip" simulate "$1.toml" --out "of-$1" >simulate.log 2>&1
   for k in 1 2; do
-    apart=$(distance simulated/model.safetensors "peer-$k/gossip/model.safetensors")
+    apart=$(distance "of-$1/model.safetensors" "peer-$k/gossip/model.safetensors")
     # The simulation's is the mean of two that differ by rounding; one exchange missed makes 1e-3.
     [ "$apart" -le 10 ] || fail "$1: the model of peer-$k is ${apart}e-6 from the simulation's"
     until_true 10 says_finished "$1" "peer-$k"  # also without a coordinator

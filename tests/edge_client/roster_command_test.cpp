@@ -102,11 +102,12 @@ class RosterCommandTest : public ::testing::Test {
 TEST_F(RosterCommandTest, TakesARosterAndSaysWhatItIs) {
   const Printed printed = type(file_of(roster_of(3)));
   EXPECT_EQ(printed.exit_code, 0) << printed.err;
-  EXPECT_EQ(printed.out,
-            "epoch 3 of faces with 2 members, valid until 2026-11-20T09:10:00Z, signed by operator "
-            "owner; cam-7 is a member that others dial at 10.0.0.7:7000\n"
-            "installed; run: " +
-                state_.command("start") + "\n");
+  EXPECT_EQ(
+      printed.out,
+      "epoch 3 of faces with 2 members, valid until 2026-11-20T09:10:00.000Z, signed by operator "
+      "owner; cam-7 is a member that others dial at 10.0.0.7:7000\n"
+      "installed; run: " +
+          state_.command("start") + "\n");
   EXPECT_EQ(*read_file(state_.gossip() / "roster", 1 << 20), *read_file(file_, 1 << 20))
       << "as it was signed";
 }
@@ -116,7 +117,7 @@ TEST_F(RosterCommandTest, ShowsTheOneThatIsHeld) {
   ASSERT_EQ(type(file_of(roster_of(3))).exit_code, 0);
   EXPECT_THAT(type().out, StartsWith("epoch 3 of faces with 2 members, valid until "));
   EXPECT_THAT(type().out, Not(HasSubstr("installed")));
-  EXPECT_THAT(type("", kNow + hours(1)).out, HasSubstr("expired at 2026-11-20T09:10:00Z"));
+  EXPECT_THAT(type("", kNow + hours(1)).out, HasSubstr("expired at 2026-11-20T09:10:00.000Z"));
   const auto json = boost::json::parse(type("", kNow, config::OutputFormat::kJson).out);
   EXPECT_EQ(json.at("epoch"), 3);
   EXPECT_EQ(json.at("state"), "running");
@@ -134,6 +135,9 @@ TEST_F(RosterCommandTest, OnlyANewerOneTakesItsPlace) {
   Roster other = roster_of(3);  // of the same moment
   other.members.pop_back();
   expect_refused(file_of(other), "this device holds epoch 3");
+  other = roster_of(3, kNow + minutes(1));  // later, but no renewal
+  other.run = "hands";
+  expect_refused(file_of(other), "epoch 3 of hands, issued ");
   EXPECT_EQ(type(file_of(roster_of(3, kNow + minutes(1)))).exit_code, 0) << "renewed";
   EXPECT_EQ(type(file_of(roster_of(4))).exit_code, 0) << "a later epoch";
   EXPECT_EQ(held(), 4U);
@@ -162,11 +166,12 @@ TEST_F(RosterCommandTest, RefusesWhatWasNotSignedByWhoMay) {
 
 TEST_F(RosterCommandTest, RefusesWhatHasExpired) {
   const auto file = file_of(roster_of(3));
-  expect_refused(file, "expired at 2026-11-20T09:10:00Z, and it is 2026-11-20T10:00:00Z now",
+  expect_refused(file,
+                 "expired at 2026-11-20T09:10:00.000Z, and it is 2026-11-20T10:00:00.000Z now",
                  kNow + hours(1));
   auto self = *identity::IdentityDirectory::load(state_.identity());
   ASSERT_TRUE(self.record_authenticated(kNow + hours(2)));
-  expect_refused(file, "2026-11-20T11:00:00Z now", kNow);  // the clock was set back
+  expect_refused(file, "2026-11-20T11:00:00.000Z now", kNow);  // the clock was set back
 }
 
 TEST_F(RosterCommandTest, SaysWhatTheOwnerMustWriteForADeviceThatIsNoMember) {
