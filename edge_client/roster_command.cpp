@@ -68,19 +68,12 @@ Result<void> check_member(const Roster& roster, const fs::path& file,
                   self.credentials().certificate.public_key_digest().hex()));
 }
 
-// Within an epoch only the times may change: peers of one epoch must agree on all else.
-bool replaces(const Roster& fresh, const Roster& held) {
-  const bool renewal =
-      fresh.run == held.run && fresh.settings == held.settings && fresh.members == held.members;
-  return fresh.newer_than(held) && (fresh.epoch > held.epoch || renewal);
-}
-
 // False: it is the one that is held. What cannot be believed any more stands in nobody's way: the
 // peer does not use it either.
 Result<bool> is_new(const SignedRoster& fresh, const fs::path& file, const StateDirectory& state,
                     const IdentityDirectory& self) {
   const auto held = gossip::load_held_roster(state.gossip(), self);
-  if (!held || !*held || replaces(fresh.roster(), (*held)->roster())) return true;
+  if (!held || !*held || fresh.roster().replaces((*held)->roster())) return true;
   if (std::ranges::equal((*held)->bytes().view(), fresh.bytes().view())) return false;
   const Roster& ours = (*held)->roster();
   return rejected(

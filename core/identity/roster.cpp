@@ -93,9 +93,10 @@ bool Roster::newer_than(const Roster& other) const {
   return std::tie(epoch, issued) > std::tie(other.epoch, other.issued);
 }
 
-bool Roster::renews(const Roster& other) const {
-  return std::tie(federation, run, epoch, settings, members) ==
-         std::tie(other.federation, other.run, other.epoch, other.settings, other.members);
+bool Roster::replaces(const Roster& held) const {
+  const bool renews =
+      std::tie(run, settings, members) == std::tie(held.run, held.settings, held.members);
+  return newer_than(held) && (epoch > held.epoch || renews);
 }
 
 Settings stopped_settings() { return {{"stopped", "true"}}; }

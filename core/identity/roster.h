@@ -50,10 +50,11 @@ struct Roster {
   // The node number of a member.
   std::optional<std::uint32_t> find(std::string_view name) const;
   bool is_member(std::string_view name, const Sha256Digest& key) const;
-  // Whether this replaces `other` of the same federation: a later epoch, or the same one renewed.
+  // Of the same federation: of a later epoch, or of the same one and issued later.
   bool newer_than(const Roster& other) const;
-  // Whether it says the same as another, but for how long: all that one epoch can have.
-  bool renews(const Roster& other) const;
+  // Whether this may take the place of `held`: it is newer, and within an epoch, whose peers must
+  // agree on all else, nothing but its times has changed.
+  bool replaces(const Roster& held) const;
   // Whether this tells the members to end: the run's settings are stopped_settings().
   bool stopped() const;
   bool expired(WallTime now) const { return now >= expires; }

@@ -99,14 +99,13 @@ Result<void> PeerNode::start() {
 
 void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) {
   if (stopping_ || (roster_ && !roster.roster().newer_than(roster_->roster()))) return;
-  const bool renewed = roster_ && roster_->roster().epoch == roster.roster().epoch;
-  if (renewed && !roster.roster().renews(roster_->roster())) {
+  if (roster_ && !roster.roster().replaces(roster_->roster())) {
     return world_.log.warning(
         "a roster of epoch {} that says other things than the one held is not taken: its issuer "
         "must give it a later epoch",
         roster.roster().epoch);
   }
-  const bool same_epoch = life_ && renewed;
+  const bool same_epoch = life_ && roster_->roster().epoch == roster.roster().epoch;
   expired_ = false;
   if (!same_epoch) switching_ = true;  // from here on members are those of the next epoch
   roster_ = std::make_shared<const identity::SignedRoster>(roster);

@@ -31,17 +31,16 @@ import json, math, pathlib, sys
 out, nodes = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 away, tolerance = float(sys.argv[3]), float(sys.argv[4])
 lines = [json.loads(line) for line in open(out / "metrics.jsonl")]
-begin = next(l for l in lines if l["step"] >= 500)
-apart = [l for l in lines if begin["wall_seconds"] < l["wall_seconds"] < begin["wall_seconds"] + away]
-left = apart[-1]["consensus_distance"]
-# From where the halves are a tenth of what they were apart, while float has digits left.
-fall = [l for l in lines if l["wall_seconds"] > apart[-1]["wall_seconds"]
-        and left * 1e-3 < l["consensus_distance"] < left / 2]
+left = max(l["consensus_distance"] for l in lines if l["step"] > 2000)
+apart = [l for l in lines if l["step"] >= 500 and l["consensus_distance"] > 0.9 * left]
+# From where the halves are half of what they were apart, while float has digits left.
+fall = [l for l in lines if l["step"] > apart[-1]["step"] and l["nodes_up"] == nodes
+        and left * 1e-4 < l["consensus_distance"] < left / 2]
 first, last = fall[0], fall[-1]
 factor = (last["consensus_distance"] / first["consensus_distance"]) ** (1 / (last["step"] - first["step"]))
 slem = (1 + 2 * math.cos(2 * math.pi / nodes)) / 3
-print(f"apart for {away:g} s: steps {begin['step']} to {apart[-1]['step']}, "
-      f"consensus distance {left:.4g} at their end, {lines[-1]['consensus_distance']:.3g} at the run's")
+print(f"apart for {away:g} s, to step {apart[-1]['step']}: consensus distance {left:.4g} at its end, "
+      f"{lines[-1]['consensus_distance']:.3g} at the run's")
 print(f"falls by {factor:.5f} a step (steps {first['step']} to {last['step']}); "
       f"the ring's second eigenvalue is {slem:.5f}")
 sys.exit(abs(factor - slem) > tolerance * slem)

@@ -210,6 +210,15 @@ TEST_F(RosterTest, LaterEpochsAndRenewalsReplaceEarlierOnes) {
   EXPECT_FALSE(old.newer_than(renewed));
   EXPECT_TRUE(next.newer_than(renewed));
   EXPECT_FALSE(renewed.newer_than(next));
+  EXPECT_TRUE(renewed.replaces(old));
+  EXPECT_FALSE(old.replaces(renewed));
+  EXPECT_TRUE(next.replaces(renewed));
+  Roster other = renewed;  // of the same epoch, with other members
+  other.members.pop_back();
+  EXPECT_TRUE(other.newer_than(old));
+  EXPECT_FALSE(other.replaces(old));
+  next.members.pop_back();
+  EXPECT_TRUE(next.replaces(old));
 }
 
 TEST_F(RosterTest, MembersAreThoseOfThatNameAndKey) {
