@@ -281,7 +281,7 @@ TEST_F(CoordinatorServiceTest, TheFallbackIsTheRunsAndComesBackAfterAnOperatorsN
   ASSERT_TRUE(federation.ask("gossip-start", {{"run", "faces"}}, "[topology]\nspec = \"ring\"\n"));
   EXPECT_EQ(federation.ask("gossip-stop").value().at("state"), "stopped");
   const auto shown = federation.ask("gossip-show").value();
-  EXPECT_EQ(shown.at("run"), "fallback-of-run-" + run);
+  EXPECT_EQ(std::string_view(shown.at("run").as_string()), "fallback-of-run-" + run);
   EXPECT_EQ(shown.at("state"), "running");
   EXPECT_TRUE(federation.ask("run-stop", {{"id", run}}));
   EXPECT_EQ(federation.wait_for_end(run), "stopped");
