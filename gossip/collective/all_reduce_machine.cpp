@@ -286,6 +286,9 @@ void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& not
   } else if (last_ && note.exchange < last_->exchange) {
     return send_last(from);
   }
+  if (mean == nullptr && note.exchange < next_) {  // passed over here: the word was another's
+    return send(from, Kind::kNotYet, note.exchange, 0);
+  }
   if (mean == nullptr || mean->attempt == 0 || mean->attempt != note.attempt) return;
   if (peers_[from].wants == kWantsMax) return;
   ++peers_[from].wants;
@@ -312,13 +315,15 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
   peers_[from].not_yet = note.exchange;
   peers_[from].not_yet_attempt = note.attempt;
   if (!current_ || note.exchange != current_->exchange) return;
-  const Current& c = *current_;
-  if (note.attempt == 0) {
-    if (c.reported_to == from) report();
-    return;
+  Current& c = *current_;
+  if (note.attempt != 0) peers_[from].begun.reset();  // it may have begun, and given up
+  if (c.want && c.want->from == from) {  // it does not hold what it has passed on the word of
+    const bool is_over = c.want->purpose == Want::For::kFinish;
+    c.want.reset();
+    return is_over && c.reported_to != from ? repeat() : report();
   }
-  peers_[from].begun.reset();  // it may have begun, and given up
-  if (c.lead && std::ranges::find(c.lead->awaited, from) != c.lead->awaited.end()) report();
+  const bool awaited = c.lead && std::ranges::find(c.lead->awaited, from) != c.lead->awaited.end();
+  if (note.attempt == 0 ? c.reported_to == from : awaited) report();
 }
 
 // --- a member's side -----------------------------------------------------------------------------
@@ -472,14 +477,22 @@ void AllReduceMachine::finish(Mean mean) {
                               result.floats});
 }
 
-// What we are at is over. Whoever waits for us there has to know as well.
+// What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
+// what we now pass over.
 void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
   say(LogLevel::kWarning, fmt::format("exchange {} is over, says member {}; we are still at {} and "
                                       "have to copy a model",
                                       note.exchange, from, current_->exchange));
   for (Member m = 0; m < peers_.size(); ++m) {
-    if (waits(m)) send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
+    const Peer& peer = peers_[m];
+    if (waits(m)) {
+      send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
+    } else if (peer.begun && *peer.begun >= next_ && *peer.begun <= note.exchange &&
+               !peer.declined) {
+      decline(m);
+    }
   }
+  next_ = note.exchange + 1;
   current_.reset();
   early_.clear();
   actions_.push_back(Behind{note.exchange});
