@@ -17,6 +17,7 @@ using Kind = protocol::ReduceNote::Kind;
 constexpr unsigned kWantsMax = 16;
 // A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
 constexpr std::uint64_t kAttemptsAhead = 4096;
+constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
 constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
 
 }  // namespace
@@ -364,6 +365,7 @@ void AllReduceMachine::promise(Attempt attempt) {
   Current& c = *current_;
   if (attempt <= c.promised) return;
   c.promised = attempt;
+  c.promised_at = now_;
   c.run.reset();
   c.want.reset();  // what a dead leader still delivers must not undo what we now report
   if (c.lead && owner(attempt) != self_) c.lead.reset();
@@ -509,39 +511,50 @@ bool AllReduceMachine::declined(Exchange exchange) const {
                              [&](const Peer& p) { return p.declined && p.begun == exchange; });
 }
 
-// Views may have differed when something was asked: ask again. Nothing here undoes an attempt that
-// goes on.
+// Views may have differed when something was asked: ask again. What looks stuck may only be slow,
+// so each attempt that we undo leaves the next one twice the time.
 void AllReduceMachine::repeat() {
   Current& c = *current_;
   c.repeat_at = now_ + options_.repeat;
-  if (!c.lead) {
-    const bool stale = c.joined == 0 && leader() != c.reported_to;
-    if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return report();
-    // Whom we follow follows us: one of the two has to lead.
-    const Peer& followed = peers_[c.reported_to];
-    const bool follows_us =
-        followed.begun == c.exchange && followed.attempt != 0 && owner(followed.attempt) == self_;
-    if (follows_us && leader() == self_) return report();
-    return send_state(c.reported_to);
-  }
-  // Someone follows another leader: lead beyond its attempt, or follow it too.
-  Attempt highest = c.promised;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (waits(m) && is_plausible(peers_[m].attempt)) {
-      highest = std::max(highest, peers_[m].attempt);
-    }
-  }
-  if (highest > c.promised) {
-    promise(highest);
+  const Duration patience = options_.repeat * (1U << std::min(c.renewals, kDoublingsMax));
+  if (now_ >= c.promised_at + patience && is_undone()) {
+    ++c.renewals;
+    if (c.lead) promise(highest_promise());
     return report();
   }
-  if (c.lead->stage == Lead::Stage::kRunning) {
+  if (!c.lead) {
+    if (c.reported_to != self_) send_state(c.reported_to);
+  } else if (c.lead->stage == Lead::Stage::kRunning) {
     for (Member m : c.lead->awaited) {
       if (!peers_[m].done) send(m, Kind::kAsk, c.exchange, c.lead->attempt);
     }
   } else {
     for (Peer& peer : peers_) peer.asked = 0;
   }
+}
+
+// Nothing can come of what we are at, as far as we know.
+bool AllReduceMachine::is_undone() const {
+  const Current& c = *current_;
+  // Someone follows another leader: lead beyond its attempt, or follow it too.
+  if (c.lead) return highest_promise() > c.promised;
+  const bool stale = c.joined == 0 && leader() != c.reported_to;
+  if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return true;
+  // Whom we follow follows us: one of the two has to lead.
+  const Peer& followed = peers_[c.reported_to];
+  const bool follows_us =
+      followed.begun == c.exchange && followed.attempt != 0 && owner(followed.attempt) == self_;
+  return follows_us && leader() == self_;
+}
+
+AllReduceMachine::Attempt AllReduceMachine::highest_promise() const {
+  Attempt highest = current_->promised;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (waits(m) && is_plausible(peers_[m].attempt)) {
+      highest = std::max(highest, peers_[m].attempt);
+    }
+  }
+  return highest;
 }
 
 // --- small things --------------------------------------------------------------------------------

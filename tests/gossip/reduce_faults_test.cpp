@@ -193,6 +193,23 @@ TEST(AllReduceFaults, WhoCannotReachEachOtherAreNotInOneAttempt) {
   EXPECT_EQ(network.finished(0, 0)->members, (std::vector<Member>{0, 1, 2}));
 }
 
+// An exchange takes minutes where a message takes seconds, with a question put every two; that one
+// member alone believes the leader dead must not make two leaders undo each other for ever.
+TEST(AllReduceFaults, WhatIsSlowEnds) {
+  for (const bool suspected : {false, true}) {
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      World world = small_world(4, seed % 2 == 0 ? Choice::kRing : Choice::kTree, seed);
+      world.exchanges = 1;
+      world.latency = suspected ? 1.5 : 3;
+      world.seconds_max = 3600;
+      ReduceNetwork network(world);
+      if (suspected) network.at(0.2, [&network] { network.suspect(1, 0, 1e6); });
+      ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
+      ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();
+    }
+  }
+}
+
 using Kind = protocol::ReduceNote::Kind;
 
 NoteReceived note(Member from, Kind kind, Exchange exchange, std::uint32_t attempt,
