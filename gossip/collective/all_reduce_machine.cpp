@@ -106,6 +106,7 @@ void AllReduceMachine::handle(Begin& begin) {
   promise(attempt);
   if (to == self_) {
     lead(attempt, false);
+    for (Member m = 0; m < peers_.size(); ++m) ask_ahead(m);
   } else {
     send_state(to);
   }
@@ -231,6 +232,7 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
   peer.held = note.members.empty() ? 0 : note.held;
   peer.members = std::move(note.members);
   if (!is_current) {
+    ask_ahead(from);
     // Beyond the next one: they ended one that we have not begun.
     if (note.exchange > next_ || declined(note.exchange)) decline(from);
     return;

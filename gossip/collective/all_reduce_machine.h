@@ -211,6 +211,7 @@ class AllReduceMachine {
   bool is_late() const;
   bool has_answered(Member member) const;
   void ask_missing();
+  void ask_ahead(Member member);
   void consider();
   void decide();
   void let_stand(Attempt attempt);

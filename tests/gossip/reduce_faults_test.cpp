@@ -248,6 +248,30 @@ TEST(AllReduceFaults, WhoPassedOnThatAnExchangeIsOverSaysThatItHasNoMean) {
   EXPECT_EQ(again[0].kind, Kind::kWant);
 }
 
+// Its followers would have told any other member; a leader has to ask.
+TEST(AllReduceFaults, ALeaderAsksWhoHasBegunALaterExchange) {
+  for (const bool first : {true, false}) {
+    AllReduceMachine leader({}, 1, 0, 3);
+    std::vector<Action> actions;
+    auto begin = [&] {
+      for (Action& action : leader.on(Begin{0, share({1, 2})}, TimePoint{})) {
+        actions.push_back(std::move(action));
+      }
+    };
+    if (first) begin();
+    for (Action& action : leader.on(note(2, Kind::kState, 7, 1, {}), TimePoint{})) {
+      actions.push_back(std::move(action));
+    }
+    if (!first) begin();
+    const auto sent = notes_to(2, actions);
+    const auto is_question = [](const auto& n) { return n.kind == Kind::kAsk && n.exchange == 0; };
+    EXPECT_EQ(std::ranges::count_if(sent, is_question), 1) << first;
+    const auto told = leader.on(note(2, Kind::kCommit, 6, 3, {1, 2}), TimePoint{});
+    ASSERT_TRUE(std::holds_alternative<Behind>(told.back())) << first;
+    EXPECT_EQ(std::get<Behind>(told.back()).exchange, 6U);
+  }
+}
+
 // Deaths and stragglers only: the living agree on everything.
 TEST(AllReduceFaults, RandomDeathsAndStragglers) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
