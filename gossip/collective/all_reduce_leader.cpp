@@ -40,6 +40,14 @@ void AllReduceMachine::ask_missing() {
   }
 }
 
+// Nobody tells a leader that the exchange it leads was ended without it: its followers went on.
+void AllReduceMachine::ask_ahead(Member member) {
+  if (!current_ || !current_->lead || !is_reachable(member)) return;
+  const Peer& peer = peers_[member];
+  if (!peer.begun || *peer.begun <= current_->exchange) return;
+  send(member, Kind::kAsk, current_->exchange, current_->lead->attempt);
+}
+
 // Everybody reachable has to have spoken under this very attempt: that he has begun, and then takes
 // part in nothing earlier any more; or, once it is late, that he has not begun.
 void AllReduceMachine::consider() {

@@ -17,6 +17,7 @@ using Kind = protocol::ReduceNote::Kind;
 constexpr unsigned kWantsMax = 16;
 // A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
 constexpr std::uint64_t kAttemptsAhead = 4096;
+constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
 constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
 
 }  // namespace
@@ -105,6 +106,7 @@ void AllReduceMachine::handle(Begin& begin) {
   promise(attempt);
   if (to == self_) {
     lead(attempt, false);
+    for (Member m = 0; m < peers_.size(); ++m) ask_ahead(m);
   } else {
     send_state(to);
   }
@@ -230,6 +232,7 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
   peer.held = note.members.empty() ? 0 : note.held;
   peer.members = std::move(note.members);
   if (!is_current) {
+    ask_ahead(from);
     // Beyond the next one: they ended one that we have not begun.
     if (note.exchange > next_ || declined(note.exchange)) decline(from);
     return;
@@ -286,6 +289,9 @@ void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& not
   } else if (last_ && note.exchange < last_->exchange) {
     return send_last(from);
   }
+  if (mean == nullptr && note.exchange < next_) {  // passed over here: the word was another's
+    return send(from, Kind::kNotYet, note.exchange, 0);
+  }
   if (mean == nullptr || mean->attempt == 0 || mean->attempt != note.attempt) return;
   if (peers_[from].wants == kWantsMax) return;
   ++peers_[from].wants;
@@ -312,13 +318,15 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
   peers_[from].not_yet = note.exchange;
   peers_[from].not_yet_attempt = note.attempt;
   if (!current_ || note.exchange != current_->exchange) return;
-  const Current& c = *current_;
-  if (note.attempt == 0) {
-    if (c.reported_to == from) report();
-    return;
+  Current& c = *current_;
+  if (note.attempt != 0) peers_[from].begun.reset();  // it may have begun, and given up
+  if (c.want && c.want->from == from) {  // it does not hold what it has passed on the word of
+    const bool is_over = c.want->purpose == Want::For::kFinish;
+    c.want.reset();
+    return is_over && c.reported_to != from ? repeat() : report();
   }
-  peers_[from].begun.reset();  // it may have begun, and given up
-  if (c.lead && std::ranges::find(c.lead->awaited, from) != c.lead->awaited.end()) report();
+  const bool awaited = c.lead && std::ranges::find(c.lead->awaited, from) != c.lead->awaited.end();
+  if (note.attempt == 0 ? c.reported_to == from : awaited) report();
 }
 
 // --- a member's side -----------------------------------------------------------------------------
@@ -359,6 +367,7 @@ void AllReduceMachine::promise(Attempt attempt) {
   Current& c = *current_;
   if (attempt <= c.promised) return;
   c.promised = attempt;
+  c.promised_at = now_;
   c.run.reset();
   c.want.reset();  // what a dead leader still delivers must not undo what we now report
   if (c.lead && owner(attempt) != self_) c.lead.reset();
@@ -472,14 +481,22 @@ void AllReduceMachine::finish(Mean mean) {
                               result.floats});
 }
 
-// What we are at is over. Whoever waits for us there has to know as well.
+// What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
+// what we now pass over.
 void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
   say(LogLevel::kWarning, fmt::format("exchange {} is over, says member {}; we are still at {} and "
                                       "have to copy a model",
                                       note.exchange, from, current_->exchange));
   for (Member m = 0; m < peers_.size(); ++m) {
-    if (waits(m)) send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
+    const Peer& peer = peers_[m];
+    if (waits(m)) {
+      send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
+    } else if (peer.begun && *peer.begun >= next_ && *peer.begun <= note.exchange &&
+               !peer.declined) {
+      decline(m);
+    }
   }
+  next_ = note.exchange + 1;
   current_.reset();
   early_.clear();
   actions_.push_back(Behind{note.exchange});
@@ -496,39 +513,50 @@ bool AllReduceMachine::declined(Exchange exchange) const {
                              [&](const Peer& p) { return p.declined && p.begun == exchange; });
 }
 
-// Views may have differed when something was asked: ask again. Nothing here undoes an attempt that
-// goes on.
+// Views may have differed when something was asked: ask again. What looks stuck may only be slow,
+// so each attempt that we undo leaves the next one twice the time.
 void AllReduceMachine::repeat() {
   Current& c = *current_;
   c.repeat_at = now_ + options_.repeat;
-  if (!c.lead) {
-    const bool stale = c.joined == 0 && leader() != c.reported_to;
-    if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return report();
-    // Whom we follow follows us: one of the two has to lead.
-    const Peer& followed = peers_[c.reported_to];
-    const bool follows_us =
-        followed.begun == c.exchange && followed.attempt != 0 && owner(followed.attempt) == self_;
-    if (follows_us && leader() == self_) return report();
-    return send_state(c.reported_to);
-  }
-  // Someone follows another leader: lead beyond its attempt, or follow it too.
-  Attempt highest = c.promised;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (waits(m) && is_plausible(peers_[m].attempt)) {
-      highest = std::max(highest, peers_[m].attempt);
-    }
-  }
-  if (highest > c.promised) {
-    promise(highest);
+  const Duration patience = options_.repeat * (1U << std::min(c.renewals, kDoublingsMax));
+  if (now_ >= c.promised_at + patience && is_undone()) {
+    ++c.renewals;
+    if (c.lead) promise(highest_promise());
     return report();
   }
-  if (c.lead->stage == Lead::Stage::kRunning) {
+  if (!c.lead) {
+    if (c.reported_to != self_) send_state(c.reported_to);
+  } else if (c.lead->stage == Lead::Stage::kRunning) {
     for (Member m : c.lead->awaited) {
       if (!peers_[m].done) send(m, Kind::kAsk, c.exchange, c.lead->attempt);
     }
   } else {
     for (Peer& peer : peers_) peer.asked = 0;
   }
+}
+
+// Nothing can come of what we are at, as far as we know.
+bool AllReduceMachine::is_undone() const {
+  const Current& c = *current_;
+  // Someone follows another leader: lead beyond its attempt, or follow it too.
+  if (c.lead) return highest_promise() > c.promised;
+  const bool stale = c.joined == 0 && leader() != c.reported_to;
+  if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return true;
+  // Whom we follow follows us: one of the two has to lead.
+  const Peer& followed = peers_[c.reported_to];
+  const bool follows_us =
+      followed.begun == c.exchange && followed.attempt != 0 && owner(followed.attempt) == self_;
+  return follows_us && leader() == self_;
+}
+
+AllReduceMachine::Attempt AllReduceMachine::highest_promise() const {
+  Attempt highest = current_->promised;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (waits(m) && is_plausible(peers_[m].attempt)) {
+      highest = std::max(highest, peers_[m].attempt);
+    }
+  }
+  return highest;
 }
 
 // --- small things --------------------------------------------------------------------------------

@@ -150,7 +150,9 @@ class AllReduceMachine {
     Floats input;
     TimePoint first_at{};  // who was the first to begin it
     TimePoint repeat_at{};
-    Attempt promised = 0;    // in no attempt below this
+    Attempt promised = 0;  // in no attempt below this
+    TimePoint promised_at{};
+    unsigned renewals = 0;   // of what seemed to be stuck
     Attempt joined = 0;      // the last attempt taken part in
     Member reported_to = 0;  // the leader; oneself, perhaps
     std::optional<Run> run;
@@ -201,12 +203,15 @@ class AllReduceMachine {
   void decline(Member member);
   bool declined(Exchange exchange) const;
   void repeat();
+  bool is_undone() const;
+  Attempt highest_promise() const;
 
   // A leader's side (all_reduce_leader.cpp).
   void lead(Attempt attempt, bool recovering);
   bool is_late() const;
   bool has_answered(Member member) const;
   void ask_missing();
+  void ask_ahead(Member member);
   void consider();
   void decide();
   void let_stand(Attempt attempt);
