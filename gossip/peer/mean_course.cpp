@@ -18,6 +18,7 @@ namespace {
 
 // Who copies takes a part of the model from so many.
 constexpr std::size_t kDonorsMax = 4;
+constexpr unsigned kDoublingsMax = 10;  // of the patience with a slow exchange
 
 collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exchange first) {
   collective::AllReduceOptions options;
@@ -39,12 +40,13 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       self_(place.self),
       names_(std::move(place.names)),
       patience_(patience.max + patience.start),
-      start_until_(host.now() + patience.start),
+      start_until_(host.now() + (start.exchange == 0 ? patience.start : patience.min)),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_.size(),
                start.exchange),
       algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       exchange_(start.exchange),
-      met_(names_.size()) {
+      met_(names_.size()),
+      linked_(names_.size()) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (restored) return;
@@ -114,7 +116,8 @@ void MeanCourse::trained(double loss_sum, int steps) {
   }
   const auto own = algorithm_->message(0).first;
   state_ = State::kReducing;
-  stalled_at_ = host_.now() + patience_;
+  shakes_ = 0;
+  expect_progress();
   on(collective::Begin{exchange_, collective::share(std::vector<float>(own.begin(), own.end()))});
 }
 
@@ -215,6 +218,7 @@ void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
                                                      "ignored",
                                                      names_[from], whole.parcel.exchange));
   }
+  expect_progress();
   on(collective::PieceReceived{from, whole.parcel.epoch, whole.parcel.exchange,
                                whole.parcel.attempt, whole.parcel.place,
                                Floats{whole.data.owner(), values}});
@@ -227,18 +231,25 @@ void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
 // Until then who was never met may be starting, and is no loss.
 bool MeanCourse::may_be_starting(Member member) const { return !start_over_ && !met_[member]; }
 
-void MeanCourse::told(Member from, const protocol::PeerHello&) {
+void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
   met_[from] = true;
+  linked_[from] = true;
   on(collective::Reachable{from});
+  // The network is under way: who has not been met is not starting, but gone.
+  if (hello.begun && hello.exchange > exchange_ + 1 && !start_over_) give_up_unmet();
 }
 
 void MeanCourse::link_lost(Member member) {
+  linked_[member] = false;
   if (!may_be_starting(member)) on(collective::Unreachable{member});
 }
 
 void MeanCourse::reach(Member member, bool reachable) {
-  if (reachable || may_be_starting(member)) return;  // a link says that it is
-  on(collective::Unreachable{member});
+  if (reachable) {  // a link says so; one that was whole all the time does not say it again
+    if (linked_[member]) on(collective::Reachable{member});
+  } else if (!may_be_starting(member)) {
+    on(collective::Unreachable{member});
+  }
 }
 
 void MeanCourse::give_up_unmet() {
@@ -255,9 +266,16 @@ void MeanCourse::tick() {
   if (state_ == State::kReducing && host_.now() >= stalled_at_) shake();
 }
 
+// A piece may take longer than we had thought: each time that it was too long doubles the patience.
+void MeanCourse::expect_progress() {
+  stalled_at_ = host_.now() + patience_ * (1U << std::min(shakes_, kDoublingsMax));
+}
+
 // Nothing has come of it for long: whom we wait for is asked anew, as if the link had been lost.
 void MeanCourse::shake() {
-  stalled_at_ = host_.now() + patience_;
+  const Duration waited = patience_ * (1U << std::min(shakes_, kDoublingsMax));
+  ++shakes_;
+  expect_progress();
   std::string names;
   for (const Member member : machine_.waiting_for()) {
     names += (names.empty() ? "" : ", ") + names_[member];
@@ -265,7 +283,7 @@ void MeanCourse::shake() {
     on(collective::Reachable{member});
   }
   host_.say(LogLevel::kWarning, fmt::format("exchange {} waits for {} since {}: asking anew",
-                                            exchange_, names, format_duration(patience_)));
+                                            exchange_, names, format_duration(waited)));
 }
 
 std::optional<TimePoint> MeanCourse::next_deadline() const {

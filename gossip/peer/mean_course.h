@@ -47,6 +47,7 @@ class MeanCourse final : public Course {
   void perform(collective::Behind& behind);
   void perform(collective::Say& say);
   bool may_be_starting(Member member) const;
+  void expect_progress();
   void give_up_unmet();
   void shake();
 
@@ -59,14 +60,16 @@ class MeanCourse final : public Course {
   Duration patience_;  // with an exchange of which nothing comes
   TimePoint start_until_;
   TimePoint stalled_at_{};
+  unsigned shakes_ = 0;  // in this exchange
   collective::AllReduceMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;
   State state_ = State::kIdle;
   bool computing_ = false;
   Exchange exchange_;
   std::vector<bool> met_;
-  bool start_over_ = false;  // nobody is excused as starting any more
-  collective::Floats mean_;  // being mixed
+  std::vector<bool> linked_;  // as far as the links have said
+  bool start_over_ = false;   // nobody is excused as starting any more
+  collective::Floats mean_;   // being mixed
   Message<float> message_;
   Received<float> inbox_;
   std::uint32_t heard_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <tuple>
 
 #include "core/base/check.h"
 
@@ -53,13 +54,24 @@ void ParcelFlow::give_up_oldest_mix() {
   outgoing_.erase(oldest);
 }
 
+// Who sends a piece of an attempt knows that the other side has left all earlier ones.
+void ParcelFlow::give_up_older_pieces(const Parcel& parcel) {
+  const auto attempt = [](const Parcel& p) { return std::tuple(p.epoch, p.exchange, p.attempt); };
+  std::erase_if(outgoing_, [&](const Outgoing& o) {
+    return o.parcel.kind == Parcel::Kind::kReduce && !o.announced &&
+           attempt(o.parcel) < attempt(parcel);
+  });
+}
+
 Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) {
   STARLING_CHECK(data.size() == payload_bytes(parcel));
   if (parcel.kind == Parcel::Kind::kMix) give_up_oldest_mix();
   if (is_total(parcel)) {
     std::erase_if(outgoing_, [](const Outgoing& o) { return !o.announced && is_total(o.parcel); });
   }
-  if (outgoing_.size() >= options_.outgoing_max) {
+  const bool is_piece = parcel.kind == Parcel::Kind::kReduce;
+  if (is_piece) give_up_older_pieces(parcel);
+  if (outgoing_.size() >= (is_piece ? options_.pieces_max : options_.outgoing_max)) {
     return overloaded("queue-full", fmt::format("{} parcels wait to be sent already, which is the "
                                                 "limit",
                                                 outgoing_.size()));
@@ -153,6 +165,10 @@ Result<std::optional<ParcelFlow::Whole>> ParcelFlow::arrived(const Chunk& chunk,
 }
 
 Result<std::optional<ParcelFlow::Whole>> ParcelFlow::take(const Envelope& envelope) {
+  if (answers_.size() >= options_.answers_max) {
+    return rejected("bad-chunk", fmt::format("{} answers to what it sent wait to be read by it",
+                                             answers_.size()));
+  }
   if (const auto* parcel = std::get_if<Parcel>(&envelope.message)) return announced(*parcel);
   if (const auto* chunk = std::get_if<Chunk>(&envelope.message)) {
     return arrived(*chunk, envelope.payload);

@@ -24,7 +24,9 @@ class ParcelFlow {
     std::uint64_t window_bytes = 1024 * 1024;
     std::size_t incoming_max = 16;  // parcels at a time
     std::size_t outgoing_max = 64;
-    std::size_t mixes_max = 16;  // of kMix on their way; beyond, the oldest is given up
+    std::size_t mixes_max = 16;      // of kMix on their way; beyond, the oldest is given up
+    std::size_t pieces_max = 1024;   // of kReduce, whose floats are shared
+    std::size_t answers_max = 1024;  // that the other side has not read
   };
   struct Whole {
     protocol::Parcel parcel;
@@ -69,6 +71,7 @@ class ParcelFlow {
   Result<std::optional<Whole>> arrived(const protocol::Chunk& chunk, const SharedBytes& piece);
   static Whole finish(Incoming& incoming);
   void give_up_oldest_mix();
+  void give_up_older_pieces(const protocol::Parcel& parcel);
   std::optional<protocol::Envelope> next_of(Urgency urgency);
 
   Options options_;

@@ -39,22 +39,36 @@ FakeNetwork::FakeNetwork(const gossip::NetOptions& options, std::uint64_t seed)
 
 void FakeNetwork::Peer::send(Member to, protocol::Parcel parcel, SharedBytes data) {
   EXPECT_EQ(data.size(), gossip::payload_bytes(parcel));
+  if (!network_.link(self_, to).up) return;
+  if (network_.on_send) network_.on_send(self_, to, parcel);
+  parcel.epoch = 1;
+  carry(to, [from = self_, parcel, data](gossip::Course& receiver) {
+    if (receiver.judge(from, parcel)) {
+      receiver.take(from, {parcel, data});
+    } else {
+      receiver.overheard(from, parcel);
+    }
+  });
+}
+
+void FakeNetwork::Peer::send(Member to, protocol::ReduceNote note) {
+  note.epoch = 1;
+  carry(to, [from = self_, note](gossip::Course& receiver) { receiver.take(from, note); });
+}
+
+void FakeNetwork::Peer::carry(Member to, std::function<void(gossip::Course&)> arrive) {
   Link& link = network_.link(self_, to);
   if (!link.up) return;
-  if (network_.on_send) network_.on_send(self_, to, parcel);
   const Duration latency = from_seconds(network_.rng.uniform(0.001, 0.01));
   link.busy_until = std::max(link.busy_until, network_.now + latency);
-  const auto arrive = [this, to, parcel, data, generation = link.generation] {
-    const Link& then = network_.link(self_, to);
-    gossip::Course* const receiver = network_.peers[to]->course.get();
-    if (!then.up || then.generation != generation || receiver == nullptr) return;
-    if (receiver->judge(self_, parcel)) {
-      receiver->take(self_, {parcel, data});
-    } else {
-      receiver->overheard(self_, parcel);
-    }
-  };
-  network_.at(link.busy_until, arrive);
+  network_.at(link.busy_until,
+              [this, to, arrive = std::move(arrive), generation = link.generation] {
+                const Link& then = network_.link(self_, to);
+                gossip::Course* const receiver = network_.peers[to]->course.get();
+                if (then.up && then.generation == generation && receiver != nullptr) {
+                  arrive(*receiver);
+                }
+              });
 }
 
 // The work is done at once; nothing of it shows before `done`.

@@ -28,7 +28,7 @@ class FakeNetwork {
 
     TimePoint now() const override { return network_.now; }
     void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
-    void send(Member, protocol::ReduceNote) override {}
+    void send(Member to, protocol::ReduceNote note) override;
     void compute(std::function<void()> work, std::function<void()> done) override;
     void copy_model(std::vector<Member> donors) override;
     void say(LogLevel, std::string line) override { said.push_back(std::move(line)); }
@@ -47,6 +47,8 @@ class FakeNetwork {
     std::optional<Error> failure;
 
    private:
+    void carry(Member to, std::function<void(gossip::Course&)> arrive);
+
     FakeNetwork& network_;
     Member self_;
   };

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Courses that average over all: who is taken back, and how soon, without sockets or clocks.
+#include "gossip/peer/mean_course.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/fake_network.h"
+
+namespace starling::gossip {
+namespace {
+
+using starling::testing::FakeNetwork;
+
+NetOptions long_run(std::uint32_t nodes) {
+  NetOptions options = testing::small_network("ring", nodes, "all-reduce");
+  options.run.steps = 100'000;
+  options.evaluate.every = options.run.steps;
+  return options;
+}
+
+CourseProgress progress(const FakeNetwork& net, Member member) {
+  return net.peers[member]->course->progress();
+}
+
+void run_to_exchange(FakeNetwork& net, Member member, Exchange exchange) {
+  net.run_until([&] { return progress(net, member).exchange >= exchange; });
+}
+
+void run_until_heard(FakeNetwork& net, const std::vector<Member>& members, std::uint32_t heard) {
+  net.run_until([&] {
+    return std::ranges::all_of(members, [&](Member m) { return progress(net, m).heard == heard; });
+  });
+}
+
+TEST(MeanCourse, WhoWasCalledDeadWhileItsLinkWasWholeIsTakenBack) {
+  FakeNetwork net(long_run(3), 1);
+  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
+  net.connect_all();
+  run_until_heard(net, {0, 1, 2}, 2);
+  for (Member member : {0U, 1U}) net.peers[member]->course->reach(2, false);
+  run_until_heard(net, {0, 1}, 1);
+  for (Member member : {0U, 1U}) net.peers[member]->course->reach(2, true);
+  run_until_heard(net, {0, 1, 2}, 2);
+}
+
+TEST(MeanCourse, ThatSomebodyLivesDoesNotMakeALink) {
+  FakeNetwork net(long_run(3), 1);
+  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
+  net.connect_all();
+  run_until_heard(net, {0, 1, 2}, 2);
+  net.cut(0, 2);
+  net.cut(1, 2);
+  for (Member member : {0U, 1U}) net.peers[member]->course->reach(2, true);
+  const Exchange exchange = progress(net, 0).exchange;
+  run_to_exchange(net, 0, exchange + 20);
+  EXPECT_EQ(progress(net, 0).heard, 1U);
+}
+
+// The lowest leads, and of the fourth nobody ever hears.
+TEST(MeanCourse, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
+  for (const bool kept : {false, true}) {
+    FakeNetwork net(long_run(4), 1);
+    net.patience.start = std::chrono::seconds(60);
+    for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
+    net.connect_all();
+    run_to_exchange(net, 1, 20);
+    net.stop(0);
+    run_to_exchange(net, 1, 40);
+    CourseStart start;
+    const auto initial = net.run.initial.values();
+    start.model.assign(initial.begin(), initial.end());
+    // With a checkpoint of where the others are, nothing shows that the network is under way.
+    if (kept) start.exchange = progress(net, 1).exchange;
+    const TimePoint back = net.now;
+    net.start(0, 7, start);
+    net.connect_all();
+    run_until_heard(net, {0, 1, 2}, 2);
+    EXPECT_LT(net.now - back, std::chrono::seconds(5)) << kept;
+  }
+}
+
+}  // namespace
+}  // namespace starling::gossip
