@@ -42,7 +42,7 @@ std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
 std::optional<TimePoint> ExchangeMachine::next_deadline() const {
   if (state_ != State::kWaiting) return std::nullopt;
   if (!awaits_anybody()) return now_;
-  TimePoint next = give_up();
+  TimePoint next = give_up_;
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     const auto found = neighbours_.find(sender.node);
     if (found == neighbours_.end() || !found->second.down_since || !awaits(sender.node)) continue;
@@ -102,6 +102,7 @@ void ExchangeMachine::handle(const Trained&) {
   STARLING_CHECK(state_ == State::kTraining);
   state_ = State::kWaiting;
   waiting_ = now_;
+  give_up_ = now_ + patience();
   for (std::size_t place = 0; place < matrix_->receivers(self_).size(); ++place) announce_to(place);
   mix_if_complete();
 }
@@ -157,7 +158,7 @@ void ExchangeMachine::mix_if_complete() {
 
 void ExchangeMachine::handle(const Tick&) {
   if (state_ != State::kWaiting) return;
-  if (now_ < give_up() || !awaits_anybody()) return mix_if_complete();
+  if (now_ < give_up_ || !awaits_anybody()) return mix_if_complete();
   std::string missing;
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     if (!awaits(sender.node)) continue;
@@ -166,7 +167,7 @@ void ExchangeMachine::handle(const Tick&) {
   }
   say(LogLevel::kWarning,
       fmt::format("{} was not heard within {} in step {} (exchange {}): its weight is one's own",
-                  missing, format_duration(patience()), step(), exchange_));
+                  missing, format_duration(give_up_ - waiting_), step(), exchange_));
   patience_.give_up();
   mix();
 }
@@ -279,6 +280,8 @@ void ExchangeMachine::note(Member member, Exchange exchange) {
   Neighbour& neighbour = neighbours_[member];
   neighbour.missed = false;  // who is slow is waited for once more, and longer
   if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
+  // Once all were met, a minute to start in is too much; but what they send is on its way only now.
+  if (state_ == State::kWaiting) give_up_ = std::min(give_up_, now_ + patience());
   if (exchange <= neighbour.latest) return;
   const Exchange theirs = exchange - neighbour.latest;
   const Exchange ours = exchange_ - std::min(exchange_, neighbour.heard_at);

@@ -181,7 +181,6 @@ class ExchangeMachine {
   void plan_era(exchange::Exchange at_least);
   void hear_era(std::uint32_t era, std::uint32_t next_era);
   Duration patience() const;
-  TimePoint give_up() const { return waiting_ + patience(); }
   void say(LogLevel level, std::string line);
 
   ExchangeOptions options_;
@@ -197,7 +196,8 @@ class ExchangeMachine {
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
-  TimePoint waiting_{};                               // since
+  TimePoint give_up_{};
+  TimePoint waiting_{};  // since
   Patience patience_;
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
