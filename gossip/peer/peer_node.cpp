@@ -99,6 +99,12 @@ Result<void> PeerNode::start() {
 
 void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) {
   if (stopping_ || (roster_ && !roster.roster().newer_than(roster_->roster()))) return;
+  // One that is over has no place beside one that holds: else a lost key of long ago, whose
+  // certificate was good when the roster says that it was signed, could end any network.
+  if (roster_ && source == Source::kOther && !roster_->roster().expired(judged_now()) &&
+      roster.roster().expired(judged_now())) {
+    return;
+  }
   if (roster_ && !roster.roster().replaces(roster_->roster())) {
     return world_.log.warning(
         "a roster of epoch {} that says other things than the one held is not taken: its issuer "
