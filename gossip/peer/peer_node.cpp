@@ -532,7 +532,7 @@ Result<void> PeerNode::judge(Member from, const Parcel& parcel) {
     return rejected("other-epoch", "this peer is not in that epoch");
   }
   if (parcel.kind != Parcel::Kind::kColumns) {
-    const auto judged = life_->course->judge(from, parcel);
+    auto judged = life_->course->judge(from, parcel);
     if (!judged) {
       life_->course->overheard(from, parcel);
       set_alarm();

@@ -9,8 +9,6 @@ namespace starling::collective {
 namespace {
 
 using Kind = protocol::ReduceNote::Kind;
-using testing::ReduceNetwork;
-using testing::World;
 
 const std::vector<float> kInput = {1, 2, 3, 4, 5, 6, 7, 8};
 
