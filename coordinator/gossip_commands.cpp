@@ -137,13 +137,14 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));
   STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, owner));
   const WallTime now = clock.wall_now();
+  Settings settings = settings_for(run.settings, members.size());
   return identity::SignedRoster::sign(
       {.federation = owner.identity().federation,
        .run = run.name,
        .epoch = epoch,
        .issued = now,
        .expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(lifetime),
-       .settings = settings_for(run.settings, members.size()),
+       .settings = std::move(settings),
        .members = std::move(members)},
       owner.credentials());
 }
