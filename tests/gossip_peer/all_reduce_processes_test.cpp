@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <memory>
 #include <numeric>
@@ -202,10 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Killed{Shape::kTree, 8, 4, 0.1, true}, Killed{Shape::kTree, 6, 0, 0.2, false},
                       Killed{Shape::kTree, 8, 4, 0.6, false}),
     [](const auto& instance) {
-      return fmt::format("{}Of{}Member{}At{}Percent",
-                         instance.param.shape == Shape::kRing ? "Ring" : "Tree",
-                         instance.param.members, instance.param.victim,
-                         static_cast<int>(100 * instance.param.share + 0.5));
+      return fmt::format(
+          "{}Of{}Member{}At{}Percent", instance.param.shape == Shape::kRing ? "Ring" : "Tree",
+          instance.param.members, instance.param.victim, std::lround(100 * instance.param.share));
     });
 
 }  // namespace
