@@ -12,7 +12,7 @@
 #include "core/identity/identity.h"
 #include "gossip/algorithms/make_algorithm.h"
 #include "gossip/fallback/fallback_terms.h"
-#include "topologies/topology.h"
+#include "gossip/simulation/peer_graph.h"
 
 namespace starling::coordinator {
 namespace {
@@ -70,19 +70,11 @@ Result<gossip::NetOptions> read_options(const Settings& settings) {
 
 // As gossip::derive_run judges it for members that may lose messages.
 Result<void> check_options(const gossip::NetOptions& options, std::size_t members) {
-  const gossip::AlgorithmTraits traits = gossip::traits(options.algorithm);
-  if (traits.pattern == gossip::Pattern::kMean) return gossip::check_fit(options.algorithm, {});
-  if (options.topology.spec.starts_with("d-cliques")) {
-    return rejected("algorithm-topology",
-                    "d-cliques needs to know every device's labels, which they keep to themselves; "
-                    "name another topology");
-  }
-  STARLING_ASSIGN(const auto made,
-                  topologies::Topology::make({.spec = options.topology.spec,
-                                              .nodes = static_cast<std::uint32_t>(members),
-                                              .seed = options.topology_seed(),
-                                              .mixing = options.topology.mixing}));
-  return gossip::check_fit(options.algorithm, {made.get(), traits.loss_safe});
+  STARLING_ASSIGN(const auto graph,
+                  gossip::make_peer_graph(options, static_cast<std::uint32_t>(members)));
+  // Of all-reduce nobody's loss is accounted for: who dies is left out.
+  const bool accounts = graph && gossip::traits(options.algorithm).loss_safe;
+  return gossip::check_fit(options.algorithm, {graph.get(), accounts});
 }
 
 }  // namespace

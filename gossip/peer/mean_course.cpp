@@ -266,14 +266,16 @@ void MeanCourse::tick() {
   if (state_ == State::kReducing && host_.now() >= stalled_at_) shake();
 }
 
-// A piece may take longer than we had thought: each time that it was too long doubles the patience.
-void MeanCourse::expect_progress() {
-  stalled_at_ = host_.now() + patience_ * (1U << std::min(shakes_, kDoublingsMax));
+// A piece may take longer than we had thought: each time that it was too long doubles it.
+Duration MeanCourse::patience() const {
+  return patience_ * (1U << std::min(shakes_, kDoublingsMax));
 }
+
+void MeanCourse::expect_progress() { stalled_at_ = host_.now() + patience(); }
 
 // Nothing has come of it for long: whom we wait for is asked anew, as if the link had been lost.
 void MeanCourse::shake() {
-  const Duration waited = patience_ * (1U << std::min(shakes_, kDoublingsMax));
+  const Duration waited = patience();
   ++shakes_;
   expect_progress();
   std::string names;

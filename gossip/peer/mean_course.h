@@ -47,6 +47,7 @@ class MeanCourse final : public Course {
   void perform(collective::Behind& behind);
   void perform(collective::Say& say);
   bool may_be_starting(Member member) const;
+  Duration patience() const;
   void expect_progress();
   void give_up_unmet();
   void shake();

@@ -7,6 +7,7 @@
 
 #include "core/graph/traversal.h"
 #include "gossip/fallback/fallback_terms.h"
+#include "gossip/simulation/peer_graph.h"
 
 namespace starling::gossip {
 namespace {
@@ -86,18 +87,7 @@ Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape&
   options.topology.nodes = nodes;
   STARLING_TRY(options.validate());
   STARLING_ASSIGN(auto model, model::make_model(options.model, shape, classes));
-  std::unique_ptr<const topologies::Topology> topology;
-  if (traits(options.algorithm).pattern != Pattern::kMean) {
-    if (options.topology.spec.starts_with("d-cliques")) {
-      return rejected("algorithm-topology",
-                      "d-cliques needs to know every node's labels, which real peers keep to "
-                      "themselves; name another topology");
-    }
-    STARLING_ASSIGN(topology, topologies::Topology::make({.spec = options.topology.spec,
-                                                          .nodes = nodes,
-                                                          .seed = options.topology_seed(),
-                                                          .mixing = options.topology.mixing}));
-  }
+  STARLING_ASSIGN(auto topology, make_peer_graph(options, nodes));
   // Losses do not forbid an algorithm here: peers begin its shared state anew after one.
   const bool accounts = lossy && traits(options.algorithm).loss_safe;
   STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, {topology.get(), accounts}, nodes,
