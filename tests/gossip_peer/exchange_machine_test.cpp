@@ -84,6 +84,22 @@ TEST(ExchangeMachine, InAPartitionWhoIsSilentIsWaitedForOnce) {
   }
 }
 
+// Where nothing but the silence tells: a ring, whose two cuts are noticed by who stands at them.
+TEST(ExchangeMachine, SilenceCostsOneDeadlineWhateverFailureDetectionSays) {
+  for (std::uint64_t seed = 0; seed < 24; seed += 4) {
+    auto of = world(seed, 700);
+    ASSERT_EQ(of.topology, "ring");
+    of.detection = 60;
+    ExchangeNetwork network(of);
+    network.at(5, [&] { network.split(static_cast<Member>(of.members / 2), 20); });
+    Exchange apart = 0;
+    network.at(24.9, [&] { apart = network.exchange(0); });
+    ASSERT_EQ(network.run(), "") << seed;
+    EXPECT_GT(apart, 300U) << seed;
+    EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
+  }
+}
+
 TEST(ExchangeMachine, WhoIsKilledComesBackAndNobodyWaitsBeyondTheDeadline) {
   for (std::uint64_t seed = 0; seed < 48; ++seed) {
     const auto of = world(seed, 400);
