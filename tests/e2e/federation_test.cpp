@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real processes over mutual TLS on loopback: the programs as their users run them.
-#include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <csignal>
-
-#include <boost/json.hpp>
 #include <fstream>
-#include <memory>
 
-#include "tests/support/process.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/e2e/federation.h"
 
 namespace starling {
 namespace {
 
 using testing::Finished;
+using testing::kPrograms;
 using testing::Process;
 namespace json = boost::json;
-
-const std::string kPrograms = std::string(STARLING_BINARY_DIR) + "/bin/";
 
 constexpr const char* kJob = R"(
 name = "e2e"
@@ -43,60 +34,13 @@ dataset = "synthetic:rows=2000,features=12,classes=4"
 partition = "dirichlet:alpha=0.5"
 )";
 
-// A port that is free now; the kernel does not give it away again at once.
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
-
-class Federation : public ::testing::Test {
+class Federation : public testing::FederationFixture {
  protected:
   void SetUp() override {
-    const std::string listen = "127.0.0.1:" + std::to_string(free_port());
-    const Finished made =
-        testing::run({kPrograms + "starling-coordinator", "init", state(), "--federation", "e2e",
-                      "--listen", listen, "--name", "127.0.0.1"});
-    ASSERT_EQ(made.exit_code, 0) << made.output;
+    FederationFixture::SetUp();
     std::ofstream(path("job.toml")) << kJob;
-    serve();
   }
 
-  std::string path(const std::string& name) const { return (directory_.path() / name).string(); }
-  std::string state() const { return path("coordinator"); }
-
-  void serve() {
-    service_ = std::make_unique<Process>(
-        std::vector<std::string>{kPrograms + "starling-coordinator", "serve", state()});
-    ASSERT_TRUE(service_->wait_for("listens on")) << service_->output();
-  }
-  Finished coordinator(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), kPrograms + "starling-coordinator");
-    arguments.insert(arguments.end(), {"--state", state()});
-    return testing::run(arguments);
-  }
-  json::value coordinator_json(std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--format", "json"});
-    const Finished done = coordinator(std::move(arguments));
-    EXPECT_EQ(done.exit_code, 0) << done.output;
-    boost::system::error_code code;
-    json::value value = json::parse(done.output, code);
-    EXPECT_FALSE(code) << done.output;
-    return value;
-  }
-  void join(const std::string& name) {
-    const json::value token = coordinator_json({"token", "new", name});
-    const Finished joined =
-        testing::run({kPrograms + "starling-edge", "join", token.at("token").as_string().c_str(),
-                      "--state", path(name)});
-    ASSERT_EQ(joined.exit_code, 0) << joined.output;
-  }
   void start(const std::string& name, int index, int of) {
     edges_.push_back(std::make_unique<Process>(std::vector<std::string>{
         kPrograms + "starling-edge", "start", "--state", path(name), "--data.dataset",
@@ -121,10 +65,6 @@ class Federation : public ::testing::Test {
     const std::string text(std::istreambuf_iterator<char>(file), {});
     return models(json::parse(text));
   }
-
-  testing::TemporaryDirectory directory_;
-  std::unique_ptr<Process> service_;
-  std::vector<std::unique_ptr<Process>> edges_;
 };
 
 TEST_F(Federation, ServiceAndSimulationAgreeBitForBitAcrossAKilledCoordinator) {

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gossip peers as real processes with a coordinator that signs their roster.
+#include <csignal>
+#include <fstream>
+
+#include "tests/e2e/federation.h"
+
+namespace starling {
+namespace {
+
+using testing::kPrograms;
+using testing::Process;
+namespace json = boost::json;
+
+constexpr const char* kNetwork = R"(
+steps = 10000000
+[topology]
+spec = "complete"
+nodes = 5
+[data]
+dataset = "synthetic:rows=600,features=12,classes=3"
+[evaluate]
+dataset = "none"
+)";
+constexpr int kPeers = 5;
+
+class GossipFederation : public testing::FederationFixture {
+ protected:
+  static std::string name(int peer) { return "peer-" + std::to_string(peer); }
+  void start(int peer) {
+    const std::string address = "127.0.0.1:" + std::to_string(testing::free_port());
+    join(name(peer), {"--role", "peer", "--address", address});
+    edges_.push_back(std::make_unique<Process>(std::vector<std::string>{
+        kPrograms + "starling-edge", "start", "--state", path(name(peer)), "--data.dataset",
+        "synthetic:rows=600,features=12,classes=3", "--data.partition",
+        "iid:index=" + std::to_string(peer) + ",of=" + std::to_string(kPeers), "--gossip.listen",
+        address}));
+  }
+  // All that are not revoked have heard as many neighbours in their last exchange.
+  bool all_hear(int neighbours) {
+    const json::value network = coordinator_json({"gossip", "show"});
+    for (const json::value& member : network.at("members").as_array()) {
+      const json::object* report = member.at("report").if_object();
+      if (!report || report->at("state") != "training") return false;
+      if (report->at("neighbours").to_number<int>() != neighbours) return false;
+    }
+    return network.at("members").as_array().size() == static_cast<std::size_t>(neighbours) + 1;
+  }
+  void wait_until_all_hear(int neighbours) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!all_hear(neighbours)) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline)
+          << json::serialize(coordinator_json({"gossip", "show"}));
+    }
+  }
+};
+
+TEST_F(GossipFederation, ARevokedPeerIsCutOffOnEveryLinkWithinTenSeconds) {
+  for (int peer = 1; peer <= kPeers; ++peer) start(peer);
+  std::ofstream(path("net.toml")) << kNetwork;
+  ASSERT_EQ(coordinator({"gossip", "start", path("net.toml")}).exit_code, 0);
+  wait_until_all_hear(kPeers - 1);
+
+  const auto revoked_at = std::chrono::steady_clock::now();
+  ASSERT_EQ(coordinator({"client", "revoke", name(2)}).exit_code, 0);
+  const auto expect_loss = [&](int peer, const std::string& whom) {
+    Process& edge = *edges_[static_cast<std::size_t>(peer) - 1];
+    EXPECT_TRUE(edge.wait_for("lost " + whom)) << edge.output();
+  };
+  for (const int peer : {1, 3, 4, 5}) {
+    expect_loss(peer, "peer-2 (not-a-member)");
+    expect_loss(2, "peer-");  // each of them, in any order
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - revoked_at, std::chrono::seconds(10));
+  wait_until_all_hear(kPeers - 2);
+  for (const auto& edge : edges_) edge->signal(SIGTERM);
+  for (const auto& edge : edges_) EXPECT_TRUE(edge->wait().has_value()) << edge->output();
+}
+
+}  // namespace
+}  // namespace starling

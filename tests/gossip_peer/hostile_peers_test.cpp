@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is no member, repeats what it recorded or sends garbage changes nothing: beside each attack
+// the peers arrive at the bits of the simulation. A member gone bad loses its own link, no more.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <future>
+
+#include "core/base/rng.h"
+#include "core/net/frame_assembler.h"
+#include "core/wire/codec.h"
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/peer_cluster.h"
+#include "tests/net/raw_client.h"
+
+namespace starling::gossip {
+namespace {
+
+using identity::CertificateAuthority;
+using identity::Credentials;
+using identity::Role;
+using protocol::Parcel;
+using protocol::PeerHello;
+using starling::testing::PeerCluster;
+using starling::testing::RawListener;
+using starling::testing::RawOutcome;
+using starling::testing::RawSocket;
+using starling::testing::RawTls;
+using starling::testing::simulated_models;
+using starling::testing::talk_tls;
+
+constexpr const char* kPeerAlpn = "starling-peer/1";
+
+NetOptions ring(std::uint64_t steps) {
+  NetOptions options = testing::small_network("ring", 4);
+  options.run.steps = steps;
+  options.evaluate.every = steps;
+  return options;
+}
+
+// --- what is said -------------------------------------------------------------------------------
+
+std::string frame(std::uint16_t type, const std::string& header, std::size_t payload = 0) {
+  const auto head = net::FrameHead{.payload_bytes = static_cast<std::uint32_t>(payload),
+                                   .header_words = static_cast<std::uint16_t>(header.size() / 8),
+                                   .type = type}
+                        .encode();
+  return std::string(reinterpret_cast<const char*>(head.data()), head.size()) + header +
+         std::string(payload, 'x');
+}
+
+std::string frame(const protocol::Message& message, std::size_t payload = 0) {
+  const Bytes header = *wire::encode_header(message);
+  return frame(static_cast<std::uint16_t>(wire::frame_type(message)),
+               std::string(reinterpret_cast<const char*>(header.data()), header.size()), payload);
+}
+
+std::string noise(std::size_t bytes, std::uint64_t seed) {
+  Rng rng({.seed = seed, .purpose = Purpose::kBackoff});
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(rng.next());
+  return text;
+}
+
+// --- attacks beside the training ----------------------------------------------------------------
+
+// Attacks every peer in turn, each in a thread of its own, until they are called off; each has been
+// round at least twice.
+class Attacks {
+ public:
+  explicit Attacks(PeerCluster& cluster) : cluster_(cluster) {
+    for (const auto& peer : cluster.peers) ports_.push_back(peer->port);
+  }
+  // Returns an unexpected answer, or nothing.
+  using Attack = std::function<std::string(std::uint16_t port)>;
+  void begin(const std::string& name, Attack attack) {
+    running_.emplace_back(name, std::async(std::launch::async, [this, attack] {
+                            std::string answer;
+                            for (int round = 0; round < 2 || !called_off_; ++round) {
+                              for (const std::uint16_t port : ports_) answer += attack(port);
+                            }
+                            return answer;
+                          }));
+  }
+  void call_off() {
+    called_off_ = true;
+    for (auto& [name, attack] : running_) {
+      cluster_.run_until(
+          [&] { return attack.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
+          name + " has ended");
+      EXPECT_EQ(attack.get(), "") << name;
+    }
+  }
+
+ private:
+  PeerCluster& cluster_;
+  std::vector<std::uint16_t> ports_;
+  std::atomic<bool> called_off_ = false;
+  std::vector<std::pair<std::string, std::future<std::string>>> running_;
+};
+
+void expect_the_simulations_bits(const PeerCluster& cluster) {
+  const auto expected = simulated_models(cluster.experiment);
+  for (std::size_t i = 0; i < cluster.peers.size(); ++i) {
+    EXPECT_EQ(cluster.model(i), expected[i]) << cluster.peers[i]->name;
+  }
+}
+
+TEST(HostilePeers, StrangersChangeNothing) {
+  PeerCluster cluster(ring(1000));
+  const WallTime now = cluster.clock.wall_now();
+  const auto issue = [&](const CertificateAuthority& authority, Role role, const char* name) {
+    return *authority.issue_credentials({.role = role, .name = name, .addresses = {"127.0.0.1"}},
+                                        now);
+  };
+  const auto other = *CertificateAuthority::make({.federation = "kitchen"}, now);
+  // Who they say they are, and what the peers say of it.
+  struct Stranger {
+    Credentials credentials;
+    std::string refusal;
+  };
+  const std::vector<Stranger> strangers{
+      {issue(other, Role::kPeer, "node-02"), "authority"},
+      {issue(cluster.authority, Role::kPeer, "node-99"), "not in the roster"},
+      {issue(cluster.authority, Role::kPeer, "node-02"), "with this key"},
+      {issue(cluster.authority, Role::kOperator, "owner"), "role"},
+      {issue(cluster.authority, Role::kCoordinator, "coordinator"), "role"},
+  };
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return cluster.peers[0]->node->report().step > 0; }, "they train");
+
+  Attacks attacks(cluster);
+  const std::string greeting = frame(PeerHello{.epoch = 1, .exchange = 1'000'000, .begun = true});
+  for (const Stranger& stranger : strangers) {
+    attacks.begin(
+        stranger.credentials.certificate.identity().name,
+        [&greeting, who = &stranger.credentials](std::uint16_t port) {
+          return talk_tls(port, {.alpn = kPeerAlpn, .credentials = who}, greeting).received;
+        });
+  }
+  attacks.begin("nobody", [&greeting](std::uint16_t port) {
+    return talk_tls(port, {.alpn = kPeerAlpn}, greeting).received;
+  });
+  attacks.begin("a member in the coordinator's protocol",
+                [&greeting, who = &cluster.peers[3]->identity->credentials()](std::uint16_t port) {
+                  return talk_tls(port, {.credentials = who}, greeting).received;
+                });
+  attacks.begin("no TLS", [&](std::uint16_t port) {
+    RawSocket socket(port);
+    socket.send(greeting + noise(4096, port));
+    return std::string();  // an alert, or nothing
+  });
+  cluster.run_until_finished();
+  attacks.call_off();
+  expect_the_simulations_bits(cluster);
+  EXPECT_EQ(cluster.log.count("lost node"), 0U);
+  for (const Stranger& stranger : strangers) {
+    EXPECT_GT(cluster.log.count(stranger.refusal), 0U) << stranger.refusal;
+  }
+}
+
+// --- replays ------------------------------------------------------------------------------------
+
+// Passes connections on to a port, one at a time, and keeps what the dialler sent over each.
+class Recorder {
+ public:
+  explicit Recorder(std::uint16_t target)
+      : target_(target), serving_(std::async(std::launch::async, [this] { serve(); })) {}
+  ~Recorder() {
+    stopping_ = true;
+    RawSocket wake(listener_.port());
+    serving_.wait();
+  }
+  std::uint16_t port() const { return listener_.port(); }
+  // Of the first connection, so far.
+  std::string recording() const {
+    const std::scoped_lock lock(mutex_);
+    return recording_;
+  }
+
+ private:
+  void serve() {
+    bool is_first = true;
+    while (!stopping_) {
+      const RawSocket near = listener_.accept();
+      if (stopping_) return;
+      const RawSocket far(target_);
+      while (!stopping_ && pass(near, far, is_first) && pass(far, near, false)) {
+        pollfd ends[] = {{near.fd(), POLLIN, 0}, {far.fd(), POLLIN, 0}};
+        ::poll(ends, 2, 100);
+      }
+      is_first = false;
+    }
+  }
+  // What there is to be read; false at the end.
+  bool pass(const RawSocket& from, const RawSocket& to, bool is_kept) {
+    char piece[16384];
+    const ssize_t count = ::recv(from.fd(), piece, sizeof piece, MSG_DONTWAIT);
+    if (count < 0) return errno == EAGAIN;
+    if (count == 0) return false;
+    if (is_kept) {
+      const std::scoped_lock lock(mutex_);
+      recording_.append(piece, static_cast<std::size_t>(count));
+    }
+    return ::send(to.fd(), piece, static_cast<std::size_t>(count), MSG_NOSIGNAL) == count;
+  }
+
+  std::uint16_t target_;
+  RawListener listener_;
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;
+  std::string recording_;
+  std::future<void> serving_;
+};
+
+TEST(HostilePeers, WhatWasRecordedChangesNothingWhenItIsSentAgain) {
+  PeerCluster cluster(ring(1000));
+  cluster.start_all();
+  const std::uint16_t second = cluster.peers[1]->port;
+  const Recorder recorder(second);
+  cluster.peers[1]->port = recorder.port();  // where the roster sends those who dial it
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return recorder.recording().size() > 20'000; },
+                    "a greeting and some exchanges are recorded");
+
+  Attacks attacks(cluster);
+  attacks.begin("replay", [&recorder, second](std::uint16_t) {
+    RawSocket socket(second);
+    socket.send(recorder.recording());
+    socket.receive_all();
+    return std::string();
+  });
+  cluster.run_until_finished();
+  attacks.call_off();
+  expect_the_simulations_bits(cluster);
+  EXPECT_EQ(cluster.log.count("lost node"), 0U);
+  EXPECT_GT(cluster.log.count("refused a peer"), 0U);
+}
+
+TEST(HostilePeers, AnOldRosterBringsNobodyBack) {
+  PeerCluster cluster(ring(100'000), true);
+  cluster.start_all();
+  const auto with_all = cluster.roster(1);
+  cluster.publish(with_all);
+  cluster.run_until([&] { return cluster.peers[0]->node->report().neighbours == 2; }, "they train");
+  const auto without_the_last = cluster.roster(2, {0, 1, 2});
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.peers[i]->node->take_roster(without_the_last, PeerNode::Source::kIssuer);
+  }
+  // By whoever passes it on, whatever it claims to be.
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.peers[i]->node->take_roster(with_all, PeerNode::Source::kOther);
+    cluster.peers[i]->node->take_roster(with_all, PeerNode::Source::kIssuer);
+    EXPECT_EQ(cluster.peers[i]->node->report().epoch, 2U);
+  }
+  cluster.run_until([&] { return cluster.peers[3]->node->report().neighbours == 0; },
+                    "the last is heard by nobody");
+}
+
+// --- a member gone bad --------------------------------------------------------------------------
+
+// Frames that an authenticated member can send and an honest one never does.
+std::vector<std::string> garbage() {
+  std::vector<std::string> all{
+      noise(4096, 7),
+      frame(999, ""),
+      frame(65535, std::string(64, 'A')),
+      frame(0, ""),
+      std::string("\xff\xff\xff\xff\xff\xff\x16\x00", 8),  // 4 GiB of parcel
+      frame(PeerHello{.version_min = 7, .version_max = 9}),
+      frame(protocol::RosterAsk{.epoch = 9, .offset = 1ULL << 40}),
+      frame(protocol::RosterPart{.epoch = 1ULL << 52, .total = 60'000}, 60'000),
+      frame(protocol::RosterPart{.epoch = 2, .total = 100}, 100),
+      frame(protocol::RosterPart{.epoch = 2, .offset = 50'000, .total = 60'000}, 10'000),
+      frame(protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = 1ULL << 30}),
+      frame(protocol::ColumnsAsk{.epoch = 7, .begin = 0, .end = 1}),
+      frame(protocol::Chunk{TaskId(77), 0}, 60'000),
+      frame(protocol::Credit{TaskId(77), 1ULL << 60}),
+      frame(protocol::TaskEnded{TaskId(77), "no-such", "task"}),
+      frame(protocol::Ping{1}),
+      frame(protocol::PeerReport{.epoch = 1}),
+      frame(protocol::Relay{.peer = "node-01", .type = 18, .header = Bytes(16)}),
+      frame(protocol::Hello{}),
+  };
+  for (const auto kind : {protocol::ReduceNote::Kind::kState, protocol::ReduceNote::Kind::kAttempt,
+                          protocol::ReduceNote::Kind::kCommit, protocol::ReduceNote::Kind::kWant}) {
+    all.push_back(frame(protocol::ReduceNote{
+        .kind = kind, .epoch = 1, .exchange = 1ULL << 40, .attempt = 1 << 30, .members = {0, 1}}));
+  }
+  for (const auto state : {protocol::SwimNews::State::kSuspect, protocol::SwimNews::State::kDead}) {
+    for (const std::uint32_t incarnation : {0U, 1000U, (1U << 30) - 1}) {
+      protocol::Swim swim{.kind = protocol::Swim::Kind::kPing, .epoch = 1, .sequence = 1};
+      for (const protocol::Member member : {0U, 1U, 2U, 3U, 4000U}) {
+        swim.news.push_back(
+            {.member = member, .state = state, .incarnation = incarnation, .by = 3});
+      }
+      all.push_back(frame(swim));
+    }
+  }
+  for (const auto kind :
+       {Parcel::Kind::kMix, Parcel::Kind::kPush, Parcel::Kind::kRequest, Parcel::Kind::kReply,
+        Parcel::Kind::kReduce, Parcel::Kind::kColumns, Parcel::Kind::kModel}) {
+    for (const std::uint64_t floats : {1ULL, 39ULL, 1ULL << 28}) {
+      const Parcel parcel{.transfer = TaskId(5),
+                          .kind = kind,
+                          .epoch = 1,
+                          .exchange = 3,
+                          .era = 1U << 31,
+                          .attempt = 1,
+                          .first = floats};
+      const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(4 * floats, 60'000));
+      all.push_back(frame(parcel) + frame(protocol::Chunk{TaskId(5), 0}, bytes));
+    }
+  }
+  return all;
+}
+
+TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
+  PeerCluster cluster(ring(1'000'000), true);
+  cluster.options.patience_min = std::chrono::milliseconds(300);
+  cluster.options.patience_max = std::chrono::seconds(2);
+  for (const std::size_t i : {0U, 1U, 2U}) cluster.start(i);
+  cluster.peers[3]->port = 1;  // nobody is there; it dials
+  cluster.publish(cluster.roster(1));
+  const auto step_of = [&](std::size_t i) { return cluster.peers[i]->node->report().step; };
+  cluster.run_until([&] { return step_of(0) > 10; }, "three train");
+
+  const Credentials& credentials = cluster.peers[3]->identity->credentials();
+  const std::string hello = frame(PeerHello{.epoch = 1, .exchange = 20, .begun = true});
+  const std::string bye = frame(protocol::Bye{"stopping", ""});
+  std::size_t number = 0;
+  for (const std::string& bad : garbage()) {
+    SCOPED_TRACE("garbage " + std::to_string(number++));
+    for (const std::string& words : {bad + bye, hello + bad + bye, hello + hello + bad + bad}) {
+      const std::uint16_t port = cluster.peers[number % 3]->port;
+      auto talk = std::async(std::launch::async, [&] {
+        return talk_tls(port, {.alpn = kPeerAlpn, .credentials = &credentials}, words);
+      });
+      cluster.run_until(
+          [&] { return talk.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
+          "the link has ended");
+      EXPECT_TRUE(talk.get().handshake);
+    }
+  }
+  const std::uint64_t before = step_of(1);
+  cluster.run_until(
+      [&] {
+        for (const std::size_t i : {0U, 1U, 2U}) {
+          const auto report = cluster.peers[i]->node->report();
+          if (report.epoch != 1 || report.step < before + 50) return false;
+          // The ring of four without the fourth is a path.
+          if (report.neighbours != (i == 1 ? 2U : 1U)) return false;
+        }
+        return true;
+      },
+      "the three train on with one another");
+}
+
+}  // namespace
+}  // namespace starling::gossip
