@@ -26,6 +26,7 @@ PeerLinks::PeerLinks(World world, Options options, Handlers handlers, Rng backof
       line_({.busy_bytes = options_.queue_low, .waiting_bytes_max = options_.relay_waiting_max},
             handlers_.issuer),
       alarm_(world.loop, [this] { on_alarm(); }),
+      refusals_(world.loop, world.log, "refused"),
       tasks_(world.loop) {
   boost::system::error_code ignored;  // an empty text is no address
   options_.connect.bind = boost::asio::ip::make_address(options_.bind, ignored);
@@ -116,7 +117,9 @@ Result<void> PeerLinks::listen() {
     adopt(std::move(connection), false);
   };
   handlers.on_refused = [this](const net::Refusal& refusal) {
-    world_.log.info("refused a peer at {}: {}", refusal.remote_address, refusal.error.message());
+    // Who dials while we have no roster comes again: nothing to be told of.
+    if (refusal.error.code() == "no-roster") return;
+    refusals_.say(refusal.remote_address, refusal.error);
   };
   STARLING_ASSIGN(listener_, net::Listener::open(world_.loop, tls, options, std::move(handlers)));
   return {};

@@ -20,6 +20,7 @@
 #include "core/net/alarm.h"
 #include "core/net/connect.h"
 #include "core/net/listener.h"
+#include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
 #include "gossip/peer/parcel_flow.h"
 #include "gossip/peer/peer_channel.h"
@@ -187,6 +188,7 @@ class PeerLinks {
   Counters gone_;               // of links that ended
   bool stopping_ = false;
   net::Alarm alarm_;
+  net::RefusalLog refusals_;
   net::TaskGroup tasks_;
 };
 

@@ -188,10 +188,10 @@ void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   if (stopping_) return;
   const auto member = member_of(link->name);
   const bool not_reached = link->relay && link->began && !link->hello;
-  if (member && (was_up || not_reached)) {
+  if (was_up || not_reached) {
     world_.log.info("lost {} ({}): {}", link->name, reason.code(), reason.message());
-    if (link->relay) put_off(link->name);
-    handlers_.on_down(*member, reason);
+    if (member && link->relay) put_off(link->name);
+    if (member) handlers_.on_down(*member, reason);
   }
   consider();
 }

@@ -121,8 +121,8 @@ printf 'merged by %s of %s; steps by gossip: %s\nmembers: %s\n' "$merged" "$edge
 [[ $merged -eq $edges ]]
 if [[ " $members " == *" $revoked "* ]]; then echo "$revoked is a member"; exit 1; fi
 grep -q "training on by gossip" "$revoked.log" || echo "$revoked did not even try"
-printf 'heard by %s meanwhile: %s of %s neighbours; refused by others %s times\n' "$revoked" $heard \
-  "$(cat edge-*.log | grep -c "refused a peer at" || true)"
+printf 'heard by %s meanwhile: %s of %s neighbours; lines of others that refused it: %s\n' "$revoked" $heard \
+  "$(cat edge-*.log | grep -c "refused .* not-a-member" || true)"
 [[ $heard == "0 "* ]] || { echo "$revoked was let in"; exit 1; }
 if grep -q "merging what was trained" "$revoked.log"; then echo "$revoked merged"; exit 1; fi
 python3 -c "import sys; sys.exit(abs($undisturbed - $disturbed) > $tolerance)" ||

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gossip peers as real processes with a coordinator that signs their roster.
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 
@@ -36,15 +37,15 @@ class GossipFederation : public testing::FederationFixture {
         "iid:index=" + std::to_string(peer) + ",of=" + std::to_string(kPeers), "--gossip.listen",
         address}));
   }
-  // All that are not revoked have heard as many neighbours in their last exchange.
+  // So many members are left, and each has heard all others in its last exchange.
   bool all_hear(int neighbours) {
     const json::value network = coordinator_json({"gossip", "show"});
-    for (const json::value& member : network.at("members").as_array()) {
-      const json::object* report = member.at("report").if_object();
-      if (!report || report->at("state") != "training") return false;
-      if (report->at("neighbours").to_number<int>() != neighbours) return false;
-    }
-    return network.at("members").as_array().size() == static_cast<std::size_t>(neighbours) + 1;
+    const json::array& members = network.at("members").as_array();
+    return members.size() == static_cast<std::size_t>(neighbours) + 1 &&
+           std::ranges::all_of(members, [&](const json::value& member) {
+             const json::object* report = member.at("report").if_object();
+             return report && report->at("neighbours") == neighbours;
+           });
   }
   void wait_until_all_hear(int neighbours) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -50,7 +50,9 @@ std::string frame(std::uint16_t type, const std::string& header, std::size_t pay
 }
 
 std::string frame(const protocol::Message& message, std::size_t payload = 0) {
-  const Bytes header = *wire::encode_header(message);
+  const auto encoded = wire::encode_header(message);
+  EXPECT_TRUE(encoded) << message.index() << ": " << encoded.error().message();
+  const Bytes header = encoded ? *encoded : Bytes();
   return frame(static_cast<std::uint16_t>(wire::frame_type(message)),
                std::string(reinterpret_cast<const char*>(header.data()), header.size()), payload);
 }
@@ -58,7 +60,7 @@ std::string frame(const protocol::Message& message, std::size_t payload = 0) {
 std::string noise(std::size_t bytes, std::uint64_t seed) {
   Rng rng({.seed = seed, .purpose = Purpose::kBackoff});
   std::string text(bytes, '\0');
-  for (char& c : text) c = static_cast<char>(rng.next());
+  for (char& c : text) c = static_cast<char>(rng());
   return text;
 }
 
@@ -110,8 +112,11 @@ TEST(HostilePeers, StrangersChangeNothing) {
   PeerCluster cluster(ring(1000));
   const WallTime now = cluster.clock.wall_now();
   const auto issue = [&](const CertificateAuthority& authority, Role role, const char* name) {
-    return *authority.issue_credentials({.role = role, .name = name, .addresses = {"127.0.0.1"}},
-                                        now);
+    identity::CertificateProfile profile{.role = role, .name = name};
+    if (role != Role::kOperator) profile.addresses = {"127.0.0.1"};
+    auto issued = authority.issue_credentials(profile, now);
+    EXPECT_TRUE(issued) << issued.error().message();
+    return *issued;
   };
   const auto other = *CertificateAuthority::make({.federation = "kitchen"}, now);
   // Who they say they are, and what the peers say of it.
@@ -120,11 +125,11 @@ TEST(HostilePeers, StrangersChangeNothing) {
     std::string refusal;
   };
   const std::vector<Stranger> strangers{
-      {issue(other, Role::kPeer, "node-02"), "authority"},
-      {issue(cluster.authority, Role::kPeer, "node-99"), "not in the roster"},
-      {issue(cluster.authority, Role::kPeer, "node-02"), "with this key"},
-      {issue(cluster.authority, Role::kOperator, "owner"), "role"},
-      {issue(cluster.authority, Role::kCoordinator, "coordinator"), "role"},
+      {issue(other, Role::kPeer, "node-02"), "unknown-authority"},
+      {issue(cluster.authority, Role::kPeer, "node-99"), "not-a-member"},
+      {issue(cluster.authority, Role::kPeer, "node-02"), "not-a-member"},
+      {issue(cluster.authority, Role::kOperator, "owner"), "wrong-role"},
+      {issue(cluster.authority, Role::kCoordinator, "coordinator"), "wrong-role"},
   };
   cluster.start_all();
   cluster.publish(cluster.roster(1));
@@ -134,7 +139,7 @@ TEST(HostilePeers, StrangersChangeNothing) {
   const std::string greeting = frame(PeerHello{.epoch = 1, .exchange = 1'000'000, .begun = true});
   for (const Stranger& stranger : strangers) {
     attacks.begin(
-        stranger.credentials.certificate.identity().name,
+        stranger.credentials.certificate.identity()->name,
         [&greeting, who = &stranger.credentials](std::uint16_t port) {
           return talk_tls(port, {.alpn = kPeerAlpn, .credentials = who}, greeting).received;
         });
@@ -154,7 +159,7 @@ TEST(HostilePeers, StrangersChangeNothing) {
   cluster.run_until_finished();
   attacks.call_off();
   expect_the_simulations_bits(cluster);
-  EXPECT_EQ(cluster.log.count("lost node"), 0U);
+  EXPECT_EQ(cluster.log.count("not heard"), 0U) << cluster.log.all();
   for (const Stranger& stranger : strangers) {
     EXPECT_GT(cluster.log.count(stranger.refusal), 0U) << stranger.refusal;
   }
@@ -234,8 +239,8 @@ TEST(HostilePeers, WhatWasRecordedChangesNothingWhenItIsSentAgain) {
   cluster.run_until_finished();
   attacks.call_off();
   expect_the_simulations_bits(cluster);
-  EXPECT_EQ(cluster.log.count("lost node"), 0U);
-  EXPECT_GT(cluster.log.count("refused a peer"), 0U);
+  EXPECT_EQ(cluster.log.count("not heard"), 0U) << cluster.log.all();
+  EXPECT_GT(cluster.log.count("refused 127.0.0.1"), 0U);
 }
 
 TEST(HostilePeers, AnOldRosterBringsNobodyBack) {
@@ -269,14 +274,14 @@ std::vector<std::string> garbage() {
       frame(0, ""),
       std::string("\xff\xff\xff\xff\xff\xff\x16\x00", 8),  // 4 GiB of parcel
       frame(PeerHello{.version_min = 7, .version_max = 9}),
-      frame(protocol::RosterAsk{.epoch = 9, .offset = 1ULL << 40}),
+      frame(protocol::RosterAsk{.epoch = 9, .offset = 100'000}),
       frame(protocol::RosterPart{.epoch = 1ULL << 52, .total = 60'000}, 60'000),
       frame(protocol::RosterPart{.epoch = 2, .total = 100}, 100),
       frame(protocol::RosterPart{.epoch = 2, .offset = 50'000, .total = 60'000}, 10'000),
       frame(protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = 1ULL << 30}),
       frame(protocol::ColumnsAsk{.epoch = 7, .begin = 0, .end = 1}),
       frame(protocol::Chunk{TaskId(77), 0}, 60'000),
-      frame(protocol::Credit{TaskId(77), 1ULL << 60}),
+      frame(protocol::Credit{TaskId(77), 1ULL << 50}),
       frame(protocol::TaskEnded{TaskId(77), "no-such", "task"}),
       frame(protocol::Ping{1}),
       frame(protocol::PeerReport{.epoch = 1}),
@@ -332,7 +337,8 @@ TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
   std::size_t number = 0;
   for (const std::string& bad : garbage()) {
     SCOPED_TRACE("garbage " + std::to_string(number++));
-    for (const std::string& words : {bad + bye, hello + bad + bye, hello + hello + bad + bad}) {
+    for (const std::string& words :
+         {bad + bye, hello + bad + bye, hello + hello + bad + bad + bye}) {
       const std::uint16_t port = cluster.peers[number % 3]->port;
       auto talk = std::async(std::launch::async, [&] {
         return talk_tls(port, {.alpn = kPeerAlpn, .credentials = &credentials}, words);

@@ -35,6 +35,11 @@ std::size_t PeerCluster::Lines::count(std::string_view part) const {
       lines_, [&](const std::string& line) { return line.find(part) != std::string::npos; }));
 }
 
+std::string PeerCluster::Lines::all() const {
+  const std::scoped_lock lock(mutex_);
+  return fmt::format("{}", fmt::join(lines_, "\n"));
+}
+
 PeerCluster::PeerCluster(const gossip::NetOptions& net, bool lossy)
     : experiment(prepared(net)),
       authority(*CertificateAuthority::make({.federation = "kitchen"}, SystemClock().wall_now())),

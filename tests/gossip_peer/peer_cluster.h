@@ -40,6 +40,7 @@ class PeerCluster {
    public:
     void write(LogLevel level, std::string_view line) override;
     std::size_t count(std::string_view part) const;
+    std::string all() const;
 
    private:
     mutable std::mutex mutex_;  // disks speak too
