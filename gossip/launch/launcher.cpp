@@ -30,6 +30,8 @@ namespace asio = boost::asio;
 
 namespace {
 
+using Afterwards = ScratchDirectory::Afterwards;
+
 constexpr Duration kLookEvery = std::chrono::milliseconds(250);
 
 std::string last_line(const std::filesystem::path& path) {
@@ -146,10 +148,11 @@ Result<void> Launcher::make_nodes(const std::filesystem::path& logs) {
 
 Result<void> Launcher::begin() {
   const Experiment& experiment = request_.experiment;
-  STARLING_ASSIGN(ScratchDirectory scratch, ScratchDirectory::make());
+  STARLING_ASSIGN(
+      ScratchDirectory scratch,
+      ScratchDirectory::make(request_.options.keep ? Afterwards::kKept : Afterwards::kRemoved));
   scratch_.emplace(std::move(scratch));
   if (request_.options.keep) {
-    scratch_->keep();
     hooks_.on_line("the peers' state directories stay in " + scratch_->path().string());
   }
   IssuerService::Handlers handlers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory for the time of a run, gone afterwards unless it is kept.
+// A directory for the time of a run, gone afterwards unless it is to be kept.
 #pragma once
 
 #include <filesystem>
@@ -10,21 +10,25 @@ namespace starling::gossip {
 
 class ScratchDirectory {
  public:
-  // In the system's temporary directory (TMPDIR), for this user only; "cannot-write".
-  [[nodiscard]] static Result<ScratchDirectory> make();
+  enum class Afterwards { kRemoved, kKept };
+
+  // In the system's temporary directory (TMPDIR), for this user only; "cannot-write". Those that
+  // processes left there which were killed, so that they could not remove them, go now.
+  [[nodiscard]] static Result<ScratchDirectory> make(Afterwards afterwards = Afterwards::kRemoved);
   // Removes it and all in it, unless it is to be kept.
   ~ScratchDirectory();
   ScratchDirectory(ScratchDirectory&& other) noexcept;
   ScratchDirectory& operator=(ScratchDirectory&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  void keep() { kept_ = true; }
 
  private:
-  explicit ScratchDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  ScratchDirectory(std::filesystem::path path, int lock_fd, Afterwards afterwards)
+      : path_(std::move(path)), lock_fd_(lock_fd), afterwards_(afterwards) {}
 
   std::filesystem::path path_;
-  bool kept_ = false;
+  int lock_fd_;  // the directory, locked while its process lives
+  Afterwards afterwards_;
 };
 
 }  // namespace starling::gossip

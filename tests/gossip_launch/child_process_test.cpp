@@ -194,12 +194,32 @@ TEST(ScratchDirectory, SaysWhereNoneCanBeMade) {
 TEST(ScratchDirectory, CanBeKept) {
   std::filesystem::path path;
   {
-    auto scratch = *ScratchDirectory::make();
+    const auto scratch = *ScratchDirectory::make(ScratchDirectory::Afterwards::kKept);
     path = scratch.path();
-    scratch.keep();
   }
+  const auto another = *ScratchDirectory::make();
   EXPECT_TRUE(std::filesystem::exists(path));
   std::filesystem::remove_all(path);
+}
+
+TEST(ScratchDirectory, OfAKilledProcessGoesWithTheNext) {
+  const auto of_the_living = *ScratchDirectory::make();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto scratch = *ScratchDirectory::make();
+    ::_exit(::symlink(scratch.path().c_str(), (of_the_living.path() / "left").c_str()));
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  const auto left = std::filesystem::read_symlink(of_the_living.path() / "left");
+  ASSERT_TRUE(std::filesystem::exists(left));
+  {
+    const auto next = *ScratchDirectory::make();
+    EXPECT_FALSE(std::filesystem::exists(left));
+  }
+  EXPECT_TRUE(std::filesystem::exists(of_the_living.path()));
 }
 
 }  // namespace
