@@ -14,6 +14,7 @@ namespace {
 
 constexpr Duration kCheckMax = std::chrono::hours(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
+constexpr std::uint64_t kAheadMax = 1'000'000;  // epochs at a time
 
 using Members = std::vector<identity::RosterMember>;
 
@@ -50,18 +51,17 @@ GossipIssuer::GossipIssuer(const Parts& parts, std::string federation, Handlers 
     : parts_(parts),
       federation_(std::move(federation)),
       handlers_(std::move(handlers)),
-      desk_({},
-            {.send = handlers_.send,
-             .queued_bytes = handlers_.queued_bytes,
-             .on_report =
-                 [this](const std::string& member, const protocol::PeerReport& report) {
-                   reports_[member] = {report, parts_.clock.wall_now()};
-                 },
-             .wants_model = [](const std::string&, const protocol::Parcel&) -> Result<void> {
-               return rejected("model-unwanted", "this coordinator keeps no models of peers");
-             },
-             .on_model = [](const std::string&, protocol::Exchange, const SharedBytes&) {}},
-            parts.log),
+      desk_(
+          {},
+          {.send = handlers_.send,
+           .queued_bytes = handlers_.queued_bytes,
+           .on_report = [this](const std::string& member,
+                               const protocol::PeerReport& report) { take_report(member, report); },
+           .wants_model = [](const std::string&, const protocol::Parcel&) -> Result<void> {
+             return rejected("model-unwanted", "this coordinator keeps no models of peers");
+           },
+           .on_model = [](const std::string&, protocol::Exchange, const SharedBytes&) {}},
+          parts.log),
       alarm_(parts.loop, [this] { refresh(); }) {}
 
 void GossipIssuer::set_credentials(identity::Credentials credentials) {
@@ -127,7 +127,7 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
   set_problem("");
   return issue({.federation = federation_,
                 .run = run.name,
-                .epoch = roster() ? roster()->epoch + 1 : 1,
+                .epoch = next_epoch(),
                 .settings = std::move(settings),
                 .members = std::move(listed)},
                lifetime);
@@ -139,7 +139,7 @@ Result<void> GossipIssuer::stop() {
     return rejected("not-running", "no gossip network is running");
   }
   identity::Roster next = *roster();
-  ++next.epoch;
+  next.epoch = next_epoch();
   next.settings = identity::stopped_settings();
   set_problem("");
   return issue(std::move(next), roster()->expires - roster()->issued);
@@ -159,6 +159,26 @@ Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifet
   STARLING_TRY(desk_.publish(std::move(made)));
   set_alarm(lifetime);
   return {};
+}
+
+// What is said of another epoch is of another network, or of what this one was.
+void GossipIssuer::take_report(const std::string& member, const protocol::PeerReport& report) {
+  const std::uint64_t epoch = roster()->epoch;
+  if (report.epoch == epoch) {
+    reports_[member] = {report, parts_.clock.wall_now()};
+  } else if (report.epoch > std::max(epoch, ahead_)) {
+    ahead_ = report.epoch;
+    set_problem(fmt::format(
+        "{} holds a roster of epoch {}, signed elsewhere, and does not hear of this one, {}; start "
+        "or stop a network again, which takes a later epoch",
+        member, ahead_, epoch));
+  }
+}
+
+// No member can make the service use up the epochs, whatever it claims.
+std::uint64_t GossipIssuer::next_epoch() const {
+  const std::uint64_t epoch = roster() ? roster()->epoch : 0;
+  return std::max(epoch, std::min(ahead_, epoch + kAheadMax)) + 1;
 }
 
 void GossipIssuer::set_alarm(Duration lifetime) {
@@ -215,7 +235,7 @@ Result<void> GossipIssuer::refresh_now() {
   if (changed && !current.stopped()) listed = fitting(std::move(listed));
   identity::Roster next = current;
   if (listed != current.members) {
-    ++next.epoch;
+    next.epoch = next_epoch();
     next.settings = settings_for(current.settings, listed.size());
     next.members = std::move(listed);
     return issue(std::move(next), lifetime);

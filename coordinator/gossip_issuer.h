@@ -76,6 +76,8 @@ class GossipIssuer {
   void refresh();
   std::vector<identity::RosterMember> fitting(std::vector<identity::RosterMember> admitted);
   void set_problem(std::string problem);
+  void take_report(const std::string& member, const protocol::PeerReport& report);
+  std::uint64_t next_epoch() const;
   void set_alarm(Duration lifetime);
 
   Parts parts_;
@@ -84,6 +86,7 @@ class GossipIssuer {
   std::optional<identity::Credentials> credentials_;
   std::optional<Error> unreadable_;
   std::string problem_;
+  std::uint64_t ahead_ = 0;  // the latest epoch that a member says it holds, if it is later
   std::map<std::string, Report> reports_;
   issuer::IssuerDesk desk_;
   net::Alarm alarm_;

@@ -28,7 +28,15 @@ Result<void> move_directory(const fs::path& from, const fs::path& to) {
                                           code.message()));
 }
 
+// Another device begins here. A checkpoint of the former one may lie far ahead of its network (it
+// trained on while it was revoked), and would be where the others go on from.
 Result<void> install_replacement(const StateDirectory& state) {
+  std::error_code code;
+  fs::remove(state.path / "gossip" / "checkpoint.safetensors", code);
+  if (code) {
+    return internal("io-error", fmt::format("cannot remove the former checkpoint in {}: {}",
+                                            (state.path / "gossip").string(), code.message()));
+  }
   if (fs::exists(state.identity())) {
     STARLING_TRY(move_directory(state.identity(), state.path / "identity.old"));
   }
@@ -99,6 +107,10 @@ void print_text(const JoinRequest& request, const identity::Identity& who, std::
       "  [data]\n"
       "  dataset = \"csv:/path/to/rows.csv\"\n",
       state.options_file().string());
+  if (who.role != identity::Role::kPeer) return;
+  out << "and, if its token names an address at which other peers dial it:\n"
+         "  [gossip]\n"
+         "  listen = \"0.0.0.0:PORT\"\n";
 }
 
 void print_json(const JoinRequest& request, const IdentityDirectory& identity, std::ostream& out) {

@@ -107,9 +107,9 @@ class Algorithm {
   // conclude() and adapt(). Nothing that the two ends of an edge share: they agree anew on it.
   virtual void visit_state(StateVisitor&) {}
 
-  // Whether encoded bytes of the right number can be absorbed: what a stranger's hand may have
-  // written is asked about first.
-  virtual bool can_read(std::span<const std::byte>) const { return true; }
+  // Whether encoded bytes of the right number, from that sender, can be absorbed: what a stranger's
+  // hand may have written is asked about first.
+  virtual bool can_read(Node, std::span<const std::byte>) const { return true; }
   // Whether both ends of an edge keep count of what passed it. Then forget() both counts of an edge
   // whose other end has begun anew, and what it had not taken is lost with it.
   virtual bool counts_on_edges() const { return false; }

@@ -31,7 +31,7 @@ class Choco final : public Algorithm<T> {
   // begin with new copies together.
   void restart(std::span<const T> model) override;
 
-  bool can_read(std::span<const std::byte> packed) const override {
+  bool can_read(Node, std::span<const std::byte> packed) const override {
     return !compressor_ || compressor_->can_add(packed);
   }
 

@@ -20,6 +20,9 @@ class LossySgp final : public Algorithm<T> {
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return z_; }
+  bool can_read(Node from, std::span<const std::byte> packed) const override {
+    return ledger_.is_plausible(from, packed);
+  }
   // Edges keep their totals.
   void restart(std::span<const T> model) override;
   // The mass that is here, so that a restart makes none. What is on the edges is lost with them.

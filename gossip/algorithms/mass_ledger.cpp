@@ -65,6 +65,23 @@ void MassLedger::pull(Node from, std::span<const std::byte> total, Columns eleme
   }
 }
 
+bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const {
+  if (total.size() != mass_.size() * sizeof(Fixed)) return false;
+  const auto edge = pulled_.find(from);
+  const Fixed* const before =
+      edge == pulled_.end() || edge->second.empty() ? nullptr : edge->second.data();
+  constexpr Fixed kBound = static_cast<Fixed>(kLargest) * kOne;
+  bool within = true;
+  Fixed change = 0;
+  for (std::size_t i = 0; i < mass_.size(); ++i) {
+    Fixed now = 0;
+    std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
+    change = now - (before == nullptr ? 0 : before[i]);
+    within &= change + kBound < 2 * kBound;
+  }
+  return within && change < kBound;  // the last is the weight's
+}
+
 void MassLedger::forget(Node other) {
   for (auto* totals : {&pushed_, &pulled_}) {
     const auto edge = totals->find(other);

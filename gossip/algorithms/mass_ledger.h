@@ -48,6 +48,9 @@ class MassLedger {
   void open(Node from);
   // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
   void pull(Node from, std::span<const std::byte> total, Columns elements);
+  // Whether an honest other end can have pushed so much: no less weight than before, and no element
+  // that has changed by 2^20. O(d).
+  bool is_plausible(Node from, std::span<const std::byte> total) const;
   // Both totals of the edge begin at 0 again: its other end has lost them.
   void forget(Node other);
   // The mass here, without the edges.

@@ -66,11 +66,10 @@ template <class T>
 std::vector<AsyncSend<T>> PushSum<T>::receive(Node from, const AsyncMessage<T>& message) {
   if (ledger_) {
     std::uint64_t& newest = newest_[from];
-    const std::size_t elements = z_.size() + 1;
-    if (message.number <= newest || message.packed.size() != elements * 8) return {};
+    if (message.number <= newest || !ledger_->is_plausible(from, message.packed)) return {};
     newest = message.number;
     ledger_->open(from);
-    ledger_->pull(from, message.packed, {0, elements});
+    ledger_->pull(from, message.packed, {0, z_.size() + 1});
     ledger_->read<T>(z_);
     return {};
   }

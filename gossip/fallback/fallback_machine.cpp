@@ -22,6 +22,7 @@ std::optional<TimePoint> FallbackMachine::next_deadline() const {
 void FallbackMachine::handle(Heard&) {
   if (state_ == State::kGossiping) return rest(State::kConnected);
   state_ = State::kConnected;
+  if (gained_ && !gained_->returned_at) gained_->returned_at = now_;
 }
 
 void FallbackMachine::handle(Lost&) {
@@ -64,7 +65,8 @@ void FallbackMachine::handle(Rested& event) {
   say(LogLevel::kInfo, fmt::format("{} steps were trained by gossip in {} exchanges",
                                    event.trained->steps, event.trained->exchanges));
   held_->model = event.trained->model;
-  gained_ = Gained{.run = held_->run, .trained = std::move(*event.trained), .returned_at = now_};
+  gained_ = Gained{.run = held_->run, .trained = std::move(*event.trained), .returned_at = {}};
+  if (state_ == State::kConnected) gained_->returned_at = now_;  // else the roster came to its end
 }
 
 // --- the contribution ---------------------------------------------------------------------------
@@ -73,7 +75,7 @@ bool FallbackMachine::may_merge(const Asked& asked) {
   if (!gained_ || gained_->run != asked.base.run) return false;
   // A task that bore it and of which nothing was heard may have counted: never twice.
   const bool used = gained_->task && gained_->base != asked.base;
-  const bool late = !terms_ || now_ > gained_->returned_at + terms_->merge_within;
+  const bool late = !terms_ || now_ > gained_->returned_at.value_or(now_) + terms_->merge_within;
   const bool fits = gained_->trained.model.size() == asked.model.size();
   if (!used && !late && fits) return true;
   if (!used) {

@@ -88,7 +88,7 @@ class FallbackMachine {
   struct Gained {
     RunId run;
     fallback::Trained trained;
-    TimePoint returned_at{};
+    std::optional<TimePoint> returned_at;  // the coordinator; none: it is still away
     // The task that bears it; a later attempt from the same base asks for the same.
     std::optional<TaskId> task = {};
     update::ModelVersion base = {};

@@ -60,6 +60,8 @@ class FaultSchedule {
 
   // When on() has something to do next, unless a step comes first.
   std::optional<Duration> next() const;
+  // Events that have not begun.
+  std::size_t waiting() const { return waiting_.size(); }
   // Whether a node is down now because the script wants it.
   bool down(Node node) const;
 

@@ -216,7 +216,17 @@ void Launcher::look() {
     hooks_.on_measurement(*measurement);
   }
   hooks_.on_peers(recorder_->rows());
-  if (recorder_->complete()) return end(std::move(*recorder_).result(now));
+  if (recorder_->complete()) {
+    if (const std::size_t left = schedule_.waiting(); left > 0) {
+      hooks_.on_line(fmt::format("{} event{} did not happen: the run was over before", left,
+                                 left == 1 ? "" : "s"));
+    }
+    return end(std::move(*recorder_).result(now));
+  }
+  const auto runs = [](const std::unique_ptr<ChildProcess>& child) { return child != nullptr; };
+  if (!schedule_.next() && std::ranges::none_of(children_, runs)) {
+    return end(with_logs(rejected("no-progress", "no process runs, and no event starts one")));
+  }
   if (const auto stalled = recorder_->stalled(now)) return end(with_logs(*stalled));
   TimePoint next = std::min(recorder_->next_deadline(), loop_.now() + kLookEvery);
   const auto fault = schedule_.next();

@@ -41,7 +41,7 @@ RunRecorder::RunRecorder(const Experiment& experiment, ComputePool& pool, Option
       nodes_(experiment.nodes()) {
   STARLING_CHECK(names.size() == nodes_.size());
   for (std::string& name : names) rows_.push_back({.name = std::move(name), .state = "down"});
-  std::map<Node, SharedBytes> everybody;
+  HandIns everybody;
   for (Node node = 0; node < experiment.nodes(); ++node) everybody[node] = {};
   measurements_.push_back(measure(0, everybody, now));
 }
@@ -108,7 +108,13 @@ void RunRecorder::handed_in(Node node, protocol::Exchange exchange, SharedBytes 
   if (measured_ && exchange <= *measured_) return;
   const auto [evaluation, first] = waiting_.try_emplace(exchange);
   if (first) evaluation->second.first = now;
-  evaluation->second.models[node] = std::move(values);
+  const NodeRecord& record = nodes_[node];
+  evaluation->second.models[node] = {
+      .model = std::move(values),
+      .spent = {.loss_steps = record.loss_steps,
+                .loss_sum = record.loss_sum,
+                .messages = record.before.messages + record.now.messages,
+                .bytes_sent = record.before.bytes_sent + record.now.bytes_sent}};
 }
 
 // --- when ---------------------------------------------------------------------------------------
@@ -185,10 +191,10 @@ std::uint64_t RunRecorder::step() const {
 Totals RunRecorder::totals(std::uint64_t step, TimePoint now) const {
   Totals totals{.step = step, .virtual_seconds = to_seconds(now - started_)};
   for (const NodeRecord& node : nodes_) {
-    totals.node_steps += node.loss_steps;
-    totals.loss_sum += node.loss_sum;
-    totals.messages += node.before.messages + node.now.messages;
-    totals.bytes_sent += node.before.bytes_sent + node.now.bytes_sent;
+    totals.node_steps += node.spent.loss_steps;
+    totals.loss_sum += node.spent.loss_sum;
+    totals.messages += node.spent.messages;
+    totals.bytes_sent += node.spent.bytes_sent;
   }
   return totals;
 }
@@ -198,9 +204,11 @@ std::span<const float> RunRecorder::model_of(Node node) const {
   return as_floats(nodes_[node].model);
 }
 
-Measurement RunRecorder::measure(std::uint64_t step, const std::map<Node, SharedBytes>& models,
-                                 TimePoint now) {
-  for (const auto& [node, model] : models) nodes_[node].model = model;
+Measurement RunRecorder::measure(std::uint64_t step, const HandIns& models, TimePoint now) {
+  for (const auto& [node, hand_in] : models) {
+    nodes_[node].model = hand_in.model;
+    nodes_[node].spent = hand_in.spent;
+  }
   last_totals_ = totals(step, now);
   NetworkState state{.totals = last_totals_, .models = {}, .present = {}};
   for (Node node = 0; node < nodes_.size(); ++node) {

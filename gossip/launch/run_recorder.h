@@ -61,6 +61,14 @@ class RunRecorder {
     std::uint64_t bytes_received = 0;
     std::uint64_t messages = 0;
   };
+  // What a node had done and sent when it handed in a model: its report comes just before that, and
+  // the launcher may get to read both much later.
+  struct Spent {
+    std::uint64_t loss_steps = 0;
+    double loss_sum = 0;
+    std::uint64_t messages = 0;
+    std::uint64_t bytes_sent = 0;
+  };
   struct NodeRecord {
     enum class Life { kDown, kPaused, kUp } life = Life::kDown;
     std::uint64_t loss_steps = 0;
@@ -69,10 +77,16 @@ class RunRecorder {
     Counters now;                                 // of this one
     std::optional<protocol::Exchange> handed_in;  // the last
     SharedBytes model;                            // as measured last; empty: the initial one
+    Spent spent;                                  // at that model
   };
+  struct HandIn {
+    SharedBytes model;
+    Spent spent;
+  };
+  using HandIns = std::map<Node, HandIn>;
   struct Evaluation {
     TimePoint first;
-    std::map<Node, SharedBytes> models;
+    HandIns models;
   };
 
   void set_state(Node node, const std::string& state, TimePoint now);
@@ -82,7 +96,7 @@ class RunRecorder {
   TimePoint deadline_of(protocol::Exchange exchange, const Evaluation& evaluation) const;
   Totals totals(std::uint64_t step, TimePoint now) const;
   std::span<const float> model_of(Node node) const;
-  Measurement measure(std::uint64_t step, const std::map<Node, SharedBytes>& models, TimePoint now);
+  Measurement measure(std::uint64_t step, const HandIns& models, TimePoint now);
 
   const Experiment& experiment_;
   Options options_;

@@ -105,8 +105,7 @@ bool AsyncCourse::has_joined() const {
 
 bool AsyncCourse::behind() const {
   if (state_ == State::kCopying) return true;
-  return !has_copied_ &&
-         std::ranges::any_of(neighbours_, [](const auto& entry) { return entry.second.far_ahead; });
+  return std::ranges::any_of(neighbours_, [](const auto& entry) { return entry.second.far_ahead; });
 }
 
 void AsyncCourse::begin_if_joined() {
@@ -300,9 +299,9 @@ void AsyncCourse::told(Member from, const protocol::PeerHello& hello) {
   if (from >= names_.size()) return;
   Neighbour& neighbour = neighbours_[from];
   neighbour.phases = hello.exchange;
+  const Exchange learnt = std::max(phases_, caught_up_);
   neighbour.far_ahead = hello.begun && state_ != State::kFinished &&
-                        hello.exchange > phases_ + kFarSlack &&
-                        hello.exchange > kFarFactor * phases_;
+                        hello.exchange > learnt + kFarSlack && hello.exchange / kFarFactor > learnt;
   introduce(from);
 }
 
@@ -322,6 +321,16 @@ void AsyncCourse::reach(Member member, bool reachable) {
   begin_if_joined();
 }
 
+// Also where nobody gave a model: the same neighbours would be asked again and again.
+void AsyncCourse::caught_up() {
+  state_ = State::kTraining;
+  for (auto& [member, neighbour] : neighbours_) {
+    if (std::exchange(neighbour.far_ahead, false)) {
+      caught_up_ = std::max(caught_up_, neighbour.phases);
+    }
+  }
+}
+
 // As if it had been learnt: the weight that this peer's model counts with stays, and so does mass.
 void AsyncCourse::copied(Exchange, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying && !computing_ && model.size() == run_.initial.size());
@@ -329,16 +338,14 @@ void AsyncCourse::copied(Exchange, std::span<const float> model) {
   const std::span<const float> own = algorithm_->model();
   for (std::size_t i = 0; i < update.size(); ++i) update[i] -= own[i];
   local_.forget_momentum();
-  has_copied_ = true;
-  state_ = State::kTraining;
+  caught_up();
   mix(update);
   go_on();
 }
 
 void AsyncCourse::not_copied() {
   host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
-  has_copied_ = true;
-  state_ = State::kTraining;
+  caught_up();
   go_on();
 }
 

@@ -76,6 +76,7 @@ class AsyncCourse final : public Course {
   void receive(Member from, const protocol::Parcel& parcel, const SharedBytes& data);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
+  void caught_up();
   protocol::Parcel tagged(Member to) const;
   void give_up();
   Duration patience() const;
@@ -93,8 +94,8 @@ class AsyncCourse final : public Course {
   Rng rng_;  // whom it asks
   State state_ = State::kJoining;
   bool computing_ = false;
-  bool has_copied_ = false;
-  Exchange phases_;                                         // done
+  Exchange caught_up_ = 0;  // how far those were who were far ahead, when a model was taken
+  Exchange phases_;         // done
   std::shared_ptr<const topologies::MixingMatrix> matrix_;  // of the phase that comes
   std::map<Member, Neighbour> neighbours_;
   Duration work_{};                 // of the last phase

@@ -166,8 +166,10 @@ void ExchangeMachine::handle(const Tick&) {
     neighbours_[sender.node].missed = true;
   }
   say(LogLevel::kWarning,
-      fmt::format("{} was not heard within {} in step {} (exchange {}): its weight is one's own",
-                  missing, format_duration(give_up_ - waiting_), step(), exchange_));
+      fmt::format(
+          "{} was not heard within {} in step {} (exchange {}): its weight is one's own", missing,
+          format_duration(std::chrono::round<std::chrono::milliseconds>(give_up_ - waiting_)),
+          step(), exchange_));
   patience_.give_up();
   mix();
 }

@@ -46,7 +46,8 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       incarnation_(start.incarnation),
       resent_(options.resent),
       machine_(options, *run.topology, self_, names_, start.exchange),
-      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))) {
+      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
+      tags_edges_(algorithm_->counts_on_edges()) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
@@ -169,7 +170,7 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   const Packed& message = packed(announce.place);
   Parcel parcel = message.parcel;
   parcel.exchange = announce.exchange;
-  if (tags_edges()) {
+  if (tags_edges_) {
     parcel.era = incarnation_;
     const auto theirs = incarnations_.find(announce.to);
     parcel.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
@@ -184,7 +185,8 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
 }
 
 // A message as it came, if it is one that this algorithm could have sent.
-std::optional<Message<float>> NeighbourCourse::read(const exchange::Arrival& arrival) const {
+std::optional<Message<float>> NeighbourCourse::read(Member from,
+                                                    const exchange::Arrival& arrival) const {
   const Parcel& parcel = arrival.parcel;
   // Its own message is the measure, and it has none where it sends to nobody.
   const bool has_own =
@@ -195,7 +197,7 @@ std::optional<Message<float>> NeighbourCourse::read(const exchange::Arrival& arr
   const ByteView packed = arrival.data.view().subspan(4 * all.size());
   const bool alike = parcel.first == own.first.size() && parcel.second == own.second.size() &&
                      parcel.packed == own.packed.size() && parcel.has_scalar == own.has_scalar;
-  if (!alike || !is_finite(all) || !algorithm_->can_read(packed)) return std::nullopt;
+  if (!alike || !is_finite(all) || !algorithm_->can_read(from, packed)) return std::nullopt;
   return Message<float>{.first = all.first(parcel.first),
                         .second = all.subspan(parcel.first),
                         .packed = packed,
@@ -213,7 +215,7 @@ void NeighbourCourse::perform(exchange::Mix& mix) {
     const Message<float>* message = nullptr;
     if (mix.inbox[i]) {
       arrivals_.push_back(std::move(*mix.inbox[i]));
-      if (auto read_message = read(arrivals_.back())) {
+      if (auto read_message = read(senders[i].node, arrivals_.back())) {
         messages_.push_back(*read_message);
         message = &messages_.back();
       } else {
@@ -258,8 +260,6 @@ void NeighbourCourse::perform(exchange::Finish&) { host_.finished(); }
 
 // Where mass is counted on edges, both ends must have begun to count together: a message bears its
 // sender's incarnation, and the receiver's as far as the sender knows it.
-bool NeighbourCourse::tags_edges() const { return algorithm_->counts_on_edges(); }
-
 bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
   std::uint32_t& known = incarnations_[from];
   if (known != parcel.era) {
@@ -272,7 +272,7 @@ bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
 
 // Whether it bears what its sender must be known by before anything of it counts.
 bool NeighbourCourse::introduces(Member from, const Parcel& parcel) const {
-  if (!tags_edges()) return false;
+  if (!tags_edges_) return false;
   const auto known = incarnations_.find(from);
   return known == incarnations_.end() || known->second != parcel.era;
 }
@@ -308,7 +308,7 @@ void NeighbourCourse::take_postponed() {
 }
 
 void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
-  if (tags_edges()) {
+  if (tags_edges_) {
     const bool is_new = introduces(from, whole.parcel);
     if (computing_ && is_new) {  // with the edges: they cannot be changed now
       postponed_.insert_or_assign(from, std::move(whole));

@@ -55,12 +55,11 @@ class NeighbourCourse final : public Course {
   void forget_sent();
   Links links() const;
   const Packed& packed(std::size_t place);
-  bool tags_edges() const;
   bool introduces(Member from, const protocol::Parcel& parcel) const;
   bool may_send(Member from, Exchange exchange) const;
   void take_postponed();
   bool agree_on_edge(Member from, const protocol::Parcel& parcel);
-  std::optional<Message<float>> read(const exchange::Arrival& arrival) const;
+  std::optional<Message<float>> read(Member from, const exchange::Arrival& arrival) const;
 
   const NetworkRun& run_;
   LocalSteps& local_;
@@ -70,7 +69,8 @@ class NeighbourCourse final : public Course {
   std::uint32_t incarnation_;
   std::uint64_t resent_;  // exchanges whose messages are kept to be sent again
   ExchangeMachine machine_;
-  std::unique_ptr<Algorithm<float>> algorithm_;
+  std::unique_ptr<Algorithm<float>> algorithm_;  // the compute thread's, while it computes
+  const bool tags_edges_;                        // it counts mass on edges
   std::vector<exchange::Action> to_do_;
   bool performing_ = false;
   bool computing_ = false;

@@ -24,6 +24,7 @@ class ParcelFlow {
     std::uint64_t window_bytes = 1024 * 1024;
     std::size_t incoming_max = 16;  // parcels at a time
     std::size_t outgoing_max = 64;
+    std::size_t background_max = 4;  // of those: parts of a model that the other side asked for
     std::size_t mixes_max = 16;      // of kMix on their way; beyond, the oldest is given up
     std::size_t pieces_max = 1024;   // of kReduce, whose floats are shared
     std::size_t answers_max = 1024;  // that the other side has not read

@@ -99,7 +99,7 @@ Result<void> PeerLinks::admit(const std::string& name,
 void PeerLinks::set_roster(std::shared_ptr<const identity::SignedRoster> roster) {
   roster_ = std::move(roster);
   kept_.clear();
-  diallings_.clear();
+  std::erase_if(diallings_, [](const auto& entry) { return !entry.second.active; });
   for (const LinkPtr& link : all_links()) {
     if (const auto still = admit(link->name, link->key); !still) end(link, still.error(), true);
   }
@@ -208,17 +208,19 @@ net::Async<void> PeerLinks::dial(std::string name, std::string address) {
   } else {
     connected = tls.error();
   }
-  const auto member = member_of(name);
-  if (stopping_ || !member) co_return;
+  if (stopping_) co_return;
   Dialling& dialling = dialling_of(name);
   dialling.active = false;
+  const auto member = member_of(name);
+  if (!member) co_return;
   dialling.once = false;
   dialling.not_before = world_.loop.now() + dialling.backoff.next();
   if (connected) {
     adopt(std::move(*connected), true);
   } else {
     world_.log.debug("cannot reach {}: {}", name, connected.error().message());
-    handlers_.on_down(*member, connected.error());
+    // It may have dialled us meanwhile.
+    if (!is_up(*member)) handlers_.on_down(*member, connected.error());
   }
   consider();
 }

@@ -26,7 +26,7 @@ constexpr auto kClockSlack = std::chrono::minutes(5);
 // How long the end waits for what is being computed.
 constexpr Duration kLastComputation = std::chrono::seconds(5);
 // Asks for a model's columns that wait until it may be read.
-constexpr std::size_t kAsksMax = 64;
+constexpr std::ptrdiff_t kAsksMax = 4;  // of one member, that wait for a model
 
 }  // namespace
 
@@ -48,7 +48,8 @@ struct PeerNode::Life {
   std::unique_ptr<Course> course;
   std::unique_ptr<membership::SwimMachine> members;
   std::optional<ModelCopy> copy;
-  std::vector<std::pair<Member, protocol::ColumnsAsk>> asks;
+  using Ask = std::pair<Member, protocol::ColumnsAsk>;
+  std::vector<Ask> asks;
   std::uint64_t handed_in_at = 0;  // evaluations so far
 };
 
@@ -111,7 +112,8 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
         "must give it a later epoch",
         roster.roster().epoch);
   }
-  const bool same_epoch = life_ && roster_->roster().epoch == roster.roster().epoch;
+  const bool same_epoch = (life_ && roster_->roster().epoch == roster.roster().epoch) ||
+                          failed_epoch_ == roster.roster().epoch;
   expired_ = false;
   if (!same_epoch) switching_ = true;  // from here on members are those of the next epoch
   roster_ = std::make_shared<const identity::SignedRoster>(roster);
@@ -139,8 +141,11 @@ bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), w
 // Only while nothing is computed, so that what was learnt goes on.
 void PeerNode::adopt() {
   const identity::Roster& roster = roster_->roster();
+  const bool run_ends = life_ && (roster.stopped() || roster.run != life_->run_name);
+  if (run_ends) keep_checkpoint(Kept::kModelToo);
   end_life();
   switching_ = false;
+  failed_epoch_.reset();
   problem_.clear();
   if (roster.expired(judged_now())) return expire();
   if (roster.stopped()) {
@@ -153,6 +158,12 @@ void PeerNode::adopt() {
   world_.log.info("roster {} of run {}: {} members until {}{}", roster.epoch, roster.run,
                   roster.members.size(), format_rfc3339(roster.expires),
                   stands_by ? ", should the coordinator be gone" : "");
+  if (self && !roster.members[*self].address.empty() && !options_.links.listen) {
+    world_.log.warning(
+        "others dial this device at {}, as the roster says, but it does not listen: set "
+        "gossip.listen",
+        roster.members[*self].address);
+  }
   if (!self || !is_member()) {
     problem_ = "this device is not a member of the roster";
     world_.log.warning("{}: waiting for another", problem_);
@@ -309,11 +320,11 @@ Result<void> PeerNode::begin_life(Member self) {
 }
 
 void PeerNode::end_life() {
+  unsent_.clear();  // of members that may have other places from now on
+  assemblers_.clear();
   if (!life_) return;
   if (const auto model = life_->course->model()) latest_ = checkpoint_now(*model);
   life_.reset();
-  unsent_.clear();
-  assemblers_.clear();
 }
 
 // --- what a course asks for ---------------------------------------------------------------------
@@ -389,7 +400,7 @@ void PeerNode::advanced() {
   look_at_model();
   if (stopping_ ? std::exchange(kept_last_, true) : now() < checkpoint_at_) return;
   checkpoint_at_ = now() + options_.checkpoint_every;
-  keep_checkpoint();
+  keep_checkpoint(Kept::kCheckpoint);
 }
 
 // The course's model cannot be had while it trains.
@@ -408,14 +419,17 @@ void PeerNode::finished() {
   problem_.clear();
   world_.log.info("the run is finished: {} steps", life_->run.options.run.steps);
   look_at_model();
-  keep_checkpoint();
+  keep_checkpoint(Kept::kModelToo);
   send_report();
 }
 
 void PeerNode::failed(Error error) {
   problem_ = error.message();
   world_.log.error("the run cannot go on: {}", problem_);
+  failed_epoch_ = roster_->roster().epoch;
+  auto sound = std::move(latest_);  // what failed is nothing to go on from
   end_life();
+  latest_ = std::move(sound);
   send_report();
 }
 
@@ -442,15 +456,15 @@ void PeerNode::look_at_model() {
   issuer_.hand_in(parcel, SharedBytes::own(to_bytes(as_bytes(*model))));
 }
 
-void PeerNode::keep_checkpoint() {
+void PeerNode::keep_checkpoint(Kept kept) {
   const auto model = life_->course->model();
   if (!model || spell_) return;
   const auto checkpoint = std::make_shared<const Checkpoint>(checkpoint_now(*model));
-  const bool last = life_->course->is_finished();
-  disk_.submit([this, checkpoint, last, layout = life_->run.model->layout()](unsigned) {
+  latest_ = *checkpoint;  // a life may end while its model is being computed
+  disk_.submit([this, checkpoint, kept, layout = life_->run.model->layout()](unsigned) {
     auto saved =
         save_checkpoint(options_.directory / "checkpoint.safetensors", *checkpoint, layout);
-    if (saved && last) {
+    if (saved && kept == Kept::kModelToo) {
       saved = save_model(options_.directory / "model.safetensors", *checkpoint, layout);
     }
     if (!saved) world_.log.warning("the checkpoint is not kept: {}", saved.error().message());
@@ -462,7 +476,7 @@ void PeerNode::keep_checkpoint() {
 PeerHello PeerNode::hello() const {
   PeerHello hello{.software = options_.software};
   if (roster_) hello.epoch = roster_->roster().epoch;
-  if (life_) {
+  if (life_ && life_->epoch == hello.epoch) {  // not of a run that is about to be left
     hello.exchange = life_->course->progress().exchange;
     hello.begun = true;
   }
@@ -517,7 +531,8 @@ void PeerNode::on_message(Member from, const protocol::Envelope& envelope) {
   if (const auto* swim = std::get_if<Swim>(&message)) {
     on_swim(life_->members->on(membership::Received{from, *swim}, now()));
   } else if (const auto* ask_columns = std::get_if<protocol::ColumnsAsk>(&message)) {
-    if (ask_columns->epoch == life_->epoch && life_->asks.size() < kAsksMax) {
+    const auto waiting = std::ranges::count(life_->asks, from, &Life::Ask::first);
+    if (ask_columns->epoch == life_->epoch && waiting < kAsksMax) {
       life_->asks.emplace_back(from, *ask_columns);
     }
     answer_asks();
@@ -697,7 +712,7 @@ net::Async<void> PeerNode::run() {
     const TimePoint next = now() + std::chrono::milliseconds(10);
     co_await net::sleep_until(world_.loop, next);
   }
-  if (life_ && !kept_last_) keep_checkpoint();
+  if (life_ && !kept_last_) keep_checkpoint(is_finished() ? Kept::kModelToo : Kept::kCheckpoint);
   life_.reset();
   disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be kept is kept
 }

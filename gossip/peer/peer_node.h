@@ -122,7 +122,8 @@ class PeerNode final : private CourseHost {
   void continue_copy();
   void note_spell();
   void look_at_model();
-  void keep_checkpoint();
+  enum class Kept { kCheckpoint, kModelToo };  // the run is over here: its model is a result
+  void keep_checkpoint(Kept kept);
   void tick();
   void set_alarm();
   void send_report();
@@ -138,7 +139,8 @@ class PeerNode final : private CourseHost {
   bool clock_is_wrong_ = false;  // it was not current by the clock when its issuer sent it
   bool kept_last_ = false;       // the checkpoint, when the end was asked for
   bool expired_ = false;         // and its links are cut
-  bool switching_ = false;       // to a roster whose links are there, when nothing is computed
+  std::optional<protocol::Epoch> failed_epoch_;  // its run cannot go on here
+  bool switching_ = false;  // to a roster whose links are there, when nothing is computed
   std::string problem_;
   std::shared_ptr<Life> life_;
   std::unique_ptr<Spell> spell_;             // null: a fallback's roster only stands by

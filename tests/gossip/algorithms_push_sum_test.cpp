@@ -2,6 +2,8 @@
 // Stochastic gradient push with and without lost messages, and the mass ledger under it.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "gossip/algorithms/lossy_sgp.h"
 #include "tests/gossip/harness.h"
 
@@ -175,6 +177,43 @@ TEST(LossySgp, SaysThatItDivergedInsteadOfWrappingAround) {
   Fleet<double> fleet(plan_by_hand(kSgp, kNodes, true), problem, scattered(kNodes, kSize));
   fleet.run(exponential(kNodes), 300, 3);
   EXPECT_TRUE(std::isnan(fleet.models()[0][0]));
+}
+
+TEST(MassLedger, KnowsWhatNoHonestEndPushes) {
+  const std::vector<double> model{1, -2, 3};
+  MassLedger sender(3);
+  MassLedger receiver(3);
+  sender.reset(std::span<const double>(model));
+  const auto total_of = [](std::span<const std::byte> bytes) {
+    std::vector<MassLedger::Fixed> total(bytes.size() / sizeof(MassLedger::Fixed));
+    std::memcpy(total.data(), bytes.data(), bytes.size());
+    return total;
+  };
+  const auto plausible = [&](const std::vector<MassLedger::Fixed>& total) {
+    return receiver.is_plausible(1, std::as_bytes(std::span(total)));
+  };
+  const auto first = total_of(sender.push(2, 0.25));
+  ASSERT_TRUE(plausible(first));
+  receiver.open(1);
+  receiver.pull(1, std::as_bytes(std::span(first)), {0, 4});
+  const auto second = total_of(sender.push(2, 0.5));
+  EXPECT_TRUE(plausible(first));  // again
+  EXPECT_TRUE(plausible(second));
+
+  auto without_weight = second;
+  without_weight.back() = first.back() - 1;
+  EXPECT_FALSE(plausible(without_weight));
+  auto of_no_weight = first;
+  of_no_weight.back() -= MassLedger::Fixed{5} << 38;  // all that the receiver has
+  EXPECT_FALSE(plausible(of_no_weight));
+  for (const MassLedger::Fixed change : {MassLedger::Fixed{1} << 61, MassLedger::Fixed{1} << 63}) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      auto large = second;
+      large[i] += change;
+      EXPECT_FALSE(plausible(large)) << i;
+    }
+  }
+  EXPECT_FALSE(plausible({1, 2, 3}));
 }
 
 TEST(Sgp, ARestartedNodeStartsFromTheModelItWasGiven) {

@@ -183,6 +183,20 @@ TEST_F(FallbackMachineTest, ARosterThatEndsEndsItAndKeepsWhatWasTrained) {
   EXPECT_EQ(ask(2, 4, 4, 62s), "merge 8");
 }
 
+// The time in which a round has to ask counts from the coordinator's return, not from there.
+TEST_F(FallbackMachineTest, ARosterThatEndedLongBeforeTheReturnLosesNothing) {
+  gossip();
+  EXPECT_EQ(on(Told{}, 50s), "rest");
+  rested(8, 50s);
+  on(Heard{}, 500s);
+  on(Told{terms}, 500s);
+  on(Lost{}, 520s);
+  on(Heard{}, 530s);
+  EXPECT_EQ(ask(2, 4, 4, 559s), "merge 8");
+  on(Settled{TaskId(2), false}, 560s);
+  EXPECT_EQ(ask(3, 4, 4, 561s), "") << "a minute after the first return";
+}
+
 TEST_F(FallbackMachineTest, AnotherRunsRosterEndsItForGood) {
   gossip();
   FallbackTerms other = terms;

@@ -230,6 +230,21 @@ TEST(AsyncCourse, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
   }
 }
 
+// Cut off for a while, as a laptop that sleeps: the second absence is as any other.
+TEST(AsyncCourse, WhoReturnsFarBehindCopiesEachTime) {
+  FakeNetwork net(network("push-sum", "ring", 4000), 12);
+  start_all(net);
+  net.run_until([&] { return net.peers[3]->course->progress().exchange >= 10; });
+  net.peers[3]->phase = std::chrono::seconds(10);
+  protocol::Exchange others = 100;
+  for (int absence = 1; absence <= 2; ++absence, others *= 8) {
+    for (const Member member : {0, 2}) net.cut(member, 3);
+    net.run_until([&] { return net.peers[0]->course->progress().exchange >= others; });
+    for (const Member member : {0, 2}) net.connect(member, 3);
+    net.run_until([&] { return net.peers[3]->copies == absence; });
+  }
+}
+
 TEST(AsyncCourse, NobodyGivesAModelAndItTrainsFromItsOwn) {
   FakeNetwork net(network("ad-psgd", "ring", 400), 10);
   for (const Member member : {0, 1, 2}) net.start(member, member + 1);

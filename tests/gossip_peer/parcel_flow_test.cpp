@@ -56,6 +56,20 @@ TEST(ParcelFlow, ARingOfManyIsQueuedWhole) {
   EXPECT_EQ(announced(flow).size(), 200U);
 }
 
+// Who asks for models and takes none makes nobody hold many of them.
+TEST(ParcelFlow, FewModelsWaitForOneThatTakesNone) {
+  ParcelFlow flow({.background_max = 2}, wanted);
+  Parcel columns{.kind = Parcel::Kind::kColumns, .epoch = 1, .first = 1};
+  const SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
+  EXPECT_TRUE(flow.send(columns, data, Urgency::kBackground));
+  queue(flow, piece(1, 1, 1));
+  EXPECT_TRUE(flow.send(columns, data, Urgency::kBackground));
+  const auto third = flow.send(columns, data, Urgency::kBackground);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code(), "queue-full");
+  queue(flow, piece(1, 1, 2));
+}
+
 TEST(ParcelFlow, WhoDoesNotReadItsRefusalsIsGivenUp) {
   ParcelFlow flow({.answers_max = 8}, unwanted);
   Parcel parcel = piece(1, 1, 0);

@@ -105,11 +105,11 @@ void PeerCluster::stop(std::size_t index) {
 }
 
 identity::SignedRoster PeerCluster::roster(std::uint64_t epoch, std::vector<std::size_t> members,
-                                           Duration lifetime) const {
+                                           Duration lifetime, const std::string& run) const {
   if (members.empty()) {
     for (std::size_t i = 0; i < peers.size(); ++i) members.push_back(i);
   }
-  identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = epoch};
+  identity::Roster roster{.federation = "kitchen", .run = run, .epoch = epoch};
   roster.issued = clock.wall_now();
   roster.expires = roster.issued + std::chrono::ceil<std::chrono::milliseconds>(lifetime);
   gossip::NetOptions net = experiment.options;

@@ -58,7 +58,8 @@ class PeerCluster {
   void start_all();
   // A roster of these peers (all, where empty), taken by everybody that runs.
   identity::SignedRoster roster(std::uint64_t epoch, std::vector<std::size_t> members = {},
-                                Duration lifetime = std::chrono::hours(1)) const;
+                                Duration lifetime = std::chrono::hours(1),
+                                const std::string& run = "run-1") const;
   void publish(const identity::SignedRoster& roster);
 
   // Runs the loop until `done` holds, asked after every report; fails the test after a minute.

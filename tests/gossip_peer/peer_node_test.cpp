@@ -219,6 +219,53 @@ TEST(PeerNode, WhoIsNoMemberAnyMoreIsCutOffAndTheRosterSpreads) {
   cluster.run_until([&] { return step_of(cluster, 0) > step + 50; }, "the others go on");
 }
 
+// A second run begins at its beginning, though its members are where the first one ended.
+TEST(PeerNode, AnotherRunBeginsWhereNobodyHasBeen) {
+  PeerCluster first(long_ring(4, 200));
+  first.start_all();
+  first.publish(first.roster(1));
+  first.run_until_finished();
+  const auto second = first.roster(2, {}, std::chrono::hours(1), "run-2");
+  for (const auto& peer : first.peers) peer->models.clear();
+  first.peers[0]->node->take_roster(second, PeerNode::Source::kIssuer);  // it spreads
+  first.run_until(
+      [&] {
+        return std::ranges::all_of(first.peers,
+                                   [](const auto& peer) { return !peer->models.empty(); });
+      },
+      "the second run is finished");
+  const auto expected = simulated_models(first.experiment);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(first.model(i), expected[i]) << i;
+}
+
+// What came of a rate that is too high is nothing to go on from; a renewed roster changes nothing,
+// a new epoch does.
+TEST(PeerNode, ARunThatFailedBeginsAnewWithTheNextEpochFromWhatWasSound) {
+  NetOptions options = long_ring(2, 20'000);
+  options.model.kind = "mlp";
+  PeerCluster cluster(options, true);
+  hurry(cluster);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return step_of(cluster, 0) >= 50 && step_of(cluster, 1) >= 50; },
+                    "50 steps");
+  const double rate = cluster.experiment.options.train.train.learning_rate;
+  cluster.experiment.options.train.train.learning_rate = 1e6;
+  cluster.publish(cluster.roster(2));
+  const auto has_failed = [&](std::size_t i) {
+    return cluster.peers[i]->node->report().problem.find("not finite") != std::string::npos;
+  };
+  cluster.run_until([&] { return has_failed(0) && has_failed(1); }, "it has diverged");
+  const std::size_t failures = cluster.log.count("the run cannot go on");
+  cluster.publish(cluster.roster(2));  // renewed
+  EXPECT_TRUE(has_failed(0) && has_failed(1));
+  cluster.experiment.options.train.train.learning_rate = rate;
+  cluster.publish(cluster.roster(3));
+  cluster.run_until([&] { return step_of(cluster, 0) >= 150 && step_of(cluster, 1) >= 150; },
+                    "it trains again");
+  EXPECT_EQ(cluster.log.count("the run cannot go on"), failures);
+}
+
 TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
   PeerCluster cluster(long_ring(3, 500'000), true);
   hurry(cluster);
