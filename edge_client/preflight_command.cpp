@@ -10,6 +10,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/base/nearest_name.h"
+#include "core/net/listener.h"
 #include "edge_client/advice.h"
 #include "edge_client/client_data.h"
 #include "edge_client/greeting.h"
@@ -151,6 +152,33 @@ Check check_clock(const IdentityDirectory& identity, std::optional<WallTime> coo
                 remedy);
 }
 
+// Whether peers that dial this device would find it.
+Check check_listen(const PreflightRequest& request, const IdentityDirectory& identity,
+                   const Clock& clock) {
+  const std::string& listen = request.options->gossip.listen;
+  const auto where = identity::parse_host_port(listen);
+  if (!where) return failed("listen", where.error().message(), "correct gossip.listen");
+  if (StateLock::holder(request.state)) {
+    return passed("listen", fmt::format("{} is the running process's", listen));
+  }
+  identity::PeerPolicy nobody;
+  nobody.time = [&clock] { return identity::JudgementTime{clock.wall_now()}; };
+  const auto tls = net::TlsContext::make_server(identity.credentials(),
+                                                {{net::Protocol::kPeer, std::move(nobody)}});
+  if (!tls) return failed("listen", tls.error().message(), "join again with --replace");
+  net::EventLoop loop;
+  net::ListenerOptions options;
+  options.host = where->host;
+  options.port = where->port;
+  auto listener = net::Listener::open(loop, *tls, options, {});
+  if (!listener) {
+    return failed("listen", listener.error().message(),
+                  "end what uses it, or say another gossip.listen");
+  }
+  loop.run_task((*listener)->close());
+  return passed("listen", fmt::format("peers may dial {}", listen));
+}
+
 void print_text(const std::vector<Check>& checks, std::ostream& out) {
   for (const Check& check : checks) {
     out << fmt::format("{:<13} {:<6} {}\n", check.name, check.ok ? "ok" : "FAILED", check.finding);
@@ -186,6 +214,9 @@ std::vector<Check> preflight_checks(const PreflightRequest& request, const Clock
     return checks;
   }
   checks.push_back(check_certificate(*identity, clock.wall_now()));
+  if (request.options && !request.options->gossip.listen.empty()) {
+    checks.push_back(check_listen(request, *identity, clock));
+  }
   Reached reached = check_connection(request, *identity, clock);
   checks.push_back(std::move(reached.check));
   checks.push_back(check_clock(*identity, reached.coordinator_time, clock.wall_now()));

@@ -219,6 +219,30 @@ TEST_F(GossipIssuerTest, KeepsTheLastReportOfEach) {
   EXPECT_EQ(issuer->reports().at("cam-1").report.step, 8U);
 }
 
+// An owner may have signed rosters without this service.
+TEST_F(GossipIssuerTest, MembersOfALaterEpochAreNamedAndOvertaken) {
+  join("cam-1", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  issuer->desk().opened(SessionId(1), "cam-1");
+  const auto report = [&](std::uint64_t epoch) {
+    ASSERT_TRUE(issuer->desk().take(
+        SessionId(1), {protocol::PeerReport{.epoch = epoch, .state = "training"}, {}}));
+  };
+  report(30);
+  EXPECT_TRUE(issuer->reports().empty()) << "it is of another network";
+  EXPECT_NE(issuer->problem().find("cam-1 holds a roster of epoch 30"), std::string::npos);
+  ASSERT_EQ(start(), "started");
+  EXPECT_EQ(issuer->roster()->epoch, 31U);
+  EXPECT_EQ(issuer->problem(), "");
+  report(30);
+  EXPECT_EQ(issuer->problem(), "") << "it has not heard yet";
+  report(31);
+  EXPECT_EQ(issuer->reports().size(), 1U);
+  report(std::uint64_t{1} << 53);
+  ASSERT_EQ(start(), "started");
+  EXPECT_EQ(issuer->roster()->epoch, 1'000'032U) << "no claim uses up the epochs";
+}
+
 TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   gossip::NetOptions options;
   options.algorithm.name = "choco";

@@ -83,6 +83,21 @@ TEST_F(CommandsTest, PreflightFindsNothingWrong) {
   EXPECT_THAT(result.text, HasSubstr("agrees with the coordinator's"));
 }
 
+TEST_F(CommandsTest, PreflightTriesToListenForPeers) {
+  const std::string taken = "127.0.0.1:" + std::to_string(coordinator_.listener->port());
+  for (const auto& [listen, code, finding] :
+       {std::tuple(std::string("127.0.0.1:0"), 0, "listen        ok     peers may dial"),
+        std::tuple(taken, 1, "listen        FAILED"),
+        std::tuple(std::string("nonsense"), 1, "correct gossip.listen")}) {
+    options_.gossip.listen = listen;
+    auto printed = preflight_beside();
+    play_greeting();
+    const Printed result = printed.get();
+    EXPECT_EQ(result.exit_code, code) << result.text;
+    EXPECT_THAT(result.text, HasSubstr(finding));
+  }
+}
+
 TEST_F(CommandsTest, PreflightNamesEverythingThatIsWrongAtOnce) {
   options_.data.dataset = "csv:/nonexistent/rows.csv";
   clock_.set(kNow + hours(2));

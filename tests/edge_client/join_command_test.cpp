@@ -72,6 +72,17 @@ TEST_F(JoinCommandTest, MakesAStateDirectoryThatIsReadyToStart) {
   EXPECT_THAT(*read_text_file(state_.options_file(), 1 << 16), HasSubstr("# dataset = "));
 }
 
+TEST_F(JoinCommandTest, AReplacementDoesNotGoOnFromTheFormerCheckpoint) {
+  ASSERT_EQ(code(new_token()), "cam-7");
+  fs::create_directories(state_.path / "gossip");
+  for (const char* name : {"checkpoint.safetensors", "model.safetensors"}) {
+    std::ofstream(state_.path / "gossip" / name) << "floats";
+  }
+  ASSERT_EQ(code(new_token("cam-8"), true), "cam-8");
+  EXPECT_FALSE(fs::exists(state_.path / "gossip" / "checkpoint.safetensors"));
+  EXPECT_TRUE(fs::exists(state_.path / "gossip" / "model.safetensors"));
+}
+
 TEST_F(JoinCommandTest, WhatTheOwnerWroteIntoEdgeTomlStays) {
   fs::create_directory(state_.path);
   std::ofstream(state_.options_file()) << "[data]\ndataset = \"csv:mine.csv\"\n";

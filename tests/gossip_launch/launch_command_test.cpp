@@ -110,6 +110,13 @@ TEST_F(LaunchCommand, ANetworkThatDoesNotGetOnIsGivenUp) {
   EXPECT_THAT(answer.err, HasSubstr("no peer got on for 1s: node-0001 is starting at step 0"));
 }
 
+TEST_F(LaunchCommand, EventsThatCameTooLateAreCounted) {
+  const Answer answer = run({"--edge", kPretendEdge, "--events",
+                             events("[late]\nat = \"1h\"\nkind = \"kill\"\nnodes = \"2\"\n")});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err, HasSubstr("1 event did not happen: the run was over before"));
+}
+
 TEST_F(LaunchCommand, EventsAreShownWithoutARun) {
   const Answer answer =
       run({"--print-events", "--events", events("[a]\nstep = 3\nkind = \"kill\"\nnodes = \"2\"\n"),

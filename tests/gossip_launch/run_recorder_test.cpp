@@ -81,6 +81,32 @@ TEST_F(RunRecorderTest, AnEvaluationWaitsForEverybodyThatRuns) {
   EXPECT_FALSE(recorder_.take_measurement(at(99)));
 }
 
+// Peers may be far ahead when the launcher gets to an evaluation.
+TEST_F(RunRecorderTest, AnEvaluationCountsWhatWasSentUntilItsModels) {
+  for (const std::uint64_t exchange : {1U, 3U}) {
+    for (Node node = 0; node < 3; ++node) {
+      recorder_.reported(node,
+                         {.step = 2 * (exchange + 1),
+                          .state = "training",
+                          .loss = 0.5,
+                          .loss_steps = 4,
+                          .bytes_sent = 1000 * (exchange + 1),
+                          .messages = exchange + 1},
+                         at(1));
+      hand_in(node, exchange, 1, 1);
+    }
+  }
+  const auto first = recorder_.take_measurement(at(2));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->bytes_sent, 6000U);
+  EXPECT_EQ(first->messages, 6U);
+  EXPECT_EQ(first->train_loss, 0.5);
+  const auto second = recorder_.take_measurement(at(2));
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->bytes_sent, 12'000U);
+  EXPECT_EQ(second->train_loss, 0.5);
+}
+
 TEST_F(RunRecorderTest, WhoIsDownOrPausedIsNotWaitedFor) {
   recorder_.stopped(1, at(1));
   recorder_.paused(2, at(1));
