@@ -62,9 +62,11 @@ endfunction()
 
 if(STARLING_PRECOMPILE)
   find_package(fmt REQUIRED)
-  add_library(starling_precompiled_library OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
+  set(starling_empty_source ${PROJECT_BINARY_DIR}/empty.cpp)  # a target needs a file to compile
+  file(CONFIGURE OUTPUT ${starling_empty_source} CONTENT "")
+  add_library(starling_precompiled_library OBJECT ${starling_empty_source})
   starling_precompiled(starling_precompiled_library)
-  add_library(starling_precompiled_library_net OBJECT ${CMAKE_CURRENT_LIST_DIR}/precompiled.cpp)
+  add_library(starling_precompiled_library_net OBJECT ${starling_empty_source})
   starling_precompiled(starling_precompiled_library_net NET)
 endif()
 

@@ -170,7 +170,8 @@ Check check_listen(const PreflightRequest& request, const IdentityDirectory& ide
   net::ListenerOptions options;
   options.host = where->host;
   options.port = where->port;
-  auto listener = net::Listener::open(loop, *tls, options, {});
+  auto listener = net::Listener::open(loop, *tls, options,
+                                      {.on_connection = [](std::unique_ptr<net::Connection>) {}});
   if (!listener) {
     return failed("listen", listener.error().message(),
                   "end what uses it, or say another gossip.listen");

@@ -12,6 +12,7 @@
 #include "edge_client/status_file.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/free_port.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::edge_client {
@@ -86,7 +87,8 @@ TEST_F(CommandsTest, PreflightFindsNothingWrong) {
 TEST_F(CommandsTest, PreflightTriesToListenForPeers) {
   const std::string taken = "127.0.0.1:" + std::to_string(coordinator_.listener->port());
   for (const auto& [listen, code, finding] :
-       {std::tuple(std::string("127.0.0.1:0"), 0, "listen        ok     peers may dial"),
+       {std::tuple("127.0.0.1:" + std::to_string(testing::free_port()), 0,
+                   "listen        ok     peers may dial"),
         std::tuple(taken, 1, "listen        FAILED"),
         std::tuple(std::string("nonsense"), 1, "correct gossip.listen")}) {
     options_.gossip.listen = listen;
