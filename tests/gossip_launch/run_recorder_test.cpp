@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/launch/run_recorder.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +12,6 @@ namespace {
 
 using std::chrono::minutes;
 using std::chrono::seconds;
-using ::testing::HasSubstr;
 
 NetOptions small() {
   NetOptions options;

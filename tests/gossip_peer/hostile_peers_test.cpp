@@ -23,9 +23,7 @@ using protocol::Parcel;
 using protocol::PeerHello;
 using starling::testing::PeerCluster;
 using starling::testing::RawListener;
-using starling::testing::RawOutcome;
 using starling::testing::RawSocket;
-using starling::testing::RawTls;
 using starling::testing::simulated_models;
 using starling::testing::talk_tls;
 
