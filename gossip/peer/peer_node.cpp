@@ -138,13 +138,17 @@ void PeerNode::keep_links() {
 
 bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), world_.identity); }
 
-// Only while nothing is computed, so that what was learnt goes on.
+// What the roster held means from here on; only while nothing is computed, so that what was learnt
+// goes on.
 void PeerNode::adopt() {
   const identity::Roster& roster = roster_->roster();
-  const bool run_ends = life_ && (roster.stopped() || roster.run != life_->run_name);
-  if (run_ends) keep_checkpoint(Kept::kModelToo);
+  if (life_) {
+    const bool run_ends = roster.stopped() || roster.run != life_->run_name;
+    keep_checkpoint(run_ends ? Kept::kModelToo : Kept::kCheckpoint);
+  }
   end_life();
   switching_ = false;
+  if (expired_) return set_alarm();
   failed_epoch_.reset();
   problem_.clear();
   if (roster.expired(judged_now())) return expire();
@@ -186,9 +190,9 @@ void PeerNode::expire() {
   problem_ = fmt::format("the roster expired at {}", format_rfc3339(roster_->roster().expires));
   world_.log.warning("{}: no peer is a member any more; waiting for its issuer", problem_);
   expired_ = true;
-  end_life();
+  switching_ = true;
   links_.set_roster(nullptr);
-  set_alarm();
+  if (!life_ || life_->course->model()) adopt();
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------
@@ -355,7 +359,7 @@ void PeerNode::compute(std::function<void()> work, std::function<void()> done) {
 
 void PeerNode::computed(const std::function<void()>& done) {
   done();
-  if (switching_ && life_ && life_->course->model()) adopt();
+  if (switching_ && (!life_ || life_->course->model())) adopt();
   if (life_) answer_asks();
   set_alarm();
 }
@@ -426,7 +430,7 @@ void PeerNode::finished() {
 void PeerNode::failed(Error error) {
   problem_ = error.message();
   world_.log.error("the run cannot go on: {}", problem_);
-  failed_epoch_ = roster_->roster().epoch;
+  failed_epoch_ = life_ ? life_->epoch : roster_->roster().epoch;
   auto sound = std::move(latest_);  // what failed is nothing to go on from
   end_life();
   latest_ = std::move(sound);

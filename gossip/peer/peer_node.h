@@ -140,7 +140,8 @@ class PeerNode final : private CourseHost {
   bool kept_last_ = false;       // the checkpoint, when the end was asked for
   bool expired_ = false;         // and its links are cut
   std::optional<protocol::Epoch> failed_epoch_;  // its run cannot go on here
-  bool switching_ = false;  // to a roster whose links are there, when nothing is computed
+  // To what the roster says now, when nothing is computed; the links have changed already.
+  bool switching_ = false;
   std::string problem_;
   std::shared_ptr<Life> life_;
   std::unique_ptr<Spell> spell_;             // null: a fallback's roster only stands by

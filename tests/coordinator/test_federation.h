@@ -19,20 +19,10 @@
 #include "core/client/local_trainer.h"
 #include "core/identity/identity_directory.h"
 #include "edge_client/edge_session.h"
+#include "tests/support/shifted_clock.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::testing {
-
-// The system's clock, with wall time put forward as a test needs.
-class ShiftedClock final : public Clock {
- public:
-  TimePoint now() const override { return SystemClock().now(); }
-  WallTime wall_now() const override { return SystemClock().wall_now() + shift_.load(); }
-  void put_forward(std::chrono::hours by) { shift_ = shift_.load() + by; }
-
- private:
-  std::atomic<std::chrono::milliseconds> shift_{};
-};
 
 // Lines of any thread, and waiting for one.
 class SharedLog final : public Log {

@@ -17,6 +17,7 @@
 #include "core/net/task_group.h"
 #include "gossip/peer/peer_node.h"
 #include "gossip/simulation/experiment.h"
+#include "tests/support/shifted_clock.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::testing {
@@ -68,7 +69,7 @@ class PeerCluster {
   std::vector<float> model(std::size_t index) const;  // of the last hand-in
 
   net::EventLoop loop;
-  SystemClock clock;
+  ShiftedClock clock;
   Lines log;
   std::vector<std::unique_ptr<Peer>> peers;
   gossip::Experiment experiment;
