@@ -28,14 +28,14 @@ Result<void> move_directory(const fs::path& from, const fs::path& to) {
                                           code.message()));
 }
 
-// Another device begins here. A checkpoint of the former one may lie far ahead of its network (it
-// trained on while it was revoked), and would be where the others go on from.
 Result<void> install_replacement(const StateDirectory& state) {
+  // Another device begins here. A checkpoint of the former one may lie far ahead of its network (it
+  // trained on while it was revoked), and would be where the others go on from.
   std::error_code code;
-  fs::remove(state.path / "gossip" / "checkpoint.safetensors", code);
+  fs::remove(state.gossip() / "checkpoint.safetensors", code);
   if (code) {
     return internal("io-error", fmt::format("cannot remove the former checkpoint in {}: {}",
-                                            (state.path / "gossip").string(), code.message()));
+                                            state.gossip().string(), code.message()));
   }
   if (fs::exists(state.identity())) {
     STARLING_TRY(move_directory(state.identity(), state.path / "identity.old"));

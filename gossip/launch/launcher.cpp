@@ -84,6 +84,7 @@ class Launcher {
   void end(Result<SimulationResult> outcome);
   Error with_logs(const Error& error) const;
   Node node_of(const std::string& member) const;
+  bool any_runs() const;
 
   void perform(const TellFault& action) { hooks_.on_line(action.line); }
   void perform(const KillNode& action);
@@ -203,6 +204,10 @@ Node Launcher::node_of(const std::string& member) const {
   return static_cast<Node>(found - places_.begin());
 }
 
+bool Launcher::any_runs() const {
+  return std::ranges::any_of(children_, [](const auto& child) { return child != nullptr; });
+}
+
 void Launcher::look() {
   if (outcome_) return;
   const TimePoint now = loop_.now();
@@ -223,8 +228,7 @@ void Launcher::look() {
     }
     return end(std::move(*recorder_).result(now));
   }
-  const auto runs = [](const std::unique_ptr<ChildProcess>& child) { return child != nullptr; };
-  if (!schedule_.next() && std::ranges::none_of(children_, runs)) {
+  if (!schedule_.next() && !any_runs()) {
     return end(with_logs(rejected("no-progress", "no process runs, and no event starts one")));
   }
   if (const auto stalled = recorder_->stalled(now)) return end(with_logs(*stalled));
@@ -313,8 +317,7 @@ net::Async<void> Launcher::stop_children() {
     child->signal(SIGCONT);
   }
   const TimePoint deadline = loop_.now() + request_.options.stop_deadline;
-  const auto runs = [](const std::unique_ptr<ChildProcess>& child) { return child != nullptr; };
-  while (std::ranges::any_of(children_, runs) && loop_.now() < deadline && !hurried_) {
+  while (any_runs() && loop_.now() < deadline && !hurried_) {
     over_.expires_at(deadline);
     auto [error] = co_await over_.async_wait(asio::as_tuple(asio::use_awaitable));
     static_cast<void>(error);

@@ -57,10 +57,7 @@ void RunRecorder::set_state(Node node, const std::string& state, TimePoint now) 
 void RunRecorder::started(Node node, TimePoint now) {
   NodeRecord& record = nodes_[node];
   record.life = NodeRecord::Life::kUp;
-  record.before.bytes_sent += record.now.bytes_sent;
-  record.before.bytes_received += record.now.bytes_received;
-  record.before.messages += record.now.messages;
-  record.now = {};
+  record.before = record.done;
   set_state(node, "starting", now);
 }
 
@@ -84,18 +81,18 @@ void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePo
   PeerRow& row = rows_[node];
   // What was under way when the process ended says nothing of the next one.
   if (record.life == NodeRecord::Life::kDown) return;
-  record.now = {.bytes_sent = report.bytes_sent,
-                .bytes_received = report.bytes_received,
-                .messages = report.messages};
-  record.loss_steps += report.loss_steps;
-  record.loss_sum += report.loss * static_cast<double>(report.loss_steps);
+  record.done.loss_steps += report.loss_steps;
+  record.done.loss_sum += report.loss * static_cast<double>(report.loss_steps);
+  record.done.messages = record.before.messages + report.messages;
+  record.done.bytes_sent = record.before.bytes_sent + report.bytes_sent;
+  record.done.bytes_received = record.before.bytes_received + report.bytes_received;
   if (report.step != row.step) progressed_ = now;
   row.step = report.step;
   row.neighbours = report.neighbours;
   row.expected = report.expected;
   if (report.loss_steps > 0) row.loss = report.loss;
-  row.bytes_sent = record.before.bytes_sent + report.bytes_sent;
-  row.bytes_received = record.before.bytes_received + report.bytes_received;
+  row.bytes_sent = record.done.bytes_sent;
+  row.bytes_received = record.done.bytes_received;
   if (record.life == NodeRecord::Life::kUp) set_state(node, report.state, now);
 }
 
@@ -108,13 +105,7 @@ void RunRecorder::handed_in(Node node, protocol::Exchange exchange, SharedBytes 
   if (measured_ && exchange <= *measured_) return;
   const auto [evaluation, first] = waiting_.try_emplace(exchange);
   if (first) evaluation->second.first = now;
-  const NodeRecord& record = nodes_[node];
-  evaluation->second.models[node] = {
-      .model = std::move(values),
-      .spent = {.loss_steps = record.loss_steps,
-                .loss_sum = record.loss_sum,
-                .messages = record.before.messages + record.now.messages,
-                .bytes_sent = record.before.bytes_sent + record.now.bytes_sent}};
+  evaluation->second.models[node] = {.model = std::move(values), .done = nodes_[node].done};
 }
 
 // --- when ---------------------------------------------------------------------------------------
@@ -191,24 +182,22 @@ std::uint64_t RunRecorder::step() const {
 Totals RunRecorder::totals(std::uint64_t step, TimePoint now) const {
   Totals totals{.step = step, .virtual_seconds = to_seconds(now - started_)};
   for (const NodeRecord& node : nodes_) {
-    totals.node_steps += node.spent.loss_steps;
-    totals.loss_sum += node.spent.loss_sum;
-    totals.messages += node.spent.messages;
-    totals.bytes_sent += node.spent.bytes_sent;
+    const Work& done = node.measured.done;
+    totals.node_steps += done.loss_steps;
+    totals.loss_sum += done.loss_sum;
+    totals.messages += done.messages;
+    totals.bytes_sent += done.bytes_sent;
   }
   return totals;
 }
 
 std::span<const float> RunRecorder::model_of(Node node) const {
-  if (nodes_[node].model.empty()) return experiment_.initial.values();
-  return as_floats(nodes_[node].model);
+  const SharedBytes& model = nodes_[node].measured.model;
+  return model.empty() ? experiment_.initial.values() : as_floats(model);
 }
 
 Measurement RunRecorder::measure(std::uint64_t step, const HandIns& models, TimePoint now) {
-  for (const auto& [node, hand_in] : models) {
-    nodes_[node].model = hand_in.model;
-    nodes_[node].spent = hand_in.spent;
-  }
+  for (const auto& [node, hand_in] : models) nodes_[node].measured = hand_in;
   last_totals_ = totals(step, now);
   NetworkState state{.totals = last_totals_, .models = {}, .present = {}};
   for (Node node = 0; node < nodes_.size(); ++node) {

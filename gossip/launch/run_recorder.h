@@ -56,32 +56,26 @@ class RunRecorder {
   SimulationResult result(TimePoint now) &&;
 
  private:
-  struct Counters {
-    std::uint64_t bytes_sent = 0;
-    std::uint64_t bytes_received = 0;
-    std::uint64_t messages = 0;
-  };
-  // What a node had done and sent when it handed in a model: its report comes just before that, and
-  // the launcher may get to read both much later.
-  struct Spent {
+  // Of a node, in all its processes.
+  struct Work {
     std::uint64_t loss_steps = 0;
     double loss_sum = 0;
     std::uint64_t messages = 0;
     std::uint64_t bytes_sent = 0;
+    std::uint64_t bytes_received = 0;
+  };
+  // Its report comes just before a model, and the launcher may get to read both much later: what
+  // was done when it handed the model in goes with the model.
+  struct HandIn {
+    SharedBytes model;
+    Work done;
   };
   struct NodeRecord {
     enum class Life { kDown, kPaused, kUp } life = Life::kDown;
-    std::uint64_t loss_steps = 0;
-    double loss_sum = 0;
-    Counters before;                              // of processes that have ended
-    Counters now;                                 // of this one
+    Work before;                                  // of processes that have ended
+    Work done;                                    // so far
     std::optional<protocol::Exchange> handed_in;  // the last
-    SharedBytes model;                            // as measured last; empty: the initial one
-    Spent spent;                                  // at that model
-  };
-  struct HandIn {
-    SharedBytes model;
-    Spent spent;
+    HandIn measured;                              // the last; an empty model: the initial one
   };
   using HandIns = std::map<Node, HandIn>;
   struct Evaluation {

@@ -71,12 +71,13 @@ Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) 
   }
   const bool is_piece = parcel.kind == Parcel::Kind::kReduce;
   if (is_piece) give_up_older_pieces(parcel);
-  const auto waiting = static_cast<std::size_t>(
-      urgency == Urgency::kNow ? std::ssize(outgoing_)
-                               : std::ranges::count(outgoing_, urgency, &Outgoing::urgency));
-  const std::size_t most = urgency == Urgency::kBackground ? options_.background_max
-                           : is_piece                      ? options_.pieces_max
-                                                           : options_.outgoing_max;
+  std::size_t waiting = outgoing_.size();
+  std::size_t most = is_piece ? options_.pieces_max : options_.outgoing_max;
+  if (urgency == Urgency::kBackground) {
+    waiting = static_cast<std::size_t>(
+        std::ranges::count(outgoing_, Urgency::kBackground, &Outgoing::urgency));
+    most = options_.background_max;
+  }
   if (waiting >= most) {
     return overloaded("queue-full", fmt::format("{} parcels wait to be sent already, which is the "
                                                 "limit",

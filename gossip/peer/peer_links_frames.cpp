@@ -190,8 +190,10 @@ void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   const bool not_reached = link->relay && link->began && !link->hello;
   if (was_up || not_reached) {
     world_.log.info("lost {} ({}): {}", link->name, reason.code(), reason.message());
-    if (member && link->relay) put_off(link->name);
-    if (member) handlers_.on_down(*member, reason);
+    if (member) {
+      if (link->relay) put_off(link->name);
+      handlers_.on_down(*member, reason);
+    }
   }
   consider();
 }

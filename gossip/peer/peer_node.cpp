@@ -25,8 +25,8 @@ namespace {
 constexpr auto kClockSlack = std::chrono::minutes(5);
 // How long the end waits for what is being computed.
 constexpr Duration kLastComputation = std::chrono::seconds(5);
-// Asks for a model's columns that wait until it may be read.
-constexpr std::ptrdiff_t kAsksMax = 4;  // of one member, that wait for a model
+// Asks of one member for columns of the model, that wait until it may be read.
+constexpr std::ptrdiff_t kAsksMax = 4;
 
 }  // namespace
 

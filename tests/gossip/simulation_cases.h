@@ -24,6 +24,16 @@ inline NetOptions small_network(const std::string& topology, std::uint32_t nodes
   return options;
 }
 
+// The same over so many steps, measured at its end only.
+inline NetOptions small_network_of_steps(std::uint64_t steps, const std::string& topology,
+                                         std::uint32_t nodes,
+                                         const std::string& algorithm = "dpsgd") {
+  NetOptions options = small_network(topology, nodes, algorithm);
+  options.run.steps = steps;
+  options.evaluate.every = steps;
+  return options;
+}
+
 inline Result<SimulationResult> run(const NetOptions& options, unsigned threads = 1) {
   STARLING_ASSIGN(const Experiment experiment, prepare(options));
   const SystemClock clock;

@@ -20,14 +20,6 @@ using starling::testing::FakeNetwork;
 using starling::testing::PeerCluster;
 using starling::testing::simulated_models;
 
-NetOptions network(const std::string& algorithm, const std::string& topology, std::uint64_t steps,
-                   std::uint32_t nodes = 4) {
-  NetOptions options = testing::small_network(topology, nodes, algorithm);
-  options.run.steps = steps;
-  options.evaluate.every = steps;
-  return options;
-}
-
 double accuracy(const Experiment& experiment, std::span<const float> model) {
   const auto evaluated = train::evaluate(*experiment.model, model, experiment.parts.front());
   EXPECT_TRUE(evaluated) << evaluated.error().message();
@@ -87,7 +79,7 @@ MassLedger::Fixed whole_weight(const FakeNetwork& net) {
 
 TEST(AsyncCourse, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
   for (const std::uint64_t seed : {1, 2, 3}) {
-    FakeNetwork net(network("push-sum", "exponential", 150, 6), seed);
+    FakeNetwork net(testing::small_network_of_steps(150, "exponential", 6, "push-sum"), seed);
     start_all(net);
     shake(net);
     const MassLedger::Fixed whole = MassLedger::Fixed{6} << 40;
@@ -109,7 +101,7 @@ TEST(AsyncCourse, NoWeightIsLostOrMadeWhileLinksComeAndGo) {
 
 // Without faults nothing is on any edge at the end.
 TEST(AsyncCourse, AtRestAllWeightIsWithThePeers) {
-  FakeNetwork net(network("push-sum", "ring", 50), 4);
+  FakeNetwork net(testing::small_network_of_steps(50, "ring", 4, "push-sum"), 4);
   start_all(net);
   net.run_to_rest();
   ASSERT_TRUE(all_finished(net));
@@ -121,7 +113,7 @@ TEST(AsyncCourse, AtRestAllWeightIsWithThePeers) {
 // Processes die and others take their place. Whoever took a total as more than what this very
 // process put there would hold weight that nobody gave, or less than none.
 TEST(AsyncCourse, NothingIsTakenTwiceWhenProcessesRestart) {
-  FakeNetwork net(network("push-sum", "complete", 400, 5), 7);
+  FakeNetwork net(testing::small_network_of_steps(400, "complete", 5, "push-sum"), 7);
   start_all(net);
   shake(net);
   std::uint32_t incarnation = 100;
@@ -152,7 +144,7 @@ TEST(AsyncCourse, NothingIsTakenTwiceWhenProcessesRestart) {
 // --- pairs --------------------------------------------------------------------------------------
 
 TEST(AsyncCourse, AskersGoOnWhenRepliesAreLost) {
-  FakeNetwork net(network("ad-psgd", "ring", 300), 5);
+  FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, "ad-psgd"), 5);
   start_all(net);
   shake(net);
   std::uint64_t replies = 0;
@@ -171,7 +163,7 @@ TEST(AsyncCourse, AskersGoOnWhenRepliesAreLost) {
 
 // A reply that does not come, though the link stays.
 TEST(AsyncCourse, GivesUpAReplyAfterItsPatience) {
-  FakeNetwork net(network("ad-psgd", "ring", 1000, 2), 6);
+  FakeNetwork net(testing::small_network_of_steps(1000, "ring", 2, "ad-psgd"), 6);
   net.patience.min = std::chrono::milliseconds(500);
   start_all(net);
   std::vector<TimePoint> requests;
@@ -191,7 +183,7 @@ TEST(AsyncCourse, GivesUpAReplyAfterItsPatience) {
 // Who is done by far the first still ends near the others, and in the end all is quiet.
 TEST(AsyncCourse, WhoIsDoneMixesWithThoseWhoTrain) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
-    FakeNetwork net(network(algorithm, "ring", 200), 8);
+    FakeNetwork net(testing::small_network_of_steps(200, "ring", 4, algorithm), 8);
     for (const Member fast : {0, 1}) net.peers[fast]->phase = std::chrono::milliseconds(2);
     std::uint64_t sent_when_done = 0;
     net.on_send = [&](Member from, Member, const protocol::Parcel& parcel) {
@@ -209,7 +201,7 @@ TEST(AsyncCourse, WhoIsDoneMixesWithThoseWhoTrain) {
 
 TEST(AsyncCourse, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
   for (const std::string algorithm : {"ad-psgd", "push-sum"}) {
-    FakeNetwork net(network(algorithm, "ring", 400), 9);
+    FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, algorithm), 9);
     for (const Member member : {0, 1, 2}) net.start(member, member + 1);
     net.connect_all();
     net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
@@ -232,7 +224,7 @@ TEST(AsyncCourse, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
 
 // Cut off for a while, as a laptop that sleeps: the second absence is as any other.
 TEST(AsyncCourse, WhoReturnsFarBehindCopiesEachTime) {
-  FakeNetwork net(network("push-sum", "ring", 4000), 12);
+  FakeNetwork net(testing::small_network_of_steps(4000, "ring", 4, "push-sum"), 12);
   start_all(net);
   net.run_until([&] { return net.peers[3]->course->progress().exchange >= 10; });
   net.peers[3]->phase = std::chrono::seconds(10);
@@ -246,7 +238,7 @@ TEST(AsyncCourse, WhoReturnsFarBehindCopiesEachTime) {
 }
 
 TEST(AsyncCourse, NobodyGivesAModelAndItTrainsFromItsOwn) {
-  FakeNetwork net(network("ad-psgd", "ring", 400), 10);
+  FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, "ad-psgd"), 10);
   for (const Member member : {0, 1, 2}) net.start(member, member + 1);
   net.connect_all();
   net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
@@ -262,7 +254,7 @@ TEST(AsyncCourse, NobodyGivesAModelAndItTrainsFromItsOwn) {
 // --- what others may send -----------------------------------------------------------------------
 
 TEST(AsyncCourse, RefusesWhatIsNotOfThisModelAndIgnoresWhatIsNoNumber) {
-  FakeNetwork net(network("ad-psgd", "ring", 400, 2), 11);
+  FakeNetwork net(testing::small_network_of_steps(400, "ring", 2, "ad-psgd"), 11);
   start_all(net);
   net.run_until([&] { return net.peers[0]->course->progress().exchange >= 5; });
   const Member passive = net.run.plan.active[0] != 0 ? 1 : 0;
@@ -307,7 +299,7 @@ class AsyncPeers : public ::testing::TestWithParam<std::pair<std::string, std::s
 
 TEST_P(AsyncPeers, TrainAsWellAsTheSimulation) {
   const auto& [algorithm, topology] = GetParam();
-  PeerCluster cluster(network(algorithm, topology, 300), true);
+  PeerCluster cluster(testing::small_network_of_steps(300, topology, 4, algorithm), true);
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until_finished();
@@ -322,7 +314,7 @@ TEST_P(AsyncPeers, TrainAsWellAsTheSimulation) {
 
 TEST_P(AsyncPeers, OneStopsAndComesBack) {
   const auto& [algorithm, topology] = GetParam();
-  PeerCluster cluster(network(algorithm, topology, 20'000), true);
+  PeerCluster cluster(testing::small_network_of_steps(20'000, topology, 4, algorithm), true);
   cluster.options.patience_min = std::chrono::milliseconds(100);
   cluster.options.patience_max = std::chrono::seconds(2);
   cluster.start_all();

@@ -29,13 +29,6 @@ using starling::testing::talk_tls;
 
 constexpr const char* kPeerAlpn = "starling-peer/1";
 
-NetOptions ring(std::uint64_t steps) {
-  NetOptions options = testing::small_network("ring", 4);
-  options.run.steps = steps;
-  options.evaluate.every = steps;
-  return options;
-}
-
 // --- what is said -------------------------------------------------------------------------------
 
 std::string frame(std::uint16_t type, const std::string& header, std::size_t payload = 0) {
@@ -85,10 +78,7 @@ class Attacks {
   void call_off() {
     called_off_ = true;
     for (auto& [name, attack] : running_) {
-      cluster_.run_until(
-          [&] { return attack.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
-          name + " has ended");
-      EXPECT_EQ(attack.get(), "") << name;
+      EXPECT_EQ(cluster_.run_until_ready(attack, name + " has ended"), "") << name;
     }
   }
 
@@ -107,7 +97,7 @@ void expect_the_simulations_bits(const PeerCluster& cluster) {
 }
 
 TEST(HostilePeers, StrangersChangeNothing) {
-  PeerCluster cluster(ring(1000));
+  PeerCluster cluster(testing::small_network_of_steps(1000, "ring", 4));
   const WallTime now = cluster.clock.wall_now();
   const auto issue = [&](const CertificateAuthority& authority, Role role, const char* name) {
     identity::CertificateProfile profile{.role = role, .name = name};
@@ -218,7 +208,7 @@ class Recorder {
 };
 
 TEST(HostilePeers, WhatWasRecordedChangesNothingWhenItIsSentAgain) {
-  PeerCluster cluster(ring(1000));
+  PeerCluster cluster(testing::small_network_of_steps(1000, "ring", 4));
   cluster.start_all();
   const std::uint16_t second = cluster.peers[1]->port;
   const Recorder recorder(second);
@@ -242,7 +232,7 @@ TEST(HostilePeers, WhatWasRecordedChangesNothingWhenItIsSentAgain) {
 }
 
 TEST(HostilePeers, AnOldRosterBringsNobodyBack) {
-  PeerCluster cluster(ring(100'000), true);
+  PeerCluster cluster(testing::small_network_of_steps(100'000, "ring", 4), true);
   cluster.start_all();
   const auto with_all = cluster.roster(1);
   cluster.publish(with_all);
@@ -320,9 +310,8 @@ std::vector<std::string> garbage() {
 }
 
 TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
-  PeerCluster cluster(ring(1'000'000), true);
-  cluster.options.patience_min = std::chrono::milliseconds(300);
-  cluster.options.patience_max = std::chrono::seconds(2);
+  PeerCluster cluster(testing::small_network_of_steps(1'000'000, "ring", 4), true);
+  cluster.hurry();
   for (const std::size_t i : {0U, 1U, 2U}) cluster.start(i);
   cluster.peers[3]->port = 1;  // nobody is there; it dials
   cluster.publish(cluster.roster(1));
@@ -341,10 +330,7 @@ TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
       auto talk = std::async(std::launch::async, [&] {
         return talk_tls(port, {.alpn = kPeerAlpn, .credentials = &credentials}, words);
       });
-      cluster.run_until(
-          [&] { return talk.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
-          "the link has ended");
-      EXPECT_TRUE(talk.get().handshake);
+      EXPECT_TRUE(cluster.run_until_ready(talk, "the link has ended").handshake);
     }
   }
   const std::uint64_t before = step_of(1);

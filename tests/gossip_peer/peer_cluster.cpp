@@ -69,6 +69,11 @@ PeerCluster::~PeerCluster() {
   }
 }
 
+void PeerCluster::hurry() {
+  options.patience_min = std::chrono::milliseconds(300);
+  options.patience_max = std::chrono::seconds(2);
+}
+
 void PeerCluster::start(std::size_t index) {
   Peer& peer = *peers[index];
   gossip::PeerNode::Options own = options;

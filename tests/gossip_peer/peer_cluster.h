@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -53,6 +54,8 @@ class PeerCluster {
   explicit PeerCluster(const gossip::NetOptions& options, bool lossy = false);
   ~PeerCluster();
 
+  // Peers that start from now on do not wait long for who is gone.
+  void hurry();
   // With the port of its former life, if it had one.
   void start(std::size_t index);
   void stop(std::size_t index);  // in good order
@@ -66,6 +69,12 @@ class PeerCluster {
   // Runs the loop until `done` holds, asked after every report; fails the test after a minute.
   void run_until(const std::function<bool()>& done, const std::string& what);
   void run_until_finished();
+  template <typename T>
+  T run_until_ready(std::future<T>& future, const std::string& what) {
+    using namespace std::chrono_literals;
+    run_until([&] { return future.wait_for(0s) == std::future_status::ready; }, what);
+    return future.get();
+  }
   std::vector<float> model(std::size_t index) const;  // of the last hand-in
 
   net::EventLoop loop;

@@ -76,16 +76,19 @@ TEST(PeerNode, MeansOverAllAreThoseOfTheSimulation) {
   }
 }
 
-// Nothing is sent twice where no link is lost, though links come up after the first training; and
-// what is reported with a model is what is said of it.
+// Nothing is sent twice where no link is lost, though links come up after the first training (on a
+// busy machine two may dial each other at once: the link that gives way counts as lost); and what
+// is reported with a model is what is said of it.
 TEST(PeerNode, EachMessageIsSentOnceAndReportedBeforeItsModel) {
   const NetOptions options = testing::small_network("ring", 4);
   PeerCluster cluster(options);
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until_finished();
+  const std::size_t lost = cluster.log.count("lost");
   for (const auto& peer : cluster.peers) {
-    EXPECT_EQ(peer->last->messages, 2 * options.run.steps);
+    EXPECT_GE(peer->last->messages, 2 * options.run.steps);
+    EXPECT_LE(peer->last->messages, 2 * options.run.steps + lost) << cluster.log.all();
     ASSERT_FALSE(peer->step_known.empty());
     for (std::size_t i = 0; i < peer->models.size(); ++i) {
       EXPECT_EQ(peer->step_known[i], peer->models[i].first.place);
@@ -93,28 +96,15 @@ TEST(PeerNode, EachMessageIsSentOnceAndReportedBeforeItsModel) {
   }
 }
 
-NetOptions long_ring(std::uint32_t nodes, std::uint64_t steps) {
-  NetOptions options = testing::small_network("ring", nodes);
-  options.run.steps = steps;
-  options.evaluate.every = steps;
-  return options;
-}
-
 std::uint64_t step_of(const PeerCluster& cluster, std::size_t index) {
   return cluster.peers[index]->node->report().step;
 }
 
-// The patience of these tests: nobody waits long for who is gone.
-void hurry(PeerCluster& cluster) {
-  cluster.options.patience_min = std::chrono::milliseconds(300);
-  cluster.options.patience_max = std::chrono::seconds(2);
-}
-
 TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
-  NetOptions options = long_ring(4, 100'000);
+  NetOptions options = testing::small_network_of_steps(100'000, "ring", 4);
   options.algorithm.name = "all-reduce";
   PeerCluster cluster(options, true);
-  hurry(cluster);
+  cluster.hurry();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, "50 steps");
@@ -138,11 +128,11 @@ TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
 }
 
 TEST(PeerNode, MassThatIsCountedOnEdgesIsAgreedOnAtOnce) {
-  NetOptions options = long_ring(4, 200);
+  NetOptions options = testing::small_network_of_steps(200, "ring", 4);
   options.algorithm.name = "sgp";
   options.topology.mixing = "push";
   PeerCluster cluster(options, true);
-  hurry(cluster);
+  cluster.hurry();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until_finished();
@@ -150,8 +140,8 @@ TEST(PeerNode, MassThatIsCountedOnEdgesIsAgreedOnAtOnce) {
 }
 
 TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
-  PeerCluster cluster(long_ring(4, 20'000), true);
-  hurry(cluster);
+  PeerCluster cluster(testing::small_network_of_steps(20'000, "ring", 4), true);
+  cluster.hurry();
   cluster.start_all();
   const auto roster = cluster.roster(1);
   cluster.publish(roster);
@@ -177,8 +167,8 @@ TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
 }
 
 TEST(PeerNode, WhoComesLateTakesTheModelOfTheOthers) {
-  PeerCluster cluster(long_ring(4, 20'000), true);
-  hurry(cluster);
+  PeerCluster cluster(testing::small_network_of_steps(20'000, "ring", 4), true);
+  cluster.hurry();
   cluster.options.start_patience = std::chrono::milliseconds(300);
   cluster.start_all();
   const auto roster = cluster.roster(1);
@@ -197,8 +187,8 @@ TEST(PeerNode, WhoComesLateTakesTheModelOfTheOthers) {
 }
 
 TEST(PeerNode, WhoIsNoMemberAnyMoreIsCutOffAndTheRosterSpreads) {
-  PeerCluster cluster(long_ring(4, 20'000), true);
-  hurry(cluster);
+  PeerCluster cluster(testing::small_network_of_steps(20'000, "ring", 4), true);
+  cluster.hurry();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 3) >= 20; }, "20 steps");
@@ -221,7 +211,7 @@ TEST(PeerNode, WhoIsNoMemberAnyMoreIsCutOffAndTheRosterSpreads) {
 
 // A second run begins at its beginning, though its members are where the first one ended.
 TEST(PeerNode, AnotherRunBeginsWhereNobodyHasBeen) {
-  PeerCluster first(long_ring(4, 200));
+  PeerCluster first(testing::small_network_of_steps(200, "ring", 4));
   first.start_all();
   first.publish(first.roster(1));
   first.run_until_finished();
@@ -241,10 +231,10 @@ TEST(PeerNode, AnotherRunBeginsWhereNobodyHasBeen) {
 // What came of a rate that is too high is nothing to go on from; a renewed roster changes nothing,
 // a new epoch does.
 TEST(PeerNode, ARunThatFailedBeginsAnewWithTheNextEpochFromWhatWasSound) {
-  NetOptions options = long_ring(2, 20'000);
+  NetOptions options = testing::small_network_of_steps(20'000, "ring", 2);
   options.model.kind = "mlp";
   PeerCluster cluster(options, true);
-  hurry(cluster);
+  cluster.hurry();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 0) >= 50 && step_of(cluster, 1) >= 50; },
@@ -269,10 +259,10 @@ TEST(PeerNode, ARunThatFailedBeginsAnewWithTheNextEpochFromWhatWasSound) {
 // Whether they exchange at every step, or all are in the middle of a long local phase.
 TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
   for (const int period : {1, 20'000}) {
-    NetOptions options = long_ring(3, 1'000'000);
+    NetOptions options = testing::small_network_of_steps(1'000'000, "ring", 3);
     options.train.train.local_steps = period;
     PeerCluster cluster(options, true);
-    hurry(cluster);
+    cluster.hurry();
     cluster.start_all();
     cluster.publish(cluster.roster(1));
     cluster.run_until([&] { return cluster.peers[0]->node->report().exchange >= 3; },
@@ -291,11 +281,11 @@ TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
 
 TEST(PeerNode, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
   for (const std::string algorithm : {"gradient-tracking", "choco", "d2"}) {
-    NetOptions options = long_ring(4, 20'000);
+    NetOptions options = testing::small_network_of_steps(20'000, "ring", 4);
     options.algorithm.name = algorithm;
     if (algorithm == "d2") options.topology.mixing = "lazy";
     PeerCluster cluster(options, true);
-    hurry(cluster);
+    cluster.hurry();
     cluster.start_all();
     cluster.publish(cluster.roster(1));
     cluster.run_until([&] { return step_of(cluster, 1) >= 50; }, algorithm + ": 50 steps");
