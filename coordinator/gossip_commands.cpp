@@ -36,6 +36,15 @@ struct NetFlags {
     STARLING_TRY(options.validate());
     return gossip_run_to_toml(options);
   }
+  // One file serves simulations too.
+  void note_what_is_simulated(std::ostream& err) const {
+    const auto note = [&err](const char* what) {
+      err << "note: " << what << " is of simulated networks and means nothing to real devices\n";
+    };
+    if (binder.says("network")) note("[network]");
+    if (binder.says("nodes")) note("[nodes]");
+    if (options.run.virtual_time > Duration::zero()) note("virtual-time");
+  }
   std::string run_name() const { return run.empty() ? fs::path(file).stem().string() : run; }
 };
 
@@ -87,13 +96,14 @@ void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifeti
 // After all other flags, so that none is taken for a key.
 void add_keys(CLI::App& command, NetFlags& flags) {
   flags.options.bind(flags.binder);
-  flags.binder.add_flags(command);
+  flags.binder.add_flags(command, gossip::kNetShortNames);
   command.get_option("net")->required()->excludes(command.get_option("--config"));
 }
 
 int start(NetFlags& flags, CommandContext& context) {
   const auto text = flags.read();
   if (!text) return config::report(text.error(), context.err);
+  flags.note_what_is_simulated(context.err);
   return with_service(flags.common, context, [&](OperatorClient& client) -> Result<int> {
     Settings arguments = {{"run", flags.run_name()}};
     if (!flags.expires.empty()) arguments.emplace_back("expires", flags.expires);
@@ -134,6 +144,9 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   STARLING_TRY(check_network(run.settings, members.size()));
   STARLING_ASSIGN(const Duration lifetime,
                   parse_duration(flags.expires.empty() ? "30d" : flags.expires));
+  if (lifetime > identity::kRosterLifetimeMax) {
+    return config::usage_error("--expires is out of range; a roster holds for 365 days at most");
+  }
   STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));
   STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, owner));
   const WallTime now = clock.wall_now();
@@ -151,6 +164,7 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
 
 Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {
   STARLING_ASSIGN(const auto made, sign(flags, context.clock));
+  flags.note_what_is_simulated(context.err);
   STARLING_TRY(made.save(flags.to));
   const identity::Roster& roster = made.roster();
   if (flags.common.format == config::OutputFormat::kJson) {

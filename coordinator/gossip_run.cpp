@@ -31,12 +31,12 @@ Result<identity::RosterMember> parse_member(const std::string& line) {
     return rejected("members-malformed", "there is more than NAME KEY HOST:PORT");
   }
   if (member.address.empty()) return member;
-  STARLING_ASSIGN(const auto address, identity::parse_host_port(member.address));
+  STARLING_ASSIGN(const auto address, identity::parse_dialled_address(member.address));
   member.address = address.text();
   return member;
 }
 
-// Names and keys, with the line on which each stands.
+// Names, keys and addresses, with the line on which each stands.
 class Known {
  public:
   Result<void> add(const identity::RosterMember& member, std::size_t line) {
@@ -44,6 +44,9 @@ class Known {
     if (!fresh_name) return twice(member.name, name->second);
     const auto [key, fresh_key] = lines_.emplace("key " + member.key.hex(), line);
     if (!fresh_key) return twice("the key of " + member.name, key->second);
+    if (member.address.empty()) return {};
+    const auto [address, fresh_address] = lines_.emplace("at " + member.address, line);
+    if (!fresh_address) return twice("the address " + member.address, address->second);
     return {};
   }
 

@@ -32,8 +32,8 @@ Settings settings_for(Settings settings, std::size_t members);
 // does not work on it.
 [[nodiscard]] Result<void> check_network(const Settings& settings, std::size_t members);
 
-// Lines "NAME KEY [HOST:PORT]", '#' begins a comment, no name or key twice; "members-malformed"
-// with the line.
+// Lines "NAME KEY [HOST:PORT]", '#' begins a comment, no name, key or address twice;
+// "members-malformed" with the line.
 [[nodiscard]] Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
                                                                         std::string_view file_name);
 

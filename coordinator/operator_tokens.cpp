@@ -35,7 +35,7 @@ Result<std::vector<std::string>> parse_addresses(const OperatorCall& call, store
     return rejected("setting-invalid",
                     "--address is for peers, which others dial; add --role peer");
   }
-  STARLING_ASSIGN(const identity::HostPort address, identity::parse_host_port(*text));
+  STARLING_ASSIGN(const identity::HostPort address, identity::parse_dialled_address(*text));
   return std::vector<std::string>{address.text()};
 }
 

@@ -16,12 +16,32 @@
 namespace starling::config {
 namespace {
 
-constexpr std::array<std::string_view, 17> kUsageCodes = {
-    "usage",          "unknown-key",         "setting-invalid",    "setting-repeated",
-    "toml-malformed", "dataset-spec",        "partition-spec",     "unknown-setting",
-    "topology-spec",  "topology-impossible", "algorithm-topology", "bad-distribution",
-    "bad-split",      "bad-train-options",   "bad-model-spec",     "bad-events",
-    "launch-options"};
+constexpr std::array<std::string_view, 26> kUsageCodes = {"usage",
+                                                          "unknown-key",
+                                                          "setting-invalid",
+                                                          "setting-repeated",
+                                                          "toml-malformed",
+                                                          "dataset-spec",
+                                                          "partition-spec",
+                                                          "unknown-setting",
+                                                          "topology-spec",
+                                                          "topology-impossible",
+                                                          "algorithm-topology",
+                                                          "bad-distribution",
+                                                          "bad-split",
+                                                          "bad-train-options",
+                                                          "bad-model-spec",
+                                                          "bad-events",
+                                                          "launch-options",
+                                                          "bad-address",
+                                                          "bad-role",
+                                                          "role-unknown",
+                                                          "bad-name",
+                                                          "not-a-duration",
+                                                          "not-a-time",
+                                                          "argument-missing",
+                                                          "argument-invalid",
+                                                          "members-malformed"};
 constexpr std::array<std::string_view, 4> kTimeCodes = {"deadline", "timed-out", "frame-deadline",
                                                         "stalled"};
 // Of core/net, core/identity and core/enrol.

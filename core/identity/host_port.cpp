@@ -22,6 +22,14 @@ bool is_dns_character(char c) {
          c == '_' || c == '-';
 }
 
+// The address of zeros, in any of its forms.
+bool is_every_address(const std::string& host) {
+  std::array<unsigned char, sizeof(in6_addr)> address{};
+  const int family = host.find(':') == std::string::npos ? AF_INET : AF_INET6;
+  return ::inet_pton(family, host.c_str(), address.data()) == 1 &&
+         std::ranges::all_of(address, [](unsigned char byte) { return byte == 0; });
+}
+
 Error bad_address(std::string_view text) {
   return rejected("bad-address", "\"" + std::string(text.substr(0, kHostBytesMax)) +
                                      "\" is no address; write HOST:PORT, for example "
@@ -66,6 +74,14 @@ Result<HostPort> parse_host_port(std::string_view text) {
     return bad_address(text);
   }
   return HostPort{.host = std::string(host), .port = port};
+}
+
+Result<HostPort> parse_dialled_address(std::string_view text) {
+  STARLING_ASSIGN(HostPort address, parse_host_port(text));
+  if (!is_every_address(address.host)) return address;
+  return rejected("bad-address", address.host +
+                                     " is where one listens, not where others dial; write the "
+                                     "device's own name or address");
 }
 
 }  // namespace starling::identity

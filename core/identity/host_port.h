@@ -24,5 +24,8 @@ struct HostPort {
 
 // "host:port", "1.2.3.4:port", "[::1]:port"; port 1 to 65535; "bad-address" otherwise.
 [[nodiscard]] Result<HostPort> parse_host_port(std::string_view text);
+// The same for an address that others are told to dial: 0.0.0.0 and [::], where one listens on
+// every address, are "bad-address" too.
+[[nodiscard]] Result<HostPort> parse_dialled_address(std::string_view text);
 
 }  // namespace starling::identity

@@ -328,6 +328,7 @@ void PeerNode::end_life() {
   assemblers_.clear();
   if (!life_) return;
   if (const auto model = life_->course->model()) latest_ = checkpoint_now(*model);
+  ended_at_ = {life_->run_name, life_->course->progress()};
   life_.reset();
 }
 
@@ -670,7 +671,13 @@ protocol::PeerReport PeerNode::report() const {
   report.messages = counters.parcels_out;
   report.state = !roster_ ? "joining" : standby() ? "fallback-roster" : "refused";
   if (roster_ && roster_->roster().stopped()) report.state = "ended";
-  if (!life_) return report;
+  if (!life_) {
+    const auto& [run, progress] = ended_at_;
+    if (!roster_ || roster_->roster().run != run) return report;
+    report.exchange = progress.exchange;
+    report.step = progress.step;
+    return report;
+  }
   const CourseProgress progress = life_->course->progress();
   report.exchange = progress.exchange;
   report.step = progress.step;

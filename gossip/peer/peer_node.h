@@ -144,7 +144,8 @@ class PeerNode final : private CourseHost {
   bool switching_ = false;
   std::string problem_;
   std::shared_ptr<Life> life_;
-  std::unique_ptr<Spell> spell_;             // null: a fallback's roster only stands by
+  std::pair<std::string, CourseProgress> ended_at_;  // how far the last life came, of which run
+  std::unique_ptr<Spell> spell_;                     // null: a fallback's roster only stands by
   std::optional<Checkpoint> latest_;         // of a life that ended, or of an earlier process
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::map<Member, issuer::RosterAssembler> assemblers_;

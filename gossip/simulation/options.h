@@ -2,8 +2,10 @@
 // A simulated network as a user describes it: the keys, defaults and ranges of NET.toml.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/fields.h"
@@ -75,6 +77,14 @@ struct NetOptions {
   // The seed that random topologies are drawn from.
   std::uint64_t topology_seed() const { return topology.seed == 0 ? run.seed : topology.seed; }
 };
+
+// Flags as people call these keys, whose last words are taken or say too little.
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNetShortNames = {
+    {{"topology.spec", "topology"},
+     {"topology.nodes", "nodes"},
+     {"algorithm.name", "algorithm"},
+     {"data.dataset", "dataset"},
+     {"model.kind", "model"}}};
 
 template <class V>
 void describe(V& visit, RunOptions& o) {

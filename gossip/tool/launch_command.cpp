@@ -68,6 +68,24 @@ Result<FaultScript> make_script(const LaunchConfig& config, FaultScript splits) 
   return merge(std::move(script), std::move(read));
 }
 
+void print_events(const FaultScript& script, config::OutputFormat format, std::ostream& out) {
+  boost::json::array all;
+  for (const FaultEvent& event : script) {
+    if (format == config::OutputFormat::kText) out << to_text(event) << "\n";
+    boost::json::array nodes;
+    for (const Node node : event.nodes) nodes.emplace_back(node + 1);
+    all.push_back(boost::json::object{
+        {"name", event.name},
+        {"kind", kFaultKinds[static_cast<std::size_t>(event.kind)]},
+        {"at_seconds", event.at ? boost::json::value(to_seconds(*event.at)) : nullptr},
+        {"at_step", event.at ? boost::json::value(nullptr) : boost::json::value(event.step)},
+        {"lasts_seconds", to_seconds(event.lasts)},
+        {"nodes", std::move(nodes)},
+        {"text", to_text(event)}});
+  }
+  if (format == config::OutputFormat::kJson) out << boost::json::serialize(all) << "\n";
+}
+
 Result<SimulationResult> run_with_table(const LaunchFlags& flags, const LaunchRequest& request,
                                         std::optional<RunWriter>& writer, CommandContext& context) {
   LiveTable table(context.err, context.clock,
@@ -112,7 +130,7 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
   }
   STARLING_ASSIGN(FaultScript script, make_script(config, std::move(network.splits)));
   if (flags.print_events) {
-    for (const FaultEvent& event : script) context.out << to_text(event) << "\n";
+    print_events(script, flags.format, context.out);
     return {};
   }
   STARLING_ASSIGN(const Experiment experiment, prepare(config.net));

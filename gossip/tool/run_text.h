@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `simulate` and `launch` print of a run, and what they call its keys.
+// What `simulate` and `launch` print of a run.
 #pragma once
 
-#include <array>
 #include <boost/json/object.hpp>
 #include <iosfwd>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "gossip/simulation/simulation.h"
 
 namespace starling::gossip {
-
-// What people call these keys; their last words are taken or say too little.
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNetShortNames = {
-    {{"topology.spec", "topology"},
-     {"topology.nodes", "nodes"},
-     {"algorithm.name", "algorithm"},
-     {"data.dataset", "dataset"},
-     {"model.kind", "model"}}};
 
 // A line about one evaluation. `time`: what follows the seconds, " virtual" or nothing.
 std::string describe(const Measurement& measurement, std::uint64_t steps, std::string_view time);

@@ -156,6 +156,7 @@ TEST_F(CommandLine, FormatIsTextOrJson) {
 TEST(ExitCode, FollowsTheKindOfFailure) {
   EXPECT_EQ(exit_code(usage_error("x")), ExitCode::kUsage);
   EXPECT_EQ(exit_code(rejected("unknown-key", "x")), ExitCode::kUsage);
+  EXPECT_EQ(exit_code(rejected("bad-address", "x")), ExitCode::kUsage);
   EXPECT_EQ(exit_code(retry("deadline", "x")), ExitCode::kTimedOut);
   EXPECT_EQ(exit_code(retry("cannot-connect", "x")), ExitCode::kNotConnected);
   EXPECT_EQ(exit_code(rejected("certificate-expired", "x")), ExitCode::kNotConnected);

@@ -172,7 +172,7 @@ TEST_F(CommandsTest, TokensAndClients) {
   EXPECT_EQ(ask({"client", "revoke", "cam-9"}), 0);
   EXPECT_EQ(ask_json({"client", "show", "cam-9"}).at("state"), "revoked");
   EXPECT_EQ(ask({"client", "show", "nobody"}), 1);
-  EXPECT_EQ(ask({"token", "new", "cam-7", "--valid", "soon"}), 1);
+  EXPECT_EQ(ask({"token", "new", "cam-7", "--valid", "soon"}), 2);
 }
 
 TEST_F(CommandsTest, ARunFromSubmissionToExport) {
@@ -220,21 +220,26 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
             1);
   EXPECT_THAT(out, HasSubstr("\"state\":\"failed\""));
   EXPECT_EQ(ask({"run", "wait", "9"}), 1);
-  EXPECT_EQ(ask({"run", "show", "one"}), 1);
+  EXPECT_EQ(ask({"run", "show", "one"}), 2);
 }
 
 TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
   federation.start_service();
   EXPECT_EQ(ask({"token", "new", "cam-1", "--address", "10.0.0.1:7000"}), 2) << "not a peer";
-  EXPECT_EQ(ask({"token", "new", "cam-1", "--role", "peer", "--address", "10.0.0.1"}), 1);
+  EXPECT_EQ(ask({"token", "new", "cam-1", "--role", "peer", "--address", "10.0.0.1"}), 2);
+  EXPECT_EQ(ask({"token", "new", "cam-1", "--role", "peer", "--address", "0.0.0.0:7000"}), 2);
+  EXPECT_EQ(ask({"token", "new", "cam-1", "--role", "per"}), 2);
   federation.join("cam-1", "peer", "127.0.0.1:7000");
   federation.join("cam-2");
   const std::string net = write_job("[topology]\nspec = \"ring\"\n");
   EXPECT_EQ(ask({"gossip", "show"}), 1);
   EXPECT_THAT(err, HasSubstr("gossip start NET.toml"));
   EXPECT_EQ(ask({"gossip", "start", net, "--algorithm.name", "choco", "--expires", "1s"}), 2);
-  EXPECT_EQ(ask({"gossip", "start", net, "--algorithm.name", "choco", "--run", "faces"}), 0) << err;
+  EXPECT_EQ(ask({"gossip", "start", net, "--expires", "-1m"}), 2);
+  EXPECT_EQ(ask({"gossip", "start", net, "--run", "a/b"}), 2);
+  EXPECT_EQ(ask({"gossip", "start", net, "--algorithm", "choco", "--run", "faces"}), 0) << err;
   EXPECT_THAT(out, StartsWith("faces is running: epoch 1, "));
+  EXPECT_EQ(err, "");
   const auto network = ask_json({"gossip", "show"});
   EXPECT_EQ(network.at("settings").at("algorithm.name"), "choco");
   EXPECT_EQ(network.at("settings").at("topology.nodes"), "2");
@@ -246,6 +251,11 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
   EXPECT_EQ(ask({"client", "revoke", "cam-2"}), 0);
   EXPECT_EQ(ask_json({"gossip", "show"}).at("members").as_array().size(), 1U);
   EXPECT_EQ(ask_json({"gossip", "stop"}).at("state"), "stopped");
+  EXPECT_EQ(ask({"gossip", "start", net, "--network.latency", "5ms", "--virtual-time", "1h"}), 0);
+  EXPECT_EQ(err,
+            "note: [network] is of simulated networks and means nothing to real devices\n"
+            "note: virtual-time is of simulated networks and means nothing to real devices\n");
+  EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
   const auto copy = (directory.path() / "copy.db").string();
   EXPECT_EQ(ask({"backup", "--to", copy}), 0) << err;
   EXPECT_THAT(out, HasSubstr("gossip/")) << "whose epoch must not be lost";
@@ -289,13 +299,13 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "9"}), 0);
   EXPECT_THAT(out, HasSubstr("epoch 9 of job"));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "366d"}),
-            1);
+            2);
   EXPECT_THAT(err, HasSubstr("365 days"));
   std::ofstream(file) << "damaged";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "10"}), 1);
   EXPECT_THAT(err, HasSubstr("what is there is not replaced"));
   std::ofstream(members) << "cam-1\n";
-  EXPECT_EQ(ask(words), 1);
+  EXPECT_EQ(ask(words), 2);
   EXPECT_THAT(err, HasSubstr("members:1"));
 }
 

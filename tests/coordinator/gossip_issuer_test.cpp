@@ -269,8 +269,9 @@ TEST(GossipRun, MembersAreReadFromLines) {
   EXPECT_EQ((*members)[1].address, "");
   for (const std::string& bad :
        std::vector<std::string>{"cam-1\n", "cam-1 abc\n", "a/b " + key, "cam-1 " + key + " x y",
-                                "cam-1 " + key + " 10.0.0.1", "cam-0 " + key, "cam-1 " + other}) {
-    const auto read = parse_members("cam-0 " + other + "\n" + bad, "members");
+                                "cam-1 " + key + " 10.0.0.1", "cam-0 " + key, "cam-1 " + other,
+                                "cam-1 " + key + " 0.0.0.0:7000", "cam-1 " + key + " a:7000"}) {
+    const auto read = parse_members("cam-0 " + other + " a:7000\n" + bad, "members");
     ASSERT_FALSE(read) << bad;
     EXPECT_EQ(read.error().code(), "members-malformed");
     EXPECT_THAT(read.error().message(), HasSubstr("members:2")) << bad;

@@ -110,6 +110,13 @@ TEST_F(LaunchCommand, ANetworkThatDoesNotGetOnIsGivenUp) {
   EXPECT_THAT(answer.err, HasSubstr("no peer got on for 1s: node-0001 is starting at step 0"));
 }
 
+TEST_F(LaunchCommand, ANetworkOfWhichNothingRunsAnyMoreIsGivenUpAtOnce) {
+  const Answer answer = run({"--edge", kPretendEdge, "--seed", "4", "--patience", "1h", "--events",
+                             events("[all]\nstep = 2\nkind = \"kill\"\nnodes = \"1-4\"\n")});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("no process runs, and no event starts one"));
+}
+
 TEST_F(LaunchCommand, EventsThatCameTooLateAreCounted) {
   const Answer answer = run({"--edge", kPretendEdge, "--events",
                              events("[late]\nat = \"1h\"\nkind = \"kill\"\nnodes = \"2\"\n")});
@@ -124,6 +131,21 @@ TEST_F(LaunchCommand, EventsAreShownWithoutARun) {
   ASSERT_EQ(answer.code, 0) << answer.err;
   EXPECT_THAT(answer.out, HasSubstr("(network.splits 1)\n"));
   EXPECT_THAT(answer.out, HasSubstr("at step 3 kill of node 2 (a)\n"));
+}
+
+TEST_F(LaunchCommand, EventsAreShownAsJson) {
+  const Answer answer = run({"--print-events", "--format", "json", "--events",
+                             events("[a]\nstep = 3\nkind = \"kill\"\nnodes = \"2\"\n"
+                                    "[b]\nat = \"2s\"\nkind = \"pause\"\nnodes = \"1-2\"\n"
+                                    "for = \"500ms\"\n")});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const auto shown = boost::json::parse(answer.out);
+  const auto expected = boost::json::parse(R"json([
+    {"name": "b", "kind": "pause", "at_seconds": 2.0, "at_step": null, "lasts_seconds": 0.5,
+     "nodes": [1, 2], "text": "at 2s pause of nodes 1-2 for 500ms (b)"},
+    {"name": "a", "kind": "kill", "at_seconds": null, "at_step": 3, "lasts_seconds": 0.0,
+     "nodes": [2], "text": "at step 3 kill of node 2 (a)"}])json");
+  EXPECT_EQ(shown, expected) << answer.out;
 }
 
 TEST_F(LaunchCommand, WrongUseIsRefused) {

@@ -130,6 +130,14 @@ identity::SignedRoster PeerCluster::roster(std::uint64_t epoch, std::vector<std:
   return *signed_roster;
 }
 
+identity::SignedRoster PeerCluster::stopped_roster(std::uint64_t epoch) const {
+  identity::Roster stopped = roster(epoch).roster();
+  stopped.settings = identity::stopped_settings();
+  auto signed_roster = identity::SignedRoster::sign(stopped, issuer_);
+  EXPECT_TRUE(signed_roster) << signed_roster.error().message();
+  return *signed_roster;
+}
+
 void PeerCluster::publish(const identity::SignedRoster& roster) {
   for (const auto& peer : peers) {
     if (peer->node) peer->node->take_roster(roster, gossip::PeerNode::Source::kOther);

@@ -64,6 +64,7 @@ class PeerCluster {
   identity::SignedRoster roster(std::uint64_t epoch, std::vector<std::size_t> members = {},
                                 Duration lifetime = std::chrono::hours(1),
                                 const std::string& run = "run-1") const;
+  identity::SignedRoster stopped_roster(std::uint64_t epoch) const;  // of the same
   void publish(const identity::SignedRoster& roster);
 
   // Runs the loop until `done` holds, asked after every report; fails the test after a minute.

@@ -279,6 +279,36 @@ TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
   }
 }
 
+TEST(PeerNode, AStoppedNetworkKeepsItsModelAndSaysHowFarItCame) {
+  PeerCluster cluster(testing::small_network_of_steps(1'000'000, "ring", 3), true);
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return step_of(cluster, 0) >= 10; }, "10 steps");
+  cluster.publish(cluster.stopped_roster(2));
+  cluster.run_until(
+      [&] {
+        return std::ranges::all_of(
+            cluster.peers, [](const auto& peer) { return peer->node->report().state == "ended"; });
+      },
+      "all have ended");
+  EXPECT_GE(step_of(cluster, 0), 10U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    cluster.stop(i);  // what is to be kept is kept then
+    EXPECT_TRUE(std::filesystem::exists(cluster.peers[i]->directory / "gossip/model.safetensors"));
+  }
+}
+
+TEST(PeerNode, WhoIsToBeDialledAndDoesNotListenIsTold) {
+  PeerCluster cluster(testing::small_network_of_steps(20, "ring", 2));
+  cluster.undialled = {1};
+  cluster.start_all();
+  cluster.undialled.clear();
+  cluster.peers[1]->port = 1;
+  cluster.publish(cluster.roster(1));
+  EXPECT_EQ(cluster.log.count("as the roster says, but it does not listen: set gossip.listen"), 1U);
+  cluster.run_until_finished();
+}
+
 TEST(PeerNode, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
   for (const std::string algorithm : {"gradient-tracking", "choco", "d2"}) {
     NetOptions options = testing::small_network_of_steps(20'000, "ring", 4);

@@ -8,7 +8,7 @@
 #include "core/link/relayed_frame.h"
 #include "core/wire/codec.h"
 #include "tests/gossip/simulation_cases.h"
-#include "tests/gossip_peer/peer_cluster.h"
+#include "tests/gossip_peer/links_side.h"
 #include "tests/gossip_peer/relay_hub.h"
 
 namespace starling::gossip {
@@ -20,54 +20,19 @@ using protocol::PeerHello;
 using protocol::Swim;
 using starling::testing::PeerCluster;
 using starling::testing::RelayHub;
+using starling::testing::shared;
+using starling::testing::Side;
 
 constexpr std::size_t kFloats = 250'000;   // of a parcel
 constexpr std::size_t kFrame = 70 * 1024;  // the largest, with room
 
-// The links of one member, and what they told.
-struct Side {
-  Side(PeerCluster& cluster, std::size_t index, RelayLine::Carrier carrier,
-       Duration greeting_deadline = std::chrono::seconds(10))
-      : loop(cluster.loop) {
-    PeerLinks::Options options;
-    options.greeting_deadline = greeting_deadline;
-    options.backoff = {.minimum = std::chrono::milliseconds(1),
-                       .maximum = std::chrono::milliseconds(20)};
-    links = std::make_unique<PeerLinks>(
-        PeerLinks::World{cluster.loop, cluster.clock, cluster.log, *cluster.peers[index]->identity},
-        options,
-        PeerLinks::Handlers{
-            .hello = [] { return PeerHello{.epoch = 1}; },
-            .on_up = [this](Member member, const PeerHello&) { ups.push_back(member); },
-            .on_down = [this](Member, const Error& error) { downs.emplace_back(error.code()); },
-            .on_message = [this](Member,
-                                 const protocol::Envelope& e) { messages.push_back(e.message); },
-            .judge = [](Member, const Parcel&) -> Result<void> { return {}; },
-            .on_parcel = [this](Member from,
-                                ParcelFlow::Whole whole) { parcels.emplace_back(from, whole); },
-            .issuer = std::move(carrier)},
-        Rng({.seed = index + 1, .purpose = Purpose::kBackoff}));
+void send_parcels(Side& side, Member to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::vector<float> values(kFloats, static_cast<float>(to * 100 + i));
+    side.links->send_parcel(to, {.kind = Parcel::Kind::kPush, .exchange = i, .first = kFloats},
+                            SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values)))),
+                            ParcelFlow::Urgency::kNow);
   }
-  ~Side() { loop.run_task(links->stop()); }
-  void send_parcels(Member to, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::vector<float> values(kFloats, static_cast<float>(to * 100 + i));
-      links->send_parcel(to, {.kind = Parcel::Kind::kPush, .exchange = i, .first = kFloats},
-                         SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values)))),
-                         ParcelFlow::Urgency::kNow);
-    }
-  }
-
-  net::EventLoop& loop;
-  std::vector<Member> ups;
-  std::vector<std::string> downs;
-  std::vector<protocol::Message> messages;
-  std::vector<std::pair<Member, ParcelFlow::Whole>> parcels;
-  std::unique_ptr<PeerLinks> links;
-};
-
-std::shared_ptr<const identity::SignedRoster> shared(const identity::SignedRoster& roster) {
-  return std::make_shared<const identity::SignedRoster>(roster);
 }
 
 // --- one side, and a script for the others ------------------------------------------------------
@@ -107,9 +72,9 @@ class OneSide : public ::testing::Test {
   std::size_t queued = 0;
   Side side{cluster,
             0,
+            {.greeting_deadline = std::chrono::milliseconds(200)},
             {.send = [this](const protocol::Envelope& e) { sent.push_back(e); },
-             .queued_bytes = [this] { return queued; }},
-            std::chrono::milliseconds(200)};
+             .queued_bytes = [this] { return queued; }}};
 };
 
 TEST_F(OneSide, GreetsFirstWhereItWantsTheLinkAndWaitsForTheAnswer) {
@@ -274,7 +239,7 @@ class ManySides : public ::testing::Test {
     hub.publish(roster);
     for (std::size_t i = 0; i < 4; ++i) {
       const std::string& name = cluster.peers[i]->name;
-      sides.push_back(std::make_unique<Side>(cluster, i, hub.carrier(name)));
+      sides.push_back(std::make_unique<Side>(cluster, i, PeerLinks::Options(), hub.carrier(name)));
       PeerLinks* const links = sides.back()->links.get();
       hub.attach(name, {.up = [links] { links->issuer_up(); },
                         .down = [links] { links->issuer_down(); },
@@ -319,7 +284,7 @@ TEST_F(ManySides, TwoThatGreetAtOnceHaveOneLink) {
 TEST_F(ManySides, ASlowReceiverFillsNoQueueAndLosesNothing) {
   for (std::size_t i = 0; i < 3; ++i) join(i, 3);
   hub.hold_out("node-04", true);
-  for (std::size_t i = 0; i < 3; ++i) sides[i]->send_parcels(3, 4);
+  for (std::size_t i = 0; i < 3; ++i) send_parcels(*sides[i], 3, 4);
   settle();
   EXPECT_LE(hub.waiting_out_most("node-04"), 3 * (256 * 1024 + kFrame)) << "a window each";
   EXPECT_GE(hub.waiting_out_most("node-04"), 3U * 256 * 1024);
@@ -337,7 +302,7 @@ TEST_F(ManySides, ASlowIssuerIsNotFloodedAndServesTheLinksInTurn) {
   for (const Member to : {1U, 2U, 3U}) join(0, to);
   sides[0]->links->keep({1, 2, 3});
   hub.hold_in("node-01", true);
-  for (const Member to : {1U, 2U, 3U}) sides[0]->send_parcels(to, 2);
+  for (const Member to : {1U, 2U, 3U}) send_parcels(*sides[0], to, 2);
   EXPECT_LE(hub.waiting_in_most("node-01"), 256 * 1024 + kFrame);
   hub.hold_in("node-01", false);
   cluster.run_until(

@@ -64,5 +64,17 @@ TEST(HostPort, RefusesWhatNobodyCanDial) {
   }
 }
 
+TEST(HostPort, WhereOneListensIsNotWhereOthersDial) {
+  for (const char* text : {"0.0.0.0:7443", "[::]:7443", "[0:0::0]:7443"}) {
+    EXPECT_TRUE(parse_host_port(text)) << text;
+    const auto parsed = parse_dialled_address(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().code(), "bad-address");
+  }
+  for (const char* text : {"example.org:7443", "10.0.0.1:1", "[::1]:65535"}) {
+    EXPECT_TRUE(parse_dialled_address(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace starling::identity

@@ -7,9 +7,11 @@
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <string>
 #include <thread>
@@ -40,6 +42,13 @@ class RawSocket {
   int fd() const { return fd_; }
   bool connected() const { return connected_; }
   void send(const std::string& text) { ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
+  // Whether the other side has closed; drops what came before.
+  bool ended() const {
+    char piece[4096];
+    ssize_t count = 1;
+    while (count > 0) count = ::recv(fd_, piece, sizeof piece, MSG_DONTWAIT);
+    return count == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+  }
   // Everything until the other side closes.
   std::string receive_all() {
     std::string all;
@@ -82,6 +91,11 @@ class RawListener {
     socklen_t size = sizeof address;
     ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
     return ntohs(address.sin_port);
+  }
+  // Whether somebody waits to be accepted.
+  bool waits() const {
+    pollfd one{.fd = fd_, .events = POLLIN, .revents = 0};
+    return ::poll(&one, 1, 0) == 1;
   }
   RawSocket accept() const { return RawSocket(Accepted{::accept(fd_, nullptr, nullptr)}); }
 

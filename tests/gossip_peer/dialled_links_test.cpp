@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links by dialling: what becomes of a dial that is late, fails or meets another.
+#include <gtest/gtest.h>
+
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/links_side.h"
+#include "tests/net/raw_client.h"
+
+namespace starling::gossip {
+namespace {
+
+using starling::testing::PeerCluster;
+using starling::testing::RawListener;
+using starling::testing::RawSocket;
+using starling::testing::shared;
+using starling::testing::Side;
+
+// Two members that listen.
+class TwoSides : public ::testing::Test {
+ public:
+  TwoSides() {
+    for (std::size_t i = 0; i < 2; ++i) {
+      PeerLinks::Options options;
+      options.listen = identity::HostPort{"127.0.0.1", 0};
+      sides.push_back(std::make_unique<Side>(cluster, i, options));
+      EXPECT_TRUE(sides[i]->links->listen());
+      cluster.peers[i]->port = sides[i]->links->port();
+    }
+  }
+  void publish(std::uint64_t epoch) {
+    const auto roster = shared(cluster.roster(epoch));
+    for (const auto& side : sides) side->links->set_roster(roster);
+  }
+  void ping_both() {
+    sides[0]->links->send(1, protocol::Ping{7});
+    sides[1]->links->send(0, protocol::Ping{8});
+    cluster.run_until(
+        [&] { return sides[0]->messages.size() == 1 && sides[1]->messages.size() == 1; },
+        "both hear each other");
+  }
+  bool both_up() const { return sides[0]->links->is_up(1) && sides[1]->links->is_up(0); }
+
+  PeerCluster cluster{testing::small_network("ring", 2)};
+  std::vector<std::unique_ptr<Side>> sides;
+};
+
+TEST_F(TwoSides, ThatDialEachOtherAtOnceHaveOneLink) {
+  publish(1);
+  sides[0]->links->reach(1);
+  sides[1]->links->reach(0);
+  cluster.run_until([&] { return both_up(); }, "they are linked");
+  ping_both();
+  EXPECT_LE(sides[0]->ups.size(), 2U);
+}
+
+TEST_F(TwoSides, AFailedDialIsNoLossWhereTheOtherHasDialledMeanwhile) {
+  const RawListener other;
+  cluster.peers[1]->port = other.port();
+  publish(1);
+  sides[0]->links->reach(1);
+  cluster.run_until([&] { return other.waits(); }, "the first dials");
+  RawSocket dialled = other.accept();
+  sides[1]->links->reach(0);
+  cluster.run_until([&] { return both_up(); }, "the second has dialled the first");
+  dialled.send("this is no TLS");
+  cluster.run_until([&] { return dialled.ended(); }, "the dial has failed");
+  ping_both();
+  EXPECT_TRUE(sides[0]->downs.empty()) << sides[0]->downs.front();
+}
+
+TEST_F(TwoSides, ADialThatFailsAloneIsALoss) {
+  auto silent = std::make_unique<RawListener>();
+  cluster.peers[1]->port = silent->port();
+  publish(1);
+  sides[0]->links->reach(1);
+  silent.reset();
+  cluster.run_until([&] { return !sides[0]->downs.empty(); }, "the dial has failed");
+}
+
+// A renewal comes while a dial is under way.
+TEST_F(TwoSides, ARenewedRosterDialsNobodyTwice) {
+  const RawListener silent;
+  cluster.peers[1]->port = silent.port();
+  publish(1);
+  sides[0]->links->keep({1});
+  cluster.clock.put_forward(std::chrono::hours(1));
+  publish(1);
+  sides[0]->links->keep({1});
+  cluster.run_until([&] { return silent.waits(); }, "a dial has come");
+  const auto first = silent.accept();
+  EXPECT_FALSE(silent.waits());
+}
+
+}  // namespace
+}  // namespace starling::gossip
