@@ -144,7 +144,7 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   STARLING_TRY(check_network(run.settings, members.size()));
   STARLING_ASSIGN(const Duration lifetime,
                   parse_duration(flags.expires.empty() ? "30d" : flags.expires));
-  if (lifetime > identity::kRosterLifetimeMax) {
+  if (lifetime <= Duration::zero() || lifetime > identity::kRosterLifetimeMax) {
     return config::usage_error("--expires is out of range; a roster holds for 365 days at most");
   }
   STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));

@@ -22,7 +22,7 @@ bool is_dns_character(char c) {
          c == '_' || c == '-';
 }
 
-// The address of zeros, in any of its forms.
+// 0.0.0.0, or [::] in any of its forms.
 bool is_every_address(const std::string& host) {
   std::array<unsigned char, sizeof(in6_addr)> address{};
   const int family = host.find(':') == std::string::npos ? AF_INET : AF_INET6;
@@ -78,6 +78,9 @@ Result<HostPort> parse_host_port(std::string_view text) {
 
 Result<HostPort> parse_dialled_address(std::string_view text) {
   STARLING_ASSIGN(HostPort address, parse_host_port(text));
+  // Resolvers take "0" and "10.1" for addresses too, of which nobody thinks.
+  const bool is_short = address.host.find_first_not_of("0123456789.") == std::string::npos;
+  if (is_short && !is_numeric_address(address.host)) return bad_address(text);
   if (!is_every_address(address.host)) return address;
   return rejected("bad-address", address.host +
                                      " is where one listens, not where others dial; write the "

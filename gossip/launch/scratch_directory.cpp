@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace starling::gossip {
 namespace {
@@ -34,12 +35,18 @@ int lock(const std::filesystem::path& path) {
 }
 
 void remove_abandoned(const std::filesystem::path& parent) {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(parent, ignored)) {
-    if (!entry.path().filename().string().starts_with(kRemovedPrefix)) continue;
-    const int fd = lock(entry.path());
+  std::error_code error;
+  std::vector<std::filesystem::path> found;
+  std::filesystem::directory_iterator entry(parent, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    if (entry->path().filename().string().starts_with(kRemovedPrefix)) {
+      found.push_back(entry->path());
+    }
+  }
+  for (const std::filesystem::path& path : found) {
+    const int fd = lock(path);
     if (fd < 0) continue;
-    std::filesystem::remove_all(entry.path(), ignored);
+    std::filesystem::remove_all(path, error);
     ::close(fd);
   }
 }

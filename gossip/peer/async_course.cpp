@@ -129,6 +129,7 @@ void AsyncCourse::go_on() {
 }
 
 void AsyncCourse::compute_phase() {
+  if (host_.is_leaving()) return;
   const auto phase = std::make_shared<Phase>();
   const std::uint64_t step = schedule_.after(phases_);
   const std::span<const float> model = algorithm_->model();

@@ -28,6 +28,7 @@ class AsyncCourse final : public Course {
   std::vector<Member> neighbours() const override;
   CourseProgress progress() const override;  // `exchange`: local phases done
   bool is_finished() const override { return state_ == State::kFinished; }
+  bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override { return algorithm_->model(); }
   Bytes state() const override { return save_state(*algorithm_); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;

@@ -38,6 +38,9 @@ class CourseHost {
   virtual void say(LogLevel level, std::string line) = 0;
   // The model is another one now, at the end of an exchange: a moment to look at it.
   virtual void advanced() = 0;
+  // The course is about to end: no training is to begin any more. Its host ends it once it
+  // computes nothing.
+  virtual bool is_leaving() const = 0;
   virtual void finished() = 0;
   // Nothing sensible can come of going on.
   virtual void failed(Error error) = 0;
@@ -61,6 +64,7 @@ class Course {
   virtual std::vector<Member> neighbours() const = 0;  // to whom links are kept, ascending
   virtual CourseProgress progress() const = 0;
   virtual bool is_finished() const = 0;
+  virtual bool is_computing() const = 0;
   // What others may copy, and what is stored and handed in: [d]. None while it is being computed.
   virtual std::optional<std::span<const float>> model() const = 0;
   // What is stored with it (algorithm_state.h); empty where the model is all. Requires: model().

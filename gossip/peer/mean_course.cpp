@@ -93,6 +93,7 @@ void MeanCourse::go_on() {
     state_ = State::kFinished;
     return host_.finished();
   }
+  if (host_.is_leaving()) return;
   const int steps = static_cast<int>(schedule_.after(exchange_ + 1) - step);
   const LocalPhase phase{
       .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = exchange_};

@@ -115,6 +115,7 @@ void NeighbourCourse::forget_sent() {
 
 void NeighbourCourse::perform(exchange::Train& train) {
   look();
+  if (host_.is_leaving()) return;
   forget_sent();
   packed_.clear();
   const LocalPhase phase{.step = train.step,

@@ -21,6 +21,7 @@ class NeighbourCourse final : public Course {
   std::vector<Member> neighbours() const override;
   CourseProgress progress() const override;
   bool is_finished() const override;
+  bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;

@@ -112,9 +112,10 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
         "must give it a later epoch",
         roster.roster().epoch);
   }
-  const bool same_epoch = (life_ && roster_->roster().epoch == roster.roster().epoch) ||
-                          failed_epoch_ == roster.roster().epoch;
-  expired_ = false;
+  const protocol::Epoch epoch = roster.roster().epoch;
+  const bool has_failed = failure_ && failure_->epoch == epoch;
+  const bool same_epoch = (life_ && life_->epoch == epoch) || has_failed;
+  if (std::exchange(expired_, false)) problem_ = has_failed ? failure_->problem : "";
   if (!same_epoch) switching_ = true;  // from here on members are those of the next epoch
   roster_ = std::make_shared<const identity::SignedRoster>(roster);
   taken_at_ = now();
@@ -128,7 +129,7 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
   // Neighbours without a link to the issuer hear of it here.
   for (const auto& [member, theirs] : links_.all_up()) links_.send(member, hello());
   if (same_epoch) return keep_links();
-  if (!life_ || life_->course->model()) adopt();
+  if (!life_ || !life_->course->is_computing()) adopt();
 }
 
 void PeerNode::keep_links() {
@@ -139,7 +140,8 @@ void PeerNode::keep_links() {
 bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), world_.identity); }
 
 // What the roster held means from here on; only while nothing is computed, so that what was learnt
-// goes on.
+// goes on. A local phase that was still to be mixed is in the model of most algorithms (not of d2
+// and diloco), and its exchange is done again.
 void PeerNode::adopt() {
   const identity::Roster& roster = roster_->roster();
   if (life_) {
@@ -148,8 +150,12 @@ void PeerNode::adopt() {
   }
   end_life();
   switching_ = false;
-  if (expired_) return set_alarm();
-  failed_epoch_.reset();
+  if (stopping_) return;
+  if (expired_) {  // the course may have cleared it on its last steps
+    problem_ = expiry();
+    return set_alarm();
+  }
+  failure_.reset();
   problem_.clear();
   if (roster.expired(judged_now())) return expire();
   if (roster.stopped()) {
@@ -186,13 +192,17 @@ WallTime PeerNode::judged_now() const {
   return clock_is_wrong_ ? known : std::max(known, world_.clock.wall_now());
 }
 
+std::string PeerNode::expiry() const {
+  return fmt::format("the roster expired at {}", format_rfc3339(roster_->roster().expires));
+}
+
 void PeerNode::expire() {
-  problem_ = fmt::format("the roster expired at {}", format_rfc3339(roster_->roster().expires));
+  problem_ = expiry();
   world_.log.warning("{}: no peer is a member any more; waiting for its issuer", problem_);
   expired_ = true;
   switching_ = true;
   links_.set_roster(nullptr);
-  if (!life_ || life_->course->model()) adopt();
+  if (!life_ || !life_->course->is_computing()) adopt();
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------
@@ -224,7 +234,11 @@ std::optional<fallback::Trained> PeerNode::rest() {
   end_life();                                            // network's yet
   latest_.reset();
   keep_links();
-  set_alarm();
+  if (switching_) {
+    adopt();
+  } else {
+    set_alarm();
+  }
   const double loss =
       spell->loss_steps > 0 ? spell->loss_sum / static_cast<double>(spell->loss_steps) : 0.0;
   return fallback::Trained{
@@ -327,7 +341,6 @@ void PeerNode::end_life() {
   unsent_.clear();  // of members that may have other places from now on
   assemblers_.clear();
   if (!life_) return;
-  if (const auto model = life_->course->model()) latest_ = checkpoint_now(*model);
   ended_at_ = {life_->run_name, life_->course->progress()};
   life_.reset();
 }
@@ -360,7 +373,7 @@ void PeerNode::compute(std::function<void()> work, std::function<void()> done) {
 
 void PeerNode::computed(const std::function<void()>& done) {
   done();
-  if (switching_ && (!life_ || life_->course->model())) adopt();
+  if (switching_ && (!life_ || !life_->course->is_computing())) adopt();
   if (life_) answer_asks();
   set_alarm();
 }
@@ -403,7 +416,7 @@ void PeerNode::advanced() {
   answer_asks();  // who never waits for others has its model to show at no other moment
   if (spell_) return note_spell();
   look_at_model();
-  if (stopping_ ? std::exchange(kept_last_, true) : now() < checkpoint_at_) return;
+  if (now() < checkpoint_at_) return;
   checkpoint_at_ = now() + options_.checkpoint_every;
   keep_checkpoint(Kept::kCheckpoint);
 }
@@ -431,10 +444,8 @@ void PeerNode::finished() {
 void PeerNode::failed(Error error) {
   problem_ = error.message();
   world_.log.error("the run cannot go on: {}", problem_);
-  failed_epoch_ = life_ ? life_->epoch : roster_->roster().epoch;
-  auto sound = std::move(latest_);  // what failed is nothing to go on from
+  failure_ = {life_ ? life_->epoch : roster_->roster().epoch, problem_};
   end_life();
-  latest_ = std::move(sound);
   send_report();
 }
 
@@ -719,11 +730,11 @@ net::Async<void> PeerNode::run() {
   alarm_.clear();
   // What is being computed comes to its end, so that the checkpoint is of now; H steps may be many.
   const TimePoint until = now() + kLastComputation;
-  while (life_ && !kept_last_ && now() < until && !life_->course->model()) {
+  while (life_ && now() < until && life_->course->is_computing()) {
     const TimePoint next = now() + std::chrono::milliseconds(10);
     co_await net::sleep_until(world_.loop, next);
   }
-  if (life_ && !kept_last_) keep_checkpoint(is_finished() ? Kept::kModelToo : Kept::kCheckpoint);
+  if (life_) keep_checkpoint(is_finished() ? Kept::kModelToo : Kept::kCheckpoint);
   life_.reset();
   disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be kept is kept
 }

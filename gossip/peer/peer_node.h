@@ -96,6 +96,7 @@ class PeerNode final : private CourseHost {
   void copy_model(std::vector<Member> donors) override;
   void say(LogLevel level, std::string line) override;
   void advanced() override;
+  bool is_leaving() const override { return switching_ || stopping_; }
   void finished() override;
   void failed(Error error) override;
 
@@ -103,6 +104,7 @@ class PeerNode final : private CourseHost {
   void adopt();
   bool is_member() const;
   void expire();
+  std::string expiry() const;
   WallTime judged_now() const;
   [[nodiscard]] Result<void> begin_life(Member self);
   CourseStart course_start(const NetworkRun& run);
@@ -137,17 +139,20 @@ class PeerNode final : private CourseHost {
   std::shared_ptr<const identity::SignedRoster> roster_;
   TimePoint taken_at_{};         // the roster
   bool clock_is_wrong_ = false;  // it was not current by the clock when its issuer sent it
-  bool kept_last_ = false;       // the checkpoint, when the end was asked for
   bool expired_ = false;         // and its links are cut
-  std::optional<protocol::Epoch> failed_epoch_;  // its run cannot go on here
+  struct Failure {
+    protocol::Epoch epoch = 0;
+    std::string problem;
+  };
+  std::optional<Failure> failure_;  // of the latest life: its epoch's run cannot go on here
   // To what the roster says now, when nothing is computed; the links have changed already.
   bool switching_ = false;
   std::string problem_;
   std::shared_ptr<Life> life_;
   std::pair<std::string, CourseProgress> ended_at_;  // how far the last life came, of which run
   std::unique_ptr<Spell> spell_;                     // null: a fallback's roster only stands by
-  std::optional<Checkpoint> latest_;         // of a life that ended, or of an earlier process
-  std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
+  std::optional<Checkpoint> latest_;                 // kept last, in this process or an earlier one
+  std::map<Member, protocol::Swim> unsent_;          // probes that wait for a link
   std::map<Member, issuer::RosterAssembler> assemblers_;
   TimePoint checkpoint_at_{};
   TimePoint report_at_{};

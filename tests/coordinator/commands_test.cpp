@@ -301,6 +301,7 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "366d"}),
             2);
   EXPECT_THAT(err, HasSubstr("365 days"));
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "0s"}), 2);
   std::ofstream(file) << "damaged";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "10"}), 1);
   EXPECT_THAT(err, HasSubstr("what is there is not replaced"));

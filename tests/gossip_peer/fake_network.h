@@ -33,6 +33,7 @@ class FakeNetwork {
     void copy_model(std::vector<Member> donors) override;
     void say(LogLevel, std::string line) override { said.push_back(std::move(line)); }
     void advanced() override { ++advances; }
+    bool is_leaving() const override { return false; }
     void finished() override { ++finishes; }
     void failed(Error error) override { failure = std::move(error); }
 

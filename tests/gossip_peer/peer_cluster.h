@@ -67,7 +67,7 @@ class PeerCluster {
   identity::SignedRoster stopped_roster(std::uint64_t epoch) const;  // of the same
   void publish(const identity::SignedRoster& roster);
 
-  // Runs the loop until `done` holds, asked after every report; fails the test after a minute.
+  // Runs the loop until `done` holds, asked every two milliseconds; fails the test after a minute.
   void run_until(const std::function<bool()>& done, const std::string& what);
   void run_until_finished();
   template <typename T>

@@ -65,7 +65,8 @@ TEST(HostPort, RefusesWhatNobodyCanDial) {
 }
 
 TEST(HostPort, WhereOneListensIsNotWhereOthersDial) {
-  for (const char* text : {"0.0.0.0:7443", "[::]:7443", "[0:0::0]:7443"}) {
+  for (const char* text :
+       {"0.0.0.0:7443", "[::]:7443", "[0:0::0]:7443", "0:7443", "10.1:7443", "000.0.0.0:7443"}) {
     EXPECT_TRUE(parse_host_port(text)) << text;
     const auto parsed = parse_dialled_address(text);
     ASSERT_FALSE(parsed) << text;

@@ -12,7 +12,7 @@ class ShiftedClock final : public Clock {
  public:
   TimePoint now() const override { return SystemClock().now(); }
   WallTime wall_now() const override { return SystemClock().wall_now() + shift_.load(); }
-  void put_forward(std::chrono::hours by) { shift_ = shift_.load() + by; }
+  void put_forward(std::chrono::milliseconds by) { shift_ = shift_.load() + by; }
 
  private:
   std::atomic<std::chrono::milliseconds> shift_{};
