@@ -51,6 +51,7 @@ AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& h
       host_(host),
       self_(place.self),
       names_(std::move(place.names)),
+      absent_(std::move(place.absent)),
       limits_(patience),
       incarnation_(start.incarnation),
       total_(phases_of(run.options)),
@@ -98,6 +99,7 @@ CourseProgress AsyncCourse::progress() const {
 
 bool AsyncCourse::has_joined() const {
   return std::ranges::all_of(neighbours(), [this](Member member) {
+    if (absent_.contains(member)) return true;
     const auto found = neighbours_.find(member);
     return found != neighbours_.end() && (found->second.heard || !found->second.reachable);
   });

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "core/base/rng.h"
 #include "gossip/peer/make_course.h"
@@ -88,6 +89,7 @@ class AsyncCourse final : public Course {
   CourseHost& host_;
   const Member self_;
   const std::vector<std::string> names_;
+  const std::set<Member> absent_;
   const CoursePatience limits_;
   const std::uint32_t incarnation_;
   const Exchange total_;  // phases of the run

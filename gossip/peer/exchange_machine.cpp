@@ -98,6 +98,10 @@ void ExchangeMachine::announce_to(std::size_t place) {
       Announce{matrix_->receivers(self_)[place].node, place, exchange_, era_, next_era_});
 }
 
+void ExchangeMachine::handle(const Absent& absent) {
+  if (absent.member < names_.size()) neighbours_[absent.member].missed = true;
+}
+
 void ExchangeMachine::handle(const Trained&) {
   STARLING_CHECK(state_ == State::kTraining);
   state_ = State::kWaiting;
@@ -110,8 +114,9 @@ void ExchangeMachine::handle(const Trained&) {
 Duration ExchangeMachine::patience() const {
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     const auto found = neighbours_.find(sender.node);
-    const bool met = found != neighbours_.end() && found->second.met;
-    if (!met && is_starting()) return options_.start_patience;
+    const bool may_start =
+        found == neighbours_.end() || (!found->second.met && !found->second.missed);
+    if (may_start && is_starting()) return options_.start_patience;
   }
   const double learned =
       patience_.seconds(to_seconds(waiting_ - began_), to_seconds(options_.patience_max),

@@ -50,6 +50,9 @@ struct Told {  // a neighbour's hello: where it stands
   Exchange exchange = 0;
   bool begun = false;
 };
+struct Absent {  // before Begin: it is not starting with us, and not waited for before it is heard
+  Member member = 0;
+};
 struct LinkUp {
   Member member = 0;
 };
@@ -64,8 +67,8 @@ struct Copied {  // answers Copy: the model is another's of this exchange; none:
   std::optional<Exchange> exchange;
 };
 struct Tick {};
-using Event = std::variant<Begin, Trained, Mixed, Came, Overheard, Told, LinkUp, LinkDown, Reach,
-                           Copied, Tick>;
+using Event = std::variant<Begin, Trained, Mixed, Came, Overheard, Told, Absent, LinkUp, LinkDown,
+                           Reach, Copied, Tick>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Train {  // local steps [step, step + steps), then Trained
@@ -146,12 +149,14 @@ class ExchangeMachine {
     bool sends = false;  // it was a sender of a matrix
     bool reachable = true;
     std::optional<TimePoint> down_since;  // without a link
-    // A deadline passed without its message and nothing came since: not waited for.
+    // A deadline passed without its message, or it was absent, and nothing came since: not waited
+    // for.
     bool missed = false;
     bool present = true;  // its message came at the last mixing that it should have come for
   };
 
   void handle(const exchange::Begin&);
+  void handle(const exchange::Absent&);
   void handle(const exchange::Trained&);
   void handle(const exchange::Mixed&);
   void handle(exchange::Came&);

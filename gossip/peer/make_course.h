@@ -2,6 +2,8 @@
 // The course that a run's algorithm asks for.
 #pragma once
 
+#include <set>
+
 #include "gossip/peer/course.h"
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/local_steps.h"
@@ -20,6 +22,8 @@ struct CoursePlace {
   protocol::Epoch epoch = 1;
   Member self = 0;
   std::vector<std::string> names;  // of all members, for sentences
+  // The network runs already, and these were not there: nobody waits until they have started.
+  std::set<Member> absent = {};
 };
 
 struct CoursePatience {

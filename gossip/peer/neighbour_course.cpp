@@ -43,6 +43,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       host_(host),
       self_(place.self),
       names_(std::move(place.names)),
+      absent_(std::move(place.absent)),
       incarnation_(start.incarnation),
       resent_(options.resent),
       machine_(options, *run.topology, self_, names_, start.exchange),
@@ -53,7 +54,10 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
 }
 
-void NeighbourCourse::begin() { on(exchange::Begin{}); }
+void NeighbourCourse::begin() {
+  for (const Member member : absent_) on(exchange::Absent{member});
+  on(exchange::Begin{});
+}
 
 std::vector<Member> NeighbourCourse::neighbours() const {
   return neighbours_of(*run_.topology, self_, machine_.exchange());

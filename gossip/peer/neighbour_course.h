@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/make_course.h"
@@ -67,6 +68,7 @@ class NeighbourCourse final : public Course {
   CourseHost& host_;
   Member self_;
   std::vector<std::string> names_;
+  const std::set<Member> absent_;
   std::uint32_t incarnation_;
   std::uint64_t resent_;  // exchanges whose messages are kept to be sent again
   ExchangeMachine machine_;

@@ -28,6 +28,12 @@ constexpr Duration kLastComputation = std::chrono::seconds(5);
 // Asks of one member for columns of the model, that wait until it may be read.
 constexpr std::ptrdiff_t kAsksMax = 4;
 
+std::vector<std::string> names_of(const identity::Roster& roster) {
+  std::vector<std::string> names;
+  for (const identity::RosterMember& member : roster.members) names.push_back(member.name);
+  return names;
+}
+
 }  // namespace
 
 // A job on another thread holds it too, so that nothing is destroyed under its hands.
@@ -37,12 +43,14 @@ struct PeerNode::Life {
       : epoch(roster.epoch),
         run_name(roster.run),
         self(me),
+        names(names_of(roster)),
         run(std::move(with_run)),
         local(run, rows, me, step) {}
 
   const protocol::Epoch epoch;
   const std::string run_name;
   const Member self;
+  const std::vector<std::string> names;  // of all members
   const NetworkRun run;
   LocalSteps local;
   std::unique_ptr<Course> course;
@@ -298,6 +306,21 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
   return start;
 }
 
+// Who was not there in the life before. A change of epoch must not cost a network that runs the
+// time in which another one is started.
+std::set<Member> PeerNode::absent(Member self) const {
+  std::set<Member> absent;
+  if (!ended_) return absent;
+  const identity::Roster& roster = roster_->roster();
+  for (Member member = 0; member < roster.members.size(); ++member) {
+    const auto known = ended_->reachable.find(roster.members[member].name);
+    const bool was_there =
+        known == ended_->reachable.end() ? roster.run != ended_->run : known->second;
+    if (member != self && !was_there) absent.insert(member);
+  }
+  return absent;
+}
+
 Result<void> PeerNode::begin_life(Member self) {
   const identity::Roster& roster = roster_->roster();
   STARLING_ASSIGN(NetworkRun run,
@@ -310,8 +333,8 @@ Result<void> PeerNode::begin_life(Member self) {
   life_ = std::make_shared<Life>(roster, std::move(run), rows_, self,
                                  step + (spell_ ? spell_->steps_before : 0));
   life_->handed_in_at = step / life_->run.options.evaluate_every();
-  CoursePlace place{.epoch = roster.epoch, .self = self, .names = {}};
-  for (const identity::RosterMember& member : roster.members) place.names.push_back(member.name);
+  CoursePlace place{
+      .epoch = roster.epoch, .self = self, .names = life_->names, .absent = absent(self)};
   life_->course = make_course(life_->run, life_->local, *this, std::move(place),
                               {.min = options_.patience_min,
                                .max = options_.patience_max,
@@ -341,7 +364,11 @@ void PeerNode::end_life() {
   unsent_.clear();  // of members that may have other places from now on
   assemblers_.clear();
   if (!life_) return;
-  ended_at_ = {life_->run_name, life_->course->progress()};
+  ended_ = Ended{life_->run_name, life_->course->progress(), {}};
+  for (Member member = 0; member < life_->names.size(); ++member) {
+    ended_->reachable[life_->names[member]] =
+        life_->members->state(member) != protocol::SwimNews::State::kDead;
+  }
   life_.reset();
 }
 
@@ -683,10 +710,9 @@ protocol::PeerReport PeerNode::report() const {
   report.state = !roster_ ? "joining" : standby() ? "fallback-roster" : "refused";
   if (roster_ && roster_->roster().stopped()) report.state = "ended";
   if (!life_) {
-    const auto& [run, progress] = ended_at_;
-    if (!roster_ || roster_->roster().run != run) return report;
-    report.exchange = progress.exchange;
-    report.step = progress.step;
+    if (!ended_ || roster_->roster().run != ended_->run) return report;
+    report.exchange = ended_->progress.exchange;
+    report.step = ended_->progress.step;
     return report;
   }
   const CourseProgress progress = life_->course->progress();

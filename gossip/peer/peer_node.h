@@ -6,8 +6,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/base/compute_pool.h"
@@ -108,6 +110,7 @@ class PeerNode final : private CourseHost {
   WallTime judged_now() const;
   [[nodiscard]] Result<void> begin_life(Member self);
   CourseStart course_start(const NetworkRun& run);
+  std::set<Member> absent(Member self) const;
   void load_latest(const NetworkRun& run);
   Checkpoint checkpoint_now(std::span<const float> model) const;
   void end_life();
@@ -149,10 +152,15 @@ class PeerNode final : private CourseHost {
   bool switching_ = false;
   std::string problem_;
   std::shared_ptr<Life> life_;
-  std::pair<std::string, CourseProgress> ended_at_;  // how far the last life came, of which run
-  std::unique_ptr<Spell> spell_;                     // null: a fallback's roster only stands by
-  std::optional<Checkpoint> latest_;                 // kept last, in this process or an earlier one
-  std::map<Member, protocol::Swim> unsent_;          // probes that wait for a link
+  struct Ended {
+    std::string run;
+    CourseProgress progress;
+    std::map<std::string, bool> reachable;  // its members
+  };
+  std::optional<Ended> ended_;               // the life before
+  std::unique_ptr<Spell> spell_;             // null: a fallback's roster only stands by
+  std::optional<Checkpoint> latest_;         // kept last, in this process or an earlier one
+  std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::map<Member, issuer::RosterAssembler> assemblers_;
   TimePoint checkpoint_at_{};
   TimePoint report_at_{};
