@@ -167,7 +167,11 @@ std::optional<Error> RunRecorder::stalled(TimePoint now) const {
     who += fmt::format("{}{} is {} at step {}", i == 0 ? "" : ", ", row.name, printable(row.state),
                        row.step);
   }
-  if (late.empty()) who = "no process runs";
+  if (late.empty()) {
+    const bool is_paused = std::ranges::any_of(
+        nodes_, [](const NodeRecord& n) { return n.life == NodeRecord::Life::kPaused; });
+    who = is_paused ? "all that run are paused" : "no process runs";
+  }
   if (late.size() > kNamedMax) who += fmt::format(", and {} more", late.size() - kNamedMax);
   return rejected("no-progress", fmt::format("no peer got on for {}: {}",
                                              format_duration(options_.patience), who));

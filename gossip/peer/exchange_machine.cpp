@@ -165,14 +165,16 @@ void ExchangeMachine::handle(const Tick&) {
   if (state_ != State::kWaiting) return;
   if (now_ < give_up_ || !awaits_anybody()) return mix_if_complete();
   std::string missing;
+  std::size_t count = 0;
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     if (!awaits(sender.node)) continue;
-    missing += (missing.empty() ? "" : ", ") + names_[sender.node];
+    missing += (count++ == 0 ? "" : ", ") + names_[sender.node];
     neighbours_[sender.node].missed = true;
   }
   say(LogLevel::kWarning,
       fmt::format(
-          "{} was not heard within {} in step {} (exchange {}): its weight is one's own", missing,
+          "{} {} not heard within {} in step {} (exchange {}): the weight is one's own", missing,
+          count == 1 ? "was" : "were",
           format_duration(std::chrono::round<std::chrono::milliseconds>(give_up_ - waiting_)),
           step(), exchange_));
   patience_.give_up();

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/net/deadline.h"
@@ -189,7 +191,9 @@ void PeerLinks::end(const LinkPtr& link, const Error& reason, bool say_bye) {
   const auto member = member_of(link->name);
   const bool not_reached = link->relay && link->began && !link->hello;
   if (was_up || not_reached) {
-    world_.log.info("lost {} ({}): {}", link->name, reason.code(), reason.message());
+    const LogLevel level = was_up ? LogLevel::kInfo : LogLevel::kDebug;
+    world_.log.write(level, fmt::format("{} {} ({}): {}", was_up ? "lost" : "cannot reach",
+                                        link->name, reason.code(), reason.message()));
     if (member) {
       if (link->relay) put_off(link->name);
       handlers_.on_down(*member, reason);

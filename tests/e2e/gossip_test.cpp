@@ -74,6 +74,10 @@ TEST_F(GossipFederation, ARevokedPeerIsCutOffOnEveryLinkWithinTenSeconds) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - revoked_at, std::chrono::seconds(10));
   wait_until_all_hear(kPeers - 2);
+  const testing::Finished status =
+      testing::run({kPrograms + "starling-edge", "status", "--state", path(name(2))});
+  EXPECT_NE(status.output.find("last error     "), std::string::npos) << status.output;
+  EXPECT_NE(status.output.find("revoked"), std::string::npos) << status.output;
   for (const auto& edge : edges_) edge->signal(SIGTERM);
   for (const auto& edge : edges_) EXPECT_TRUE(edge->wait().has_value()) << edge->output();
 }
