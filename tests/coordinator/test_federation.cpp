@@ -212,7 +212,7 @@ std::filesystem::path TestFederation::join(const std::string& name, const std::s
   if (!address.empty()) arguments.emplace_back("address", address);
   const auto answer = ask("token-new", arguments).value();
   const auto token = identity::JoinToken::parse(answer.at("token").get_string().c_str()).value();
-  const auto state = directory_.path() / name;
+  auto state = directory_.path() / name;
   EXPECT_TRUE(make_directory(state));
   net::EventLoop loop;
   const auto joined = net::run_task(loop, enrol::join(loop, token, state / "identity", clock, {}));

@@ -346,6 +346,7 @@ TEST(PeerNode, AChangeOfEpochDoesNotWaitForWhoIsAway) {
           return report().epoch == 2 && report().step > step + 50 && report().neighbours == 1;
         },
         "two go on");
+    if (algorithm == "all-reduce") continue;  // who comes back to it has a test above
     cluster.start(2);
     cluster.run_until([&] { return report().neighbours == 2; }, "who comes back is heard");
   }
