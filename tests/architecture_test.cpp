@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/source_text.h"
 
 namespace starling {
@@ -271,8 +272,8 @@ SourceFile source(std::string path, std::initializer_list<std::string_view> incl
 std::string verdict(const SourceFile& file) { return sentences(check({file})); }
 
 TEST(Architecture, HoldsForTheWholeTree) {
-  std::vector<SourceFile> files = testing::read_source_tree(STARLING_SOURCE_DIR);
-  ASSERT_GT(files.size(), 20U) << "no sources found under " << STARLING_SOURCE_DIR;
+  std::vector<SourceFile> files = testing::read_source_tree(testing::source_root());
+  ASSERT_GT(files.size(), 20U) << "no sources found under " << testing::source_root();
   EXPECT_EQ(sentences(check(files)), "");
 }
 

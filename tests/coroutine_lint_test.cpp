@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/source_text.h"
 
 namespace starling {
@@ -365,7 +366,7 @@ TEST(CoroutineLint, MemberFunctionsAndTrailingReturnTypesAreBlocks) {
 
 TEST(CoroutineLint, HoldsForTheWholeTree) {
   std::vector<Violation> violations;
-  for (const testing::SourceFile& file : testing::read_source_tree(STARLING_SOURCE_DIR)) {
+  for (const testing::SourceFile& file : testing::read_source_tree(testing::source_root())) {
     if (testing::is_cpp(file.path)) std::ranges::move(lint(file), std::back_inserter(violations));
   }
   EXPECT_EQ(sentences(violations), "");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/durable_file.h"
+#include "tests/support/paths.h"
 
 namespace starling::coordinator {
 namespace {
@@ -15,8 +16,7 @@ std::string refusal(std::string_view toml) {
 
 TEST(Job, TheExampleMeansWhatItSays) {
   const std::string text =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/examples/fashion-2nn.toml", 1 << 20)
-          .value();
+      read_text_file(testing::source_root() / "examples/fashion-2nn.toml", 1 << 20).value();
   const auto parsed = parse_job(text, "fashion-2nn.toml");
   ASSERT_TRUE(parsed) << parsed.error().message();
   const Job& job = *parsed;

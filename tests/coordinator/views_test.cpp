@@ -13,6 +13,7 @@
 #include "core/base/durable_file.h"
 #include "core/base/rng.h"
 #include "core/model/safetensors.h"
+#include "tests/support/paths.h"
 
 namespace starling::coordinator {
 namespace {
@@ -122,7 +123,7 @@ TEST(JobText, IsReadAsTheSameJob) {
 
 TEST(Documentation, TheReadmesTablesAreThoseOfTheCode) {
   const std::string readme =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/coordinator/README.md", 1 << 20).value();
+      read_text_file(testing::source_root() / "coordinator/README.md", 1 << 20).value();
   CoordinatorSettings settings;
   config::Binder of_settings;
   settings.bind(of_settings);

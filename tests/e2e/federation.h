@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/free_port.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_directory.h"
 
@@ -17,7 +18,7 @@ namespace starling::testing {
 
 namespace json = boost::json;
 
-inline const std::string kPrograms = std::string(STARLING_BINARY_DIR) + "/bin/";
+inline const std::string kPrograms = (build_root() / "bin/").string();
 
 class FederationFixture : public ::testing::Test {
  protected:

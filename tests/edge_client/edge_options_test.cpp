@@ -8,6 +8,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/config/binder.h"
+#include "tests/support/paths.h"
 
 namespace starling::edge_client {
 namespace {
@@ -18,8 +19,7 @@ TEST(EdgeOptions, TheReadmeHasEveryKey) {
   EdgeOptions options;
   config::Binder binder;
   bind(binder, options);
-  const auto readme =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/edge_client/README.md", 1 << 20);
+  const auto readme = read_text_file(testing::source_root() / "edge_client/README.md", 1 << 20);
   ASSERT_TRUE(readme);
   const auto checked = config::check_documentation(binder.documents(), "edge.toml", *readme);
   EXPECT_TRUE(checked) << checked.error().message();

@@ -9,6 +9,7 @@
 #include "gossip/algorithms/detag.h"
 #include "gossip/algorithms/make_algorithm.h"
 #include "tests/gossip/harness.h"
+#include "tests/support/paths.h"
 
 namespace starling::gossip {
 namespace {
@@ -235,7 +236,7 @@ TEST(PlanAlgorithm, TakesANetworkOfOneNode) {
 
 // The row of `name` in the README's table, as its cells.
 std::vector<std::string> documented(std::string_view name) {
-  std::ifstream file(STARLING_SOURCE_DIR "/gossip/README.md");
+  std::ifstream file(testing::source_root() / "gossip/README.md");
   std::string line;
   while (std::getline(file, line)) {
     if (!line.starts_with("| `" + std::string(name) + "` |")) continue;

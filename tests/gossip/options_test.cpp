@@ -10,13 +10,14 @@
 #include "core/base/durable_file.h"
 #include "core/config/binder.h"
 #include "core/data/partition.h"
+#include "tests/support/paths.h"
 
 namespace starling::gossip {
 namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kReadme = std::string(STARLING_SOURCE_DIR) + "/gossip/README.md";
+const std::string kReadme = testing::source_root() / "gossip/README.md";
 
 TEST(NetOptions, TheReadmeHasEveryKey) {
   NetOptions options;

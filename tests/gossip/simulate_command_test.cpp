@@ -10,6 +10,7 @@
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "gossip/tool/commands.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {
@@ -136,8 +137,7 @@ TEST_F(SimulateCommand, TheReadmeExplainsEveryMetric) {
   ASSERT_EQ(run_small({"--out", path("run")}).code, 0);
   const auto lines = read_lines(directory_.path() / "run" / "metrics.jsonl");
   ASSERT_FALSE(lines.empty());
-  const auto readme =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  const auto readme = read_text_file(testing::source_root() / "gossip/README.md", 1 << 20);
   ASSERT_TRUE(readme);
   const std::size_t begin = readme->find("<!-- metrics -->\n");
   const std::size_t end = readme->find("<!-- /metrics -->");

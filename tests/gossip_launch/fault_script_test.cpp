@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/durable_file.h"
+#include "tests/support/paths.h"
 
 namespace starling::gossip {
 namespace {
@@ -196,8 +197,7 @@ TEST(FaultScript, MergedScriptsAreInOrder) {
 }
 
 TEST(FaultScript, TheReadmeHasEveryKey) {
-  const auto readme =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  const auto readme = read_text_file(testing::source_root() / "gossip/README.md", 1 << 20);
   ASSERT_TRUE(readme);
   const auto checked = config::check_documentation(fault_documents(), "events", *readme);
   EXPECT_TRUE(checked) << checked.error().message() << config::to_markdown(fault_documents());

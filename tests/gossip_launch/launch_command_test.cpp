@@ -12,6 +12,7 @@
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
 #include "gossip/tool/commands.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_directory.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kPretendEdge = PRETEND_EDGE;
+const std::string kPretendEdge = testing::build_root() / "bin/pretend_edge";
 
 class LaunchCommand : public ::testing::Test {
  protected:

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/base/durable_file.h"
+#include "tests/support/paths.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_directory.h"
 
@@ -23,7 +24,7 @@ class LaunchNetwork : public ::testing::Test {
  protected:
   // Runs `starling-gossip COMMAND ... --out OUT/COMMAND` with the same network.
   void run(const std::string& command, const Words& network, const Words& more = {}) {
-    Words words{STARLING_BINARY_DIR "/bin/starling-gossip", command};
+    Words words{testing::build_root() / "bin/starling-gossip", command};
     words.insert(words.end(), network.begin(), network.end());
     words.insert(words.end(), more.begin(), more.end());
     words.insert(words.end(), {"--out", (directory_.path() / command).string()});

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/durable_file.h"
+#include "tests/support/paths.h"
 
 namespace starling::gossip {
 namespace {
@@ -21,8 +22,7 @@ TEST(LaunchOptions, TheReadmeHasEveryKey) {
   config::Binder binder;
   binder.bind("launch", launch);
   binder.bind("chaos", chaos);
-  const auto readme =
-      read_text_file(std::string(STARLING_SOURCE_DIR) + "/gossip/README.md", 1 << 20);
+  const auto readme = read_text_file(testing::source_root() / "gossip/README.md", 1 << 20);
   ASSERT_TRUE(readme);
   const auto checked = config::check_documentation(binder.documents(), "launch", *readme);
   EXPECT_TRUE(checked) << checked.error().message() << "\n"

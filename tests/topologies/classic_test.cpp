@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "tests/support/paths.h"
 #include "tests/topologies/dense.h"
 
 namespace starling::topologies {
@@ -146,7 +147,7 @@ TEST(Classic, SpecsThatAreWrongNameWhatIsKnown) {
 }
 
 TEST(Classic, EverySpecStandsInTheTable) {
-  std::ifstream file(STARLING_SOURCE_DIR "/topologies/README.md");
+  std::ifstream file(testing::source_root() / "topologies/README.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   std::string known = refusal({.spec = "?", .nodes = 1}).message();
   known = known.substr(known.find("there are ") + 10);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/wire/codec.h"
+#include "tests/support/paths.h"
 #include "tests/wire/sample_messages.h"
 
 namespace starling::wire {
@@ -17,7 +18,7 @@ namespace {
 constexpr std::size_t kHeadBytes = 8;
 
 std::filesystem::path path_of(const std::string& name) {
-  return std::filesystem::path(STARLING_GOLDEN_DIR) / (name + ".hex");
+  return testing::source_root() / "tests/wire/golden" / (name + ".hex");
 }
 
 // Hexadecimal words of 8 bytes, one a line; lines with '#' are for people.
@@ -71,7 +72,8 @@ TEST(Golden, TodaysFramesAreTheSame) {
 TEST(Golden, EachFileIsTested) {
   std::set<std::string> names;
   for (const testing::Sample& sample : testing::sample_messages()) names.insert(sample.name);
-  for (const auto& entry : std::filesystem::directory_iterator(STARLING_GOLDEN_DIR)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(testing::source_root() / "tests/wire/golden")) {
     EXPECT_TRUE(names.contains(entry.path().stem().string())) << entry.path();
   }
 }
