@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The leader's half of the machine: hear everybody, decide what is reduced among whom, commit.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -81,7 +80,7 @@ void AllReduceMachine::decide() {
   }
   if (best == 0) {
     Members members = choose();
-    name_left_out(members);
+    say_who_is_left_out(members);
     c.lead->stage = Lead::Stage::kRunning;
     c.lead->awaited = members;
     std::erase(c.lead->awaited, self_);
@@ -105,8 +104,8 @@ void AllReduceMachine::let_stand(Attempt attempt) {
   for (Member m = 0; m < peers_.size(); ++m) {
     if (m != self_ && is_reachable(m) && has_answered(m)) c.lead->awaited.push_back(m);
   }
-  say(LogLevel::kInfo, fmt::format("exchange {}: the mean of attempt {} over members {} stands",
-                                   c.exchange, attempt, fmt::join(c.held.members, ", ")));
+  say(LogLevel::kInfo, fmt::format("exchange {}: the mean of attempt {} over {} members stands",
+                                   c.exchange, attempt, c.held.members.size()));
   announce(c.lead->awaited, c.held.members, attempt);
   check_done();
 }
@@ -161,14 +160,26 @@ void AllReduceMachine::check_done() {
   finish(std::move(c.held));
 }
 
-void AllReduceMachine::name_left_out(const Members& members) {
+// Once for each time that somebody falls out, however many exchanges that lasts.
+void AllReduceMachine::say_who_is_left_out(const Members& members) {
   for (Member m = 0; m < peers_.size(); ++m) {
-    if (std::ranges::binary_search(members, m)) continue;
+    std::string& said = peers_[m].left_out;
+    if (std::ranges::binary_search(members, m)) {
+      if (!said.empty()) {
+        say(LogLevel::kInfo,
+            fmt::format("{} is back in exchange {}", names_[m], current_->exchange));
+      }
+      said.clear();
+      continue;
+    }
     const std::string_view why = !is_reachable(m)  ? "it cannot be reached"
                                  : has_answered(m) ? "some of the others cannot reach it"
                                                    : "it has not begun";
-    say(LogLevel::kWarning, fmt::format("member {} is left out of exchange {}, attempt {}: {}", m,
-                                        current_->exchange, current_->lead->attempt, why));
+    if (said == why) continue;
+    said = why;
+    say(LogLevel::kWarning,
+        fmt::format("{} is left out from exchange {} on, attempt {}: {}", names_[m],
+                    current_->exchange, current_->lead->attempt, why));
   }
 }
 

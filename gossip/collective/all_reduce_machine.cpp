@@ -23,14 +23,15 @@ constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on
 }  // namespace
 
 AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
-                                   std::size_t members, Exchange next)
+                                   std::vector<std::string> names, Exchange next)
     : options_(options),
       epoch_(epoch),
       self_(self),
+      names_(std::move(names)),
       next_(next),
-      peers_(members),
+      peers_(names_.size()),
       arrivals_(options.stragglers) {
-  STARLING_CHECK(self < members);
+  STARLING_CHECK(self < names_.size());
 }
 
 std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
@@ -113,7 +114,8 @@ void AllReduceMachine::handle(Begin& begin) {
 }
 
 void AllReduceMachine::handle(Reachable& event) {
-  if (event.member >= peers_.size() || event.member == self_ || is_reachable(event.member)) return;
+  if (event.member >= peers_.size() || event.member == self_) return;
+  if (is_reachable(event.member)) return put_again(event.member);
   Peer& peer = peers_[event.member];
   peer.reachable = true;
   peer.asked = 0;
@@ -141,9 +143,9 @@ void AllReduceMachine::handle(Unreachable& event) {
   const bool awaited = c.lead && is_in(c.lead->awaited);
   const bool in_run = c.run && is_in(c.run->members);
   if (awaited || in_run) {
-    say(LogLevel::kWarning, fmt::format("member {} was lost in exchange {}, attempt {}: the "
+    say(LogLevel::kWarning, fmt::format("{} was lost in exchange {}, attempt {}: the "
                                         "others begin again without it",
-                                        event.member, c.exchange, c.joined));
+                                        names_[event.member], c.exchange, c.joined));
   }
   if (wanted || awaited || in_run || c.reported_to == event.member) report();
 }
@@ -193,10 +195,11 @@ void AllReduceMachine::handle(PieceReceived& piece) {
 void AllReduceMachine::handle(Tick&) {
   for (Member m = 0; m < peers_.size(); ++m) {
     if (!is_overdue(m)) continue;
-    say(LogLevel::kWarning,
-        fmt::format("we are late for exchange {}, which member {} has begun: it "
-                    "goes on without us",
-                    *peers_[m].begun, m));
+    if (!std::exchange(is_left_out_, true)) {
+      say(LogLevel::kWarning,
+          fmt::format("we are late for exchange {}, which {} has begun: it goes on without us",
+                      *peers_[m].begun, names_[m]));
+    }
     for (Member other = 0; other < peers_.size(); ++other) {  // or their leaders would differ
       const bool same = peers_[other].begun == peers_[m].begun && !peers_[other].declined;
       if (same && other != m) decline(other);
@@ -472,11 +475,13 @@ void AllReduceMachine::finish(Mean mean) {
   current_.reset();
   early_.clear();
   const Mean& result = last_->mean;
-  if (!std::ranges::binary_search(result.members, self_)) {
+  const bool without_us = !std::ranges::binary_search(result.members, self_);
+  if (without_us && !is_left_out_) {
     say(LogLevel::kWarning,
         fmt::format("exchange {} ended without us, in attempt {}; we take its mean", exchange,
                     result.attempt));
   }
+  is_left_out_ = without_us;
   actions_.push_back(Finished{exchange, static_cast<std::uint32_t>(result.attempt), result.members,
                               result.floats});
 }
@@ -484,9 +489,9 @@ void AllReduceMachine::finish(Mean mean) {
 // What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
 // what we now pass over.
 void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
-  say(LogLevel::kWarning, fmt::format("exchange {} is over, says member {}; we are still at {} and "
+  say(LogLevel::kWarning, fmt::format("exchange {} is over, says {}; we are still at {} and "
                                       "have to copy a model",
-                                      note.exchange, from, current_->exchange));
+                                      note.exchange, names_[from], current_->exchange));
   for (Member m = 0; m < peers_.size(); ++m) {
     const Peer& peer = peers_[m];
     if (waits(m)) {
@@ -532,6 +537,16 @@ void AllReduceMachine::repeat() {
     }
   } else {
     for (Peer& peer : peers_) peer.asked = 0;
+  }
+}
+
+// All else is sent to those who have been heard.
+void AllReduceMachine::put_again(Member member) {
+  if (!current_) return;
+  if (current_->lead) {
+    peers_[member].asked = 0;
+  } else if (current_->reported_to == member) {
+    send_state(member);
   }
 }
 

@@ -30,7 +30,8 @@ struct Begin {  // local steps are done; beyond an exchange that is left unfinis
   Floats input;
 };
 // From failure detection and links. All are reachable at first. When a connection breaks, both ends
-// hear Unreachable before Reachable, and nothing of the old connection afterwards.
+// hear Unreachable before Reachable, and nothing of the old connection afterwards. Of who is
+// reachable: its link is up only now, so notes that were sent to it before may be lost.
 struct Reachable {
   Member member = 0;
 };
@@ -88,9 +89,10 @@ struct AllReduceOptions {
 
 class AllReduceMachine {
  public:
-  // Requires: self < members. `next`: the exchange that the first Begin will be of, or before.
-  AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self, std::size_t members,
-                   Exchange next = 0);
+  // `names`: of all members, for sentences. Requires: self < names.size(). `next`: the exchange
+  // that the first Begin will be of, or before.
+  AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
+                   std::vector<std::string> names, Exchange next = 0);
 
   std::vector<Action> on(Event event, TimePoint now);
   // When Tick is due; nothing while no one waits.
@@ -121,6 +123,7 @@ class AllReduceMachine {
     Attempt asked = 0;      // of the current exchange
     bool done = false;      // with the attempt we lead
     unsigned wants = 0;     // served in this exchange
+    std::string left_out;   // why, as was said last; empty: it was not
   };
   struct Mean {
     Attempt attempt = 0;  // 0: none
@@ -203,6 +206,7 @@ class AllReduceMachine {
   void decline(Member member);
   bool declined(Exchange exchange) const;
   void repeat();
+  void put_again(Member member);
   bool is_undone() const;
   Attempt highest_promise() const;
 
@@ -218,7 +222,7 @@ class AllReduceMachine {
   Members choose() const;
   void announce(const Members& to, const Members& members, Attempt held);
   void check_done();
-  void name_left_out(const Members& members);
+  void say_who_is_left_out(const Members& members);
 
   bool is_overdue(Member member) const;  // has waited too long for us to begin
   bool is_plausible(Attempt attempt) const;
@@ -234,7 +238,9 @@ class AllReduceMachine {
   AllReduceOptions options_;
   Epoch epoch_;
   Member self_;
-  Exchange next_;  // to begin
+  std::vector<std::string> names_;
+  Exchange next_;             // to begin
+  bool is_left_out_ = false;  // ourselves, as was said last
   std::vector<Peer> peers_;
   ArrivalDeadline arrivals_;
   TimePoint now_{};

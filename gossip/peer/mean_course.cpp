@@ -39,9 +39,10 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       host_(host),
       self_(place.self),
       names_(std::move(place.names)),
+      absent_(std::move(place.absent)),
       patience_(patience.max + patience.start),
       start_until_(host.now() + (start.exchange == 0 ? patience.start : patience.min)),
-      machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_.size(),
+      machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
                start.exchange),
       algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       exchange_(start.exchange),
@@ -55,6 +56,7 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
 
 void MeanCourse::begin() {
   STARLING_CHECK(state_ == State::kIdle);
+  for (const Member member : absent_) on(collective::Unreachable{member});
   go_on();
 }
 
@@ -187,7 +189,23 @@ void MeanCourse::on(collective::Event event) {
 
 void MeanCourse::perform(collective::SendNote& send) { host_.send(send.to, send.note); }
 
+// Who is starting may be one of an attempt before all links are there.
+void MeanCourse::keep(const collective::SendPiece& send) {
+  auto& kept = unsent_[send.to];
+  const bool of_another = !kept.empty() && (kept.front().exchange != send.exchange ||
+                                            kept.front().attempt != send.attempt);
+  if (of_another) kept.clear();
+  kept.push_back(send);
+}
+
+void MeanCourse::send_kept(Member to) {
+  auto kept = unsent_.extract(to);
+  if (kept.empty()) return;
+  for (collective::SendPiece& piece : kept.mapped()) perform(piece);
+}
+
 void MeanCourse::perform(collective::SendPiece& send) {
+  if (!linked_[send.to] && may_be_starting(send.to)) return keep(send);
   const Parcel parcel{.kind = Parcel::Kind::kReduce,
                       .exchange = send.exchange,
                       .attempt = send.attempt,
@@ -235,6 +253,7 @@ bool MeanCourse::may_be_starting(Member member) const { return !start_over_ && !
 void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
   met_[from] = true;
   linked_[from] = true;
+  send_kept(from);
   on(collective::Reachable{from});
   // The network is under way: who has not been met is not starting, but gone.
   if (hello.begun && hello.exchange > exchange_ + 1 && !start_over_) give_up_unmet();
@@ -255,6 +274,7 @@ void MeanCourse::reach(Member member, bool reachable) {
 
 void MeanCourse::give_up_unmet() {
   start_over_ = true;
+  unsent_.clear();
   for (Member member = 0; member < met_.size(); ++member) {
     if (member != self_ && !met_[member]) on(collective::Unreachable{member});
   }

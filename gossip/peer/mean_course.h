@@ -4,6 +4,7 @@
 // return.
 #pragma once
 
+#include <map>
 #include <set>
 
 #include "gossip/collective/all_reduce_machine.h"
@@ -44,6 +45,8 @@ class MeanCourse final : public Course {
   void on(collective::Event event);
   void perform(collective::SendNote& send);
   void perform(collective::SendPiece& send);
+  void keep(const collective::SendPiece& send);
+  void send_kept(Member to);
   void perform(collective::Finished& finished);
   void perform(collective::Behind& behind);
   void perform(collective::Say& say);
@@ -59,6 +62,7 @@ class MeanCourse final : public Course {
   CourseHost& host_;
   Member self_;
   std::vector<std::string> names_;
+  const std::set<Member> absent_;
   Duration patience_;  // with an exchange of which nothing comes
   TimePoint start_until_;
   TimePoint stalled_at_{};
@@ -71,7 +75,9 @@ class MeanCourse final : public Course {
   std::vector<bool> met_;
   std::vector<bool> linked_;  // as far as the links have said
   bool start_over_ = false;   // nobody is excused as starting any more
-  collective::Floats mean_;   // being mixed
+  // Pieces of the last attempt for members whose link is still being made.
+  std::map<Member, std::vector<collective::SendPiece>> unsent_;
+  collective::Floats mean_;  // being mixed
   Message<float> message_;
   Received<float> inbox_;
   std::uint32_t heard_ = 0;

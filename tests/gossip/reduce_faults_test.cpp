@@ -131,10 +131,29 @@ TEST(AllReduceFaults, AStragglerIsLeftOutByNameAndTakesTheResult) {
       ASSERT_NE(network.finished(m, 0), nullptr);
       EXPECT_EQ(network.finished(m, 0)->members, everyone_but(4, {late}));
     }
-    const std::string name = "member " + std::to_string(late) + " is left out of exchange 0";
+    const std::string name = "member " + std::to_string(late) + " is left out from exchange 0 on";
     EXPECT_TRUE(std::ranges::any_of(
         network.said(), [&](const std::string& line) { return line.find(name) != line.npos; }));
   }
+}
+
+TEST(AllReduceFaults, WhoFallsOutIsNamedOnceAndNamedAgainWhenItIsBack) {
+  World world = small_world(3, Choice::kRing, 9);
+  world.exchanges = 40;
+  ReduceNetwork network(world);
+  network.at(0.3, [&network] {
+    for (Member m : {0U, 1U}) network.cut(m, 2, 1);
+  });
+  ASSERT_EQ(network.run(), "") << network.trace();
+  std::size_t without = 0;
+  for (const Finished& result : network.finished(0)) without += result.members.size() == 2;
+  EXPECT_GT(without, 1U);
+  const auto count = [&](const std::string& part) {
+    return std::ranges::count_if(
+        network.said(), [&](const std::string& line) { return line.find(part) != line.npos; });
+  };
+  EXPECT_EQ(count("member 2 is left out from exchange"), 1);
+  EXPECT_EQ(count("member 2 is back in exchange"), 1);
 }
 
 TEST(AllReduceFaults, WhoMissesTwoExchangesIsToldToCatchUp) {
@@ -227,7 +246,7 @@ std::vector<protocol::ReduceNote> notes_to(Member to, const std::vector<Action>&
 }
 
 TEST(AllReduceFaults, WhoPassedOnThatAnExchangeIsOverSaysThatItHasNoMean) {
-  AllReduceMachine machine({}, 1, 1, 3);
+  AllReduceMachine machine({}, 1, 1, testing::member_names(3));
   (void)machine.on(Begin{0, share({1, 2})}, TimePoint{});
   const auto behind = machine.on(note(0, Kind::kCommit, 4, 1, {0, 2}), TimePoint{});
   ASSERT_TRUE(std::holds_alternative<Behind>(behind.back()));
@@ -235,7 +254,7 @@ TEST(AllReduceFaults, WhoPassedOnThatAnExchangeIsOverSaysThatItHasNoMean) {
   ASSERT_EQ(answer.size(), 1U);
   EXPECT_EQ(answer[0].kind, Kind::kNotYet);
 
-  AllReduceMachine asker({}, 1, 2, 3);
+  AllReduceMachine asker({}, 1, 2, testing::member_names(3));
   (void)asker.on(Begin{4, share({1, 2})}, TimePoint{});
   const auto asked = notes_to(1, asker.on(note(1, Kind::kCommit, 4, 1, {0, 2}), TimePoint{}));
   ASSERT_EQ(asked.size(), 1U);
@@ -251,7 +270,7 @@ TEST(AllReduceFaults, WhoPassedOnThatAnExchangeIsOverSaysThatItHasNoMean) {
 // Its followers would have told any other member; a leader has to ask.
 TEST(AllReduceFaults, ALeaderAsksWhoHasBegunALaterExchange) {
   for (const bool first : {true, false}) {
-    AllReduceMachine leader({}, 1, 0, 3);
+    AllReduceMachine leader({}, 1, 0, testing::member_names(3));
     std::vector<Action> actions;
     auto begin = [&] {
       for (Action& action : leader.on(Begin{0, share({1, 2})}, TimePoint{})) {

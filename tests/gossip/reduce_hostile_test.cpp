@@ -31,7 +31,7 @@ PieceReceived piece(Member from, std::uint32_t attempt, std::uint64_t place, std
 
 // Member 1 of 4, which has joined attempt 1 and waits for member 0's first piece of 2 floats.
 AllReduceMachine in_attempt() {
-  AllReduceMachine machine(ring(), 1, 1, 4);
+  AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
   (void)machine.on(Begin{0, share(kInput)}, TimePoint{});
   const auto actions = machine.on(note(0, Kind::kAttempt, 0, 1, {0, 1, 2, 3}), TimePoint{});
   EXPECT_EQ(actions.size(), 1U);  // its own first segment
@@ -98,7 +98,7 @@ TEST(AllReduceHostile, NotesThatNobodyMaySendChangeNothing) {
 }
 
 TEST(AllReduceHostile, EarlyPiecesAreBounded) {
-  AllReduceMachine machine(ring(), 1, 1, 4);
+  AllReduceMachine machine(ring(), 1, 1, testing::member_names(4));
   (void)machine.on(Begin{0, share(kInput)}, TimePoint{});
   for (Member from : {0U, 2U, 3U}) {
     for (std::uint64_t place = 0; place < 1000; ++place) {
@@ -112,7 +112,7 @@ TEST(AllReduceHostile, EarlyPiecesAreBounded) {
 }
 
 TEST(AllReduceHostile, AResultIsNotSentForEver) {
-  AllReduceMachine machine(ring(), 1, 0, 2);
+  AllReduceMachine machine(ring(), 1, 0, testing::member_names(2));
   (void)machine.on(Unreachable{1}, TimePoint{});
   (void)machine.on(Begin{0, share(kInput)}, TimePoint{});
   ASSERT_FALSE(machine.busy());
@@ -128,7 +128,7 @@ TEST(AllReduceHostile, RandomEvents) {
     Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 9});
     const std::size_t members = 1 + rng.below(6);
     const auto self = static_cast<Member>(rng.below(members));
-    AllReduceMachine machine({}, 1, self, members);
+    AllReduceMachine machine({}, 1, self, testing::member_names(members));
     TimePoint now{};
     Exchange next = 0;
     for (int i = 0; i < 300; ++i) {

@@ -26,6 +26,12 @@ std::pair<Member, Member> pair_of(Member a, Member b) { return std::minmax({a, b
 
 }  // namespace
 
+std::vector<std::string> member_names(std::size_t members) {
+  std::vector<std::string> names;
+  for (std::size_t m = 0; m < members; ++m) names.push_back(fmt::format("member {}", m));
+  return names;
+}
+
 std::vector<float> mean_of(const std::vector<std::vector<float>>& inputs) {
   std::vector<float> mean(inputs.front().size());
   for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -39,7 +45,8 @@ std::vector<float> mean_of(const std::vector<std::vector<float>>& inputs) {
 ReduceNetwork::ReduceNetwork(const World& world)
     : world_(world), rng_({.seed = world.seed, .purpose = Purpose::kTest}) {
   for (Member m = 0; m < world.members; ++m) {
-    nodes_.push_back({.machine = AllReduceMachine(world.options, 1, m, world.members)});
+    nodes_.push_back(
+        {.machine = AllReduceMachine(world.options, 1, m, member_names(world.members))});
   }
 }
 

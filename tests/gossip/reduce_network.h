@@ -18,6 +18,9 @@
 
 namespace starling::collective::testing {
 
+// "member 0", ...
+std::vector<std::string> member_names(std::size_t members);
+
 struct World {
   std::uint64_t seed = 1;
   std::size_t members = 4;

@@ -56,7 +56,7 @@ class ReducingMember {
         task_(task),
         roster_(std::move(roster)),
         self_(self),
-        machine_(reduce_options(task), kEpoch, self, members()),
+        machine_(reduce_options(task), kEpoch, self, names(roster_->roster())),
         links_(world, link_options(), handlers(),
                Rng({.seed = self + 1U, .purpose = Purpose::kBackoff})),
         alarm_(world.loop, [this] { on(collective::Tick{}); }),
@@ -92,6 +92,11 @@ class ReducingMember {
     }
   }
 
+  static std::vector<std::string> names(const identity::Roster& roster) {
+    std::vector<std::string> names;
+    for (const identity::RosterMember& member : roster.members) names.push_back(member.name);
+    return names;
+  }
   std::size_t members() const { return roster_->roster().members.size(); }
 
   PeerLinks::Options link_options() const {

@@ -108,7 +108,7 @@ void FakeNetwork::start(Member member, std::uint32_t incarnation,
   start->incarnation = incarnation;
   const std::uint64_t step = run.options.schedule().after(start->exchange);
   peer.local = std::make_unique<gossip::LocalSteps>(run, experiment.parts[member], member, step);
-  gossip::CoursePlace place{.self = member, .names = {}};
+  gossip::CoursePlace place{.self = member, .names = {}, .absent = absent};
   for (std::size_t i = 0; i < peers.size(); ++i) place.names.push_back(fmt::format("node-{}", i));
   peer.course =
       gossip::make_course(run, *peer.local, peer, std::move(place), patience, std::move(*start));

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "core/base/rng.h"
@@ -79,6 +80,7 @@ class FakeNetwork {
   TimePoint now{};
   std::vector<std::unique_ptr<Peer>> peers;
   gossip::CoursePatience patience;
+  std::set<Member> absent;  // as whoever is started next is told
   // Sees all that is sent over a link that is up.
   std::function<void(Member from, Member to, const protocol::Parcel&)> on_send;
 

@@ -80,5 +80,37 @@ TEST(MeanCourse, WhoLostAllIsBackBeforeItsPatienceWithTheStartIsOver) {
   }
 }
 
+// All begin before there is any link, and two have theirs long after the third has its.
+TEST(MeanCourse, WhatIsSentBeforeALinkIsThereIsNotLost) {
+  FakeNetwork net(long_run(3), 1);
+  net.patience.start = std::chrono::seconds(60);
+  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
+  net.at(TimePoint{} + std::chrono::milliseconds(300), [&net] {
+    net.connect(0, 1);
+    net.connect(0, 2);
+  });
+  net.at(TimePoint{} + std::chrono::milliseconds(600), [&net] { net.connect(1, 2); });
+  run_to_exchange(net, 0, 1);
+  EXPECT_LT(net.now - TimePoint{}, std::chrono::milliseconds(700));
+  EXPECT_EQ(progress(net, 0).heard, 2U);
+}
+
+// A change of epoch: who would lead was not there in the one before.
+TEST(MeanCourse, WhoIsKnownToBeAwayIsNotWaitedForUntilItComes) {
+  FakeNetwork net(long_run(3), 1);
+  net.patience.min = std::chrono::seconds(10);
+  net.absent = {0};
+  const auto initial = net.run.initial.values();
+  const CourseStart start{.exchange = 5, .model = {initial.begin(), initial.end()}};
+  for (Member member : {1U, 2U}) net.start(member, member + 1, start);
+  net.connect_all();
+  run_to_exchange(net, 1, 20);
+  EXPECT_LT(net.now - TimePoint{}, net.patience.min);
+  net.absent = {};
+  net.start(0, 7);
+  net.connect_all();
+  run_until_heard(net, {0, 1, 2}, 2);
+}
+
 }  // namespace
 }  // namespace starling::gossip

@@ -325,7 +325,7 @@ TEST(PeerNode, WhoIsAloneHearsOfAnotherEpochOfAnExpiryAndOfTheEnd) {
 
 // A change of epoch is no start: neither who is away nor who has never been there is waited for.
 TEST(PeerNode, AChangeOfEpochDoesNotWaitForWhoIsAway) {
-  for (const std::string algorithm : {"dpsgd", "push-sum"}) {
+  for (const std::string algorithm : {"dpsgd", "all-reduce", "push-sum"}) {
     SCOPED_TRACE(algorithm);
     NetOptions options = testing::small_network_of_steps(10'000'000, "complete", 4, algorithm);
     if (algorithm == "push-sum") options.topology.mixing = "push";
