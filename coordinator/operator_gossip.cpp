@@ -2,6 +2,7 @@
 // gossip start, show, stop: the network of which this coordinator issues the roster.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 
 #include "coordinator/operator_desk.h"
@@ -34,6 +35,17 @@ json::value text_or_null(const std::string& text) {
   return text.empty() ? json::value(nullptr) : json::value(text);
 }
 
+std::string_view state_of(GossipIssuer& issuer) {
+  const identity::Roster& roster = *issuer.roster();
+  if (roster.stopped()) return "stopped";
+  const bool finished =
+      std::ranges::all_of(roster.members, [&issuer](const identity::RosterMember& member) {
+        const auto found = issuer.reports().find(member.name);
+        return found != issuer.reports().end() && found->second.report.state == "finished";
+      });
+  return finished ? "finished" : "running";
+}
+
 json::object to_json(GossipIssuer& issuer) {
   const identity::Roster& roster = *issuer.roster();
   json::array members;
@@ -50,7 +62,7 @@ json::object to_json(GossipIssuer& issuer) {
   json::object settings;
   for (const auto& [key, value] : roster.settings) settings[key] = value;
   return {{"run", roster.run},
-          {"state", roster.stopped() ? "stopped" : "running"},
+          {"state", state_of(issuer)},
           {"epoch", roster.epoch},
           {"issued", format_rfc3339(roster.issued)},
           {"expires", format_rfc3339(roster.expires)},

@@ -110,6 +110,7 @@ TEST_F(Federation, AKilledClientLosesNothingAndARevokedOneIsOut) {
       {kPrograms + "starling-coordinator", "run", "log", id, "--follow", "--state", state()});
   ASSERT_TRUE(log.wait_for("[round 2/10]")) << log.output();
   edges_[0]->signal(SIGKILL);
+  ASSERT_EQ(edges_[0]->wait(), 128 + SIGKILL);  // until then it holds its state directory's lock
   start("client-1", 1, 7);
   const Finished waited = coordinator({"run", "wait", id});
   ASSERT_EQ(waited.exit_code, 0) << waited.output << service_->output();
