@@ -25,6 +25,12 @@ void AllReduceMachine::lead(Attempt attempt, bool recovering) {
 
 bool AllReduceMachine::is_late() const { return now_ >= current_->first_at + arrivals_.duration(); }
 
+TimePoint AllReduceMachine::unsure_until() const {
+  TimePoint until{};
+  for (const Peer& peer : peers_) until = std::max(until, peer.unsure_until);
+  return until;
+}
+
 bool AllReduceMachine::has_answered(Member member) const {
   const Peer& peer = peers_[member];
   return peer.begun == current_->exchange && peer.attempt == current_->lead->attempt;
@@ -63,6 +69,7 @@ void AllReduceMachine::consider() {
                           peer.not_yet_attempt == lead.attempt;
     if (!declined) return;
   }
+  if (now_ < unsure_until()) return;
   if (!lead.recovering && !late) arrivals_.learn(now_ - current_->first_at);
   decide();
 }
@@ -80,7 +87,6 @@ void AllReduceMachine::decide() {
   }
   if (best == 0) {
     Members members = choose();
-    say_who_is_left_out(members);
     c.lead->stage = Lead::Stage::kRunning;
     c.lead->awaited = members;
     std::erase(c.lead->awaited, self_);
@@ -158,29 +164,6 @@ void AllReduceMachine::check_done() {
     if (!peers_[m].done) return;
   }
   finish(std::move(c.held));
-}
-
-// Once for each time that somebody falls out, however many exchanges that lasts.
-void AllReduceMachine::say_who_is_left_out(const Members& members) {
-  for (Member m = 0; m < peers_.size(); ++m) {
-    std::string& said = peers_[m].left_out;
-    if (std::ranges::binary_search(members, m)) {
-      if (!said.empty()) {
-        say(LogLevel::kInfo,
-            fmt::format("{} is back in exchange {}", names_[m], current_->exchange));
-      }
-      said.clear();
-      continue;
-    }
-    const std::string_view why = !is_reachable(m)  ? "it cannot be reached"
-                                 : has_answered(m) ? "some of the others cannot reach it"
-                                                   : "it has not begun";
-    if (said == why) continue;
-    said = why;
-    say(LogLevel::kWarning,
-        fmt::format("{} is left out from exchange {} on, attempt {}: {}", names_[m],
-                    current_->exchange, current_->lead->attempt, why));
-  }
 }
 
 }  // namespace starling::collective

@@ -17,6 +17,9 @@ using Kind = protocol::ReduceNote::Kind;
 constexpr unsigned kWantsMax = 16;
 // A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
 constexpr std::uint64_t kAttemptsAhead = 4096;
+constexpr Duration kRelink = std::chrono::milliseconds(200);  // a broken link by another
+constexpr Duration kSayEvery = std::chrono::seconds(10);
+constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
 constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
 
@@ -46,6 +49,7 @@ std::optional<TimePoint> AllReduceMachine::next_deadline() const {
   auto at = [&](TimePoint time) { due = due ? std::min(*due, time) : time; };
   if (current_) at(current_->repeat_at);
   if (current_ && current_->lead && !is_late()) at(current_->first_at + arrivals_.duration());
+  if (current_ && current_->lead && unsure_until() > now_) at(unsure_until());
   for (const Peer& peer : peers_) {
     if (peer.begun && *peer.begun >= next_ && !peer.declined) {
       at(peer.begun_at + arrivals_.duration());
@@ -118,10 +122,15 @@ void AllReduceMachine::handle(Reachable& event) {
   if (is_reachable(event.member)) return put_again(event.member);
   Peer& peer = peers_[event.member];
   peer.reachable = true;
+  peer.unsure_until = {};
   peer.asked = 0;
   peer.wants = 0;
-  if (!current_ || current_->joined != 0 || current_->held.attempt != 0) return;
-  if (leader() != current_->reported_to) report();
+  if (!current_) return;
+  const Current& c = *current_;
+  const bool leaves = c.joined == 0 && c.held.attempt == 0 && leader() != c.reported_to;
+  if (leaves) return report();
+  // A link was replaced by another: whom we follow has heard that we lack this member.
+  if (!c.lead && c.held.attempt == 0 && c.promised > c.joined) send_state(c.reported_to);
 }
 
 void AllReduceMachine::handle(Unreachable& event) {
@@ -129,6 +138,7 @@ void AllReduceMachine::handle(Unreachable& event) {
   if (!is_reachable(event.member)) return;
   Peer& peer = peers_[event.member];
   peer.reachable = false;
+  peer.unsure_until = now_ + kRelink;
   peer.begun.reset();
   peer.not_yet.reset();
   peer.declined = false;
@@ -218,6 +228,7 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
     }
     return send_last(from);
   }
+  if (is_long_over(note.exchange)) return say_it_is_over(from);
   const bool is_current = current_ && note.exchange == current_->exchange;
   if (!is_current && note.exchange < next_) {  // passed over here
     return send(from, Kind::kNotYet, note.exchange, 0);
@@ -233,6 +244,12 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
   peer.begun = note.exchange;
   peer.attempt = note.attempt;
   peer.held = note.members.empty() ? 0 : note.held;
+  const bool lacks = peer.held == 0 && !note.members.empty();
+  if (!lacks) {
+    peer.unsure_until = {};
+  } else if (peer.unsure_until == TimePoint{}) {  // news, no old story
+    peer.unsure_until = now_ + kRelink;
+  }
   peer.members = std::move(note.members);
   if (!is_current) {
     ask_ahead(from);
@@ -305,6 +322,7 @@ void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& not
 void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
   if (note.attempt == 0 || owner(note.attempt) != from) return;
   if (last_ && note.exchange <= last_->exchange) return send_last(from);
+  if (is_long_over(note.exchange)) return say_it_is_over(from);
   if (!current_ || note.exchange != current_->exchange) {
     return send(from, Kind::kNotYet, note.exchange, note.attempt);
   }
@@ -482,6 +500,7 @@ void AllReduceMachine::finish(Mean mean) {
                     result.attempt));
   }
   is_left_out_ = without_us;
+  say_who_is_missing(exchange, result.members);
   actions_.push_back(Finished{exchange, static_cast<std::uint32_t>(result.attempt), result.members,
                               result.floats});
 }
@@ -489,9 +508,11 @@ void AllReduceMachine::finish(Mean mean) {
 // What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
 // what we now pass over.
 void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
-  say(LogLevel::kWarning, fmt::format("exchange {} is over, says {}; we are still at {} and "
-                                      "have to copy a model",
-                                      note.exchange, names_[from], current_->exchange));
+  if (!std::exchange(is_left_out_, true)) {
+    say(LogLevel::kWarning, fmt::format("exchange {} is over, says {}; we are still at {} and "
+                                        "have to copy a model",
+                                        note.exchange, names_[from], current_->exchange));
+  }
   for (Member m = 0; m < peers_.size(); ++m) {
     const Peer& peer = peers_[m];
     if (waits(m)) {
@@ -504,7 +525,7 @@ void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note
   next_ = note.exchange + 1;
   current_.reset();
   early_.clear();
-  actions_.push_back(Behind{note.exchange});
+  actions_.push_back(Behind{note.exchange, note.members});
 }
 
 // Whoever has begun what we have not must not wait for us to lead.
@@ -538,6 +559,39 @@ void AllReduceMachine::repeat() {
   } else {
     for (Peer& peer : peers_) peer.asked = 0;
   }
+}
+
+// We are further by more than one, without having ended that or any later one here: whoever asks
+// has no mean to expect. Of the one just before, others may hold the mean.
+bool AllReduceMachine::is_long_over(Exchange exchange) const {
+  return exchange + 1 < (current_ ? current_->exchange : next_);
+}
+
+// Attempt 0: there is no mean to be had here, a model has to be copied.
+void AllReduceMachine::say_it_is_over(Member to) {
+  send(to, Kind::kCommit, (current_ ? current_->exchange : next_) - 1, 0, 0, {self_});
+}
+
+// Not more often than every so often, whoever falls out and returns in between.
+void AllReduceMachine::say_who_is_missing(Exchange exchange, const Members& members) {
+  Members missing;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (m != self_ && !std::ranges::binary_search(members, m)) missing.push_back(m);
+  }
+  if (missing == missing_ || (missing_said_at_ && now_ < *missing_said_at_ + kSayEvery)) return;
+  missing_ = std::move(missing);
+  missing_said_at_ = now_;
+  if (missing_.empty()) {
+    return say(LogLevel::kInfo, fmt::format("exchange {}: all members take part again", exchange));
+  }
+  std::string who;
+  for (std::size_t i = 0; i < std::min(missing_.size(), kNamedMax); ++i) {
+    const Member m = missing_[i];
+    who += fmt::format("{}{} ({})", i == 0 ? "" : ", ", names_[m],
+                       is_reachable(m) ? "late, or not in reach of all" : "not in reach");
+  }
+  if (missing_.size() > kNamedMax) who += fmt::format(" and {} more", missing_.size() - kNamedMax);
+  say(LogLevel::kWarning, fmt::format("exchange {} ended without {}", exchange, who));
 }
 
 // All else is sent to those who have been heard.

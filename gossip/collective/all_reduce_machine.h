@@ -71,8 +71,11 @@ struct Finished {
   std::vector<Member> members;  // whose mean it is, in order; oneself not, if one came too late
   Floats mean;
 };
-struct Behind {  // others ended `exchange`, ours is given up: copy a model, then Begin a later one
+// Others, `by`, ended `exchange`, and ours is given up: copy a model of theirs, then Begin a later
+// one.
+struct Behind {
   Exchange exchange = 0;
+  std::vector<Member> by;
 };
 struct Say {
   LogLevel level = LogLevel::kWarning;
@@ -123,7 +126,8 @@ class AllReduceMachine {
     Attempt asked = 0;      // of the current exchange
     bool done = false;      // with the attempt we lead
     unsigned wants = 0;     // served in this exchange
-    std::string left_out;   // why, as was said last; empty: it was not
+    // It was lost, or said that it lost others: until then a link may only be replaced by another.
+    TimePoint unsure_until{};
   };
   struct Mean {
     Attempt attempt = 0;  // 0: none
@@ -207,12 +211,16 @@ class AllReduceMachine {
   bool declined(Exchange exchange) const;
   void repeat();
   void put_again(Member member);
+  bool is_long_over(Exchange exchange) const;
+  void say_it_is_over(Member to);
+  void say_who_is_missing(Exchange exchange, const Members& members);
   bool is_undone() const;
   Attempt highest_promise() const;
 
   // A leader's side (all_reduce_leader.cpp).
   void lead(Attempt attempt, bool recovering);
   bool is_late() const;
+  TimePoint unsure_until() const;
   bool has_answered(Member member) const;
   void ask_missing();
   void ask_ahead(Member member);
@@ -222,7 +230,6 @@ class AllReduceMachine {
   Members choose() const;
   void announce(const Members& to, const Members& members, Attempt held);
   void check_done();
-  void say_who_is_left_out(const Members& members);
 
   bool is_overdue(Member member) const;  // has waited too long for us to begin
   bool is_plausible(Attempt attempt) const;
@@ -241,6 +248,8 @@ class AllReduceMachine {
   std::vector<std::string> names_;
   Exchange next_;             // to begin
   bool is_left_out_ = false;  // ourselves, as was said last
+  Members missing_;           // others, as was said last
+  std::optional<TimePoint> missing_said_at_;
   std::vector<Peer> peers_;
   ArrivalDeadline arrivals_;
   TimePoint now_{};

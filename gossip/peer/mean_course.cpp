@@ -126,6 +126,7 @@ void MeanCourse::trained(double loss_sum, int steps) {
 
 void MeanCourse::perform(collective::Finished& finished) {
   STARLING_CHECK(state_ == State::kReducing && finished.exchange == exchange_);
+  unsent_.clear();
   heard_ = static_cast<std::uint32_t>(
       finished.members.size() -
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
@@ -153,9 +154,10 @@ void MeanCourse::mixed() {
 
 // Others ended an exchange without us.
 void MeanCourse::perform(collective::Behind& behind) {
+  unsent_.clear();
   std::vector<Member> donors;
-  for (Member member = 0; member < names_.size() && donors.size() < kDonorsMax; ++member) {
-    if (member != self_ && met_[member]) donors.push_back(member);
+  for (const Member member : behind.by) {
+    if (member != self_ && linked_[member] && donors.size() < kDonorsMax) donors.push_back(member);
   }
   exchange_ = behind.exchange + 1;
   state_ = State::kCopying;
@@ -191,11 +193,11 @@ void MeanCourse::perform(collective::SendNote& send) { host_.send(send.to, send.
 
 // Who is starting may be one of an attempt before all links are there.
 void MeanCourse::keep(const collective::SendPiece& send) {
-  auto& kept = unsent_[send.to];
-  const bool of_another = !kept.empty() && (kept.front().exchange != send.exchange ||
-                                            kept.front().attempt != send.attempt);
-  if (of_another) kept.clear();
-  kept.push_back(send);
+  if (!unsent_.empty()) {
+    const collective::SendPiece& earlier = unsent_.begin()->second.front();
+    if (earlier.exchange != send.exchange || earlier.attempt != send.attempt) unsent_.clear();
+  }
+  unsent_[send.to].push_back(send);
 }
 
 void MeanCourse::send_kept(Member to) {

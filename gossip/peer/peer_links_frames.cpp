@@ -123,6 +123,7 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
     return false;
   }
   if (!link->hello) return take_hello(link, std::get<PeerHello>(envelope.message));
+  if (const auto* hello = std::get_if<PeerHello>(&envelope.message)) link->hello = *hello;
   if (!is_bulk(envelope.message)) {
     handlers_.on_message(*member, envelope);
     return !link->closed;

@@ -240,6 +240,7 @@ std::optional<fallback::Trained> PeerNode::rest() {
   if (!spell || !latest_ || latest_->run != spell->run_name) return std::nullopt;
   std::vector<float> model = std::move(latest_->model);  // what lies after the last mixing is no
   end_life();                                            // network's yet
+  if (ended_) ended_->reachable.reset();  // whoever heard of the coordinator earlier seemed dead
   latest_.reset();
   keep_links();
   if (switching_) {
@@ -307,15 +308,16 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
 }
 
 // Who was not there in the life before. A change of epoch must not cost a network that runs the
-// time in which another one is started.
+// time in which another one is started; one that has not begun, and another run, is started.
 std::set<Member> PeerNode::absent(Member self) const {
   std::set<Member> absent;
-  if (!ended_) return absent;
   const identity::Roster& roster = roster_->roster();
+  const bool runs =
+      ended_ && ended_->reachable && ended_->run == roster.run && ended_->progress.exchange > 0;
+  if (!runs) return absent;
   for (Member member = 0; member < roster.members.size(); ++member) {
-    const auto known = ended_->reachable.find(roster.members[member].name);
-    const bool was_there =
-        known == ended_->reachable.end() ? roster.run != ended_->run : known->second;
+    const auto known = ended_->reachable->find(roster.members[member].name);
+    const bool was_there = known != ended_->reachable->end() && known->second;
     if (member != self && !was_there) absent.insert(member);
   }
   return absent;
@@ -333,8 +335,8 @@ Result<void> PeerNode::begin_life(Member self) {
   life_ = std::make_shared<Life>(roster, std::move(run), rows_, self,
                                  step + (spell_ ? spell_->steps_before : 0));
   life_->handed_in_at = step / life_->run.options.evaluate_every();
-  CoursePlace place{
-      .epoch = roster.epoch, .self = self, .names = life_->names, .absent = absent(self)};
+  const std::set<Member> away = absent(self);
+  CoursePlace place{.epoch = roster.epoch, .self = self, .names = life_->names, .absent = away};
   life_->course = make_course(life_->run, life_->local, *this, std::move(place),
                               {.min = options_.patience_min,
                                .max = options_.patience_max,
@@ -349,12 +351,14 @@ Result<void> PeerNode::begin_life(Member self) {
   reported_loss_ = 0;
   reported_steps_ = 0;
   life_->course->begin();
-  // Links that outlast an epoch: both sides say where they are now.
+  // Links that outlast an epoch: both sides say where they are now. The link of who is away may
+  // only look whole: it has to say so itself.
   for (const auto& [member, theirs] : links_.all_up()) {
+    links_.send(member, hello());
+    if (away.contains(member) && theirs.epoch != roster.epoch) continue;
     PeerHello unknown = theirs;
     unknown.epoch = roster.epoch;
     unknown.begun = false;
-    links_.send(member, hello());
     on_up(member, unknown);
   }
   return {};
@@ -364,11 +368,12 @@ void PeerNode::end_life() {
   unsent_.clear();  // of members that may have other places from now on
   assemblers_.clear();
   if (!life_) return;
-  ended_ = Ended{life_->run_name, life_->course->progress(), {}};
+  std::map<std::string, bool> reachable;
   for (Member member = 0; member < life_->names.size(); ++member) {
-    ended_->reachable[life_->names[member]] =
+    reachable[life_->names[member]] =
         life_->members->state(member) != protocol::SwimNews::State::kDead;
   }
+  ended_ = Ended{life_->run_name, life_->course->progress(), std::move(reachable)};
   life_.reset();
 }
 
@@ -701,7 +706,7 @@ void PeerNode::set_alarm() {
 
 protocol::PeerReport PeerNode::report() const {
   protocol::PeerReport report;
-  if (roster_) report.epoch = roster_->roster().epoch;
+  if (roster_) report.epoch = life_ ? life_->epoch : roster_->roster().epoch;
   report.problem = problem_;
   const PeerLinks::Counters counters = links_.counters();
   report.bytes_sent = counters.wire_bytes_out;

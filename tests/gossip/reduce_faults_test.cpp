@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce when members die at any message, come late, are paused, cut off or wrongly suspected.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -117,6 +118,29 @@ TEST(AllReduceFaults, AnyTwoDie) {
   }
 }
 
+// Both ends of a pair dialled, and one of the two links goes: what was on it is lost, nobody is.
+TEST(AllReduceFaults, AReplacedLinkLeavesNobodyOut) {
+  for (Choice choice : {Choice::kRing, Choice::kTree}) {
+    for (Member a = 0; a < 4; ++a) {
+      for (Member b = a + 1; b < 4; ++b) {
+        for (int moment = 0; moment < 40; ++moment) {
+          const World world = small_world(4, choice, 5);
+          ReduceNetwork network(world);
+          network.at(moment * 0.005, [&network, a, b] { network.cut(a, b, 0); });
+          ASSERT_EQ(network.run(), "") << network.trace();
+          for (Member m = 0; m < 4; ++m) {
+            for (const Finished& result : network.finished(m)) {
+              ASSERT_EQ(result.members, everyone_but(4, {}))
+                  << a << "-" << b << " at " << moment << "\n"
+                  << network.trace();
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(AllReduceFaults, AStragglerIsLeftOutByNameAndTakesTheResult) {
   for (Member late : {0U, 1U, 3U}) {
     World world = small_world(4, Choice::kRing, 5);
@@ -131,29 +155,39 @@ TEST(AllReduceFaults, AStragglerIsLeftOutByNameAndTakesTheResult) {
       ASSERT_NE(network.finished(m, 0), nullptr);
       EXPECT_EQ(network.finished(m, 0)->members, everyone_but(4, {late}));
     }
-    const std::string name = "member " + std::to_string(late) + " is left out from exchange 0 on";
+    const std::string name = "exchange 0 ended without member " + std::to_string(late) + " (late";
     EXPECT_TRUE(std::ranges::any_of(
         network.said(), [&](const std::string& line) { return line.find(name) != line.npos; }));
   }
 }
 
-TEST(AllReduceFaults, WhoFallsOutIsNamedOnceAndNamedAgainWhenItIsBack) {
-  World world = small_world(3, Choice::kRing, 9);
-  world.exchanges = 40;
-  ReduceNetwork network(world);
-  network.at(0.3, [&network] {
-    for (Member m : {0U, 1U}) network.cut(m, 2, 1);
-  });
-  ASSERT_EQ(network.run(), "") << network.trace();
-  std::size_t without = 0;
-  for (const Finished& result : network.finished(0)) without += result.members.size() == 2;
-  EXPECT_GT(without, 1U);
-  const auto count = [&](const std::string& part) {
-    return std::ranges::count_if(
-        network.said(), [&](const std::string& line) { return line.find(part) != line.npos; });
-  };
-  EXPECT_EQ(count("member 2 is left out from exchange"), 1);
-  EXPECT_EQ(count("member 2 is back in exchange"), 1);
+TEST(AllReduceFaults, WhoFallsOutIsNamedAndSoIsTheReturnNotEachExchange) {
+  for (const Member out : {0U, 2U}) {
+    World world = small_world(3, Choice::kRing, 9);
+    world.exchanges = 400;
+    world.spread = 0.3;
+    ReduceNetwork network(world);
+    for (const double time : {0.3, 40.0}) {
+      network.at(time, [&network, out] {
+        for (Member m : {0U, 1U, 2U}) {
+          if (m != out) network.cut(m, out, 8);
+        }
+      });
+    }
+    ASSERT_EQ(network.run(), "") << network.trace();
+    std::size_t without = 0;
+    for (const Finished& result : network.finished(1)) without += result.members.size() == 2;
+    EXPECT_GT(without, 4U);
+    const auto count = [&](const std::string& part) {
+      return std::ranges::count_if(
+          network.said(), [&](const std::string& line) { return line.find(part) != line.npos; });
+    };
+    // Each of two survivors each time; seldom once more, where views differed for a while.
+    const auto named = count(fmt::format("ended without member {} (", out));
+    EXPECT_TRUE(named >= 4 && named <= 8) << named;
+    const auto back = count("all members take part again");
+    EXPECT_TRUE(back >= 4 && back <= 12) << back;
+  }
 }
 
 TEST(AllReduceFaults, WhoMissesTwoExchangesIsToldToCatchUp) {
@@ -354,6 +388,13 @@ TEST(AllReduceFaults, RandomEverything) {
         default:
           network.delay_begin(a, rng.below(5), length);
       }
+    }
+    Rng greetings({.seed = seed, .purpose = Purpose::kTest, .node = 9});
+    for (std::uint64_t i = greetings.below(8); i > 0; --i) {
+      const auto a = static_cast<Member>(greetings.below(world.members));
+      const auto b =
+          static_cast<Member>((a + 1 + greetings.below(world.members - 1)) % world.members);
+      network.at(greetings.uniform(), [&network, a, b] { network.greet(a, b); });
     }
     ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();
     ASSERT_EQ(network.wrong_results(), "") << "seed " << seed << "\n" << network.trace();

@@ -114,7 +114,7 @@ TEST(AllReduceHostile, EarlyPiecesAreBounded) {
 TEST(AllReduceHostile, AResultIsNotSentForEver) {
   AllReduceMachine machine(ring(), 1, 0, testing::member_names(2));
   (void)machine.on(Unreachable{1}, TimePoint{});
-  (void)machine.on(Begin{0, share(kInput)}, TimePoint{});
+  (void)machine.on(Begin{0, share(kInput)}, TimePoint{} + std::chrono::seconds(1));
   ASSERT_FALSE(machine.busy());
   std::size_t sent = 0;
   for (int i = 0; i < 1000; ++i) sent += machine.on(note(1, Kind::kWant, 0, 1), TimePoint{}).size();

@@ -86,6 +86,12 @@ void ReduceNetwork::suspect(Member a, Member b, double seconds) {
   });
 }
 
+void ReduceNetwork::greet(Member a, Member b) {
+  if (!nodes_[a].alive || !nodes_[b].alive || down_[pair_of(a, b)]) return;
+  inform(a, b, true);
+  inform(b, a, true);
+}
+
 void ReduceNetwork::pause(Member member, double seconds) {
   nodes_[member].paused_until = std::max(nodes_[member].paused_until, after(seconds));
   at(seconds, [this, member] {

@@ -45,6 +45,8 @@ class ReduceNetwork {
   void cut(Member a, Member b, double seconds);
   // `a` alone believes `b` dead for a while; messages still flow.
   void suspect(Member a, Member b, double seconds);
+  // Both say hello once more over their link, if it is whole.
+  void greet(Member a, Member b);
   void pause(Member member, double seconds);
   void delay_begin(Member member, Exchange exchange, double seconds) {
     delays_[{member, exchange}] = seconds;

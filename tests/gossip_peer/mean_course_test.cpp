@@ -112,5 +112,24 @@ TEST(MeanCourse, WhoIsKnownToBeAwayIsNotWaitedForUntilItComes) {
   run_until_heard(net, {0, 1, 2}, 2);
 }
 
+// It has nobody to train with, and each of its exchanges would last as long as a start.
+TEST(MeanCourse, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
+  FakeNetwork net(long_run(3), 1);
+  net.patience.start = std::chrono::seconds(60);
+  const Exchange last = net.run.options.schedule().mixings_until(net.run.options.run.steps);
+  const std::vector<float> trained(net.run.initial.size(), 0.25F);
+  for (Member member : {0U, 1U}) {
+    net.start(member, member + 1, CourseStart{.exchange = last, .model = trained});
+  }
+  net.start(2, 3);
+  net.connect_all();
+  net.run_until([&] { return net.peers[2]->finishes == 1; });
+  EXPECT_LT(net.now - TimePoint{}, std::chrono::seconds(2));
+  EXPECT_EQ(net.peers[2]->copies, 1);
+  const auto model = net.peers[2]->course->model();
+  ASSERT_TRUE(model);
+  EXPECT_EQ(std::vector<float>(model->begin(), model->end()), trained);
+}
+
 }  // namespace
 }  // namespace starling::gossip

@@ -85,7 +85,7 @@ void Process::signal(int number) const {
 
 Finished run(const std::vector<std::string>& arguments) {
   Process process(arguments);
-  const auto code = process.wait(std::chrono::seconds(120));
+  const auto code = process.wait(std::chrono::minutes(5));
   return {code.value_or(-1), process.output()};
 }
 

@@ -21,9 +21,9 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   // Reads until a line contains `text`; false at the deadline or at the end of the output.
-  bool wait_for(const std::string& text, std::chrono::seconds deadline = std::chrono::seconds(60));
+  bool wait_for(const std::string& text, std::chrono::seconds deadline = std::chrono::minutes(3));
   // The exit code (128 + n after signal n); nothing at the deadline.
-  std::optional<int> wait(std::chrono::seconds deadline = std::chrono::seconds(60));
+  std::optional<int> wait(std::chrono::seconds deadline = std::chrono::minutes(3));
   void signal(int number) const;
   // Everything read so far.
   const std::string& output() const { return output_; }
@@ -42,7 +42,7 @@ struct Finished {
   int exit_code;
   std::string output;
 };
-// Runs a command to its end; -1 where it takes longer than two minutes.
+// Runs a command to its end; -1 where it takes longer than five minutes.
 Finished run(const std::vector<std::string>& arguments);
 
 }  // namespace starling::testing
