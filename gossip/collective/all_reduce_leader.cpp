@@ -25,12 +25,6 @@ void AllReduceMachine::lead(Attempt attempt, bool recovering) {
 
 bool AllReduceMachine::is_late() const { return now_ >= current_->first_at + arrivals_.duration(); }
 
-TimePoint AllReduceMachine::unsure_until() const {
-  TimePoint until{};
-  for (const Peer& peer : peers_) until = std::max(until, peer.unsure_until);
-  return until;
-}
-
 bool AllReduceMachine::has_answered(Member member) const {
   const Peer& peer = peers_[member];
   return peer.begun == current_->exchange && peer.attempt == current_->lead->attempt;

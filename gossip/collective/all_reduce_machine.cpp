@@ -17,7 +17,9 @@ using Kind = protocol::ReduceNote::Kind;
 constexpr unsigned kWantsMax = 16;
 // A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
 constexpr std::uint64_t kAttemptsAhead = 4096;
-constexpr Duration kRelink = std::chrono::milliseconds(200);  // a broken link by another
+// A broken link is replaced by another within this, or it is lost.
+constexpr Duration kRelink = std::chrono::milliseconds(200);
+constexpr Duration kUnsureAgain = std::chrono::seconds(2);  // who flaps is not waited for each time
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
@@ -122,7 +124,7 @@ void AllReduceMachine::handle(Reachable& event) {
   if (is_reachable(event.member)) return put_again(event.member);
   Peer& peer = peers_[event.member];
   peer.reachable = true;
-  peer.unsure_until = {};
+  peer.unsure = false;
   peer.asked = 0;
   peer.wants = 0;
   if (!current_) return;
@@ -130,7 +132,8 @@ void AllReduceMachine::handle(Reachable& event) {
   const bool leaves = c.joined == 0 && c.held.attempt == 0 && leader() != c.reported_to;
   if (leaves) return report();
   // A link was replaced by another: whom we follow has heard that we lack this member.
-  if (!c.lead && c.held.attempt == 0 && c.promised > c.joined) send_state(c.reported_to);
+  const bool waits = !c.lead && c.reported_to != self_ && c.promised > c.joined;
+  if (waits && c.held.attempt == 0) send_state(c.reported_to);
 }
 
 void AllReduceMachine::handle(Unreachable& event) {
@@ -138,7 +141,7 @@ void AllReduceMachine::handle(Unreachable& event) {
   if (!is_reachable(event.member)) return;
   Peer& peer = peers_[event.member];
   peer.reachable = false;
-  peer.unsure_until = now_ + kRelink;
+  if (!event.for_good) be_unsure(peer);
   peer.begun.reset();
   peer.not_yet.reset();
   peer.declined = false;
@@ -244,12 +247,11 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
   peer.begun = note.exchange;
   peer.attempt = note.attempt;
   peer.held = note.members.empty() ? 0 : note.held;
-  const bool lacks = peer.held == 0 && !note.members.empty();
-  if (!lacks) {
-    peer.unsure_until = {};
-  } else if (peer.unsure_until == TimePoint{}) {  // news, no old story
-    peer.unsure_until = now_ + kRelink;
-  }
+  const bool lacks_more = std::ranges::any_of(note.members, [&](Member m) {
+    return peer.held == 0 && is_reachable(m) && !std::ranges::binary_search(peer.members, m);
+  });
+  if (lacks_more) be_unsure(peer);
+  if (note.members.empty()) peer.unsure = false;
   peer.members = std::move(note.members);
   if (!is_current) {
     ask_ahead(from);
@@ -500,6 +502,7 @@ void AllReduceMachine::finish(Mean mean) {
                     result.attempt));
   }
   is_left_out_ = without_us;
+  further_.clear();
   say_who_is_missing(exchange, result.members);
   actions_.push_back(Finished{exchange, static_cast<std::uint32_t>(result.attempt), result.members,
                               result.floats});
@@ -523,6 +526,7 @@ void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note
     }
   }
   next_ = note.exchange + 1;
+  further_ = note.members;
   current_.reset();
   early_.clear();
   actions_.push_back(Behind{note.exchange, note.members});
@@ -561,15 +565,35 @@ void AllReduceMachine::repeat() {
   }
 }
 
+void AllReduceMachine::be_unsure(Peer& peer) const {
+  if (peer.unsure_since && now_ < *peer.unsure_since + kUnsureAgain) return;
+  peer.unsure = true;
+  peer.unsure_since = now_;
+}
+
+TimePoint AllReduceMachine::unsure_until() const {
+  TimePoint until{};
+  for (const Peer& peer : peers_) {
+    if (peer.unsure) until = std::max(until, *peer.unsure_since + kRelink);
+  }
+  return until;
+}
+
 // We are further by more than one, without having ended that or any later one here: whoever asks
 // has no mean to expect. Of the one just before, others may hold the mean.
 bool AllReduceMachine::is_long_over(Exchange exchange) const {
   return exchange + 1 < (current_ ? current_->exchange : next_);
 }
 
-// Attempt 0: there is no mean to be had here, a model has to be copied.
+// Attempt 0: there is no mean to be had here, a model has to be copied of those who are named.
 void AllReduceMachine::say_it_is_over(Member to) {
-  send(to, Kind::kCommit, (current_ ? current_->exchange : next_) - 1, 0, 0, {self_});
+  const Exchange open = current_ ? current_->exchange : next_;
+  Members further = further_;  // we may have copied nothing yet
+  for (Member m = 0; further_.empty() && m < peers_.size(); ++m) {
+    const bool has_begun = is_reachable(m) && peers_[m].begun && *peers_[m].begun >= open;
+    if (m == self_ || has_begun) further.push_back(m);
+  }
+  send(to, Kind::kCommit, open - 1, 0, 0, std::move(further));
 }
 
 // Not more often than every so often, whoever falls out and returns in between.

@@ -37,6 +37,7 @@ struct Reachable {
 };
 struct Unreachable {
   Member member = 0;
+  bool for_good = false;  // no other link takes its place in the next moment
 };
 struct NoteReceived {
   Member from = 0;
@@ -126,8 +127,9 @@ class AllReduceMachine {
     Attempt asked = 0;      // of the current exchange
     bool done = false;      // with the attempt we lead
     unsigned wants = 0;     // served in this exchange
-    // It was lost, or said that it lost others: until then a link may only be replaced by another.
-    TimePoint unsure_until{};
+    // It was lost, or said that it lost others: a link may only be replaced by another.
+    bool unsure = false;
+    std::optional<TimePoint> unsure_since;
   };
   struct Mean {
     Attempt attempt = 0;  // 0: none
@@ -220,6 +222,7 @@ class AllReduceMachine {
   // A leader's side (all_reduce_leader.cpp).
   void lead(Attempt attempt, bool recovering);
   bool is_late() const;
+  void be_unsure(Peer& peer) const;
   TimePoint unsure_until() const;
   bool has_answered(Member member) const;
   void ask_missing();
@@ -250,6 +253,7 @@ class AllReduceMachine {
   bool is_left_out_ = false;  // ourselves, as was said last
   Members missing_;           // others, as was said last
   std::optional<TimePoint> missing_said_at_;
+  Members further_;  // whose model we were told to copy, until we end an exchange
   std::vector<Peer> peers_;
   ArrivalDeadline arrivals_;
   TimePoint now_{};

@@ -81,7 +81,7 @@ CourseProgress MeanCourse::progress() const {
 }
 
 std::optional<std::span<const float>> MeanCourse::model() const {
-  if (computing_) return std::nullopt;
+  if (computing_ || state_ == State::kCopying) return std::nullopt;  // of no exchange yet
   return algorithm_->model();
 }
 
@@ -158,6 +158,9 @@ void MeanCourse::perform(collective::Behind& behind) {
   std::vector<Member> donors;
   for (const Member member : behind.by) {
     if (member != self_ && linked_[member] && donors.size() < kDonorsMax) donors.push_back(member);
+  }
+  for (Member member = 0; donors.empty() && member < names_.size(); ++member) {
+    if (linked_[member]) donors.push_back(member);
   }
   exchange_ = behind.exchange + 1;
   state_ = State::kCopying;
@@ -304,7 +307,7 @@ void MeanCourse::shake() {
   std::string names;
   for (const Member member : machine_.waiting_for()) {
     names += (names.empty() ? "" : ", ") + names_[member];
-    on(collective::Unreachable{member});
+    on(collective::Unreachable{member, true});
     on(collective::Reachable{member});
   }
   host_.say(LogLevel::kWarning, fmt::format("exchange {} waits for {} since {}: asking anew",

@@ -470,6 +470,7 @@ void PeerNode::finished() {
   world_.log.info("the run is finished: {} steps", life_->run.options.run.steps);
   look_at_model();
   keep_checkpoint(Kept::kModelToo);
+  answer_asks();  // nothing is computed any more that would be followed by it
   send_report();
 }
 

@@ -118,23 +118,34 @@ TEST(AllReduceFaults, AnyTwoDie) {
   }
 }
 
-// Both ends of a pair dialled, and one of the two links goes: what was on it is lost, nobody is.
+// Both ends of a pair dialled, and one of the two links goes: what was on it is lost, nobody is. Of
+// a fifth member that is dead all know, or hear of it.
 TEST(AllReduceFaults, AReplacedLinkLeavesNobodyOut) {
+  const auto run = [](Choice choice, bool one_dies, Member a, Member b, double moment) {
+    World world = small_world(one_dies ? 5 : 4, choice, 5);
+    if (one_dies) world.exchanges = 40;
+    ReduceNetwork network(world);
+    if (one_dies) network.at(0.01, [&network] { network.kill(4); });
+    network.at(moment + (one_dies ? 1.0 : 0.0), [&network, a, b] { network.cut(a, b, 0); });
+    ASSERT_EQ(network.run(), "") << network.trace();
+    for (Member m = 0; m < 4; ++m) {
+      for (const Finished& result : network.finished(m)) {
+        for (Member other = 0; other < 4; ++other) {
+          ASSERT_TRUE(std::ranges::binary_search(result.members, other))
+              << other << " is not in exchange " << result.exchange << " of " << m << "\n"
+              << network.trace();
+        }
+      }
+    }
+  };
   for (Choice choice : {Choice::kRing, Choice::kTree}) {
-    for (Member a = 0; a < 4; ++a) {
-      for (Member b = a + 1; b < 4; ++b) {
-        for (int moment = 0; moment < 40; ++moment) {
-          const World world = small_world(4, choice, 5);
-          ReduceNetwork network(world);
-          network.at(moment * 0.005, [&network, a, b] { network.cut(a, b, 0); });
-          ASSERT_EQ(network.run(), "") << network.trace();
-          for (Member m = 0; m < 4; ++m) {
-            for (const Finished& result : network.finished(m)) {
-              ASSERT_EQ(result.members, everyone_but(4, {}))
-                  << a << "-" << b << " at " << moment << "\n"
-                  << network.trace();
-            }
+    for (const bool one_dies : {false, true}) {
+      for (Member a = 0; a < 4; ++a) {
+        for (Member b = a + 1; b < 4; ++b) {
+          for (int moment = 0; moment < 40; moment += one_dies ? 5 : 1) {
+            run(choice, one_dies, a, b, moment * 0.005);
           }
+          if (HasFatalFailure()) return;
         }
       }
     }
@@ -299,6 +310,22 @@ TEST(AllReduceFaults, WhoPassedOnThatAnExchangeIsOverSaysThatItHasNoMean) {
   const auto again = notes_to(0, asker.on(note(0, Kind::kCommit, 4, 1, {0, 2}), TimePoint{}));
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].kind, Kind::kWant);
+}
+
+// It answers failure detection, but not its peers; the others cannot wait for a link of its.
+TEST(AllReduceFaults, WhoIsUnreachableForGoodIsNotWaitedForAnotherMoment) {
+  for (const bool for_good : {false, true}) {
+    AllReduceMachine leader({}, 1, 0, testing::member_names(3));
+    const TimePoint now{};
+    (void)leader.on(Begin{0, share({1, 2})}, now);
+    (void)leader.on(note(1, Kind::kState, 0, 1, {}), now);
+    EXPECT_EQ(leader.waiting_for(), std::vector<Member>{}) << "2 may be late";
+    const auto sent = notes_to(1, leader.on(Unreachable{2, for_good}, now));
+    EXPECT_EQ(sent.size(), for_good ? 1U : 0U);
+    if (for_good) continue;
+    ASSERT_TRUE(leader.next_deadline());
+    EXPECT_EQ(notes_to(1, leader.on(Tick{}, now + std::chrono::milliseconds(200))).size(), 1U);
+  }
 }
 
 // Its followers would have told any other member; a leader has to ask.
