@@ -707,7 +707,7 @@ void PeerNode::set_alarm() {
 
 protocol::PeerReport PeerNode::report() const {
   protocol::PeerReport report;
-  if (roster_) report.epoch = life_ ? life_->epoch : roster_->roster().epoch;
+  if (roster_) report.epoch = roster_->roster().epoch;
   report.problem = problem_;
   const PeerLinks::Counters counters = links_.counters();
   report.bytes_sent = counters.wire_bytes_out;
