@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/durable_file.h"
+#include "core/base/list_some.h"
 
 namespace starling::coordinator {
 namespace {
@@ -18,15 +19,8 @@ constexpr std::uint64_t kAheadMax = 1'000'000;  // epochs at a time
 
 using Members = std::vector<identity::RosterMember>;
 
-// "cam-1, cam-2 and 7 more"
 std::string names_of(std::span<const identity::RosterMember> members) {
-  constexpr std::size_t kNamed = 10;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(members.size(), kNamed); ++i) {
-    text += (i > 0 ? ", " : "") + members[i].name;
-  }
-  if (members.size() > kNamed) text += fmt::format(" and {} more", members.size() - kNamed);
-  return text;
+  return list_some(members, 10, [](const identity::RosterMember& member) { return member.name; });
 }
 
 // Those who were members of `roster` first; how many they are.

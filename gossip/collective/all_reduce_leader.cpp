@@ -10,6 +10,14 @@ namespace starling::collective {
 
 using Kind = protocol::ReduceNote::Kind;
 
+namespace {
+
+// A broken link is replaced by another within this, or it is lost.
+constexpr Duration kRelink = std::chrono::milliseconds(200);
+constexpr Duration kUnsureAgain = std::chrono::seconds(2);  // who flaps is not waited for each time
+
+}  // namespace
+
 void AllReduceMachine::lead(Attempt attempt, bool recovering) {
   for (const Peer& peer : peers_) {  // what followers promised to us, perhaps before we led
     const bool mine = peer.begun == current_->exchange && peer.attempt != 0 &&
@@ -24,6 +32,20 @@ void AllReduceMachine::lead(Attempt attempt, bool recovering) {
 }
 
 bool AllReduceMachine::is_late() const { return now_ >= current_->first_at + arrivals_.duration(); }
+
+void AllReduceMachine::be_unsure(Peer& peer) const {
+  if (peer.unsure_since && now_ < *peer.unsure_since + kUnsureAgain) return;
+  peer.unsure = true;
+  peer.unsure_since = now_;
+}
+
+TimePoint AllReduceMachine::unsure_until() const {
+  TimePoint until{};
+  for (const Peer& peer : peers_) {
+    if (peer.unsure) until = std::max(until, *peer.unsure_since + kRelink);
+  }
+  return until;
+}
 
 bool AllReduceMachine::has_answered(Member member) const {
   const Peer& peer = peers_[member];

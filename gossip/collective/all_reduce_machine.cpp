@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/base/check.h"
+#include "core/base/list_some.h"
 
 namespace starling::collective {
 namespace {
@@ -17,9 +18,6 @@ using Kind = protocol::ReduceNote::Kind;
 constexpr unsigned kWantsMax = 16;
 // A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
 constexpr std::uint64_t kAttemptsAhead = 4096;
-// A broken link is replaced by another within this, or it is lost.
-constexpr Duration kRelink = std::chrono::milliseconds(200);
-constexpr Duration kUnsureAgain = std::chrono::seconds(2);  // who flaps is not waited for each time
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
@@ -565,35 +563,26 @@ void AllReduceMachine::repeat() {
   }
 }
 
-void AllReduceMachine::be_unsure(Peer& peer) const {
-  if (peer.unsure_since && now_ < *peer.unsure_since + kUnsureAgain) return;
-  peer.unsure = true;
-  peer.unsure_since = now_;
-}
-
-TimePoint AllReduceMachine::unsure_until() const {
-  TimePoint until{};
-  for (const Peer& peer : peers_) {
-    if (peer.unsure) until = std::max(until, *peer.unsure_since + kRelink);
-  }
-  return until;
-}
+// What we have ended, or passed over, lies before this.
+Exchange AllReduceMachine::open_exchange() const { return current_ ? current_->exchange : next_; }
 
 // We are further by more than one, without having ended that or any later one here: whoever asks
 // has no mean to expect. Of the one just before, others may hold the mean.
 bool AllReduceMachine::is_long_over(Exchange exchange) const {
-  return exchange + 1 < (current_ ? current_->exchange : next_);
+  return open_exchange() > 1 && exchange < open_exchange() - 1;
 }
 
 // Attempt 0: there is no mean to be had here, a model has to be copied of those who are named.
 void AllReduceMachine::say_it_is_over(Member to) {
-  const Exchange open = current_ ? current_->exchange : next_;
   Members further = further_;  // we may have copied nothing yet
-  for (Member m = 0; further_.empty() && m < peers_.size(); ++m) {
-    const bool has_begun = is_reachable(m) && peers_[m].begun && *peers_[m].begun >= open;
-    if (m == self_ || has_begun) further.push_back(m);
+  if (further.empty()) {
+    for (Member m = 0; m < peers_.size(); ++m) {
+      const Peer& peer = peers_[m];
+      if (m == self_ || (peer.reachable && peer.begun && *peer.begun >= open_exchange()))
+        further.push_back(m);
+    }
   }
-  send(to, Kind::kCommit, open - 1, 0, 0, std::move(further));
+  send(to, Kind::kCommit, open_exchange() - 1, 0, 0, std::move(further));
 }
 
 // Not more often than every so often, whoever falls out and returns in between.
@@ -608,13 +597,10 @@ void AllReduceMachine::say_who_is_missing(Exchange exchange, const Members& memb
   if (missing_.empty()) {
     return say(LogLevel::kInfo, fmt::format("exchange {}: all members take part again", exchange));
   }
-  std::string who;
-  for (std::size_t i = 0; i < std::min(missing_.size(), kNamedMax); ++i) {
-    const Member m = missing_[i];
-    who += fmt::format("{}{} ({})", i == 0 ? "" : ", ", names_[m],
+  const std::string who = list_some(missing_, kNamedMax, [this](Member m) {
+    return fmt::format("{} ({})", names_[m],
                        is_reachable(m) ? "late, or not in reach of all" : "not in reach");
-  }
-  if (missing_.size() > kNamedMax) who += fmt::format(" and {} more", missing_.size() - kNamedMax);
+  });
   say(LogLevel::kWarning, fmt::format("exchange {} ended without {}", exchange, who));
 }
 

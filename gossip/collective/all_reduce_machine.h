@@ -213,6 +213,7 @@ class AllReduceMachine {
   bool declined(Exchange exchange) const;
   void repeat();
   void put_again(Member member);
+  Exchange open_exchange() const;
   bool is_long_over(Exchange exchange) const;
   void say_it_is_over(Member to);
   void say_who_is_missing(Exchange exchange, const Members& members);

@@ -22,6 +22,12 @@ bool is_member(const identity::Roster& roster, const identity::IdentityDirectory
   return roster.is_member(self.identity().name, self.credentials().certificate.public_key_digest());
 }
 
+std::vector<std::string> names_of(const identity::Roster& roster) {
+  std::vector<std::string> names;
+  for (const identity::RosterMember& member : roster.members) names.push_back(member.name);
+  return names;
+}
+
 Result<std::optional<identity::SignedRoster>> load_held_roster(
     const std::filesystem::path& directory, const identity::IdentityDirectory& self) {
   const std::filesystem::path file = file_in(directory);

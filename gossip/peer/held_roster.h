@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/identity/identity_directory.h"
 #include "core/identity/roster.h"
@@ -17,6 +19,9 @@ namespace starling::gossip {
 
 // With this very key.
 bool is_member(const identity::Roster& roster, const identity::IdentityDirectory& self);
+
+// Of all members, by their places.
+std::vector<std::string> names_of(const identity::Roster& roster);
 
 // `directory` is the peer's (PeerNode::Options). Nothing where it holds none; an error where what
 // it holds cannot be believed.

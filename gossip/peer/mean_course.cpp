@@ -210,7 +210,7 @@ void MeanCourse::send_kept(Member to) {
 }
 
 void MeanCourse::perform(collective::SendPiece& send) {
-  if (!linked_[send.to] && may_be_starting(send.to)) return keep(send);
+  if (may_be_starting(send.to)) return keep(send);
   const Parcel parcel{.kind = Parcel::Kind::kReduce,
                       .exchange = send.exchange,
                       .attempt = send.attempt,

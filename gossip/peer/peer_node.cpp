@@ -28,12 +28,6 @@ constexpr Duration kLastComputation = std::chrono::seconds(5);
 // Asks of one member for columns of the model, that wait until it may be read.
 constexpr std::ptrdiff_t kAsksMax = 4;
 
-std::vector<std::string> names_of(const identity::Roster& roster) {
-  std::vector<std::string> names;
-  for (const identity::RosterMember& member : roster.members) names.push_back(member.name);
-  return names;
-}
-
 }  // namespace
 
 // A job on another thread holds it too, so that nothing is destroyed under its hands.

@@ -155,8 +155,8 @@ class PeerNode final : private CourseHost {
   struct Ended {
     std::string run;
     CourseProgress progress;
-    std::optional<std::map<std::string, bool>>
-        reachable;  // its members; nothing: all may come back
+    // Its members; nothing: all may come back.
+    std::optional<std::map<std::string, bool>> reachable;
   };
   std::optional<Ended> ended_;               // the life before
   std::unique_ptr<Spell> spell_;             // null: a fallback's roster only stands by

@@ -393,10 +393,13 @@ TEST(AllReduceFaults, RandomEverything) {
     world.options.stragglers.initial = std::chrono::milliseconds(500);
     world.options.stragglers.min = std::chrono::milliseconds(20);
     ReduceNetwork network(world);
-    auto any = [&] { return static_cast<Member>(rng.below(world.members)); };
+    auto any = [&](Rng& from) { return static_cast<Member>(from.below(world.members)); };
+    auto any_but = [&](Rng& from, Member a) {
+      return static_cast<Member>((a + 1 + from.below(world.members - 1)) % world.members);
+    };
     for (std::uint64_t i = rng.below(8); i > 0; --i) {
-      const Member a = any();
-      const auto b = static_cast<Member>((a + 1 + rng.below(world.members - 1)) % world.members);
+      const Member a = any(rng);
+      const Member b = any_but(rng, a);
       const double length = rng.uniform() * 2;
       const double when = rng.uniform() * 2;
       switch (rng.below(5)) {
@@ -418,9 +421,8 @@ TEST(AllReduceFaults, RandomEverything) {
     }
     Rng greetings({.seed = seed, .purpose = Purpose::kTest, .node = 9});
     for (std::uint64_t i = greetings.below(8); i > 0; --i) {
-      const auto a = static_cast<Member>(greetings.below(world.members));
-      const auto b =
-          static_cast<Member>((a + 1 + greetings.below(world.members - 1)) % world.members);
+      const Member a = any(greetings);
+      const Member b = any_but(greetings, a);
       network.at(greetings.uniform(), [&network, a, b] { network.greet(a, b); });
     }
     ASSERT_EQ(network.run(), "") << "seed " << seed << "\n" << network.trace();

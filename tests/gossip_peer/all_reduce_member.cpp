@@ -16,6 +16,7 @@
 #include "core/net/alarm.h"
 #include "core/net/signals.h"
 #include "gossip/collective/all_reduce_machine.h"
+#include "gossip/peer/held_roster.h"
 #include "gossip/peer/peer_links.h"
 #include "tests/gossip_peer/all_reduce_numbers.h"
 
@@ -56,7 +57,7 @@ class ReducingMember {
         task_(task),
         roster_(std::move(roster)),
         self_(self),
-        machine_(reduce_options(task), kEpoch, self, names(roster_->roster())),
+        machine_(reduce_options(task), kEpoch, self, names_of(roster_->roster())),
         links_(world, link_options(), handlers(),
                Rng({.seed = self + 1U, .purpose = Purpose::kBackoff})),
         alarm_(world.loop, [this] { on(collective::Tick{}); }),
@@ -92,11 +93,6 @@ class ReducingMember {
     }
   }
 
-  static std::vector<std::string> names(const identity::Roster& roster) {
-    std::vector<std::string> names;
-    for (const identity::RosterMember& member : roster.members) names.push_back(member.name);
-    return names;
-  }
   std::size_t members() const { return roster_->roster().members.size(); }
 
   PeerLinks::Options link_options() const {

@@ -346,6 +346,8 @@ TEST(PeerNode, AChangeOfEpochDoesNotWaitForWhoIsAway) {
           return report().epoch == 2 && report().step > step + 50 && report().neighbours == 1;
         },
         "two go on");
+    cluster.start(2);
+    cluster.run_until([&] { return report().neighbours == 2; }, "who comes back is heard");
   }
 }
 

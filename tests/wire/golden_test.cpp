@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 8;
 
-std::filesystem::path path_of(const std::string& name) {
-  return testing::source_root() / "tests/wire/golden" / (name + ".hex");
-}
+std::filesystem::path golden() { return testing::source_root() / "tests/wire/golden"; }
+
+std::filesystem::path path_of(const std::string& name) { return golden() / (name + ".hex"); }
 
 // Hexadecimal words of 8 bytes, one a line; lines with '#' are for people.
 Bytes read_golden(const std::string& name) {
@@ -72,8 +72,7 @@ TEST(Golden, TodaysFramesAreTheSame) {
 TEST(Golden, EachFileIsTested) {
   std::set<std::string> names;
   for (const testing::Sample& sample : testing::sample_messages()) names.insert(sample.name);
-  for (const auto& entry :
-       std::filesystem::directory_iterator(testing::source_root() / "tests/wire/golden")) {
+  for (const auto& entry : std::filesystem::directory_iterator(golden())) {
     EXPECT_TRUE(names.contains(entry.path().stem().string())) << entry.path();
   }
 }
