@@ -58,7 +58,7 @@ TEST(FrameTypes, NumbersAreKnownExactlyUpToTheLast) {
     EXPECT_EQ(static_cast<std::uint16_t>(*known_frame_type(number)), number);
   }
   EXPECT_FALSE(known_frame_type(kFrameTypeMax + 1));
-  EXPECT_EQ(kFrameTypeMax, std::variant_size_v<protocol::Message>);
+  EXPECT_EQ(kFrameTypeMax, std::variant_size_v<protocol::AnyMessage>);
 }
 
 TEST(FrameTypes, EachAlternativeHasANumberAndAName) {
@@ -68,8 +68,8 @@ TEST(FrameTypes, EachAlternativeHasANumberAndAName) {
     types.insert(frame_type(sample.message));
     names.insert(to_string(frame_type(sample.message)));
   }
-  EXPECT_EQ(types.size(), std::variant_size_v<protocol::Message>);
-  EXPECT_EQ(names.size(), std::variant_size_v<protocol::Message>);
+  EXPECT_EQ(types.size(), std::variant_size_v<protocol::AnyMessage>);
+  EXPECT_EQ(names.size(), std::variant_size_v<protocol::AnyMessage>);
 }
 
 }  // namespace
