@@ -33,7 +33,7 @@ std::shared_ptr<RunFlags> add_run_flags(CLI::App& command) {
   return flags;
 }
 
-void add_list(CLI::App& group, CommandContext& context) {
+void add_run_list(CLI::App& group, CommandContext& context) {
   CLI::App* command = group.add_subcommand("list", "all runs, in order of submission");
   const auto flags = std::make_shared<OperatorFlags>();
   add_operator_flags(*command, *flags);
@@ -129,7 +129,7 @@ void add_run_commands(CLI::App& app, CommandContext& context) {
   CLI::App* group = app.add_subcommand("run", "training jobs and what came of them");
   group->require_subcommand(1);
   add_run_submit_command(*group, context);
-  add_list(*group, context);
+  add_run_list(*group, context);
   add_show(*group, context);
   add_log(*group, context);
   add_wait(*group, context);

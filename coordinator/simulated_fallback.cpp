@@ -85,18 +85,18 @@ std::shared_ptr<client::Trainer> SimulatedFallback::take_training(std::size_t me
   return std::exchange(nodes_[member].merging, nullptr);
 }
 
-void SimulatedFallback::on(std::size_t member, Event event) {
+void SimulatedFallback::on(std::size_t member, gossip::fallback::Event event) {
   gossip::FallbackMachine& machine = nodes_[member].machine;
   const auto before = machine.next_deadline();
-  for (const Action& action : machine.on(std::move(event), world_.queue.now())) {
+  for (const auto& action : machine.on(std::move(event), world_.queue.now())) {
     perform(member, action);
   }
   const auto due = machine.next_deadline();
   if (!due || due == before) return;
-  world_.queue.schedule(*due, [this, member] { on(member, Tick{}); });
+  world_.queue.schedule(*due, [this, member] { on(member, gossip::fallback::Tick{}); });
 }
 
-void SimulatedFallback::perform(std::size_t member, const Action& action) {
+void SimulatedFallback::perform(std::size_t member, const gossip::fallback::Action& action) {
   Node& node = nodes_[member];
   if (const auto* wanted = std::get_if<Begin>(&action)) {
     begin(node, *wanted);

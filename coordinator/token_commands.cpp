@@ -32,7 +32,7 @@ std::string describe_new(const json::value& answer) {
                      time_cell(answer, "expires"), cell(answer, "command"));
 }
 
-std::string describe_list(const json::value& answer) {
+std::string describe_tokens(const json::value& answer) {
   if (!answer.is_array() || answer.get_array().empty()) {
     return "no tokens; make one with 'starling-coordinator token new CLIENT'\n";
   }
@@ -68,13 +68,13 @@ void add_new(CLI::App& group, CommandContext& context) {
   });
 }
 
-void add_list(CLI::App& group, CommandContext& context) {
+void add_token_list(CLI::App& group, CommandContext& context) {
   CLI::App* command = group.add_subcommand("list", "all tokens, the oldest first");
   const auto flags = std::make_shared<OperatorFlags>();
   add_operator_flags(*command, *flags);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
-      return ask_and_print(*flags, context, "token-list", {}, describe_list);
+      return ask_and_print(*flags, context, "token-list", {}, describe_tokens);
     };
   });
 }
@@ -100,7 +100,7 @@ void add_token_commands(CLI::App& app, CommandContext& context) {
   CLI::App* group = app.add_subcommand("token", "tokens, with which devices join");
   group->require_subcommand(1);
   add_new(*group, context);
-  add_list(*group, context);
+  add_token_list(*group, context);
   add_revoke(*group, context);
 }
 

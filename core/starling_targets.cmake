@@ -70,6 +70,19 @@ if(STARLING_PRECOMPILE)
   starling_precompiled(starling_precompiled_library_net NET)
 endif()
 
+# The sources of a library or program are compiled together, some twenty at a time, so that the headers
+# they share are read once: a whole build takes half as long. Names in unnamed namespaces must therefore
+# differ within a folder. The preset `dev` compiles each source alone, which is quicker after a change.
+option(STARLING_UNITY "Compile the sources of a target together" ${PROJECT_IS_TOP_LEVEL})
+
+function(starling_compile_together target)
+  if(STARLING_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 20)
+    # g++ takes each source for a header of the file that includes them all.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # Links Starling's own libraries, named without their prefix, or other targets.
 function(starling_link target scope)
   foreach(dependency ${ARGN})
@@ -84,6 +97,20 @@ function(starling_link target scope)
     endif()
   endforeach()
 endfunction()
+
+# A header x.h with a source x.cpp is the first that this includes, so it is known to compile alone. Only
+# the others are compiled by themselves (target all_verify_interface_header_sets).
+macro(starling_split_headers)
+  set(included_first ${ARG_HEADERS})
+  set(included_later)
+  foreach(header ${ARG_HEADERS})
+    string(REGEX REPLACE "\\.h$" ".cpp" source ${header})
+    if(NOT source IN_LIST ARG_SOURCES)
+      list(REMOVE_ITEM included_first ${header})
+      list(APPEND included_later ${header})
+    endif()
+  endforeach()
+endmacro()
 
 # starling_library(NAME SOURCES a.cpp HEADERS a.h DEPENDS base PRIVATE OpenSSL::Crypto)
 # Declares starling_NAME with the alias starling::NAME from the files of the current folder.
@@ -101,7 +128,10 @@ function(starling_library name)
   endif()
   add_library(starling::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_HEADERS})
+  starling_split_headers()
+  target_sources(${target} ${scope}
+    FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${included_first}
+    FILE_SET included_later TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${included_later})
   target_link_libraries(${target} ${scope} starling_options)
   starling_link(${target} ${scope} ${ARG_DEPENDS})
   if(ARG_PRIVATE)
@@ -112,10 +142,13 @@ function(starling_library name)
   endif()
   if(ARG_SOURCES)
     starling_reuse_precompiled(${target} library)
+    starling_compile_together(${target})
   endif()
-  set_property(TARGET ${target} PROPERTY VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL})
+  set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL}
+    INTERFACE_HEADER_SETS_TO_VERIFY included_later)
   install(TARGETS ${target} EXPORT starling ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/starling)
+    FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/starling
+    FILE_SET included_later DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/starling)
 endfunction()
 
 # starling_program(NAME SOURCES main.cpp LINK coordinator): an installed executable.
@@ -124,6 +157,7 @@ function(starling_program name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE starling_private_options)
   starling_link(${name} PRIVATE ${ARG_LINK})
+  starling_compile_together(${name})
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 

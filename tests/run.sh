@@ -6,19 +6,23 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--preset release|dev|asan|tsan] [--jobs N] [--no-install] [-- CTEST-ARGUMENT...]
+usage: tests/run.sh [--preset release|dev|asan|tsan] [--set all|unit|system] [--jobs N] [--no-install]
+                    [-- CTEST-ARGUMENT...]
 
   --preset NAME   how to build (default release); asan and tsan take clang unless CC and CXX are set
+  --set NAME      which tests to build and run (default all): unit tests run in one process; system tests
+                  start the programs, run the scripts and README, or take too long for sanitizers
   --jobs N        compilers and tests at a time (default: the processors there are)
   --no-install    install nothing, even if something is missing
   -- ...          handed to ctest, for example: tests/run.sh -- -R Architecture
 TEXT
 }
 
-preset=release jobs=$(nproc) install=yes
+preset=release set=all jobs=$(nproc) install=yes
 while [ $# -gt 0 ]; do
   case $1 in
     --preset) preset=${2:?--preset needs a name}; shift 2 ;;
+    --set) set=${2:?--set needs a name}; shift 2 ;;
     --jobs) jobs=${2:?--jobs needs a number}; shift 2 ;;
     --no-install) install=no; shift ;;
     --help) usage; exit 0 ;;
@@ -51,8 +55,9 @@ case $("${CXX:-g++}" -dumpversion) in
 esac
 
 mkdir -p build
-say "configuring: preset $preset, build/$preset"
-cmake --preset "$preset" -D STARLING_WERROR=$strict >"build/configure-$preset.log" 2>&1 || {
+say "configuring: preset $preset, tests $set, build/$preset"
+cmake --preset "$preset" -D STARLING_WERROR=$strict -D STARLING_TEST_SET="$set" \
+  >"build/configure-$preset.log" 2>&1 || {
   cat "build/configure-$preset.log"
   exit 1
 }

@@ -18,7 +18,7 @@ using Vector = std::vector<double>;
 constexpr Node kDenseNodesMax = 512;
 constexpr double kOperations = 3e9;  // that iterations may take: seconds
 constexpr double kSampledValues = 4e6;
-constexpr double kSameWeight = 1e-15;
+constexpr double kWeightTolerance = 1e-15;
 
 // How many times an operator of this cost may be applied.
 std::size_t steps_max(const Topology& topology) {
@@ -33,7 +33,7 @@ Vector mean_direction(Node nodes) { return Vector(nodes, 1 / std::sqrt(nodes)); 
 
 Certainty certainty(bool converged) { return converged ? Certainty::kNumeric : Certainty::kBound; }
 
-bool near(double a, double b) { return std::abs(a - b) <= kSameWeight; }
+bool near(double a, double b) { return std::abs(a - b) <= kWeightTolerance; }
 
 // Nodes in a row, the same weight w on every edge: eigenvalues 1 - 2 w (1 - cos(pi k / n)).
 std::optional<Contraction> of_path(const MixingMatrix& matrix) {

@@ -13,15 +13,15 @@
 namespace starling::topologies {
 namespace {
 
-constexpr std::uint32_t kDrawsMax = 100;
+constexpr std::uint32_t kConnectedDrawsMax = 100;
 constexpr double kDegreeMax = 1e6;
-constexpr std::array<std::string_view, 2> kKinds = {"directed", "undirected"};
+constexpr std::array<std::string_view, 2> kEdgeKinds = {"directed", "undirected"};
 
 using Draw = std::function<std::optional<std::vector<Edge>>(Rng&)>;
 
 Result<Blueprint> drawn_connected(const Request& request, std::string name, const Draw& draw,
                                   std::string_view remedy) {
-  for (std::uint32_t attempt = 1; attempt <= kDrawsMax; ++attempt) {
+  for (std::uint32_t attempt = 1; attempt <= kConnectedDrawsMax; ++attempt) {
     Rng rng = request.rng(0, attempt);
     auto edges = draw(rng);
     if (!edges) continue;
@@ -30,7 +30,8 @@ Result<Blueprint> drawn_connected(const Request& request, std::string name, cons
                     graph::Graph::make(request.nodes(), false, std::move(*edges)));
     if (graph::is_connected(graph)) return Blueprint::fixed(std::move(name), std::move(step));
   }
-  return request.impossible(fmt::format("none of {} draws was connected; {}", kDrawsMax, remedy));
+  return request.impossible(
+      fmt::format("none of {} draws was connected; {}", kConnectedDrawsMax, remedy));
 }
 
 }  // namespace
@@ -113,11 +114,11 @@ Result<Blueprint> barabasi_albert(const Request& request) {
 Result<Blueprint> equistatic(const Request& request) {
   const Node n = request.nodes();
   Node m = std::max(1U, ceil_log(n, 2));
-  std::string kind(kKinds[0]);
+  std::string kind(kEdgeKinds[0]);
   FieldCollector visit("");
   visit("m", m,
         {.help = "shifts drawn; ceil(log2(nodes)) unless given", .min = 1, .max = kDegreeMax});
-  visit("kind", kind, {.help = "whether messages are answered", .choices = kKinds});
+  visit("kind", kind, {.help = "whether messages are answered", .choices = kEdgeKinds});
   STARLING_ASSIGN(std::string name, request.read(std::move(visit).take()));
   if (n == 1) return Blueprint::fixed(std::move(name), Step::idle(1));
   const bool both_ways = kind == "undirected";

@@ -19,7 +19,7 @@ constexpr std::uint32_t kAdditionsBeforeCarry = 4096;  // each adds at most 2^50
 
 // Adding 1.5 * 2^52 rounds a double of magnitude below 2^51 to an integer, which then stands in
 // the low bits of the representation: no conversion instruction, vectorised on every processor.
-constexpr double kMagic = 0x1.8p52;
+constexpr double kRoundingShift = 0x1.8p52;
 
 int ceil_log2(double value) {
   int exponent = 0;
@@ -28,7 +28,7 @@ int ceil_log2(double value) {
 }
 
 std::int64_t integer_of(double shifted) {
-  return std::bit_cast<std::int64_t>(shifted) - std::bit_cast<std::int64_t>(kMagic);
+  return std::bit_cast<std::int64_t>(shifted) - std::bit_cast<std::int64_t>(kRoundingShift);
 }
 
 }  // namespace
@@ -63,10 +63,10 @@ void FixedPointSum::add(double weight, std::span<const float> values) {
   const float* x = values.data();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double scaled = weight * static_cast<double>(x[i]) * high_scale;
-    const double shifted = scaled + kMagic;
-    const double rest = scaled - (shifted - kMagic);
+    const double shifted = scaled + kRoundingShift;
+    const double rest = scaled - (shifted - kRoundingShift);
     high[i] += integer_of(shifted);
-    low[i] += integer_of(rest * low_scale + kMagic);
+    low[i] += integer_of(rest * low_scale + kRoundingShift);
   }
 }
 

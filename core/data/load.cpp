@@ -21,7 +21,7 @@ constexpr std::string_view kFashionMnistDirectory = "/usr/share/datasets/fashion
 
 std::string_view name_of(Split split) { return kSplits[static_cast<std::size_t>(split)]; }
 
-Error bad_spec(std::string_view text, const std::string& why) {
+Error bad_dataset_spec(std::string_view text, const std::string& why) {
   return rejected("dataset-spec", "the data set '" + printable(text) + "' " + why);
 }
 
@@ -35,7 +35,7 @@ Result<Split> take_split(std::string_view text, std::string_view& rest) {
   if (split == kSplits.end()) {
     const bool is_word = std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
     if (!is_word) return Split::kTrain;
-    return bad_spec(text, "has the splits train and test, not '" + printable(word) + "'");
+    return bad_dataset_spec(text, "has the splits train and test, not '" + printable(word) + "'");
   }
   rest = rest.substr(0, colon);
   return static_cast<Split>(split - kSplits.begin());
@@ -93,7 +93,7 @@ Result<Dataset::Content> read_content(const DatasetSpec& spec, const LoadOptions
     case DatasetKind::kSynthetic:
       return make_synthetic(spec, options);
   }
-  return bad_spec(spec.path, "is of no known kind");
+  return bad_dataset_spec(spec.path, "is of no known kind");
 }
 
 }  // namespace
@@ -102,8 +102,9 @@ Result<DatasetSpec> DatasetSpec::parse(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const auto kind = std::ranges::find(kKinds, text.substr(0, colon));
   if (kind == kKinds.end()) {
-    return bad_spec(text, "is of no known kind; write KIND:PATH with one of " +
-                              join_names(kKinds, "or") + suggestion(text.substr(0, colon), kKinds));
+    return bad_dataset_spec(text, "is of no known kind; write KIND:PATH with one of " +
+                                      join_names(kKinds, "or") +
+                                      suggestion(text.substr(0, colon), kKinds));
   }
   DatasetSpec spec;
   spec.kind = static_cast<DatasetKind>(kind - kKinds.begin());
@@ -117,9 +118,9 @@ Result<DatasetSpec> DatasetSpec::parse(std::string_view text) {
     spec.path = synthetic.to_string();
   }
   if (spec.path.empty())
-    return bad_spec(text, "names no file: write " + std::string(*kind) + ":PATH");
+    return bad_dataset_spec(text, "names no file: write " + std::string(*kind) + ":PATH");
   if (spec.kind == DatasetKind::kCsv && spec.split == Split::kTest) {
-    return bad_spec(text, "has no splits: name the file that holds the test rows");
+    return bad_dataset_spec(text, "has no splits: name the file that holds the test rows");
   }
   return spec;
 }

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kSerialBits = 128;
 constexpr auto kBackdating = std::chrono::minutes(5);
-constexpr std::string_view kScheme = "starling://";
 
 // A certificate that is being written. Every call below fails only without memory, or for values
 // that were not checked before, so a failure is a bug.

@@ -7,7 +7,6 @@
 namespace starling::identity {
 namespace {
 
-constexpr std::string_view kScheme = "starling://";
 constexpr std::size_t kNameBytesMax = 64;
 constexpr std::array kRoles = {Role::kCoordinator, Role::kOperator, Role::kDevice, Role::kPeer};
 

@@ -12,6 +12,8 @@
 
 namespace starling::identity {
 
+inline constexpr std::string_view kScheme = "starling://";
+
 enum class Role { kCoordinator, kOperator, kDevice, kPeer };
 
 std::string_view to_string(Role role);

@@ -22,7 +22,7 @@ constexpr std::string_view kLabel = "starling-enrol/1";
 constexpr std::byte kVersion{1};
 constexpr std::size_t kIdBytes = 8;
 constexpr std::size_t kFixedBytes = 1 + kIdBytes + JoinToken::kSecretBytes + Sha256Digest::kBytes;
-constexpr std::size_t kTextBytesMax = 1024;
+constexpr std::size_t kTokenBytesMax = 1024;
 
 using KdfPointer = OpensslPointer<EVP_KDF, EVP_KDF_free>;
 using KdfContextPointer = OpensslPointer<EVP_KDF_CTX, EVP_KDF_CTX_free>;
@@ -134,7 +134,7 @@ std::string JoinToken::text() const {
 
 Result<JoinToken> JoinToken::parse(std::string_view text) {
   text = trimmed(text);
-  if (text.size() > kTextBytesMax) return bad_token("it is too long");
+  if (text.size() > kTokenBytesMax) return bad_token("it is too long");
   if (!has_prefix(text)) return bad_token("it does not start so");
   const Result<Bytes> bytes = from_base32(text.substr(kPrefix.size()));
   if (!bytes) return bad_token("a character was lost or changed");

@@ -13,7 +13,7 @@
 namespace starling::identity {
 namespace {
 
-constexpr std::size_t kPemBytesMax = 16 * 1024;
+constexpr std::size_t kKeyPemBytesMax = 16 * 1024;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ Result<PrivateKey> PrivateKey::parse_pem(std::string_view pem) {
 }
 
 Result<PrivateKey> PrivateKey::load(const std::filesystem::path& path) {
-  STARLING_ASSIGN(Bytes pem, read_file(path, kPemBytesMax));
+  STARLING_ASSIGN(Bytes pem, read_file(path, kKeyPemBytesMax));
   Result<PrivateKey> key = parse_pem(as_text(pem));
   OPENSSL_cleanse(pem.data(), pem.size());
   if (!key) return key.error().within(path.string());

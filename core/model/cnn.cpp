@@ -6,8 +6,6 @@
 namespace starling::model {
 namespace {
 
-std::ptrdiff_t stride(std::size_t floats) { return static_cast<std::ptrdiff_t>(floats); }
-
 std::size_t padded_floats(const ConvolutionShape& shape) {
   return shape.padded_pixels() * shape.in;
 }

@@ -2,12 +2,6 @@
 #include "core/model/convolution.h"
 
 namespace starling::model {
-namespace {
-
-std::ptrdiff_t stride(std::size_t floats) { return static_cast<std::ptrdiff_t>(floats); }
-
-}  // namespace
-
 Convolution::Convolution(const ConvolutionShape& shape, std::size_t weight, std::size_t bias,
                          const linalg::Kernels& kernels)
     : shape_(shape), weight_(weight), bias_(bias), kernels_(kernels) {}

@@ -30,6 +30,9 @@ struct ConvolutionShape {
   std::size_t interior() const { return margin() * padded_width() + margin(); }
 };
 
+// A distance of so many floats.
+inline std::ptrdiff_t stride(std::size_t floats) { return static_cast<std::ptrdiff_t>(floats); }
+
 // Where a layer's pooled values, or the gradients to them, lie: strides in floats.
 struct PooledPlace {
   float* first;

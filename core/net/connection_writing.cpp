@@ -18,7 +18,7 @@ namespace {
 // Encrypted at a time, before the socket gets it. One more frame must fit into the same buffer.
 constexpr std::size_t kBatchBytes = 96 * 1024;
 // After so many bytes without a pause the other connections have their turn.
-constexpr std::uint64_t kTurnBytes = 1 << 20;
+constexpr std::uint64_t kWriteTurnBytes = 1 << 20;
 
 std::size_t frame_bytes(const OutgoingFrame& frame) {
   return frame.header.size() + frame.payload.bytes.size();
@@ -53,7 +53,7 @@ void Connection::Impl::schedule_writing() {
 
 void Connection::Impl::write() {
   if (waiting_writable || write_failed) return;
-  const std::uint64_t turn_end = counters.wire_bytes_out + kTurnBytes;
+  const std::uint64_t turn_end = counters.wire_bytes_out + kWriteTurnBytes;
   while (flush_output()) {
     if (queue.empty()) {
       engine.output().release();

@@ -11,7 +11,7 @@
 namespace starling::report {
 namespace {
 
-constexpr std::string_view kMissing = "–";
+constexpr std::string_view kNoValue = "–";
 constexpr std::size_t kDifferencesMax = 3;  // beyond these a name is a sentence
 
 std::string_view last_word(std::string_view key) { return key.substr(key.rfind('.') + 1); }
@@ -96,11 +96,11 @@ void tell_apart(std::span<const Run> runs, std::vector<std::string>& names) {
 }
 
 std::string number_cell(std::optional<double> value, int digits) {
-  return value ? fmt::format("{:.{}f}", *value, digits) : std::string(kMissing);
+  return value ? fmt::format("{:.{}f}", *value, digits) : std::string(kNoValue);
 }
 
 std::string value_cell(Quantity quantity, std::optional<double> value) {
-  return value ? format_value(quantity, *value) : std::string(kMissing);
+  return value ? format_value(quantity, *value) : std::string(kNoValue);
 }
 
 std::string steps_word(std::span<const Run> runs) {
@@ -120,7 +120,7 @@ std::vector<std::string> row(const Run& run, const std::string& name, const Comp
   if (comparison.target) {
     const auto cost = cost_of(run, *comparison.target);
     const auto cell = [&](Quantity quantity, double value) {
-      return cost ? format_value(quantity, value) : std::string(kMissing);
+      return cost ? format_value(quantity, value) : std::string(kNoValue);
     };
     const Cost spent = cost.value_or(Cost());
     cells.push_back(cell(Quantity::kNumber, spent.step));

@@ -24,8 +24,8 @@ constexpr Node kNodesShown = 12;  // whose edges stand for all, beyond the limit
 constexpr std::size_t kPanelsInARow = 4;
 constexpr double kSideAlone = 480;
 constexpr double kSideOfPanel = 220;
-constexpr double kGap = 22;   // between panels
-constexpr double kLine = 22;  // height of a line of text
+constexpr double kPanelGap = 22;  // between panels
+constexpr double kLine = 22;      // height of a line of text
 
 constexpr std::string_view kStyle =
     "<style>"
@@ -294,7 +294,7 @@ std::string draw_graphs(std::span<const Panel> panels, const GraphDrawing& optio
   const std::size_t columns = std::min(panels.size(), kPanelsInARow);
   const std::size_t rows = (panels.size() + columns - 1) / columns;
   const std::string caption = caption_of(figure, options);
-  const double across = static_cast<double>(columns) * (figure.width + kGap) - kGap;
+  const double across = static_cast<double>(columns) * (figure.width + kPanelGap) - kPanelGap;
   // Wide enough for the caption too: about 6.3 units a character.
   const double width = std::max(across, 6.3 * static_cast<double>(caption.size()) + 12);
   const double height = static_cast<double>(rows) * row + (caption.empty() ? 0 : kLine);
@@ -302,9 +302,10 @@ std::string draw_graphs(std::span<const Panel> panels, const GraphDrawing& optio
   writer.open(width, height);
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const std::size_t above = i / columns;
-    writer.panel(panels[i],
-                 (width - across) / 2 + static_cast<double>(i % columns) * (figure.width + kGap),
-                 static_cast<double>(above) * row);
+    writer.panel(
+        panels[i],
+        (width - across) / 2 + static_cast<double>(i % columns) * (figure.width + kPanelGap),
+        static_cast<double>(above) * row);
   }
   writer.text(caption, width / 2, height - kLine * 0.35, 12);
   return std::move(writer).close();

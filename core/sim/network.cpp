@@ -12,13 +12,14 @@ namespace {
 constexpr int kRetransmissionsMax = 10'000;
 
 // Streams of Purpose::kNetwork, told apart by the attempt.
-enum Stream : std::uint32_t { kBandwidth = 1, kLatency = 2, kMessage = 3, kPart = 4 };
+enum NetworkStream : std::uint32_t { kBandwidth = 1, kLatency = 2, kMessage = 3, kPart = 4 };
 
 std::uint64_t link_of(std::uint32_t from, std::uint32_t to) {
   return (std::uint64_t{from} << 32) | to;
 }
 
-Rng stream(std::uint64_t seed, Stream which, std::uint64_t node, std::uint64_t number = 0) {
+Rng network_stream(std::uint64_t seed, NetworkStream which, std::uint64_t node,
+                   std::uint64_t number = 0) {
   return Rng({.seed = seed,
               .purpose = Purpose::kNetwork,
               .node = node,
@@ -51,7 +52,7 @@ Result<Network> Network::make(const NetworkOptions& options, std::uint32_t nodes
     constexpr double kLeastBytesPerSecond = 1;
     network.bandwidths_.resize(nodes);
     for (std::uint32_t node = 0; node < nodes; ++node) {
-      Rng rng = stream(seed, kBandwidth, node);
+      Rng rng = network_stream(seed, kBandwidth, node);
       network.bandwidths_[node] = std::max(bandwidth.draw(rng), kLeastBytesPerSecond);
     }
   }
@@ -86,12 +87,12 @@ Result<void> Network::read_splits(std::string_view text) {
 
 double Network::latency(std::uint32_t from, std::uint32_t to) const {
   if (latency_.constant()) return latency_.least();
-  Rng rng = stream(seed_, kLatency, link_of(std::min(from, to), std::max(from, to)));
+  Rng rng = network_stream(seed_, kLatency, link_of(std::min(from, to), std::max(from, to)));
   return latency_.draw(rng);
 }
 
 std::uint32_t Network::part_of(std::uint32_t node, std::size_t split) const {
-  Rng rng = stream(seed_, kPart, node, split);
+  Rng rng = network_stream(seed_, kPart, node, split);
   return static_cast<std::uint32_t>(rng.below(splits_[split].parts));
 }
 
@@ -109,7 +110,7 @@ Network::Passage Network::pass(std::uint32_t from, std::uint32_t to, std::uint64
                                double time) const {
   Passage passage{.seconds = latency(from, to)};
   if (loss_ > 0 || !jitter_.constant()) {
-    Rng rng = stream(seed_, kMessage, link_of(from, to), number);
+    Rng rng = network_stream(seed_, kMessage, link_of(from, to), number);
     passage.seconds += jitter_.draw(rng);
     const int most = retransmit_ ? kRetransmissionsMax : 1;
     int losses = 0;

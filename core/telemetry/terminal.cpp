@@ -9,13 +9,13 @@
 namespace starling::telemetry {
 namespace {
 
-struct Range {
+struct SizeRange {
   int min;
   int max;
   int otherwise;
 };
-constexpr Range kColumns = {20, 1000, 80};
-constexpr Range kRows = {5, 1000, 24};
+constexpr SizeRange kColumns = {20, 1000, 80};
+constexpr SizeRange kRows = {5, 1000, 24};
 
 std::string_view value_of(const Environment& environment, const char* name) {
   const char* value = environment(name);
@@ -36,7 +36,7 @@ bool has_unicode(const Environment& environment) {
 }
 
 // What the terminal says, else the environment.
-int extent(int told_by_terminal, const char* variable, const Range& range,
+int extent(int told_by_terminal, const char* variable, const SizeRange& range,
            const Environment& environment) {
   int extent = told_by_terminal;
   const std::string_view told = value_of(environment, variable);

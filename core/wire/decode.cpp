@@ -14,7 +14,6 @@
 namespace starling::wire {
 namespace {
 
-constexpr std::size_t kWordBytes = sizeof(capnp::word);
 constexpr int kNestingMax = 8;
 
 std::string text(capnp::Text::Reader from) { return {from.begin(), from.size()}; }

@@ -13,7 +13,6 @@
 namespace starling::wire {
 namespace {
 
-constexpr std::size_t kWordBytes = sizeof(capnp::word);
 constexpr std::size_t kSmallWords = 128;
 
 capnp::Text::Reader text(const std::string& value) { return {value.data(), value.size()}; }

@@ -20,3 +20,9 @@ inline bool operator!=(const char* a, const StringPtr& b) { return b != StringPt
 #include <capnp/message.h>
 
 #include "core/wire/protocol.capnp.h"
+
+namespace starling::wire {
+
+inline constexpr std::size_t kWordBytes = sizeof(capnp::word);
+
+}  // namespace starling::wire

@@ -16,9 +16,9 @@ constexpr double kOperations = 4e8;  // of all mixings: about a second
 constexpr double kDrawing = 20;      // times as long as mixing
 constexpr double kStepsLeast = 60;
 constexpr double kStepsMost = 400;
-constexpr double kRounding = 1e-9;  // of the first disagreement
+constexpr double kRoundingShare = 1e-9;  // of the first disagreement
 
-using Vector = std::vector<double>;
+using Values = std::vector<double>;
 
 std::uint64_t steps_of(const topologies::Topology& topology) {
   const double messages = static_cast<double>(topology.at(0)->messages());
@@ -28,10 +28,10 @@ std::uint64_t steps_of(const topologies::Topology& topology) {
 }
 
 struct State {
-  Vector x;
-  Vector m;
-  Vector before;  // scratch: x, or what is mixed
-  Vector mixed;   // scratch
+  Values x;
+  Values m;
+  Values before;  // scratch: x, or what is mixed
+  Values mixed;   // scratch
 
   explicit State(topologies::Node nodes) : x(nodes), m(nodes), before(nodes), mixed(nodes) {
     Rng rng({.seed = 1, .purpose = Purpose::kTopology, .node = hash_name("disagreement")});
@@ -79,7 +79,7 @@ bool ends_disagreement(const topologies::Topology& topology, const MomentumMixin
     if (t / quarter == 1) early = std::max(early, now);
     if (t / quarter == 3) late = std::max(late, now);
   }
-  return late <= early * (1 + kRounding) || late <= kRounding * first;
+  return late <= early * (1 + kRoundingShare) || late <= kRoundingShare * first;
 }
 
 }  // namespace starling::gossip

@@ -21,7 +21,7 @@ namespace {
 // model of those who are ahead instead of pulling them back to its own.
 constexpr Exchange kFarFactor = 4;
 constexpr Exchange kFarSlack = 8;
-constexpr std::size_t kDonorsMax = 4;
+constexpr std::size_t kAsyncDonorsMax = 4;
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
 
@@ -123,7 +123,7 @@ void AsyncCourse::go_on() {
   if (!behind()) return phases_ == total_ ? finish() : compute_phase();
   std::vector<Member> donors;
   for (const auto& [member, neighbour] : neighbours_) {
-    if (neighbour.far_ahead && donors.size() < kDonorsMax) donors.push_back(member);
+    if (neighbour.far_ahead && donors.size() < kAsyncDonorsMax) donors.push_back(member);
   }
   host_.say(LogLevel::kInfo, fmt::format("far behind: taking the model of {}", names_[donors[0]]));
   state_ = State::kCopying;

@@ -14,7 +14,7 @@ TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
 // The queue counts in nanoseconds; a change of a node's life must lie behind, not on, its event.
 constexpr double kTick = 2e-9;
 // Local phases in a row that a crash ended.
-constexpr std::uint64_t kInVain = 10'000;
+constexpr std::uint64_t kInterruptionsMax = 10'000;
 
 }  // namespace
 
@@ -197,7 +197,7 @@ Result<void> AsynchronousSimulation::happen(const Went& event) {
   if (state.phase) {
     state.phase->done.wait();  // its rows' order goes on from there
     state.phase = nullptr;
-    if (++interrupted_ == kInVain) return no_progress(totals_.step);
+    if (++interrupted_ == kInterruptionsMax) return no_progress(totals_.step);
   }
   state.algorithm->unanswered();  // it may come back where nobody is there to begin from
   state.patience = {};

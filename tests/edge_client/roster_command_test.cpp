@@ -27,10 +27,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const WallTime kNow = *parse_rfc3339("2026-11-20T09:00:00Z");
+const WallTime kRosterNow = *parse_rfc3339("2026-11-20T09:00:00Z");
 
 CertificateAuthority make_authority(const std::string& federation) {
-  return *CertificateAuthority::make({.federation = federation}, kNow);
+  return *CertificateAuthority::make({.federation = federation}, kRosterNow);
 }
 
 class RosterCommandTest : public ::testing::Test {
@@ -39,7 +39,7 @@ class RosterCommandTest : public ::testing::Test {
     ASSERT_TRUE(identity::IdentityDirectory::save(state_.identity(), device_, {"hub", 7443}));
   }
 
-  Roster roster_of(std::uint64_t epoch, WallTime issued = kNow) const {
+  Roster roster_of(std::uint64_t epoch, WallTime issued = kRosterNow) const {
     return {.federation = "kitchen",
             .run = "faces",
             .epoch = epoch,
@@ -64,7 +64,7 @@ class RosterCommandTest : public ::testing::Test {
     std::string out;
     std::string err;
   };
-  Printed type(const std::filesystem::path& file = {}, WallTime now = kNow,
+  Printed type(const std::filesystem::path& file = {}, WallTime now = kRosterNow,
                config::OutputFormat format = config::OutputFormat::kText) const {
     std::ostringstream out;
     std::ostringstream err;
@@ -79,7 +79,7 @@ class RosterCommandTest : public ::testing::Test {
   }
   // Refused in one line with `part` in it, and all is as it was.
   void expect_refused(const std::filesystem::path& file, const std::string& part,
-                      WallTime now = kNow) const {
+                      WallTime now = kRosterNow) const {
     const std::uint64_t before = held();
     const Printed printed = type(file, now);
     EXPECT_NE(printed.exit_code, 0) << part;
@@ -95,8 +95,9 @@ class RosterCommandTest : public ::testing::Test {
   const std::filesystem::path file_ = directory_.path() / "net.roster";
   CertificateAuthority authority_ = make_authority("kitchen");
   Credentials owner_ =
-      *authority_.issue_credentials({.role = Role::kOperator, .name = "owner"}, kNow);
-  Credentials device_ = *authority_.issue_credentials({.role = Role::kPeer, .name = "cam-7"}, kNow);
+      *authority_.issue_credentials({.role = Role::kOperator, .name = "owner"}, kRosterNow);
+  Credentials device_ =
+      *authority_.issue_credentials({.role = Role::kPeer, .name = "cam-7"}, kRosterNow);
 };
 
 TEST_F(RosterCommandTest, TakesARosterAndSaysWhatItIs) {
@@ -117,8 +118,9 @@ TEST_F(RosterCommandTest, ShowsTheOneThatIsHeld) {
   ASSERT_EQ(type(file_of(roster_of(3))).exit_code, 0);
   EXPECT_THAT(type().out, StartsWith("epoch 3 of faces with 2 members, valid until "));
   EXPECT_THAT(type().out, Not(HasSubstr("installed")));
-  EXPECT_THAT(type("", kNow + hours(1)).out, HasSubstr("expired at 2026-11-20T09:10:00.000Z"));
-  const auto json = boost::json::parse(type("", kNow, config::OutputFormat::kJson).out);
+  EXPECT_THAT(type("", kRosterNow + hours(1)).out,
+              HasSubstr("expired at 2026-11-20T09:10:00.000Z"));
+  const auto json = boost::json::parse(type("", kRosterNow, config::OutputFormat::kJson).out);
   EXPECT_EQ(json.at("epoch"), 3);
   EXPECT_EQ(json.at("state"), "running");
   EXPECT_EQ(json.at("member"), true);
@@ -130,15 +132,15 @@ TEST_F(RosterCommandTest, ShowsTheOneThatIsHeld) {
 TEST_F(RosterCommandTest, OnlyANewerOneTakesItsPlace) {
   ASSERT_EQ(type(file_of(roster_of(3))).exit_code, 0);
   EXPECT_EQ(type(file_).exit_code, 0) << "the very same again";
-  expect_refused(file_of(roster_of(2, kNow + minutes(1))), "holds epoch 3 of faces");
-  expect_refused(file_of(roster_of(3, kNow - minutes(1))), "--epoch 4");
+  expect_refused(file_of(roster_of(2, kRosterNow + minutes(1))), "holds epoch 3 of faces");
+  expect_refused(file_of(roster_of(3, kRosterNow - minutes(1))), "--epoch 4");
   Roster other = roster_of(3);  // of the same moment
   other.members.pop_back();
   expect_refused(file_of(other), "this device holds epoch 3");
-  other = roster_of(3, kNow + minutes(1));  // later, but no renewal
+  other = roster_of(3, kRosterNow + minutes(1));  // later, but no renewal
   other.run = "hands";
   expect_refused(file_of(other), "epoch 3 of hands, issued ");
-  EXPECT_EQ(type(file_of(roster_of(3, kNow + minutes(1)))).exit_code, 0) << "renewed";
+  EXPECT_EQ(type(file_of(roster_of(3, kRosterNow + minutes(1)))).exit_code, 0) << "renewed";
   EXPECT_EQ(type(file_of(roster_of(4))).exit_code, 0) << "a later epoch";
   EXPECT_EQ(held(), 4U);
 }
@@ -153,14 +155,14 @@ TEST_F(RosterCommandTest, RefusesWhatWasNotSignedByWhoMay) {
   expect_refused(file_of_text(""), "malformed");
   CertificateAuthority strangers = make_authority("kitchen");
   expect_refused(file_of(roster_of(3), *strangers.issue_credentials(
-                                           {.role = Role::kOperator, .name = "owner"}, kNow)),
+                                           {.role = Role::kOperator, .name = "owner"}, kRosterNow)),
                  "with an operator's key of this federation");
   CertificateAuthority garage = make_authority("garage");
   Roster foreign = roster_of(3);
   foreign.federation = "garage";
-  expect_refused(
-      file_of(foreign, *garage.issue_credentials({.role = Role::kOperator, .name = "owner"}, kNow)),
-      "of the federation garage, not of kitchen");
+  expect_refused(file_of(foreign, *garage.issue_credentials(
+                                      {.role = Role::kOperator, .name = "owner"}, kRosterNow)),
+                 "of the federation garage, not of kitchen");
   expect_refused(directory_.path() / "none", "starling-coordinator gossip sign");
 }
 
@@ -168,10 +170,10 @@ TEST_F(RosterCommandTest, RefusesWhatHasExpired) {
   const auto file = file_of(roster_of(3));
   expect_refused(file,
                  "expired at 2026-11-20T09:10:00.000Z, and it is 2026-11-20T10:00:00.000Z now",
-                 kNow + hours(1));
+                 kRosterNow + hours(1));
   auto self = *identity::IdentityDirectory::load(state_.identity());
-  ASSERT_TRUE(self.record_authenticated(kNow + hours(2)));
-  expect_refused(file, "2026-11-20T11:00:00.000Z now", kNow);  // the clock was set back
+  ASSERT_TRUE(self.record_authenticated(kRosterNow + hours(2)));
+  expect_refused(file, "2026-11-20T11:00:00.000Z now", kRosterNow);  // the clock was set back
 }
 
 TEST_F(RosterCommandTest, SaysWhatTheOwnerMustWriteForADeviceThatIsNoMember) {

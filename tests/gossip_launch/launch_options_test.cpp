@@ -29,7 +29,7 @@ TEST(LaunchOptions, TheReadmeHasEveryKey) {
                        << config::to_markdown(binder.documents());
 }
 
-std::string refusal(std::string_view toml) {
+std::string option_refusal(std::string_view toml) {
   LaunchConfig config;
   config::Binder binder;
   config.bind(binder);
@@ -40,12 +40,12 @@ std::string refusal(std::string_view toml) {
 }
 
 TEST(LaunchOptions, WhatOnlyASimulatedNetworkHasIsRefused) {
-  EXPECT_EQ(refusal("steps = 10\n[network]\nlatency = \"5ms\"\nsplits = \"1s-2s:2\"\n"), "");
-  EXPECT_THAT(refusal("[nodes]\nstragglers = 0.5\n"), HasSubstr("simulated devices"));
-  EXPECT_THAT(refusal("virtual-time = \"10s\"\n"), HasSubstr("virtual-time"));
-  EXPECT_THAT(refusal("[network]\nloss = 0.1\n"), HasSubstr("network.loss"));
-  EXPECT_THAT(refusal("[network]\njitter = \"1ms\"\n"), HasSubstr("network.jitter"));
-  EXPECT_THAT(refusal("[topology]\nnodes = 1001\n"), HasSubstr("at most 1000"));
+  EXPECT_EQ(option_refusal("steps = 10\n[network]\nlatency = \"5ms\"\nsplits = \"1s-2s:2\"\n"), "");
+  EXPECT_THAT(option_refusal("[nodes]\nstragglers = 0.5\n"), HasSubstr("simulated devices"));
+  EXPECT_THAT(option_refusal("virtual-time = \"10s\"\n"), HasSubstr("virtual-time"));
+  EXPECT_THAT(option_refusal("[network]\nloss = 0.1\n"), HasSubstr("network.loss"));
+  EXPECT_THAT(option_refusal("[network]\njitter = \"1ms\"\n"), HasSubstr("network.jitter"));
+  EXPECT_THAT(option_refusal("[topology]\nnodes = 1001\n"), HasSubstr("at most 1000"));
 }
 
 TEST(LaunchOptions, MembersAreToldWhatIsNotADefault) {

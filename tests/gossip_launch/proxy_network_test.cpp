@@ -45,13 +45,13 @@ class ProxyNetworkTest : public ::testing::Test {
     return {std::move(near), std::move(far)};
   }
 
-  static bool readable(tcp::socket& socket, int milliseconds) {
+  static bool readable(tcp::socket& socket, int wait_ms) {
     pollfd waiting{.fd = socket.native_handle(), .events = POLLIN, .revents = 0};
-    return ::poll(&waiting, 1, milliseconds) == 1;
+    return ::poll(&waiting, 1, wait_ms) == 1;
   }
-  static bool passes(tcp::socket& from, tcp::socket& to, int milliseconds) {
+  static bool passes(tcp::socket& from, tcp::socket& to, int wait_ms) {
     asio::write(from, asio::buffer("x", 1));
-    if (!readable(to, milliseconds)) return false;
+    if (!readable(to, wait_ms)) return false;
     char byte = 0;
     boost::system::error_code error;
     return to.read_some(asio::buffer(&byte, 1), error) == 1 && byte == 'x';

@@ -6,13 +6,13 @@
 #include "gossip/peer/network_run.h"
 
 namespace starling::testing {
-namespace {
-
 gossip::Experiment prepared(const gossip::NetOptions& options) {
   auto experiment = gossip::prepare(options);
   EXPECT_TRUE(experiment) << experiment.error().message();
   return std::move(*experiment);
 }
+
+namespace {
 
 gossip::NetworkRun derived(const gossip::Experiment& experiment) {
   identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = 1};

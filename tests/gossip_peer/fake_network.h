@@ -19,6 +19,9 @@
 
 namespace starling::testing {
 
+// Requires: options that can run.
+gossip::Experiment prepared(const gossip::NetOptions& options);
+
 class FakeNetwork {
  public:
   using Member = protocol::Member;

@@ -8,18 +8,13 @@
 
 #include "gossip/peer/network_run.h"
 #include "gossip/simulation/network_simulation.h"
+#include "tests/gossip_peer/fake_network.h"
 
 namespace starling::testing {
 namespace {
 
 using identity::CertificateAuthority;
 using identity::Role;
-
-gossip::Experiment prepared(const gossip::NetOptions& options) {
-  auto experiment = gossip::prepare(options);
-  EXPECT_TRUE(experiment) << experiment.error().message();
-  return std::move(*experiment);
-}
 
 }  // namespace
 

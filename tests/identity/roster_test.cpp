@@ -16,7 +16,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::minutes;
 
-const WallTime kNow = *parse_rfc3339("2026-11-20T09:00:00Z");
+const WallTime kRosterNow = *parse_rfc3339("2026-11-20T09:00:00Z");
 
 Sha256Digest key_of(const std::string& name) { return sha256(as_bytes(name)); }
 
@@ -24,8 +24,8 @@ Roster small_roster() {
   return {.federation = "kitchen",
           .run = "faces",
           .epoch = 3,
-          .issued = kNow,
-          .expires = kNow + minutes(10),
+          .issued = kRosterNow,
+          .expires = kRosterNow + minutes(10),
           .settings = {{"algorithm.name", "dpsgd"}, {"dataset", "idx:/a b=c"}, {"notes", ""}},
           .members = {{"cam-1", key_of("cam-1"), "10.0.0.1:7000"},
                       {"cam-2", key_of("cam-2"), ""},
@@ -34,7 +34,7 @@ Roster small_roster() {
 
 class RosterTest : public ::testing::Test {
  public:
-  Credentials credentials(Role role, WallTime at = kNow) const {
+  Credentials credentials(Role role, WallTime at = kRosterNow) const {
     CertificateProfile profile{.role = role, .name = "hub"};
     if (role == Role::kCoordinator) profile.addresses = {"10.0.0.9"};
     return *authority.issue_credentials(profile, at);
@@ -60,7 +60,8 @@ class RosterTest : public ::testing::Test {
     return text.substr(0, text.find("-----BEGIN"));
   }
 
-  CertificateAuthority authority = *CertificateAuthority::make({.federation = "kitchen"}, kNow);
+  CertificateAuthority authority =
+      *CertificateAuthority::make({.federation = "kitchen"}, kRosterNow);
   Credentials hub = credentials(Role::kCoordinator);
 };
 
@@ -156,14 +157,16 @@ TEST_F(RosterTest, OnlyCoordinatorsAndOperatorsSign) {
 }
 
 TEST_F(RosterTest, ForeignAuthoritiesAndFederationsAreRefused) {
-  const auto other = CertificateAuthority::make({.federation = "kitchen"}, kNow);
-  const auto garden = CertificateAuthority::make({.federation = "garden"}, kNow);
+  const auto other = CertificateAuthority::make({.federation = "kitchen"}, kRosterNow);
+  const auto garden = CertificateAuthority::make({.federation = "garden"}, kRosterNow);
   const CertificateProfile profile{.role = Role::kOperator, .name = "hub"};
-  const auto foreign = SignedRoster::sign(small_roster(), *other->issue_credentials(profile, kNow));
+  const auto foreign =
+      SignedRoster::sign(small_roster(), *other->issue_credentials(profile, kRosterNow));
   EXPECT_EQ(verdict(foreign->bytes().view()), "roster-signer");
-  EXPECT_EQ(
-      SignedRoster::sign(small_roster(), *garden->issue_credentials(profile, kNow)).error().code(),
-      "roster-federation");
+  EXPECT_EQ(SignedRoster::sign(small_roster(), *garden->issue_credentials(profile, kRosterNow))
+                .error()
+                .code(),
+            "roster-federation");
   const auto good = SignedRoster::sign(small_roster(), hub);
   EXPECT_EQ(verdict(good->bytes().view(), "garden"), "roster-federation");
 }
@@ -295,9 +298,9 @@ TEST_F(RosterTest, FourMebibytesAreTheLimit) {
 }
 
 TEST(SignatureTest, BelongsToKeyAndMessage) {
-  const auto authority = CertificateAuthority::make({.federation = "kitchen"}, kNow);
-  const auto mine = authority->issue_credentials({.name = "cam-1"}, kNow);
-  const auto other = authority->issue_credentials({.name = "cam-2"}, kNow);
+  const auto authority = CertificateAuthority::make({.federation = "kitchen"}, kRosterNow);
+  const auto mine = authority->issue_credentials({.name = "cam-1"}, kRosterNow);
+  const auto other = authority->issue_credentials({.name = "cam-2"}, kRosterNow);
   for (int i = 0; i < 50; ++i) {  // r and s of every length
     const std::string message = "message " + std::to_string(i);
     const Signature signature = sign(mine->key, as_bytes(message));

@@ -24,7 +24,7 @@ class TestLimits final : public FrameLimits {
   }
 };
 
-Bytes random_bytes(std::size_t size, Rng& rng) {
+Bytes random_part(std::size_t size, Rng& rng) {
   Bytes bytes(size);
   for (std::byte& b : bytes) b = static_cast<std::byte>(rng.below(256));
   return bytes;
@@ -68,8 +68,8 @@ TEST(FrameAssembler, PutsFramesTogetherFromPiecesOfAnySize) {
   FrameAssembler assembler(pool);
   for (const auto& [words, payload_bytes] :
        {std::pair<std::size_t, std::size_t>{0, 0}, {1, 0}, {0, 1}, {3, 99}, {4, 100}}) {
-    const Bytes header = random_bytes(words * 8, rng);
-    const Bytes payload = random_bytes(payload_bytes, rng);
+    const Bytes header = random_part(words * 8, rng);
+    const Bytes payload = random_part(payload_bytes, rng);
     const Bytes bytes = encoded(1, header, payload);
     for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
       const auto complete = feed(assembler, bytes, piece);
@@ -88,8 +88,8 @@ TEST(FrameAssembler, TakesTheLargestFrameAlignedForItsReaders) {
   Rng rng({.seed = 2, .purpose = Purpose::kTest});
   BufferPool pool(kFrameBytes);
   FrameAssembler assembler(pool);
-  const Bytes header = random_bytes(kHeaderWordsMax * 8, rng);
-  const Bytes payload = random_bytes(kPayloadBytesMax, rng);
+  const Bytes header = random_part(kHeaderWordsMax * 8, rng);
+  const Bytes payload = random_part(kPayloadBytesMax, rng);
   ASSERT_TRUE(*feed(assembler, encoded(2, header, payload), 10007));
   const Frame frame = assembler.frame();
   EXPECT_TRUE(std::ranges::equal(frame.header, header));
@@ -137,7 +137,7 @@ TEST(FrameAssembler, AnyBytesAreFramesOrAnError) {
   BufferPool pool(kFrameBytes);
   for (int i = 0; i < 2000; ++i) {
     FrameAssembler assembler(pool);
-    Bytes bytes = random_bytes(8 + static_cast<std::size_t>(rng.below(300)), rng);
+    Bytes bytes = random_part(8 + static_cast<std::size_t>(rng.below(300)), rng);
     bytes[7] = std::byte{0};
     bytes[6] = static_cast<std::byte>(rng.below(4));
     if (rng.below(2) == 0) bytes[1] = bytes[2] = bytes[3] = bytes[5] = std::byte{0};

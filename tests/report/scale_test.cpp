@@ -16,7 +16,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::Pointwise;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(Scale, LaysItsEndsOnZeroAndOne) {
@@ -24,7 +24,7 @@ TEST(Scale, LaysItsEndsOnZeroAndOne) {
   EXPECT_EQ(linear.share(2), 0);
   EXPECT_EQ(linear.share(5), 0.75);
   EXPECT_EQ(linear.share(6), 1);
-  EXPECT_EQ(linear.share(kNan), std::nullopt);
+  EXPECT_EQ(linear.share(kNotANumber), std::nullopt);
   const Scale logarithmic(0.01, 100, true);
   EXPECT_DOUBLE_EQ(*logarithmic.share(1), 0.5);
   EXPECT_EQ(logarithmic.share(0), std::nullopt);
@@ -67,11 +67,11 @@ TEST(Scale, TicksSuitAnyRange) {
 }
 
 TEST(FitScale, TakesWhatCanBeShown) {
-  const auto scale = fit_scale(std::vector{kNan, 3.0, kInfinity, 1.0}, false, false, 5);
+  const auto scale = fit_scale(std::vector{kNotANumber, 3.0, kInfinity, 1.0}, false, false, 5);
   ASSERT_TRUE(scale);
   EXPECT_EQ(scale->low(), 1);
   EXPECT_EQ(scale->high(), 3);
-  EXPECT_FALSE(fit_scale(std::vector{kNan, -kInfinity}, false, false, 5));
+  EXPECT_FALSE(fit_scale(std::vector{kNotANumber, -kInfinity}, false, false, 5));
   EXPECT_FALSE(fit_scale(std::vector{0.0, -1.0}, true, false, 5));
   EXPECT_FALSE(fit_scale({}, false, true, 5));
 }
@@ -117,7 +117,7 @@ TEST(Units, SuitTheirValues) {
   EXPECT_EQ(format_value(Quantity::kSeconds, 1800), "30 min");
   EXPECT_EQ(format_value(Quantity::kNumber, 0.84213), "0.8421");
   EXPECT_EQ(format_value(Quantity::kNumber, 512000), "512,000");
-  EXPECT_EQ(format_value(Quantity::kNumber, kNan), "–");
+  EXPECT_EQ(format_value(Quantity::kNumber, kNotANumber), "–");
 }
 
 TEST(TickLabel, HasTheDecimalsThatTellNeighboursApart) {

@@ -14,7 +14,7 @@ namespace starling::train {
 namespace {
 
 const model::ModelSpec kSoftmax = {.kind = "softmax-regression"};
-const model::ModelSpec kMlp = {.kind = "mlp", .hidden = {12}};
+const model::ModelSpec kSmallMlp = {.kind = "mlp", .hidden = {12}};
 const std::atomic<bool> kGo = false;
 
 Rng batches(std::uint64_t seed = 1) { return Rng({.seed = seed, .purpose = Purpose::kBatches}); }
@@ -117,14 +117,14 @@ TEST(LocalTrainer, CountsSamplesAndSteps) {
 
 TEST(LocalTrainer, LearnsClusters) {
   const auto view = clusters(400, 10, 4);
-  const auto model = model_for(view, kMlp);
+  const auto model = model_for(view, kSmallMlp);
   for (const std::string_view optimizer : kOptimizers) {
     const bool adaptive = optimizer.starts_with("adam");
     const TrainOptions options{.local_epochs = 10,
                                .batch_size = 16,
                                .optimizer = std::string(optimizer),
                                .learning_rate = adaptive ? 0.01 : 0.05};
-    const Trained trained = train_once(kMlp, view, options);
+    const Trained trained = train_once(kSmallMlp, view, options);
     EXPECT_GT(evaluate(*model, trained.parameters.values(), view).value().accuracy, 0.98)
         << optimizer;
   }
@@ -136,8 +136,8 @@ TEST(LocalTrainer, SameArgumentsGiveSameBitsWhateverItDidBefore) {
   for (const std::string_view optimizer : kOptimizers) {
     const TrainOptions options{
         .local_epochs = 2, .batch_size = 100, .optimizer = std::string(optimizer)};
-    const Trained fresh = train_once(kMlp, view, options);
-    const auto model = model_for(view, kMlp);
+    const Trained fresh = train_once(kSmallMlp, view, options);
+    const auto model = model_for(view, kSmallMlp);
     LocalTrainer used(model, options);
     train_from_start(used, *model, larger);
     const Trained again = train_from_start(used, *model, view);
@@ -148,7 +148,7 @@ TEST(LocalTrainer, SameArgumentsGiveSameBitsWhateverItDidBefore) {
 
 TEST(LocalTrainer, OtherBatchesGiveAnotherModel) {
   const auto view = clusters(60, 6, 3);
-  const auto model = model_for(view, kMlp);
+  const auto model = model_for(view, kSmallMlp);
   LocalTrainer trainer(model, {.batch_size = 8});
   auto a = model::initial_parameters(*model, 5), b = a;
   ASSERT_TRUE(trainer.train(a.values(), view, 1, 1, batches(1), kGo));
@@ -159,18 +159,18 @@ TEST(LocalTrainer, OtherBatchesGiveAnotherModel) {
 TEST(LocalTrainer, TheFusedStepIsTheUnfusedOne) {
   const auto view = clusters(60, 6, 3);
   TrainOptions options{.local_epochs = 2, .batch_size = 8, .weight_decay = 0.1};
-  const Trained fused = train_once(kMlp, view, options);
+  const Trained fused = train_once(kSmallMlp, view, options);
   options.clip_norm = 1e9;  // never reached, but the gradient must be seen whole
-  const Trained unfused = train_once(kMlp, view, options);
+  const Trained unfused = train_once(kSmallMlp, view, options);
   EXPECT_LT(largest_difference(fused.parameters, unfused.parameters), 1e-6);
 }
 
 TEST(LocalTrainer, ABatchOfManyPassesIsOneStep) {
   const auto view = clusters(3000, 6, 3);
-  const auto model = model_for(view, kMlp);
+  const auto model = model_for(view, kSmallMlp);
   ASSERT_LT(model->rows_max(), 3000U);
   const TrainOptions options{.batch_size = 3000, .learning_rate = 0.5};
-  const Trained trained = train_once(kMlp, view, options);
+  const Trained trained = train_once(kSmallMlp, view, options);
   EXPECT_EQ(trained.result.steps, 1U);
   const auto start = model::initial_parameters(*model, 5);
   // The same gradient from 3000 single rows, summed in double.
@@ -204,7 +204,7 @@ TEST(LocalTrainer, ClippingShortensTheStepToTheNorm) {
 TEST(LocalTrainer, DivergenceIsNamed) {
   const auto view = clusters(60, 6, 3);
   for (const char* optimizer : {"sgd", "momentum", "nesterov"}) {  // Adam's steps are bounded
-    const auto model = model_for(view, kMlp);
+    const auto model = model_for(view, kSmallMlp);
     LocalTrainer trainer(model, {.local_epochs = 50,
                                  .batch_size = 8,
                                  .optimizer = optimizer,
@@ -220,7 +220,7 @@ TEST(LocalTrainer, DivergenceIsNamed) {
 
 TEST(LocalTrainer, AParameterThatIsNotFiniteIsNamedEvenIfNoLossShowsIt) {
   const auto view = clusters(8, 6, 3);
-  const auto model = model_for(view, kMlp);
+  const auto model = model_for(view, kSmallMlp);
   LocalTrainer trainer(model, {.local_steps = 1, .batch_size = 8, .learning_rate = 0});
   auto parameters = model::initial_parameters(*model, 5);
   // A hidden unit that never fires hides what follows it from the loss.
@@ -237,7 +237,7 @@ TEST(LocalTrainer, AParameterThatIsNotFiniteIsNamedEvenIfNoLossShowsIt) {
 
 TEST(LocalTrainer, StopsWhenAsked) {
   const auto view = clusters(60, 6, 3);
-  const auto model = model_for(view, kMlp);
+  const auto model = model_for(view, kSmallMlp);
   LocalTrainer trainer(model, {});
   auto parameters = model::initial_parameters(*model, 5);
   const auto before = parameters;
@@ -251,7 +251,7 @@ TEST(LocalTrainer, StopsWhenAsked) {
 
 TEST(Stepper, AStopBetweenTwoPassesChangesNothing) {
   const auto view = clusters(3000, 6, 3);
-  const auto model = model_for(view, kMlp);
+  const auto model = model_for(view, kSmallMlp);
   Stepper stepper(model, {.batch_size = 3000});
   stepper.begin(3000);
   std::vector<std::uint32_t> rows(3000);
@@ -265,7 +265,7 @@ TEST(Stepper, AStopBetweenTwoPassesChangesNothing) {
 
 TEST(LocalTrainer, RefusesDataThatDoesNotFit) {
   const auto view = clusters(60, 6, 3);
-  const auto model = model_for(view, kMlp);
+  const auto model = model_for(view, kSmallMlp);
   LocalTrainer trainer(model, {});
   auto parameters = model::initial_parameters(*model, 5);
   const auto code = [&](const data::DatasetView& other) {
