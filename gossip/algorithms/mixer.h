@@ -43,6 +43,10 @@ void mix_flow(const MixTerms<T>& terms, const T* x, T* flow, Columns columns);
 // to j is the negative of what flows from j to i to the bit, and so the sum over all nodes stays 0.
 template <class T>
 void mix_flow_wide(const MixTerms<T>& terms, const T* x, double* flow, Columns columns);
+template <>
+void mix_flow_wide(const MixTerms<float>& terms, const float* x, double* flow, Columns columns);
+template <>
+void mix_flow_wide(const MixTerms<double>& terms, const double* x, double* flow, Columns columns);
 
 // Calls f(part) for consecutive parts of `columns` of at most kFlowColumns.
 inline constexpr std::size_t kFlowColumns = 1024;
