@@ -32,22 +32,16 @@ std::vector<Action> CoordinatorMachine::on(Event event, TimePoint now) {
 std::optional<TimePoint> CoordinatorMachine::next_deadline() const {
   if (draining_) return std::nullopt;
   std::optional<TimePoint> next;
-  const auto consider = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
-  if (!sessions_.empty()) consider(sessions_due_);
+  const auto consider = [&next](std::optional<TimePoint> time) {
+    if (time) next = next ? std::min(*next, *time) : time;
+  };
+  consider(sessions_due_.next());
   if (!active_) return next;
-  if (active_->retry_at) consider(*active_->retry_at);
+  consider(active_->retry_at);
   if (!active_->round || active_->committing) return next;
   if (!active_->round->summing()) consider(active_->round->deadline());
-  for (const auto& [task, upload] : active_->uploads) {
-    if (upload.retry_at) consider(*upload.retry_at);
-  }
-  for (const auto& [id, task] : active_->round->tasks()) {
-    if (task.state != RoundMachine::State::kAsked) continue;
-    const auto client = clients_.find(task.client);
-    if (client != clients_.end() && !client->second.session) {
-      consider(client->second.away_since + active_->start.job.round.reconnect_grace);
-    }
-  }
+  consider(active_->retries.next());
+  consider(active_->absent.next());
   return next;
 }
 
@@ -60,15 +54,21 @@ const RoundMachine* CoordinatorMachine::round() const {
   return active_ && active_->round ? &*active_->round : nullptr;
 }
 
+std::uint64_t CoordinatorMachine::work() const {
+  return work_ + (active_ && active_->round ? active_->round->work() : 0);
+}
+
 // --- who is there -------------------------------------------------------------------------------
 
 void CoordinatorMachine::handle(ClientAdmitted& event) {
   Client& client = clients_[event.client];
   client.seen = client.seen || event.seen_before;
   client.away_since = now_;
+  if (!client.session) went_away(event.client, client);
 }
 
 void CoordinatorMachine::handle(ClientRevoked& event) {
+  work_ += sessions_.size();
   std::vector<SessionId> sessions;
   for (const auto& [id, session] : sessions_) {
     if (session.client == event.client) sessions.push_back(id);
@@ -80,13 +80,13 @@ void CoordinatorMachine::handle(ClientRevoked& event) {
     if (const auto task = active_->round->task_of(event.client)) fail_task(*task, reason);
   }
   clients_.erase(event.client);
+  came_back(event.client);  // nobody waits for it any more
 }
 
 void CoordinatorMachine::handle(SessionOpened& event) {
   STARLING_CHECK(!sessions_.contains(event.session));
   const Session session{.client = event.client, .opened_at = now_, .heard_at = now_};
-  sessions_due_ =
-      sessions_.empty() ? deadline_of(session) : std::min(sessions_due_, deadline_of(session));
+  sessions_due_.set(event.session, deadline_of(session));
   sessions_[event.session] = session;
 }
 
@@ -102,17 +102,43 @@ void CoordinatorMachine::leave(SessionId id) {
   if (found == sessions_.end()) return;
   const std::string name = found->second.client;
   sessions_.erase(found);
+  sessions_due_.clear(id);
   const auto client = clients_.find(name);
   if (client == clients_.end() || client->second.session != id) return;
   client->second.session.reset();
   client->second.away_since = now_;
   --connected_;
   actions_.push_back(ClientSeen{name, std::nullopt});
-  if (!active_ || !active_->round) return;
-  if (const auto task = active_->round->task_of(name)) {
-    active_->downloads.erase(*task);
-    active_->round->interrupted(*task);
+  if (active_ && active_->round) {
+    if (const auto task = active_->round->task_of(name)) {
+      active_->downloads.erase(*task);
+      active_->round->interrupted(*task);
+    }
   }
+  went_away(name, client->second);
+}
+
+// Requires: the client is not connected. How long it may be away is counted from `away_since`.
+void CoordinatorMachine::went_away(const std::string& name, const Client& client) {
+  if (!active_ || !client.seen) return;
+  active_->away.set(name, client.away_since + active_->start.job.round.reconnect_grace);
+  if (!active_->round) return;
+  if (const auto task = active_->round->task_of(name)) await(*task, client);
+}
+
+void CoordinatorMachine::came_back(const std::string& name) {
+  if (!active_) return;
+  active_->away.clear(name);
+  if (!active_->round) return;
+  if (const auto task = active_->round->task_of(name)) active_->absent.clear(*task);
+}
+
+// Requires: the client is not connected. Without any update of it, its task ends when it has been
+// away for too long; one that was not seen yet is not waited for.
+void CoordinatorMachine::await(TaskId task, const Client& client) {
+  if (active_->round->find(task)->state != RoundMachine::State::kAsked) return;
+  const Duration grace = active_->start.job.round.reconnect_grace;
+  active_->absent.set(task, client.seen ? client.away_since + grace : now_);
 }
 
 void CoordinatorMachine::refuse(SessionId id, const std::string& code, const std::string& message) {
@@ -175,7 +201,7 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
     return refuse(id, "certificate-revoked", "this client is not admitted any more");
   }
   session.greeted = true;
-  sessions_due_ = std::min(sessions_due_, deadline_of(session));
+  sessions_due_.set(id, deadline_of(session));
   const auto earlier = client->second.session;
   if (earlier && *earlier != id) {  // a new connection of the same identity replaces a dead one
     refuse(*earlier, "replaced", "another connection of the same client took over");
@@ -183,6 +209,7 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
   client->second.session = id;
   client->second.seen = true;
   ++connected_;
+  came_back(session.client);
   actions_.push_back(ClientSeen{session.client, hello.rows});
   send(id, protocol::Welcome{.version = protocol::kVersion,
                              .federation = options_.federation,
@@ -190,7 +217,7 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
                              .heartbeat = options_.heartbeat});
   if (!active_ || !active_->round || active_->committing) return;
   const auto task = active_->round->task_of(session.client);
-  if (task && active_->round->tasks().at(*task).state == RoundMachine::State::kAsked) {
+  if (task && active_->round->find(*task)->state == RoundMachine::State::kAsked) {
     send_plan(id, *task);
   }
 }
@@ -255,6 +282,7 @@ void CoordinatorMachine::receive(SessionId id, Session& session,
   }
   active_->round->offered(task, offer.head.weight);
   active_->uploads[task] = Uploading{.head = offer.head};
+  active_->retries.clear(task);
   actions_.push_back(OpenUpload{task, offer.head.payload_bytes});
 }
 
@@ -266,14 +294,14 @@ void CoordinatorMachine::handle(UploadOpened& event) {
     if (event.received.error().kind() != ErrorKind::kOverloaded) {
       return fail_task(event.task, event.received.error());
     }
-    upload->second.retry_at = now_ + options_.upload_retry;  // no room, no credit; try again
+    active_->retries.set(event.task, now_ + options_.upload_retry);  // no room, no credit
     return;
   }
   const std::uint64_t total = upload->second.head.payload_bytes;
-  upload->second.retry_at.reset();
+  active_->retries.clear(event.task);
   upload->second.receiver.emplace(total, options_.transfer.window_bytes);
   if (*event.received > 0) upload->second.receiver->resume(*event.received);
-  const RoundMachine::Task& task = active_->round->tasks().at(event.task);
+  const RoundMachine::Task& task = *active_->round->find(event.task);
   send_to(task.client, protocol::UpdateAccept{.task = event.task,
                                               .offset = *event.received,
                                               .limit = upload->second.receiver->tell_limit()});
@@ -304,18 +332,18 @@ void CoordinatorMachine::sum_next() {
     const auto upload = active_->uploads.find(*task);
     actions_.push_back(SumUpload{std::move(upload->second.head), active_->start.schema});
     active_->uploads.erase(upload);
+    active_->retries.clear(*task);
   }
 }
 
 void CoordinatorMachine::handle(UploadSummed& event) {
   if (!active_ || !active_->round) return;
-  const auto& tasks = active_->round->tasks();
-  const auto task = tasks.find(event.task);
-  if (task == tasks.end() || task->second.state != RoundMachine::State::kSumming) return;
+  const RoundMachine::Task* task = active_->round->find(event.task);
+  if (task == nullptr || task->state != RoundMachine::State::kSumming) return;
   active_->round->summed(event.task, event.result);
   if (!event.result) sum_next();
   if (!event.result) return tell_task_end(event.task);
-  send_to(task->second.client, protocol::UpdateReceived{event.task});
+  send_to(task->client, protocol::UpdateReceived{event.task});
 }
 
 void CoordinatorMachine::receive(SessionId id, Session& session,
@@ -341,13 +369,15 @@ void CoordinatorMachine::handle(TaskLookedUp& event) {
 void CoordinatorMachine::fail_task(TaskId id, const Error& error) {
   if (!active_->round->failed(id, error)) return;
   active_->uploads.erase(id);
+  active_->retries.clear(id);
   active_->downloads.erase(id);
+  active_->absent.clear(id);
   actions_.push_back(DropUpload{id});
   tell_task_end(id);
 }
 
 void CoordinatorMachine::tell_task_end(TaskId id) {
-  const RoundMachine::Task& task = active_->round->tasks().at(id);
+  const RoundMachine::Task& task = *active_->round->find(id);
   send_to(task.client, protocol::TaskEnded{id, task.failure->code(), task.failure->message()});
 }
 
@@ -362,19 +392,20 @@ void CoordinatorMachine::handle(StopRun& event) {
   if (queued != queue_.end()) queue_.erase(queued);
 }
 
-// Sessions are looked at when the earliest of their deadlines, as far as it was known at the last
-// look, has come: hearing from one only moves its deadline further away.
+// Hearing from a session only moves its deadline further away, which is noted here, when the one
+// that was noted before has come.
 void CoordinatorMachine::handle(Tick&) {
-  if (sessions_.empty() || now_ < sessions_due_) return;
   std::vector<std::pair<SessionId, Error>> dead;
-  sessions_due_ = TimePoint::max();
-  for (const auto& [id, session] : sessions_) {
-    sessions_due_ = std::min(sessions_due_, deadline_of(session));
-    if (!session.greeted && now_ >= session.opened_at + options_.greeting_deadline) {
-      dead.emplace_back(id, retry("deadline", "no Hello came within the deadline"));
-    } else if (session.greeted && now_ >= session.heard_at + options_.silence_max) {
+  for (const SessionId id : sessions_due_.take_due(now_)) {
+    ++work_;
+    const Session& session = sessions_.at(id);
+    if (now_ < deadline_of(session)) {
+      sessions_due_.set(id, deadline_of(session));
+    } else if (session.greeted) {
       dead.emplace_back(id, retry("silent", fmt::format("nothing was heard for {}",
                                                         format_duration(options_.silence_max))));
+    } else {
+      dead.emplace_back(id, retry("deadline", "no Hello came within the deadline"));
     }
   }
   for (const auto& [id, reason] : dead) refuse(id, reason.code(), reason.message());
@@ -403,6 +434,10 @@ void CoordinatorMachine::start_next_run() {
   if (active_ || queue_.empty() || draining_) return;
   active_.emplace(std::move(queue_.front()));
   queue_.pop_front();
+  work_ += clients_.size();
+  for (const auto& [name, client] : clients_) {
+    if (!client.session) went_away(name, client);
+  }
   const RunStart& start = active_->start;
   if (!start.open) return;
   // A restart resumes the attempt that was open: the same cohort and tasks, a fresh deadline.
@@ -417,12 +452,23 @@ bool CoordinatorMachine::may_come_back(const Client& client) const {
          (client.session || now_ < client.away_since + active_->start.job.round.reconnect_grace);
 }
 
-std::vector<std::string> CoordinatorMachine::eligible() const {
+std::vector<std::string> CoordinatorMachine::eligible() {
+  work_ += clients_.size();
   std::vector<std::string> names;
   for (const auto& [name, client] : clients_) {
     if (may_come_back(client)) names.push_back(name);
   }
   return names;
+}
+
+// Asked at every event while some are missing: the one that was missing before is looked at first.
+bool CoordinatorMachine::all_connected(const std::vector<std::string>& names) {
+  if (!active_->missing.empty() && !connected(active_->missing)) return false;
+  work_ += names.size();
+  const auto missing =
+      std::ranges::find_if_not(names, [this](const auto& name) { return connected(name); });
+  active_->missing = missing == names.end() ? "" : *missing;
+  return missing == names.end();
 }
 
 void CoordinatorMachine::try_open_round() {
@@ -439,14 +485,13 @@ void CoordinatorMachine::try_open_round() {
   if (const auto recorded = start.recorded_contributors.find(next);
       recorded != start.recorded_contributors.end()) {
     const std::size_t count = recorded->second.size();
-    const bool there = std::all_of(recorded->second.begin(), recorded->second.end(),
-                                   [this](const std::string& name) { return connected(name); });
-    if (!there) return;
+    if (!all_connected(recorded->second)) return;
     return open_round(select_clients(recorded->second, count, key), attempt, false);
   }
   const std::size_t awaited =
       static_cast<std::size_t>(next == 1 ? options.clients_awaited() : options.updates_needed());
-  const std::size_t there = next == 1 ? clients_connected() : eligible().size();
+  active_->away.take_due(now_);
+  const std::size_t there = connected_ + (next == 1 ? 0 : active_->away.size());
   if (there < awaited) {
     if (!std::exchange(active_->said_waiting, true)) {
       say(fmt::format("[round {}/{}] waiting for {} clients ({} connected)", next,
@@ -487,6 +532,8 @@ void CoordinatorMachine::open_round(std::vector<Participant> participants, Attem
       fail_task(participant.task, rejected("certificate-revoked", "the client was revoked"));
     } else if (client->second.session) {
       send_plan(*client->second.session, participant.task);
+    } else {
+      await(participant.task, client->second);
     }
   }
 }
@@ -511,24 +558,16 @@ void CoordinatorMachine::send_plan(SessionId session, TaskId task) {
 
 // A selected client that stays away longer than the grace is not waited for.
 void CoordinatorMachine::give_up_absent() {
-  std::vector<TaskId> absent;
-  for (const auto& [id, task] : active_->round->tasks()) {
-    if (task.state != RoundMachine::State::kAsked) continue;
-    const auto client = clients_.find(task.client);
-    if (client != clients_.end() && !may_come_back(client->second)) absent.push_back(id);
-  }
   const Duration grace = active_->start.job.round.reconnect_grace;
-  for (const TaskId id : absent) {
+  for (const TaskId id : active_->absent.take_due(now_)) {
     fail_task(id, retry("disconnected",
                         fmt::format("the client was disconnected for {}", format_duration(grace))));
   }
 }
 
 void CoordinatorMachine::retry_uploads() {
-  for (auto& [task, upload] : active_->uploads) {
-    if (!upload.retry_at || now_ < *upload.retry_at) continue;
-    upload.retry_at.reset();
-    actions_.push_back(OpenUpload{task, upload.head.payload_bytes});
+  for (const TaskId id : active_->retries.take_due(now_)) {
+    actions_.push_back(OpenUpload{id, active_->uploads.at(id).head.payload_bytes});
   }
 }
 
@@ -537,7 +576,9 @@ void CoordinatorMachine::close_round_if_due() {
   if (verdict == RoundMachine::Verdict::kOpen) return;
   for (const auto& [task, upload] : active_->uploads) actions_.push_back(DropUpload{task});
   active_->uploads.clear();
+  active_->retries = {};
   active_->downloads.clear();
+  active_->absent = {};
   RoundSummary summary = active_->round->close(now_);
   if (verdict == RoundMachine::Verdict::kAbandon) return abandon_round(std::move(summary));
   active_->committing = true;
@@ -555,7 +596,7 @@ void CoordinatorMachine::abandon_round(RoundSummary summary) {
   say(fmt::format("[round {}/{}] abandoned: {}", summary.round, active_->start.job.job.rounds,
                   reason.message()));
   active_->start.attempts_made = summary.attempt;
-  active_->round.reset();
+  end_round();
   actions_.push_back(AbandonRound{std::move(summary), reason});
   if (active_->start.attempts_made < static_cast<Attempt>(options.attempts_max)) {
     active_->retry_at = now_ + options.retry_pause;
@@ -583,7 +624,7 @@ void CoordinatorMachine::handle(RoundDurable& event) {
     failed.committed = false;
     actions_.push_back(AbandonRound{std::move(failed), event.next.error()});
     end_all_tasks(event.next.error());
-    active_->round.reset();
+    end_round();
     return finish_run(FinishRun::State::kFailed, event.next.error());
   }
   RunStart& start = active_->start;
@@ -599,6 +640,11 @@ void CoordinatorMachine::handle(RoundDurable& event) {
   for (const auto& [id, task] : active_->round->tasks()) {
     if (task.state == RoundMachine::State::kFailed) tell_task_end(id);
   }
+  end_round();
+}
+
+void CoordinatorMachine::end_round() {
+  work_ += active_->round->work();
   active_->round.reset();
 }
 
@@ -608,6 +654,7 @@ void CoordinatorMachine::finish_run(FinishRun::State state, std::optional<Error>
     for (const auto& [task, upload] : active_->uploads) actions_.push_back(DropUpload{task});
     actions_.push_back(AbandonRound{active_->round->close(now_, stopped), stopped});
     end_all_tasks(stopped);
+    end_round();
   }
   actions_.push_back(FinishRun{active_->start.id, state, std::move(error)});
   active_.reset();

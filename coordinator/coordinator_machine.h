@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator as a deterministic machine: sessions, the queue of runs, rounds and their
 // attempts. It owns no socket, clock, thread, file or randomness: events come in with the time,
-// actions go out for a shell (the service or the simulator) to perform in order.
+// actions go out for a shell (the service or the simulator) to perform in order. An event costs
+// time logarithmic in the clients and tasks, unless it begins or ends a run or a round, revokes a
+// client or drains.
 #pragma once
 
 #include <deque>
@@ -16,6 +18,7 @@
 #include "coordinator/client_sampler.h"
 #include "coordinator/job.h"
 #include "coordinator/round_machine.h"
+#include "core/base/deadlines.h"
 #include "core/model/parameters.h"
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
@@ -178,6 +181,8 @@ class CoordinatorMachine {
   // Null when no run is being held.
   const RunStart* active_run() const { return active_ ? &active_->start : nullptr; }
   const RoundMachine* round() const;
+  // How many tasks, clients and sessions were looked at so far, which is what events have cost.
+  std::uint64_t work() const;
 
  private:
   struct Session {
@@ -194,7 +199,6 @@ class CoordinatorMachine {
   struct Uploading {
     update::ContributionHead head;
     std::optional<protocol::TransferReceiver> receiver;  // once there is room for it
-    std::optional<TimePoint> retry_at;                   // while there is none
   };
   struct ActiveRun {
     explicit ActiveRun(RunStart s) : start(std::move(s)) {}
@@ -204,9 +208,15 @@ class CoordinatorMachine {
     bool stop_requested = false;
     bool said_waiting = false;
     std::optional<TimePoint> retry_at;
+    // Clients that were seen, are not connected and may come back, until when.
+    Deadlines<std::string> away;
+    std::string missing;  // of a replay's contributors, when they were last looked at
+    // Of the open round:
     std::map<TaskId, protocol::TransferSender> downloads;
     std::map<TaskId, Uploading> uploads;
-    RoundSummary closing;  // while committing
+    Deadlines<TaskId> retries;  // of uploads for which there was no room
+    Deadlines<TaskId> absent;   // asked, and the client is not connected: when it is given up
+    RoundSummary closing;       // while committing
   };
 
   void handle(ClientAdmitted&);
@@ -245,8 +255,13 @@ class CoordinatorMachine {
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);
 
-  std::vector<std::string> eligible() const;
+  std::vector<std::string> eligible();
+  bool all_connected(const std::vector<std::string>& names);
   bool may_come_back(const Client& client) const;
+  void went_away(const std::string& name, const Client& client);
+  void came_back(const std::string& name);
+  void await(TaskId task, const Client& client);
+  void end_round();
   TimePoint deadline_of(const Session& session) const;
   // The task if it belongs to the open round and to this client; else null.
   const RoundMachine::Task* open_task(TaskId task, const std::string& client) const;
@@ -264,12 +279,13 @@ class CoordinatorMachine {
   TimePoint now_{};
   std::vector<Action> actions_;
   std::map<SessionId, Session> sessions_;
-  TimePoint sessions_due_{};               // not later than the earliest deadline of a session
+  Deadlines<SessionId> sessions_due_;      // not later than the session's deadline
   std::map<std::string, Client> clients_;  // admitted, in order of name
   std::size_t connected_ = 0;              // of them, with a greeted session
   std::deque<RunStart> queue_;
   std::optional<ActiveRun> active_;
   bool draining_ = false;
+  std::uint64_t work_ = 0;  // but that of the open round
 };
 
 }  // namespace starling::coordinator

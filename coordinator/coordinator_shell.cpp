@@ -8,7 +8,7 @@
 namespace starling::coordinator {
 namespace {
 
-// Deadlines are looked at so often at most: finding the next costs a walk over all sessions.
+// Deadlines are looked at so often at most, so that a frame does not cost a new timer.
 constexpr Duration kClockResolution = std::chrono::milliseconds(5);
 
 store::RunState to_record(FinishRun::State state) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs, rounds, tasks and logs of the MemoryStore.
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "core/base/check.h"
 #include "core/store/memory_store_impl.h"
@@ -165,12 +167,14 @@ Result<void> MemoryStore::commit_attempt(const AttemptKey& key, const AttemptRes
   stored = model;
   stored.evaluation = record->result.evaluation;
   settle(*record, TaskOutcome::kExpired);
+  std::unordered_set<std::string_view> contributors;
   for (const Contribution& contribution : result.contributions) {
     tasks_.at(contribution.task).outcome = TaskOutcome::kCommitted;
-    for (const CohortMember& member : record->cohort) {
-      if (member.client != contribution.client) continue;
-      tasks_.at(member.task).outcome = TaskOutcome::kCommitted;
-    }
+    contributors.insert(contribution.client);
+  }
+  for (const CohortMember& member : record->cohort) {
+    if (!contributors.contains(member.client)) continue;
+    tasks_.at(member.task).outcome = TaskOutcome::kCommitted;
   }
   return {};
 }
