@@ -233,6 +233,16 @@ Result<std::optional<TaskRecord>> MemoryStore::find_task(TaskId id) {
   return find_value(tasks_, id);
 }
 
+Result<std::optional<TaskEnd>> MemoryStore::find_task_end(TaskId id) {
+  const auto task = tasks_.find(id);
+  if (task == tasks_.end()) return std::optional<TaskEnd>();
+  const RunHistory& history = runs_[task->second.attempt.run.value() - 1];
+  TaskEnd end{.task = task->second, .run = history.run.state, .model = std::nullopt};
+  const auto model = find_value(history.models, end.task.attempt.round);
+  if (model) end.model = model->sha256;
+  return std::optional(std::move(end));
+}
+
 Result<void> MemoryStore::append_log(RunId run, std::span<const std::string> lines, WallTime now) {
   STARLING_ASSIGN(RunHistory * history, history_of(run));
   for (const std::string& line : lines) {

@@ -59,6 +59,7 @@ class MemoryStore final : public Store {
   Result<std::optional<RoundRecord>> find_open_attempt(RunId run) override;
   Result<std::vector<ModelRecord>> models(RunId run) override;
   Result<std::optional<TaskRecord>> find_task(TaskId id) override;
+  Result<std::optional<TaskEnd>> find_task_end(TaskId id) override;
 
   Result<void> append_log(RunId run, std::span<const std::string> lines, WallTime now) override;
   Result<std::vector<LogLine>> log_lines(RunId run, std::uint64_t first,

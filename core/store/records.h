@@ -221,6 +221,14 @@ struct TaskRecord {
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
 };
 
+// A task and what became of its round.
+struct TaskEnd {
+  TaskRecord task;
+  RunState run = RunState::kPending;
+  std::optional<Sha256Digest> model;  // of the task's round, once that is committed
+  friend bool operator==(const TaskEnd&, const TaskEnd&) = default;
+};
+
 struct LogLine {
   std::uint64_t sequence = 0;  // from 1 within its run
   WallTime time;

@@ -121,6 +121,8 @@ class Store {
   // The initial and every committed model, in order of round; older files may have been pruned.
   [[nodiscard]] virtual Result<std::vector<ModelRecord>> models(RunId run) = 0;
   [[nodiscard]] virtual Result<std::optional<TaskRecord>> find_task(TaskId id) = 0;
+  // What any client may ask at any time: its cost does not grow with the run's history.
+  [[nodiscard]] virtual Result<std::optional<TaskEnd>> find_task_end(TaskId id) = 0;
 
   // The lines of `run log`. Not durable. Reading gives at most `count_max` from `first` on.
   [[nodiscard]] virtual Result<void> append_log(RunId run, std::span<const std::string> lines,
