@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator as a deterministic machine: sessions, the queue of runs, rounds and their
-// attempts. It owns no socket, clock, thread, file or randomness: events come in with the time,
-// actions go out for a shell (the service or the simulator) to perform in order. An event costs
-// time logarithmic in the clients and tasks, unless it begins or ends a run or a round, revokes a
-// client or drains.
+// The coordinator as a deterministic machine: sessions, runs, rounds and their attempts. One round
+// is open at a time: it is of the first run, in the order of submission, that could open one when
+// the last round ended. A run that waits for clients so holds up nobody, and keeps its place. It
+// owns no socket, clock, thread, file or randomness: events come in with the time, actions go out
+// for a shell (the service or the simulator) to perform in order. An event costs time logarithmic
+// in the clients and tasks, unless it begins or ends a run or a round, revokes a client or drains.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +30,14 @@ struct OpenAttempt {
   Round round = 0;
   Attempt attempt = 0;
   std::vector<Participant> participants;
+  std::uint64_t bytes_in = 0;  // as last recorded
+  std::uint64_t bytes_out = 0;
+};
+
+// Of one round, without the open one.
+struct PastAttempts {
+  Attempt last = 0;  // its number; the next one has the next
+  int failed = 0;    // abandoned because of their own course, not withdrawn for a damaged model
 };
 
 // A run to hold: where it stands, and what its clients need to know.
@@ -40,7 +48,7 @@ struct RunStart {
   update::Schema schema;
   update::ModelVersion version;  // round 0, or the last committed round
   model::Snapshot model;
-  Attempt attempts_made = 0;  // of the next round, closed ones only
+  std::map<Round, PastAttempts> attempts;  // of the rounds after `version`
   std::optional<OpenAttempt> open;
   // Replay of a recorded run: who contributed, by round; empty: draw.
   std::map<Round, std::vector<std::string>> recorded_contributors;
@@ -113,7 +121,8 @@ struct BeginRound {  // durable before anything after it is performed; makes a n
   std::vector<Participant> participants;
   update::Schema schema;
   update::ModelVersion base;
-  std::size_t clients;  // admitted
+  model::Snapshot model;  // of `base`
+  std::size_t clients;    // admitted
 };
 struct OpenUpload {
   TaskId task;
@@ -131,12 +140,22 @@ struct SumUpload {  // validate, then add to the aggregate; drops the upload
   update::ContributionHead head;
   update::Schema schema;
 };
+struct RecordTraffic {  // so far, of the open attempt; what a kill loses of it is not counted
+  RunId run;
+  Round round;
+  Attempt attempt;
+  std::uint64_t bytes_in;
+  std::uint64_t bytes_out;
+};
 struct CommitRound {  // aggregate, evaluate, make durable: RoundDurable
   RoundSummary summary;
 };
 struct AbandonRound {
   RoundSummary summary;
   Error reason;
+};
+struct RunWaits {  // it has begun to wait for clients: others may open rounds
+  RunId run;
 };
 struct FinishRun {
   RunId run;
@@ -156,9 +175,9 @@ struct Say {  // a line of the run's log; run 0: of the service's
   RunId run;
   std::string line;
 };
-using Action =
-    std::variant<Send, CloseSession, BeginRound, OpenUpload, WriteUpload, DropUpload, SumUpload,
-                 CommitRound, AbandonRound, FinishRun, LookUpTask, ClientSeen, Say>;
+using Action = std::variant<Send, CloseSession, BeginRound, OpenUpload, WriteUpload, DropUpload,
+                            SumUpload, RecordTraffic, CommitRound, AbandonRound, RunWaits,
+                            FinishRun, LookUpTask, ClientSeen, Say>;
 
 struct CoordinatorOptions {
   std::string federation = "federation";
@@ -172,15 +191,22 @@ struct CoordinatorOptions {
 class CoordinatorMachine {
  public:
   explicit CoordinatorMachine(CoordinatorOptions options);
+  CoordinatorMachine(const CoordinatorMachine&) = delete;
+  CoordinatorMachine& operator=(const CoordinatorMachine&) = delete;
 
   std::vector<Action> on(Event event, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
   bool connected(const std::string& client) const;
   std::size_t clients_connected() const { return connected_; }
-  // Null when no run is being held.
-  const RunStart* active_run() const { return active_ ? &active_->start : nullptr; }
+  // Whose round is open; else the first one that is held; null when none is held.
+  const RunStart* active_run() const;
   const RoundMachine* round() const;
+  // Whether every run that is held waits for clients.
+  bool idle() const;
+  // Why a run that is held has no round open, as "4 clients (2 connected)"; empty where it has one,
+  // is about to open one, or is not held.
+  std::string waits_for(RunId run) const;
   // How many tasks, clients and sessions were looked at so far, which is what events have cost.
   std::uint64_t work() const;
 
@@ -200,13 +226,13 @@ class CoordinatorMachine {
     update::ContributionHead head;
     std::optional<protocol::TransferReceiver> receiver;  // once there is room for it
   };
-  struct ActiveRun {
-    explicit ActiveRun(RunStart s) : start(std::move(s)) {}
+  struct HeldRun {
+    explicit HeldRun(RunStart s) : start(std::move(s)) {}
     RunStart start;
     std::optional<RoundMachine> round;
     bool committing = false;
     bool stop_requested = false;
-    bool said_waiting = false;
+    std::size_t awaited = 0;  // clients for which it waits; 0: it does not
     std::optional<TimePoint> retry_at;
     // Clients that were seen, are not connected and may come back, until when.
     Deadlines<std::string> away;
@@ -243,25 +269,26 @@ class CoordinatorMachine {
   void receive(SessionId, Session&, const protocol::Bye&);
 
   void advance();  // after every event: whatever can happen now, happens
-  void start_next_run();
-  void try_open_round();
-  void open_round(std::vector<Participant> participants, Attempt attempt, bool resumed);
+  void open_next_round();
+  void try_open_round(HeldRun& run);
+  void open_round(HeldRun& run, OpenAttempt open, bool resumed);
+  void wait_for_clients(HeldRun& run, std::size_t awaited);
   void close_round_if_due();
   void abandon_round(RoundSummary summary);
   void give_up_absent();
   void retry_uploads();
   void sum_next();
-  void finish_run(FinishRun::State state, std::optional<Error> error);
+  void finish_run(HeldRun& run, FinishRun::State state, std::optional<Error> error);
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);
 
-  std::vector<std::string> eligible();
-  bool all_connected(const std::vector<std::string>& names);
-  bool may_come_back(const Client& client) const;
+  std::vector<std::string> eligible(const HeldRun& run);
+  bool all_connected(HeldRun& run, const std::vector<std::string>& names);
   void went_away(const std::string& name, const Client& client);
   void came_back(const std::string& name);
   void await(TaskId task, const Client& client);
   void end_round();
+  void record_traffic();
   TimePoint deadline_of(const Session& session) const;
   // The task if it belongs to the open round and to this client; else null.
   const RoundMachine::Task* open_task(TaskId task, const std::string& client) const;
@@ -273,7 +300,7 @@ class CoordinatorMachine {
   void settle_unknown(SessionId session, const Session&, TaskId task);
   void send(SessionId session, protocol::Message message, SharedBytes payload = {});
   void send_to(const std::string& client, protocol::Message message);
-  void say(std::string line);
+  void say(RunId run, std::string line);
 
   CoordinatorOptions options_;
   TimePoint now_{};
@@ -282,8 +309,8 @@ class CoordinatorMachine {
   Deadlines<SessionId> sessions_due_;      // not later than the session's deadline
   std::map<std::string, Client> clients_;  // admitted, in order of name
   std::size_t connected_ = 0;              // of them, with a greeted session
-  std::deque<RunStart> queue_;
-  std::optional<ActiveRun> active_;
+  std::map<RunId, HeldRun> runs_;          // in order of submission
+  HeldRun* active_ = nullptr;  // of them, the one whose round is open or being committed
   bool draining_ = false;
   std::uint64_t work_ = 0;  // but that of the open round
 };

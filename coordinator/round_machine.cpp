@@ -26,7 +26,7 @@ Error not_needed(std::size_t wanted) {
 
 RoundMachine::RoundMachine(Options options, const std::vector<Participant>& participants,
                            TimePoint now)
-    : options_(options), started_(now) {
+    : options_(options), started_(now), bytes_in_(options.bytes_in), bytes_out_(options.bytes_out) {
   STARLING_CHECK(!participants.empty() && options_.updates_wanted > 0);
   for (const Participant& p : participants) {
     tasks_.emplace(p.task, Task{.client = p.client});
@@ -126,6 +126,8 @@ void RoundMachine::count_bytes(TaskId id, std::uint64_t in, std::uint64_t out) {
   Task& task = at(id);
   task.bytes_in += in;
   task.bytes_out += out;
+  bytes_in_ += in;
+  bytes_out_ += out;
 }
 
 RoundMachine::Verdict RoundMachine::verdict(TimePoint now) const {
@@ -141,12 +143,12 @@ RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ende
                        .round = options_.round,
                        .attempt = options_.attempt,
                        .committed = !ended && verdict(now) == Verdict::kCommit,
-                       .elapsed = now - started_};
+                       .elapsed = now - started_,
+                       .bytes_in = bytes_in_,
+                       .bytes_out = bytes_out_};
   const bool closed_early = counted() >= options_.updates_wanted;
   work_ += tasks_.size();
   for (auto& [id, task] : tasks_) {
-    summary.bytes_in += task.bytes_in;
-    summary.bytes_out += task.bytes_out;
     if (task.state == State::kCounted) {
       summary.contributors.push_back({task.client, id, task.weight});
       continue;

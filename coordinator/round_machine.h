@@ -63,6 +63,8 @@ class RoundMachine {
     std::size_t updates_wanted = 1;  // closes at once with so many
     std::size_t updates_needed = 1;  // fewer at the end: abandoned
     Duration deadline{};
+    std::uint64_t bytes_in = 0;  // of this attempt, by an earlier process
+    std::uint64_t bytes_out = 0;
   };
   enum class State {
     kAsked,    // plan sent or to be sent
@@ -106,6 +108,8 @@ class RoundMachine {
   // A transfer broke off; the client may offer again.
   void interrupted(TaskId task);
   void count_bytes(TaskId task, std::uint64_t in, std::uint64_t out);
+  std::uint64_t bytes_in() const { return bytes_in_; }
+  std::uint64_t bytes_out() const { return bytes_out_; }
 
   // How many tasks were looked at so far, which is what the calls have cost.
   std::uint64_t work() const { return work_; }
@@ -131,6 +135,8 @@ class RoundMachine {
   std::unordered_map<std::string, TaskId> task_of_;
   std::array<std::size_t, kStates> counts_{};  // of tasks, by state
   std::deque<TaskId> waiting_;                 // in order of arrival; those that failed too
+  std::uint64_t bytes_in_;
+  std::uint64_t bytes_out_;
   mutable std::uint64_t work_ = 0;
 };
 

@@ -99,7 +99,11 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
 }
 
 OpenAttempt to_open_attempt(const store::RoundRecord& record) {
-  OpenAttempt open{.round = record.key.round, .attempt = record.key.attempt};
+  OpenAttempt open{.round = record.key.round,
+                   .attempt = record.key.attempt,
+                   .participants = {},
+                   .bytes_in = record.result.bytes_in,
+                   .bytes_out = record.result.bytes_out};
   for (const store::CohortMember& member : record.cohort) {
     open.participants.push_back({member.client, member.task});
   }
@@ -115,12 +119,14 @@ RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVe
                  .version = version,
                  .model = std::move(model)};
   for (const store::RoundRecord& record : rounds) {
-    if (record.key.round != version.round + 1) continue;
+    if (record.key.round <= version.round) continue;
     if (record.state == store::RoundState::kOpen) {
       start.open = to_open_attempt(record);
-    } else {
-      start.attempts_made = std::max(start.attempts_made, record.key.attempt);
+      continue;
     }
+    PastAttempts& past = start.attempts[record.key.round];
+    past.last = std::max(past.last, record.key.attempt);
+    if (!record.abandonment || !store::is_withdrawal(*record.abandonment)) ++past.failed;
   }
   return start;
 }

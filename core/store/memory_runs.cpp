@@ -187,6 +187,16 @@ Result<void> MemoryStore::abandon_attempt(const AttemptKey& key, const AttemptRe
   return {};
 }
 
+Result<void> MemoryStore::record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                                         std::uint64_t bytes_out) {
+  STARLING_ASSIGN(RunHistory * history, history_of(key.run));
+  const auto found = history->attempts.find(key);
+  if (found == history->attempts.end() || found->second.state != RoundState::kOpen) return {};
+  found->second.result.bytes_in = bytes_in;
+  found->second.result.bytes_out = bytes_out;
+  return {};
+}
+
 Result<void> MemoryStore::record_evaluation(RunId run, Round round, const Evaluation& evaluation) {
   STARLING_ASSIGN(RunHistory * history, history_of(run));
   RoundRecord* record = committed_attempt_of(*history, round);

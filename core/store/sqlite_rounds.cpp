@@ -214,8 +214,22 @@ Result<void> SqliteStore::abandon_open_attempt(RunId run, const Abandonment& why
                                    "WHERE run = ? AND state = 'open'",
                                    read_key, run));
   if (!open) return {};
-  STARLING_TRY(close_attempt(*open, {}, RoundState::kAbandoned, why));
+  STARLING_TRY(database_->execute(
+      "UPDATE attempts SET state = ?, abandon_code = ?, abandon_reason = ? "
+      "WHERE run = ? AND round = ? AND attempt = ?",
+      RoundState::kAbandoned, why.code, why.reason, open->run, open->round, open->attempt));
   return settle_tasks(*open, TaskOutcome::kAbandoned);
+}
+
+Result<void> SqliteStore::record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                                         std::uint64_t bytes_out) {
+  return database_->transact(Durability::kRelaxed, [&]() -> Result<void> {
+    STARLING_TRY(run_of(key.run));
+    return database_->execute(
+        "UPDATE attempts SET bytes_in = ?, bytes_out = ? "
+        "WHERE run = ? AND round = ? AND attempt = ? AND state = 'open'",
+        bytes_in, bytes_out, key.run, key.round, key.attempt);
+  });
 }
 
 Result<void> SqliteStore::record_evaluation(RunId run, Round round, const Evaluation& evaluation) {

@@ -54,6 +54,8 @@ class SqliteStore final : public Store {
                               const ModelRecord& model) override;
   Result<void> abandon_attempt(const AttemptKey& key, const AttemptResult& result,
                                const Abandonment& why) override;
+  Result<void> record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                              std::uint64_t bytes_out) override;
   Result<void> record_evaluation(RunId run, Round round, const Evaluation& evaluation) override;
   Result<void> withdraw_round(RunId run, Round round, const Abandonment& why) override;
   Result<std::vector<RoundRecord>> rounds(RunId run, Round first) override;

@@ -108,6 +108,10 @@ class Store {
   [[nodiscard]] virtual Result<void> abandon_attempt(const AttemptKey& key,
                                                      const AttemptResult& result,
                                                      const Abandonment& why) = 0;
+  // What an open attempt has received and sent so far; of another one nothing is written. Not
+  // durable.
+  [[nodiscard]] virtual Result<void> record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                                                    std::uint64_t bytes_out) = 0;
   // Where a model is evaluated after its commit. "round-unknown".
   [[nodiscard]] virtual Result<void> record_evaluation(RunId run, Round round,
                                                        const Evaluation& evaluation) = 0;

@@ -91,6 +91,9 @@ class FlakyStore final : public Store {
   Result<RunState> request_stop(RunId id, WallTime t) override {
     return store_->request_stop(id, t);
   }
+  Result<void> record_traffic(const AttemptKey& k, std::uint64_t in, std::uint64_t out) override {
+    return store_->record_traffic(k, in, out);
+  }
   Result<void> record_evaluation(RunId id, Round r, const Evaluation& e) override {
     return store_->record_evaluation(id, r, e);
   }

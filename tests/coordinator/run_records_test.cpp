@@ -93,10 +93,33 @@ TEST(RunRecords, AnOpenAttemptIsResumedAndClosedOnesCount) {
   rounds[2] = {
       .key = {RunId(1), 2, 2}, .state = store::RoundState::kOpen, .cohort = {{"a", TaskId(5)}}};
   const RunStart start = to_run_start(RunId(1), context, {RunId(1), 1, {}}, model, rounds);
-  EXPECT_EQ(start.attempts_made, 1U);
+  EXPECT_EQ(start.attempts.at(2).last, 1U);
+  EXPECT_EQ(start.attempts.at(2).failed, 1);
   ASSERT_TRUE(start.open);
   EXPECT_EQ(start.open->attempt, 2U);
   EXPECT_EQ(start.open->participants, (std::vector<Participant>{{"a", TaskId(5)}}));
+}
+
+TEST(RunRecords, AttemptsThatWereWithdrawnKeepTheirNumbersAndHaveNotFailed) {
+  Job job;
+  job.training.data = {{4}, 2};
+  job.evaluate.every = 0;
+  const RunContext context = prepare_run(job, nullptr).value();
+  const auto model =
+      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  const auto abandoned = [](Round round, Attempt attempt, std::string code) {
+    return store::RoundRecord{.key = {RunId(1), round, attempt},
+                              .state = store::RoundState::kAbandoned,
+                              .abandonment = store::Abandonment{std::move(code), "x"}};
+  };
+  const RunStart start =
+      to_run_start(RunId(1), context, {RunId(1), 0, {}}, model,
+                   {abandoned(1, 1, "too-few-updates"), abandoned(1, 2, "model-damaged"),
+                    abandoned(2, 1, "base-withdrawn")});
+  EXPECT_EQ(start.attempts.at(1).last, 2U);
+  EXPECT_EQ(start.attempts.at(1).failed, 1);
+  EXPECT_EQ(start.attempts.at(2).last, 1U);
+  EXPECT_EQ(start.attempts.at(2).failed, 0);
 }
 
 // What `client` is told of `task`: "committed ROUND", the code of the end, or nothing yet.
