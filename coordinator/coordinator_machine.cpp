@@ -32,22 +32,18 @@ std::vector<Action> CoordinatorMachine::on(Event event, TimePoint now) {
 std::optional<TimePoint> CoordinatorMachine::next_deadline() const {
   if (draining_) return std::nullopt;
   std::optional<TimePoint> next;
-  const auto consider = [&next](TimePoint time) { next = next ? std::min(*next, time) : time; };
-  if (!sessions_.empty()) consider(sessions_due_);
-  if (!active_) return next;
-  if (active_->retry_at) consider(*active_->retry_at);
-  if (!active_->round || active_->committing) return next;
+  const auto consider = [&next](std::optional<TimePoint> time) {
+    if (time) next = next ? std::min(*next, *time) : time;
+  };
+  consider(sessions_due_.next());
+  if (!active_) {
+    for (const auto& [id, run] : runs_) consider(run.retry_at);
+    return next;
+  }
+  if (active_->committing) return next;
   if (!active_->round->summing()) consider(active_->round->deadline());
-  for (const auto& [task, upload] : active_->uploads) {
-    if (upload.retry_at) consider(*upload.retry_at);
-  }
-  for (const auto& [id, task] : active_->round->tasks()) {
-    if (task.state != RoundMachine::State::kAsked) continue;
-    const auto client = clients_.find(task.client);
-    if (client != clients_.end() && !client->second.session) {
-      consider(client->second.away_since + active_->start.job.round.reconnect_grace);
-    }
-  }
+  consider(active_->retries.next());
+  consider(active_->absent.next());
   return next;
 }
 
@@ -57,7 +53,32 @@ bool CoordinatorMachine::connected(const std::string& client) const {
 }
 
 const RoundMachine* CoordinatorMachine::round() const {
-  return active_ && active_->round ? &*active_->round : nullptr;
+  return active_ ? &*active_->round : nullptr;
+}
+
+const RunStart* CoordinatorMachine::active_run() const {
+  if (active_) return &active_->start;
+  return runs_.empty() ? nullptr : &runs_.begin()->second.start;
+}
+
+bool CoordinatorMachine::idle() const {
+  return !active_ && std::ranges::all_of(runs_, [](const auto& r) { return r.second.awaited > 0; });
+}
+
+std::string CoordinatorMachine::waits_for(RunId id) const {
+  const auto found = runs_.find(id);
+  if (found == runs_.end() || &found->second == active_) return "";
+  const HeldRun& run = found->second;
+  if (run.awaited > connected_) {
+    return fmt::format("{} clients ({} connected)", run.awaited, connected_);
+  }
+  if (!active_) return "";
+  return fmt::format("round {} of run {}", active_->round->options().round,
+                     active_->start.id.value());
+}
+
+std::uint64_t CoordinatorMachine::work() const {
+  return work_ + (active_ ? active_->round->work() : 0);
 }
 
 // --- who is there -------------------------------------------------------------------------------
@@ -66,9 +87,11 @@ void CoordinatorMachine::handle(ClientAdmitted& event) {
   Client& client = clients_[event.client];
   client.seen = client.seen || event.seen_before;
   client.away_since = now_;
+  if (!client.session) went_away(event.client, client);
 }
 
 void CoordinatorMachine::handle(ClientRevoked& event) {
+  work_ += sessions_.size();
   std::vector<SessionId> sessions;
   for (const auto& [id, session] : sessions_) {
     if (session.client == event.client) sessions.push_back(id);
@@ -76,17 +99,17 @@ void CoordinatorMachine::handle(ClientRevoked& event) {
   const Error reason =
       rejected("certificate-revoked", "the operator revoked the client " + event.client);
   for (const SessionId id : sessions) refuse(id, reason.code(), reason.message());
-  if (active_ && active_->round && !active_->committing) {
+  if (active_ && !active_->committing) {
     if (const auto task = active_->round->task_of(event.client)) fail_task(*task, reason);
   }
   clients_.erase(event.client);
+  came_back(event.client);  // nobody waits for it any more
 }
 
 void CoordinatorMachine::handle(SessionOpened& event) {
   STARLING_CHECK(!sessions_.contains(event.session));
   const Session session{.client = event.client, .opened_at = now_, .heard_at = now_};
-  sessions_due_ =
-      sessions_.empty() ? deadline_of(session) : std::min(sessions_due_, deadline_of(session));
+  sessions_due_.set(event.session, deadline_of(session));
   sessions_[event.session] = session;
 }
 
@@ -102,17 +125,44 @@ void CoordinatorMachine::leave(SessionId id) {
   if (found == sessions_.end()) return;
   const std::string name = found->second.client;
   sessions_.erase(found);
+  sessions_due_.clear(id);
   const auto client = clients_.find(name);
   if (client == clients_.end() || client->second.session != id) return;
   client->second.session.reset();
   client->second.away_since = now_;
   --connected_;
   actions_.push_back(ClientSeen{name, std::nullopt});
-  if (!active_ || !active_->round) return;
-  if (const auto task = active_->round->task_of(name)) {
-    active_->downloads.erase(*task);
-    active_->round->interrupted(*task);
+  if (active_) {
+    if (const auto task = active_->round->task_of(name)) {
+      active_->downloads.erase(*task);
+      active_->round->interrupted(*task);
+    }
   }
+  went_away(name, client->second);
+}
+
+// Requires: the client is not connected. How long it may be away is counted from `away_since`.
+void CoordinatorMachine::went_away(const std::string& name, const Client& client) {
+  if (!client.seen) return;
+  for (auto& [id, run] : runs_) {
+    run.away.set(name, client.away_since + run.start.job.round.reconnect_grace);
+  }
+  if (!active_) return;
+  if (const auto task = active_->round->task_of(name)) await(*task, client);
+}
+
+void CoordinatorMachine::came_back(const std::string& name) {
+  for (auto& [id, run] : runs_) run.away.clear(name);
+  if (!active_) return;
+  if (const auto task = active_->round->task_of(name)) active_->absent.clear(*task);
+}
+
+// Requires: the client is not connected. Without any update of it, its task ends when it has been
+// away for too long; one that was not seen yet is not waited for.
+void CoordinatorMachine::await(TaskId task, const Client& client) {
+  if (active_->round->find(task)->state != RoundMachine::State::kAsked) return;
+  const Duration grace = active_->start.job.round.reconnect_grace;
+  active_->absent.set(task, client.seen ? client.away_since + grace : now_);
 }
 
 void CoordinatorMachine::refuse(SessionId id, const std::string& code, const std::string& message) {
@@ -175,7 +225,7 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
     return refuse(id, "certificate-revoked", "this client is not admitted any more");
   }
   session.greeted = true;
-  sessions_due_ = std::min(sessions_due_, deadline_of(session));
+  sessions_due_.set(id, deadline_of(session));
   const auto earlier = client->second.session;
   if (earlier && *earlier != id) {  // a new connection of the same identity replaces a dead one
     refuse(*earlier, "replaced", "another connection of the same client took over");
@@ -183,14 +233,15 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
   client->second.session = id;
   client->second.seen = true;
   ++connected_;
+  came_back(session.client);
   actions_.push_back(ClientSeen{session.client, hello.rows});
   send(id, protocol::Welcome{.version = protocol::kVersion,
                              .federation = options_.federation,
                              .client = session.client,
                              .heartbeat = options_.heartbeat});
-  if (!active_ || !active_->round || active_->committing) return;
+  if (!active_ || active_->committing) return;
   const auto task = active_->round->task_of(session.client);
-  if (task && active_->round->tasks().at(*task).state == RoundMachine::State::kAsked) {
+  if (task && active_->round->find(*task)->state == RoundMachine::State::kAsked) {
     send_plan(id, *task);
   }
 }
@@ -202,7 +253,7 @@ void CoordinatorMachine::receive(SessionId id, Session&, const protocol::Bye&) {
 
 const RoundMachine::Task* CoordinatorMachine::open_task(TaskId task,
                                                         const std::string& client) const {
-  if (!active_ || !active_->round || active_->committing) return nullptr;
+  if (!active_ || active_->committing) return nullptr;
   return active_->round->find(task, client);
 }
 
@@ -233,7 +284,15 @@ void CoordinatorMachine::pump_download(SessionId id, TaskId task) {
     active_->round->count_bytes(task, 0, piece->bytes.size());
     send(id, protocol::Chunk{.task = task, .offset = piece->offset}, std::move(piece->bytes));
   }
-  if (download->second.done()) active_->downloads.erase(download);
+  if (!download->second.done()) return;
+  active_->downloads.erase(download);
+  record_traffic();
+}
+
+void CoordinatorMachine::record_traffic() {
+  const RoundMachine& round = *active_->round;
+  actions_.push_back(RecordTraffic{round.options().run, round.options().round,
+                                   round.options().attempt, round.bytes_in(), round.bytes_out()});
 }
 
 void CoordinatorMachine::receive(SessionId id, Session& session,
@@ -243,7 +302,11 @@ void CoordinatorMachine::receive(SessionId id, Session& session,
   if (!known) return settle_unknown(id, session, task);
   if (known->state == RoundMachine::State::kCounted)
     return send(id, protocol::UpdateReceived{task});
-  if (known->state == RoundMachine::State::kSumming) return;
+  // It was received whole: the head that came with it counts.
+  if (known->state == RoundMachine::State::kWaiting ||
+      known->state == RoundMachine::State::kSumming) {
+    return;
+  }
   if (known->state == RoundMachine::State::kFailed) {
     return send(id, protocol::TaskEnded{task, known->failure->code(), known->failure->message()});
   }
@@ -255,25 +318,26 @@ void CoordinatorMachine::receive(SessionId id, Session& session,
   }
   active_->round->offered(task, offer.head.weight);
   active_->uploads[task] = Uploading{.head = offer.head};
+  active_->retries.clear(task);
   actions_.push_back(OpenUpload{task, offer.head.payload_bytes});
 }
 
 void CoordinatorMachine::handle(UploadOpened& event) {
-  if (!active_ || !active_->round) return;
+  if (!active_) return;
   const auto upload = active_->uploads.find(event.task);
   if (upload == active_->uploads.end()) return;
   if (!event.received) {
     if (event.received.error().kind() != ErrorKind::kOverloaded) {
       return fail_task(event.task, event.received.error());
     }
-    upload->second.retry_at = now_ + options_.upload_retry;  // no room, no credit; try again
+    active_->retries.set(event.task, now_ + options_.upload_retry);  // no room, no credit
     return;
   }
   const std::uint64_t total = upload->second.head.payload_bytes;
-  upload->second.retry_at.reset();
+  active_->retries.clear(event.task);
   upload->second.receiver.emplace(total, options_.transfer.window_bytes);
   if (*event.received > 0) upload->second.receiver->resume(*event.received);
-  const RoundMachine::Task& task = active_->round->tasks().at(event.task);
+  const RoundMachine::Task& task = *active_->round->find(event.task);
   send_to(task.client, protocol::UpdateAccept{.task = event.task,
                                               .offset = *event.received,
                                               .limit = upload->second.receiver->tell_limit()});
@@ -304,18 +368,18 @@ void CoordinatorMachine::sum_next() {
     const auto upload = active_->uploads.find(*task);
     actions_.push_back(SumUpload{std::move(upload->second.head), active_->start.schema});
     active_->uploads.erase(upload);
+    active_->retries.clear(*task);
   }
 }
 
 void CoordinatorMachine::handle(UploadSummed& event) {
-  if (!active_ || !active_->round) return;
-  const auto& tasks = active_->round->tasks();
-  const auto task = tasks.find(event.task);
-  if (task == tasks.end() || task->second.state != RoundMachine::State::kSumming) return;
+  if (!active_) return;
+  const RoundMachine::Task* task = active_->round->find(event.task);
+  if (task == nullptr || task->state != RoundMachine::State::kSumming) return;
   active_->round->summed(event.task, event.result);
   if (!event.result) sum_next();
   if (!event.result) return tell_task_end(event.task);
-  send_to(task->second.client, protocol::UpdateReceived{event.task});
+  send_to(task->client, protocol::UpdateReceived{event.task});
 }
 
 void CoordinatorMachine::receive(SessionId id, Session& session,
@@ -341,40 +405,56 @@ void CoordinatorMachine::handle(TaskLookedUp& event) {
 void CoordinatorMachine::fail_task(TaskId id, const Error& error) {
   if (!active_->round->failed(id, error)) return;
   active_->uploads.erase(id);
+  active_->retries.clear(id);
   active_->downloads.erase(id);
+  active_->absent.clear(id);
   actions_.push_back(DropUpload{id});
   tell_task_end(id);
 }
 
 void CoordinatorMachine::tell_task_end(TaskId id) {
-  const RoundMachine::Task& task = active_->round->tasks().at(id);
+  const RoundMachine::Task& task = *active_->round->find(id);
   send_to(task.client, protocol::TaskEnded{id, task.failure->code(), task.failure->message()});
 }
 
 // --- runs and rounds ----------------------------------------------------------------------------
 
-void CoordinatorMachine::handle(RunSubmitted& event) { queue_.push_back(std::move(event.start)); }
-
-void CoordinatorMachine::handle(StopRun& event) {
-  if (active_ && active_->start.id == event.run) active_->stop_requested = true;
-  const auto queued = std::find_if(queue_.begin(), queue_.end(),
-                                   [&](const RunStart& run) { return run.id == event.run; });
-  if (queued != queue_.end()) queue_.erase(queued);
+void CoordinatorMachine::handle(RunSubmitted& event) {
+  const RunId id = event.start.id;
+  const auto [held, is_new] = runs_.try_emplace(id, std::move(event.start));
+  STARLING_CHECK(is_new);
+  HeldRun& run = held->second;
+  work_ += clients_.size();
+  for (const auto& [name, client] : clients_) {
+    if (client.session || !client.seen) continue;
+    run.away.set(name, client.away_since + run.start.job.round.reconnect_grace);
+  }
 }
 
-// Sessions are looked at when the earliest of their deadlines, as far as it was known at the last
-// look, has come: hearing from one only moves its deadline further away.
+void CoordinatorMachine::handle(StopRun& event) {
+  const auto held = runs_.find(event.run);
+  if (held == runs_.end()) return;
+  if (&held->second == active_ && active_->committing) {
+    active_->stop_requested = true;
+    return;
+  }
+  finish_run(held->second, FinishRun::State::kStopped, std::nullopt);
+}
+
+// Hearing from a session only moves its deadline further away, which is noted here, when the one
+// that was noted before has come.
 void CoordinatorMachine::handle(Tick&) {
-  if (sessions_.empty() || now_ < sessions_due_) return;
   std::vector<std::pair<SessionId, Error>> dead;
-  sessions_due_ = TimePoint::max();
-  for (const auto& [id, session] : sessions_) {
-    sessions_due_ = std::min(sessions_due_, deadline_of(session));
-    if (!session.greeted && now_ >= session.opened_at + options_.greeting_deadline) {
-      dead.emplace_back(id, retry("deadline", "no Hello came within the deadline"));
-    } else if (session.greeted && now_ >= session.heard_at + options_.silence_max) {
+  for (const SessionId id : sessions_due_.take_due(now_)) {
+    ++work_;
+    const Session& session = sessions_.at(id);
+    if (now_ < deadline_of(session)) {
+      sessions_due_.set(id, deadline_of(session));
+    } else if (session.greeted) {
       dead.emplace_back(id, retry("silent", fmt::format("nothing was heard for {}",
                                                         format_duration(options_.silence_max))));
+    } else {
+      dead.emplace_back(id, retry("deadline", "no Hello came within the deadline"));
     }
   }
   for (const auto& [id, reason] : dead) refuse(id, reason.code(), reason.message());
@@ -390,103 +470,117 @@ void CoordinatorMachine::handle(Drain&) {
 }
 
 void CoordinatorMachine::advance() {
-  start_next_run();
-  if (!active_ || active_->committing) return;
-  if (active_->stop_requested) return finish_run(FinishRun::State::kStopped, std::nullopt);
-  if (!active_->round) return try_open_round();
-  give_up_absent();
-  retry_uploads();
-  close_round_if_due();
+  if (active_ && active_->committing) return;
+  do {  // an attempt that is abandoned makes room for another run
+    if (!active_) open_next_round();
+    if (!active_) return;
+    give_up_absent();
+    retry_uploads();
+    close_round_if_due();
+  } while (!active_);
 }
 
-void CoordinatorMachine::start_next_run() {
-  if (active_ || queue_.empty() || draining_) return;
-  active_.emplace(std::move(queue_.front()));
-  queue_.pop_front();
-  const RunStart& start = active_->start;
-  if (!start.open) return;
-  // A restart resumes the attempt that was open: the same cohort and tasks, a fresh deadline.
-  OpenAttempt open = *start.open;
-  active_->start.open.reset();
-  active_->start.attempts_made = open.attempt - 1;
-  open_round(std::move(open.participants), open.attempt, true);
+void CoordinatorMachine::open_next_round() {
+  for (auto next = runs_.begin(); next != runs_.end() && !active_;) {
+    HeldRun& run = (next++)->second;  // which may end here
+    try_open_round(run);
+  }
 }
 
-bool CoordinatorMachine::may_come_back(const Client& client) const {
-  return client.seen &&
-         (client.session || now_ < client.away_since + active_->start.job.round.reconnect_grace);
-}
-
-std::vector<std::string> CoordinatorMachine::eligible() const {
+// Those that may be asked: connected, or away for less than the grace.
+std::vector<std::string> CoordinatorMachine::eligible(const HeldRun& run) {
+  work_ += clients_.size();
+  const Duration grace = run.start.job.round.reconnect_grace;
   std::vector<std::string> names;
   for (const auto& [name, client] : clients_) {
-    if (may_come_back(client)) names.push_back(name);
+    if (client.seen && (client.session || now_ < client.away_since + grace)) names.push_back(name);
   }
   return names;
 }
 
-void CoordinatorMachine::try_open_round() {
-  if (active_->retry_at && now_ < *active_->retry_at) return;
-  active_->retry_at.reset();
-  const RunStart& start = active_->start;
+// Asked at every event while some are missing: the one that was missing before is looked at first.
+bool CoordinatorMachine::all_connected(HeldRun& run, const std::vector<std::string>& names) {
+  if (!run.missing.empty() && !connected(run.missing)) return false;
+  work_ += names.size();
+  const auto missing =
+      std::ranges::find_if_not(names, [this](const auto& name) { return connected(name); });
+  run.missing = missing == names.end() ? "" : *missing;
+  return missing == names.end();
+}
+
+void CoordinatorMachine::try_open_round(HeldRun& run) {
+  if (run.retry_at && now_ < *run.retry_at) return;
+  run.retry_at.reset();
+  if (run.start.open) {
+    // A restart resumes the attempt that was open: the same cohort and tasks, a fresh deadline.
+    return open_round(run, *std::exchange(run.start.open, std::nullopt), true);
+  }
+  const RunStart& start = run.start;
   const RoundOptions& options = start.job.round;
   const Round next = start.version.round + 1;
   if (next > static_cast<Round>(start.job.job.rounds)) {
-    return finish_run(FinishRun::State::kCompleted, std::nullopt);
+    return finish_run(run, FinishRun::State::kCompleted, std::nullopt);
   }
-  const Attempt attempt = start.attempts_made + 1;
+  const auto past = start.attempts.find(next);
+  const Attempt attempt = past == start.attempts.end() ? 1 : past->second.last + 1;
   const SelectionKey key{start.id, start.job.job.seed, next, attempt};
   if (const auto recorded = start.recorded_contributors.find(next);
       recorded != start.recorded_contributors.end()) {
     const std::size_t count = recorded->second.size();
-    const bool there = std::all_of(recorded->second.begin(), recorded->second.end(),
-                                   [this](const std::string& name) { return connected(name); });
-    if (!there) return;
-    return open_round(select_clients(recorded->second, count, key), attempt, false);
+    if (!all_connected(run, recorded->second)) return;
+    return open_round(run, {next, attempt, select_clients(recorded->second, count, key)}, false);
   }
-  const std::size_t awaited =
+  const auto awaited =
       static_cast<std::size_t>(next == 1 ? options.clients_awaited() : options.updates_needed());
-  const std::size_t there = next == 1 ? clients_connected() : eligible().size();
-  if (there < awaited) {
-    if (!std::exchange(active_->said_waiting, true)) {
-      say(fmt::format("[round {}/{}] waiting for {} clients ({} connected)", next,
-                      start.job.job.rounds, awaited, clients_connected()));
-    }
-    return;
-  }
-  open_round(select_clients(eligible(), static_cast<std::size_t>(options.asked()), key), attempt,
-             false);
+  run.away.take_due(now_);
+  const std::size_t there = connected_ + (next == 1 ? 0 : run.away.size());
+  if (there < awaited) return wait_for_clients(run, awaited);
+  const auto asked = static_cast<std::size_t>(options.asked());
+  open_round(run, {next, attempt, select_clients(eligible(run), asked, key)}, false);
 }
 
-void CoordinatorMachine::open_round(std::vector<Participant> participants, Attempt attempt,
-                                    bool resumed) {
-  active_->said_waiting = false;
-  RunStart& start = active_->start;
+void CoordinatorMachine::wait_for_clients(HeldRun& run, std::size_t awaited) {
+  if (std::exchange(run.awaited, awaited) > 0) return;
+  say(run.start.id, fmt::format("[round {}/{}] waiting for {} clients ({} connected)",
+                                run.start.version.round + 1, run.start.job.job.rounds, awaited,
+                                clients_connected()));
+  actions_.push_back(RunWaits{run.start.id});
+}
+
+void CoordinatorMachine::open_round(HeldRun& run, OpenAttempt open, bool resumed) {
+  active_ = &run;
+  run.awaited = 0;
+  RunStart& start = run.start;
   const RoundOptions& options = start.job.round;
-  const Round round = start.version.round + 1;
+  const Round round = open.round;
+  const std::vector<Participant>& participants = open.participants;
   const std::size_t asked = participants.size();
   start.schema.bounds.contributions_max =
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(asked));
-  active_->round.emplace(
+  run.round.emplace(
       RoundMachine::Options{
           .run = start.id,
           .round = round,
-          .attempt = attempt,
+          .attempt = open.attempt,
           .updates_wanted = std::min(static_cast<std::size_t>(options.cohort), asked),
           .updates_needed = std::min(static_cast<std::size_t>(options.updates_needed()), asked),
-          .deadline = options.deadline},
+          .deadline = options.deadline,
+          .bytes_in = open.bytes_in,
+          .bytes_out = open.bytes_out},
       participants, now_);
-  actions_.push_back(BeginRound{start.id, round, attempt, resumed, participants, start.schema,
-                                start.version, clients_.size()});
-  say(fmt::format("[round {}/{}] {} {} of {} clients{}", round, start.job.job.rounds,
-                  resumed ? "resumed with" : "selected", asked, clients_.size(),
-                  attempt > 1 ? fmt::format(" (attempt {})", attempt) : ""));
+  actions_.push_back(BeginRound{start.id, round, open.attempt, resumed, participants, start.schema,
+                                start.version, start.model, clients_.size()});
+  say(start.id, fmt::format("[round {}/{}] {} {} of {} clients{}", round, start.job.job.rounds,
+                            resumed ? "resumed with" : "selected", asked, clients_.size(),
+                            open.attempt > 1 ? fmt::format(" (attempt {})", open.attempt) : ""));
   for (const Participant& participant : participants) {
     const auto client = clients_.find(participant.client);
     if (client == clients_.end()) {
       fail_task(participant.task, rejected("certificate-revoked", "the client was revoked"));
     } else if (client->second.session) {
       send_plan(*client->second.session, participant.task);
+    } else {
+      await(participant.task, client->second);
     }
   }
 }
@@ -511,24 +605,16 @@ void CoordinatorMachine::send_plan(SessionId session, TaskId task) {
 
 // A selected client that stays away longer than the grace is not waited for.
 void CoordinatorMachine::give_up_absent() {
-  std::vector<TaskId> absent;
-  for (const auto& [id, task] : active_->round->tasks()) {
-    if (task.state != RoundMachine::State::kAsked) continue;
-    const auto client = clients_.find(task.client);
-    if (client != clients_.end() && !may_come_back(client->second)) absent.push_back(id);
-  }
   const Duration grace = active_->start.job.round.reconnect_grace;
-  for (const TaskId id : absent) {
+  for (const TaskId id : active_->absent.take_due(now_)) {
     fail_task(id, retry("disconnected",
                         fmt::format("the client was disconnected for {}", format_duration(grace))));
   }
 }
 
 void CoordinatorMachine::retry_uploads() {
-  for (auto& [task, upload] : active_->uploads) {
-    if (!upload.retry_at || now_ < *upload.retry_at) continue;
-    upload.retry_at.reset();
-    actions_.push_back(OpenUpload{task, upload.head.payload_bytes});
+  for (const TaskId id : active_->retries.take_due(now_)) {
+    actions_.push_back(OpenUpload{id, active_->uploads.at(id).head.payload_bytes});
   }
 }
 
@@ -537,7 +623,9 @@ void CoordinatorMachine::close_round_if_due() {
   if (verdict == RoundMachine::Verdict::kOpen) return;
   for (const auto& [task, upload] : active_->uploads) actions_.push_back(DropUpload{task});
   active_->uploads.clear();
+  active_->retries = {};
   active_->downloads.clear();
+  active_->absent = {};
   RoundSummary summary = active_->round->close(now_);
   if (verdict == RoundMachine::Verdict::kAbandon) return abandon_round(std::move(summary));
   active_->committing = true;
@@ -552,20 +640,22 @@ void CoordinatorMachine::abandon_round(RoundSummary summary) {
       retry("too-few-updates",
             fmt::format("{} of the {} updates that were needed", summary.contributors.size(),
                         active_->round->options().updates_needed));
-  say(fmt::format("[round {}/{}] abandoned: {}", summary.round, active_->start.job.job.rounds,
-                  reason.message()));
-  active_->start.attempts_made = summary.attempt;
-  active_->round.reset();
+  HeldRun& run = *active_;
+  say(run.start.id, fmt::format("[round {}/{}] abandoned: {}", summary.round,
+                                run.start.job.job.rounds, reason.message()));
+  PastAttempts& past = run.start.attempts[summary.round];
+  past.last = summary.attempt;
+  ++past.failed;
+  end_round();
   actions_.push_back(AbandonRound{std::move(summary), reason});
-  if (active_->start.attempts_made < static_cast<Attempt>(options.attempts_max)) {
-    active_->retry_at = now_ + options.retry_pause;
+  if (past.failed < options.attempts_max) {
+    run.retry_at = now_ + options.retry_pause;
     return;
   }
-  finish_run(
-      FinishRun::State::kFailed,
-      retry(reason.code(), fmt::format("round {} was abandoned {} times, the last time with {}",
-                                       active_->start.version.round + 1,
-                                       active_->start.attempts_made, reason.message())));
+  finish_run(run, FinishRun::State::kFailed,
+             retry(reason.code(),
+                   fmt::format("round {} was abandoned {} times, the last time with {}",
+                               run.start.version.round + 1, past.failed, reason.message())));
 }
 
 void CoordinatorMachine::end_all_tasks(const Error& reason) {
@@ -576,20 +666,21 @@ void CoordinatorMachine::end_all_tasks(const Error& reason) {
 
 void CoordinatorMachine::handle(RoundDurable& event) {
   STARLING_CHECK(active_ && active_->committing);
-  active_->committing = false;
-  const RoundSummary summary = std::exchange(active_->closing, {});
+  HeldRun& run = *active_;
+  run.committing = false;
+  const RoundSummary summary = std::exchange(run.closing, {});
   if (!event.next) {
     RoundSummary failed = summary;
     failed.committed = false;
     actions_.push_back(AbandonRound{std::move(failed), event.next.error()});
     end_all_tasks(event.next.error());
-    active_->round.reset();
-    return finish_run(FinishRun::State::kFailed, event.next.error());
+    end_round();
+    return finish_run(run, FinishRun::State::kFailed, event.next.error());
   }
-  RunStart& start = active_->start;
+  RunStart& start = run.start;
   start.version = event.next->first;
   start.model = std::move(event.next->second);
-  start.attempts_made = 0;
+  start.attempts.erase(start.attempts.begin(), start.attempts.upper_bound(start.version.round));
   for (const Contributor& contributor : summary.contributors) {
     send_to(contributor.client, protocol::RoundCommitted{.task = contributor.task,
                                                          .run = summary.run,
@@ -599,20 +690,28 @@ void CoordinatorMachine::handle(RoundDurable& event) {
   for (const auto& [id, task] : active_->round->tasks()) {
     if (task.state == RoundMachine::State::kFailed) tell_task_end(id);
   }
-  active_->round.reset();
+  end_round();
+  if (run.stop_requested) finish_run(run, FinishRun::State::kStopped, std::nullopt);
 }
 
-void CoordinatorMachine::finish_run(FinishRun::State state, std::optional<Error> error) {
-  if (active_->round) {
+void CoordinatorMachine::end_round() {
+  work_ += active_->round->work();
+  active_->round.reset();
+  active_ = nullptr;
+}
+
+void CoordinatorMachine::finish_run(HeldRun& run, FinishRun::State state,
+                                    std::optional<Error> error) {
+  if (&run == active_) {
     const Error stopped = rejected("run-stopped", "the run was stopped");
-    for (const auto& [task, upload] : active_->uploads) actions_.push_back(DropUpload{task});
-    actions_.push_back(AbandonRound{active_->round->close(now_, stopped), stopped});
+    for (const auto& [task, upload] : run.uploads) actions_.push_back(DropUpload{task});
+    actions_.push_back(AbandonRound{run.round->close(now_, stopped), stopped});
     end_all_tasks(stopped);
+    end_round();
   }
-  actions_.push_back(FinishRun{active_->start.id, state, std::move(error)});
-  active_.reset();
-  start_next_run();
-  if (active_ && !active_->round) try_open_round();
+  const RunId id = run.start.id;
+  actions_.push_back(FinishRun{id, state, std::move(error)});
+  runs_.erase(id);
 }
 
 // --- saying -------------------------------------------------------------------------------------
@@ -628,8 +727,8 @@ void CoordinatorMachine::send_to(const std::string& name, protocol::Message mess
   }
 }
 
-void CoordinatorMachine::say(std::string line) {
-  actions_.push_back(Say{active_ ? active_->start.id : RunId{}, std::move(line)});
+void CoordinatorMachine::say(RunId run, std::string line) {
+  actions_.push_back(Say{run, std::move(line)});
 }
 
 }  // namespace starling::coordinator

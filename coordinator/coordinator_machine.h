@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator as a deterministic machine: sessions, the queue of runs, rounds and their
-// attempts. It owns no socket, clock, thread, file or randomness: events come in with the time,
-// actions go out for a shell (the service or the simulator) to perform in order.
+// The coordinator as a deterministic machine: sessions, runs, rounds and their attempts. One round
+// is open at a time: it is of the first run, in the order of submission, that could open one when
+// the last round ended. A run that waits for clients so holds up nobody, and keeps its place. It
+// owns no socket, clock, thread, file or randomness: events come in with the time, actions go out
+// for a shell (the service or the simulator) to perform in order. An event costs time logarithmic
+// in the clients and tasks, unless it begins or ends a run or a round, revokes a client or drains.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +18,7 @@
 #include "coordinator/client_sampler.h"
 #include "coordinator/job.h"
 #include "coordinator/round_machine.h"
+#include "core/base/deadlines.h"
 #include "core/model/parameters.h"
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
@@ -27,6 +30,14 @@ struct OpenAttempt {
   Round round = 0;
   Attempt attempt = 0;
   std::vector<Participant> participants;
+  std::uint64_t bytes_in = 0;  // as last recorded
+  std::uint64_t bytes_out = 0;
+};
+
+// Of one round, without the open one.
+struct PastAttempts {
+  Attempt last = 0;  // its number; the next one has the next
+  int failed = 0;    // abandoned because of their own course, not withdrawn for a damaged model
 };
 
 // A run to hold: where it stands, and what its clients need to know.
@@ -37,7 +48,7 @@ struct RunStart {
   update::Schema schema;
   update::ModelVersion version;  // round 0, or the last committed round
   model::Snapshot model;
-  Attempt attempts_made = 0;  // of the next round, closed ones only
+  std::map<Round, PastAttempts> attempts;  // of the rounds after `version`
   std::optional<OpenAttempt> open;
   // Replay of a recorded run: who contributed, by round; empty: draw.
   std::map<Round, std::vector<std::string>> recorded_contributors;
@@ -110,7 +121,8 @@ struct BeginRound {  // durable before anything after it is performed; makes a n
   std::vector<Participant> participants;
   update::Schema schema;
   update::ModelVersion base;
-  std::size_t clients;  // admitted
+  model::Snapshot model;  // of `base`
+  std::size_t clients;    // admitted
 };
 struct OpenUpload {
   TaskId task;
@@ -128,12 +140,22 @@ struct SumUpload {  // validate, then add to the aggregate; drops the upload
   update::ContributionHead head;
   update::Schema schema;
 };
+struct RecordTraffic {  // so far, of the open attempt; what a kill loses of it is not counted
+  RunId run;
+  Round round;
+  Attempt attempt;
+  std::uint64_t bytes_in;
+  std::uint64_t bytes_out;
+};
 struct CommitRound {  // aggregate, evaluate, make durable: RoundDurable
   RoundSummary summary;
 };
 struct AbandonRound {
   RoundSummary summary;
   Error reason;
+};
+struct RunWaits {  // it has begun to wait for clients: others may open rounds
+  RunId run;
 };
 struct FinishRun {
   RunId run;
@@ -153,9 +175,9 @@ struct Say {  // a line of the run's log; run 0: of the service's
   RunId run;
   std::string line;
 };
-using Action =
-    std::variant<Send, CloseSession, BeginRound, OpenUpload, WriteUpload, DropUpload, SumUpload,
-                 CommitRound, AbandonRound, FinishRun, LookUpTask, ClientSeen, Say>;
+using Action = std::variant<Send, CloseSession, BeginRound, OpenUpload, WriteUpload, DropUpload,
+                            SumUpload, RecordTraffic, CommitRound, AbandonRound, RunWaits,
+                            FinishRun, LookUpTask, ClientSeen, Say>;
 
 struct CoordinatorOptions {
   std::string federation = "federation";
@@ -169,15 +191,24 @@ struct CoordinatorOptions {
 class CoordinatorMachine {
  public:
   explicit CoordinatorMachine(CoordinatorOptions options);
+  CoordinatorMachine(const CoordinatorMachine&) = delete;
+  CoordinatorMachine& operator=(const CoordinatorMachine&) = delete;
 
   std::vector<Action> on(Event event, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
   bool connected(const std::string& client) const;
   std::size_t clients_connected() const { return connected_; }
-  // Null when no run is being held.
-  const RunStart* active_run() const { return active_ ? &active_->start : nullptr; }
+  // Whose round is open; else the first one that is held; null when none is held.
+  const RunStart* active_run() const;
   const RoundMachine* round() const;
+  // Whether every run that is held waits for clients.
+  bool idle() const;
+  // Why a run that is held has no round open, as "4 clients (2 connected)"; empty where it has one,
+  // is about to open one, or is not held.
+  std::string waits_for(RunId run) const;
+  // How many tasks, clients and sessions were looked at so far, which is what events have cost.
+  std::uint64_t work() const;
 
  private:
   struct Session {
@@ -194,19 +225,24 @@ class CoordinatorMachine {
   struct Uploading {
     update::ContributionHead head;
     std::optional<protocol::TransferReceiver> receiver;  // once there is room for it
-    std::optional<TimePoint> retry_at;                   // while there is none
   };
-  struct ActiveRun {
-    explicit ActiveRun(RunStart s) : start(std::move(s)) {}
+  struct HeldRun {
+    explicit HeldRun(RunStart s) : start(std::move(s)) {}
     RunStart start;
     std::optional<RoundMachine> round;
     bool committing = false;
     bool stop_requested = false;
-    bool said_waiting = false;
+    std::size_t awaited = 0;  // clients for which it waits; 0: it does not
     std::optional<TimePoint> retry_at;
+    // Clients that were seen, are not connected and may come back, until when.
+    Deadlines<std::string> away;
+    std::string missing;  // of a replay's contributors, when they were last looked at
+    // Of the open round:
     std::map<TaskId, protocol::TransferSender> downloads;
     std::map<TaskId, Uploading> uploads;
-    RoundSummary closing;  // while committing
+    Deadlines<TaskId> retries;  // of uploads for which there was no room
+    Deadlines<TaskId> absent;   // asked, and the client is not connected: when it is given up
+    RoundSummary closing;       // while committing
   };
 
   void handle(ClientAdmitted&);
@@ -233,20 +269,26 @@ class CoordinatorMachine {
   void receive(SessionId, Session&, const protocol::Bye&);
 
   void advance();  // after every event: whatever can happen now, happens
-  void start_next_run();
-  void try_open_round();
-  void open_round(std::vector<Participant> participants, Attempt attempt, bool resumed);
+  void open_next_round();
+  void try_open_round(HeldRun& run);
+  void open_round(HeldRun& run, OpenAttempt open, bool resumed);
+  void wait_for_clients(HeldRun& run, std::size_t awaited);
   void close_round_if_due();
   void abandon_round(RoundSummary summary);
   void give_up_absent();
   void retry_uploads();
   void sum_next();
-  void finish_run(FinishRun::State state, std::optional<Error> error);
+  void finish_run(HeldRun& run, FinishRun::State state, std::optional<Error> error);
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);
 
-  std::vector<std::string> eligible() const;
-  bool may_come_back(const Client& client) const;
+  std::vector<std::string> eligible(const HeldRun& run);
+  bool all_connected(HeldRun& run, const std::vector<std::string>& names);
+  void went_away(const std::string& name, const Client& client);
+  void came_back(const std::string& name);
+  void await(TaskId task, const Client& client);
+  void end_round();
+  void record_traffic();
   TimePoint deadline_of(const Session& session) const;
   // The task if it belongs to the open round and to this client; else null.
   const RoundMachine::Task* open_task(TaskId task, const std::string& client) const;
@@ -258,18 +300,19 @@ class CoordinatorMachine {
   void settle_unknown(SessionId session, const Session&, TaskId task);
   void send(SessionId session, protocol::Message message, SharedBytes payload = {});
   void send_to(const std::string& client, protocol::Message message);
-  void say(std::string line);
+  void say(RunId run, std::string line);
 
   CoordinatorOptions options_;
   TimePoint now_{};
   std::vector<Action> actions_;
   std::map<SessionId, Session> sessions_;
-  TimePoint sessions_due_{};               // not later than the earliest deadline of a session
+  Deadlines<SessionId> sessions_due_;      // not later than the session's deadline
   std::map<std::string, Client> clients_;  // admitted, in order of name
   std::size_t connected_ = 0;              // of them, with a greeted session
-  std::deque<RunStart> queue_;
-  std::optional<ActiveRun> active_;
+  std::map<RunId, HeldRun> runs_;          // in order of submission
+  HeldRun* active_ = nullptr;  // of them, the one whose round is open or being committed
   bool draining_ = false;
+  std::uint64_t work_ = 0;  // but that of the open round
 };
 
 }  // namespace starling::coordinator

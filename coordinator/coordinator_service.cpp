@@ -207,23 +207,33 @@ void CoordinatorService::Impl::put_together() {
                               run_log, log},
       shell_options(settings, authority.federation()),
       CoordinatorShell::Handlers{
+          .on_round_began = [this](RunId run, const Job& job) { fallback->run_trains(run, job); },
+          .on_run_waits = [this] { runs->load_next(); },
           .on_run_ended =
               [this](RunId run) {
                 fallback->run_ended(run);
                 operators->wake();
-                runs->ended();
+                runs->ended(run);
               },
-          .on_welcomed = [this](SessionId id,
-                                const std::string& client) { gossip->desk().opened(id, client); },
+          .on_welcomed =
+              [this](SessionId id, const std::string& client) {
+                gossip->desk().opened(id, client);
+                runs->client_connected();
+              },
           .on_broken = on_broken_part});
   runs = std::make_unique<RunQueue>(
       loop, *store, clock, state, run_log, log, settings.service.disk_retry,
       RunQueue::Handlers{.on_ready =
                              [this](const LoadedRun& run, RunStart start) {
-                               fallback->run_started(start.id, run.context->job);
+                               fallback->run_loaded(start.id, run.context->job);
                                shell->start_run(run, std::move(start));
                              },
                          .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+                         .idle_clients = [this]() -> std::optional<std::size_t> {
+                           const CoordinatorMachine& machine = shell->machine();
+                           if (!machine.idle()) return std::nullopt;
+                           return machine.clients_connected();
+                         },
                          .on_broken = on_broken_part});
   operators = std::make_unique<OperatorSessions>(
       loop, clock, registry, log,
@@ -280,6 +290,11 @@ Result<void> CoordinatorService::Impl::start() {
           .on_revoked = [this](const std::string& name) { revoked(name); },
           .on_submitted = [this] { runs->load_next(); },
           .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+          .waits_for =
+              [this](const store::Run& run) {
+                const std::string why = shell->machine().waits_for(run.id);
+                return why.empty() ? runs->waits_for(run) : why;
+              },
           .on_gossip_stopped = [this] { fallback->network_stopped(); },
           .on_broken = [this](const Error& error) { broke(error); }},
       authority.certificate().public_key_digest(), listener->port());

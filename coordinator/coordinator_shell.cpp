@@ -8,7 +8,7 @@
 namespace starling::coordinator {
 namespace {
 
-// Deadlines are looked at so often at most: finding the next costs a walk over all sessions.
+// Deadlines are looked at so often at most, so that a frame does not cost a new timer.
 constexpr Duration kClockResolution = std::chrono::milliseconds(5);
 
 store::RunState to_record(FinishRun::State state) {
@@ -46,10 +46,9 @@ void CoordinatorShell::handle(Event event) {
 }
 
 void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
-  rounds_ = static_cast<Round>(start.job.job.rounds);
-  parts_.executor.use(run.context, run.model);
-  parts_.committer.set_plan(
-      {.rounds = rounds_, .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep)});
+  runs_[start.id] = {run.context,
+                     {.rounds = static_cast<Round>(start.job.job.rounds),
+                      .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep)}};
   handle(RunSubmitted{std::move(start)});
 }
 
@@ -166,6 +165,14 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
   return {};
 }
 
+// Not worth stopping for: a full disk loses a count.
+Result<void> CoordinatorShell::perform(RecordTraffic& action) {
+  const auto stored = parts_.store.record_traffic({action.run, action.round, action.attempt},
+                                                  action.bytes_in, action.bytes_out);
+  if (stored || stored.error().kind() != ErrorKind::kInternal) return {};
+  return stored;
+}
+
 // --- runs and rounds ----------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(BeginRound& action) {
@@ -173,7 +180,11 @@ Result<void> CoordinatorShell::perform(BeginRound& action) {
     STARLING_TRY(
         parts_.store.open_attempt(coordinator::to_record(action, parts_.clock.wall_now())));
   }
+  const HeldRun& run = runs_.at(action.run);
+  parts_.executor.use(run.context, action.model);
   parts_.executor.begin(action.schema);
+  parts_.committer.set_plan(run.plan);
+  handlers_.on_round_began(action.run, run.context->job);
   return {};
 }
 
@@ -187,9 +198,14 @@ Result<void> CoordinatorShell::perform(AbandonRound& action) {
   STARLING_TRY(parts_.store.abandon_attempt({summary.run, summary.round, summary.attempt},
                                             coordinator::to_record(summary, nullptr),
                                             {action.reason.code(), action.reason.message()}));
-  for (const std::string& line : round_lines(summary, nullptr, rounds_)) {
+  for (const std::string& line : round_lines(summary, nullptr, runs_.at(summary.run).plan.rounds)) {
     parts_.run_log.say(summary.run, line);
   }
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(RunWaits&) {
+  handlers_.on_run_waits();
   return {};
 }
 
@@ -204,6 +220,7 @@ Result<void> CoordinatorShell::perform(FinishRun& action) {
   parts_.run_log.say(action.run, action.error
                                      ? fmt::format("run {}: {}", state, action.error->message())
                                      : fmt::format("run {}", state));
+  runs_.erase(action.run);
   handlers_.on_run_ended(action.run);
   return {};
 }

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "coordinator/coordinator_machine.h"
@@ -27,6 +28,8 @@ class CoordinatorShell {
     std::size_t held_actions_max = 100'000;
   };
   struct Handlers {
+    std::function<void(RunId, const Job&)> on_round_began;
+    std::function<void()> on_run_waits;       // for clients
     std::function<void(RunId)> on_run_ended;  // stored already
     std::function<void(SessionId, const std::string& client)> on_welcomed;
     std::function<void(const Error&)> on_broken;
@@ -48,7 +51,7 @@ class CoordinatorShell {
 
   // May be called from a handler of an action; the event's own actions follow in order.
   void handle(Event event);
-  // Rounds from now on are those of this run.
+  // The machine holds the run from now on.
   void start_run(const LoadedRun& run, RunStart start);
   const CoordinatorMachine& machine() const { return machine_; }
 
@@ -65,12 +68,19 @@ class CoordinatorShell {
   Result<void> perform(WriteUpload& action);
   Result<void> perform(DropUpload& action);
   Result<void> perform(SumUpload& action);
+  Result<void> perform(RecordTraffic& action);
   Result<void> perform(CommitRound& action);
   Result<void> perform(AbandonRound& action);
+  Result<void> perform(RunWaits& action);
   Result<void> perform(FinishRun& action);
   Result<void> perform(LookUpTask& action);
   Result<void> perform(ClientSeen& action);
   Result<void> perform(Say& action);
+
+  struct HeldRun {
+    std::shared_ptr<const RunContext> context;
+    RoundCommitter::Plan plan;
+  };
 
   Parts parts_;
   Options options_;
@@ -78,9 +88,9 @@ class CoordinatorShell {
   CoordinatorMachine machine_;
   std::deque<Action> actions_;
   bool performing_ = false;
-  bool held_ = false;    // by a full disk
-  bool broken_ = false;  // for good
-  Round rounds_ = 0;     // of the run at work
+  bool held_ = false;              // by a full disk
+  bool broken_ = false;            // for good
+  std::map<RunId, HeldRun> runs_;  // by the machine
   net::Alarm retry_;
   net::Alarm clock_alarm_;
   bool clock_due_ = false;

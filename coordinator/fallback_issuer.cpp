@@ -27,7 +27,9 @@ void FallbackIssuer::begin() {
   issue();
 }
 
-void FallbackIssuer::run_started(RunId run, const Job& job) {
+void FallbackIssuer::run_trains(RunId run, const Job& job) {
+  if (run_ == run) return;
+  run_ = run;
   wanted_.reset();
   complaint_.clear();
   if (job.fallback.enabled()) wanted_ = Wanted{run, job};
@@ -36,7 +38,8 @@ void FallbackIssuer::run_started(RunId run, const Job& job) {
 }
 
 void FallbackIssuer::run_ended(RunId run) {
-  if (wanted_ && wanted_->run != run) return;
+  if (run_ != run) return;
+  run_.reset();
   wanted_.reset();
   withdraw();
 }

@@ -18,8 +18,12 @@ class FallbackIssuer {
 
   // The gossip issuer has resumed what an earlier process left: rosters may be issued.
   void begin();
-  // The run that is held from now on, with the shape of its data; and its end.
-  void run_started(RunId run, const Job& job);
+  // The run that trains from now on, with the shape of its data; the same again changes nothing.
+  void run_trains(RunId run, const Job& job);
+  // The run that will train, unless another one does.
+  void run_loaded(RunId run, const Job& job) {
+    if (!run_) run_trains(run, job);
+  }
   void run_ended(RunId run);
   // Clients have joined or were revoked, of which the gossip issuer knows.
   void members_changed() { issue(); }
@@ -37,6 +41,7 @@ class FallbackIssuer {
   GossipIssuer& gossip_;
   Log& log_;
   bool begun_ = false;
+  std::optional<RunId> run_;  // that trains
   std::optional<Wanted> wanted_;
   std::string complaint_;  // the last one, which is not repeated
 };

@@ -162,6 +162,10 @@ void FederationSimulator::perform(Action& action) {
     uploads_.erase(drop->task);
   } else if (auto* sum = std::get_if<SumUpload>(&action)) {
     sum_upload(*sum);
+  } else if (const auto* traffic = std::get_if<RecordTraffic>(&action)) {
+    const auto stored = store_.record_traffic({traffic->run, traffic->round, traffic->attempt},
+                                              traffic->bytes_in, traffic->bytes_out);
+    if (!stored) fail(stored.error());
   } else if (const auto* commit = std::get_if<CommitRound>(&action)) {
     commit_round(*commit);
   } else if (const auto* abandon = std::get_if<AbandonRound>(&action)) {
@@ -172,7 +176,7 @@ void FederationSimulator::perform(Action& action) {
     look_up(*look);
   } else if (const auto* line = std::get_if<Say>(&action)) {
     say(line->line);
-  }  // ClientSeen: nobody asks who is there
+  }  // ClientSeen, RunWaits: nobody asks who is there, and there is no other run
 }
 
 void FederationSimulator::begin_round(const BeginRound& begin) {

@@ -3,6 +3,7 @@
 // has its source file; every answer is JSON with the fields of the design, or a file.
 #pragma once
 
+#include <boost/json/value.hpp>
 #include <functional>
 #include <string>
 
@@ -34,6 +35,8 @@ class OperatorDesk {
     std::function<void(const std::string& client)> on_revoked;  // the registry knows already
     std::function<void()> on_submitted;
     std::function<void(RunId)> on_stop;  // of a running run
+    // What a run that has not ended waits for; empty: for nothing.
+    std::function<std::string(const store::Run&)> waits_for;
     std::function<void()> on_gossip_stopped;
     std::function<void(const Error&)> on_broken;
   };
@@ -64,6 +67,8 @@ class OperatorDesk {
   Answer gossip_stop(const OperatorCall& call);
   Answer backup(const OperatorCall& call);
 
+  // null, or what the run waits for
+  boost::json::value waits_for(const store::Run& run) const;
   Result<store::Run> find_run(const OperatorCall& call);
   Result<store::ModelRecord> find_model(const store::Run& run, const OperatorCall& call);
 

@@ -86,6 +86,12 @@ Result<store::Run> OperatorDesk::find_run(const OperatorCall& call) {
                   fmt::format("there is no run {}; 'run list' shows all", id.value()));
 }
 
+json::value OperatorDesk::waits_for(const store::Run& run) const {
+  if (store::is_finished(run.state)) return nullptr;
+  const std::string why = handlers_.waits_for(run);
+  return why.empty() ? json::value(nullptr) : json::value(why);
+}
+
 Answer OperatorDesk::run_submit(const OperatorCall& call) {
   if (call.payload.size() > kJobBytesMax) {
     return rejected("job-too-large", fmt::format("a job may have {} bytes", kJobBytesMax));
@@ -111,7 +117,9 @@ Answer OperatorDesk::run_list(const OperatorCall&) {
   json::array list;
   for (const store::Run& run : runs) {
     STARLING_ASSIGN(const auto models, parts_.store.models(run.id));
-    list.push_back(summary(run, models.empty() ? 0 : models.back().round));
+    json::object object = summary(run, models.empty() ? 0 : models.back().round);
+    object["waits_for"] = waits_for(run);
+    list.push_back(std::move(object));
   }
   return answer_json(list);
 }
@@ -119,13 +127,17 @@ Answer OperatorDesk::run_list(const OperatorCall&) {
 Answer OperatorDesk::run_show(const OperatorCall& call) {
   STARLING_ASSIGN(const store::Run run, find_run(call));
   STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
-  return answer_json(run_to_json(run, rounds));
+  json::value shown = run_to_json(run, rounds);
+  shown.as_object()["waits_for"] = waits_for(run);
+  return answer_json(shown);
 }
 
 // What `run show` says, without the rounds.
 Answer OperatorDesk::run_state(const OperatorCall& call) {
   STARLING_ASSIGN(const store::Run run, find_run(call));
-  return answer_json(run_to_json(run, {}));
+  json::value shown = run_to_json(run, {});
+  shown.as_object()["waits_for"] = waits_for(run);
+  return answer_json(shown);
 }
 
 Answer OperatorDesk::run_log(const OperatorCall& call) {

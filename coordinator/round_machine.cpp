@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -25,83 +26,108 @@ Error not_needed(std::size_t wanted) {
 
 RoundMachine::RoundMachine(Options options, const std::vector<Participant>& participants,
                            TimePoint now)
-    : options_(options), started_(now) {
+    : options_(options), started_(now), bytes_in_(options.bytes_in), bytes_out_(options.bytes_out) {
   STARLING_CHECK(!participants.empty() && options_.updates_wanted > 0);
-  for (const Participant& p : participants) tasks_.emplace(p.task, Task{.client = p.client});
-  STARLING_CHECK(tasks_.size() == participants.size());
+  for (const Participant& p : participants) {
+    tasks_.emplace(p.task, Task{.client = p.client});
+    task_of_.emplace(p.client, p.task);
+  }
+  STARLING_CHECK(tasks_.size() == participants.size() && task_of_.size() == participants.size());
+  counts_[static_cast<std::size_t>(State::kAsked)] = tasks_.size();
+  work_ = tasks_.size();
 }
 
-const RoundMachine::Task* RoundMachine::find(TaskId task, const std::string& client) const {
-  const auto found = tasks_.find(task);
-  return found != tasks_.end() && found->second.client == client ? &found->second : nullptr;
+const std::map<TaskId, RoundMachine::Task>& RoundMachine::tasks() const {
+  work_ += tasks_.size();
+  return tasks_;
+}
+
+RoundMachine::Task& RoundMachine::at(TaskId id) {
+  ++work_;
+  return tasks_.at(id);
+}
+
+const RoundMachine::Task* RoundMachine::find(TaskId id) const {
+  ++work_;
+  const auto found = tasks_.find(id);
+  return found == tasks_.end() ? nullptr : &found->second;
+}
+
+const RoundMachine::Task* RoundMachine::find(TaskId id, const std::string& client) const {
+  const Task* task = find(id);
+  return task != nullptr && task->client == client ? task : nullptr;
 }
 
 std::optional<TaskId> RoundMachine::task_of(const std::string& client) const {
-  for (const auto& [id, task] : tasks_) {
-    if (task.client == client) return id;
-  }
-  return std::nullopt;
+  ++work_;
+  const auto found = task_of_.find(client);
+  return found == task_of_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void RoundMachine::enter(Task& task, State state) {
+  --counts_[static_cast<std::size_t>(task.state)];
+  ++counts_[static_cast<std::size_t>(state)];
+  task.state = state;
 }
 
 bool RoundMachine::offered(TaskId id, double weight) {
-  Task& task = tasks_.at(id);
+  Task& task = at(id);
   if (task.state != State::kAsked && task.state != State::kOffered) return false;
-  task.state = State::kOffered;
+  enter(task, State::kOffered);
   task.weight = weight;
   return true;
 }
 
 bool RoundMachine::received(TaskId id) {
-  Task& task = tasks_.at(id);
+  Task& task = at(id);
   if (task.state != State::kOffered) return false;
-  task.state = State::kWaiting;
+  enter(task, State::kWaiting);
   waiting_.push_back(id);
   return true;
 }
 
 std::optional<TaskId> RoundMachine::next_to_sum() {
-  if (waiting_.empty() || counted() + count(State::kSumming) >= options_.updates_wanted) {
-    return std::nullopt;
+  if (counted() + count(State::kSumming) >= options_.updates_wanted) return std::nullopt;
+  while (!waiting_.empty()) {
+    const TaskId id = waiting_.front();
+    waiting_.pop_front();
+    Task& task = at(id);
+    if (task.state != State::kWaiting) continue;  // it failed meanwhile
+    enter(task, State::kSumming);
+    return id;
   }
-  const TaskId id = waiting_.front();
-  waiting_.pop_front();
-  tasks_.at(id).state = State::kSumming;
-  return id;
+  return std::nullopt;
 }
 
 void RoundMachine::summed(TaskId id, Result<void> result) {
-  Task& task = tasks_.at(id);
+  Task& task = at(id);
   STARLING_CHECK(task.state == State::kSumming);
-  task.state = result ? State::kCounted : State::kFailed;
+  enter(task, result ? State::kCounted : State::kFailed);
   if (!result) task.failure = result.error();
 }
 
 bool RoundMachine::failed(TaskId id, Error reason) {
-  Task& task = tasks_.at(id);
+  Task& task = at(id);
   if (task.state != State::kAsked && task.state != State::kOffered &&
       task.state != State::kWaiting) {
     return false;
   }
-  std::erase(waiting_, id);
-  task.state = State::kFailed;
+  enter(task, State::kFailed);
   task.failure = std::move(reason);
   return true;
 }
 
 void RoundMachine::interrupted(TaskId id) {
-  Task& task = tasks_.at(id);
-  if (task.state == State::kOffered) task.state = State::kAsked;
+  Task& task = at(id);
+  if (task.state == State::kOffered) enter(task, State::kAsked);
 }
 
 void RoundMachine::count_bytes(TaskId id, std::uint64_t in, std::uint64_t out) {
-  tasks_.at(id).bytes_in += in;
-  tasks_.at(id).bytes_out += out;
-}
-
-std::size_t RoundMachine::count(State state) const {
-  return static_cast<std::size_t>(
-      std::count_if(tasks_.begin(), tasks_.end(),
-                    [state](const auto& entry) { return entry.second.state == state; }));
+  Task& task = at(id);
+  task.bytes_in += in;
+  task.bytes_out += out;
+  bytes_in_ += in;
+  bytes_out_ += out;
 }
 
 RoundMachine::Verdict RoundMachine::verdict(TimePoint now) const {
@@ -117,22 +143,21 @@ RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ende
                        .round = options_.round,
                        .attempt = options_.attempt,
                        .committed = !ended && verdict(now) == Verdict::kCommit,
-                       .elapsed = now - started_};
+                       .elapsed = now - started_,
+                       .bytes_in = bytes_in_,
+                       .bytes_out = bytes_out_};
   const bool closed_early = counted() >= options_.updates_wanted;
+  work_ += tasks_.size();
   for (auto& [id, task] : tasks_) {
-    summary.bytes_in += task.bytes_in;
-    summary.bytes_out += task.bytes_out;
     if (task.state == State::kCounted) {
       summary.contributors.push_back({task.client, id, task.weight});
       continue;
     }
-    if (!task.failure && ended) {
-      task.failure = ended;
-      task.state = State::kFailed;
-    } else if (!task.failure) {
-      task.failure = closed_early ? not_needed(options_.updates_wanted)
-                                  : missed_deadline(task, summary.elapsed);
-      task.state = State::kFailed;
+    if (!task.failure) {
+      task.failure = ended          ? *ended
+                     : closed_early ? not_needed(options_.updates_wanted)
+                                    : missed_deadline(task, summary.elapsed);
+      enter(task, State::kFailed);
     }
     summary.failures.push_back({task.client, task.failure->code(), task.failure->message(),
                                 task.bytes_in, task.bytes_out});

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // One attempt of one round: who was asked, what came of each, and when it is over. Pure bookkeeping
-// in which every client ends with exactly one outcome; CoordinatorMachine talks to clients.
+// in which every client ends with exactly one outcome; CoordinatorMachine talks to clients. Apart
+// from the first and the last call, the cost of a call does not grow with the cohort, except for
+// one lookup by key.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -59,6 +63,8 @@ class RoundMachine {
     std::size_t updates_wanted = 1;  // closes at once with so many
     std::size_t updates_needed = 1;  // fewer at the end: abandoned
     Duration deadline{};
+    std::uint64_t bytes_in = 0;  // of this attempt, by an earlier process
+    std::uint64_t bytes_out = 0;
   };
   enum class State {
     kAsked,    // plan sent or to be sent
@@ -68,6 +74,7 @@ class RoundMachine {
     kCounted,  // in the sum
     kFailed,
   };
+  static constexpr std::size_t kStates = 6;
   struct Task {
     std::string client;
     State state = State::kAsked;
@@ -81,7 +88,10 @@ class RoundMachine {
 
   const Options& options() const { return options_; }
   TimePoint deadline() const { return started_ + options_.deadline; }
-  const std::map<TaskId, Task>& tasks() const { return tasks_; }
+  // For a walk over all tasks: it counts as one in work().
+  const std::map<TaskId, Task>& tasks() const;
+  // Null if the task is not of this attempt.
+  const Task* find(TaskId task) const;
   // The task of that id if it was issued to `client`; else null.
   const Task* find(TaskId task, const std::string& client) const;
   std::optional<TaskId> task_of(const std::string& client) const;
@@ -98,6 +108,11 @@ class RoundMachine {
   // A transfer broke off; the client may offer again.
   void interrupted(TaskId task);
   void count_bytes(TaskId task, std::uint64_t in, std::uint64_t out);
+  std::uint64_t bytes_in() const { return bytes_in_; }
+  std::uint64_t bytes_out() const { return bytes_out_; }
+
+  // How many tasks were looked at so far, which is what the calls have cost.
+  std::uint64_t work() const { return work_; }
 
   std::size_t counted() const { return count(State::kCounted); }
   bool summing() const { return count(State::kSumming) > 0; }
@@ -110,12 +125,19 @@ class RoundMachine {
   RoundSummary close(TimePoint now, const std::optional<Error>& ended = std::nullopt);
 
  private:
-  std::size_t count(State state) const;
+  std::size_t count(State state) const { return counts_[static_cast<std::size_t>(state)]; }
+  Task& at(TaskId id);
+  void enter(Task& task, State state);
 
   Options options_;
   TimePoint started_;
   std::map<TaskId, Task> tasks_;
-  std::deque<TaskId> waiting_;  // in order of arrival
+  std::unordered_map<std::string, TaskId> task_of_;
+  std::array<std::size_t, kStates> counts_{};  // of tasks, by state
+  std::deque<TaskId> waiting_;                 // in order of arrival; those that failed too
+  std::uint64_t bytes_in_;
+  std::uint64_t bytes_out_;
+  mutable std::uint64_t work_ = 0;
 };
 
 }  // namespace starling::coordinator

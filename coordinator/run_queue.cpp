@@ -3,12 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "coordinator/job.h"
 #include "coordinator/run_records.h"
 #include "core/model/safetensors.h"
 
 namespace starling::coordinator {
 namespace {
+
+// Each has its evaluation data and a model in memory.
+constexpr std::size_t kHeldMax = 8;
 
 Result<void> write_model(const store::Checkpoints& checkpoints, const LoadedRun& run) {
   const Bytes header = model::safetensors_header(*run.model->layout(), {});
@@ -29,18 +35,34 @@ RunQueue::RunQueue(net::EventLoop& loop, store::Store& store, const Clock& clock
       log_(log),
       disk_retry_(disk_retry),
       handlers_(std::move(handlers)),
-      retry_(loop, [this] { std::exchange(again_, nullptr)(); }) {}
+      retry_(loop, [this] { try_all_again(); }) {}
+
+void RunQueue::try_again(RunId run, std::function<void()> step) {
+  if (again_.empty()) retry_.set(loop_.now() + disk_retry_);
+  again_[run] = std::move(step);
+}
+
+void RunQueue::try_all_again() {
+  for (const auto& [run, step] : std::exchange(again_, {})) step();
+}
 
 // --- after a restart ----------------------------------------------------------------------------
 
 Result<void> RunQueue::resume() {
-  STARLING_ASSIGN(const auto running, store_.runs(store::RunState::kRunning));
+  STARLING_ASSIGN(std::vector<store::Run> running, store_.runs(store::RunState::kRunning));
+  std::set<RunId> open;
+  for (const store::Run& run : running) {
+    held_.insert(run.id);
+    STARLING_ASSIGN(const auto attempt, store_.find_open_attempt(run.id));
+    if (attempt) open.insert(run.id);
+  }
+  // Its clients are at work: it comes before one that could begin a round.
+  std::ranges::stable_partition(running, [&](const auto& run) { return open.contains(run.id); });
   for (const store::Run& run : running) STARLING_TRY(resume(run));
   return {};
 }
 
 Result<void> RunQueue::resume(const store::Run& run) {
-  held_ = true;
   const auto recovery = store::recover_run(store_, checkpoints(run.id), run.id, hash_model_file);
   if (!recovery && recovery.error().code() != "model-damaged") return recovery.error();
   if (!recovery) return fail(run.id, recovery.error()), Result<void>();
@@ -57,6 +79,7 @@ Result<void> RunQueue::resume(const store::Run& run) {
 Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,
                                const LoadedRun& loaded) {
   STARLING_ASSIGN(const auto rounds, store_.rounds(run.id, last.round));
+  complaints_.erase(run.id);
   run_log_.say(run.id, fmt::format("resumed after round {}", last.round));
   handlers_.on_ready(loaded,
                      to_run_start(run.id, *loaded.context, loaded.version, loaded.model, rounds));
@@ -67,14 +90,14 @@ Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& 
 // The rounds so far are worth more than to be given up for a disk that is not mounted yet.
 void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& last,
                              const Error& error) {
-  if (complaint_ != error.message()) {
+  std::string& complaint = complaints_[run.id];
+  if (complaint != error.message()) {
     run_log_.say(run.id, fmt::format("cannot go on yet: {}; it is tried again every {}, until the "
                                      "run is stopped",
                                      error.message(), format_duration(disk_retry_)));
   }
-  complaint_ = error.message();
-  again_ = [this, run, last] { resume_again(run, last); };
-  retry_.set(loop_.now() + disk_retry_);
+  complaint = error.message();
+  try_again(run.id, [this, run, last] { resume_again(run, last); });
 }
 
 void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& last) {
@@ -86,7 +109,7 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
       [this, id = run.id, last](const Result<LoadedRun>& loaded) {
         const auto now = store_.find_run(id);
         if (!now) return check(now.error());
-        if (!*now) return ended();
+        if (!*now) return ended(id);
         if ((*now)->stop_requested) return stop(id);
         if (!loaded) return wait_for_data(**now, last, loaded.error());
         if (const auto done = resumed(**now, last, *loaded); !done) check(done.error());
@@ -96,12 +119,52 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
 // --- the next pending one -----------------------------------------------------------------------
 
 void RunQueue::load_next() {
-  if (held_) return;
+  if (loading_ || held_.size() >= kHeldMax) return;
+  const auto clients = handlers_.idle_clients();
+  if (!held_.empty() && !clients) return;
   const auto pending = store_.runs(store::RunState::kPending);
   if (!pending) return check(pending.error());
-  if (pending->empty()) return;
-  held_ = true;
-  load(pending->front());
+  clients_needed_ = std::numeric_limits<std::size_t>::max();
+  const auto next =
+      std::ranges::find_if(*pending, [&](const auto& run) { return may_begin(run, clients); });
+  if (next == pending->end()) return;
+  clients_needed_ = 0;
+  held_.insert(next->id);
+  loading_ = next->id;
+  load(*next);
+}
+
+// Lowers clients_needed_ to what the run needs. One that cannot be read is loaded, to fail by name.
+bool RunQueue::may_begin(const store::Run& run, std::optional<std::size_t> clients) {
+  if (held_.empty()) return true;
+  const auto job = parse_job(run.job, "job");
+  if (!job) return true;
+  const auto needed = static_cast<std::size_t>(job->round.clients_awaited());
+  clients_needed_ = std::min(clients_needed_, needed);
+  return clients && *clients >= needed;
+}
+
+void RunQueue::client_connected() {
+  const auto clients = handlers_.idle_clients();
+  if (clients && *clients >= clients_needed_) load_next();
+}
+
+void RunQueue::ended(RunId run) {
+  held_.erase(run);
+  complaints_.erase(run);
+  if (loading_ == run) loading_.reset();
+  load_next();
+}
+
+std::string RunQueue::waits_for(const store::Run& run) const {
+  if (const auto complaint = complaints_.find(run.id); complaint != complaints_.end()) {
+    return complaint->second;
+  }
+  if (run.state != store::RunState::kPending || held_.contains(run.id) || held_.empty()) return "";
+  const auto job = parse_job(run.job, "job");
+  const auto clients = handlers_.idle_clients();
+  if (!job || !clients) return "its turn";
+  return fmt::format("{} clients ({} connected)", job->round.clients_awaited(), *clients);
 }
 
 void RunQueue::load(const store::Run& run) {
@@ -123,26 +186,25 @@ void RunQueue::loaded(const store::Run& run, Loading loading) {
     return check(loading.written.error());
   }
   log_.error("run {} waits for the disk: {}", run.id.value(), loading.written.error().message());
-  again_ = [this, run] { load(run); };
-  retry_.set(loop_.now() + disk_retry_);
+  try_again(run.id, [this, run] { load(run); });
 }
 
 void RunQueue::start(const store::Run& run, const LoadedRun& loaded) {
   const auto now = store_.find_run(run.id);
   if (!now) return check(now.error());
-  if (!*now || (*now)->state != store::RunState::kPending) return ended();  // stopped meanwhile
+  if (!*now || (*now)->state != store::RunState::kPending) return ended(run.id);  // stopped
   const store::ModelRecord initial{.sha256 = loaded.version.sha256,
                                    .file = store::Checkpoints::file_name(0),
                                    .bytes = loaded.model->size() * sizeof(float)};
   const auto started = store_.start_run(run.id, initial, clock_.wall_now());
   if (started) {
+    loading_.reset();
     return handlers_.on_ready(
         loaded, to_run_start(run.id, *loaded.context, loaded.version, loaded.model, {}));
   }
   if (started.error().kind() != ErrorKind::kOverloaded) return check(started.error());
   log_.error("run {} waits for the disk: {}", run.id.value(), started.error().message());
-  again_ = [this, run, loaded] { start(run, loaded); };
-  retry_.set(loop_.now() + disk_retry_);
+  try_again(run.id, [this, run, loaded] { start(run, loaded); });
 }
 
 void RunQueue::fail(RunId run, const Error& error) {
@@ -157,11 +219,10 @@ void RunQueue::stop(RunId run) {
 
 void RunQueue::finish(RunId run, const store::RunEnd& end) {
   const auto stored = store_.finish_run(run, end, clock_.wall_now());
-  if (stored) return ended();
+  if (stored) return ended(run);
   if (stored.error().kind() != ErrorKind::kOverloaded) return check(stored.error());
   log_.error("run {} waits for the disk: {}", run.value(), stored.error().message());
-  again_ = [this, run, end] { finish(run, end); };
-  retry_.set(loop_.now() + disk_retry_);
+  try_again(run, [this, run, end] { finish(run, end); });
 }
 
 void RunQueue::check(const Error& error) { handlers_.on_broken(error); }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which run the machine holds: at the start the one that was running, then the pending ones in
-// order of submission, each loaded when its turn comes.
+// Which runs the machine holds: at the start those that were running, then the pending ones in
+// order of submission, each loaded when its turn comes: when none is held, or when those that are
+// wait and clients enough for it are connected.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_executor.h"
@@ -22,6 +26,9 @@ class RunQueue {
     std::function<void(const LoadedRun& run, RunStart start)> on_ready;
     // ... and it was asked to stop before the restart.
     std::function<void(RunId)> on_stop;
+    // How many clients are connected, where no round is open and every run that the machine holds
+    // waits for clients; else none.
+    std::function<std::optional<std::size_t>()> idle_clients;
     std::function<void(const Error&)> on_broken;
   };
 
@@ -30,17 +37,20 @@ class RunQueue {
            const StateDirectory& state, RunLog& run_log, Log& log, Duration disk_retry,
            Handlers handlers);
 
-  // Loads the run that an earlier process was at, on this thread: clients must not be heard before
+  // Loads the runs that an earlier process was at, on this thread: clients must not be heard before
   // their tasks are known again. A run fails whose job or models are damaged; one whose data cannot
-  // be read waits for them and holds its place. Errors are those of the store.
+  // be read waits for them and keeps its place. Errors are those of the store.
   [[nodiscard]] Result<void> resume();
-  // Loads the next pending run, unless one is being held.
+  // Loads the next pending run if its turn has come. To be called when a run was submitted or has
+  // begun to wait.
   void load_next();
-  // The run that was held has ended.
-  void ended() {
-    held_ = false;
-    load_next();
-  }
+  // The same, when a client has connected: looks only if that can matter.
+  void client_connected();
+  // A run that was held has ended.
+  void ended(RunId run);
+  // Why `run`, which the machine does not hold, is not under way; empty where it is being loaded or
+  // has ended.
+  std::string waits_for(const store::Run& run) const;
 
  private:
   struct Loading {
@@ -48,6 +58,9 @@ class RunQueue {
     Result<void> written;  // the initial model's file
   };
 
+  bool may_begin(const store::Run& run, std::optional<std::size_t> clients);
+  void try_again(RunId run, std::function<void()> step);
+  void try_all_again();
   void load(const store::Run& run);
   void loaded(const store::Run& run, Loading loading);
   void start(const store::Run& run, const LoadedRun& loaded);
@@ -71,9 +84,11 @@ class RunQueue {
   Log& log_;
   Duration disk_retry_;
   Handlers handlers_;
-  bool held_ = false;      // a run is being loaded or held by the machine
-  std::string complaint_;  // the last one about data that cannot be read
-  std::function<void()> again_;
+  std::set<RunId> held_;                          // being loaded, or begun and not ended
+  std::optional<RunId> loading_;                  // of them, for the first time
+  std::size_t clients_needed_ = 0;                // fewer connected: no pending run can begin
+  std::map<RunId, std::string> complaints_;       // the last one, of runs that wait for data
+  std::map<RunId, std::function<void()>> again_;  // what waits for the disk
   net::Alarm retry_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   ComputePool thread_{1};

@@ -99,7 +99,11 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
 }
 
 OpenAttempt to_open_attempt(const store::RoundRecord& record) {
-  OpenAttempt open{.round = record.key.round, .attempt = record.key.attempt};
+  OpenAttempt open{.round = record.key.round,
+                   .attempt = record.key.attempt,
+                   .participants = {},
+                   .bytes_in = record.result.bytes_in,
+                   .bytes_out = record.result.bytes_out};
   for (const store::CohortMember& member : record.cohort) {
     open.participants.push_back({member.client, member.task});
   }
@@ -115,12 +119,14 @@ RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVe
                  .version = version,
                  .model = std::move(model)};
   for (const store::RoundRecord& record : rounds) {
-    if (record.key.round != version.round + 1) continue;
+    if (record.key.round <= version.round) continue;
     if (record.state == store::RoundState::kOpen) {
       start.open = to_open_attempt(record);
-    } else {
-      start.attempts_made = std::max(start.attempts_made, record.key.attempt);
+      continue;
     }
+    PastAttempts& past = start.attempts[record.key.round];
+    past.last = std::max(past.last, record.key.attempt);
+    if (!record.abandonment || !store::is_withdrawal(*record.abandonment)) ++past.failed;
   }
   return start;
 }
@@ -128,25 +134,21 @@ RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVe
 Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId id,
                                                      const std::string& client) {
   using Settlement = std::optional<protocol::Message>;
-  STARLING_ASSIGN(const auto task, store.find_task(id));
+  STARLING_ASSIGN(const auto end, store.find_task_end(id));
   const auto ended = [id](std::string code, std::string message) {
     return Settlement(protocol::TaskEnded{id, std::move(code), std::move(message)});
   };
-  if (!task || task->client != client) {
+  if (!end || end->task.client != client) {
     return ended("unknown-task", "this coordinator issued no such task to this client");
   }
-  STARLING_ASSIGN(const auto run, store.find_run(task->attempt.run));
-  STARLING_ASSIGN(const auto rounds, store.rounds(task->attempt.run, task->attempt.round));
-  const auto committed = std::find_if(rounds.begin(), rounds.end(), [](const auto& record) {
-    return record.state == store::RoundState::kCommitted;
-  });
-  const bool round_is_over = committed != rounds.end() || !run || store::is_finished(run->state);
-  if (task->outcome == store::TaskOutcome::kAbandoned && !round_is_over) return Settlement();
-  if (task->outcome != store::TaskOutcome::kCommitted || committed == rounds.end()) {
+  const store::TaskRecord& task = end->task;
+  const bool round_is_over = end->model || store::is_finished(end->run);
+  if (task.outcome == store::TaskOutcome::kAbandoned && !round_is_over) return Settlement();
+  if (task.outcome != store::TaskOutcome::kCommitted || !end->model) {
     return ended("round-closed", "the round closed without this update");
   }
-  return Settlement(protocol::RoundCommitted{id, task->attempt.run, committed->key.round,
-                                             committed->model.value_or(Sha256Digest())});
+  return Settlement(
+      protocol::RoundCommitted{id, task.attempt.run, task.attempt.round, *end->model});
 }
 
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,

@@ -35,6 +35,8 @@ std::string head(const json::value& run) {
       fmt::format("run {} '{}': {}\n", cell(run, "id"), cell(run, "name"), cell(run, "state"));
   const std::string error = error_of(run);
   if (!error.empty()) text += fmt::format("error      {}\n", error);
+  const std::string waits_for = cell(run, "waits_for");
+  if (waits_for != "-") text += fmt::format("waits for  {}\n", waits_for);
   return text + fmt::format("seed       {}\nsubmitted  {}\nstarted    {}\nended      {}\n",
                             cell(run, "seed"), time_cell(run, "submitted"),
                             time_cell(run, "started"), time_cell(run, "ended"));
@@ -92,11 +94,12 @@ std::string describe_runs(const json::value& runs) {
   if (!runs.is_array() || runs.get_array().empty()) {
     return "no runs; submit one with 'starling-coordinator run submit JOB.toml'\n";
   }
-  TextTable table({">ID", "NAME", "STATE", ">SEED", ">ROUNDS", "SUBMITTED", "STARTED", "ENDED"});
+  TextTable table(
+      {">ID", "NAME", "STATE", ">SEED", ">ROUNDS", "SUBMITTED", "STARTED", "ENDED", "WAITS FOR"});
   for (const json::value& run : runs.get_array()) {
     table.add({cell(run, "id"), cell(run, "name"), cell(run, "state"), cell(run, "seed"),
                cell(run, "rounds_committed"), time_cell(run, "submitted"),
-               time_cell(run, "started"), time_cell(run, "ended")});
+               time_cell(run, "started"), time_cell(run, "ended"), cell(run, "waits_for")});
   }
   return table.text();
 }

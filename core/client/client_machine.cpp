@@ -123,14 +123,13 @@ void ClientMachine::handle(Received& event) {
   }
   if (const auto* credit = std::get_if<protocol::Credit>(&message)) return receive(*credit);
   if (const auto* accept = std::get_if<protocol::UpdateAccept>(&message)) return receive(*accept);
+  if (const auto* got = std::get_if<protocol::UpdateReceived>(&message)) return receive(*got);
   if (const auto* done = std::get_if<protocol::RoundCommitted>(&message)) return receive(*done);
   if (const auto* ended = std::get_if<protocol::TaskEnded>(&message)) return receive(*ended);
   if (const auto* ping = std::get_if<protocol::Ping>(&message)) {
     return send(protocol::Pong{ping->nonce});
   }
-  const bool harmless = std::holds_alternative<protocol::Pong>(message) ||
-                        std::holds_alternative<protocol::UpdateReceived>(message);
-  if (!harmless) {
+  if (!std::holds_alternative<protocol::Pong>(message)) {
     hang_up(rejected("bad-message", "the coordinator sent a message that only clients send"));
   }
 }
@@ -259,8 +258,13 @@ void ClientMachine::receive(const protocol::UpdateAccept& accept) {
   pump(pending->second);
 }
 
+void ClientMachine::receive(const protocol::UpdateReceived& received) {
+  if (pending_.contains(received.task)) backoff_.reset();
+}
+
 void ClientMachine::receive(const protocol::RoundCommitted& committed) {
   if (!pending_.contains(committed.task)) return;
+  backoff_.reset();
   ++updates_counted_;
   say(LogLevel::kInfo,
       fmt::format("run {} round {}: counted", committed.run.value(), committed.round));

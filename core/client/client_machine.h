@@ -80,8 +80,9 @@ struct ClientOptions {
   std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
-  // A link that lasted so long was a good one: the waits begin small again. Shorter ones (two
-  // processes with one identity, a coordinator that dies of its first round) are not hammered.
+  // A link that lasted so long, or on which an update was received whole, was a good one: the
+  // waits begin small again. After others (two processes with one identity, a coordinator that
+  // dies of its first round) they grow.
   Duration good_link_min = std::chrono::seconds(10);
   Backoff::Options backoff;
   protocol::TransferOptions transfer;
@@ -137,6 +138,7 @@ class ClientMachine {
   void receive(const protocol::Chunk&, const SharedBytes& payload);
   void receive(const protocol::Credit&);
   void receive(const protocol::UpdateAccept&);
+  void receive(const protocol::UpdateReceived&);
   void receive(const protocol::RoundCommitted&);
   void receive(const protocol::TaskEnded&);
   void receive(const protocol::Bye&);

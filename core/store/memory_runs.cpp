@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs, rounds, tasks and logs of the MemoryStore.
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "core/base/check.h"
 #include "core/store/memory_store_impl.h"
@@ -165,12 +167,14 @@ Result<void> MemoryStore::commit_attempt(const AttemptKey& key, const AttemptRes
   stored = model;
   stored.evaluation = record->result.evaluation;
   settle(*record, TaskOutcome::kExpired);
+  std::unordered_set<std::string_view> contributors;
   for (const Contribution& contribution : result.contributions) {
     tasks_.at(contribution.task).outcome = TaskOutcome::kCommitted;
-    for (const CohortMember& member : record->cohort) {
-      if (member.client != contribution.client) continue;
-      tasks_.at(member.task).outcome = TaskOutcome::kCommitted;
-    }
+    contributors.insert(contribution.client);
+  }
+  for (const CohortMember& member : record->cohort) {
+    if (!contributors.contains(member.client)) continue;
+    tasks_.at(member.task).outcome = TaskOutcome::kCommitted;
   }
   return {};
 }
@@ -180,6 +184,16 @@ Result<void> MemoryStore::abandon_attempt(const AttemptKey& key, const AttemptRe
   STARLING_ASSIGN(RoundRecord * record, closable(key, result));
   record->result = rules::normalized(result);
   abandon(*record, why);
+  return {};
+}
+
+Result<void> MemoryStore::record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                                         std::uint64_t bytes_out) {
+  STARLING_ASSIGN(RunHistory * history, history_of(key.run));
+  const auto found = history->attempts.find(key);
+  if (found == history->attempts.end() || found->second.state != RoundState::kOpen) return {};
+  found->second.result.bytes_in = bytes_in;
+  found->second.result.bytes_out = bytes_out;
   return {};
 }
 
@@ -227,6 +241,16 @@ Result<std::vector<ModelRecord>> MemoryStore::models(RunId run) {
 
 Result<std::optional<TaskRecord>> MemoryStore::find_task(TaskId id) {
   return find_value(tasks_, id);
+}
+
+Result<std::optional<TaskEnd>> MemoryStore::find_task_end(TaskId id) {
+  const auto task = tasks_.find(id);
+  if (task == tasks_.end()) return std::optional<TaskEnd>();
+  const RunHistory& history = runs_[task->second.attempt.run.value() - 1];
+  TaskEnd end{.task = task->second, .run = history.run.state, .model = std::nullopt};
+  const auto model = find_value(history.models, end.task.attempt.round);
+  if (model) end.model = model->sha256;
+  return std::optional(std::move(end));
 }
 
 Result<void> MemoryStore::append_log(RunId run, std::span<const std::string> lines, WallTime now) {

@@ -53,12 +53,15 @@ class MemoryStore final : public Store {
                               const ModelRecord& model) override;
   Result<void> abandon_attempt(const AttemptKey& key, const AttemptResult& result,
                                const Abandonment& why) override;
+  Result<void> record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                              std::uint64_t bytes_out) override;
   Result<void> record_evaluation(RunId run, Round round, const Evaluation& evaluation) override;
   Result<void> withdraw_round(RunId run, Round round, const Abandonment& why) override;
   Result<std::vector<RoundRecord>> rounds(RunId run, Round first) override;
   Result<std::optional<RoundRecord>> find_open_attempt(RunId run) override;
   Result<std::vector<ModelRecord>> models(RunId run) override;
   Result<std::optional<TaskRecord>> find_task(TaskId id) override;
+  Result<std::optional<TaskEnd>> find_task_end(TaskId id) override;
 
   Result<void> append_log(RunId run, std::span<const std::string> lines, WallTime now) override;
   Result<std::vector<LogLine>> log_lines(RunId run, std::uint64_t first,

@@ -23,4 +23,8 @@ bool is_finished(RunState state) {
   return state == RunState::kCompleted || state == RunState::kFailed || state == RunState::kStopped;
 }
 
+bool is_withdrawal(const Abandonment& why) {
+  return why.code == "model-damaged" || why.code == "base-withdrawn";
+}
+
 }  // namespace starling::store

@@ -191,6 +191,9 @@ struct Abandonment {
   friend bool operator==(const Abandonment&, const Abandonment&) = default;
 };
 
+// Whether the attempt was given up for a model that was found damaged, its own or its base.
+bool is_withdrawal(const Abandonment& why);
+
 // A model whose file was durable before this was written.
 struct ModelRecord {
   Round round = 0;
@@ -207,7 +210,7 @@ struct RoundRecord {
   std::vector<CohortMember> cohort;  // in the order in which it was opened
   Sha256Digest base_model;
   WallTime started;
-  AttemptResult result;                    // empty while open
+  AttemptResult result;                    // while open: only the bytes so far
   std::optional<Sha256Digest> model;       // where committed
   std::optional<Abandonment> abandonment;  // where abandoned
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
@@ -219,6 +222,14 @@ struct TaskRecord {
   std::string client;
   TaskOutcome outcome = TaskOutcome::kOpen;
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
+};
+
+// A task and what became of its round.
+struct TaskEnd {
+  TaskRecord task;
+  RunState run = RunState::kPending;
+  std::optional<Sha256Digest> model;  // of the task's round, once that is committed
+  friend bool operator==(const TaskEnd&, const TaskEnd&) = default;
 };
 
 struct LogLine {

@@ -117,6 +117,15 @@ Result<sqlite3_stmt*> Database::prepare(std::string_view sql) {
   return statement;
 }
 
+std::uint64_t Database::steps() const {
+  std::uint64_t steps = 0;
+  for (const auto& [sql, statement] : statements_) {
+    const int taken = sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, 0);
+    steps += static_cast<std::uint32_t>(taken);
+  }
+  return steps;
+}
+
 Result<void> Database::script(const std::string& sql) {
   if (broken_) return *broken_;
   const int code = sqlite3_exec(connection_, sql.c_str(), nullptr, nullptr, nullptr);

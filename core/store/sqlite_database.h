@@ -196,6 +196,8 @@ class Database {
   int changes() const { return sqlite3_changes(connection_); }
   std::int64_t last_row_id() const { return sqlite3_last_insert_rowid(connection_); }
   const std::filesystem::path& file() const { return file_; }
+  // Instructions of SQLite's virtual machine that statements have taken so far.
+  std::uint64_t steps() const;
 
  private:
   friend class Query;

@@ -42,6 +42,14 @@ Result<TaskRecord> read_task(Query& query) {
   return task;
 }
 
+Result<TaskEnd> read_task_end(Query& query) {
+  TaskEnd end;
+  TaskRecord& task = end.task;
+  STARLING_TRY(query.into(task.id, task.attempt.run, task.attempt.round, task.attempt.attempt,
+                          task.client, task.outcome, end.run, end.model));
+  return end;
+}
+
 Result<AttemptKey> read_key(Query& query) {
   AttemptKey key;
   STARLING_TRY(query.into(key.run, key.round, key.attempt));
@@ -206,8 +214,22 @@ Result<void> SqliteStore::abandon_open_attempt(RunId run, const Abandonment& why
                                    "WHERE run = ? AND state = 'open'",
                                    read_key, run));
   if (!open) return {};
-  STARLING_TRY(close_attempt(*open, {}, RoundState::kAbandoned, why));
+  STARLING_TRY(database_->execute(
+      "UPDATE attempts SET state = ?, abandon_code = ?, abandon_reason = ? "
+      "WHERE run = ? AND round = ? AND attempt = ?",
+      RoundState::kAbandoned, why.code, why.reason, open->run, open->round, open->attempt));
   return settle_tasks(*open, TaskOutcome::kAbandoned);
+}
+
+Result<void> SqliteStore::record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                                         std::uint64_t bytes_out) {
+  return database_->transact(Durability::kRelaxed, [&]() -> Result<void> {
+    STARLING_TRY(run_of(key.run));
+    return database_->execute(
+        "UPDATE attempts SET bytes_in = ?, bytes_out = ? "
+        "WHERE run = ? AND round = ? AND attempt = ? AND state = 'open'",
+        bytes_in, bytes_out, key.run, key.round, key.attempt);
+  });
 }
 
 Result<void> SqliteStore::record_evaluation(RunId run, Round round, const Evaluation& evaluation) {
@@ -285,6 +307,15 @@ Result<std::optional<RoundRecord>> SqliteStore::find_open_attempt(RunId run) {
 Result<std::optional<TaskRecord>> SqliteStore::find_task(TaskId id) {
   return database_->first("SELECT id, run, round, attempt, client, outcome FROM tasks WHERE id = ?",
                           read_task, id);
+}
+
+// A committed round is one that has a model: three rows, each found by its primary key.
+Result<std::optional<TaskEnd>> SqliteStore::find_task_end(TaskId id) {
+  return database_->first(
+      "SELECT t.id, t.run, t.round, t.attempt, t.client, t.outcome, r.state, m.sha256 FROM tasks t "
+      "JOIN runs r ON r.id = t.run LEFT JOIN models m ON m.run = t.run AND m.round = t.round "
+      "WHERE t.id = ?",
+      read_task_end, id);
 }
 
 }  // namespace starling::store

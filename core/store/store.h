@@ -108,6 +108,10 @@ class Store {
   [[nodiscard]] virtual Result<void> abandon_attempt(const AttemptKey& key,
                                                      const AttemptResult& result,
                                                      const Abandonment& why) = 0;
+  // What an open attempt has received and sent so far; of another one nothing is written. Not
+  // durable.
+  [[nodiscard]] virtual Result<void> record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
+                                                    std::uint64_t bytes_out) = 0;
   // Where a model is evaluated after its commit. "round-unknown".
   [[nodiscard]] virtual Result<void> record_evaluation(RunId run, Round round,
                                                        const Evaluation& evaluation) = 0;
@@ -121,6 +125,8 @@ class Store {
   // The initial and every committed model, in order of round; older files may have been pruned.
   [[nodiscard]] virtual Result<std::vector<ModelRecord>> models(RunId run) = 0;
   [[nodiscard]] virtual Result<std::optional<TaskRecord>> find_task(TaskId id) = 0;
+  // What any client may ask at any time: its cost does not grow with the run's history.
+  [[nodiscard]] virtual Result<std::optional<TaskEnd>> find_task_end(TaskId id) = 0;
 
   // The lines of `run log`. Not durable. Reading gives at most `count_max` from `first` on.
   [[nodiscard]] virtual Result<void> append_log(RunId run, std::span<const std::string> lines,

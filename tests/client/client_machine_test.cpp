@@ -385,6 +385,28 @@ TEST_F(ClientMachineTest, OnlyALinkThatLastedMakesTheDelaysSmallAgain) {
   EXPECT_LE(drop_after(10s), 400ms);
 }
 
+// A coordinator that is restarted every few seconds, while its rounds go on.
+TEST_F(ClientMachineTest, AnUpdateThatWasReceivedMakesTheDelaysSmallAgain) {
+  Duration longest{};
+  for (std::uint64_t task = 1; task <= 50; ++task) {
+    connect();
+    train(task, static_cast<Round>(task));
+    hear(protocol::UpdateReceived{TaskId(task)});
+    hear(protocol::RoundCommitted{.task = TaskId(task), .run = RunId(1)});
+    now += 2s;
+    feed(Disconnected{retry("closed", "the coordinator went away")});
+    longest = std::max(longest, *machine.next_deadline() - now);
+  }
+  EXPECT_LE(longest, 400ms);
+  for (int i = 0; i < 50; ++i) {
+    connect();
+    hear(protocol::UpdateReceived{TaskId(7777)});
+    feed(Disconnected{retry("closed", "x")});
+    longest = std::max(longest, *machine.next_deadline() - now);
+  }
+  EXPECT_GT(longest, 10s) << "what is not its own is no sign of a good link";
+}
+
 TEST_F(ClientMachineTest, WhatAnEarlierProcessLeftIsOfferedFirst) {
   machine = ClientMachine(options(), Rng({.seed = 1}), {update(3)});
   connect();

@@ -392,6 +392,125 @@ TEST_F(CoordinatorMachineTest, RunsAreHeldOneAfterTheOther) {
   EXPECT_EQ(machine.active_run()->id, RunId(2));
 }
 
+// Run 1 needs two clients, run 2 one.
+class WaitingRunsTest : public CoordinatorMachineTest {
+ protected:
+  WaitingRunsTest() {
+    context.job.round.min_updates = 2;
+    small = context;
+    small.job.round.cohort = 1;
+    small.job.round.min_updates = 1;
+    small.job.round.wait_for = 1;
+    small_version = {RunId(2), 0, model->sha256()};
+  }
+  void submit_small() {
+    feed(RunSubmitted{to_run_start(RunId(2), small, small_version, model, {})});
+  }
+  RunId began() const {
+    const auto begun = did<BeginRound>();
+    return begun.size() == 1 ? begun[0].run : RunId{};
+  }
+  // The clients that were just asked report, and the round is committed.
+  void finish_round() {
+    const auto plans = sent<protocol::RoundPlan>();
+    for (const auto& [session, plan] : plans) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    ASSERT_EQ(did<CommitRound>().size(), 1U);
+    const RoundSummary summary = did<CommitRound>()[0].summary;
+    feed(RoundDurable{std::pair(
+        update::ModelVersion{summary.run, summary.round, sha256(as_bytes("next"))}, model)});
+  }
+
+  RunContext small;
+  update::ModelVersion small_version;
+};
+
+TEST_F(WaitingRunsTest, ARunThatWaitsForClientsYieldsAndKeepsItsPlace) {
+  submit();
+  ASSERT_EQ(did<RunWaits>().size(), 1U);
+  join("a", 1);
+  EXPECT_TRUE(machine.idle());
+  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected)");
+  submit_small();
+  EXPECT_EQ(began(), RunId(2));
+  EXPECT_FALSE(machine.idle());
+  EXPECT_EQ(machine.waits_for(RunId(2)), "");
+  const auto of_small = actions;
+  join("b", 2);
+  EXPECT_FALSE(did<BeginRound>().size()) << "one round at a time";
+  EXPECT_EQ(machine.waits_for(RunId(1)), "round 1 of run 2");
+  actions = of_small;
+  finish_round();
+  EXPECT_EQ(began(), RunId(1)) << "it was submitted first";
+  EXPECT_EQ(machine.waits_for(RunId(2)), "round 1 of run 1");
+  finish_round();
+  EXPECT_EQ(began(), RunId(1));
+  finish_round();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].run, RunId(1));
+  ASSERT_EQ(began(), RunId(2));
+  EXPECT_EQ(did<BeginRound>()[0].round, 2U) << "its first round is kept";
+  EXPECT_EQ(did<BeginRound>()[0].base,
+            (update::ModelVersion{RunId(2), 1, sha256(as_bytes("next"))}));
+  EXPECT_EQ(did<BeginRound>()[0].model, model);
+  finish_round();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kCompleted);
+  EXPECT_FALSE(machine.active_run());
+}
+
+TEST_F(WaitingRunsTest, ARunWhoseClientsLeaveGivesWayUntilTheyAreBack) {
+  submit();
+  submit_small();
+  EXPECT_FALSE(did<BeginRound>().size());
+  join("a", 1);
+  EXPECT_EQ(began(), RunId(2)) << "the first that can go on";
+  const auto of_small = actions;
+  join("b", 2);
+  actions = of_small;
+  finish_round();
+  ASSERT_EQ(began(), RunId(1));
+  const auto of_large = actions;
+  feed(SessionClosed{SessionId(2)});
+  now += 30s;  // the grace
+  feed(SessionHeard{SessionId(1)});
+  feed(Tick{});
+  actions = of_large;
+  const auto plan = sent<protocol::RoundPlan>()[0].second;
+  upload(1, plan);
+  feed(UploadSummed{plan.task, {}});
+  EXPECT_EQ(did<AbandonRound>().size(), 1U);
+  EXPECT_EQ(began(), RunId(2)) << "at once, in the pause before the next attempt";
+  finish_round();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].run, RunId(2));
+  now += 1s;
+  feed(Tick{});
+  EXPECT_EQ(did<RunWaits>().size(), 1U);
+  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected)");
+  join("b", 3);
+  ASSERT_EQ(began(), RunId(1));
+  EXPECT_EQ(did<BeginRound>()[0].attempt, 2U);
+}
+
+TEST_F(WaitingRunsTest, ARunThatHasYieldedIsStoppedAtOnce) {
+  submit();
+  submit_small();
+  join("a", 1);
+  ASSERT_EQ(began(), RunId(2));
+  feed(StopRun{RunId(1)});
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].run, RunId(1));
+  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kStopped);
+  EXPECT_TRUE(did<AbandonRound>().empty()) << "the open round is of another run";
+  EXPECT_TRUE(machine.round());
+  feed(StopRun{RunId(2)});
+  EXPECT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_FALSE(machine.active_run());
+}
+
 TEST_F(CoordinatorMachineTest, ARestartResumesTheSameAttemptAndTasks) {
   open_round();
   store::RoundRecord record{.key = {RunId(1), 1, 1},
@@ -408,6 +527,90 @@ TEST_F(CoordinatorMachineTest, ARestartResumesTheSameAttemptAndTasks) {
   actions = restarted.on(MessageReceived{SessionId(1), {protocol::Hello{}, {}}}, now);
   ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
   EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, plan_a.task);
+}
+
+TEST_F(CoordinatorMachineTest, AResumedAttemptCountsWhatWasSentBefore) {
+  open_round();
+  hear(1, protocol::ModelRequest{plan_a.task, 0, 1000});
+  ASSERT_EQ(did<RecordTraffic>().size(), 1U) << "a download is complete";
+  EXPECT_EQ(did<RecordTraffic>()[0].bytes_out, model->size() * 4);
+  store::RoundRecord record{.key = {RunId(1), 1, 1},
+                            .state = store::RoundState::kOpen,
+                            .cohort = {{"a", plan_a.task}, {"b", plan_b.task}}};
+  record.result.bytes_in = 3;
+  record.result.bytes_out = 400;
+  CoordinatorMachine restarted({});
+  restarted.on(ClientAdmitted{"a", true}, now);
+  restarted.on(ClientAdmitted{"b", true}, now);
+  restarted.on(RunSubmitted{to_run_start(RunId(1), context, version, model, {record})}, now);
+  restarted.on(SessionOpened{SessionId(2), "b"}, now);
+  restarted.on(MessageReceived{SessionId(2), {protocol::Hello{}, {}}}, now);
+  restarted.on(MessageReceived{SessionId(2), {protocol::ModelRequest{plan_b.task, 0, 1000}, {}}},
+               now);
+  actions = restarted.on(StopRun{RunId(1)}, now);
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  EXPECT_EQ(did<AbandonRound>()[0].summary.bytes_in, 3U);
+  EXPECT_EQ(did<AbandonRound>()[0].summary.bytes_out, 400 + model->size() * 4);
+}
+
+// Rounds 1 and 2 were withdrawn: each is run again as another attempt.
+TEST_F(CoordinatorMachineTest, AfterAWithdrawnRoundTheAttemptsOfTheNextAreCountedOn) {
+  const auto withdrawn = [](Round round, std::string code) {
+    return store::RoundRecord{.key = {RunId(1), round, 1},
+                              .state = store::RoundState::kAbandoned,
+                              .abandonment = store::Abandonment{std::move(code), "x"}};
+  };
+  feed(RunSubmitted{to_run_start(RunId(1), context, version, model,
+                                 {withdrawn(1, "model-damaged"), withdrawn(2, "base-withdrawn")})});
+  join("a", 1);
+  join("b", 2);
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].attempt, 2U);
+  const auto plans = sent<protocol::RoundPlan>();
+  for (std::size_t i = 0; i < 2; ++i) {
+    upload(i + 1, plans[i].second);
+    feed(UploadSummed{plans[i].second.task, {}});
+  }
+  commit();
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].round, 2U);
+  EXPECT_EQ(did<BeginRound>()[0].attempt, 2U);
+  // Two attempts that fail are the job's limit; what was withdrawn is none of them.
+  const auto second = sent<protocol::RoundPlan>();
+  for (const auto& [session, plan] : second) {
+    hear(session.value(), protocol::TaskFailed{plan.task, "no-data", ""});
+  }
+  EXPECT_TRUE(did<FinishRun>().empty());
+}
+
+// Of three clients that are asked for two updates, the last to send waits for its turn.
+TEST_F(CoordinatorMachineTest, AnOfferRepeatedWhileItsUploadWaitsChangesNothing) {
+  context.job.round.over_selection = 1.5;
+  context.job.round.wait_for = 3;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  join("c", 3);
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 3U);
+  upload(1, plans[0].second);
+  upload(2, plans[1].second);
+  const auto& last = plans[2].second;
+  hear(3, protocol::UpdateOffer{head(last)});
+  feed(UploadOpened{last.task, 0});
+  const SharedBytes bytes = SharedBytes::own(Bytes(head(last).payload_bytes));
+  for (std::uint64_t at = 0; at < bytes.size(); at += 20) {
+    hear(3, protocol::Chunk{last.task, at},
+         bytes.slice(at, std::min<std::size_t>(20, bytes.size() - at)));
+  }
+  EXPECT_EQ(machine.round()->find(last.task)->state, RoundMachine::State::kWaiting);
+  auto heavier = head(last);
+  heavier.weight = 1000;
+  hear(3, protocol::UpdateOffer{heavier});
+  EXPECT_TRUE(actions.empty());
+  feed(UploadSummed{plans[0].second.task, rejected("not-finite", "NaN")});
+  ASSERT_EQ(did<SumUpload>().size(), 1U) << "its turn has come";
+  EXPECT_EQ(did<SumUpload>()[0].head.weight, 10);
 }
 
 TEST_F(CoordinatorMachineTest, DrainingSaysGoodbyeAndLeavesTheRoundOpen) {

@@ -98,10 +98,38 @@ TEST_F(CoordinatorServiceTest, ARestartInTheMiddleOfARoundChangesNothing) {
   for (const auto& round : shown.at("rounds").get_array()) {
     EXPECT_EQ(round.at("attempt"), 1) << "an attempt that was open is resumed, not repeated";
     EXPECT_EQ(round.at("cohort"), 3);
+    EXPECT_EQ(round.at("bytes_out"), 3 * (6 * 3 + 3) * 4) << "also what was sent before";
   }
   for (const auto& [task, count] : federation.gate.trainings()) {
     EXPECT_EQ(count, 1) << task.first << " trained again for round " << task.second;
   }
+}
+
+// Its model is damaged while the round after it is open.
+TEST_F(CoordinatorServiceTest, AWithdrawnRoundIsRunAgainAndTheRunGoesOn) {
+  federation.start_service();
+  const Job job = tiny_job(3);
+  start_clients(job, 3);
+  federation.gate.close_from(3);
+  const std::string run = submit(job);
+  federation.gate.wait_for_trainings(7);  // of which six are the first two rounds
+  federation.stop_service();
+  const auto file = federation.state().models(RunId(std::stoull(run))) / "2.safetensors";
+  ASSERT_TRUE(write_durably(file, as_bytes("damaged")));
+  federation.start_service();
+  federation.gate.open_all();
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+  EXPECT_EQ(federation.models(run), simulated_models(job, 3));
+  const auto shown = federation.ask("run-show", {{"id", run}}).value();
+  std::vector<std::string> attempts;
+  for (const auto& round : shown.at("rounds").get_array()) {
+    attempts.push_back(std::to_string(round.at("round").to_number<Round>()) + "." +
+                       std::to_string(round.at("attempt").to_number<Attempt>()) + " " +
+                       round.at("state").get_string().c_str());
+  }
+  EXPECT_EQ(attempts,
+            (std::vector<std::string>{"1.1 committed", "2.1 abandoned", "2.2 committed",
+                                      "3.1 abandoned", "3.2 committed", "4.1 committed"}));
 }
 
 TEST_F(CoordinatorServiceTest, ARunningRunIsStoppedAndTheNextOneBegins) {
@@ -118,6 +146,59 @@ TEST_F(CoordinatorServiceTest, ARunningRunIsStoppedAndTheNextOneBegins) {
   EXPECT_EQ(federation.wait_for_end(second), "completed");
   EXPECT_EQ(federation.models(first).size(), 0U);
   EXPECT_EQ(federation.models(second), simulated_models(job, 2));
+}
+
+// One waits for three clients, the other needs one.
+class WaitingRunTest : public CoordinatorServiceTest {
+ protected:
+  WaitingRunTest() : parts(parts_of(tiny_job(3), 3)) {
+    federation.start_service();
+    waiting = submit(tiny_job(3));
+    federation.log.wait_for("run " + waiting + ": [round 1/4] waiting for 3 clients");
+    federation.start_device("client-1", parts[0]);
+  }
+  std::string waits_for(const std::string& run) {
+    const auto runs = federation.ask("run-list").value();
+    for (const auto& listed : runs.get_array()) {
+      if (std::to_string(listed.at("id").to_number<std::uint64_t>()) != run) continue;
+      const auto& why = listed.at("waits_for");
+      return why.is_null() ? "nothing" : why.get_string().c_str();
+    }
+    return "not listed";
+  }
+  void complete_waiting() {
+    federation.start_device("client-2", parts[1]);
+    federation.start_device("client-3", parts[2]);
+    EXPECT_EQ(federation.wait_for_end(waiting), "completed");
+    EXPECT_EQ(federation.models(waiting), simulated_models(tiny_job(3), 3));
+    EXPECT_EQ(waits_for(waiting), "nothing");
+  }
+
+  std::vector<data::DatasetView> parts;
+  std::string waiting;
+};
+
+TEST_F(WaitingRunTest, HoldsUpNobodyAndSaysWhyItWaits) {
+  const std::string next = submit(tiny_job(1));
+  EXPECT_EQ(federation.wait_for_end(next), "completed");
+  EXPECT_EQ(waits_for(waiting), "3 clients (1 connected)");
+  const std::string large = submit(tiny_job(4));
+  EXPECT_EQ(waits_for(large), "4 clients (1 connected)");
+  EXPECT_EQ(federation.ask("run-stop", {{"id", large}}).value().at("state"), "stopped");
+  complete_waiting();
+}
+
+TEST_F(WaitingRunTest, BothSurviveARestartInTheMiddleOfTheOther) {
+  federation.gate.close_from(3);
+  const std::string next = submit(tiny_job(1));
+  federation.gate.wait_for_trainings(3);  // the third round of the other run is open
+  EXPECT_EQ(waits_for(waiting), "3 clients (1 connected)");
+  federation.stop_service();
+  federation.start_service();
+  federation.gate.open_all();
+  EXPECT_EQ(federation.wait_for_end(next), "completed");
+  EXPECT_EQ(federation.models(next).size(), 4U);
+  complete_waiting();
 }
 
 TEST_F(CoordinatorServiceTest, APendingRunIsStoppedAtOnceAndARestartLeavesItSo) {

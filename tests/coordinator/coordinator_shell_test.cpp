@@ -107,7 +107,9 @@ class CoordinatorShellTest : public ::testing::Test {
        .on_broken = [this](const Error& error) { broken = error; }}};
   CoordinatorShell shell{{loop, clock, store, sessions, uploads, executor, committer, run_log, log},
                          {.disk_retry = 2ms, .held_actions_max = 50},
-                         {.on_run_ended = [](RunId) {},
+                         {.on_round_began = [](RunId, const Job&) {},
+                          .on_run_waits = [] {},
+                          .on_run_ended = [](RunId) {},
                           .on_welcomed = [](SessionId, const std::string&) {},
                           .on_broken = [this](const Error& error) { broken = error; }}};
 };

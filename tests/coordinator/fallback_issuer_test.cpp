@@ -39,7 +39,7 @@ class FallbackIssuerTest : public GossipIssuerFixture {
 
 TEST_F(FallbackIssuerTest, TheRunsRosterStandsByFromItsStartToItsEnd) {
   admit("cam-1");
-  fallback.run_started(RunId(7), job());
+  fallback.run_trains(RunId(7), job());
   EXPECT_EQ(state(), "none") << "before the issuer has resumed";
   fallback.begin();
   EXPECT_EQ(state(), "fallback-of-run-7 1");
@@ -52,7 +52,7 @@ TEST_F(FallbackIssuerTest, TheRunsRosterStandsByFromItsStartToItsEnd) {
   admit("cam-2");
   EXPECT_EQ(state(), "fallback-of-run-7 2");
   EXPECT_EQ(names(), "cam-1 cam-2 ");
-  fallback.run_started(RunId(7), job());
+  fallback.run_trains(RunId(7), job());
   EXPECT_EQ(state(), "fallback-of-run-7 2") << "the same run again changes nothing";
   fallback.run_ended(RunId(6));
   EXPECT_EQ(state(), "fallback-of-run-7 2") << "another run";
@@ -65,17 +65,17 @@ TEST_F(FallbackIssuerTest, TheRunsRosterStandsByFromItsStartToItsEnd) {
 TEST_F(FallbackIssuerTest, AnotherRunReplacesIt) {
   admit("cam-1");
   fallback.begin();
-  fallback.run_started(RunId(1), job());
-  fallback.run_started(RunId(2), job());
+  fallback.run_trains(RunId(1), job());
+  fallback.run_trains(RunId(2), job());
   EXPECT_EQ(state(), "fallback-of-run-2 2");
-  fallback.run_started(RunId(3), job(""));
+  fallback.run_trains(RunId(3), job(""));
   EXPECT_EQ(state(), "fallback-of-run-2 3 stopped") << "a run without a fallback";
 }
 
 TEST_F(FallbackIssuerTest, WhatAnEarlierProcessLeftEndsWhereNoRunWantsIt) {
   admit("cam-1");
   fallback.begin();
-  fallback.run_started(RunId(1), job());
+  fallback.run_trains(RunId(1), job());
   issuer = make();
   FallbackIssuer next(*issuer, log);
   next.begin();
@@ -85,10 +85,10 @@ TEST_F(FallbackIssuerTest, WhatAnEarlierProcessLeftEndsWhereNoRunWantsIt) {
 TEST_F(FallbackIssuerTest, WhatAnEarlierProcessLeftGoesOnWithItsRun) {
   admit("cam-1");
   fallback.begin();
-  fallback.run_started(RunId(1), job());
+  fallback.run_trains(RunId(1), job());
   issuer = make();
   FallbackIssuer next(*issuer, log);
-  next.run_started(RunId(1), job());
+  next.run_trains(RunId(1), job());
   next.begin();
   EXPECT_EQ(state(), "fallback-of-run-1 1");
 }
@@ -97,7 +97,7 @@ TEST_F(FallbackIssuerTest, AnOperatorsNetworkGoesFirst) {
   admit("cam-1");
   ASSERT_EQ(start(), "started");
   fallback.begin();
-  fallback.run_started(RunId(1), job());
+  fallback.run_trains(RunId(1), job());
   fallback.members_changed();
   EXPECT_EQ(state(), "faces 1");
   EXPECT_THAT(log.warnings, ElementsAre(HasSubstr("run 1 has no fallback yet: the gossip network "
@@ -113,7 +113,7 @@ TEST_F(FallbackIssuerTest, AnOperatorsNetworkGoesFirst) {
 
 TEST_F(FallbackIssuerTest, ItIsTriedAgainWhenSomebodyJoins) {
   fallback.begin();
-  fallback.run_started(RunId(1), job());
+  fallback.run_trains(RunId(1), job());
   EXPECT_EQ(state(), "none");
   EXPECT_THAT(log.warnings, ElementsAre(HasSubstr("run 1 has no fallback yet: nobody has joined")));
   admit("cam-1");
@@ -123,7 +123,7 @@ TEST_F(FallbackIssuerTest, ItIsTriedAgainWhenSomebodyJoins) {
 TEST_F(FallbackIssuerTest, WhoeverIsLastToGoTakesItAlong) {
   admit("cam-1");
   fallback.begin();
-  fallback.run_started(RunId(1), job());
+  fallback.run_trains(RunId(1), job());
   revoke("cam-1");
   fallback.members_changed();
   EXPECT_EQ(state(), "fallback-of-run-1 2 stopped");

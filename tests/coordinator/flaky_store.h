@@ -16,6 +16,7 @@ class FlakyStore final : public Store {
   // What each of the coming writes of rounds and runs fails with; none: it succeeds.
   std::vector<Error> failures;
   std::vector<std::string> calls;  // of those writes that succeeded, in order
+  std::size_t rounds_read = 0;     // records of attempts and models
 
   Result<void> open_attempt(const NewAttempt& a) override {
     return attempt("open", [&] { return store_->open_attempt(a); });
@@ -90,6 +91,9 @@ class FlakyStore final : public Store {
   Result<RunState> request_stop(RunId id, WallTime t) override {
     return store_->request_stop(id, t);
   }
+  Result<void> record_traffic(const AttemptKey& k, std::uint64_t in, std::uint64_t out) override {
+    return store_->record_traffic(k, in, out);
+  }
   Result<void> record_evaluation(RunId id, Round r, const Evaluation& e) override {
     return store_->record_evaluation(id, r, e);
   }
@@ -97,13 +101,16 @@ class FlakyStore final : public Store {
     return store_->withdraw_round(id, r, w);
   }
   Result<std::vector<RoundRecord>> rounds(RunId id, Round first) override {
-    return store_->rounds(id, first);
+    return counted(store_->rounds(id, first));
   }
   Result<std::optional<RoundRecord>> find_open_attempt(RunId id) override {
     return store_->find_open_attempt(id);
   }
-  Result<std::vector<ModelRecord>> models(RunId id) override { return store_->models(id); }
+  Result<std::vector<ModelRecord>> models(RunId id) override { return counted(store_->models(id)); }
   Result<std::optional<TaskRecord>> find_task(TaskId id) override { return store_->find_task(id); }
+  Result<std::optional<TaskEnd>> find_task_end(TaskId id) override {
+    return store_->find_task_end(id);
+  }
   Result<std::vector<LogLine>> log_lines(RunId id, std::uint64_t first,
                                          std::size_t count) override {
     return store_->log_lines(id, first, count);
@@ -111,6 +118,11 @@ class FlakyStore final : public Store {
   Result<void> backup_to(const std::filesystem::path& p) override { return store_->backup_to(p); }
 
  private:
+  template <class Record>
+  Result<std::vector<Record>> counted(Result<std::vector<Record>> records) {
+    if (records) rounds_read += records->size();
+    return records;
+  }
   template <class Write>
   Result<void> attempt(const std::string& name, const Write& write) {
     if (!failures.empty()) {

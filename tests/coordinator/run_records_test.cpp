@@ -7,6 +7,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/store/memory_store.h"
+#include "tests/coordinator/flaky_store.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
@@ -92,10 +93,69 @@ TEST(RunRecords, AnOpenAttemptIsResumedAndClosedOnesCount) {
   rounds[2] = {
       .key = {RunId(1), 2, 2}, .state = store::RoundState::kOpen, .cohort = {{"a", TaskId(5)}}};
   const RunStart start = to_run_start(RunId(1), context, {RunId(1), 1, {}}, model, rounds);
-  EXPECT_EQ(start.attempts_made, 1U);
+  EXPECT_EQ(start.attempts.at(2).last, 1U);
+  EXPECT_EQ(start.attempts.at(2).failed, 1);
   ASSERT_TRUE(start.open);
   EXPECT_EQ(start.open->attempt, 2U);
   EXPECT_EQ(start.open->participants, (std::vector<Participant>{{"a", TaskId(5)}}));
+}
+
+TEST(RunRecords, AttemptsThatWereWithdrawnKeepTheirNumbersAndHaveNotFailed) {
+  Job job;
+  job.training.data = {{4}, 2};
+  job.evaluate.every = 0;
+  const RunContext context = prepare_run(job, nullptr).value();
+  const auto model =
+      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  const auto abandoned = [](Round round, Attempt attempt, std::string code) {
+    return store::RoundRecord{.key = {RunId(1), round, attempt},
+                              .state = store::RoundState::kAbandoned,
+                              .abandonment = store::Abandonment{std::move(code), "x"}};
+  };
+  const RunStart start =
+      to_run_start(RunId(1), context, {RunId(1), 0, {}}, model,
+                   {abandoned(1, 1, "too-few-updates"), abandoned(1, 2, "model-damaged"),
+                    abandoned(2, 1, "base-withdrawn")});
+  EXPECT_EQ(start.attempts.at(1).last, 2U);
+  EXPECT_EQ(start.attempts.at(1).failed, 1);
+  EXPECT_EQ(start.attempts.at(2).last, 1U);
+  EXPECT_EQ(start.attempts.at(2).failed, 0);
+}
+
+// What `client` is told of `task`: "committed ROUND", the code of the end, or nothing yet.
+std::string told(store::Store& store, std::uint64_t task, const std::string& client) {
+  const auto settlement = settle_task(store, TaskId(task), client).value();
+  if (!settlement) return "nothing";
+  if (const auto* ended = std::get_if<protocol::TaskEnded>(&*settlement)) return ended->code;
+  return "committed " + std::to_string(std::get<protocol::RoundCommitted>(*settlement).round);
+}
+
+TEST(RunRecords, AnOldTaskIsSettledWithoutReadingTheRoundsAfterIt) {
+  testing::FlakyStore store;
+  const auto digest = [](Round round) { return sha256(as_bytes(std::to_string(round))); };
+  const RunId run = store.submit_run({.name = "r"}, {}).value();
+  ASSERT_TRUE(store.start_run(run, {.sha256 = digest(0)}, {}));
+  for (Round round = 1; round <= 50; ++round) {
+    ASSERT_TRUE(store.open_attempt({{run, round, 1},
+                                    {{"a", TaskId(2 * round)}, {"b", TaskId(2 * round + 1)}},
+                                    digest(round - 1),
+                                    {}}));
+    store::AttemptResult result;
+    result.contributions = {{"a", TaskId(2 * round), 1}};
+    ASSERT_TRUE(
+        store.commit_attempt({run, round, 1}, result, {.round = round, .sha256 = digest(round)}));
+  }
+  ASSERT_TRUE(store.open_attempt({{run, 51, 1}, {{"a", TaskId(200)}}, digest(50), {}}));
+  ASSERT_TRUE(store.abandon_attempt({run, 51, 1}, {}, {"too-few-updates", "x"}));
+  EXPECT_EQ(told(store, 2, "a"), "committed 1");
+  EXPECT_EQ(told(store, 3, "b"), "round-closed");
+  EXPECT_EQ(told(store, 100, "a"), "committed 50");
+  EXPECT_EQ(told(store, 2, "b"), "unknown-task") << "it is another client's";
+  EXPECT_EQ(told(store, 7777, "a"), "unknown-task");
+  EXPECT_EQ(told(store, 200, "a"), "nothing") << "good for the next attempt";
+  ASSERT_TRUE(store.finish_run(run, {.state = store::RunState::kStopped}, {}));
+  EXPECT_EQ(told(store, 200, "a"), "round-closed");
+  EXPECT_EQ(store.rounds_read, 0U);
 }
 
 std::shared_ptr<const data::Dataset> labelled(std::vector<std::string> names) {

@@ -25,7 +25,7 @@ class GatedTrainer final : public client::Trainer {
                                        std::span<float> parameters,
                                        const std::atomic<bool>& stop) override {
     gate_.count(client_, request.round);
-    gate_.pass(client_);
+    gate_.pass(client_, request.round);
     return trainer_.train(request, parameters, stop);
   }
 
@@ -72,15 +72,21 @@ void Gate::close(const std::string& client) {
   closed_[client] = true;
 }
 
+void Gate::close_from(Round round) {
+  const std::lock_guard lock(mutex_);
+  closed_from_ = round;
+}
+
 void Gate::open_all() {
   const std::lock_guard lock(mutex_);
   closed_.clear();
+  closed_from_ = std::numeric_limits<Round>::max();
   changed_.notify_all();
 }
 
-void Gate::pass(const std::string& client) {
+void Gate::pass(const std::string& client, Round round) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !closed_.contains(client); });
+  changed_.wait(lock, [&] { return !closed_.contains(client) && round < closed_from_; });
 }
 
 void Gate::count(const std::string& client, Round round) {

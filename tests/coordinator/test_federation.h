@@ -7,6 +7,7 @@
 #include <atomic>
 #include <boost/json/value.hpp>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,9 +43,11 @@ class SharedLog final : public Log {
 class Gate {
  public:
   void close(const std::string& client);
+  // For everybody, from this round on.
+  void close_from(Round round);
   void open_all();
   // Returns once the client may go on.
-  void pass(const std::string& client);
+  void pass(const std::string& client, Round round);
   void count(const std::string& client, Round round);
   std::map<std::pair<std::string, Round>, int> trainings() const;
   // Until so many trainings have begun.
@@ -54,6 +57,7 @@ class Gate {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, bool> closed_;
+  Round closed_from_ = std::numeric_limits<Round>::max();
   std::map<std::pair<std::string, Round>, int> trainings_;
   std::size_t begun_ = 0;
 };

@@ -345,6 +345,50 @@ TEST_P(RoundsTest, WithdrawsTheLastRoundAndWhatStartedFromIt) {
   EXPECT_EQ(rounds[1].model, digest("m2 again"));
 }
 
+TEST_P(RoundsTest, AnOpenAttemptKeepsItsTraffic) {
+  const RunId run = started_run();
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 1, {"a"}, "m0")));
+  ASSERT_TRUE(store().record_traffic({run, 1, 1}, 5, 800));
+  ASSERT_TRUE(store().record_traffic({run, 1, 1}, 7, 900));
+  reopen();
+  const AttemptResult open = store().find_open_attempt(run).value()->result;
+  EXPECT_EQ(open.bytes_in, 7U);
+  EXPECT_EQ(open.bytes_out, 900U);
+  AttemptResult result;
+  result.bytes_out = 1200;
+  ASSERT_TRUE(store().commit_attempt({run, 1, 1}, result, model(1, "m1")));
+  ASSERT_TRUE(store().record_traffic({run, 1, 1}, 1, 1));
+  ASSERT_TRUE(store().record_traffic({run, 2, 1}, 1, 1));
+  EXPECT_EQ(store().rounds(run, 1)->at(0).result, result) << "a closed one is left as it is";
+  EXPECT_EQ(code_of(store().record_traffic({RunId(9), 1, 1}, 1, 1)), "run-unknown");
+  ASSERT_TRUE(store().open_attempt(attempt(run, 2, 1, 2, {"a"}, "m1")));
+  ASSERT_TRUE(store().record_traffic({run, 2, 1}, 3, 4));
+  ASSERT_TRUE(store().finish_run(run, {RunState::kStopped, "", ""}, at(5)));
+  EXPECT_EQ(store().rounds(run, 2)->at(0).result.bytes_out, 4U);
+}
+
+TEST_P(RoundsTest, KnowsWhatBecameOfATask) {
+  const RunId run = started_run();
+  const auto end = [&] { return store().find_task_end(TaskId(100)).value(); };
+  EXPECT_EQ(end(), std::nullopt);
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 100, {"a"}, "m0")));
+  const auto task = [&](TaskOutcome outcome) {
+    return TaskRecord{TaskId(100), {run, 1, 1}, "a", outcome};
+  };
+  EXPECT_EQ(end(), (TaskEnd{task(TaskOutcome::kOpen), RunState::kRunning, std::nullopt}));
+  AttemptResult result;
+  result.contributions = {{"a", TaskId(100), 5}};
+  ASSERT_TRUE(store().commit_attempt({run, 1, 1}, result, model(1, "m1")));
+  commit(run, 2, "m1", "m2");
+  reopen();
+  EXPECT_EQ(end(), (TaskEnd{task(TaskOutcome::kCommitted), RunState::kRunning, digest("m1")}));
+  ASSERT_TRUE(store().withdraw_round(run, 2, kTooFew));
+  ASSERT_TRUE(store().withdraw_round(run, 1, kTooFew));
+  EXPECT_EQ(end(), (TaskEnd{task(TaskOutcome::kAbandoned), RunState::kRunning, std::nullopt}));
+  ASSERT_TRUE(store().finish_run(run, {RunState::kStopped, "", ""}, at(5)));
+  EXPECT_EQ(end(), (TaskEnd{task(TaskOutcome::kAbandoned), RunState::kStopped, std::nullopt}));
+}
+
 TEST_P(RoundsTest, TheInitialModelCannotBeWithdrawn) {
   const RunId run = started_run();
   EXPECT_EQ(code_of(store().withdraw_round(run, 0, kTooFew)), "round-order");

@@ -10,6 +10,7 @@
 #include "core/base/durable_file.h"
 #include "core/base/rng.h"
 #include "core/store/checkpoints.h"
+#include "core/store/sqlite_store_impl.h"
 #include "tests/store/child_process.h"
 #include "tests/store/store_fixture.h"
 #include "tests/store/store_script.h"
@@ -51,6 +52,38 @@ TEST_F(SqliteStoreTest, IsMadeOnlyWhereAskedFor) {
   ASSERT_TRUE(open_sqlite_store(file_, kQuick));
   EXPECT_TRUE(open_sqlite_store(file_, {}));
   EXPECT_NE(code_of(open_sqlite_store(directory_.path() / "no" / "starling.db", kQuick)), "ok");
+}
+
+// Any client may ask for any task that it ever had.
+TEST_F(SqliteStoreTest, WhatBecameOfATaskCostsTheSameWhateverTheHistory) {
+  ASSERT_TRUE(open_sqlite_store(file_, kQuick));
+  auto opened = Database::open(file_, std::chrono::milliseconds(0), "");
+  ASSERT_TRUE(opened);
+  const Database& database = **opened;
+  SqliteStore store(std::move(*opened));
+  const RunId run = store.submit_run({"job", 1, "", ""}, at(0)).value();
+  ASSERT_TRUE(store.start_run(run, model(0, "m0"), at(1)));
+  const auto steps = [&](std::uint64_t task) {
+    const std::uint64_t before = database.steps();
+    EXPECT_TRUE(store.find_task_end(TaskId(task)).value());
+    return database.steps() - before;
+  };
+  const auto commit_until = [&](Round last) {
+    for (Round round = store.models(run)->back().round + 1; round <= last; ++round) {
+      const std::string base = "m" + std::to_string(round - 1);
+      ASSERT_TRUE(store.open_attempt(attempt(run, round, 1, 10 * round, {"a", "b"}, base)));
+      AttemptResult result;
+      result.contributions = {{"a", TaskId(10 * round), 1}};
+      ASSERT_TRUE(
+          store.commit_attempt({run, round, 1}, result, model(round, "m" + std::to_string(round))));
+    }
+  };
+  commit_until(5);
+  const std::uint64_t early = steps(10);
+  EXPECT_GT(early, 0U);
+  commit_until(150);
+  EXPECT_LE(steps(10), early + 8) << "the oldest";
+  EXPECT_LE(steps(800), early + 8);
 }
 
 TEST_F(SqliteStoreTest, OnlyItsOwnerReadsIt) {

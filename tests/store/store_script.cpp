@@ -111,6 +111,7 @@ StoreContent content_of(Store& store, std::uint64_t tasks_max) {
   }
   for (std::uint64_t task = 1; task <= tasks_max; ++task) {
     content.tasks.push_back(store.find_task(TaskId(task)).value());
+    content.task_ends.push_back(store.find_task_end(TaskId(task)).value());
   }
   return content;
 }

@@ -32,6 +32,7 @@ struct StoreContent {
   std::map<RunId, std::vector<ModelRecord>> models;
   std::map<RunId, std::vector<LogLine>> logs;
   std::vector<std::optional<TaskRecord>> tasks;
+  std::vector<std::optional<TaskEnd>> task_ends;
   friend bool operator==(const StoreContent&, const StoreContent&) = default;
 };
 
