@@ -3,6 +3,7 @@
 
 #include "core/base/check.h"
 #include "core/enrol/messages.h"
+#include "core/identity/wipe.h"
 #include "core/net/deadline.h"
 
 namespace starling::enrol {
@@ -113,7 +114,8 @@ Result<std::string> EnrolmentService::admit(const net::Connection& connection,
   }
   STARLING_ASSIGN(const Request request, decode_request(frame));
   STARLING_ASSIGN(const identity::TokenKey key, ledger_.key(request.token));
-  const auto exporter = connection.export_key(kExporterLabel);
+  auto exporter = connection.export_key(kExporterLabel);
+  const identity::WipeAtEnd wiped(exporter);
   const Sha256Digest digest = sha256(request.signing_request);
   if (!key.verify(request.mac, exporter, digest)) {
     STARLING_TRY(ledger_.record_bad_mac(request.token));

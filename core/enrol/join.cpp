@@ -7,6 +7,7 @@
 #include "core/base/durable_file.h"
 #include "core/enrol/messages.h"
 #include "core/identity/signing_request.h"
+#include "core/identity/wipe.h"
 #include "core/net/alarm.h"
 #include "core/net/deadline.h"
 
@@ -128,11 +129,17 @@ Joined keep(const fs::path& directory, const Credentials& credentials,
   return kept;
 }
 
+identity::Mac mac_for(const net::Connection& connection, const identity::JoinToken& token,
+                      const SigningRequest& request) {
+  auto exporter = connection.export_key(kExporterLabel);
+  const identity::WipeAtEnd wiped(exporter);
+  return token.key().mac(exporter, request.digest());
+}
+
 net::Async<Result<Admission>> ask(net::Connection& connection, identity::JoinToken token,
                                   SigningRequest request) {
-  const auto exporter = connection.export_key(kExporterLabel);
   const Request message{.token = token.id,
-                        .mac = token.key().mac(exporter, request.digest()),
+                        .mac = mac_for(connection, token, request),
                         .signing_request = request.der()};
   const Result<void> sent = connection.send(encode(message));
   if (!sent) co_return sent.error();
