@@ -49,6 +49,7 @@ struct ConnectionSettings {
 struct SessionSettings {
   std::uint64_t sessions_max = 20'000;
   std::uint64_t per_client = 4;
+  double frames_per_second = 2000;
   Duration heartbeat = std::chrono::seconds(10);
   Duration silence = std::chrono::seconds(60);
   Duration greeting = std::chrono::seconds(10);
@@ -147,11 +148,16 @@ void describe(V& visit, ConnectionSettings& o) {
         FieldInfo{.help = "new connections per address, on average", .min = 0.001, .max = 1e6});
   visit("burst", o.burst,
         FieldInfo{.help = "new connections per address, at once", .min = 1, .max = 1e6});
-  visit("handshakes-max", o.handshakes_max,
-        FieldInfo{.help = "handshakes at a time; more wait", .min = 1, .max = 1e6});
+  visit(
+      "handshakes-max", o.handshakes_max,
+      FieldInfo{.help = "handshakes at a time; when there are more, those that got least far make "
+                        "room, or newcomers wait",
+                .min = 1,
+                .max = 1e6});
   visit("handshakes-per-address", o.handshakes_per_address,
-        FieldInfo{
-            .help = "handshakes of one address at a time; more are refused", .min = 1, .max = 1e6});
+        FieldInfo{.help = "the same of one IPv4 address or IPv6 /64; more are refused",
+                  .min = 1,
+                  .max = 1e6});
   visit("handshake", o.handshake,
         FieldInfo{.help = "from accepting to authenticated", .min = 0.01, .max = 600});
   visit("queue-bytes", o.queue_bytes,
@@ -179,6 +185,13 @@ void describe(V& visit, SessionSettings& o) {
         FieldInfo{.help = "connections of devices and peers", .min = 1, .max = 1e7});
   visit("per-client", o.per_client,
         FieldInfo{.help = "connections of one client at a time", .min = 1, .max = 1000});
+  visit(
+      "frames-per-second", o.frames_per_second,
+      FieldInfo{.help = "frames of less than 16 KiB that are read of one client, on average and at "
+                        "once; one that sends more is read more slowly",
+                .unit = "frames",
+                .min = 10,
+                .max = 1e9});
   visit("heartbeat", o.heartbeat,
         FieldInfo{.help = "how often a client is to be heard", .min = 0.01, .max = 86400});
   visit(

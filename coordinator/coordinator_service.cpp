@@ -183,6 +183,7 @@ void CoordinatorService::Impl::put_together() {
       },
       issuer::ClientSessions::Options{.sessions_max = settings.session.sessions_max,
                                       .per_client_max = settings.session.per_client,
+                                      .frames_per_second = settings.session.frames_per_second,
                                       .goodbye = settings.service.goodbye},
       issuer::ClientSessions::Handlers{
           .on_opened =

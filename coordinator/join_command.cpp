@@ -23,7 +23,12 @@ int join(const JoinFlags& flags, CommandContext& context) {
   if (!token) return config::report(token.error(), context.err);
   const auto directory = StateDirectory(flags.state).operator_identity();
   net::EventLoop loop;
-  const auto joined = net::run_task(loop, enrol::join(loop, *token, directory, context.clock, {}));
+  enrol::JoinOptions options;
+  options.on_retry = [&context](const Error& error, Duration pause) {
+    context.err << enrol::describe_retry(error, pause) << std::endl;
+  };
+  auto joining = enrol::join(loop, *token, directory, context.clock, options);
+  const auto joined = net::run_task(loop, std::move(joining));
   if (!joined) return config::report(joined.error(), context.err);
   const identity::Identity& identity = joined->identity();
   context.out << fmt::format(

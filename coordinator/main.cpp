@@ -4,9 +4,11 @@
 #include <iostream>
 
 #include "coordinator/commands.h"
+#include "core/base/core_dumps.h"
 
 int main(int argc, char** argv) {
   namespace coordinator = starling::coordinator;
+  starling::forbid_core_dumps();
   const starling::SystemClock clock;
   coordinator::CommandContext context{clock, std::cout, std::cerr, {}};
   CLI::App app(

@@ -6,6 +6,7 @@
 #include "core/base/nearest_name.h"
 #include "core/identity/host_port.h"
 #include "core/identity/join_token.h"
+#include "core/identity/wipe.h"
 
 namespace starling::coordinator {
 namespace {
@@ -70,13 +71,15 @@ Answer OperatorDesk::token_new(const OperatorCall& call) {
   const auto token = identity::JoinToken::make(authority_, names.front(), port_);
   const WallTime now = parts_.clock.wall_now();
   const WallTime expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(valid);
-  STARLING_TRY(parts_.store.create_token({.id = to_string(token.id),
-                                          .client = client,
-                                          .role = role,
-                                          .addresses = addresses,
-                                          .mac_key = to_bytes(token.key().bytes()),
-                                          .created = now,
-                                          .expires = expires}));
+  store::Token record{.id = to_string(token.id),
+                      .client = client,
+                      .role = role,
+                      .addresses = addresses,
+                      .mac_key = to_bytes(token.key().bytes()),
+                      .created = now,
+                      .expires = expires};
+  const identity::WipeAtEnd wiped(record.mac_key);
+  STARLING_TRY(parts_.store.create_token(record));
   parts_.log.info("{} made a token for {}", call.caller, client);
   const std::string text = token.text();
   return answer_json(json::object{{"id", to_string(token.id)},
@@ -87,9 +90,12 @@ Answer OperatorDesk::token_new(const OperatorCall& call) {
 }
 
 Answer OperatorDesk::token_list(const OperatorCall&) {
-  STARLING_ASSIGN(const auto tokens, parts_.store.tokens(parts_.clock.wall_now()));
+  STARLING_ASSIGN(auto tokens, parts_.store.tokens(parts_.clock.wall_now()));
   json::array list;
-  for (const store::Token& token : tokens) list.push_back(to_json(token));
+  for (store::Token& token : tokens) {
+    const identity::WipeAtEnd wiped(token.mac_key);
+    list.push_back(to_json(token));
+  }
   return answer_json(list);
 }
 

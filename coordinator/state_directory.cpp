@@ -44,7 +44,7 @@ std::string federation_name_of(const fs::path& root) {
   std::string name = fs::absolute(root).lexically_normal().filename().string();
   if (name.empty()) name = fs::absolute(root).lexically_normal().parent_path().filename().string();
   std::ranges::replace_if(
-      name, [](char c) { return !identity::check_name(std::string(1, c), ""); }, '-');
+      name, [](char c) { return !identity::check_name(std::string("x") + c, ""); }, '-');
   while (!name.empty() && name.back() == '-') name.pop_back();
   name = name.substr(0, 64);
   return name.empty() ? "federation" : name;

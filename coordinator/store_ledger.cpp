@@ -3,6 +3,7 @@
 
 #include "coordinator/certificate_records.h"
 #include "core/identity/host_port.h"
+#include "core/identity/wipe.h"
 
 namespace starling::coordinator {
 
@@ -27,9 +28,10 @@ Error StoreLedger::told(const Error& error) const {
 }
 
 Result<identity::TokenKey> StoreLedger::key(identity::TokenId id) {
-  const auto token = store_.find_token(to_string(id), clock_.wall_now());
+  auto token = store_.find_token(to_string(id), clock_.wall_now());
   if (!token) return told(token.error());
   if (!*token) return rejected("token-unknown", "this coordinator made no such token");
+  const identity::WipeAtEnd wiped((*token)->mac_key);
   return identity::TokenKey::from_bytes((*token)->mac_key);
 }
 

@@ -135,9 +135,12 @@ Result<IdentityDirectory> join_federation(net::EventLoop& loop, const JoinReques
   return IdentityDirectory::load(state.identity());
 }
 
-int join(const JoinRequest& request, const Clock& clock, config::OutputFormat format,
-         std::ostream& out, std::ostream& err) {
+int join(JoinRequest request, const Clock& clock, config::OutputFormat format, std::ostream& out,
+         std::ostream& err) {
   net::EventLoop loop;
+  request.options.on_retry = [&err](const Error& error, Duration pause) {
+    err << enrol::describe_retry(error, pause) << std::endl;
+  };
   const auto joined = join_federation(loop, request, clock);
   if (!joined) return config::report(joined.error(), err);
   if (format == config::OutputFormat::kJson) {

@@ -28,7 +28,7 @@ struct JoinRequest {
                                                                   const Clock& clock);
 
 // Prints what came of it; returns the exit code.
-int join(const JoinRequest& request, const Clock& clock, config::OutputFormat format,
-         std::ostream& out, std::ostream& err);
+int join(JoinRequest request, const Clock& clock, config::OutputFormat format, std::ostream& out,
+         std::ostream& err);
 
 }  // namespace starling::edge_client

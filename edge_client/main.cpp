@@ -8,6 +8,7 @@
 #include <iostream>
 #include <random>
 
+#include "core/base/core_dumps.h"
 #include "core/config/binder.h"
 #include "edge_client/join_command.h"
 #include "edge_client/preflight_command.h"
@@ -115,6 +116,7 @@ int run(CLI::App& app, Arguments& arguments) {
 
 int main(int argc, char** argv) {
   using namespace starling;
+  starling::forbid_core_dumps();
   CLI::App app("A device of a Starling federation: it trains on its own data and reports updates.",
                "starling-edge");
   config::set_up(app, STARLING_VERSION);

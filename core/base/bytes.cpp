@@ -64,6 +64,7 @@ std::string to_base32(ByteView bytes) {
 
 Result<Bytes> from_base32(std::string_view text) {
   Bytes bytes;
+  bytes.reserve(text.size() * 5 / 8);
   unsigned buffer = 0;
   int bits = 0;
   for (char c : text) {

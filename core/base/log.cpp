@@ -4,6 +4,8 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "core/base/escape_controls.h"
+
 namespace starling {
 namespace {
 
@@ -31,7 +33,9 @@ class StderrLog final : public Log {
   }
 
   void write(LogLevel level, std::string_view line) override {
-    logger_.log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+    // Names, addresses and reasons from outside are in it.
+    const std::string clean = escape_controls(line);
+    logger_.log(to_spdlog(level), spdlog::string_view_t(clean.data(), clean.size()));
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include "core/base/check.h"
 #include "core/enrol/messages.h"
+#include "core/identity/wipe.h"
 #include "core/net/deadline.h"
 
 namespace starling::enrol {
@@ -18,6 +19,11 @@ Error for_the_device(const Error& error) {
                "the coordinator could not record the new identity; try again later");
 }
 
+Error too_many_enrolments() {
+  return overloaded("too-many-enrolments",
+                    "as many devices are joining as may at a time; try again later");
+}
+
 }  // namespace
 
 EnrolmentService::EnrolmentService(net::EventLoop& loop,
@@ -31,34 +37,50 @@ EnrolmentService::EnrolmentService(net::EventLoop& loop,
       log_(log),
       options_(options),
       tries_(options.tries),
-      refusals_(loop, log, "joining refused:") {}
+      refusals_(loop, log, "joining refused:"),
+      slots_({.slots_max = options.connections_max,
+              .per_address_max = options.connections_max,
+              .undisturbed = options.undisturbed}) {}
 
 void EnrolmentService::set_options(const EnrolmentOptions& options) {
   options_ = options;
   tries_ = net::RateLimiter(options.tries);
 }
 
+bool EnrolmentService::make_room(const std::string& address) {
+  const auto verdict = slots_.judge(address, loop_.now());
+  if (verdict.answer == net::ArrivalSlots::Answer::kFree) return true;
+  if (verdict.answer != net::ArrivalSlots::Answer::kEvict) return false;
+  exchanging_.at(verdict.victim)->abort();
+  exchanging_.erase(verdict.victim);
+  slots_.leave(verdict.victim);
+  return true;
+}
+
 net::Async<void> EnrolmentService::serve(std::unique_ptr<net::Connection> connection) {
   STARLING_CHECK(connection->protocol() == net::Protocol::kEnrolment);
-  if (connections_ >= options_.connections_max) {
+  const std::string address = connection->remote_address();
+  if (!make_room(address)) {
     auto refused = turn_away(std::move(connection));
     co_await std::move(refused);
     co_return;
   }
-  ++connections_;
+  const auto slot = slots_.take(address, connection->counters(), loop_.now());
+  exchanging_.emplace(slot, connection.get());
   const TimePoint deadline = loop_.now() + options_.exchange_max;
   auto work = exchange(*connection);
-  auto done = co_await net::with_deadline(loop_, deadline, "joining", std::move(work));
-  if (!done) {
-    refusals_.say(connection->remote_address(), done.error());
-  }
-  co_await connection->close(deadline);
-  --connections_;
+  auto admitted = co_await net::with_deadline(loop_, deadline, "joining", std::move(work));
+  // Whoever only takes leave now holds no slot.
+  const bool evicted = !slots_.leave(slot);
+  exchanging_.erase(slot);
+  if (!admitted) refusals_.say(address, evicted ? too_many_enrolments() : admitted.error());
+  const bool welcome = admitted && *admitted;
+  const TimePoint gone = welcome ? deadline : loop_.now() + kGoodbyeOfRefused;
+  co_await connection->close(gone);
 }
 
 net::Async<void> EnrolmentService::turn_away(std::unique_ptr<net::Connection> connection) {
-  const Error reason = overloaded("too-many-enrolments",
-                                  "as many devices are joining as may at a time; try again later");
+  const Error reason = too_many_enrolments();
   refusals_.say(connection->remote_address(), reason);
   // Best effort: a connection that cannot take even this is dropped with it.
   (void)connection->send(encode(reason));
@@ -66,18 +88,22 @@ net::Async<void> EnrolmentService::turn_away(std::unique_ptr<net::Connection> co
   co_await connection->close(deadline);
 }
 
-net::Async<Result<void>> EnrolmentService::exchange(net::Connection& connection) {
+net::Async<Result<bool>> EnrolmentService::exchange(net::Connection& connection) {
   const RequestLimits limits;
   auto frame = co_await connection.read_frame(limits);
   if (!frame) co_return frame.error();
   const Result<std::string> certificate = admit(connection, *frame);
   if (!certificate) {
     refusals_.say(connection.remote_address(), certificate.error());
-    co_return connection.send(encode(for_the_device(certificate.error())));
+    const Result<void> told = connection.send(encode(for_the_device(certificate.error())));
+    if (!told) co_return told.error();
+    co_return false;
   }
   const Admission admission{.time = clock_.wall_now(),
                             .certificates = *certificate + authority_.certificate().pem()};
-  co_return connection.send(encode(admission));
+  const Result<void> told = connection.send(encode(admission));
+  if (!told) co_return told.error();
+  co_return true;
 }
 
 Result<std::string> EnrolmentService::admit(const net::Connection& connection,
@@ -88,7 +114,8 @@ Result<std::string> EnrolmentService::admit(const net::Connection& connection,
   }
   STARLING_ASSIGN(const Request request, decode_request(frame));
   STARLING_ASSIGN(const identity::TokenKey key, ledger_.key(request.token));
-  const auto exporter = connection.export_key(kExporterLabel);
+  auto exporter = connection.export_key(kExporterLabel);
+  const identity::WipeAtEnd wiped(exporter);
   const Sha256Digest digest = sha256(request.signing_request);
   if (!key.verify(request.mac, exporter, digest)) {
     STARLING_TRY(ledger_.record_bad_mac(request.token));

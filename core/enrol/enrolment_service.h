@@ -3,12 +3,14 @@
 // request, checks its MAC against the token and this channel, and answers with the certificate.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/enrol/enrolment_ledger.h"
 #include "core/identity/certificate_authority.h"
+#include "core/net/arrival_slots.h"
 #include "core/net/connection.h"
 #include "core/net/rate_limiter.h"
 #include "core/net/refusal_log.h"
@@ -18,8 +20,11 @@ namespace starling::enrol {
 struct EnrolmentOptions {
   Duration certificate_lifetime = std::chrono::hours(24 * 30);
   Duration exchange_max = std::chrono::seconds(10);  // from the handshake to the last byte
-  std::size_t connections_max = 64;      // at a time; more are refused "too-many-enrolments"
-  net::RateLimiter::Options tries = {};  // per address
+  // At a time, shared by address: when there are as many, the oldest of those that have not sent
+  // their request makes room, or newcomers are refused "too-many-enrolments".
+  std::size_t connections_max = 64;
+  Duration undisturbed = std::chrono::milliseconds(500);  // see net/arrival_slots.h
+  net::RateLimiter::Options tries = {};                   // per address
 };
 
 class EnrolmentService {
@@ -38,7 +43,9 @@ class EnrolmentService {
 
  private:
   net::Async<void> turn_away(std::unique_ptr<net::Connection> connection);
-  net::Async<Result<void>> exchange(net::Connection& connection);
+  bool make_room(const std::string& address);
+  // Whether the device was admitted and told so.
+  net::Async<Result<bool>> exchange(net::Connection& connection);
   Result<std::string> admit(const net::Connection& connection, const net::Frame& frame);
   Result<std::string> issue(const Grant& grant, ByteView signing_request) const;
 
@@ -50,7 +57,8 @@ class EnrolmentService {
   EnrolmentOptions options_;
   net::RateLimiter tries_;
   net::RefusalLog refusals_;
-  std::size_t connections_ = 0;  // being served
+  net::ArrivalSlots slots_;
+  std::map<net::ArrivalSlots::Id, net::Connection*> exchanging_;  // those that hold a slot
 };
 
 }  // namespace starling::enrol

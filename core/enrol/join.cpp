@@ -7,6 +7,8 @@
 #include "core/base/durable_file.h"
 #include "core/enrol/messages.h"
 #include "core/identity/signing_request.h"
+#include "core/identity/wipe.h"
+#include "core/net/alarm.h"
 #include "core/net/deadline.h"
 
 namespace starling::enrol {
@@ -127,11 +129,17 @@ Joined keep(const fs::path& directory, const Credentials& credentials,
   return kept;
 }
 
+identity::Mac mac_for(const net::Connection& connection, const identity::JoinToken& token,
+                      const SigningRequest& request) {
+  auto exporter = connection.export_key(kExporterLabel);
+  const identity::WipeAtEnd wiped(exporter);
+  return token.key().mac(exporter, request.digest());
+}
+
 net::Async<Result<Admission>> ask(net::Connection& connection, identity::JoinToken token,
                                   SigningRequest request) {
-  const auto exporter = connection.export_key(kExporterLabel);
   const Request message{.token = token.id,
-                        .mac = token.key().mac(exporter, request.digest()),
+                        .mac = mac_for(connection, token, request),
                         .signing_request = request.der()};
   const Result<void> sent = connection.send(encode(message));
   if (!sent) co_return sent.error();
@@ -139,6 +147,13 @@ net::Async<Result<Admission>> ask(net::Connection& connection, identity::JoinTok
   auto frame = co_await connection.read_frame(limits);
   if (!frame) co_return frame.error();
   co_return decode_answer(*frame);
+}
+
+// What a busy coordinator or a bad line is the reason for. An address at which nobody listens is
+// more likely a wrong one.
+bool may_pass(const Error& error) {
+  return error.kind() == ErrorKind::kOverloaded || error.code() == "connection-lost" ||
+         error.code() == "closed" || error.code() == "deadline";
 }
 
 net::Async<Joined> join_now(net::EventLoop& loop, identity::JoinToken token, fs::path directory,
@@ -163,6 +178,11 @@ net::Async<Joined> join_now(net::EventLoop& loop, identity::JoinToken token, fs:
 
 }  // namespace
 
+std::string describe_retry(const Error& error, Duration pause) {
+  return "not joined yet (" + error.code() + ": " + error.message() + "); trying again in " +
+         format_duration(std::chrono::round<std::chrono::milliseconds>(pause));
+}
+
 bool begun_with(const fs::path& directory, const identity::JoinToken& token) {
   const Result<std::string> kept = read_text_file(token_path(directory), kTokenBytesMax);
   return kept && *kept == to_string(token.id);
@@ -170,10 +190,19 @@ bool begun_with(const fs::path& directory, const identity::JoinToken& token) {
 
 net::Async<Joined> join(net::EventLoop& loop, identity::JoinToken token, fs::path directory,
                         const Clock& clock, JoinOptions options) {
-  const TimePoint deadline = loop.now() + options.deadline;
-  auto work = join_now(loop, std::move(token), std::move(directory), clock, deadline, options);
-  auto joined = co_await net::with_deadline(loop, deadline, "joining", std::move(work));
-  co_return std::move(joined);
+  const TimePoint end = loop.now() + options.deadline;
+  Backoff backoff(options.backoff, Rng({.seed = token.id.value(), .purpose = Purpose::kBackoff}));
+  for (;;) {
+    const TimePoint deadline = std::min(end, loop.now() + options.attempt_deadline);
+    auto work = join_now(loop, token, directory, clock, deadline, options);
+    auto joined = co_await net::with_deadline(loop, deadline, "joining", std::move(work));
+    if (joined || !may_pass(joined.error())) co_return std::move(joined);
+    const Duration pause = backoff.next();
+    if (loop.now() + pause >= end) co_return std::move(joined);
+    if (options.on_retry) options.on_retry(joined.error(), pause);
+    auto slept = co_await net::sleep_until(loop, loop.now() + pause);
+    if (!slept) co_return std::move(joined);
+  }
 }
 
 }  // namespace starling::enrol

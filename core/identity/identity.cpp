@@ -16,6 +16,8 @@ bool is_name_character(char c) {
 }
 
 bool is_name(std::string_view name) {
+  // The two that mean directories: names become parts of paths.
+  if (name == "." || name == "..") return false;
   return !name.empty() && name.size() <= kNameBytesMax &&
          std::ranges::all_of(name, is_name_character);
 }
@@ -62,7 +64,7 @@ Result<void> check_name(std::string_view name, std::string_view what) {
   if (is_name(name)) return {};
   return rejected("bad-name", std::string(what) +
                                   " needs a name of 1 to 64 letters, digits, dots, underscores and "
-                                  "hyphens");
+                                  "hyphens, other than \".\" and \"..\"");
 }
 
 std::string Identity::uri() const {

@@ -35,8 +35,8 @@ class RoleSet {
 
 std::string to_string(const RoleSet& roles);  // "device or operator"
 
-// A federation or a node is named [A-Za-z0-9._-]{1,64}; "bad-name" otherwise. `what` begins the
-// sentence ("the federation", "the client").
+// A federation or a node is named [A-Za-z0-9._-]{1,64}, but not "." or ".."; "bad-name" otherwise.
+// `what` begins the sentence ("the federation", "the client").
 [[nodiscard]] Result<void> check_name(std::string_view name, std::string_view what);
 
 struct Identity {

@@ -13,6 +13,7 @@
 #include "core/base/check.h"
 #include "core/identity/host_port.h"
 #include "core/identity/openssl_handles.h"
+#include "core/identity/wipe.h"
 
 namespace starling::identity {
 namespace {
@@ -80,6 +81,10 @@ Result<TokenId> parse_token_id(std::string_view text) {
   return TokenId(value);
 }
 
+TokenKey::~TokenKey() { wipe(bytes_); }
+
+JoinToken::~JoinToken() { wipe(secret); }
+
 Result<TokenKey> TokenKey::from_bytes(ByteView bytes) {
   if (bytes.size() != kBytes) return rejected("bad-token-key", "a token's key has 32 bytes");
   TokenKey key;
@@ -92,6 +97,7 @@ Mac TokenKey::mac(ByteView exporter, const Sha256Digest& request) const {
   Bytes text = to_bytes(as_bytes(kLabel));
   text.insert(text.end(), exporter.begin(), exporter.end());
   text.insert(text.end(), request.bytes().begin(), request.bytes().end());
+  const WipeAtEnd wiped(text);
   Mac mac{};
   std::size_t size = 0;
   STARLING_CHECK(EVP_Q_mac(nullptr, "HMAC", nullptr, "SHA256", nullptr, bytes_.data(),
@@ -102,7 +108,8 @@ Mac TokenKey::mac(ByteView exporter, const Sha256Digest& request) const {
 }
 
 bool TokenKey::verify(ByteView candidate, ByteView exporter, const Sha256Digest& request) const {
-  const Mac expected = mac(exporter, request);
+  Mac expected = mac(exporter, request);
+  const WipeAtEnd wiped(expected);
   return candidate.size() == expected.size() &&
          CRYPTO_memcmp(candidate.data(), expected.data(), expected.size()) == 0;
 }
@@ -122,13 +129,16 @@ JoinToken JoinToken::make(const Sha256Digest& authority, std::string host, std::
 }
 
 std::string JoinToken::text() const {
-  Bytes bytes = {kVersion};
+  const std::string address = HostPort{.host = host, .port = port}.text();
+  Bytes bytes;
+  bytes.reserve(kFixedBytes + address.size());  // no copy is left behind
+  bytes.push_back(kVersion);
   bytes.resize(1 + kIdBytes);
   store_little(bytes.data() + 1, id.value());
   bytes.insert(bytes.end(), secret.begin(), secret.end());
   bytes.insert(bytes.end(), authority.bytes().begin(), authority.bytes().end());
-  const std::string address = HostPort{.host = host, .port = port}.text();
   bytes.insert(bytes.end(), as_bytes(address).begin(), as_bytes(address).end());
+  const WipeAtEnd wiped(bytes);
   return std::string(kPrefix) + to_base32(bytes);
 }
 
@@ -136,8 +146,9 @@ Result<JoinToken> JoinToken::parse(std::string_view text) {
   text = trimmed(text);
   if (text.size() > kTokenBytesMax) return bad_token("it is too long");
   if (!has_prefix(text)) return bad_token("it does not start so");
-  const Result<Bytes> bytes = from_base32(text.substr(kPrefix.size()));
+  Result<Bytes> bytes = from_base32(text.substr(kPrefix.size()));
   if (!bytes) return bad_token("a character was lost or changed");
+  const WipeAtEnd wiped(*bytes);
   if (bytes->size() < kFixedBytes) return bad_token("it is too short");
   if (bytes->front() != kVersion) {
     return unsupported("bad-token", "this join token is of a newer form than this program knows");

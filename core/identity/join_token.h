@@ -27,6 +27,10 @@ class TokenKey {
  public:
   static constexpr std::size_t kBytes = 32;
   [[nodiscard]] static Result<TokenKey> from_bytes(ByteView bytes);
+  // Keys and secrets are wiped where they end.
+  ~TokenKey();
+  TokenKey(const TokenKey&) = default;
+  TokenKey& operator=(const TokenKey&) = default;
   ByteView bytes() const { return bytes_; }
 
   // HMAC-SHA256(K, "starling-enrol/1" | exporter | SHA-256(request)): bound to this TLS channel
@@ -50,6 +54,10 @@ struct JoinToken {
   std::string host;        // DNS name or numeric address, an IPv6 address without brackets
   std::uint16_t port = 0;
 
+  JoinToken() = default;
+  ~JoinToken();
+  JoinToken(const JoinToken&) = default;
+  JoinToken& operator=(const JoinToken&) = default;
   // A fresh id and secret. Requires: host and port are valid (see parse_host_port).
   static JoinToken make(const Sha256Digest& authority, std::string host, std::uint16_t port);
   // Takes surrounding blanks and lower case; "bad-token" for anything that text() does not write.

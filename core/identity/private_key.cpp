@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/identity/private_key.h"
 
-#include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
 
@@ -9,6 +8,7 @@
 #include "core/base/durable_file.h"
 #include "core/identity/openssl_handles.h"
 #include "core/identity/public_key.h"
+#include "core/identity/wipe.h"
 
 namespace starling::identity {
 namespace {
@@ -37,8 +37,8 @@ Result<PrivateKey> PrivateKey::parse_pem(std::string_view pem) {
 
 Result<PrivateKey> PrivateKey::load(const std::filesystem::path& path) {
   STARLING_ASSIGN(Bytes pem, read_file(path, kKeyPemBytesMax));
+  const WipeAtEnd wiped(pem);
   Result<PrivateKey> key = parse_pem(as_text(pem));
-  OPENSSL_cleanse(pem.data(), pem.size());
   if (!key) return key.error().within(path.string());
   return key;
 }

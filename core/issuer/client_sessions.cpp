@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "core/net/alarm.h"
+
 namespace starling::issuer {
 namespace {
 
@@ -29,11 +31,11 @@ Result<void> ClientSessions::check(const net::Connection& connection) const {
                                                        "which is its limit",
                                                        sessions_.size()));
   }
-  const auto mine = per_client_.find(peer.identity.name);
-  if (mine != per_client_.end() && mine->second >= options_.per_client_max) {
+  const auto mine = clients_.find(peer.identity.name);
+  if (mine != clients_.end() && mine->second.sessions >= options_.per_client_max) {
     return overloaded("too-many-sessions",
                       fmt::format("{} holds {} connections already, which is its limit",
-                                  peer.identity.name, mine->second));
+                                  peer.identity.name, mine->second.sessions));
   }
   return {};
 }
@@ -46,10 +48,13 @@ void ClientSessions::add(std::unique_ptr<net::Connection> connection) {
   const WallTime expires = connection->peer()->certificate.validity().not_after;
   log_.info("{} connected from {}", name, connection->remote_address());
   const SessionId id(++last_id_);
-  const auto session = std::make_shared<Session>(Session{
-      id, name, expires, std::move(connection), link::MessageLimits(wire::from_client(false))});
+  const Client fresh{.budget = net::FrameBudget({.per_second = options_.frames_per_second})};
+  Client& client = clients_.try_emplace(name, fresh).first->second;
+  ++client.sessions;
+  const auto session =
+      std::make_shared<Session>(Session{id, name, client.budget, expires, std::move(connection),
+                                        link::MessageLimits(wire::from_client(false))});
   sessions_.emplace(id, session);
-  ++per_client_[name];
   handlers_.on_opened(id, name);
   tasks_.spawn(read(session));
 }
@@ -80,7 +85,21 @@ net::Async<void> ClientSessions::read(SessionPtr session) {
       break;
     }
     if (!take(session, *frame)) break;
+    const Duration pause = pause_after(*session, *frame);
+    if (pause > Duration::zero()) {
+      auto slept = co_await net::sleep_until(loop_, loop_.now() + pause);
+      if (!slept) break;
+    }
   }
+}
+
+Duration ClientSessions::pause_after(Session& session, const net::Frame& frame) {
+  const Duration pause = session.budget.take(frame, loop_.now());
+  if (pause > Duration::zero() && !std::exchange(session.slowed, true)) {
+    log_.warning("{} sends more than {} frames a second and is read more slowly", session.client,
+                 options_.frames_per_second);
+  }
+  return pause;
 }
 
 // Best effort: a connection that cannot take even this is on its way down.
@@ -137,8 +156,7 @@ void ClientSessions::end(const SessionPtr& session, const Error& reason) {
   if (std::exchange(session->closing, true)) return;
   log_.info("{} disconnected ({}): {}", session->client, reason.code(), reason.message());
   sessions_.erase(session->id);
-  const auto mine = per_client_.find(session->client);
-  if (--mine->second == 0) per_client_.erase(mine);
+  --clients_.at(session->client).sessions;
   const bool revoked = reason.code() == "certificate-revoked";
   const Duration goodbye =
       revoked ? std::min(options_.goodbye, kGoodbyeOfRevoked) : options_.goodbye;

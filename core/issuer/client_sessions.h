@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/link/message_link.h"
 #include "core/net/event_loop.h"
+#include "core/net/frame_budget.h"
 #include "core/net/task_group.h"
 #include "core/protocol/messages.h"
 
@@ -23,6 +24,8 @@ class ClientSessions {
   struct Options {
     std::size_t sessions_max = 20'000;
     std::size_t per_client_max = 4;
+    // Frames that are read of one client, on all its connections; see net/frame_budget.h.
+    double frames_per_second = 2000;
     Duration goodbye = std::chrono::seconds(2);
   };
   struct Handlers {
@@ -56,13 +59,20 @@ class ClientSessions {
   net::Async<void> stop();
 
  private:
+  // Kept when its last session ends: whoever connects again goes on with what it had left.
+  struct Client {
+    std::size_t sessions = 0;  // that are not closing
+    net::FrameBudget budget;
+  };
   struct Session {
     SessionId id;
     std::string client;
+    net::FrameBudget& budget;
     WallTime expires;  // its certificate
     std::unique_ptr<net::Connection> connection;
     link::MessageLimits limits;
     bool closing = false;
+    bool slowed = false;
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -76,6 +86,7 @@ class ClientSessions {
   Result<protocol::Envelope> open(const Session& session, const net::Frame& frame) const;
   void turn_away(std::unique_ptr<net::Connection> connection, const Error& reason);
   Result<void> check(const net::Connection& connection) const;
+  Duration pause_after(Session& session, const net::Frame& frame);
 
   net::EventLoop& loop_;
   const Clock& clock_;
@@ -84,7 +95,7 @@ class ClientSessions {
   Options options_;
   Handlers handlers_;
   std::map<SessionId, SessionPtr> sessions_;  // those that are not closing
-  std::map<std::string, std::size_t> per_client_;
+  std::map<std::string, Client> clients_;  // that were admitted; as many as there are certificates
   std::uint64_t last_id_ = 0;
   net::TaskGroup tasks_;
 };

@@ -84,8 +84,10 @@ Async<Connected> dial_out(std::shared_ptr<Dial> dial) {
   auto socket = co_await connect_to_any(dial, std::move(*endpoints));
   if (!socket) co_return socket.error();
   prepare_socket(*socket, dial->options.connection.stall_max);
-  const auto impl = std::make_shared<Connection::Impl>(dial->loop, std::move(*socket), dial->tls,
-                                                       dial->host, dial->options.connection);
+  boost::system::error_code ignored;  // a connection that broke already has no address any more
+  const std::string address = numeric_address(socket->remote_endpoint(ignored));
+  const auto impl = std::make_shared<Connection::Impl>(
+      dial->loop, std::move(*socket), address, dial->tls, dial->host, dial->options.connection);
   auto good = co_await Connection::Impl::authenticate_client(impl);
   if (!good) {
     impl->write();  // the alert that says why

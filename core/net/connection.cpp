@@ -5,16 +5,12 @@
 
 #include "core/base/check.h"
 #include "core/net/connection_impl.h"
-#include "core/net/socket_options.h"
 
 namespace starling::net {
 
 namespace asio = boost::asio;
 
 namespace {
-
-// More than the longest handshake that our limits on certificate chains allow.
-constexpr std::uint64_t kHandshakeBytesMax = 64 * 1024;
 
 // The other side's first frame, before it is given to a session.
 class ReadyLimits final : public FrameLimits {
@@ -53,29 +49,28 @@ Error lost_error(const boost::system::error_code& code) {
   return retry("connection-lost", "the connection broke off: " + code.message());
 }
 
-Connection::Impl::Impl(EventLoop& event_loop, asio::ip::tcp::socket connected,
+Connection::Impl::Impl(EventLoop& event_loop, asio::ip::tcp::socket connected, std::string address,
                        std::shared_ptr<const TlsContext> tls, const std::string& host,
                        const ConnectionOptions& connection_options)
     : loop(event_loop),
       socket(std::move(connected)),
       options(connection_options),
-      remote_address(remote_address_of(socket)),
+      remote_address(std::move(address)),
       engine(std::move(tls), loop.buffers().records, host),
       assembler(loop.buffers().frames),
+      turn_began(loop.now()),
       sent(loop.context(), TimePoint::max()),
       watchdog(loop.context()),
       closing_timer(loop.context()) {}
 
 Async<Result<void>> Connection::Impl::handshake(std::shared_ptr<Impl> self) {
   for (;;) {
+    if (self->failure) co_return *self->failure;
     const TlsEngine::Status status = self->engine.handshake();
     self->write();
     if (status == TlsEngine::Status::kDone) co_return Result<void>();
     if (status == TlsEngine::Status::kFailed) co_return self->engine.error();
-    if (self->counters.wire_bytes_in > kHandshakeBytesMax) {
-      co_return rejected("tls-failed", "the other side's handshake is too long");
-    }
-    auto input = self->receive();
+    auto input = self->receive(status);
     if (!input) co_return input.error();
     if (*input == Input::kReady) continue;
     auto ready = co_await wait_for(self, *input);

@@ -15,8 +15,8 @@
 namespace starling::net {
 
 struct Connection::Impl : std::enable_shared_from_this<Impl> {
-  // `host`: what a client has dialled.
-  Impl(EventLoop& event_loop, boost::asio::ip::tcp::socket connected,
+  // `address`: the other side's, numeric; `host`: what a client has dialled.
+  Impl(EventLoop& event_loop, boost::asio::ip::tcp::socket connected, std::string address,
        std::shared_ptr<const TlsContext> tls, const std::string& host,
        const ConnectionOptions& connection_options);
 
@@ -41,7 +41,12 @@ struct Connection::Impl : std::enable_shared_from_this<Impl> {
   // What can be said without waiting; otherwise `input` says what to wait for.
   std::optional<Result<Frame>> next_frame(const FrameLimits& limits, Input& input);
   Result<Frame> read_failure(TlsEngine::Status status);
-  Result<Input> receive();
+  // More ciphertext for the engine, which has just answered `status`.
+  Result<Input> receive(TlsEngine::Status status);
+  // What the other side may send at all.
+  Result<void> check_input() const;
+  void begin_turn();
+  bool turn_is_over() const;
 
   // Writing (connection_writing.cpp).
 
@@ -78,7 +83,10 @@ struct Connection::Impl : std::enable_shared_from_this<Impl> {
 
   bool reading = false;
   std::optional<Error> read_error;  // the stream cannot be read any further
-  std::size_t bytes_since_wait = 0;
+  // What was read without letting others run.
+  TimePoint turn_began;
+  std::size_t turn_bytes = 0;
+  unsigned turn_frames = 0;
   std::optional<TimePoint> waiting_since;  // for input
   std::optional<TimePoint> frame_since;    // the first byte of the unfinished frame
 

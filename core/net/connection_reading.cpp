@@ -15,8 +15,19 @@ namespace asio = boost::asio;
 
 namespace {
 
-// After so many bytes without a pause the other connections have their turn.
-constexpr std::size_t kTurnBytes = 1 << 20;
+// After so much without a pause the other connections have their turn: small frames cost as much as
+// large ones, and those who handle them take their time.
+constexpr std::size_t kReadTurnBytes = 1 << 20;
+constexpr unsigned kReadTurnFrames = 256;
+constexpr Duration kReadTurnTime = std::chrono::milliseconds(1);
+
+// Of somebody who has not authenticated: more than the longest handshake that our limits on
+// certificate chains allow, and a request to join.
+constexpr std::uint64_t kStrangerBytesMax = 64 * 1024;
+// Records without data, which cost more than their bytes: those of a handshake and some more, then
+// one in so many bytes. We ourselves send one in 64 GiB.
+constexpr std::uint64_t kDatalessRecordsMax = 64;
+constexpr std::uint64_t kBytesPerDatalessRecord = 1 << 20;
 
 // Marks a coroutine that reads, to its end by whatever way.
 class ReadingMark {
@@ -39,6 +50,10 @@ Async<Result<Frame>> Connection::Impl::read_frame(std::shared_ptr<Impl> self,
                                                   const FrameLimits& limits) {
   const ReadingMark mark(self->reading);
   if (self->assembler.is_complete()) self->assembler.next();
+  if (self->turn_is_over()) {
+    auto ready = co_await wait_for(self, Input::kYield);
+    if (!ready) co_return ready.error();
+  }
   for (;;) {
     Input input = Input::kWait;
     auto frame = self->next_frame(limits, input);
@@ -64,10 +79,13 @@ std::optional<Result<Frame>> Connection::Impl::next_frame(const FrameLimits& lim
       if (!*complete) continue;
       frame_since.reset();
       ++counters.frames_in;
+      ++turn_frames;
       return assembler.frame();
     }
-    if (status != TlsEngine::Status::kWantsInput) return read_failure(status);
-    const Result<Input> received = receive();
+    if (status == TlsEngine::Status::kClosed || status == TlsEngine::Status::kFailed) {
+      return read_failure(status);
+    }
+    const Result<Input> received = receive(status);
     if (!received) {
       read_error = received.error();
     } else if (*received != Input::kReady) {
@@ -89,8 +107,28 @@ Result<Frame> Connection::Impl::read_failure(TlsEngine::Status status) {
   return *read_error;
 }
 
-Result<Connection::Impl::Input> Connection::Impl::receive() {
-  if (bytes_since_wait >= kTurnBytes) return Input::kYield;
+bool Connection::Impl::turn_is_over() const {
+  return turn_bytes >= kReadTurnBytes || turn_frames >= kReadTurnFrames ||
+         loop.now() - turn_began >= kReadTurnTime;
+}
+
+Result<void> Connection::Impl::check_input() const {
+  if (!engine.peer() && counters.wire_bytes_in > kStrangerBytesMax) {
+    return rejected("too-much-input", "the other side sent more than " +
+                                          format_byte_count(kStrangerBytesMax) +
+                                          " without saying who it is");
+  }
+  if (engine.dataless_records() >
+      kDatalessRecordsMax + counters.wire_bytes_in / kBytesPerDatalessRecord) {
+    return rejected("too-many-empty-records",
+                    "the other side sends too many TLS records without data");
+  }
+  return {};
+}
+
+Result<Connection::Impl::Input> Connection::Impl::receive(TlsEngine::Status status) {
+  STARLING_TRY(check_input());
+  if (status == TlsEngine::Status::kSpent || turn_is_over()) return Input::kYield;
   const MutableByteView space = engine.input().space();
   boost::system::error_code error;
   const std::size_t bytes = socket.read_some(asio::buffer(space.data(), space.size()), error);
@@ -102,16 +140,16 @@ Result<Connection::Impl::Input> Connection::Impl::receive() {
   if (error) return lost_error(error);
   engine.input().commit(bytes);
   counters.wire_bytes_in += bytes;
-  bytes_since_wait += bytes;
+  turn_bytes += bytes;
   return Input::kReady;
 }
 
 Async<Result<void>> Connection::Impl::wait_for(std::shared_ptr<Impl> self, Input input) {
   auto state = co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) co_return cancelled_error();
-  self->bytes_since_wait = 0;
   if (input == Input::kYield) {
     co_await asio::post(self->loop.context(), asio::use_awaitable);
+    self->begin_turn();
     co_return Result<void>();
   }
   // OpenSSL has taken all there was, so an idle connection holds no buffer.
@@ -121,9 +159,16 @@ Async<Result<void>> Connection::Impl::wait_for(std::shared_ptr<Impl> self, Input
   auto [error] = co_await self->socket.async_wait(asio::ip::tcp::socket::wait_read,
                                                   asio::as_tuple(asio::use_awaitable));
   self->waiting_since.reset();
+  self->begin_turn();
   if (self->failure) co_return *self->failure;
   if (error) co_return cancelled_error();
   co_return Result<void>();
+}
+
+void Connection::Impl::begin_turn() {
+  turn_began = loop.now();
+  turn_bytes = 0;
+  turn_frames = 0;
 }
 
 }  // namespace starling::net

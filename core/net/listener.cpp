@@ -12,6 +12,7 @@
 #include "core/base/check.h"
 #include "core/identity/host_port.h"
 #include "core/net/alarm.h"
+#include "core/net/arrival_slots.h"
 #include "core/net/connection_impl.h"
 #include "core/net/deadline.h"
 #include "core/net/socket_options.h"
@@ -42,26 +43,35 @@ struct Listener::Impl : std::enable_shared_from_this<Impl> {
         options(with_options),
         handlers(std::move(with_handlers)),
         acceptor(loop.context()),
-        slot_free(loop.context(), TimePoint::max()),
+        slot_free(loop.context()),
+        slots({.slots_max = options.handshakes_max,
+               .per_address_max = options.handshakes_per_address_max,
+               .undisturbed = options.handshake_undisturbed}),
         tasks(loop) {}
 
   Result<void> open();
   static Async<void> accept(std::shared_ptr<Impl> self);
   static Async<void> close(std::shared_ptr<Impl> self);
-  static Async<void> wait_for_slot(std::shared_ptr<Impl> self);
-  static Async<void> greet(std::shared_ptr<Impl> self, std::shared_ptr<Connection::Impl> peer);
-  void admit(tcp::socket socket);
+  static Async<void> admit(std::shared_ptr<Impl> self, tcp::socket socket, std::string address);
+  static Async<void> wait_for_slot(std::shared_ptr<Impl> self, TimePoint until);
+  static Async<void> greet(std::shared_ptr<Impl> self, std::shared_ptr<Connection::Impl> peer,
+                           ArrivalSlots::Id slot);
+  static Async<void> turn_away(std::shared_ptr<Impl> self, std::shared_ptr<Connection::Impl> peer,
+                               Error error);
+  void begin(tcp::socket socket, const std::string& address);
   void refuse(const std::string& address, const Error& error);
-  void leave(const std::string& address);
+  void evict(ArrivalSlots::Id slot);
+  void leave(ArrivalSlots::Id slot);
 
   EventLoop& loop;
   std::shared_ptr<const TlsContext> tls;
   ListenerOptions options;
   ListenerHandlers handlers;
   tcp::acceptor acceptor;
-  asio::steady_timer slot_free;  // never expires; cancelled when a handshake ends
-  unsigned handshakes = 0;
-  std::unordered_map<std::string, unsigned> handshakes_of;  // by address
+  asio::steady_timer slot_free;  // cancelled when a handshake ends
+  ArrivalSlots slots;
+  std::unordered_map<ArrivalSlots::Id, std::shared_ptr<Connection::Impl>> handshakes;
+  unsigned lingering = 0;  // refused, reading why; they hold no slot
   TaskGroup tasks;
 };
 
@@ -82,16 +92,15 @@ Result<void> Listener::Impl::open() {
 
 Async<void> Listener::Impl::accept(std::shared_ptr<Impl> self) {
   while (self->acceptor.is_open()) {
-    if (self->handshakes >= self->options.handshakes_max) {
-      co_await wait_for_slot(self);
-      continue;
-    }
     tcp::socket socket(self->loop.context());
+    // The address that came with the connection: after a reset the socket has none.
+    tcp::endpoint remote;
     auto [error] =
-        co_await self->acceptor.async_accept(socket, asio::as_tuple(asio::use_awaitable));
+        co_await self->acceptor.async_accept(socket, remote, asio::as_tuple(asio::use_awaitable));
     if (error == asio::error::operation_aborted) co_return;
     if (!error) {
-      self->admit(std::move(socket));
+      auto admission = admit(self, std::move(socket), numeric_address(remote));
+      co_await std::move(admission);
     } else if (error != asio::error::connection_aborted) {
       // Out of descriptors or memory: what is open must end before more can begin.
       auto slept = co_await sleep_until(self->loop, self->loop.now() + kPauseAfterFailedAccept);
@@ -100,58 +109,83 @@ Async<void> Listener::Impl::accept(std::shared_ptr<Impl> self) {
   }
 }
 
-Async<void> Listener::Impl::wait_for_slot(std::shared_ptr<Impl> self) {
+Async<void> Listener::Impl::admit(std::shared_ptr<Impl> self, tcp::socket socket,
+                                  std::string address) {
+  if (self->handlers.may_connect && !self->handlers.may_connect(address)) {
+    self->refuse(address, overloaded("rate-limited", address + " begins connections too often"));
+    co_return;
+  }
+  ArrivalSlots::Verdict verdict = self->slots.judge(address, self->loop.now());
+  while (verdict.answer == ArrivalSlots::Answer::kWait) {
+    co_await wait_for_slot(self, verdict.until);
+    if (!self->acceptor.is_open()) co_return;
+    verdict = self->slots.judge(address, self->loop.now());
+  }
+  if (verdict.answer == ArrivalSlots::Answer::kRefuse) {
+    self->refuse(address, overloaded("too-many-handshakes",
+                                     address + " begins too many connections at a time"));
+    co_return;
+  }
+  if (verdict.answer == ArrivalSlots::Answer::kEvict) self->evict(verdict.victim);
+  self->begin(std::move(socket), address);
+}
+
+Async<void> Listener::Impl::wait_for_slot(std::shared_ptr<Impl> self, TimePoint until) {
+  self->slot_free.expires_at(until);
   auto [error] = co_await self->slot_free.async_wait(asio::as_tuple(asio::use_awaitable));
   static_cast<void>(error);
 }
 
-void Listener::Impl::admit(tcp::socket socket) {
-  const std::string address = remote_address_of(socket);
-  const auto known = handshakes_of.find(address);
-  if (known != handshakes_of.end() && known->second >= options.handshakes_per_address_max) {
-    return refuse(address, overloaded("too-many-handshakes",
-                                      address + " begins too many connections at a time"));
-  }
-  if (handlers.may_connect && !handlers.may_connect(address)) {
-    return refuse(address, overloaded("rate-limited", address + " begins connections too often"));
-  }
+void Listener::Impl::begin(tcp::socket socket, const std::string& address) {
   prepare_socket(socket, options.connection.stall_max);
-  ++handshakes_of[address];
-  ++handshakes;
-  const auto peer = std::make_shared<Connection::Impl>(loop, std::move(socket), tls, std::string(),
-                                                       options.connection);
-  tasks.spawn(greet(shared_from_this(), peer));
+  const auto peer = std::make_shared<Connection::Impl>(loop, std::move(socket), address, tls,
+                                                       std::string(), options.connection);
+  const ArrivalSlots::Id slot = slots.take(address, peer->counters, loop.now());
+  handshakes.emplace(slot, peer);
+  tasks.spawn(greet(shared_from_this(), peer, slot));
 }
 
 void Listener::Impl::refuse(const std::string& address, const Error& error) {
   if (handlers.on_refused) handlers.on_refused({.remote_address = address, .error = error});
 }
 
-void Listener::Impl::leave(const std::string& address) {
-  --handshakes;
-  const auto found = handshakes_of.find(address);
-  if (--found->second == 0) handshakes_of.erase(found);
+void Listener::Impl::evict(ArrivalSlots::Id slot) {
+  handshakes.at(slot)->fail(overloaded(
+      "too-many-handshakes", "this handshake made no progress and had to make room for others"));
+  leave(slot);
+}
+
+void Listener::Impl::leave(ArrivalSlots::Id slot) {
+  if (!slots.leave(slot)) return;
+  handshakes.erase(slot);
   slot_free.cancel();
 }
 
 Async<void> Listener::Impl::greet(std::shared_ptr<Impl> self,
-                                  std::shared_ptr<Connection::Impl> peer) {
+                                  std::shared_ptr<Connection::Impl> peer, ArrivalSlots::Id slot) {
   auto work = Connection::Impl::authenticate_server(peer);
   const TimePoint deadline = self->loop.now() + self->options.handshake_max;
   auto good = co_await with_deadline(self->loop, deadline, "the handshake", std::move(work));
-  if (good) {
-    self->leave(peer->remote_address);
+  self->leave(slot);
+  if (good && !peer->failure) {
     self->handlers.on_connection(std::make_unique<Connection>(peer));
     co_return;
   }
-  if (!self->acceptor.is_open()) {
-    peer->fail(good.error());
-    self->leave(peer->remote_address);
-    co_return;
+  auto refusal = turn_away(self, peer, peer->failure.value_or(good ? Error() : good.error()));
+  co_await std::move(refusal);
+}
+
+Async<void> Listener::Impl::turn_away(std::shared_ptr<Impl> self,
+                                      std::shared_ptr<Connection::Impl> peer, Error error) {
+  if (self->acceptor.is_open()) {
+    self->refuse(peer->remote_address, error);
+    if (!peer->failure && self->lingering < self->options.handshakes_max) {
+      ++self->lingering;
+      co_await Connection::Impl::linger(peer, self->loop.now() + kLingerMax);
+      --self->lingering;
+    }
   }
-  self->refuse(peer->remote_address, good.error());
-  co_await Connection::Impl::linger(peer, self->loop.now() + kLingerMax);
-  self->leave(peer->remote_address);
+  peer->fail(error);
 }
 
 Async<void> Listener::Impl::close(std::shared_ptr<Impl> self) {

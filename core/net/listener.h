@@ -13,10 +13,13 @@
 namespace starling::net {
 
 struct ListenerOptions {
-  std::string host = "0.0.0.0";              // numeric; "::" takes IPv4 too
-  std::uint16_t port = 0;                    // 0: any free one
-  unsigned handshakes_max = 256;             // at a time; more wait in the kernel's backlog
-  unsigned handshakes_per_address_max = 64;  // at a time; more are refused "too-many-handshakes"
+  std::string host = "0.0.0.0";  // numeric; "::" takes IPv4 too
+  std::uint16_t port = 0;        // 0: any free one
+  // At a time. When there are as many, those that got least far make room ("too-many-handshakes"),
+  // or newcomers wait in the kernel's backlog; see arrival_slots.h.
+  unsigned handshakes_max = 256;
+  unsigned handshakes_per_address_max = 64;  // of one IPv4 address or IPv6 /64
+  Duration handshake_undisturbed = std::chrono::milliseconds(500);
   Duration handshake_max = std::chrono::seconds(5);
   ConnectionOptions connection;
 };

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/net/rate_limiter.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
-#include <array>
-#include <string_view>
+
+#include "core/net/address_share.h"
 
 namespace starling::net {
-namespace {
-
-// One household or server has a whole /64: its addresses count as one.
-std::string bucket_name(const std::string& address) {
-  std::array<char, sizeof(in6_addr)> bytes{};
-  if (::inet_pton(AF_INET6, address.c_str(), bytes.data()) != 1) return address;
-  return {bytes.data(), bytes.size() / 2};
-}
-
-}  // namespace
 
 double RateLimiter::level_at(const Bucket& bucket, TimePoint now) const {
   return std::min(options_.burst,
@@ -25,7 +13,7 @@ double RateLimiter::level_at(const Bucket& bucket, TimePoint now) const {
 }
 
 bool RateLimiter::allow(const std::string& address, TimePoint now) {
-  const std::string name = bucket_name(address);
+  const std::string name = address_share(address);
   auto found = buckets_.find(name);
   if (found == buckets_.end()) {
     if (buckets_.size() >= options_.addresses_max) make_room(now);

@@ -36,9 +36,8 @@ void prepare_socket(asio::ip::tcp::socket& socket, Duration unacknowledged_max) 
   set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
 }
 
-std::string remote_address_of(const asio::ip::tcp::socket& socket) {
-  boost::system::error_code ignored;
-  const asio::ip::address address = socket.remote_endpoint(ignored).address();
+std::string numeric_address(const asio::ip::tcp::endpoint& endpoint) {
+  const asio::ip::address address = endpoint.address();
   if (address.is_v6() && address.to_v6().is_v4_mapped()) {
     return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
   }

@@ -14,6 +14,6 @@ namespace starling::net {
 void prepare_socket(boost::asio::ip::tcp::socket& socket, Duration unacknowledged_max);
 
 // Numeric, without the port; an IPv4 address as such also where an IPv6 socket took it.
-std::string remote_address_of(const boost::asio::ip::tcp::socket& socket);
+std::string numeric_address(const boost::asio::ip::tcp::endpoint& endpoint);
 
 }  // namespace starling::net

@@ -40,7 +40,8 @@ class ByteQueue {
 
 class TlsEngine {
  public:
-  enum class Status { kDone, kWantsInput, kClosed, kFailed };
+  // kSpent: one call took as many records as it may; there is more input already.
+  enum class Status { kDone, kWantsInput, kSpent, kClosed, kFailed };
   struct Transfer {
     Status status = Status::kDone;
     std::size_t bytes = 0;
@@ -51,7 +52,7 @@ class TlsEngine {
   TlsEngine(const TlsEngine&) = delete;
   TlsEngine& operator=(const TlsEngine&) = delete;
 
-  // Goes on with the handshake: kDone, kWantsInput or kFailed, each perhaps with output to send.
+  // Goes on with the handshake: anything but kClosed, perhaps with output to send.
   Status handshake();
   // At least one byte of plaintext, or why not. kClosed: the other side said goodbye.
   Transfer read(MutableByteView into);
@@ -68,6 +69,9 @@ class TlsEngine {
   Protocol protocol() const { return protocol_; }
   std::array<std::byte, 32> export_key(std::string_view label) const;
 
+  // Received records that held something else than data: handshake messages, new keys, alerts.
+  std::uint64_t dataless_records() const { return dataless_records_; }
+
   ByteQueue& input() { return input_; }
   ByteQueue& output() { return output_; }
   // The other side will send nothing more.
@@ -79,6 +83,8 @@ class TlsEngine {
   void refuse_protocol();
 
  private:
+  static void on_message(int is_ours, int version, int type, const void* bytes, std::size_t size,
+                         SSL* ssl, void* engine);
   static const BIO_METHOD* bio_method();
   static int bio_read(BIO* bio, char* into, int size);
   static int bio_write(BIO* bio, const char* from, int size);
@@ -98,6 +104,8 @@ class TlsEngine {
   ByteQueue output_;
   bool input_ended_ = false;
   bool saw_first_byte_ = false;
+  unsigned records_of_call_ = 0;
+  std::uint64_t dataless_records_ = 0;
   Protocol protocol_;
   std::optional<identity::PeerPolicy> policy_;
   std::optional<identity::VerifiedPeer> peer_;

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "core/base/check.h"
+#include "core/base/escape_controls.h"
 #include "core/wire/bounds.h"
 #include "core/wire/codec.h"
 #include "core/wire/limits.h"
@@ -288,10 +290,22 @@ Result<protocol::Relay> read(schema::Relay::Reader from) {
       .header = to_bytes({reinterpret_cast<const std::byte*>(header.begin()), header.size()})};
 }
 
+// Why the other side ended something: the words end in logs and on terminals.
+template <class Message>
+void clean_ending(Message& message) {
+  if constexpr (std::is_same_v<Message, protocol::Bye> ||
+                std::is_same_v<Message, protocol::TaskEnded> ||
+                std::is_same_v<Message, protocol::TaskFailed>) {
+    message.code = escape_controls(message.code);
+    message.message = escape_controls(message.message);
+  }
+}
+
 template <class Schema>
 Result<protocol::Message> read_root(capnp::MessageReader& from) {
   STARLING_ASSIGN(auto message, read(from.getRoot<Schema>()));
   STARLING_TRY(check(message));
+  clean_ending(message);
   return protocol::Message(std::move(message));
 }
 

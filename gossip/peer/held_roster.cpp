@@ -43,7 +43,7 @@ Result<std::optional<identity::SignedRoster>> load_held_roster(
 
 Result<void> hold_roster(const std::filesystem::path& directory,
                          const identity::SignedRoster& roster) {
-  STARLING_TRY(make_directory(directory));
+  STARLING_TRY(make_directory(directory, true));
   return roster.save(file_in(directory));
 }
 

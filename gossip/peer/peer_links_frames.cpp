@@ -102,7 +102,18 @@ net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection>
       break;
     }
     if (!take_frame(link, *frame)) break;
+    const Duration pause = budget_of(link->name).take(*frame, world_.loop.now());
+    if (pause > Duration::zero()) {
+      auto slept = co_await net::sleep_until(world_.loop, world_.loop.now() + pause);
+      if (!slept) break;
+    }
   }
+}
+
+// It outlives the link: who dials anew goes on with what it had left.
+net::FrameBudget& PeerLinks::budget_of(const std::string& name) {
+  const net::FrameBudget fresh({.per_second = options_.frames_per_second});
+  return budgets_.try_emplace(name, fresh).first->second;
 }
 
 bool PeerLinks::take_frame(const LinkPtr& link, const net::Frame& frame) {

@@ -89,7 +89,7 @@ PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer 
 PeerNode::~PeerNode() { *self_ = nullptr; }
 
 Result<void> PeerNode::start() {
-  STARLING_TRY(make_directory(options_.directory));
+  STARLING_TRY(make_directory(options_.directory, true));
   STARLING_TRY(links_.listen());
   const auto kept = load_held_roster(options_.directory, world_.identity);
   if (kept) {

@@ -12,6 +12,7 @@
 
 #include "core/base/compute_pool.h"
 #include "core/base/durable_file.h"
+#include "core/base/escape_controls.h"
 #include "core/config/command_line.h"
 #include "gossip/launch/launcher.h"
 #include "gossip/tool/commands.h"
@@ -38,7 +39,7 @@ class LineLog final : public Log {
  public:
   explicit LineLog(LiveTable& table) : table_(table) {}
   void write(LogLevel level, std::string_view line) override {
-    if (level >= LogLevel::kWarning) table_.print(line);
+    if (level >= LogLevel::kWarning) table_.print(escape_controls(line));
   }
 
  private:

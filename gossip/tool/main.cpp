@@ -3,11 +3,13 @@
 #include <CLI/App.hpp>
 #include <iostream>
 
+#include "core/base/core_dumps.h"
 #include "core/config/command_line.h"
 #include "gossip/tool/commands.h"
 
 int main(int argc, char** argv) {
   namespace gossip = starling::gossip;
+  starling::forbid_core_dumps();
   const starling::SystemClock clock;
   gossip::CommandContext context{clock, std::cout, std::cerr, {}};
   CLI::App app("Training without a coordinator: topologies, algorithms and simulated networks.",

@@ -219,6 +219,18 @@ TEST_F(ServiceSessionsTest, AClientHoldsSoManyConnectionsAtATime) {
   EXPECT_EQ(connect(federation.join("cam-8")).greet(), "Welcome");
 }
 
+TEST_F(ServiceSessionsTest, SoManyFramesASecondAreReadOfAClient) {
+  federation.settings().session.frames_per_second = 20;
+  federation.start_service();
+  RawConnection connection = connect(federation.join("cam-7"));
+  EXPECT_EQ(connection.greet(), "Welcome");
+  const TimePoint begin = SystemClock().now();
+  for (std::uint64_t i = 0; i < 40; ++i) connection.send(protocol::Ping{i});
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(connection.next(), "Pong");
+  EXPECT_GE(to_seconds(SystemClock().now() - begin), 0.8);
+  federation.log.wait_for("cam-7 sends more than 20 frames a second");
+}
+
 TEST_F(ServiceSessionsTest, WhoAsksForMoreThanItTakesIsCutOffAndNobodyElse) {
   federation.settings().connection.queue_bytes = 256 * 1024;
   federation.start_service();

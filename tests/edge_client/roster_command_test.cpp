@@ -109,6 +109,8 @@ TEST_F(RosterCommandTest, TakesARosterAndSaysWhatItIs) {
       "owner; cam-7 is a member that others dial at 10.0.0.7:7000\n"
       "installed; run: " +
           state_.command("start") + "\n");
+  EXPECT_EQ(std::filesystem::status(state_.gossip()).permissions(),
+            std::filesystem::perms::owner_all);
   EXPECT_EQ(*read_file(state_.gossip() / "roster", 1 << 20), *read_file(file_, 1 << 20))
       << "as it was signed";
 }

@@ -69,7 +69,7 @@ class EnrolmentTest : public ::testing::Test, protected testing::Loopback {
   }
 
   Result<IdentityDirectory> join_from(const JoinToken& token, const std::filesystem::path& path) {
-    return run_task(loop, join(loop, token, path, devices_clock, {}));
+    return run_task(loop, join(loop, token, path, devices_clock, join_options));
   }
   std::string join_code(const JoinToken& token, const std::filesystem::path& path) {
     const auto joined = join_from(token, path);
@@ -141,6 +141,7 @@ class EnrolmentTest : public ::testing::Test, protected testing::Loopback {
   NullLog log;
   FixedClock coordinators_clock;
   FixedClock devices_clock;
+  JoinOptions join_options;
   testing::MemoryLedger ledger;
   std::optional<EnrolmentService> service;
   net::TaskGroup tasks;
@@ -369,6 +370,7 @@ TEST_F(EnrolmentTest, ACrashAtAnyPointOfJoiningIsMadeGood) {
 
 TEST_F(EnrolmentTest, TriesFromOneAddressAreCounted) {
   serve({.tries = {.per_second = 0.001, .burst = 2}});
+  join_options.backoff = {.minimum = hours(1), .maximum = hours(1)};  // longer than it may take
   JoinToken forged = new_token();
   forged.secret[0] ^= std::byte{1};
   EXPECT_EQ(join_code(forged, home.path()), "bad-mac");
@@ -402,8 +404,29 @@ TEST_F(EnrolmentTest, ASilentClientIsCut) {
 }
 
 TEST_F(EnrolmentTest, OneMoreThanMayJoinAtATimeIsRefusedByName) {
-  serve({.connections_max = 1});
+  serve({.connections_max = 1, .undisturbed = hours(1)});
   EXPECT_EQ(run_task(loop, second_at_a_time()), "too-many-enrolments");
+}
+
+TEST_F(EnrolmentTest, ConnectionsThatSayNothingMakeRoomForWhoJoins) {
+  serve({.exchange_max = hours(1), .connections_max = 2, .undisturbed = Duration::zero()});
+  std::vector<Result<std::unique_ptr<net::Connection>>> silent;
+  for (int i = 0; i < 2; ++i) silent.push_back(run_task(loop, dial(enrolment_tls())));
+  join_options.backoff = {.minimum = hours(1), .maximum = hours(1)};
+  EXPECT_EQ(join_code(new_token(), home.path()), "starling://kitchen/device/cam-7");
+}
+
+TEST_F(EnrolmentTest, JoiningIsTriedAgainWhileTheCoordinatorIsBusy) {
+  serve({.exchange_max = hours(1), .connections_max = 1, .undisturbed = hours(1)});
+  auto silent = run_task(loop, dial(enrolment_tls()));
+  std::vector<std::string> told;
+  join_options.on_retry = [&](const Error& error, Duration pause) {
+    told.push_back(describe_retry(error, pause));
+    (*silent)->abort();
+  };
+  EXPECT_EQ(join_code(new_token(), home.path()), "starling://kitchen/device/cam-7");
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(told.front().starts_with("not joined yet (too-many-enrolments: ")) << told.front();
 }
 
 // A coordinator that answers what it should not.

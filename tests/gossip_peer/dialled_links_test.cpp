@@ -18,9 +18,8 @@ using starling::testing::Side;
 // Two members that listen.
 class TwoSides : public ::testing::Test {
  public:
-  TwoSides() {
+  explicit TwoSides(PeerLinks::Options options = {}) {
     for (std::size_t i = 0; i < 2; ++i) {
-      PeerLinks::Options options;
       options.listen = identity::HostPort{"127.0.0.1", 0};
       sides.push_back(std::make_unique<Side>(cluster, i, options));
       EXPECT_TRUE(sides[i]->links->listen());
@@ -80,6 +79,21 @@ TEST_F(TwoSides, ADialThatFailsAloneIsALoss) {
   sides[0]->links->reach(1);
   silent.reset();
   cluster.run_until([&] { return !sides[0]->downs.empty(); }, "the dial has failed");
+}
+
+class TwoSidesWithALimit : public TwoSides {
+ public:
+  TwoSidesWithALimit() : TwoSides(PeerLinks::Options{.frames_per_second = 20}) {}
+};
+
+TEST_F(TwoSidesWithALimit, SoManyFramesASecondAreReadOfAMember) {
+  publish(1);
+  sides[0]->links->reach(1);
+  cluster.run_until([&] { return both_up(); }, "they are linked");
+  const TimePoint begin = cluster.loop.now();
+  for (std::uint64_t i = 0; i < 40; ++i) sides[0]->links->send(1, protocol::Pong{i});
+  cluster.run_until([&] { return sides[1]->messages.size() == 40; }, "all have come");
+  EXPECT_GE(to_seconds(cluster.loop.now() - begin), 0.8);
 }
 
 // A renewal comes while a dial is under way.

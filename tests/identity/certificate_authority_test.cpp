@@ -91,6 +91,8 @@ TEST(CertificateAuthority, RefusesProfilesThatSayTooMuchOrTooLittle) {
   };
   EXPECT_EQ(code({.name = ""}), "bad-name");
   EXPECT_EQ(code({.name = "a/b"}), "bad-name");
+  EXPECT_EQ(code({.name = "."}), "bad-name");
+  EXPECT_EQ(code({.name = ".."}), "bad-name");
   EXPECT_EQ(code({.name = "cam-7", .addresses = {"10.0.0.1"}}), "bad-address");
   EXPECT_EQ(code({.role = Role::kOperator, .name = "ada", .addresses = {"x"}}), "bad-address");
   EXPECT_EQ(code({.role = Role::kCoordinator, .name = "hub"}), "bad-address");

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <memory>
+
 #include "core/base/rng.h"
 
 namespace starling::identity {
@@ -32,6 +36,23 @@ TEST(JoinToken, ReadsWhatItWrites) {
   }
   EXPECT_TRUE(example().text().starts_with("STJ1-"));
   EXPECT_LE(example().text().size(), 130U);
+}
+
+template <class Secret>
+void expect_wiped(const Secret& secret, ByteView content) {
+  alignas(Secret) std::array<std::byte, sizeof(Secret)> place{};
+  const auto is_there = [&] { return !std::ranges::search(place, content).empty(); };
+  auto* copy = new (place.data()) Secret(secret);
+  EXPECT_TRUE(is_there());
+  std::destroy_at(copy);
+  EXPECT_FALSE(is_there());
+}
+
+TEST(JoinToken, IsWipedWhereItEnds) {
+  const JoinToken token = example();
+  expect_wiped(token, token.secret);
+  const TokenKey key = token.key();
+  expect_wiped(key, key.bytes());
 }
 
 TEST(JoinToken, TakesLowerCase) {

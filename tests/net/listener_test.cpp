@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
+#include <thread>
 
 #include "core/net/deadline.h"
 #include "tests/net/loopback.h"
@@ -39,7 +41,9 @@ TEST_F(ListenerTest, LetsOthersInWhileOneIsSlow) {
 }
 
 TEST_F(ListenerTest, LeavesWhoComesBeyondTheLimitInTheBacklog) {
-  listen({.handshakes_max = 2, .handshake_max = std::chrono::seconds(60)});
+  listen({.handshakes_max = 2,
+          .handshake_undisturbed = std::chrono::seconds(60),
+          .handshake_max = std::chrono::seconds(60)});
   std::optional<RawSocket> first(listener->port());
   std::optional<RawSocket> second(listener->port());
   std::optional<Result<std::unique_ptr<Connection>>> third;
@@ -61,6 +65,64 @@ TEST_F(ListenerTest, OneAddressDoesNotTakeAllSlots) {
   sockets.clear();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(next_refusal(), "connection-lost");
   loop.run_task(turns(10));
+  EXPECT_TRUE(connect_pair().server);
+}
+
+TEST_F(ListenerTest, WhoSaysNothingMakesRoomForNewcomers) {
+  listen({.handshakes_max = 2,
+          .handshake_undisturbed = Duration::zero(),
+          .handshake_max = std::chrono::seconds(60)});
+  const RawSocket first(listener->port());
+  const RawSocket second(listener->port());
+  EXPECT_TRUE(connect_pair({.deadline = std::chrono::seconds(10)}).server);
+  EXPECT_EQ(next_refusal(), "too-many-handshakes");
+  EXPECT_FALSE(second.ended());
+}
+
+TEST_F(ListenerTest, WhoWasRefusedHoldsNoSlotWhileItReadsWhy) {
+  listen({.handshakes_max = 1, .handshake_undisturbed = std::chrono::seconds(60)});
+  std::vector<std::unique_ptr<RawSocket>> refused;  // each may linger for a second
+  for (int i = 0; i < 20; ++i) {
+    refused.push_back(std::make_unique<RawSocket>(listener->port()));
+    refused.back()->send("GET / HTTP/1.1\r\n");
+    EXPECT_EQ(next_refusal(), "not-tls");
+  }
+  EXPECT_TRUE(connect_pair({.deadline = std::chrono::seconds(10)}).server);
+}
+
+// A socket that was reset knows its address no more: it used to be counted under one address and
+// looked up under another, which ended the process.
+TEST_F(ListenerTest, KnowsTheAddressOfAConnectionThatWasResetBeforeItWasAccepted) {
+  listen();
+  {
+    const RawSocket socket(listener->port());
+    socket.reset_when_closed();
+  }
+  const Refusal refusal = run_task(loop, refusals.next());
+  EXPECT_EQ(refusal.error.code(), "connection-lost");
+  EXPECT_EQ(refusal.remote_address, "127.0.0.1");
+}
+
+TEST_F(ListenerTest, SurvivesResetsAtAnyMoment) {
+  constexpr int kThreads = 4;
+  constexpr int kResets = 500;
+  listen();
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([port = listener->port(), thread] {
+      for (int i = 0; i < kResets; ++i) {
+        const RawSocket socket(port);
+        socket.reset_when_closed();
+        const auto moment =
+            std::chrono::steady_clock::now() + std::chrono::microseconds((i * 7 + thread) % 150);
+        while (std::chrono::steady_clock::now() < moment) {
+        }
+      }
+    });
+  }
+  for (int i = 0; i < kThreads * kResets; ++i) {
+    EXPECT_EQ(run_task(loop, refusals.next()).remote_address, "127.0.0.1");
+  }
   EXPECT_TRUE(connect_pair().server);
 }
 

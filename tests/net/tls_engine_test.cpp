@@ -86,6 +86,24 @@ TEST_F(TlsEngineTest, ShakesHandsWhateverThePieces) {
   }
 }
 
+TEST_F(TlsEngineTest, OneCallTakesNoMoreThanSomeRecordsWithoutData) {
+  shake_hands();
+  const std::uint64_t before = server->dataless_records();
+  for (int i = 0; i < 100; ++i) {
+    client->renew_keys();
+    ASSERT_EQ(client->handshake(), Status::kDone);  // sends them
+  }
+  ASSERT_TRUE(client->write(as_bytes("x")));
+  carry(*client, *server);
+  std::array<std::byte, 100> into{};
+  for (unsigned i = 1; i <= 3; ++i) {
+    EXPECT_EQ(server->read(into).status, Status::kSpent);
+    EXPECT_LE(server->dataless_records(), before + 32 * i);
+  }
+  EXPECT_EQ(read_text(*server), "x");
+  EXPECT_EQ(server->dataless_records(), before + 100);
+}
+
 TEST_F(TlsEngineTest, IdleEndsHoldNoBuffer) {
   shake_hands();
   client->input().release();

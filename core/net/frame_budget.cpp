@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/net/frame_budget.h"
+
+#include <algorithm>
+
+namespace starling::net {
+namespace {
+
+// At least: a timer for each frame would cost as much as the frame.
+constexpr Duration kFramePauseMin = std::chrono::milliseconds(20);
+
+}  // namespace
+
+Duration FrameBudget::take(const Frame& frame, TimePoint now) {
+  if (frame.payload.size() >= kBulkBytes) return Duration::zero();
+  const double earned = to_seconds(now - updated_) * options_.per_second;
+  level_ = std::min(options_.per_second, level_ + earned) - 1;
+  updated_ = now;
+  if (level_ >= 1) return Duration::zero();
+  return std::max(kFramePauseMin, from_seconds((1 - level_) / options_.per_second));
+}
+
+}  // namespace starling::net

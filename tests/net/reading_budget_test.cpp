@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one connection may make the others wait for: budgets count work, whatever its bytes.
+#include <gtest/gtest.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "core/net/frame_assembler.h"
+#include "core/net/frame_budget.h"
+#include "tests/net/loopback.h"
+#include "tests/net/raw_client.h"
+
+namespace starling::net {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::OpenLimits;
+
+// A client that joins, and so shows no certificate: what it does after its handshake is up to the
+// test.
+class RawStranger {
+ public:
+  RawStranger(std::uint16_t port, std::function<void(SSL*)> talk)
+      : thread_([port, talk = std::move(talk)] {
+          ::signal(SIGPIPE, SIG_IGN);
+          const testing::RawSocket socket(port);
+          SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+          SSL* ssl = SSL_new(context);
+          const std::string offer = "\x10starling-enrol/1";
+          SSL_set_alpn_protos(ssl, reinterpret_cast<const unsigned char*>(offer.data()),
+                              static_cast<unsigned>(offer.size()));
+          SSL_set_fd(ssl, socket.fd());
+          if (SSL_connect(ssl) == 1) talk(ssl);
+          SSL_free(ssl);
+          SSL_CTX_free(context);
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+class ReadingBudgetTest : public ::testing::Test, protected testing::Loopback {
+ public:
+  // Reads until the connection ends, and says why it did.
+  Async<std::string> read_to_end(Connection& connection) {
+    for (;;) {
+      auto frame = co_await connection.read_frame(limits);
+      if (!frame) co_return frame.error().code();
+    }
+  }
+
+  // Ends when `frames` have come; `frames_of_turn` then has how many came at a time.
+  Async<void> read_in_turns(Connection& connection, int frames, Duration work) {
+    for (int i = 0; i < frames; ++i) {
+      auto frame = co_await connection.read_frame(limits);
+      if (!frame) break;
+      ++frames_of_turn.back();
+      const TimePoint end = loop.now() + work;
+      while (loop.now() < end) {
+      }
+    }
+    reading = false;
+  }
+  Async<void> count_turns() {
+    while (reading) {
+      frames_of_turn.push_back(0);
+      co_await boost::asio::post(loop.context(), boost::asio::use_awaitable);
+    }
+  }
+
+  // Frames that have all arrived before the first is read.
+  void read_many(int frames, Duration work) {
+    listen();
+    const Pair pair = connect_pair();
+    for (int i = 0; i < frames; ++i) ASSERT_TRUE(pair.client->send({.type = 1}));
+    loop.run_task(turns(100));
+    TaskGroup tasks(loop);
+    tasks.spawn(count_turns());
+    tasks.spawn(read_in_turns(*pair.server, frames, work));
+    loop.run_task(tasks.wait());
+    EXPECT_EQ(pair.server->counters().frames_in, static_cast<std::uint64_t>(frames));
+  }
+
+  OpenLimits limits;
+  bool reading = true;
+  std::vector<int> frames_of_turn;
+};
+
+TEST_F(ReadingBudgetTest, SmallFramesLetOthersRunToo) {
+  read_many(2000, Duration::zero());
+  EXPECT_LE(*std::ranges::max_element(frames_of_turn), 256);
+}
+
+TEST_F(ReadingBudgetTest, FramesThatAreMuchWorkLetOthersRunAfterEach) {
+  read_many(20, milliseconds(1));
+  EXPECT_EQ(*std::ranges::max_element(frames_of_turn), 1);
+}
+
+TEST_F(ReadingBudgetTest, RecordsWithoutDataEndAConnection) {
+  listen_for({{.protocol = Protocol::kEnrolment}});
+  const RawStranger stranger(listener->port(), [](SSL* ssl) {
+    for (int i = 0; i < 1000; ++i) {
+      if (SSL_key_update(ssl, SSL_KEY_UPDATE_NOT_REQUESTED) != 1 || SSL_do_handshake(ssl) != 1)
+        break;
+    }
+    char piece[16];
+    while (SSL_read(ssl, piece, sizeof piece) > 0) {
+    }
+  });
+  const auto connection = run_task(loop, connections.next());
+  EXPECT_EQ(run_task(loop, read_to_end(*connection)), "too-many-empty-records");
+  EXPECT_LT(connection->counters().wire_bytes_in, 300'000U);
+}
+
+TEST_F(ReadingBudgetTest, WhoDoesNotSayWhoItIsMaySendLittle) {
+  listen_for({{.protocol = Protocol::kEnrolment}});
+  const RawStranger stranger(listener->port(), [](SSL* ssl) {
+    const auto head = FrameHead{.payload_bytes = 1000, .type = 1}.encode();
+    std::string frame(reinterpret_cast<const char*>(head.data()), head.size());
+    frame.append(1000, 'x');
+    for (int i = 0; i < 1000; ++i) {
+      if (SSL_write(ssl, frame.data(), static_cast<int>(frame.size())) <= 0) break;
+    }
+  });
+  const auto connection = run_task(loop, connections.next());
+  EXPECT_EQ(run_task(loop, read_to_end(*connection)), "too-much-input");
+}
+
+TEST_F(ReadingBudgetTest, WhoIsKnownMaySendAsMuchAsItLikes) {
+  listen();
+  const Pair pair = connect_pair();
+  const auto kilobyte = std::make_shared<const Bytes>(1024);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(pair.client->send(
+        {.type = 1, .payload = {.owner = kilobyte, .bytes = ByteView(*kilobyte)}}));
+  }
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(run_task(loop, pair.server->read_frame(limits)));
+}
+
+TEST(FrameBudget, ReadsASecondsWorthAtOnceAndThenTheRate) {
+  FrameBudget budget({.per_second = 100});
+  const TimePoint start(std::chrono::hours(1));
+  TimePoint now = start;
+  int frames = 0;
+  while (now < start + std::chrono::seconds(10)) {
+    now += budget.take({.type = 1}, now);
+    ++frames;
+  }
+  EXPECT_NEAR(frames, 100 + 10 * 100, 5);
+}
+
+TEST(FrameBudget, BulkIsNotCounted) {
+  FrameBudget budget({.per_second = 1});
+  const Bytes payload(FrameBudget::kBulkBytes);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(budget.take({.type = 1, .payload = payload}, TimePoint()), Duration::zero());
+  }
+}
+
+TEST(FrameBudget, ConnectionsOfOneIdentityShareIt) {
+  FrameBudget budget({.per_second = 10});
+  const TimePoint start(std::chrono::hours(1));
+  std::array<TimePoint, 4> next{start, start, start, start};
+  int frames = 0;
+  for (;;) {
+    TimePoint& mine = *std::ranges::min_element(next);
+    if (mine >= start + std::chrono::seconds(10)) break;
+    mine += budget.take({.type = 1}, mine);
+    ++frames;
+  }
+  EXPECT_NEAR(frames, 10 + 10 * 10, 5);
+}
+
+}  // namespace
+}  // namespace starling::net
