@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A coordinator beside gossip on slow and on fast links: 16 nodes, the 2NN on Fashion-MNIST, virtual
-# time and traffic until the (mean) model has 80 % test accuracy. The same few learning rates are
-# tried for all and the quickest is taken. Prints a table in Markdown.
+# time and traffic until the nodes' own models, or the coordinator's, have 80 % test accuracy on
+# average: the mean of all models, which no node has, is not asked. The same few learning rates are
+# tried for all and the quickest is taken. Prints tables in Markdown.
 # usage: tests/bench/links.sh [DIRECTORY-OF-PROGRAMS [PARTITION]]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -65,9 +66,9 @@ gossip() {  # ALGORITHM TOPOLOGY LOCAL-STEPS STEPS EVALUATE-EVERY RATE LINK...
   rm -rf "$work/run"
   "$programs/starling-gossip" simulate --algorithm "$algorithm" --topology "$topology" \
     --nodes "$nodes" --steps "$steps" --train.local-steps "$local_steps" \
-    --evaluate.every "$every" --evaluate.nodes 1 --train.learning-rate "$rate" \
+    --evaluate.every "$every" --evaluate.nodes "$nodes" --train.learning-rate "$rate" \
     "${common[@]}" "$@" --out "$work/run" >/dev/null 2>"$work/log" || failed
-  crossing eval_accuracy_mean_model bytes_sent step 1 0 <"$work/run/metrics.jsonl"
+  crossing eval_accuracy bytes_sent step 1 0 <"$work/run/metrics.jsonl"
 }
 
 # The quickest rate: "virtual-seconds bytes steps rate".
@@ -99,17 +100,17 @@ table() {  # TITLE LINK...
   shift
   printf '| | virtual time | local steps | traffic of a node | of the busiest | learning rate |\n'
   printf '|---|---|---|---|---|---|\n'
-  row 'coordinator, FedAvg with H = 1' coordinator 1 400 5 -- "$@"
+  row 'coordinator, FedAvg with H = 1' coordinator 1 400 10 -- "$@"
   row 'coordinator, local SGD with H = 16' coordinator 16 40 1 -- "$@"
-  row 'all-reduce, H = 1' gossip all-reduce ring 1 400 5 -- "$@"
-  row 'gossip on a ring, H = 1' gossip dpsgd ring 1 400 5 -- "$@"
-  row 'gossip on the exponential graph, H = 1' gossip dpsgd exponential 1 400 5 -- "$@"
-  row 'one-peer exponential, H = 1' gossip dpsgd one-peer-exponential 1 400 5 -- "$@"
+  row 'all-reduce, H = 1' gossip all-reduce ring 1 480 10 -- "$@"
+  row 'gossip on a ring, H = 1' gossip dpsgd ring 1 480 10 -- "$@"
+  row 'gossip on the exponential graph, H = 1' gossip dpsgd exponential 1 480 10 -- "$@"
+  row 'one-peer exponential, H = 1' gossip dpsgd one-peer-exponential 1 480 10 -- "$@"
   row 'one-peer exponential, H = 16' gossip dpsgd one-peer-exponential 16 640 16 -- "$@"
 }
 
 slow=(--network.bandwidth 10Mbit/s --network.latency 20ms)
 table '10 Mbit/s, 20 ms:' "${slow[@]}"
-row 'coordinator at 1 Gbit/s, H = 1' coordinator 1 400 5 -- "${slow[@]}" --network.coordinator-bandwidth 1Gbit/s
+row 'coordinator at 1 Gbit/s, H = 1' coordinator 1 400 10 -- "${slow[@]}" --network.coordinator-bandwidth 1Gbit/s
 row 'coordinator at 1 Gbit/s, H = 16' coordinator 16 40 1 -- "${slow[@]}" --network.coordinator-bandwidth 1Gbit/s
 table '10 Gbit/s, 0.1 ms:' --network.bandwidth 10Gbit/s --network.latency 100us
