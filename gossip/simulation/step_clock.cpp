@@ -133,8 +133,7 @@ void StepClock::send(const topologies::MixingMatrix& matrix, std::uint64_t bytes
   state.uplink_free = departs_[node] + network_.transfer_seconds(node, state.traffic.bytes_sent);
 }
 
-// The message from `from` to its receiver at `place`. `missed_at` and `seconds` count from when
-// that message alone has left.
+// Of the message from `from` to its receiver at `place`, as it is sent for the first time.
 sim::Network::Passage StepClock::pass(const topologies::MixingMatrix& matrix, Node from,
                                       std::size_t place, std::uint64_t bytes,
                                       std::uint64_t exchange) const {

@@ -4,7 +4,8 @@
 # nodes with the 2NN on Fashion-MNIST, classes divided by balanced-dirichlet, equal local steps, the
 # rate falling by a cosine. Every row has the rates of one grid for seed 1, doubled or halved until
 # the best is none of its ends; the best is run with the other seeds.
-# usage: algorithms.sh [PROGRAM]       (half an hour on one core; STEPS, SEEDS, RATES, ALPHAS to change)
+# usage: algorithms.sh [PROGRAM]       (half an hour on one core; STEPS, SEEDS, RATES, ALPHAS and JOBS,
+#        how many cells are made at once, to change)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -13,6 +14,7 @@ steps=${STEPS:-1000}
 seeds=${SEEDS:-1 2 3}
 rates=${RATES:-0.2 0.4}
 alphas=${ALPHAS:-0.1 0.01}
+jobs=${JOBS:-$(nproc)}
 rate_least=0.005  # whoever diverges at this one diverges
 
 # algorithm, topology, further flags
@@ -85,12 +87,23 @@ cell() {
     }'
 }
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for index in "${!rows[@]}"; do
+  IFS='|' read -r algorithm topology flags <<<"${rows[index]}"
+  for alpha in $alphas; do
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    cell "$algorithm" "$topology" "$flags" "$alpha" >"$work/$index-$alpha" &
+  done
+done
+wait
+
 printf '| algorithm | topology |'; printf ' alpha = %s |' $alphas; printf '\n|---|---|'; printf -- '---|%.0s' $alphas; printf '\n'
-for row in "${rows[@]}"; do
-  IFS='|' read -r algorithm topology flags <<<"$row"
+for index in "${!rows[@]}"; do
+  IFS='|' read -r algorithm topology flags <<<"${rows[index]}"
   printf '| %s%s | %s |' "$algorithm" "${flags:+ \`$flags\`}" "${topology/#-/everybody}"
   for alpha in $alphas; do
-    printf ' %s |' "$(cell "$algorithm" "$topology" "$flags" "$alpha")"
+    printf ' %s |' "$(<"$work/$index-$alpha")"
   done
   printf '\n'
 done
