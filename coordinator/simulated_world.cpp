@@ -4,8 +4,13 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/protocol/messages.h"
+
 namespace starling::coordinator {
 namespace {
+
+// A loss means the same to a federation and to gossip: what a frame carries of a model is a piece.
+static_assert(protocol::kChunkBytesMax == sim::kPieceBytes);
 
 Result<SimulatedWorld::Absence> parse_absence(const std::string& text) {
   const std::size_t plus = text.find('+');
@@ -46,9 +51,7 @@ void WorldOptions::bind(config::Binder& binder) {
 
 Result<SimulatedWorld> SimulatedWorld::make(const WorldOptions& options, std::uint32_t clients,
                                             std::uint64_t seed) {
-  sim::NetworkOptions wanted = options.network;
-  wanted.retransmit = true;  // TCP does
-  STARLING_ASSIGN(auto network, sim::Network::make(wanted, clients + 1, seed));
+  STARLING_ASSIGN(auto network, sim::Network::make(options.network, clients + 1, seed));
   STARLING_ASSIGN(auto population, sim::Population::make(options.nodes, clients, seed));
   std::optional<double> bandwidth;
   if (const std::string& text = options.coordinator_link.coordinator_bandwidth; !text.empty()) {
@@ -97,12 +100,17 @@ SimulatedWorld::Message SimulatedWorld::send(std::uint32_t client, Way way, Kind
   double start = kind == Kind::kBulk ? std::max(now, link_free) : now;
   if (kind != Kind::kPulse) start = std::max(start, stream.sent);
   link_free = std::max(now, link_free) + takes;
-  const auto passage = network_.pass(from, to, stream.messages++, start + takes);
+  const auto passage = network_.pass_reliably(
+      {.from = from, .to = to, .number = stream.messages++, .bytes = bytes, .sent = start + takes});
+  const double again = transfer_seconds(from, passage.resent_bytes);
+  link_free += again;
   // From a slower sender it comes as if at the end and at once: the receiver's link has room for
   // others meanwhile.
   const double slower_by = std::max(0.0, takes - transfer_seconds(to, bytes));
-  Message message{
-      .way = way, .kind = kind, .bytes = bytes, .begins = start + slower_by + passage.seconds};
+  Message message{.way = way,
+                  .kind = kind,
+                  .bytes = bytes,
+                  .begins = start + slower_by + again + passage.seconds};
   if (kind == Kind::kPulse) return message;
   // What follows a piece that was lost waits until that has come.
   message.begins = stream.begun = std::max(message.begins, stream.begun);

@@ -30,6 +30,10 @@ enum class Measure {
   kConsensusDistance,
   kBytesSent,  // since the start, by all nodes; of a federated run both ways
   kMessages,
+  kMessagesArrived,
+  kMessagesLate,
+  kMessagesLost,
+  kStaleness,
   kNodesUp,
 };
 
@@ -39,7 +43,7 @@ struct MeasureInfo {
   Quantity quantity = Quantity::kNumber;
 };
 
-inline constexpr std::array<MeasureInfo, 14> kMeasures = {{
+inline constexpr std::array<MeasureInfo, 18> kMeasures = {{
     {"step", "step"},
     {"virtual_seconds", "virtual time", Quantity::kSeconds},
     {"wall_seconds", "wall time", Quantity::kSeconds},
@@ -53,6 +57,10 @@ inline constexpr std::array<MeasureInfo, 14> kMeasures = {{
     {"consensus_distance", "consensus distance"},
     {"bytes_sent", "bytes sent", Quantity::kBytes},
     {"messages", "messages"},
+    {"messages_arrived", "messages that arrived"},
+    {"messages_late", "late messages"},
+    {"messages_lost", "lost messages"},
+    {"staleness", "staleness"},
     {"nodes_up", "nodes up"},
 }};
 

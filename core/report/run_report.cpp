@@ -38,10 +38,8 @@ void add_fact(std::vector<Fact>& facts, std::string label, std::optional<double>
   facts.push_back({std::move(label), format_value(quantity, *value), std::move(detail)});
 }
 
+// First what a node has: the mean of all models is no node's.
 void add_accuracies(std::vector<Fact>& facts, const Run& run) {
-  if (const auto accuracy = run.last(Measure::kEvalAccuracyMeanModel)) {
-    facts.push_back({"Accuracy", percent(*accuracy), "of the mean model"});
-  }
   const auto accuracy = run.last(Measure::kEvalAccuracy);
   if (!accuracy) return;
   if (run.kind == RunKind::kFederated) {
@@ -50,9 +48,13 @@ void add_accuracies(std::vector<Fact>& facts, const Run& run) {
   }
   const auto worst = run.last(Measure::kEvalAccuracyMin);
   const auto best = run.last(Measure::kEvalAccuracyMax);
-  facts.push_back(
-      {"Accuracy of nodes", percent(*accuracy),
-       worst && best ? fmt::format("mean; {} to {}", percent(*worst), percent(*best)) : "mean"});
+  facts.push_back({"Accuracy", percent(*accuracy),
+                   worst && best
+                       ? fmt::format("mean of nodes; {} to {}", percent(*worst), percent(*best))
+                       : "mean of nodes"});
+  if (const auto mean_model = run.last(Measure::kEvalAccuracyMeanModel)) {
+    facts.push_back({"Accuracy of the mean", percent(*mean_model), "a model that no node has"});
+  }
 }
 
 std::vector<Fact> headlines(const Run& run) {

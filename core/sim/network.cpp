@@ -8,8 +8,31 @@
 namespace starling::sim {
 namespace {
 
-// At the greatest probability of a loss, 0.999, one message in 20,000 would need more.
+// At the greatest probability of a loss, 0.999, one piece in 20,000 would need more.
 constexpr int kRetransmissionsMax = 10'000;
+
+std::uint64_t pieces_of(std::uint64_t bytes) {
+  return std::max<std::uint64_t>(1, (bytes + kPieceBytes / 2) / kPieceBytes);
+}
+
+// What it takes until every piece has come: the pieces that were lost are sent again together.
+struct Losses {
+  int rounds = 0;
+  std::uint64_t pieces = 0;
+};
+
+Losses draw_losses(Rng& rng, double loss, std::uint64_t pieces) {
+  Losses losses;
+  while (losses.rounds < kRetransmissionsMax) {
+    std::uint64_t lost = 0;
+    for (std::uint64_t k = 0; k < pieces; ++k) lost += rng.uniform() < loss ? 1 : 0;
+    if (lost == 0) break;
+    ++losses.rounds;
+    losses.pieces += lost;
+    pieces = lost;
+  }
+  return losses;
+}
 
 // Streams of Purpose::kNetwork, told apart by the attempt.
 enum NetworkStream : std::uint32_t { kBandwidth = 1, kLatency = 2, kMessage = 3, kPart = 4 };
@@ -96,33 +119,45 @@ std::uint32_t Network::part_of(std::uint32_t node, std::size_t split) const {
   return static_cast<std::uint32_t>(rng.below(splits_[split].parts));
 }
 
-std::optional<double> Network::separated_until(std::uint32_t a, std::uint32_t b,
-                                               double time) const {
+const Network::Split* Network::separation(std::uint32_t a, std::uint32_t b, double time) const {
   for (std::size_t i = 0; i < splits_.size(); ++i) {
     const Split& split = splits_[i];
     if (time < split.from || time >= split.to) continue;
-    if (part_of(a, i) != part_of(b, i)) return split.to;
+    if (part_of(a, i) != part_of(b, i)) return &split;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
-Network::Passage Network::pass(std::uint32_t from, std::uint32_t to, std::uint64_t number,
-                               double time) const {
-  Passage passage{.seconds = latency(from, to)};
+std::optional<double> Network::separated_until(std::uint32_t a, std::uint32_t b,
+                                               double time) const {
+  const Split* split = separation(a, b, time);
+  if (split == nullptr) return std::nullopt;
+  return split->to;
+}
+
+Network::Passage Network::pass(const Message& message, bool retransmit) const {
+  const double latency = this->latency(message.from, message.to);
+  Passage passage{.seconds = latency};
   if (loss_ > 0 || !jitter_.constant()) {
-    Rng rng = network_stream(seed_, kMessage, link_of(from, to), number);
+    Rng rng = network_stream(seed_, kMessage, link_of(message.from, message.to), message.number);
     passage.seconds += jitter_.draw(rng);
-    const int most = retransmit_ ? kRetransmissionsMax : 1;
-    int losses = 0;
-    while (losses < most && rng.uniform() < loss_) ++losses;
-    passage.lost = losses > 0 && !retransmit_;
-    if (!passage.lost) passage.seconds += losses * retransmit_after_;
+    if (retransmit) {
+      const Losses losses = draw_losses(rng, loss_, pieces_of(message.bytes));
+      passage.seconds += losses.rounds * retransmit_after_;
+      passage.resent_bytes = losses.pieces * std::min(message.bytes, kPieceBytes);
+    } else {
+      const double whole = std::pow(1 - loss_, static_cast<double>(pieces_of(message.bytes)));
+      passage.lost = rng.uniform() >= whole;
+    }
   } else {
     passage.seconds += jitter_.least();
   }
-  if (const auto until = separated_until(from, to, time)) {
-    passage.lost = passage.lost || !retransmit_;
-    passage.seconds += *until - time;
+  const double round_trip = 2 * latency;
+  passage.missed_at = message.sent + passage.seconds + round_trip;
+  if (const Split* split = separation(message.from, message.to, message.sent)) {
+    passage.lost = passage.lost || !retransmit;
+    passage.seconds += split->to - message.sent;
+    passage.missed_at = std::min(passage.missed_at, split->from + round_trip);
   }
   return passage;
 }

@@ -17,6 +17,10 @@
 
 namespace starling::sim {
 
+// What is lost is lost in pieces of this size: a message of b bytes has b / kPieceBytes of them,
+// rounded, and at least one.
+inline constexpr std::uint64_t kPieceBytes = 64 * 1024;
+
 struct NetworkOptions {
   std::string latency = "1ms";
   std::string jitter = "0s";
@@ -38,15 +42,19 @@ void describe(V& visit, NetworkOptions& o) {
   visit("bandwidth", o.bandwidth,
         FieldInfo{.help = "of a node's access link, each way, drawn once a node: as 10Mbit/s or "
                           "1GB/s, or a distribution of these"});
-  visit("loss", o.loss,
-        FieldInfo{.help = "probability that a message is lost", .min = 0, .max = 0.999});
+  visit(
+      "loss", o.loss,
+      FieldInfo{.help = "probability that a piece of a message is lost, a piece for every 64 KiB; "
+                        "a message without one of its pieces is lost",
+                .min = 0,
+                .max = 0.999});
   visit("retransmit", o.retransmit,
-        FieldInfo{.help = "lost messages are sent again: losses cost time, nothing else"});
+        FieldInfo{.help = "lost pieces are sent again: losses cost time and bytes, no messages"});
   visit("retransmit-after", o.retransmit_after,
-        FieldInfo{.help = "until a lost message is sent again", .min = 0, .max = 86400});
+        FieldInfo{.help = "until a lost piece is sent again", .min = 0, .max = 86400});
   visit("deadline", o.deadline,
-        FieldInfo{.help = "how long a node waits for a message that does not come before it goes "
-                          "on without it",
+        FieldInfo{.help = "longest wait for a message where messages may be lost; one that comes "
+                          "later is mixed at the next exchange",
                   .min = 0,
                   .max = 86400});
   visit("splits", o.splits,
@@ -71,12 +79,25 @@ class Network {
   // Of the pair alone, seconds; symmetric.
   double latency(std::uint32_t from, std::uint32_t to) const;
 
-  struct Passage {
-    double seconds = 0;  // latency, jitter and what retransmissions cost
-    bool lost = false;
+  // A message as its sender's link lets go of it.
+  struct Message {
+    std::uint32_t from = 0;
+    std::uint32_t to = 0;
+    std::uint64_t number = 0;  // different for all messages from `from` to `to`
+    std::uint64_t bytes = 0;
+    double sent = 0;  // seconds
   };
-  // Message number `number` from one node to another, sent at `time` seconds.
-  Passage pass(std::uint32_t from, std::uint32_t to, std::uint64_t number, double time) const;
+  struct Passage {
+    double seconds = 0;  // latency, jitter and the waits before retransmissions
+    std::uint64_t resent_bytes = 0;
+    bool lost = false;
+    // Where it is lost: when the receiver can know, seconds. A round trip after it should have
+    // come, or after the split that holds it began.
+    double missed_at = 0;
+  };
+  Passage pass(const Message& message) const { return pass(message, retransmit_); }
+  // As over a connection that sends again what was lost, whatever the options say.
+  Passage pass_reliably(const Message& message) const { return pass(message, true); }
 
   double deadline() const { return deadline_; }  // seconds
   // A time at which the network falls into parts, and these into one again: seconds.
@@ -90,10 +111,14 @@ class Network {
   std::optional<double> separated_until(std::uint32_t a, std::uint32_t b, double time) const;
   // Messages may fail to come.
   bool lossy() const { return (loss_ > 0 && !retransmit_) || !splits_.empty(); }
+  // Messages may need more bytes than they have.
+  bool resends() const { return loss_ > 0 && retransmit_; }
 
  private:
   Network() = default;
   [[nodiscard]] Result<void> read_splits(std::string_view text);
+  Passage pass(const Message& message, bool retransmit) const;
+  const Split* separation(std::uint32_t a, std::uint32_t b, double time) const;
   std::uint32_t part_of(std::uint32_t node, std::size_t split) const;
 
   std::uint64_t seed_ = 1;

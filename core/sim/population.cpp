@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 namespace starling::sim {
 namespace {
 
 // Streams of Purpose::kNodes, told apart by the attempt.
-enum Stream : std::uint32_t { kSpeed = 1, kStep = 2, kLife = 3 };
+enum Stream : std::uint32_t { kSpeed = 1, kStep = 2, kLife = 3, kStragglers = 4 };
 
 // Slower than this is as good as away.
 constexpr double kSpeedMin = 1e-6;
@@ -37,15 +39,27 @@ Result<Population> Population::make(const NodeOptions& options, std::uint32_t no
   population.speeds_.resize(nodes);
   for (std::uint32_t node = 0; node < nodes; ++node) {
     Rng rng = stream(seed, kSpeed, node);
-    double drawn = std::max(speed.draw(rng), kSpeedMin);
-    if (rng.uniform() < options.stragglers) drawn /= options.slowdown;
+    const double drawn = std::max(speed.draw(rng), kSpeedMin);
     population.speeds_[node] = static_cast<float>(drawn);
   }
+  population.slow_down_stragglers();
   population.churns_ = options.join_within > Duration::zero() ||
                        options.leave_after > Duration::zero() ||
                        options.crash_every > Duration::zero();
   if (population.churns_) population.begin_lives(nodes);
   return population;
+}
+
+void Population::slow_down_stragglers() {
+  std::vector<std::uint32_t> drawn(speeds_.size());
+  std::iota(drawn.begin(), drawn.end(), 0U);
+  Rng rng = stream(seed_, kStragglers, 0);
+  rng.shuffle(std::span(drawn));
+  drawn.resize(static_cast<std::size_t>(
+      std::llround(options_.stragglers * static_cast<double>(drawn.size()))));
+  for (const std::uint32_t node : drawn) {
+    speeds_[node] /= static_cast<float>(options_.slowdown);
+  }
 }
 
 void Population::begin_lives(std::uint32_t nodes) {

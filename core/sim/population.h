@@ -38,8 +38,13 @@ void describe(V& visit, NodeOptions& o) {
                           "lognormal:MEDIAN,SIGMA"});
   visit("step-jitter", o.step_jitter,
         FieldInfo{.help = "factor on a local step's time, drawn every step; forms as speed"});
-  visit("stragglers", o.stragglers,
-        FieldInfo{.help = "fraction of the nodes that are slow", .min = 0, .max = 1});
+  visit(
+      "stragglers", o.stragglers,
+      FieldInfo{
+          .help =
+              "fraction of the nodes that are slow: so many of them, rounded, drawn from the seed",
+          .min = 0,
+          .max = 1});
   visit("slowdown", o.slowdown,
         FieldInfo{.help = "how many times slower a straggler is", .min = 1, .max = 1e6});
   visit("join-within", o.join_within,
@@ -88,6 +93,7 @@ class Population {
   };
 
   Population() = default;
+  void slow_down_stragglers();
   void begin_lives(std::uint32_t nodes);
   // The index of the first change after `time`; odd: the node is there.
   std::size_t changes_until(std::uint32_t node, double time) const;

@@ -2,6 +2,7 @@
 #include "gossip/algorithms/ad_psgd.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -20,27 +21,36 @@ template <class T>
 std::vector<AsyncSend<T>> AdPsgd<T>::trained(std::span<const T> update, const Links& links,
                                              Rng& rng) {
   STARLING_CHECK(update.size() == x_.size());
+  std::vector<AsyncSend<T>> sends;
+  if (active_ && !waiting() && !links.receivers.empty()) {
+    const Node asked = links.receivers[rng.below(links.receivers.size())].node;
+    auto request = std::make_shared<AsyncMessage<T>>();
+    request->kind = AsyncMessage<T>::Kind::kRequest;
+    request->number = ++number_;
+    request->vector.assign(x_.begin(), x_.end());
+    open_ = {asked, std::move(request)};
+    sends.push_back({asked, open_.request});
+  }
   for (std::size_t i = 0; i < x_.size(); ++i) x_[i] += update[i];
-  if (!active_ || request_ || links.receivers.empty()) return {};
-  asked_ = links.receivers[rng.below(links.receivers.size())].node;
-  auto request = std::make_shared<AsyncMessage<T>>();
-  request->kind = AsyncMessage<T>::Kind::kRequest;
-  request->number = ++number_;
-  request->vector.assign(x_.begin(), x_.end());
-  request_ = std::move(request);
-  return {{asked_, request_}};
+  return sends;
+}
+
+template <class T>
+bool AdPsgd<T>::answers(const Question& question, Node from, const AsyncMessage<T>& reply) const {
+  return question.request && question.asked == from && question.request->number == reply.number;
 }
 
 template <class T>
 std::vector<AsyncSend<T>> AdPsgd<T>::receive(Node from, const AsyncMessage<T>& message) {
   if (message.vector.size() != x_.size()) return {};
   if (message.kind == AsyncMessage<T>::Kind::kReply) {
-    if (!request_ || from != asked_ || message.number != number_) return {};
+    Question& question = answers(given_up_, from, message) ? given_up_ : open_;
+    if (!answers(question, from, message)) return {};
     for (std::size_t i = 0; i < x_.size(); ++i) {
-      const T asked = request_->vector[i];
+      const T asked = question.request->vector[i];
       x_[i] = half_way(asked, message.vector[i]) + (x_[i] - asked);
     }
-    request_.reset();
+    question = {};
     return {};
   }
   if (active_) return {};
@@ -53,9 +63,15 @@ std::vector<AsyncSend<T>> AdPsgd<T>::receive(Node from, const AsyncMessage<T>& m
 }
 
 template <class T>
+void AdPsgd<T>::unanswered() {
+  if (waiting()) given_up_ = std::exchange(open_, {});
+}
+
+template <class T>
 void AdPsgd<T>::restart(std::span<const T> model) {
   std::ranges::copy(model, x_.begin());
-  request_.reset();
+  open_ = {};
+  given_up_ = {};
 }
 
 template class AdPsgd<float>;

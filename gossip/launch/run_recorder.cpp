@@ -189,8 +189,8 @@ Totals RunRecorder::totals(std::uint64_t step, TimePoint now) const {
     const Work& done = node.measured.done;
     totals.node_steps += done.loss_steps;
     totals.loss_sum += done.loss_sum;
-    totals.messages += done.messages;
-    totals.bytes_sent += done.bytes_sent;
+    totals.traffic.messages += done.messages;
+    totals.traffic.bytes_sent += done.bytes_sent;
   }
   return totals;
 }

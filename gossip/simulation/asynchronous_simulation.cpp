@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace starling::gossip {
 namespace {
@@ -83,6 +84,20 @@ Links AsynchronousSimulation::links(Node node) {
   return {node, matrix_->self(node), matrix_->senders(node), matrix_->receivers(node)};
 }
 
+Links AsynchronousSimulation::open_links(Node node) {
+  Links open = links(node);
+  open_receivers_.clear();
+  if (nodes_[node].uplink_free <= now()) {
+    std::ranges::copy_if(open.receivers, std::back_inserter(open_receivers_),
+                         [this](const topologies::Weight& receiver) {
+                           return nodes_[receiver.node].queued <
+                                  matrix_->senders(receiver.node).size();
+                         });
+  }
+  open.receivers = open_receivers_;
+  return open;
+}
+
 void AsynchronousSimulation::go_on(Node node) {
   NodeState& state = nodes_[node];
   if (!state.present || state.phase) return;
@@ -132,7 +147,7 @@ Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
   }
   const bool waited = state.algorithm->waiting();
   transmit(event.node,
-           state.algorithm->trained(event.phase->trained, links(event.node), state.rng));
+           state.algorithm->trained(event.phase->trained, open_links(event.node), state.rng));
   ++phases_;
   // Where nothing is lost and nobody leaves, every reply comes.
   if (!waited && state.algorithm->waiting() && experiment_.lossy()) {
@@ -146,10 +161,20 @@ Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
 
 Result<void> AsynchronousSimulation::happen(const Arrived& event) {
   NodeState& state = nodes_[event.to];
-  if (!state.present) return {};
+  --state.queued;
+  if (!state.present) {
+    ++totals_.traffic.lost;
+    return {};
+  }
   const bool waited = state.algorithm->waiting();
   transmit(event.to, state.algorithm->receive(event.from, *event.message));
-  if (waited && !state.algorithm->waiting()) state.patience.learn(now() - state.asked);
+  const bool answered = waited && !state.algorithm->waiting();
+  if (answered) state.patience.learn(now() - state.asked);
+  ++totals_.traffic.arrived;
+  totals_.traffic.staleness += state.steps - std::min(state.steps, event.receiver_steps);
+  // A reply that was given up on is of no use.
+  const bool is_reply = event.message->kind == AsyncMessage<float>::Kind::kReply;
+  totals_.traffic.late += is_reply && !answered ? 1 : 0;
   return {};
 }
 
@@ -176,8 +201,7 @@ Result<void> AsynchronousSimulation::happen(const Appeared& event) {
   const auto from = donor(event.node);
   if (from) {
     state.algorithm->restart(nodes_[*from].algorithm->model());
-    totals_.bytes_sent += 4 * experiment_.parameters();
-    ++totals_.messages;
+    totals_.traffic += {.messages = 1, .bytes_sent = 4 * experiment_.parameters(), .arrived = 1};
   }
   if (data_[event.node].optimizer) data_[event.node].optimizer->reset();
   begin(event.node);
@@ -216,22 +240,29 @@ void AsynchronousSimulation::transmit(Node from, const std::vector<AsyncSend<flo
     const double out = experiment_.network.transfer_seconds(from, bytes);
     const double in = experiment_.network.transfer_seconds(send.to, bytes);
     const double sent = std::max(now(), sender.uplink_free) + out;
-    sender.uplink_free = sent;
-    totals_.bytes_sent += bytes;
-    ++totals_.messages;
-    const auto passage = experiment_.network.pass(from, send.to, sender.sent++, sent);
+    const auto passage = experiment_.network.pass(
+        {.from = from, .to = send.to, .number = sender.sent++, .bytes = bytes, .sent = sent});
+    const double again = experiment_.network.transfer_seconds(from, passage.resent_bytes);
+    sender.uplink_free = sent + again;
+    totals_.traffic += {.messages = 1,
+                        .bytes_sent = bytes + passage.resent_bytes,
+                        .lost = passage.lost ? std::uint64_t{1} : 0};
     if (passage.lost) continue;
-    const double reaches = sent + passage.seconds + std::max(0.0, in - out);
-    schedule(reaches, Reached{from, send.to, send.message});
+    schedule(sent + again + passage.seconds, Reached{.from = from,
+                                                     .to = send.to,
+                                                     .message = send.message,
+                                                     .receiver_steps = nodes_[send.to].steps,
+                                                     .slower = std::max(0.0, in - out)});
   }
 }
 
 Result<void> AsynchronousSimulation::happen(const Reached& event) {
-  double& free = nodes_[event.to].downlink_free;
+  NodeState& state = nodes_[event.to];
+  ++state.queued;
   const double seconds = experiment_.network.transfer_seconds(event.to, event.message->bytes());
   // The link worked on it while it came in, unless another message was before it.
-  free = std::max(now(), free + seconds);
-  schedule(free, Arrived{event.from, event.to, event.message});
+  state.downlink_free = std::max(now() + event.slower, state.downlink_free + seconds);
+  schedule(state.downlink_free, Arrived{event.from, event.to, event.message, event.receiver_steps});
   return {};
 }
 

@@ -50,6 +50,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
     Patience patience;
     double uplink_free = 0;
     double downlink_free = 0;
+    std::size_t queued = 0;  // messages at its link that are not through with it
     bool present = false;
   };
   struct PhaseEnded {
@@ -61,11 +62,14 @@ class AsynchronousSimulation final : public NetworkSimulation {
     Node from;
     Node to;
     std::shared_ptr<const AsyncMessage<float>> message;
+    std::uint64_t receiver_steps;  // when it was sent
+    double slower = 0;             // seconds more than the sender's link that the receiver's takes
   };
   struct Arrived {
     Node from;
     Node to;
     std::shared_ptr<const AsyncMessage<float>> message;
+    std::uint64_t receiver_steps;
   };
   struct TimedOut {
     Node node;
@@ -94,6 +98,10 @@ class AsynchronousSimulation final : public NetworkSimulation {
   void transmit(Node from, const std::vector<AsyncSend<float>>& sends);
   // The edges of now: the topology's step advances as the mean node does.
   Links links(Node node);
+  // Those of them that can take a message: none while the node's own link is busy, and no receiver
+  // at whose link as many messages wait as it has senders. So no queue grows beyond that, and what
+  // is not sent now is part of what is sent next.
+  Links open_links(Node node);
   std::optional<Node> donor(Node node);
 
   const Experiment& experiment_;
@@ -104,6 +112,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
   sim::EventQueue<Event> queue_;
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::uint64_t matrix_step_ = 0;
+  std::vector<topologies::Weight> open_receivers_;  // of the last open_links()
   std::uint64_t phases_ = 0;
   std::uint64_t interrupted_ = 0;  // phases, since one was finished
   Totals totals_;

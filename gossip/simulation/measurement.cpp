@@ -46,7 +46,15 @@ Measurer::Measurer(const Experiment& experiment, ComputePool& pool)
       mean_(experiment.model->layout()) {}
 
 Measurement Measurer::measure(const NetworkSimulation& simulation) {
-  const Measurement measurement = measure(state_of(simulation, experiment_.nodes()));
+  Measurement measurement = measure(state_of(simulation, experiment_.nodes()));
+  const Traffic& traffic = simulation.totals().traffic;
+  measurement.messages_arrived = traffic.arrived;
+  measurement.messages_late = traffic.late;
+  measurement.messages_lost = traffic.lost;
+  if (traffic.arrived > 0) {
+    measurement.staleness =
+        static_cast<double>(traffic.staleness) / static_cast<double>(traffic.arrived);
+  }
   simulation.trace(trace_);
   return measurement;
 }
@@ -55,8 +63,8 @@ Measurement Measurer::measure(const NetworkState& state) {
   const Totals& totals = state.totals;
   Measurement measurement{.step = totals.step,
                           .virtual_seconds = totals.virtual_seconds,
-                          .bytes_sent = totals.bytes_sent,
-                          .messages = totals.messages};
+                          .bytes_sent = totals.traffic.bytes_sent,
+                          .messages = totals.traffic.messages};
   std::vector<std::span<const float>> models;
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     if (state.present[node]) models.push_back(state.models[node]);
@@ -117,8 +125,8 @@ void Measurer::continue_trace(const NetworkState& state) {
   add(trace_, totals.step);
   add(trace_, totals.node_steps);
   add(trace_, totals.virtual_seconds);
-  add(trace_, totals.messages);
-  add(trace_, totals.bytes_sent);
+  add(trace_, totals.traffic.messages);
+  add(trace_, totals.traffic.bytes_sent);
 }
 
 Sha256Digest Measurer::models_digest() const {

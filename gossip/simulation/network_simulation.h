@@ -11,6 +11,7 @@
 #include "core/base/digest.h"
 #include "core/base/error.h"
 #include "gossip/simulation/experiment.h"
+#include "gossip/simulation/traffic.h"
 
 namespace starling::gossip {
 
@@ -18,8 +19,7 @@ struct Totals {
   std::uint64_t step = 0;        // local steps a node has done (asynchronous: the mean)
   std::uint64_t node_steps = 0;  // of all nodes
   double virtual_seconds = 0;
-  std::uint64_t messages = 0;
-  std::uint64_t bytes_sent = 0;
+  Traffic traffic;      // real peers: only messages and bytes_sent are known
   double loss_sum = 0;  // over node steps
 };
 

@@ -2,11 +2,9 @@
 #include "gossip/simulation/step_clock.h"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
-#include <utility>
 
 #include "gossip/simulation/parallel.h"
+#include "gossip/simulation/reduce_clock.h"
 
 namespace starling::gossip {
 namespace {
@@ -14,16 +12,17 @@ namespace {
 // Nodes whose messages one job works on.
 constexpr std::size_t kNodesPerJob = 256;
 
-// When it is the receiver's turn, from 0: a node begins with those above itself, so that on a ring,
-// say, no two neighbours send to the same node at once.
-std::size_t turn_of(std::span<const topologies::Weight> receivers, Node from, Node to) {
-  const auto place = [&](Node node) {
-    return static_cast<std::size_t>(
-        std::ranges::lower_bound(receivers, node, {}, &topologies::Weight::node) -
-        receivers.begin());
-  };
-  const std::size_t size = receivers.size();
-  return (place(to) + size - place(from)) % size;
+// Places of receivers in the order in which a node sends: it begins with those above itself, so
+// that on a ring, say, no two neighbours send to the same node at once.
+std::size_t turn_of(std::span<const topologies::Weight> receivers, Node from, std::size_t place) {
+  const auto above = std::ranges::lower_bound(receivers, from, {}, &topologies::Weight::node);
+  const auto first = static_cast<std::size_t>(above - receivers.begin());
+  return (place + receivers.size() - first) % receivers.size();
+}
+
+std::size_t place_of(std::span<const topologies::Weight> receivers, Node node) {
+  const auto found = std::ranges::lower_bound(receivers, node, {}, &topologies::Weight::node);
+  return static_cast<std::size_t>(found - receivers.begin());
 }
 
 }  // namespace
@@ -77,8 +76,10 @@ bool StepClock::begin(std::uint64_t step, int steps) {
       ++present_count_;
     } else {
       state.returns = false;
+      state.gone = gone;
       state.ready = population_.up_from(node, gone);
-      state.patience = {};
+      traffic_.lost += state.late.size();
+      state.late.clear();
     }
   }
   return true;
@@ -91,127 +92,172 @@ void StepClock::catch_up(Node node, Node donor, std::uint64_t bytes) {
       std::max(network_.transfer_seconds(donor, bytes), network_.transfer_seconds(node, bytes));
   state.started += seconds;
   state.finished += seconds;
-  bytes_sent_ += bytes;
-  ++messages_;
+  traffic_ += {.messages = 1, .bytes_sent = bytes, .arrived = 1};
 }
 
 void StepClock::exchange(const topologies::MixingMatrix& matrix,
                          const std::vector<std::uint64_t>& bytes, const Sending& sending,
                          ComputePool& pool) {
-  came_.resize(matrix.messages());
+  heard_.assign(matrix.messages(), kNothing);
   std::uint64_t entries = 0;
   for (Node node = 0; node < nodes_.size(); ++node) {
-    State& state = nodes_[node];
     first_entry_[node] = entries;
     entries += matrix.senders(node).size();
-    if (!state.present) continue;
-    const double from = sending.before_training ? state.started : state.finished;
-    departs_[node] = std::max(from, state.uplink_free);
-    const auto receivers = static_cast<double>(matrix.receivers(node).size());
-    state.uplink_free = departs_[node] + receivers * network_.transfer_seconds(node, bytes[node]);
-    messages_ += matrix.receivers(node).size();
-    bytes_sent_ += matrix.receivers(node).size() * bytes[node];
   }
   for_each_in(pool, nodes_.size(), kNodesPerJob, [&](std::size_t node, unsigned) {
-    receive(matrix, bytes, sending.exchange, static_cast<Node>(node), first_entry_[node]);
+    send(matrix, bytes[node], sending, static_cast<Node>(node));
   });
+  for_each_in(pool, nodes_.size(), kNodesPerJob, [&](std::size_t node, unsigned) {
+    receive(matrix, bytes, sending.exchange, static_cast<Node>(node));
+  });
+  for (const State& state : nodes_) traffic_ += state.traffic;
 }
 
-// What is on its way to `node`, by the time at which its link could be through with it. False: some
-// of it will never come.
-bool StepClock::arrivals(const topologies::MixingMatrix& matrix,
-                         const std::vector<std::uint64_t>& bytes, std::uint64_t exchange, Node node,
-                         std::vector<Arrival>& arrivals) const {
-  arrivals.clear();
-  bool complete = true;
+// A node sends to its receivers one after the other, as its link allows, and then again what was
+// lost on the way.
+void StepClock::send(const topologies::MixingMatrix& matrix, std::uint64_t bytes,
+                     const Sending& sending, Node node) {
+  State& state = nodes_[node];
+  state.traffic = {};
+  if (!state.present) return;
+  const auto receivers = matrix.receivers(node);
+  const double from = sending.before_training ? state.started : state.finished;
+  departs_[node] = std::max(from, state.uplink_free);
+  state.traffic.messages = receivers.size();
+  state.traffic.bytes_sent = receivers.size() * bytes;
+  if (network_.resends()) {
+    for (std::size_t place = 0; place < receivers.size(); ++place) {
+      state.traffic.bytes_sent += pass(matrix, node, place, bytes, sending.exchange).resent_bytes;
+    }
+  }
+  state.uplink_free = departs_[node] + network_.transfer_seconds(node, state.traffic.bytes_sent);
+}
+
+// Of the message from `from` to its receiver at `place`, as it is sent for the first time.
+sim::Network::Passage StepClock::pass(const topologies::MixingMatrix& matrix, Node from,
+                                      std::size_t place, std::uint64_t bytes,
+                                      std::uint64_t exchange) const {
+  const auto receivers = matrix.receivers(from);
+  const auto turn = static_cast<double>(turn_of(receivers, from, place) + 1);
+  return network_.pass({.from = from,
+                        .to = receivers[place].node,
+                        .number = exchange,
+                        .bytes = bytes,
+                        .sent = departs_[from] + turn * network_.transfer_seconds(from, bytes)});
+}
+
+void StepClock::find_incoming(const topologies::MixingMatrix& matrix,
+                              const std::vector<std::uint64_t>& bytes, std::uint64_t exchange,
+                              Node node, Incoming& incoming) {
+  incoming.arrivals.clear();
+  incoming.missed_at = 0;
   const auto senders = matrix.senders(node);
   for (std::size_t k = 0; k < senders.size(); ++k) {
     const Node from = senders[k].node;
-    if (!nodes_[from].present) {
-      complete = complete && nodes_[from].known_away;
+    const State& sender = nodes_[from];
+    if (!sender.present) {
+      if (sender.known_away) continue;
+      const double round_trip = 2 * network_.latency(from, node);
+      incoming.missed_at = std::max(incoming.missed_at, sender.gone + round_trip);
       continue;
     }
-    const auto turn = static_cast<double>(turn_of(matrix.receivers(from), from, node) + 1);
-    const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]);
-    const sim::Network::Passage passage = network_.pass(from, node, exchange, sent);
-    complete = complete && !passage.lost;
-    if (!passage.lost) arrivals.push_back({sent + passage.seconds, k});
+    const auto receivers = matrix.receivers(from);
+    const std::size_t place = place_of(receivers, node);
+    const auto passage = pass(matrix, from, place, bytes[from], exchange);
+    if (passage.lost) {
+      ++nodes_[node].traffic.lost;
+      incoming.missed_at = std::max(incoming.missed_at, passage.missed_at);
+      continue;
+    }
+    const auto turn = static_cast<double>(turn_of(receivers, from, place) + 1);
+    const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]) +
+                        network_.transfer_seconds(from, passage.resent_bytes);
+    incoming.arrivals.push_back({sent + passage.seconds, k});
   }
-  std::ranges::sort(arrivals);
-  return complete;
+  std::ranges::sort(incoming.arrivals);
 }
 
-// A node sends to its receivers one after the other, as its link allows; at the other end messages
-// pass the receiver's link in the order of their arrival.
+// Messages pass the receiver's link in the order of their arrival.
 void StepClock::receive(const topologies::MixingMatrix& matrix,
-                        const std::vector<std::uint64_t>& bytes, std::uint64_t exchange, Node node,
-                        std::uint64_t first_entry) {
+                        const std::vector<std::uint64_t>& bytes, std::uint64_t exchange,
+                        Node node) {
   State& state = nodes_[node];
   const auto senders = matrix.senders(node);
-  std::fill_n(came_.begin() + static_cast<std::ptrdiff_t>(first_entry), senders.size(), 0);
-  if (!state.present) return;
-  thread_local std::vector<Arrival> coming;
-  bool missing = !arrivals(matrix, bytes, exchange, node, coming);
-  const double deadline = network_.deadline();
-  const double work = state.finished - state.started;
-  const double limit = lossy_ ? state.finished + state.patience.seconds(work, deadline)
-                              : std::numeric_limits<double>::infinity();
-  double last = state.finished;
-  double link_free = 0;
-  double heard = -1;
-  for (const Arrival& arrival : coming) {
+  if (!state.present) {
+    for (const topologies::Weight& sender : senders) {
+      state.traffic.lost += nodes_[sender.node].present ? 1 : 0;
+    }
+    return;
+  }
+  thread_local Incoming incoming;
+  find_incoming(matrix, bytes, exchange, node, incoming);
+  const double limit = lossy_ ? state.finished + network_.deadline() : sim::kNever;
+  state.ready = std::max(state.finished, std::min(incoming.missed_at, limit));
+  double link_free = state.downlink_free;
+  for (const Arrival& arrival : incoming.arrivals) {
     const Node from = senders[arrival.index].node;
     const double transfer = network_.transfer_seconds(node, bytes[from]);
     const double slower = std::max(0.0, transfer - network_.transfer_seconds(from, bytes[from]));
     // The link works on a message while it comes in: what makes it late is another one before it,
     // or a link that is slower than the sender's.
     link_free = std::max(arrival.time + slower, link_free + transfer);
-    const double waited = std::max(link_free - state.finished, 0.0);
-    if (link_free > limit) {
-      missing = true;
-      // What comes too late teaches how long the network takes, unless nobody would wait so long.
-      // How late its sender was does not count: everybody's waiting would make everybody wait.
-      const double travelled = std::min(waited, link_free - departs_[from]);
-      if (travelled <= deadline) heard = std::max(heard, travelled);
-      continue;
+    state.ready = std::max(state.ready, std::min(link_free, limit));
+    if (link_free <= limit) {
+      heard_[first_entry_[node] + arrival.index] = exchange;
+      ++state.traffic.arrived;
+      state.downlink_free = link_free;
+    } else {
+      state.late.push_back({.from = from, .exchange = exchange, .arrives = link_free});
     }
-    heard = std::max(heard, waited);
-    came_[first_entry + arrival.index] = 1;
-    last = std::max(last, link_free);
   }
-  if (heard >= 0) state.patience.learn(heard);
-  state.ready = missing && lossy_ ? limit : last;
+  if (!state.late.empty()) take_late(senders, exchange, node);
 }
 
-void StepClock::all_reduce(std::uint64_t bytes) {
-  double start = 0;
-  double hop = 0;
-  double slowest = std::numeric_limits<double>::infinity();
-  Node previous = 0;
-  Node first = 0;
-  std::uint64_t count = 0;
+// What comes late until the node goes on, which waits for what is too old.
+void StepClock::take_late(std::span<const topologies::Weight> senders, std::uint64_t exchange,
+                          Node node) {
+  State& state = nodes_[node];
+  for (const Late& late : state.late) {
+    if (late.exchange + kLateMax <= exchange) state.ready = std::max(state.ready, late.arrives);
+  }
+  const auto heard_of = [&](Node from) -> std::uint64_t* {
+    const std::size_t place = place_of(senders, from);
+    if (place == senders.size() || senders[place].node != from) return nullptr;
+    return &heard_[first_entry_[node] + place];
+  };
+  std::erase_if(state.late, [&](const Late& late) {
+    if (late.arrives > state.ready) return false;
+    ++state.traffic.arrived;
+    state.traffic.late += late.exchange < exchange ? 1 : 0;
+    state.traffic.staleness += exchange - late.exchange;
+    std::uint64_t* heard = late.superseded ? nullptr : heard_of(late.from);
+    if (heard != nullptr && (*heard == kNothing || *heard < late.exchange)) *heard = late.exchange;
+    return true;
+  });
+  for (Late& late : state.late) {
+    const std::uint64_t* heard = heard_of(late.from);
+    if (heard != nullptr && *heard != kNothing && *heard > late.exchange) late.superseded = true;
+  }
+}
+
+void StepClock::all_reduce(std::uint64_t bytes, std::uint64_t exchange) {
+  ReduceClock clock(network_);
+  std::vector<Node> members;
   for (Node node = 0; node < nodes_.size(); ++node) {
-    if (!nodes_[node].present) continue;
-    if (count == 0) first = node;
-    if (count > 0) hop = std::max(hop, network_.latency(previous, node));
-    start = std::max(start, nodes_[node].finished);
-    slowest = std::min(slowest, network_.bandwidth(node));
-    previous = node;
-    ++count;
+    const State& state = nodes_[node];
+    if (state.present) {
+      members.push_back(node);
+      clock.add(node, state.finished, state.uplink_free, state.downlink_free);
+    } else if (!state.known_away && !members.empty()) {
+      clock.leader_waits_until(state.gone + 2 * network_.latency(node, members.front()));
+    }
   }
-  if (count > 1) hop = std::max(hop, network_.latency(previous, first));
-  double end = start;
-  if (count > 1) {
-    const auto peers = static_cast<double>(count);
-    const double volume = 2 * (peers - 1) / peers * static_cast<double>(bytes);
-    const double hops =
-        std::min(2 * (peers - 1), 2.0 * static_cast<double>(std::bit_width(count - 1)));
-    end = start + hops * hop + volume / slowest;
-    bytes_sent_ += static_cast<std::uint64_t>(volume * peers);
-    messages_ += 2 * (count - 1) * count;
-  }
-  for (State& state : nodes_) {
-    if (state.present) state.ready = end;
+  traffic_ += clock.run(bytes, exchange);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    State& state = nodes_[members[i]];
+    state.ready = clock.members()[i].ready;
+    state.uplink_free = clock.members()[i].uplink_free;
+    state.downlink_free = clock.members()[i].downlink_free;
   }
 }
 

@@ -6,20 +6,29 @@
 
 #include <compare>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "core/base/compute_pool.h"
 #include "core/sim/network.h"
 #include "core/sim/population.h"
-#include "gossip/simulation/patience.h"
+#include "gossip/simulation/traffic.h"
 #include "topologies/mixing_matrix.h"
 
 namespace starling::gossip {
 
 using topologies::Node;
 
+// Where messages may fail to come, a node waits for each until it has come, until its loss is known
+// (sim::Network::Passage::missed_at) or until the network's deadline has passed. A message that
+// comes after that is not lost: it is mixed at the node's next exchange with its sender, unless a
+// newer one of that sender was mixed before. No node goes on without a message that is kLateMax
+// exchanges old and still on its way, so that nodes do not drift apart.
 class StepClock {
  public:
+  static constexpr std::uint64_t kLateMax = 4;  // exchanges
+
   // Both must outlive it. `lossy`: nodes go on without what does not come in time; otherwise they
   // wait for everything.
   StepClock(const sim::Network& network, const sim::Population& population, Node nodes, bool lossy);
@@ -39,31 +48,43 @@ class StepClock {
     std::uint64_t exchange = 0;    // number of the mixing, from 0
     bool before_training = false;  // messages leave when the local steps begin
   };
-  // Messages along `matrix`, `bytes[i]` from node i to each of its receivers. Afterwards came(e)
+  // Messages along `matrix`, `bytes[i]` from node i to each of its receivers. Afterwards heard(e)
   // says of each entry of the matrix, in the order of the senders of node 0, of node 1, ...,
-  // whether that message came in time.
+  // the exchange whose message is mixed now: this one, an earlier one, or kNothing.
   void exchange(const topologies::MixingMatrix& matrix, const std::vector<std::uint64_t>& bytes,
                 const Sending& sending, ComputePool& pool);
-  bool came(std::uint64_t entry) const { return came_[entry] != 0; }
+  static constexpr std::uint64_t kNothing = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t heard(std::uint64_t entry) const { return heard_[entry]; }
+  // Of messages to `node`: those that are still to come after it went on without them.
+  struct Late {
+    Node from = 0;
+    std::uint64_t exchange = 0;
+    double arrives = 0;       // seconds
+    bool superseded = false;  // a newer one of its sender was mixed
+  };
+  std::span<const Late> late(Node node) const { return nodes_[node].late; }
 
-  // Everybody gets everybody's mean of `bytes` by all-reduce: the cheaper of a ring and recursive
-  // halving with doubling; both move 2 (P - 1) / P * bytes a node.
-  void all_reduce(std::uint64_t bytes);
+  // Everybody gets everybody's mean of `bytes`, as peers reduce it (reduce_clock.h). Nothing is
+  // lost; who is cut off is waited for.
+  void all_reduce(std::uint64_t bytes, std::uint64_t exchange);
 
   // When the last present node can go on; where none is there, when the last one gave up. Seconds.
   double now() const;
   // When each node can begin its next step, seconds.
   double ready(Node node) const { return nodes_[node].ready; }
-  std::uint64_t messages() const { return messages_; }
-  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  // Of all nodes so far.
+  const Traffic& traffic() const { return traffic_; }
 
  private:
   struct State {
     double ready = 0;    // next step; away: when it is back
     double started = 0;  // of the step's local work
     double finished = 0;
+    double gone = 0;  // not present: when it went away
     double uplink_free = 0;
-    Patience patience;  // for the last message, after its own work
+    double downlink_free = 0;
+    std::vector<Late> late;  // by exchange
+    Traffic traffic;         // of the exchange: what it sent, and what came of messages to it
     bool present = false;
     bool returns = false;
     bool known_away = false;  // missed at the step before: nobody waits for it any more
@@ -74,12 +95,23 @@ class StepClock {
     std::size_t index;  // among the senders
     friend auto operator<=>(const Arrival&, const Arrival&) = default;
   };
+  // What is on its way to a node, by the time at which its link could be through with it.
+  struct Incoming {
+    std::vector<Arrival> arrivals;
+    double missed_at = 0;  // when it is known that nothing else comes
+  };
 
   double front() const;
-  bool arrivals(const topologies::MixingMatrix& matrix, const std::vector<std::uint64_t>& bytes,
-                std::uint64_t exchange, Node node, std::vector<Arrival>& arrivals) const;
+  void send(const topologies::MixingMatrix& matrix, std::uint64_t bytes, const Sending& sending,
+            Node node);
+  sim::Network::Passage pass(const topologies::MixingMatrix& matrix, Node from, std::size_t place,
+                             std::uint64_t bytes, std::uint64_t exchange) const;
+  void find_incoming(const topologies::MixingMatrix& matrix,
+                     const std::vector<std::uint64_t>& bytes, std::uint64_t exchange, Node node,
+                     Incoming& incoming);
   void receive(const topologies::MixingMatrix& matrix, const std::vector<std::uint64_t>& bytes,
-               std::uint64_t exchange, Node node, std::uint64_t first_entry);
+               std::uint64_t exchange, Node node);
+  void take_late(std::span<const topologies::Weight> senders, std::uint64_t exchange, Node node);
 
   const sim::Network& network_;
   const sim::Population& population_;
@@ -87,11 +119,10 @@ class StepClock {
   std::vector<State> nodes_;
   std::vector<double> departs_;             // [nodes] when the first message is on its way
   std::vector<std::uint64_t> first_entry_;  // [nodes]
-  std::vector<std::uint8_t> came_;          // [messages of the matrix]
+  std::vector<std::uint64_t> heard_;        // [messages of the matrix]
   double front_ = 0;                        // when somebody could begin the last step
   std::uint64_t present_count_ = 0;
-  std::uint64_t messages_ = 0;
-  std::uint64_t bytes_sent_ = 0;
+  Traffic traffic_;
 };
 
 }  // namespace starling::gossip

@@ -45,6 +45,7 @@ SynchronousSimulation::SynchronousSimulation(const Experiment& experiment, Compu
     : experiment_(experiment),
       pool_(pool),
       clock_(experiment.network, experiment.population, experiment.nodes(), experiment.lossy()),
+      late_(experiment.nodes()),
       losses_(experiment.nodes()),
       bytes_(experiment.nodes()),
       inbox_begin_(experiment.nodes() + std::size_t{1}) {
@@ -111,8 +112,7 @@ Result<void> SynchronousSimulation::exchange(int steps) {
   totals_.step += static_cast<std::uint64_t>(steps);
   totals_.node_steps += clock_.present_count() * static_cast<std::uint64_t>(steps);
   totals_.virtual_seconds = std::max(totals_.virtual_seconds, clock_.now());
-  totals_.messages = clock_.messages();
-  totals_.bytes_sent = clock_.bytes_sent();
+  totals_.traffic = clock_.traffic();
   return {};
 }
 
@@ -193,24 +193,66 @@ void SynchronousSimulation::mix_neighbours(const topologies::MixingMatrix& matri
   clock_.exchange(matrix, bytes_, {exchanges_, traits.sends_before_training}, pool_);
   inboxes_.resize(matrix.messages());
   for_each_present(kMomentPart, [&](Node node, unsigned) {
+    for (const StepClock::Late& late : clock_.late(node)) {
+      if (late.exchange != exchanges_) continue;
+      late_[node].emplace_back(late.from, late.exchange, message(matrix, late.from, node));
+    }
     std::uint64_t entry = inbox_begin_[node];
     for (const topologies::Weight& sender : matrix.senders(node)) {
-      std::size_t place = 0;
-      if (traits.per_receiver) {
-        const auto receivers = matrix.receivers(sender.node);
-        const auto found = std::ranges::lower_bound(receivers, node, {}, &topologies::Weight::node);
-        place = static_cast<std::size_t>(found - receivers.begin());
-      }
-      const auto* message =
-          clock_.came(entry) ? &algorithms_[sender.node]->message(place) : nullptr;
-      inboxes_[entry++] = {sender.node, sender.weight, message};
+      inboxes_[entry] = {sender.node, sender.weight, heard(matrix, node, sender.node, entry)};
+      ++entry;
     }
   });
   absorb(&matrix, [&](Node node) {
     return std::span<const Received<float>>(inboxes_).subspan(
         inbox_begin_[node], inbox_begin_[node + 1] - inbox_begin_[node]);
   });
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    std::erase_if(late_[node], [&](const LateMessage& kept) {
+      return std::ranges::none_of(clock_.late(node), [&](const StepClock::Late& late) {
+        return late.from == kept.from && late.exchange == kept.exchange;
+      });
+    });
+  }
 }
+
+const Message<float>& SynchronousSimulation::message(const topologies::MixingMatrix& matrix,
+                                                     Node from, Node to) const {
+  std::size_t place = 0;
+  if (experiment_.plan.traits.per_receiver) {
+    const auto receivers = matrix.receivers(from);
+    const auto found = std::ranges::lower_bound(receivers, to, {}, &topologies::Weight::node);
+    place = static_cast<std::size_t>(found - receivers.begin());
+  }
+  return algorithms_[from]->message(place);
+}
+
+// What `node` mixes of `from` now; null: nothing.
+const Message<float>* SynchronousSimulation::heard(const topologies::MixingMatrix& matrix,
+                                                   Node node, Node from,
+                                                   std::uint64_t entry) const {
+  const std::uint64_t exchange = clock_.heard(entry);
+  if (exchange == StepClock::kNothing) return nullptr;
+  if (exchange == exchanges_) return &message(matrix, from, node);
+  const auto kept = std::ranges::find_if(late_[node], [&](const LateMessage& late) {
+    return late.from == from && late.exchange == exchange;
+  });
+  STARLING_CHECK(kept != late_[node].end());
+  return &kept->view;
+}
+
+SynchronousSimulation::LateMessage::LateMessage(Node sender, std::uint64_t number,
+                                                const Message<float>& message)
+    : from(sender),
+      exchange(number),
+      first(message.first.begin(), message.first.end()),
+      second(message.second.begin(), message.second.end()),
+      packed(message.packed.begin(), message.packed.end()),
+      view{.first = first,
+           .second = second,
+           .packed = packed,
+           .scalar = message.scalar,
+           .has_scalar = message.has_scalar} {}
 
 void SynchronousSimulation::mix_mean() {
   std::vector<std::span<const float>> first;
@@ -223,7 +265,7 @@ void SynchronousSimulation::mix_mean() {
     if (!message.second.empty()) second.push_back(message.second);
     bytes = message.bytes();
   }
-  clock_.all_reduce(bytes);
+  clock_.all_reduce(bytes, exchanges_);
   if (first.empty()) return;
   Message<float> mean;
   mean_first_.resize(experiment_.parameters());

@@ -37,12 +37,30 @@ class SynchronousSimulation final : public NetworkSimulation {
   template <class Inbox>
   void absorb(const topologies::MixingMatrix* matrix, const Inbox& inbox);
 
+  // A message that comes after its receiver has gone on, copied while its sender still shows it.
+  struct LateMessage {
+    LateMessage(Node sender, std::uint64_t number, const Message<float>& message);
+    LateMessage(LateMessage&&) = default;
+    LateMessage& operator=(LateMessage&&) = default;
+
+    Node from;
+    std::uint64_t exchange;
+    std::vector<float> first;
+    std::vector<float> second;
+    std::vector<std::byte> packed;
+    Message<float> view;  // of these, whose elements stay where they are when it is moved
+  };
+  const Message<float>& message(const topologies::MixingMatrix& matrix, Node from, Node to) const;
+  const Message<float>* heard(const topologies::MixingMatrix& matrix, Node node, Node from,
+                              std::uint64_t entry) const;
+
   const Experiment& experiment_;
   ComputePool& pool_;
   std::vector<train::Stepper> steppers_;  // one a thread
   std::vector<NodeData> data_;
   std::vector<std::unique_ptr<Algorithm<float>>> algorithms_;
   StepClock clock_;
+  std::vector<std::vector<LateMessage>> late_;  // [nodes] of the receivers
   Totals totals_;
   std::uint64_t exchanges_ = 0;
   std::uint64_t in_vain_ = 0;   // steps that nobody has done, since the last that somebody has

@@ -42,7 +42,7 @@ void print_summary(const SimulationResult& result, const SummaryOptions& options
   const Totals& totals = result.totals;
   out << fmt::format("{} nodes, {} steps: {}{}, {} in {} messages\n", options.nodes, totals.step,
                      telemetry::format_seconds(totals.virtual_seconds), options.time,
-                     telemetry::format_bytes(totals.bytes_sent), totals.messages);
+                     telemetry::format_bytes(totals.traffic.bytes_sent), totals.traffic.messages);
   out << fmt::format("{:.0f} node-steps/s on {} threads, trace {}\n",
                      static_cast<double>(totals.node_steps) / result.stepping_seconds,
                      options.threads, result.trace.hex().substr(0, 16));

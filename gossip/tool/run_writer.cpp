@@ -21,6 +21,11 @@ boost::json::value number(const std::optional<double>& value) {
   return *value;
 }
 
+boost::json::value number(const std::optional<std::uint64_t>& value) {
+  if (!value) return nullptr;
+  return *value;
+}
+
 boost::json::object settings_to_json(const Settings& settings) {
   boost::json::object object;
   for (const auto& [key, value] : settings) object[key] = value;
@@ -32,10 +37,11 @@ boost::json::object totals_to_json(const SimulationResult& result) {
   const double seconds = result.stepping_seconds;
   return {{"virtual_seconds", totals.virtual_seconds},
           {"wall_seconds", result.wall_seconds},
-          {"bytes_sent", totals.bytes_sent},
-          {"messages", totals.messages},
+          {"bytes_sent", totals.traffic.bytes_sent},
+          {"messages", totals.traffic.messages},
           {"node_steps", totals.node_steps},
-          {"node_steps_per_second", number(static_cast<double>(totals.node_steps) / seconds)}};
+          {"node_steps_per_second",
+           number(std::optional(static_cast<double>(totals.node_steps) / seconds))}};
 }
 
 Result<void> write_json(const std::filesystem::path& path, const boost::json::object& object) {
@@ -55,9 +61,13 @@ boost::json::object to_json(const Measurement& m) {
           {"eval_accuracy_max", number(m.eval_accuracy_max)},
           {"eval_loss_mean_model", number(m.eval_loss_mean_model)},
           {"eval_accuracy_mean_model", number(m.eval_accuracy_mean_model)},
-          {"consensus_distance", number(m.consensus_distance)},
+          {"consensus_distance", number(std::optional(m.consensus_distance))},
           {"bytes_sent", m.bytes_sent},
           {"messages", m.messages},
+          {"messages_arrived", number(m.messages_arrived)},
+          {"messages_late", number(m.messages_late)},
+          {"messages_lost", number(m.messages_lost)},
+          {"staleness", number(m.staleness)},
           {"nodes_up", m.nodes_up}};
 }
 

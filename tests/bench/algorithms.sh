@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The table of gossip/README.md: final accuracy by algorithm and topology beside all-reduce. 16
 # nodes with the 2NN on Fashion-MNIST, classes divided by balanced-dirichlet, equal local steps, the
-# rate falling by a cosine, one grid of rates for all: the best of seed 1 is run with the other seeds.
-# usage: algorithms.sh [PROGRAM]       (half an hour on one core; STEPS, SEEDS, RATES, ALPHAS to change)
+# rate falling by a cosine. Every row has the rates of one grid for seed 1, doubled or halved until
+# the best is none of its ends; the best is run with the other seeds.
+# usage: algorithms.sh [PROGRAM]       (half an hour on one core; STEPS, SEEDS, RATES, ALPHAS and JOBS,
+#        how many cells are made at once, to change)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -12,6 +14,8 @@ steps=${STEPS:-1000}
 seeds=${SEEDS:-1 2 3}
 rates=${RATES:-0.2 0.4}
 alphas=${ALPHAS:-0.1 0.01}
+jobs=${JOBS:-$(nproc)}
+rate_least=0.005  # whoever diverges at this one diverges
 
 # algorithm, topology, further flags
 rows=(
@@ -49,12 +53,23 @@ accuracy() {
 # "mean ± largest distance from it (rate)" over the seeds.
 cell() {
   local row=("$@") best=diverged best_rate='' rate value values=()
-  for rate in $rates; do
-    value=$(accuracy "${row[@]}" "$rate" "${seeds%% *}")
-    [ "$value" != diverged ] || continue
-    if [ "$best" = diverged ] || awk "BEGIN { exit !($value > $best) }"; then
-      best=$value best_rate=$rate
+  local least=${rates%% *} most=${rates##* } tried="$rates"
+  while :; do
+    for rate in $tried; do
+      value=$(accuracy "${row[@]}" "$rate" "${seeds%% *}")
+      [ "$value" != diverged ] || continue
+      if [ "$best" = diverged ] || awk "BEGIN { exit !($value > $best) }"; then
+        best=$value best_rate=$rate
+      fi
+    done
+    if [ "$best" = diverged ] || [ "$best_rate" = "$least" ]; then
+      tried=$(awk "BEGIN { print $least / 2 }") least=$tried
+    elif [ "$best_rate" = "$most" ]; then
+      tried=$(awk "BEGIN { print 2 * $most }") most=$tried
+    else
+      break
     fi
+    awk "BEGIN { exit !($least >= $rate_least) }" || break
   done
   [ "$best" != diverged ] || { printf 'diverges'; return; }
   values=("$best")
@@ -72,12 +87,23 @@ cell() {
     }'
 }
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for index in "${!rows[@]}"; do
+  IFS='|' read -r algorithm topology flags <<<"${rows[index]}"
+  for alpha in $alphas; do
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    cell "$algorithm" "$topology" "$flags" "$alpha" >"$work/$index-$alpha" &
+  done
+done
+wait
+
 printf '| algorithm | topology |'; printf ' alpha = %s |' $alphas; printf '\n|---|---|'; printf -- '---|%.0s' $alphas; printf '\n'
-for row in "${rows[@]}"; do
-  IFS='|' read -r algorithm topology flags <<<"$row"
+for index in "${!rows[@]}"; do
+  IFS='|' read -r algorithm topology flags <<<"${rows[index]}"
   printf '| %s%s | %s |' "$algorithm" "${flags:+ \`$flags\`}" "${topology/#-/everybody}"
   for alpha in $alphas; do
-    printf ' %s |' "$(cell "$algorithm" "$topology" "$flags" "$alpha")"
+    printf ' %s |' "$(<"$work/$index-$alpha")"
   done
   printf '\n'
 done

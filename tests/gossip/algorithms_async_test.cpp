@@ -164,9 +164,69 @@ TEST(AdPsgd, PairsAverageToTheSameBitsAndNobodyWaitsInACircle) {
   ASSERT_EQ(replied.size(), 1U);
   EXPECT_TRUE(active.receive(1, *replied[0].message).empty());
   EXPECT_FALSE(active.waiting());
-  for (const auto* node : {&active, &passive}) {
-    EXPECT_EQ(Row(node->model().begin(), node->model().end()), (Row{2.5, 0}));
+  // Average, then step: what was found before the question comes on top of the mean.
+  EXPECT_EQ(Row(active.model().begin(), active.model().end()), (Row{2.75, 0}));
+  EXPECT_EQ(Row(passive.model().begin(), passive.model().end()), (Row{2.25, 0}));
+}
+
+// Algorithm 1 of the paper, written out for two nodes whose messages take no time: g at x_i, both
+// take the mean, x_i less rate * g.
+TEST(AdPsgd, AveragesAndThenStepsAsThePaperDoes) {
+  const Quadratics problem(2, kSize);
+  Matrix x = scattered(2, kSize);
+  AdPsgd<double> active(true, x[0]), passive(false, x[1]);
+  QuadraticTraining<double> training(problem, 0, 0);
+  QuadraticTraining<double> other(problem, 1, 0);
+  const Mesh pair = circulant(2, {1}, 0.5);
+  Rng rng({.seed = 1});
+  constexpr double kRate = 0.1;
+  const auto gradient = [&](Node i) {
+    Row g(kSize);
+    (i == 0 ? training : other).gradient(x[i], g);
+    return g;
+  };
+  const auto update = [&](const Row& g) {
+    Row u(kSize);
+    for (std::size_t k = 0; k < kSize; ++k) u[k] = -kRate * g[k];
+    return u;
+  };
+  for (int t = 0; t < 50; ++t) {
+    const Row u = update(gradient(0));
+    for (std::size_t k = 0; k < kSize; ++k) {
+      const double mean = 0.5 * (x[0][k] + x[1][k]);
+      x[0][k] = mean + u[k];
+      x[1][k] = mean;
+    }
+    const auto asked = active.trained(u, pair.links(0), rng);
+    ASSERT_EQ(asked.size(), 1U);
+    const auto replied = passive.receive(0, *asked[0].message);
+    ASSERT_EQ(replied.size(), 1U);
+    (void)active.receive(1, *replied[0].message);
+    const Row v = update(gradient(1));
+    (void)passive.trained(v, pair.links(1), rng);
+    for (std::size_t k = 0; k < kSize; ++k) x[1][k] += v[k];
+    EXPECT_LT(distance({Row(active.model().begin(), active.model().end()),
+                        Row(passive.model().begin(), passive.model().end())},
+                       x),
+              1e-12);
   }
+}
+
+// The half that a reply brings is not lost because it was given up on.
+TEST(AdPsgd, TakesALateReplyWhereverItIsNow) {
+  AdPsgd<double> active(true, Row{1, 2}), passive(false, Row{3, -2});
+  const Mesh pair = circulant(2, {1}, 0.5);
+  Rng rng({.seed = 1});
+  const auto asked = active.trained(Row{0, 0}, pair.links(0), rng);
+  const auto late = passive.receive(0, *asked[0].message);
+  active.unanswered();
+  const auto again = active.trained(Row{0.5, 0}, pair.links(0), rng);
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_TRUE(active.receive(1, *late[0].message).empty());
+  EXPECT_TRUE(active.waiting());
+  EXPECT_EQ(Row(active.model().begin(), active.model().end()), (Row{2.5, 0}));
+  EXPECT_TRUE(active.receive(1, *late[0].message).empty());  // once
+  EXPECT_EQ(active.model()[0], 2.5);
 }
 
 TEST(AdPsgd, IgnoresWhatItDidNotAskFor) {
@@ -179,9 +239,12 @@ TEST(AdPsgd, IgnoresWhatItDidNotAskFor) {
                                 .number = first[0].message->number,
                                 .vector = {9, 9}};
   active.unanswered();
-  EXPECT_TRUE(active.receive(1, reply).empty());  // given up
+  EXPECT_TRUE(active.receive(0, reply).empty());  // of another node
+  const auto dropped = active.trained(Row{0, 0}, pair.links(0), rng);
+  EXPECT_EQ(dropped.size(), 1U);
+  active.unanswered();
   const auto second = active.trained(Row{0, 0}, pair.links(0), rng);
-  EXPECT_TRUE(active.receive(1, reply).empty());  // of the request before
+  EXPECT_TRUE(active.receive(1, reply).empty());  // of two requests before
   EXPECT_TRUE(active.waiting());
   EXPECT_EQ(active.model()[0], 1);
   reply.number = second[0].message->number;

@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <random>
 
 #include "core/data/batch_sampler.h"
+#include "core/train/evaluator.h"
 #include "core/train/stepper.h"
 #include "tests/gossip/simulation_cases.h"
 
@@ -20,6 +23,7 @@ using std::chrono::milliseconds;
 using testing::run;
 using testing::run_well;
 using testing::small_network;
+using testing::small_network_of_steps;
 
 struct Course {
   const char* name;
@@ -149,6 +153,71 @@ TEST(Simulation, DpsgdIsThePlainIteration) {
   }
 }
 
+// X <- W (X - rate * G) on the exponential graph of 32, a receiver keeping the weight of what is
+// lost; every message is lost by itself with this probability. The accuracy, mean over the nodes.
+double accuracy_under_independent_loss(const Experiment& experiment, double loss) {
+  constexpr std::size_t kNodes = 32;
+  constexpr std::array<std::size_t, 5> kOffsets = {1, 2, 4, 8, 16};
+  const NetOptions& options = experiment.options;
+  train::Stepper stepper(experiment.model, options.train.train);
+  stepper.begin(static_cast<std::size_t>(options.train.train.batch_size));
+  std::vector<data::BatchSampler> samplers;
+  for (std::uint32_t node = 0; node < kNodes; ++node) {
+    samplers.emplace_back(experiment.parts[node], options.train.train.batch_size,
+                          Rng({.seed = 77, .purpose = Purpose::kBatches, .node = node}),
+                          data::LastBatch::kWrap);
+  }
+  const std::span<const float> initial = experiment.initial.values();
+  std::vector<std::vector<float>> x(kNodes, {initial.begin(), initial.end()});
+  std::mt19937 coins(5);
+  std::bernoulli_distribution is_lost(loss);
+  for (std::uint64_t step = 0; step < options.run.steps; ++step) {
+    for (std::size_t i = 0; i < kNodes; ++i) {
+      stepper.step(x[i], *experiment.parts[i].dataset, samplers[i].next(),
+                   options.train.train.learning_rate);
+    }
+    auto mixed = x;
+    for (std::size_t i = 0; i < kNodes; ++i) {
+      for (const std::size_t offset : kOffsets) {
+        if (is_lost(coins)) continue;
+        const std::vector<float>& other = x[(i + kNodes - offset) % kNodes];
+        for (std::size_t c = 0; c < other.size(); ++c) mixed[i][c] += (other[c] - x[i][c]) / 6;
+      }
+    }
+    x = std::move(mixed);
+  }
+  double sum = 0;
+  for (const auto& model : x) {
+    sum += train::evaluate(*experiment.model, model, *experiment.evaluation, nullptr)->accuracy;
+  }
+  return sum / kNodes;
+}
+
+// What is lost is lost, and nothing else.
+TEST(Simulation, LossCostsWhatIndependentLossCosts) {
+  NetOptions options = small_network_of_steps(1000, "exponential", 32);
+  options.data.dataset = "synthetic:rows=3200,features=12,classes=10";
+  options.data.partition = "shards:per-part=1";
+  options.train.train.learning_rate = 0.02;
+  for (const double loss : {0.001, 0.01, 0.1, 0.2}) {
+    options.network.loss = loss;
+    const auto experiment = prepare(options);
+    ASSERT_TRUE(experiment);
+    const SimulationResult result = run_well(options, 2);
+    const Measurement& last = result.measurements.back();
+    const auto messages = static_cast<double>(last.messages);
+    EXPECT_NEAR(static_cast<double>(*last.messages_arrived), (1 - loss) * messages,
+                0.01 * (1 - loss) * messages);
+    EXPECT_EQ(*last.messages_arrived + *last.messages_lost, last.messages);
+    EXPECT_EQ(*last.messages_late, 0U);
+    EXPECT_EQ(*last.staleness, 0);
+    const double expected = accuracy_under_independent_loss(*experiment, loss);
+    EXPECT_NEAR(*last.eval_accuracy, expected, 0.01) << loss;
+    EXPECT_LT(expected, 0.95) << "a task that tells runs apart";
+    EXPECT_GT(expected, 0.3);
+  }
+}
+
 // After 50 steps the rate falls to 0 (schedule step, gamma 0): mixing alone contracts the distance
 // by the second eigenvalue of the ring of 32, (1 + 2 cos(2 pi / 32)) / 3 = 0.98719, and keeps the
 // mean.
@@ -186,7 +255,7 @@ TEST(Simulation, AllReduceKeepsEverybodyEqual) {
 
 TEST(Simulation, OneNodeTrainsAlone) {
   const SimulationResult result = run_well(small_network("ring", 1));
-  EXPECT_EQ(result.totals.messages, 0U);
+  EXPECT_EQ(result.totals.traffic.messages, 0U);
   EXPECT_EQ(result.totals.node_steps, 20U);
 }
 
@@ -259,6 +328,25 @@ TEST(Simulation, WhatIsFarAwayDoesNotOccupyTheLink) {
   EXPECT_LT(apart, 0.9 * alone);
 }
 
+// Where a push takes six local steps, what is not sent yet goes with the next one: no queue grows.
+TEST(Simulation, PushSumSendsNoMoreThanLinksCarry) {
+  for (const char* bandwidth : {"8kB/s", "uniform:2kB/s,20kB/s"}) {
+    for (const double loss : {0.0, 0.01}) {
+      NetOptions options = small_network_of_steps(1000, "exponential", 8, "push-sum");
+      options.network.bandwidth = bandwidth;
+      options.network.loss = loss;
+      const SimulationResult result = run_well(options, 2);
+      const Traffic& traffic = result.totals.traffic;
+      EXPECT_LE(static_cast<double>(traffic.bytes_sent),
+                8 * 20e3 * (result.totals.virtual_seconds + 1));
+      // On its way: what each node's link works on, three messages, and as many at the receivers'.
+      EXPECT_LE(traffic.messages - traffic.arrived - traffic.lost, 8U * 2 * 3) << bandwidth;
+      EXPECT_GT(traffic.arrived, 400U);
+      EXPECT_GT(*result.measurements.back().eval_accuracy, 0.9);
+    }
+  }
+}
+
 // Slow or lossy, pairs still average.
 TEST(Simulation, AskersLearnHowLongRepliesTake) {
   NetOptions options = small_network("ring", 8, "ad-psgd");
@@ -269,7 +357,7 @@ TEST(Simulation, AskersLearnHowLongRepliesTake) {
   options.evaluate.every = 5000;
   const SimulationResult result = run_well(options, 2);
   // Of 60 s, at most 0.8 s an exchange.
-  EXPECT_GT(result.totals.messages, 4U * 75);
+  EXPECT_GT(result.totals.traffic.messages, 4U * 75);
 }
 
 // One node of a pair is away most of the time; who comes back alone goes on training.

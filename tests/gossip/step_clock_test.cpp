@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 
+#include "gossip/simulation/patience.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {
@@ -48,8 +50,8 @@ TEST(StepClock, ARingWaitsForTwoTransfersAndALatency) {
   StepClock clock(world.network, world.population, 6, false);
   for (std::uint64_t step = 0; step < 4; ++step) ASSERT_TRUE(world.step(clock, step));
   EXPECT_NEAR(clock.now(), 4 * (0.01 + 2 * 0.1 + 0.02), kTolerance);
-  EXPECT_EQ(clock.messages(), 4U * 12);
-  EXPECT_EQ(clock.bytes_sent(), 4U * 12 * 100'000);
+  EXPECT_EQ(clock.traffic().messages, 4U * 12);
+  EXPECT_EQ(clock.traffic().bytes_sent, 4U * 12 * 100'000);
 }
 
 // The hub's link takes in all leaves' messages, one after the other, and sends as many.
@@ -109,54 +111,129 @@ TEST(StepClock, LatenessSpreadsOneHopAStep) {
   }
 }
 
-TEST(StepClock, AllReduceTakesTheCheaperOfRingAndHalving) {
-  constexpr Node kNodes = 16;
-  World world({.latency = "20ms", .bandwidth = "1MB/s"}, {.step_time = milliseconds(10)}, "ring",
-              kNodes, 0);
-  StepClock clock(world.network, world.population, kNodes, false);
-  ASSERT_TRUE(clock.begin(0, 1));
-  clock.all_reduce(160'000);
-  EXPECT_NEAR(clock.now(), 0.01 + 2 * 4 * 0.02 + 2 * 15 / 16.0 * 0.16, kTolerance);
-  EXPECT_EQ(clock.bytes_sent(), 2U * 15 * 160'000);
-}
-
-// A message that is lost is waited for, but no longer than patience; everybody goes on.
-TEST(StepClock, LossCostsPatienceNotTheRun) {
-  World world({.latency = "1ms", .loss = 0.2, .deadline = seconds(5)},
-              {.step_time = milliseconds(10)}, "ring", 16, 1000);
-  StepClock clock(world.network, world.population, 16, true);
-  std::uint64_t came = 0;
-  for (std::uint64_t step = 0; step < 100; ++step) {
-    ASSERT_TRUE(world.step(clock, step));
-    for (std::uint64_t entry = 0; entry < 32; ++entry) came += clock.came(entry) ? 1 : 0;
+// What is not lost is mixed, whatever is lost around it, and a loss costs a round trip.
+TEST(StepClock, AsManyMessagesComeAsAreNotLost) {
+  constexpr Node kNodes = 32;
+  constexpr std::uint64_t kSteps = 1000;
+  const auto run = [](double loss) {
+    World world({.latency = "1ms", .loss = loss}, {.step_time = milliseconds(10)}, "exponential",
+                kNodes, 31'400);
+    StepClock clock(world.network, world.population, kNodes, loss > 0);
+    for (std::uint64_t step = 0; step < kSteps; ++step) EXPECT_TRUE(world.step(clock, step));
+    EXPECT_EQ(clock.traffic().messages, kSteps * kNodes * 5);
+    EXPECT_EQ(clock.traffic().arrived + clock.traffic().lost, clock.traffic().messages);
+    EXPECT_EQ(clock.traffic().late, 0U);
+    return std::pair(static_cast<double>(clock.traffic().arrived) /
+                         static_cast<double>(clock.traffic().messages),
+                     clock.now());
+  };
+  const auto [all, calm] = run(0);
+  EXPECT_EQ(all, 1);
+  for (const double loss : {0.001, 0.01, 0.1, 0.2}) {
+    const auto [arrived, took] = run(loss);
+    EXPECT_NEAR(arrived, 1 - loss, 0.01 * (1 - loss)) << loss;
+    EXPECT_LE(took, calm + kSteps * 0.002) << loss;
   }
-  // Lost: a fifth. Late: what comes from nodes that were themselves held up.
-  EXPECT_GT(came, 3200 * 0.5);
-  EXPECT_LE(came, 3200 * 0.85);
-  EXPECT_LT(clock.now(), 100 * 0.1);
 }
 
-// Messages that take longer than ten local steps come late at first; then they are waited for.
-TEST(StepClock, SlowLinksAreWaitedForWhereMessagesAreLost) {
-  World world({.latency = "200ms", .bandwidth = "1MB/s", .loss = 0.01},
-              {.step_time = milliseconds(1)}, "ring", 16, 100'000);
-  StepClock clock(world.network, world.population, 16, true);
-  std::uint64_t came = 0;
-  for (std::uint64_t step = 0; step < 200; ++step) {
-    ASSERT_TRUE(world.step(clock, step));
-    for (std::uint64_t entry = 0; entry < 32; ++entry) came += clock.came(entry) ? 1 : 0;
-  }
-  // Lost: one in a hundred; late: what comes from nodes that were themselves held up.
-  EXPECT_GT(came, 200 * 32 * 0.9);
-  EXPECT_LT(clock.now(), 200 * 2 * 0.401);
+// The first message of node 0 is lost: its neighbours know a round trip after it was due.
+TEST(StepClock, ALossCostsARoundTrip) {
+  World world({.latency = "20ms", .bandwidth = "1MB/s", .loss = 0.999},
+              {.step_time = milliseconds(10)}, "path", 2, 100'000);
+  StepClock clock(world.network, world.population, 2, true);
+  ASSERT_TRUE(world.step(clock, 0));
+  ASSERT_EQ(clock.traffic().lost, 2U);
+  EXPECT_NEAR(clock.now(), 0.01 + 0.1 + 0.02 + 0.04, kTolerance);
 }
 
-TEST(StepClock, WhatComesAfterTheDeadlineIsNotWaitedFor) {
+// A message takes two seconds, and nobody waits longer than one: each is mixed an exchange or two
+// later.
+TEST(StepClock, WhatComesAfterTheDeadlineIsMixedLater) {
   World world({.latency = "2s", .loss = 0.01, .deadline = seconds(1)},
               {.step_time = milliseconds(10)}, "ring", 16, 1000);
   StepClock clock(world.network, world.population, 16, true);
-  for (std::uint64_t step = 0; step < 50; ++step) ASSERT_TRUE(world.step(clock, step));
-  EXPECT_NEAR(clock.now(), 50 * (0.01 + 0.1), kTolerance);
+  constexpr std::uint64_t kSteps = 200;
+  std::uint64_t mixed = 0;
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    ASSERT_TRUE(world.step(clock, step));
+    for (std::uint64_t entry = 0; entry < 32; ++entry) {
+      if (clock.heard(entry) == StepClock::kNothing) continue;
+      ++mixed;
+      EXPECT_GE(clock.heard(entry) + StepClock::kLateMax, step);
+      EXPECT_LT(clock.heard(entry), step);
+    }
+  }
+  EXPECT_NEAR(clock.now(), kSteps * (0.01 + 1), kTolerance * kSteps);
+  const Traffic& traffic = clock.traffic();
+  EXPECT_EQ(traffic.late, traffic.arrived);
+  EXPECT_EQ(mixed, traffic.arrived);
+  // All but the last few are there, and each as old as the others.
+  EXPECT_NEAR(static_cast<double>(traffic.arrived), 0.99 * 32 * (kSteps - 1), 0.01 * 32 * kSteps);
+  EXPECT_EQ(traffic.staleness, traffic.arrived);
+}
+
+// One node needs 100 times as long as its neighbours may wait: they do not run away from it.
+TEST(StepClock, NobodyRunsAwayFromASlowNode) {
+  constexpr Node kNodes = 8;
+  World world({.latency = "1ms", .loss = 0.001, .deadline = milliseconds(50)},
+              {.step_time = milliseconds(50), .stragglers = 1.0 / kNodes, .slowdown = 100}, "ring",
+              kNodes, 1000);
+  StepClock clock(world.network, world.population, kNodes, true);
+  Node slow = 0;
+  for (Node node = 0; node < kNodes; ++node) {
+    if (world.population.step_seconds(node, 0) > 1) slow = node;
+  }
+  const Node next = (slow + 1) % kNodes;
+  constexpr std::uint64_t kSteps = 200;
+  std::uint64_t fresh = 0;
+  for (std::uint64_t step = 0; step < kSteps; ++step) {
+    ASSERT_TRUE(world.step(clock, step));
+    // The straggler is at most so many of its own steps behind.
+    EXPECT_LE(clock.ready(slow) - clock.ready(next),
+              5.001 * static_cast<double>(StepClock::kLateMax + 1));
+    std::uint64_t entry = 0;
+    const auto matrix = world.topology->at(step);
+    for (Node node = 0; node < kNodes; ++node) {
+      for (const topologies::Weight& sender : matrix->senders(node)) {
+        if (node == next && sender.node == slow) {
+          fresh += clock.heard(entry) != StepClock::kNothing ? 1 : 0;
+        }
+        ++entry;
+      }
+    }
+  }
+  EXPECT_GT(fresh, kSteps * 9 / 10);
+  EXPECT_GT(clock.traffic().late, kSteps);
+}
+
+TEST(StepClock, RetransmissionsCostBytesAndTimeOnTheLink) {
+  World world({.latency = "1ms",
+               .bandwidth = "1MB/s",
+               .loss = 0.2,
+               .retransmit = true,
+               .retransmit_after = Duration::zero()},
+              {.step_time = milliseconds(10)}, "ring", 16, 60'000);
+  StepClock clock(world.network, world.population, 16, false);
+  constexpr std::uint64_t kSteps = 500;
+  for (std::uint64_t step = 0; step < kSteps; ++step) ASSERT_TRUE(world.step(clock, step));
+  EXPECT_EQ(clock.traffic().lost, 0U);
+  EXPECT_EQ(clock.traffic().arrived, kSteps * 32);
+  const double sent = static_cast<double>(clock.traffic().bytes_sent);
+  EXPECT_NEAR(sent / (kSteps * 32 * 60'000), 1.25, 0.02);
+  EXPECT_GT(clock.now(), sent / 16 / 1e6);
+}
+
+// Both sides go on, and whoever is cut off is waited for once.
+TEST(StepClock, ASplitCostsARoundTripOnce) {
+  World world({.latency = "20ms", .splits = "1s-3s:4000000000"}, {.step_time = milliseconds(10)},
+              "ring", 8, 0);
+  StepClock clock(world.network, world.population, 8, true);
+  std::uint64_t step = 0;
+  while (clock.traffic().lost == 0) ASSERT_TRUE(world.step(clock, step++));
+  const double noticed = clock.now();
+  EXPECT_LE(noticed, 1.04 + 0.01 + 0.02);
+  for (int k = 0; k < 50; ++k) ASSERT_TRUE(world.step(clock, step++));
+  EXPECT_NEAR(clock.now(), noticed + 50 * 0.01, kTolerance);
 }
 
 TEST(StepClock, TimePassesWhereNobodyFinishesAStep) {

@@ -57,6 +57,22 @@ TEST(RunReport, NumbersEqualMetrics) {
   EXPECT_GT(compared, 300U);
 }
 
+// The mean of all models stands after what a node has, and is called what it is.
+TEST(RunReport, TheFirstCardIsWhatANodeHas) {
+  const auto run = parsed(testing::summary(), testing::metrics_lines(30));
+  const std::string page = render_report(std::vector{run});
+  const auto percent = [&](Measure measure) {
+    return fmt::format("{:.2f} %", *run.last(measure) * 100);
+  };
+  const std::size_t nodes = page.find(percent(Measure::kEvalAccuracy));
+  const std::size_t mean = page.find(percent(Measure::kEvalAccuracyMeanModel));
+  ASSERT_NE(nodes, page.npos);
+  ASSERT_NE(mean, page.npos);
+  EXPECT_LT(nodes, mean);
+  EXPECT_LT(page.find("mean of nodes; "), mean);
+  EXPECT_GT(page.find("a model that no node has"), mean);
+}
+
 // Nothing that a browser would fetch or run.
 void expect_self_contained(const std::string& page) {
   EXPECT_EQ(find_fault(page), "");

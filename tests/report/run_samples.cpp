@@ -55,6 +55,10 @@ std::string metrics_lines(int count) {
         {"consensus_distance", i * std::exp(-t) * 1e-3},
         {"bytes_sent", 5024000LL * i},
         {"messages", 160LL * i},
+        {"messages_arrived", 158LL * i},
+        {"messages_late", 3LL * i},
+        {"messages_lost", 2LL * i},
+        {"staleness", i == 0 ? json::value(nullptr) : json::value(0.02)},
         {"nodes_up", i % 5 == 4 ? 15 : 16}};
     if (i == 3) line["eval_accuracy"] = line["eval_loss"] = nullptr;
     text += json::serialize(line) + "\n";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 namespace starling::sim {
 namespace {
@@ -25,16 +26,25 @@ TEST(Population, EverybodyIsThereAndAlikeByDefault) {
   EXPECT_EQ(population.up_until(2, 5), kNever);
 }
 
+// Which nodes are slow is drawn; how many is not.
 TEST(Population, AFractionStraggles) {
-  constexpr std::uint32_t kNodes = 4000;
-  const Population population = make({.stragglers = 0.25, .slowdown = 5}, kNodes);
-  int slow = 0;
-  for (std::uint32_t node = 0; node < kNodes; ++node) {
-    const double ratio = population.step_seconds(node, 0) / 0.01;
-    EXPECT_TRUE(std::abs(ratio - 1) < 1e-6 || std::abs(ratio - 5) < 1e-5);
-    slow += ratio > 2 ? 1 : 0;
+  const auto slow_nodes = [](double fraction, std::uint32_t nodes, std::uint64_t seed) {
+    const Population population = make({.stragglers = fraction, .slowdown = 5}, nodes, seed);
+    std::vector<std::uint32_t> slow;
+    for (std::uint32_t node = 0; node < nodes; ++node) {
+      const double ratio = population.step_seconds(node, 0) / 0.01;
+      EXPECT_TRUE(std::abs(ratio - 1) < 1e-6 || std::abs(ratio - 5) < 1e-5);
+      if (ratio > 2) slow.push_back(node);
+    }
+    return slow;
+  };
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    EXPECT_EQ(slow_nodes(0.25, 16, seed).size(), 4U) << seed;
+    EXPECT_EQ(slow_nodes(0.1, 16, seed).size(), 2U) << seed;
   }
-  EXPECT_NEAR(slow, 1000, 4 * std::sqrt(kNodes * 0.25 * 0.75));
+  EXPECT_NE(slow_nodes(0.25, 16, 1), slow_nodes(0.25, 16, 2));
+  EXPECT_EQ(slow_nodes(1, 16, 1).size(), 16U);
+  EXPECT_EQ(slow_nodes(0, 16, 1).size(), 0U);
 }
 
 TEST(Population, StepsVaryByNodeAndNumberAlone) {
