@@ -279,6 +279,8 @@ Result<void> CoordinatorService::Impl::start() {
     shell->handle(ClientAdmitted{client.name, client.last_seen.has_value()});
   }
   STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now(), log));
+  STARLING_ASSIGN(const auto unknown, store::set_aside_unknown_runs(*store, state.models()));
+  for (const std::string& sentence : unknown) log.warning("{}", sentence);
   STARLING_TRY(runs->resume());
   STARLING_TRY(listen());
   gossip->resume();

@@ -96,7 +96,7 @@ Result<InitResult> init_state_directory(const fs::path& root, const InitOptions&
 
   const StateDirectory state(root);
   STARLING_TRY(make_directory(root, true));
-  STARLING_TRY(make_directory(root / "models"));
+  STARLING_TRY(make_directory(state.models()));
   STARLING_TRY(make_directory(state.spool(), true));
   STARLING_ASSIGN(const auto authority, identity::CertificateAuthority::create(
                                             state.authority(), {.federation = federation}, now));

@@ -19,9 +19,8 @@ class StateDirectory {
   const std::filesystem::path& root() const { return root_; }
   std::filesystem::path options_file() const { return root_ / "coordinator.toml"; }
   std::filesystem::path database() const { return root_ / "starling.db"; }
-  std::filesystem::path models(RunId run) const {
-    return root_ / "models" / std::to_string(run.value());
-  }
+  std::filesystem::path models() const { return root_ / "models"; }
+  std::filesystem::path models(RunId run) const { return models() / std::to_string(run.value()); }
   std::filesystem::path roster() const { return root_ / "gossip" / "roster"; }
   std::filesystem::path spool() const { return root_ / "spool"; }
   std::filesystem::path authority() const { return root_ / "ca"; }

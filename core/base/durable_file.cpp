@@ -102,6 +102,20 @@ Result<void> replace_durably(const fs::path& path, const Fill& fill, DurableFile
   return sync_directory(directory);
 }
 
+// `path` without a slash at its end. A directory lasts once its parent was synced.
+Result<void> create_durably(const fs::path& path) {
+  std::error_code code;
+  if (fs::is_directory(path, code)) return {};
+  const fs::path parent = directory_of(path);
+  STARLING_TRY(create_durably(parent));
+  fs::create_directory(path, code);
+  if (code || !fs::is_directory(path, code)) {
+    return rejected("no-directory", "cannot create the directory " + path.string() + ": " +
+                                        (code ? code.message() : "a file of that name exists"));
+  }
+  return sync_directory(parent);
+}
+
 }  // namespace
 
 Result<void> sync_directory(const fs::path& directory) {
@@ -172,12 +186,7 @@ Result<void> remove_durably(const fs::path& path) {
 }
 
 Result<void> make_directory(const fs::path& path, bool secret) {
-  std::error_code code;
-  fs::create_directories(path, code);
-  if (code || !fs::is_directory(path, code)) {
-    return rejected("no-directory", "cannot create the directory " + path.string() + ": " +
-                                        (code ? code.message() : "a file of that name exists"));
-  }
+  STARLING_TRY(create_durably(path.has_filename() ? path : path.parent_path()));
   if (secret && ::chmod(path.c_str(), 0700) != 0) return system_error("set the mode of", path);
   return {};
 }

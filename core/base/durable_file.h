@@ -44,7 +44,7 @@ struct DurableFileOptions {
 // Makes renames, creations and removals directly in `directory` last.
 [[nodiscard]] Result<void> sync_directory(const std::filesystem::path& directory);
 
-// Creates a directory and its parents; mode 0700 where `secret`.
+// Creates a directory and its parents durably; mode 0700 where `secret`. "no-directory".
 [[nodiscard]] Result<void> make_directory(const std::filesystem::path& path, bool secret = false);
 
 // Removes what a crash left behind: files named `.*.tmp` directly in `directory`.

@@ -67,7 +67,9 @@ struct AdamStep {
   float* first = nullptr;
   float* second = nullptr;
   std::size_t size = 0;
-  float beta1 = 0, beta2 = 0, epsilon = 0;
+  // 1 - beta, computed in double: next to 1 a float is too coarse to be subtracted from 1 again.
+  float first_gain = 0, second_gain = 0;
+  float epsilon = 0;
   float step = 0;               // rate / (1 - beta1^t)
   float second_correction = 0;  // 1 / sqrt(1 - beta2^t)
   float decay = 0;              // L2: added to the gradient

@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kSetAside = "set-aside";
 
 // The round of a name that file_name() gives; other files are not ours to touch.
 std::optional<Round> round_of(const std::string& name) {
@@ -28,9 +29,9 @@ std::optional<Round> round_of(const std::string& name) {
   return round;
 }
 
-// Removes the model files in `folder` whose round is not `wanted`; returns their names.
-Result<std::vector<std::string>> remove_unless(const fs::path& folder,
-                                               const std::function<bool(Round)>& wanted) {
+// The names of the model files in `folder` whose round is not `wanted`, in order.
+Result<std::vector<std::string>> names_unless(const fs::path& folder,
+                                              const std::function<bool(Round)>& wanted) {
   std::vector<std::string> names;
   std::error_code code;
   for (auto it = fs::directory_iterator(folder, code); !code && it != fs::directory_iterator();
@@ -43,14 +44,23 @@ Result<std::vector<std::string>> remove_unless(const fs::path& folder,
     return internal("io-error", "cannot list " + folder.string() + ": " + code.message());
   }
   std::sort(names.begin(), names.end());
-  // Not durably: a file that a power cut brings back is found again by the next prune or sweep.
-  for (const std::string& name : names) {
-    if (!fs::remove(folder / name, code) && code) {
-      return internal("io-error",
-                      "cannot remove " + (folder / name).string() + ": " + code.message());
-    }
-  }
   return names;
+}
+
+std::string describe_set_aside(RunId run, const fs::path& folder,
+                               const std::vector<std::string>& names) {
+  return fmt::format(
+      "the database does not know these models of run {}; they are set aside, and never removed by "
+      "this service: {} in {}",
+      run.value(), fmt::join(names, ", "), folder.string());
+}
+
+// The run of a folder that StateDirectory::models() names.
+std::optional<RunId> run_of(const std::string& name) {
+  std::uint64_t value = 0;
+  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), value);
+  if (code != std::errc() || std::to_string(value) != name) return std::nullopt;
+  return RunId(value);
 }
 
 // A file that another user or limit hides is not damaged: nothing may be withdrawn for it.
@@ -119,16 +129,43 @@ Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32
     return std::binary_search(kept.begin(), kept.end(), round) ||
            std::none_of(models.begin(), models.end(), same);
   };
-  STARLING_TRY(remove_unless(folder_, wanted));
+  STARLING_ASSIGN(const std::vector<std::string> names, names_unless(folder_, wanted));
+  // Not durably: a file that a power cut brings back is found again by the next prune.
+  std::error_code code;
+  for (const std::string& name : names) {
+    if (!fs::remove(folder_ / name, code) && code) {
+      return internal("io-error",
+                      "cannot remove " + (folder_ / name).string() + ": " + code.message());
+    }
+  }
   return {};
 }
 
-Result<std::vector<std::string>> Checkpoints::sweep(std::span<const ModelRecord> models) const {
+Result<std::vector<std::string>> Checkpoints::set_aside(std::span<const ModelRecord> models) const {
   sweep_temporaries(folder_);
-  return remove_unless(folder_, [&](Round round) {
+  const auto known = [&](Round round) {
     return std::any_of(models.begin(), models.end(),
                        [&](const ModelRecord& model) { return model.round == round; });
-  });
+  };
+  STARLING_ASSIGN(std::vector<std::string> names, names_unless(folder_, known));
+  if (names.empty()) return names;
+  STARLING_TRY(make_directory(folder_ / kSetAside));
+  for (std::string& name : names) {
+    const Result<Sha256Digest> content = sha256_of_file(folder_ / name);
+    const std::string id = content ? content->hex().substr(0, 16) : "unreadable";
+    const fs::path aside =
+        fs::path(kSetAside) / fmt::format("{}-{}{}", *round_of(name), id, kSuffix);
+    std::error_code code;
+    fs::rename(folder_ / name, folder_ / aside, code);
+    if (code) {
+      return internal("io-error",
+                      "cannot move " + (folder_ / name).string() + ": " + code.message());
+    }
+    name = aside.string();
+  }
+  STARLING_TRY(sync_directory(folder_ / kSetAside));
+  STARLING_TRY(sync_directory(folder_));
+  return names;
 }
 
 Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId run,
@@ -159,8 +196,34 @@ Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId
                     round, run.value(), recovery.model.round, damages[i]));
   }
   models.resize(intact);
-  STARLING_TRY(checkpoints.sweep(models));
+  STARLING_ASSIGN(const auto names, checkpoints.set_aside(models));
+  if (!names.empty()) {
+    recovery.complaints.push_back(describe_set_aside(run, checkpoints.folder(), names));
+  }
   return recovery;
+}
+
+Result<std::vector<std::string>> set_aside_unknown_runs(Store& store, const fs::path& folder) {
+  std::vector<RunId> found;
+  std::error_code code;
+  for (auto it = fs::directory_iterator(folder, code); !code && it != fs::directory_iterator();
+       it.increment(code)) {
+    if (const auto run = run_of(it->path().filename().string())) found.push_back(*run);
+  }
+  if (code && code != std::errc::no_such_file_or_directory) {
+    return internal("io-error", "cannot list " + folder.string() + ": " + code.message());
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> sentences;
+  for (const RunId id : found) {
+    STARLING_ASSIGN(const auto run, store.find_run(id));
+    if (run && run->state != RunState::kPending) continue;
+    const Checkpoints checkpoints(folder / std::to_string(id.value()));
+    STARLING_ASSIGN(const auto names, checkpoints.set_aside({}));
+    if (names.empty()) continue;
+    sentences.push_back(describe_set_aside(id, checkpoints.folder(), names));
+  }
+  return sentences;
 }
 
 }  // namespace starling::store

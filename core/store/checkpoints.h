@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model files of one run: FOLDER/ROUND.safetensors, whole or absent after any crash. Order of
-// a commit: write() the file, commit it in the Store, then prune(). A file whose row was never
-// committed is swept at the next start.
+// a commit: write() the file, commit it in the Store, then prune(). A file that the Store does not
+// know is set aside at the next start, never removed: a crash before the commit leaves one, and a
+// database from an older copy knows fewer rounds than there are models.
 #pragma once
 
 #include <filesystem>
@@ -33,6 +34,7 @@ class Checkpoints {
   explicit Checkpoints(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   static std::string file_name(Round round);
+  const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path path(Round round) const { return folder_ / file_name(round); }
 
   // Writes `parts` one after another. "disk-full" may be tried again; see durable_file.h.
@@ -41,22 +43,32 @@ class Checkpoints {
   // Requires: `models` are all committed ones. Removes the files that rounds_to_keep leaves out.
   [[nodiscard]] Result<void> prune(std::span<const ModelRecord> models, std::uint32_t keep) const;
 
-  // At start: removes temporaries and the files of rounds that are not in `models`. Returns their
-  // names.
-  [[nodiscard]] Result<std::vector<std::string>> sweep(std::span<const ModelRecord> models) const;
+  // At start: removes temporaries, and moves the files of rounds that are not in `models` to
+  // FOLDER/set-aside/ROUND-CONTENT.safetensors, where CONTENT is the beginning of the file's
+  // SHA-256. Returns the new names within FOLDER.
+  [[nodiscard]] Result<std::vector<std::string>> set_aside(
+      std::span<const ModelRecord> models) const;
 
  private:
   std::filesystem::path folder_;
 };
 
 struct Recovery {
-  ModelRecord model;                    // the newest whose file is there and has its SHA-256
-  std::vector<std::string> complaints;  // a sentence for each round that had to be withdrawn
+  ModelRecord model;  // the newest whose file is there and has its SHA-256
+  // A sentence for each round that had to be withdrawn, and one for files that were set aside.
+  std::vector<std::string> complaints;
 };
 
-// At start, for a running run: sweeps, and withdraws the newest rounds whose files are missing or
-// damaged. "model-damaged" (kInternal) where no kept model is intact.
+// At start, for a running run: withdraws the newest rounds whose files are missing or damaged, and
+// sets aside the files that no round of the store is of. "model-damaged" (kInternal) where no kept
+// model is intact.
 [[nodiscard]] Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId run,
                                            const HashModelFile& hash);
+
+// At start: sets aside the model files of runs that the store does not know or that have not
+// started, whose numbers and names new rounds would take. `folder` is models/ of a state directory.
+// Returns a sentence for each such run.
+[[nodiscard]] Result<std::vector<std::string>> set_aside_unknown_runs(
+    Store& store, const std::filesystem::path& folder);
 
 }  // namespace starling::store

@@ -29,6 +29,16 @@ Result<void> ensure_file(const fs::path& file, bool create) {
                                           "directory with: init");
 }
 
+// Whoever finds a copy must not be able to join by it: the keys of tokens that were not used are
+// overwritten. A used token's key only gives its own device the same certificate again.
+Result<void> forget_live_tokens(const fs::path& copy) {
+  STARLING_ASSIGN(const auto database, Database::open(copy, std::chrono::milliseconds(0), {}));
+  STARLING_TRY(database->script("PRAGMA secure_delete=ON; PRAGMA journal_mode=MEMORY"));
+  return database->script(
+      "UPDATE tokens SET mac_key = zeroblob(32), "
+      "state = CASE state WHEN 'open' THEN 'revoked' ELSE state END WHERE state <> 'used'");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Store>> open_sqlite_store(const fs::path& file,
@@ -86,11 +96,11 @@ Result<std::optional<std::string>> SqliteStore::fact(std::string_view key) {
 
 // VACUUM INTO gives one complete file without a log beside it; it is made durable like any other.
 Result<void> SqliteStore::backup_to(const fs::path& path) {
-  return write_durably_by(path,
-                          [&](const fs::path& temporary) {
-                            return database_->execute("VACUUM INTO ?", temporary.string());
-                          },
-                          {.secret = true});
+  const auto fill = [&](const fs::path& temporary) -> Result<void> {
+    STARLING_TRY(database_->execute("VACUUM INTO ?", temporary.string()));
+    return forget_live_tokens(temporary);
+  };
+  return write_durably_by(path, fill, {.secret = true});
 }
 
 }  // namespace starling::store

@@ -134,8 +134,9 @@ class Store {
   [[nodiscard]] virtual Result<std::vector<LogLine>> log_lines(RunId run, std::uint64_t first,
                                                                std::size_t count_max) = 0;
 
-  // A complete, durable copy in one file (mode 0600) that can be put in the place of starling.db.
-  // "backup-unsupported" where there is nothing on disk.
+  // A complete, durable copy in one file (mode 0600) that can be put in the place of starling.db;
+  // tokens that are open are revoked in it, and their keys are not there. "backup-unsupported"
+  // where there is nothing on disk.
   [[nodiscard]] virtual Result<void> backup_to(const std::filesystem::path& path) = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include <fstream>
 
+#include "tests/support/sync_probe.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling {
@@ -71,6 +72,25 @@ TEST(DurableFile, NamesWhatIsWrong) {
   EXPECT_EQ(read_file(directory.path() / "big", 9).error().code(), "file-too-large");
   EXPECT_EQ(read_file(directory.path(), 9).error().code(), "file-unreadable");
   EXPECT_FALSE(write_durably(directory.path() / "no" / "such" / "file", as_bytes("x")));
+}
+
+TEST(DurableFile, ANewDirectoryIsMadeToLastInEveryParent) {
+  const testing::TemporaryDirectory directory;
+  const auto root = directory.path();
+  const testing::SyncProbe probe;
+  ASSERT_TRUE(make_directory(root / "models" / "1", true));
+  EXPECT_TRUE(probe.saw(root)) << "it holds the name of models";
+  EXPECT_TRUE(probe.saw(root / "models")) << "it holds the name of 1";
+  const auto count = probe.synced().size();
+  ASSERT_TRUE(make_directory(root / "models" / "1" / ""));
+  EXPECT_EQ(probe.synced().size(), count) << "nothing was made";
+}
+
+TEST(DurableFile, ANewDirectoryWhoseParentCannotBeSyncedIsAFailure) {
+  const testing::TemporaryDirectory directory;
+  testing::SyncProbe probe;
+  probe.fail(directory.path());
+  EXPECT_EQ(make_directory(directory.path() / "models").error().code(), "fsync-failed");
 }
 
 TEST(DurableFile, SweepsOnlyTemporaries) {

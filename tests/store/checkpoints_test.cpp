@@ -10,6 +10,7 @@ namespace starling::store {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -93,14 +94,50 @@ TEST_F(CheckpointsTest, PrunesWhatIsCommittedAndNotKept) {
   EXPECT_EQ(read_text_file(checkpoints_.path(5), 100).value(), "model 5");
 }
 
-TEST_F(CheckpointsTest, SweepsWhatWasNeverCommitted) {
-  EXPECT_THAT(checkpoints_.sweep({}).value(), IsEmpty()) << "a folder that is not there is swept";
+std::string aside(Round round, std::string_view content) {
+  return "set-aside/" + std::to_string(round) + "-" +
+         sha256(as_bytes(content)).hex().substr(0, 16) + ".safetensors";
+}
+
+TEST_F(CheckpointsTest, SetsAsideWhatIsNotKnownAndRemovesNothing) {
+  EXPECT_THAT(checkpoints_.set_aside({}).value(), IsEmpty()) << "a folder that is not there";
   for (Round round = 0; round <= 3; ++round) write(round);
   overwrite(".3.safetensors.ab12cd.tmp", "half");
   overwrite("notes.txt", "the owner's");
-  EXPECT_THAT(checkpoints_.sweep(models_up_to(1)).value(),
-              ElementsAre("2.safetensors", "3.safetensors"));
-  EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors", "notes.txt"));
+  const auto two = aside(2, "model 2"), three = aside(3, "model 3");
+  EXPECT_THAT(checkpoints_.set_aside(models_up_to(1)).value(), ElementsAre(two, three));
+  EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors", "notes.txt", "set-aside"));
+  EXPECT_EQ(read_text_file(folder_ / two, 100).value(), "model 2");
+  EXPECT_THAT(checkpoints_.set_aside(models_up_to(1)).value(), IsEmpty());
+  write(2);
+  overwrite("3.safetensors", "another");
+  EXPECT_THAT(checkpoints_.set_aside(models_up_to(1)).value(),
+              ElementsAre(two, aside(3, "another")));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "set-aside"), {}), 3)
+      << "the same content is kept once, other content beside it";
+}
+
+TEST_F(CheckpointsTest, SetsAsideTheModelsOfRunsThatHaveNotStartedOrAreUnknown) {
+  const auto store = make_memory_store();
+  const fs::path folder = directory_.path() / "models";
+  EXPECT_THAT(set_aside_unknown_runs(*store, folder).value(), IsEmpty());
+  for (int run = 1; run <= 4; ++run) {
+    ASSERT_EQ(store->submit_run({"job", 1, "", ""}, at(0)).value(), RunId(run));
+    ASSERT_TRUE(Checkpoints(folder / std::to_string(run)).write(0, {}));
+  }
+  ASSERT_TRUE(store->start_run(RunId(1), model(0, ""), at(0)));
+  ASSERT_TRUE(store->start_run(RunId(2), model(0, ""), at(0)));
+  ASSERT_TRUE(store->finish_run(RunId(2), {}, at(0)));
+  for (const char* name : {"7", "08", "mine"}) {
+    ASSERT_TRUE(Checkpoints(folder / name).write(5, {}));
+  }
+  EXPECT_THAT(set_aside_unknown_runs(*store, folder).value(),
+              ElementsAre(HasSubstr("of run 3"), HasSubstr("of run 4"),
+                          AllOf(HasSubstr("of run 7"), HasSubstr(aside(5, "")))));
+  for (const char* name : {"1/0", "2/0", "08/5", "mine/5"}) {
+    EXPECT_TRUE(fs::exists(folder / (std::string(name) + ".safetensors"))) << name;
+  }
+  EXPECT_FALSE(fs::exists(folder / "7" / "5.safetensors"));
 }
 
 class RecoveryTest : public CheckpointsTest {
@@ -133,8 +170,8 @@ TEST_F(RecoveryTest, AnIntactRunGoesOnWithItsOpenAttempt) {
   const Result<Recovery> recovery = recover();
   ASSERT_TRUE(recovery);
   EXPECT_EQ(recovery->model, model(4, "model 4"));
-  EXPECT_THAT(recovery->complaints, IsEmpty());
-  EXPECT_FALSE(fs::exists(checkpoints_.path(5)));
+  EXPECT_THAT(recovery->complaints, ElementsAre(HasSubstr(aside(5, "model 5"))));
+  EXPECT_EQ(read_text_file(folder_ / aside(5, "model 5"), 100).value(), "model 5");
   EXPECT_TRUE(store_->find_open_attempt(run_).value().has_value());
 }
 
@@ -145,11 +182,12 @@ TEST_F(RecoveryTest, DamagedRoundsAreWithdrawnOneByOne) {
   const Result<Recovery> recovery = recover();
   ASSERT_TRUE(recovery);
   EXPECT_EQ(recovery->model.round, 1U);
-  EXPECT_THAT(recovery->complaints, ElementsAre(HasSubstr("round 4 of run 1 is withdrawn"),
-                                                HasSubstr("SHA-256"), HasSubstr("missing")));
+  EXPECT_THAT(recovery->complaints,
+              ElementsAre(HasSubstr("round 4 of run 1 is withdrawn"), HasSubstr("SHA-256"),
+                          HasSubstr("missing"), HasSubstr("4-")));
   EXPECT_THAT(recovery->complaints[0], HasSubstr("is no model"));
   EXPECT_EQ(store_->models(run_).value().size(), 2U);
-  EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors"));
+  EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors", "set-aside"));
   EXPECT_EQ(store_->find_open_attempt(run_).value(), std::nullopt);
 }
 

@@ -164,7 +164,7 @@ TEST_F(SqliteStoreTest, NamesDamage) {
 TEST_F(SqliteStoreTest, ABackupIsTheStoreAtThatMoment) {
   const auto store = open_sqlite_store(file_, kQuick);
   for (const Step& step : store_script()) ASSERT_TRUE(step.call(**store));
-  const StoreContent content = content_of(**store, 64);
+  StoreContent content = content_of(**store, 64);
   const fs::path copy = directory_.path() / "backup" / "starling.db";
   EXPECT_FALSE((*store)->backup_to(copy)) << "the directory is missing";
   fs::create_directory(copy.parent_path());
@@ -178,8 +178,38 @@ TEST_F(SqliteStoreTest, ABackupIsTheStoreAtThatMoment) {
   EXPECT_EQ(status.st_mode & 0777, 0600U);
   const auto restored = open_sqlite_store(copy, {});
   ASSERT_TRUE(restored) << restored.error().message();
+  for (Token& token : content.tokens) {
+    if (token.state == TokenState::kUsed) continue;
+    token.mac_key = Bytes(32);
+    if (token.state != TokenState::kLocked) token.state = TokenState::kRevoked;
+  }
   EXPECT_EQ(content_of(**restored, 64), content);
   EXPECT_EQ(code_of(make_memory_store()->backup_to(copy)), "backup-unsupported");
+}
+
+TEST_F(SqliteStoreTest, ABackupHoldsNoKeyOfATokenThatCouldStillBeUsed) {
+  const auto store = open_sqlite_store(file_, kQuick);
+  ASSERT_TRUE((*store)->create_federation({"kitchen", at(0)}));
+  const std::string keys[] = {"the key of the live token 4f2a91",
+                              "the key of an expired one: 8d31c"};
+  Token live = token("aa", "cam-1", 0, 3600), expired = token("bb", "cam-2", 0, 1);
+  live.mac_key = to_bytes(as_bytes(keys[0]));
+  expired.mac_key = to_bytes(as_bytes(keys[1]));
+  ASSERT_TRUE((*store)->create_token(live));
+  ASSERT_TRUE((*store)->create_token(expired));
+  const fs::path copy = directory_.path() / "copy.db";
+  ASSERT_TRUE((*store)->backup_to(copy));
+  const std::string bytes = read_text_file(copy, 1 << 24).value();
+  for (const std::string& key : keys) EXPECT_EQ(bytes.find(key), std::string::npos) << key;
+  EXPECT_EQ((*store)->find_token("aa", at(1)).value()->mac_key, live.mac_key) << "only the copy's";
+  const auto restored = open_sqlite_store(copy, {});
+  ASSERT_TRUE(restored) << restored.error().message();
+  const auto issue = [](const Token&) -> Result<Certificate> {
+    ADD_FAILURE() << "a token of a backup was redeemed";
+    return internal("issued", "");
+  };
+  EXPECT_EQ(code_of((*restored)->redeem_token("aa", sha256(as_bytes("csr")), at(1), issue)),
+            "token-revoked");
 }
 
 // Commits rounds for ever, each acknowledged on `pipe`; resumes where the directory stands.

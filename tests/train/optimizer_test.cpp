@@ -74,6 +74,32 @@ TEST_P(EachOptimizer, FollowsTorch) {
   }
 }
 
+// Where beta is close to 1, a float 1 - beta is off by percents, and so would be every step until
+// the moments have settled.
+TEST(Adam, FollowsTorchWhereBetaIsCloseToOne) {
+  for (const char* kind : {"adam", "adamw"}) {
+    for (const double beta : {0.999, 0.9999, 0.999999}) {
+      const TrainOptions options{
+          .optimizer = kind, .weight_decay = 0.01, .beta1 = beta, .beta2 = beta};
+      Optimizer optimizer(options, kSize, linalg::default_kernels());
+      Rng rng({.seed = 5});
+      std::vector<float> p(kSize), g(kSize);
+      std::vector<Scalar> expected(kSize);
+      for (int t = 1; t <= 200; ++t) {
+        for (float& v : g) v = static_cast<float>(rng.uniform(-1, 1));
+        optimizer.step(p, g, 0.1);
+        for (std::size_t i = 0; i < kSize; ++i) expected[i].step(options, g[i], 0.1, t);
+      }
+      double moved = 0, difference = 0;
+      for (std::size_t i = 0; i < kSize; ++i) {
+        moved = std::max(moved, std::abs(expected[i].p));
+        difference = std::max(difference, std::abs(p[i] - expected[i].p));
+      }
+      EXPECT_LE(difference, 4e-6 * moved) << kind << ", beta " << beta;
+    }
+  }
+}
+
 TEST(Adam, FirstStepHasTheLengthOfTheRate) {
   // With bias correction m_hat = g and v_hat = g^2: p moves by rate * sign(g), whatever |g|.
   const TrainOptions options{.optimizer = "adam"};

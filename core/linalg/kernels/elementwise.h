@@ -57,8 +57,8 @@ inline void adam(const AdamStep& s) {
   float* __restrict second = s.second;
   for (std::size_t i = 0; i < s.size; ++i) {
     const float g = gradient[i] + s.decay * p[i];
-    const float m = s.beta1 * first[i] + (1 - s.beta1) * g;
-    const float v = s.beta2 * second[i] + (1 - s.beta2) * g * g;
+    const float m = first[i] + s.first_gain * (g - first[i]);
+    const float v = second[i] + s.second_gain * (g * g - second[i]);
     first[i] = m;
     second[i] = v;
     const float root = __builtin_sqrtf(v) * s.second_correction + s.epsilon;
