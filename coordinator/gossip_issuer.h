@@ -51,8 +51,9 @@ class GossipIssuer {
   // verified is an error of start() and stop() from then on: its epoch is not known.
   void resume();
 
-  // Begins a run with all admitted clients, in place of an earlier one. "no-members",
-  // what check_network and the disk say.
+  // Begins a run with all admitted clients, in place of an earlier one, whatever the name of that
+  // one was: every device starts from the initial model. "no-members", what check_network and the
+  // disk say.
   [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
   // Tells the members to end. "not-running"
   [[nodiscard]] Result<void> stop();

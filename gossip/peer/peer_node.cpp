@@ -35,6 +35,7 @@ struct PeerNode::Life {
   Life(const identity::Roster& roster, NetworkRun with_run, const data::DatasetView& rows,
        Member me, std::uint64_t step)
       : epoch(roster.epoch),
+        run_id(roster.run_identity()),
         run_name(roster.run),
         self(me),
         names(names_of(roster)),
@@ -42,6 +43,7 @@ struct PeerNode::Life {
         local(run, rows, me, step) {}
 
   const protocol::Epoch epoch;
+  const std::string run_id;  // Roster::run_identity()
   const std::string run_name;
   const Member self;
   const std::vector<std::string> names;  // of all members
@@ -56,7 +58,7 @@ struct PeerNode::Life {
 };
 
 struct PeerNode::Spell {
-  std::string run_name;
+  std::string run_id;
   Duration start_patience{};
   std::uint64_t steps_before = 0;
   std::uint64_t exchanges = 0;  // what follows: when the model was last mixed
@@ -147,7 +149,7 @@ bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), w
 void PeerNode::adopt() {
   const identity::Roster& roster = roster_->roster();
   if (life_) {
-    const bool run_ends = roster.stopped() || roster.run != life_->run_name;
+    const bool run_ends = roster.stopped() || roster.run_identity() != life_->run_id;
     keep_checkpoint(run_ends ? Kept::kModelToo : Kept::kCheckpoint);
   }
   end_life();
@@ -166,7 +168,7 @@ void PeerNode::adopt() {
   }
   const auto self = roster.find(world_.identity.identity().name);
   const bool stands_by =
-      is_fallback(roster.settings) && (!spell_ || spell_->run_name != roster.run);
+      is_fallback(roster.settings) && (!spell_ || spell_->run_id != roster.run_identity());
   world_.log.info("roster {} of run {}: {} members until {}{}", roster.epoch, roster.run,
                   roster.members.size(), format_rfc3339(roster.expires),
                   stands_by ? ", should the coordinator be gone" : "");
@@ -220,9 +222,10 @@ Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_
   if (!terms || life_) return rejected("no-fallback", "no roster stands by");
   const identity::Roster& roster = roster_->roster();
   const auto* floats = reinterpret_cast<const float*>(model.view().data());
-  latest_ = Checkpoint{roster.run, 0, {floats, floats + model.size() / sizeof(float)}};
+  const std::string run = roster.run_identity();
+  latest_ = Checkpoint{run, 0, {floats, floats + model.size() / sizeof(float)}};
   spell_ = std::make_unique<Spell>(
-      Spell{.run_name = roster.run, .start_patience = terms->after, .steps_before = steps_before});
+      Spell{.run_id = run, .start_patience = terms->after, .steps_before = steps_before});
   auto begun = begin_life(*roster.find(world_.identity.identity().name));
   if (!begun) failed(begun.error());
   set_alarm();
@@ -231,7 +234,7 @@ Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_
 
 std::optional<fallback::Trained> PeerNode::rest() {
   const auto spell = std::move(spell_);
-  if (!spell || !latest_ || latest_->run != spell->run_name) return std::nullopt;
+  if (!spell || !latest_ || latest_->run != spell->run_id) return std::nullopt;
   std::vector<float> model = std::move(latest_->model);  // what lies after the last mixing is no
   end_life();                                            // network's yet
   if (ended_) ended_->reachable.reset();  // whoever heard of the coordinator earlier seemed dead
@@ -262,7 +265,7 @@ void PeerNode::load_latest(const NetworkRun& run) {
     return world_.log.warning("the checkpoint is not used: {}", kept.error().message());
   }
   latest_ = std::move(*kept);
-  if (latest_->run != roster_->roster().run) return;
+  if (latest_->run != roster_->roster().run_identity()) return;
   auto state = load_state(path, *latest_, std::string(run.plan.traits.name));
   if (state) {
     latest_->state = std::move(*state);
@@ -273,7 +276,7 @@ void PeerNode::load_latest(const NetworkRun& run) {
 
 // What this life would go on with.
 Checkpoint PeerNode::checkpoint_now(std::span<const float> model) const {
-  return {.run = life_->run_name,
+  return {.run = life_->run_id,
           .exchange = life_->course->progress().exchange,
           .model = {model.begin(), model.end()},
           .state = {.algorithm = std::string(life_->run.plan.traits.name),
@@ -282,11 +285,11 @@ Checkpoint PeerNode::checkpoint_now(std::span<const float> model) const {
 }
 
 CourseStart PeerNode::course_start(const NetworkRun& run) {
-  const std::string& name = roster_->roster().run;
   CourseStart start;
   start.incarnation = rng_.next_u32() | 1U;
   if (!latest_) load_latest(run);
-  if (latest_ && latest_->run == name && latest_->model.size() == run.initial.size()) {
+  const std::string id = roster_->roster().run_identity();
+  if (latest_ && latest_->run == id && latest_->model.size() == run.initial.size()) {
     start.exchange = latest_->exchange;
     start.model = latest_->model;
     // Weights are shares of what one epoch's members hold together: in another all begin with 1.
@@ -306,8 +309,8 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
 std::set<Member> PeerNode::absent(Member self) const {
   std::set<Member> absent;
   const identity::Roster& roster = roster_->roster();
-  const bool runs =
-      ended_ && ended_->reachable && ended_->run == roster.run && ended_->progress.exchange > 0;
+  const bool runs = ended_ && ended_->reachable && ended_->run_id == roster.run_identity() &&
+                    ended_->progress.exchange > 0;
   if (!runs) return absent;
   for (Member member = 0; member < roster.members.size(); ++member) {
     const auto known = ended_->reachable->find(roster.members[member].name);
@@ -367,7 +370,10 @@ void PeerNode::end_life() {
     reachable[life_->names[member]] =
         life_->members->state(member) != protocol::SwimNews::State::kDead;
   }
-  ended_ = Ended{life_->run_name, life_->course->progress(), std::move(reachable)};
+  ended_ = Ended{.run_id = life_->run_id,
+                 .run_name = life_->run_name,
+                 .progress = life_->course->progress(),
+                 .reachable = std::move(reachable)};
   life_.reset();
 }
 
@@ -452,7 +458,7 @@ void PeerNode::note_spell() {
   const auto model = life_->course->model();
   if (!model) return;
   const CourseProgress progress = life_->course->progress();
-  latest_ = Checkpoint{life_->run_name, progress.exchange, {model->begin(), model->end()}};
+  latest_ = Checkpoint{life_->run_id, progress.exchange, {model->begin(), model->end()}};
   spell_->exchanges = progress.exchange;
   spell_->steps = progress.step;
   spell_->loss_sum = progress.loss_sum;
@@ -710,7 +716,11 @@ protocol::PeerReport PeerNode::report() const {
   report.state = !roster_ ? "joining" : standby() ? "fallback-roster" : "refused";
   if (roster_ && roster_->roster().stopped()) report.state = "ended";
   if (!life_) {
-    if (!ended_ || roster_->roster().run != ended_->run) return report;
+    if (!ended_) return report;
+    const identity::Roster& roster = roster_->roster();
+    const bool same_run =
+        roster.stopped() ? roster.run == ended_->run_name : roster.run_identity() == ended_->run_id;
+    if (!same_run) return report;
     report.exchange = ended_->progress.exchange;
     report.step = ended_->progress.step;
     return report;

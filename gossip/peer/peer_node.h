@@ -153,7 +153,8 @@ class PeerNode final : private CourseHost {
   std::string problem_;
   std::shared_ptr<Life> life_;
   struct Ended {
-    std::string run;
+    std::string run_id;  // Roster::run_identity()
+    std::string run_name;
     CourseProgress progress;
     // Its members; nothing: all may come back.
     std::optional<std::map<std::string, bool>> reachable;

@@ -194,6 +194,26 @@ TEST_F(GossipIssuerTest, AStopIsSaidWithAnEpochOfItsOwn) {
   EXPECT_FALSE(issuer->roster()->stopped());
 }
 
+// Devices keep checkpoints by the run's identity: what changes within a run keeps it, and a start
+// begins another, whatever its name.
+TEST_F(GossipIssuerTest, EveryStartBeginsARunOfItsOwn) {
+  join("cam-1", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  const std::string first = issuer->roster()->run_identity();
+  EXPECT_THAT(first, ::testing::StartsWith("faces "));
+  join("cam-2", store::Role::kPeer);
+  issuer = make();
+  EXPECT_EQ(epoch(), 2U);
+  EXPECT_EQ(issuer->roster()->run_identity(), first);
+  ASSERT_TRUE(issuer->stop());
+  ASSERT_EQ(start(), "started");
+  EXPECT_EQ(issuer->roster()->run, "faces");
+  const std::string second = issuer->roster()->run_identity();
+  EXPECT_NE(second, first);
+  ASSERT_EQ(start(), "started") << "in place of one that runs";
+  EXPECT_NE(issuer->roster()->run_identity(), second);
+}
+
 TEST_F(GossipIssuerTest, AFileThatCannotBeVerifiedIsNotOverwritten) {
   join("cam-1", store::Role::kPeer);
   ASSERT_EQ(start(), "started");

@@ -119,6 +119,7 @@ identity::SignedRoster PeerCluster::roster(std::uint64_t epoch, std::vector<std:
   roster.expires = roster.issued + std::chrono::ceil<std::chrono::milliseconds>(lifetime);
   gossip::NetOptions net = experiment.options;
   roster.settings = gossip::run_settings(net, lossy_);
+  if (!run_id.empty()) roster.settings.emplace_back(identity::kRunIdKey, run_id);
   for (const std::size_t index : members) {
     const Peer& peer = *peers[index];
     roster.members.push_back(

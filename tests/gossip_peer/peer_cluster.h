@@ -85,6 +85,7 @@ class PeerCluster {
   gossip::Experiment experiment;
   gossip::PeerNode::Options options;  // of peers that start from now on
   identity::CertificateAuthority authority;
+  std::string run_id;               // of rosters that are made from now on; empty: none
   std::set<std::size_t> undialled;  // they do not listen, and have no address in the roster
   // The link of a peer with its issuer, of peers that start from now on.
   std::function<gossip::RelayLine::Carrier(const std::string& name)> relay;

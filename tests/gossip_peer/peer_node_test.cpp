@@ -228,6 +228,29 @@ TEST(PeerNode, AnotherRunBeginsWhereNobodyHasBeen) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(first.model(i), expected[i]) << i;
 }
 
+// One device is off while the run is stopped and another of the same name starts: it begins that
+// one at its beginning too. A restart within a run goes on from the checkpoint.
+TEST(PeerNode, ARunThatIsStartedAgainUnderItsNameBeginsFromTheInitialModel) {
+  PeerCluster cluster(testing::small_network_of_steps(200, "ring", 4));
+  cluster.run_id = "first";
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until_finished();
+  cluster.stop(3);
+  cluster.start(3);
+  EXPECT_TRUE(cluster.peers[3]->node->is_finished()) << "it is the same run";
+  cluster.stop(3);
+  cluster.publish(cluster.stopped_roster(2));
+  for (const auto& peer : cluster.peers) peer->models.clear();
+  cluster.experiment.options.train.train.learning_rate /= 2;
+  cluster.run_id = "second";
+  cluster.start(3);
+  cluster.publish(cluster.roster(3));
+  cluster.run_until_finished();
+  const auto expected = simulated_models(cluster.experiment);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(cluster.model(i), expected[i]) << i;
+}
+
 // What came of a rate that is too high is nothing to go on from; a renewed roster changes nothing,
 // a new epoch does.
 TEST(PeerNode, ARunThatFailedBeginsAnewWithTheNextEpochFromWhatWasSound) {
