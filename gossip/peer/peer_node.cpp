@@ -28,27 +28,34 @@ constexpr Duration kLastComputation = std::chrono::seconds(5);
 // Asks of one member for columns of the model, that wait until it may be read.
 constexpr std::ptrdiff_t kAsksMax = 4;
 
+// The settings that do not change with the members.
+Settings lasting(Settings settings) {
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "topology.nodes"; });
+  return settings;
+}
+
 }  // namespace
 
 // A job on another thread holds it too, so that nothing is destroyed under its hands.
 struct PeerNode::Life {
-  Life(const identity::Roster& roster, NetworkRun with_run, const data::DatasetView& rows,
-       Member me, std::uint64_t step)
+  Life(const identity::Roster& roster, NetworkRun with_run, Member me)
       : epoch(roster.epoch),
         run_id(roster.run_identity()),
         run_name(roster.run),
+        settings(lasting(roster.settings)),
         self(me),
         names(names_of(roster)),
-        run(std::move(with_run)),
-        local(run, rows, me, step) {}
+        run(std::move(with_run)) {}
 
   const protocol::Epoch epoch;
   const std::string run_id;  // Roster::run_identity()
   const std::string run_name;
+  const Settings settings;  // lasting()
   const Member self;
   const std::vector<std::string> names;  // of all members
   const NetworkRun run;
-  LocalSteps local;
+  std::shared_ptr<LocalSteps> local;
+  std::set<Member> silent;  // were absent when it began, and were not heard since
   std::unique_ptr<Course> course;
   std::unique_ptr<membership::SwimMachine> members;
   std::optional<ModelCopy> copy;
@@ -65,6 +72,13 @@ struct PeerNode::Spell {
   std::uint64_t steps = 0;
   double loss_sum = 0;
   std::uint64_t loss_steps = 0;
+};
+
+struct PeerNode::Former {
+  std::string run_id;
+  Settings settings;  // lasting()
+  std::shared_ptr<LocalSteps> local;
+  std::optional<Handover> course;
 };
 
 PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer issuer)
@@ -144,13 +158,15 @@ void PeerNode::keep_links() {
 bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), world_.identity); }
 
 // What the roster held means from here on; only while nothing is computed, so that what was learnt
-// goes on. A local phase that was still to be mixed is in the model of most algorithms (not of d2
-// and diloco), and its exchange is done again.
+// goes on. See hand_over() for a local phase that is still to be mixed.
 void PeerNode::adopt() {
   const identity::Roster& roster = roster_->roster();
   if (life_) {
     const bool run_ends = roster.stopped() || roster.run_identity() != life_->run_id;
     keep_checkpoint(run_ends ? Kept::kModelToo : Kept::kCheckpoint);
+    send_report();  // the counts of steps and losses end with the life
+    former_.reset();
+    if (!run_ends) hand_over();
   }
   end_life();
   switching_ = false;
@@ -223,6 +239,8 @@ Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_
   const identity::Roster& roster = roster_->roster();
   const auto* floats = reinterpret_cast<const float*>(model.view().data());
   const std::string run = roster.run_identity();
+  former_.reset();
+  start_.reset();
   latest_ = Checkpoint{run, 0, {floats, floats + model.size() / sizeof(float)}};
   spell_ = std::make_unique<Spell>(
       Spell{.run_id = run, .start_patience = terms->after, .steps_before = steps_before});
@@ -304,8 +322,29 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
   return start;
 }
 
-// Who was not there in the life before. A change of epoch must not cost a network that runs the
-// time in which another one is started; one that has not begun, and another run, is started.
+// The local phase that waits to be mixed, the algorithm's state and the order of batches continue
+// in the next epoch. Algorithms that share state with the members go on from their model, which
+// holds that phase (not of d2 and sgp), and train for the exchange once more.
+void PeerNode::hand_over() {
+  former_ = std::make_unique<Former>(Former{.run_id = life_->run_id,
+                                            .settings = life_->settings,
+                                            .local = life_->local,
+                                            .course = life_->course->hand_over()});
+}
+
+// For members that were never heard: they may be starting, as long as the run itself is. Later on
+// no epoch waits longer for them than twice a local phase.
+Duration PeerNode::start_patience() {
+  const std::string id = roster_->roster().run_identity();
+  if (!start_ || start_->run_id != id) start_ = Start{.run_id = id, .at = now()};
+  const Duration most = spell_ ? spell_->start_patience : options_.start_patience;
+  const Duration left = most - (now() - start_->at);
+  return std::min(most, std::max(left, options_.patience_min + 2 * start_->computing_max));
+}
+
+// Who was not there in the life before, or not since it was absent from an earlier one. A change of
+// epoch must not cost a network that runs the time in which another one is started; one that has
+// not begun, and another run, is started.
 std::set<Member> PeerNode::absent(Member self) const {
   std::set<Member> absent;
   const identity::Roster& roster = roster_->roster();
@@ -328,17 +367,28 @@ Result<void> PeerNode::begin_life(Member self) {
     return rejected("wrong-vectors", "the model that is held is not of the roster's run");
   }
   CourseStart start = course_start(run);
+  const std::unique_ptr<Former> former = std::move(former_);
+  const bool continues = former && former->run_id == roster.run_identity() &&
+                         former->settings == lasting(roster.settings);
+  if (continues && former->course) {
+    start.exchange = former->course->exchange;
+    start.state.clear();
+    start.former = std::make_shared<Handover>(std::move(*former->course));
+  }
   const std::uint64_t step = run.options.schedule().after(start.exchange);
-  life_ = std::make_shared<Life>(roster, std::move(run), rows_, self,
-                                 step + (spell_ ? spell_->steps_before : 0));
+  life_ = std::make_shared<Life>(roster, std::move(run), self);
+  const std::uint64_t steps_before = spell_ ? spell_->steps_before : 0;
+  life_->local = continues
+                     ? former->local
+                     : std::make_shared<LocalSteps>(life_->run, rows_, self, step + steps_before);
   life_->handed_in_at = step / life_->run.options.evaluate_every();
   const std::set<Member> away = absent(self);
+  life_->silent = away;
   CoursePlace place{.epoch = roster.epoch, .self = self, .names = life_->names, .absent = away};
-  life_->course = make_course(life_->run, life_->local, *this, std::move(place),
-                              {.min = options_.patience_min,
-                               .max = options_.patience_max,
-                               .start = spell_ ? spell_->start_patience : options_.start_patience},
-                              std::move(start));
+  life_->course = make_course(
+      life_->run, *life_->local, *this, std::move(place),
+      {.min = options_.patience_min, .max = options_.patience_max, .start = start_patience()},
+      std::move(start));
   life_->members = std::make_unique<membership::SwimMachine>(
       options_.membership, roster.epoch, self, static_cast<std::uint32_t>(roster.members.size()),
       Rng({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()}), now());
@@ -368,7 +418,8 @@ void PeerNode::end_life() {
   std::map<std::string, bool> reachable;
   for (Member member = 0; member < life_->names.size(); ++member) {
     reachable[life_->names[member]] =
-        life_->members->state(member) != protocol::SwimNews::State::kDead;
+        life_->members->state(member) != protocol::SwimNews::State::kDead &&
+        !life_->silent.contains(member);
   }
   ended_ = Ended{.run_id = life_->run_id,
                  .run_name = life_->run_name,
@@ -393,17 +444,18 @@ void PeerNode::send(Member to, protocol::ReduceNote note) {
 }
 
 void PeerNode::compute(std::function<void()> work, std::function<void()> done) {
-  pool_.submit([life = life_, work = std::move(work), done = std::move(done), &loop = world_.loop,
-                self = self_](unsigned) mutable {
+  pool_.submit([life = life_, work = std::move(work), done = std::move(done), began = now(),
+                &loop = world_.loop, self = self_](unsigned) mutable {
     work();
-    loop.post([life = std::move(life), done = std::move(done), self = std::move(self)] {
+    loop.post([life = std::move(life), done = std::move(done), began, self = std::move(self)] {
       if (*self == nullptr || (*self)->life_ != life) return;
-      (*self)->computed(done);
+      (*self)->computed(done, began);
     });
   });
 }
 
-void PeerNode::computed(const std::function<void()>& done) {
+void PeerNode::computed(const std::function<void()>& done, TimePoint began) {
+  start_->computing_max = std::max(start_->computing_max, now() - began);
   done();
   if (switching_ && (!life_ || !life_->course->is_computing())) adopt();
   if (life_) answer_asks();
@@ -478,6 +530,7 @@ void PeerNode::failed(Error error) {
   problem_ = error.message();
   world_.log.error("the run cannot go on: {}", problem_);
   failure_ = {life_ ? life_->epoch : roster_->roster().epoch, problem_};
+  former_.reset();
   end_life();
   send_report();
 }
@@ -537,7 +590,7 @@ void PeerNode::on_up(Member member, const PeerHello& hello) {
   const protocol::Epoch ours = roster_->roster().epoch;
   links_.send(member, issuer::ask_for_newer(&roster_->roster()));
   if (!life_ || switching_ || hello.epoch != ours) return;
-  on_swim(life_->members->on(membership::Heard{member}, now()));
+  heard(member);
   const auto unsent = unsent_.find(member);
   if (unsent != unsent_.end()) {
     links_.send(member, unsent->second);
@@ -545,6 +598,11 @@ void PeerNode::on_up(Member member, const PeerHello& hello) {
   }
   life_->course->told(member, hello);
   set_alarm();
+}
+
+void PeerNode::heard(Member member) {
+  life_->silent.erase(member);
+  on_swim(life_->members->on(membership::Heard{member}, now()));
 }
 
 void PeerNode::on_down(Member member, const Error&) {
@@ -578,6 +636,7 @@ void PeerNode::on_message(Member from, const protocol::Envelope& envelope) {
   }
   if (!life_ || switching_) return;
   if (const auto* swim = std::get_if<Swim>(&message)) {
+    if (swim->epoch == life_->epoch) life_->silent.erase(from);
     on_swim(life_->members->on(membership::Received{from, *swim}, now()));
   } else if (const auto* ask_columns = std::get_if<protocol::ColumnsAsk>(&message)) {
     const auto waiting = std::ranges::count(life_->asks, from, &Life::Ask::first);
@@ -609,7 +668,7 @@ Result<void> PeerNode::judge(Member from, const Parcel& parcel) {
 
 void PeerNode::on_parcel(Member from, ParcelFlow::Whole whole) {
   if (!life_ || switching_ || whole.parcel.epoch != life_->epoch) return;
-  on_swim(life_->members->on(membership::Heard{from}, now()));
+  heard(from);
   if (whole.parcel.kind != Parcel::Kind::kColumns) {
     life_->course->take(from, std::move(whole));
   } else if (life_->copy && life_->copy->expects(from, whole.parcel)) {

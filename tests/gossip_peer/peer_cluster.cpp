@@ -83,7 +83,11 @@ void PeerCluster::start(std::size_t index) {
   peer.node = std::make_unique<gossip::PeerNode>(
       gossip::PeerNode::World{loop, clock, log, *peer.identity}, own, experiment.parts[index],
       gossip::PeerNode::Issuer{
-          .report = [&peer](const protocol::PeerReport& report) { peer.last = report; },
+          .report =
+              [&peer](const protocol::PeerReport& report) {
+                peer.last = report;
+                peer.trained += report.loss_steps;
+              },
           .hand_in =
               [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
