@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
+#include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 #include "coordinator/commands.h"
@@ -20,6 +22,7 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 constexpr std::size_t kMembersBytesMax = 4 << 20;
+constexpr std::string_view kSeed = "seed";
 
 // What `start` and `sign` share.
 struct NetFlags {
@@ -119,21 +122,39 @@ int start(NetFlags& flags, CommandContext& context) {
 
 // --- offline ------------------------------------------------------------------------------------
 
-// What is there already is of this federation, and is replaced: by a later epoch, since whoever has
-// the one that is there takes no other.
-Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::IdentityDirectory& owner) {
-  const auto kept = identity::SignedRoster::load(flags.to, owner.credentials().authorities,
-                                                 owner.identity().federation);
-  if (!kept && kept.error().code() != "file-missing") {
-    return rejected(kept.error().code(), kept.error().message() +
-                                             "; what is there is not replaced: put a copy of the "
-                                             "roster there, or remove it and say --epoch");
-  }
-  const std::uint64_t least = kept ? kept->roster().epoch + 1 : 1;
+// The roster that is at --to already; it is replaced only where it is of this federation.
+Result<std::optional<identity::SignedRoster>> load_kept(const SignFlags& flags,
+                                                        const identity::IdentityDirectory& owner) {
+  auto kept = identity::SignedRoster::load(flags.to, owner.credentials().authorities,
+                                           owner.identity().federation);
+  if (kept) return std::optional(*std::move(kept));
+  if (kept.error().code() == "file-missing") return std::optional<identity::SignedRoster>();
+  return rejected(kept.error().code(), kept.error().message() +
+                                           "; what is there is not replaced: put a copy of the "
+                                           "roster there, or remove it and say --epoch");
+}
+
+// Later than the one that is there, since whoever has that one takes no other.
+Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::SignedRoster* kept) {
+  const std::uint64_t least = kept != nullptr ? kept->roster().epoch + 1 : 1;
   if (flags.epoch == 0) return least;
   if (flags.epoch >= least) return flags.epoch;
   return rejected("roster-old", fmt::format("{} is of epoch {}, so --epoch must be at least {}",
                                             flags.to, kept->roster().epoch, least));
+}
+
+// A roster of the same name and seed as the one that is there continues its run, with other members
+// or a longer life; any other begins one.
+void name_run(identity::Roster& roster, const identity::SignedRoster* kept, WallTime now) {
+  const auto value = [](const identity::Roster& of, std::string_view key) {
+    const auto found = std::ranges::find(of.settings, key, &Settings::value_type::first);
+    return found == of.settings.end() ? std::string() : found->second;
+  };
+  const bool continues = kept != nullptr && kept->roster().run == roster.run &&
+                         value(kept->roster(), kSeed) == value(roster, kSeed);
+  if (!continues) return roster.begin_run(now);
+  const std::string id = value(kept->roster(), identity::kRunIdKey);
+  if (!id.empty()) roster.settings.emplace_back(identity::kRunIdKey, id);
 }
 
 Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
@@ -148,18 +169,20 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
     return config::usage_error("--expires is out of range; a roster holds for 365 days at most");
   }
   STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));
-  STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, owner));
+  STARLING_ASSIGN(const auto kept, load_kept(flags, owner));
+  const identity::SignedRoster* replaced = kept ? &*kept : nullptr;
+  STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, replaced));
   const WallTime now = clock.wall_now();
-  Settings settings = settings_for(run.settings, members.size());
-  return identity::SignedRoster::sign(
-      {.federation = owner.identity().federation,
-       .run = run.name,
-       .epoch = epoch,
-       .issued = now,
-       .expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(lifetime),
-       .settings = std::move(settings),
-       .members = std::move(members)},
-      owner.credentials());
+  identity::Roster roster{
+      .federation = owner.identity().federation,
+      .run = run.name,
+      .epoch = epoch,
+      .issued = now,
+      .expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(lifetime),
+      .settings = settings_for(run.settings, members.size()),
+      .members = std::move(members)};
+  name_run(roster, replaced, now);
+  return identity::SignedRoster::sign(roster, owner.credentials());
 }
 
 Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {

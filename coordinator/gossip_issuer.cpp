@@ -116,15 +116,15 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
                     "new CLIENT --role peer'");
   }
   STARLING_TRY(check_network(run.settings, listed.size()));
-  Settings settings = settings_for(run.settings, listed.size());
+  identity::Roster roster{.federation = federation_,
+                          .run = run.name,
+                          .epoch = next_epoch(),
+                          .settings = settings_for(run.settings, listed.size()),
+                          .members = std::move(listed)};
+  roster.begin_run(parts_.clock.wall_now());
   reports_.clear();
   set_problem("");
-  return issue({.federation = federation_,
-                .run = run.name,
-                .epoch = next_epoch(),
-                .settings = std::move(settings),
-                .members = std::move(listed)},
-               lifetime);
+  return issue(std::move(roster), lifetime);
 }
 
 Result<void> GossipIssuer::stop() {
@@ -215,6 +215,14 @@ Members GossipIssuer::fitting(Members admitted) {
   return chosen;
 }
 
+// Whether these members are those of now and newcomers, who can wait.
+bool GossipIssuer::must_wait(const Members& next) const {
+  Members all = next;
+  return !roster()->stopped() && changed_at_ &&
+         parts_.clock.now() < *changed_at_ + kNewcomersEvery &&
+         put_first(*roster(), all) == roster()->members.size();
+}
+
 Result<void> GossipIssuer::refresh_now() {
   const identity::Roster& current = *roster();
   const Duration lifetime = current.expires - current.issued;
@@ -228,7 +236,12 @@ Result<void> GossipIssuer::refresh_now() {
   const bool changed = listed != current.members;
   if (changed && !current.stopped()) listed = fitting(std::move(listed));
   identity::Roster next = current;
+  if (listed != current.members && must_wait(listed)) {
+    alarm_.set(parts_.loop.now() + (*changed_at_ + kNewcomersEvery - parts_.clock.now()));
+    return {};
+  }
   if (listed != current.members) {
+    changed_at_ = parts_.clock.now();
     next.epoch = next_epoch();
     next.settings = settings_for(current.settings, listed.size());
     next.members = std::move(listed);

@@ -2,6 +2,7 @@
 // The coordinator as the issuer of a gossip network's roster: its members are the admitted clients,
 // as many as fit its graph. A roster is durable before it is published. A change of members or run
 // begins a new epoch; what only grows old is renewed at half of its life under the same epoch.
+// Newcomers share epochs, since each one costs all members an exchange with new neighbours.
 #pragma once
 
 #include <functional>
@@ -42,6 +43,8 @@ class GossipIssuer {
   static constexpr Duration kLifetimeMin = std::chrono::minutes(1);
   static constexpr Duration kLifetimeMax = identity::kRosterLifetimeMax;
   static constexpr Duration kLifetimeDefault = std::chrono::minutes(10);
+  // Between an epoch and the next one that only admits newcomers.
+  static constexpr Duration kNewcomersEvery = std::chrono::seconds(5);
 
   GossipIssuer(const Parts& parts, std::string federation, Handlers handlers);
 
@@ -51,13 +54,15 @@ class GossipIssuer {
   // verified is an error of start() and stop() from then on: its epoch is not known.
   void resume();
 
-  // Begins a run with all admitted clients, in place of an earlier one. "no-members",
-  // what check_network and the disk say.
+  // Begins a run with all admitted clients, in place of an earlier one, whatever the name of that
+  // one was: every device starts from the initial model. "no-members", what check_network and the
+  // disk say.
   [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
   // Tells the members to end. "not-running"
   [[nodiscard]] Result<void> stop();
-  // Clients have joined or were revoked. A revocation goes through at once; newcomers with whom the
-  // graph could not be formed wait until it can. When nobody is left, the network is stopped.
+  // Clients have joined or were revoked. A revocation takes effect at once. Newcomers wait until
+  // kNewcomersEvery has passed since the last change of members, and those with whom the graph
+  // could not be formed until it can. When nobody is left, the network is stopped.
   void members_changed() { refresh(); }
 
   // Null before the first run.
@@ -78,6 +83,7 @@ class GossipIssuer {
   void set_problem(std::string problem);
   void take_report(const std::string& member, const protocol::PeerReport& report);
   std::uint64_t next_epoch() const;
+  bool must_wait(const std::vector<identity::RosterMember>& next) const;
   void set_alarm(Duration lifetime);
 
   Parts parts_;
@@ -86,6 +92,7 @@ class GossipIssuer {
   std::optional<identity::Credentials> credentials_;
   std::optional<Error> unreadable_;
   std::string problem_;
+  std::optional<TimePoint> changed_at_;  // the members, in this process
   std::uint64_t ahead_ = 0;  // the latest epoch that a member says it holds, if it is later
   std::map<std::string, Report> reports_;
   issuer::IssuerDesk desk_;

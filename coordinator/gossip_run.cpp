@@ -62,7 +62,8 @@ class Known {
 Result<gossip::NetOptions> read_options(const Settings& settings) {
   Settings keys;
   for (const auto& setting : settings) {
-    if (!gossip::is_fallback({setting})) keys.push_back(setting);
+    const bool is_key = !gossip::is_fallback({setting}) && setting.first != identity::kRunIdKey;
+    if (is_key) keys.push_back(setting);
   }
   gossip::NetOptions options;
   config::Binder binder;

@@ -99,6 +99,20 @@ bool Roster::replaces(const Roster& held) const {
   return newer_than(held) && (epoch > held.epoch || renews);
 }
 
+std::string Roster::run_identity() const {
+  const auto id = std::ranges::find(settings, kRunIdKey, &Settings::value_type::first);
+  return id == settings.end() ? run : run + " " + id->second;
+}
+
+void Roster::begin_run(WallTime now) {
+  constexpr std::size_t kDigits = 16;
+  std::erase_if(settings, [](const auto& setting) { return setting.first == kRunIdKey; });
+  std::string text =
+      federation + "\n" + run + "\n" + std::to_string(epoch) + "\n" + format_rfc3339(now) + "\n";
+  for (const auto& [key, value] : settings) text += key + "=" + value + "\n";
+  settings.emplace_back(kRunIdKey, sha256(as_bytes(text)).hex().substr(0, kDigits));
+}
+
 Settings stopped_settings() { return {{"stopped", "true"}}; }
 
 bool Roster::stopped() const { return settings == stopped_settings(); }

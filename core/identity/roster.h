@@ -31,6 +31,10 @@ inline constexpr std::size_t kRosterSettingsMax = 256;
 inline constexpr std::size_t kRosterSettingKeyBytesMax = 128;
 inline constexpr std::size_t kRosterSettingValueBytesMax = 1024;
 
+// The setting that tells a run from others of its name. A roster without it, as earlier issuers
+// signed them, is of the run that its name says.
+inline constexpr std::string_view kRunIdKey = "run-id";
+
 struct RosterMember {
   std::string name;
   Sha256Digest key;     // Certificate::public_key_digest()
@@ -55,6 +59,11 @@ struct Roster {
   // Whether this may take the place of `held`: it is newer, and within an epoch, whose peers must
   // agree on all else, nothing but its times has changed.
   bool replaces(const Roster& held) const;
+  // What members keep their checkpoints by: the run's name, and its id where it has one. A stopped
+  // roster says the name alone.
+  std::string run_identity() const;
+  // Gives the run an id that no run before it has, from everything that this roster says at `now`.
+  void begin_run(WallTime now);
   // Whether this tells the members to end: the run's settings are stopped_settings().
   bool stopped() const;
   bool expired(WallTime now) const { return now >= expires; }

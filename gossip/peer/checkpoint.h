@@ -22,7 +22,7 @@ struct KeptState {
 };
 
 struct Checkpoint {
-  std::string run;                  // of the roster; another run begins from its own initial model
+  std::string run;                  // Roster::run_identity(); another run begins from its own model
   protocol::Exchange exchange = 0;  // to go on with
   std::vector<float> model;
   KeptState state = {};

@@ -15,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/linalg/aligned.h"
 #include "core/protocol/messages.h"
+#include "gossip/algorithms/algorithm.h"
 #include "gossip/peer/parcel_flow.h"
 
 namespace starling::gossip {
@@ -56,6 +57,13 @@ struct CourseProgress {
   std::uint32_t expected = 0;
 };
 
+// What the course of the next epoch continues with, so that a local phase is never trained twice.
+struct Handover {
+  std::unique_ptr<Algorithm<float>> algorithm;
+  Exchange exchange = 0;
+  bool trained = false;  // the local phase of this exchange is done, and was not mixed
+};
+
 class Course {
  public:
   virtual ~Course() = default;
@@ -69,6 +77,9 @@ class Course {
   virtual std::optional<std::span<const float>> model() const = 0;
   // What is stored with it (algorithm_state.h); empty where the model is all. Requires: model().
   virtual Bytes state() const { return {}; }
+  // None where the algorithm shares state with the members of this epoch: then the model and
+  // state() are what continues. Requires: !is_computing(). Nothing but the destructor may follow.
+  virtual std::optional<Handover> hand_over() { return std::nullopt; }
 
   // Whether an announced parcel is of use.
   [[nodiscard]] virtual Result<void> judge(Member from, const protocol::Parcel& parcel) const = 0;

@@ -64,9 +64,12 @@ void ExchangeMachine::say(LogLevel level, std::string line) {
 
 // --- the course ---------------------------------------------------------------------------------
 
-void ExchangeMachine::handle(const Begin&) {
+void ExchangeMachine::handle(const Begin& begin) {
   STARLING_CHECK(state_ == State::kIdle);
-  go_on_or_finish();
+  if (!begin.trained) return go_on_or_finish();
+  began_ = now_;
+  state_ = State::kTraining;
+  handle(Trained{});
 }
 
 void ExchangeMachine::go_on_or_finish() {

@@ -35,7 +35,9 @@ struct Arrival {
 };
 
 // --- events -------------------------------------------------------------------------------------
-struct Begin {};
+struct Begin {
+  bool trained = false;  // the local phase of the first exchange is done already
+};
 struct Trained {};  // answers Train
 struct Mixed {};    // answers Mix
 struct Came {

@@ -17,7 +17,8 @@ train::Stepper ready_stepper(const NetworkRun& run) {
 
 LocalSteps::LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node,
                        std::uint64_t step)
-    : run_(run),
+    : options_(run.options.train.train),
+      steps_(run.options.run.steps),
       stepper_(ready_stepper(run)),
       data_(rows, run.options.train.train,
             Rng({.seed = run.options.run.seed, .purpose = Purpose::kBatches, .node = node}),
@@ -26,8 +27,8 @@ LocalSteps::LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Nod
 }
 
 double LocalSteps::rate_at(std::uint64_t step) const {
-  return train::learning_rate_at(run_.options.train.train, static_cast<Round>(step + 1),
-                                 static_cast<Round>(run_.options.run.steps));
+  return train::learning_rate_at(options_, static_cast<Round>(step + 1),
+                                 static_cast<Round>(steps_));
 }
 
 void LocalSteps::forget_momentum() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a peer trains with: its rows in the order that the same node of a simulation takes them, and
-// the scratch of the one thread that computes.
+// the scratch of the one thread that computes. Outlives epochs: the order of the batches and the
+// optimizer's state continue.
 #pragma once
 
 #include "core/data/dataset.h"
@@ -11,7 +12,7 @@ namespace starling::gossip {
 
 class LocalSteps {
  public:
-  // `run` must outlive it. The node's batches from `step` on.
+  // The node's batches from `step` on.
   LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node, std::uint64_t step);
 
   NodeTraining training() { return NodeTraining(data_, stepper_); }
@@ -20,7 +21,8 @@ class LocalSteps {
   void forget_momentum();
 
  private:
-  const NetworkRun& run_;
+  const train::TrainOptions options_;
+  const std::uint64_t steps_;  // of the run
   train::Stepper stepper_;
   NodeData data_;
 };

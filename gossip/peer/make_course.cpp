@@ -21,6 +21,16 @@ std::uint64_t resent_exchanges(const NetworkRun& run) {
 
 }  // namespace
 
+std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,
+                                                 CourseStart& start) {
+  if (start.former) return std::move(start.former->algorithm);
+  return make_algorithm<float>(run.plan, self, std::span<const float>(start.model));
+}
+
+bool outlives_members(const AlgorithmTraits& traits) {
+  return traits.loss_safe && !traits.per_receiver && !traits.weighs;
+}
+
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
                                     CoursePlace place, const CoursePatience& patience,
                                     CourseStart start) {

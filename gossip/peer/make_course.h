@@ -12,9 +12,11 @@ namespace starling::gossip {
 
 // Where a course begins.
 struct CourseStart {
-  Exchange exchange = 0;          // to go on from
-  std::vector<float> model;       // [d]
-  Bytes state = {};               // kept with the model (algorithm_state.h), or empty
+  Exchange exchange = 0;     // to go on from
+  std::vector<float> model;  // [d]
+  Bytes state = {};          // kept with the model (algorithm_state.h), or empty
+  // Of the epoch before, in place of model and state, taken by the course; null: none.
+  std::shared_ptr<Handover> former = {};
   std::uint32_t incarnation = 1;  // of this process, never 0: ends of edges are told apart by it
 };
 
@@ -32,6 +34,12 @@ struct CoursePatience {
   // For those who were never heard: they may be starting.
   Duration start = std::chrono::seconds(60);
 };
+
+// The algorithm that a course starts with.
+std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,
+                                                 CourseStart& start);
+// Whether an algorithm holds nothing that depends on the other members.
+bool outlives_members(const AlgorithmTraits& traits);
 
 // All references must outlive the course.
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,

@@ -40,11 +40,12 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       self_(place.self),
       names_(std::move(place.names)),
       absent_(std::move(place.absent)),
+      trained_(start.former && start.former->trained),
       patience_(patience.max + patience.start),
       start_until_(host.now() + (start.exchange == 0 ? patience.start : patience.min)),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
                start.exchange),
-      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
+      algorithm_(take_algorithm(run, self_, start)),
       exchange_(start.exchange),
       met_(names_.size()),
       linked_(names_.size()) {
@@ -57,7 +58,11 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
 void MeanCourse::begin() {
   STARLING_CHECK(state_ == State::kIdle);
   for (const Member member : absent_) on(collective::Unreachable{member});
-  go_on();
+  if (trained_) {
+    reduce();
+  } else {
+    go_on();
+  }
 }
 
 std::vector<Member> MeanCourse::neighbours() const {
@@ -86,6 +91,15 @@ std::optional<std::span<const float>> MeanCourse::model() const {
 }
 
 Bytes MeanCourse::state() const { return save_state(*algorithm_); }
+
+// While a model is being copied, this one is of no exchange.
+std::optional<Handover> MeanCourse::hand_over() {
+  STARLING_CHECK(!computing_);
+  if (state_ == State::kCopying || !outlives_members(run_.plan.traits)) return std::nullopt;
+  return Handover{.algorithm = std::move(algorithm_),
+                  .exchange = exchange_,
+                  .trained = state_ == State::kReducing};
+}
 
 // --- the course ---------------------------------------------------------------------------------
 
@@ -117,6 +131,10 @@ void MeanCourse::trained(double loss_sum, int steps) {
   if (!std::isfinite(loss_sum)) {
     return host_.failed(diverged(schedule_.after(exchange_)));
   }
+  reduce();
+}
+
+void MeanCourse::reduce() {
   const auto own = algorithm_->message(0).first;
   state_ = State::kReducing;
   shakes_ = 0;

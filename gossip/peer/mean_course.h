@@ -25,6 +25,7 @@ class MeanCourse final : public Course {
   bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override;
+  std::optional<Handover> hand_over() override;
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member from, const protocol::ReduceNote& note) override;
@@ -41,6 +42,7 @@ class MeanCourse final : public Course {
 
   void go_on();
   void trained(double loss_sum, int steps);
+  void reduce();
   void mixed();
   void on(collective::Event event);
   void perform(collective::SendNote& send);
@@ -63,7 +65,8 @@ class MeanCourse final : public Course {
   Member self_;
   std::vector<std::string> names_;
   const std::set<Member> absent_;
-  Duration patience_;  // with an exchange of which nothing comes
+  const bool trained_;  // before it begins
+  Duration patience_;   // with an exchange of which nothing comes
   TimePoint start_until_;
   TimePoint stalled_at_{};
   unsigned shakes_ = 0;  // in this exchange

@@ -44,10 +44,11 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       self_(place.self),
       names_(std::move(place.names)),
       absent_(std::move(place.absent)),
+      trained_(start.former && start.former->trained),
       incarnation_(start.incarnation),
       resent_(options.resent),
       machine_(options, *run.topology, self_, names_, start.exchange),
-      algorithm_(make_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
+      algorithm_(take_algorithm(run, self_, start)),
       tags_edges_(algorithm_->counts_on_edges()) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
@@ -56,7 +57,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
 
 void NeighbourCourse::begin() {
   for (const Member member : absent_) on(exchange::Absent{member});
-  on(exchange::Begin{});
+  on(exchange::Begin{.trained = trained_});
 }
 
 std::vector<Member> NeighbourCourse::neighbours() const {
@@ -86,6 +87,14 @@ bool NeighbourCourse::is_finished() const {
 std::optional<std::span<const float>> NeighbourCourse::model() const {
   if (computing_) return std::nullopt;
   return algorithm_->model();
+}
+
+std::optional<Handover> NeighbourCourse::hand_over() {
+  STARLING_CHECK(!computing_);
+  if (!outlives_members(run_.plan.traits)) return std::nullopt;
+  return Handover{.algorithm = std::move(algorithm_),
+                  .exchange = machine_.exchange(),
+                  .trained = machine_.state() == ExchangeMachine::State::kWaiting};
 }
 
 // --- the machine --------------------------------------------------------------------------------

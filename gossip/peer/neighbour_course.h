@@ -25,6 +25,7 @@ class NeighbourCourse final : public Course {
   bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
+  std::optional<Handover> hand_over() override;
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void overheard(Member from, const protocol::Parcel& parcel) override;
   void take(Member from, ParcelFlow::Whole whole) override;
@@ -69,6 +70,7 @@ class NeighbourCourse final : public Course {
   Member self_;
   std::vector<std::string> names_;
   const std::set<Member> absent_;
+  const bool trained_;  // before it begins
   std::uint32_t incarnation_;
   std::uint64_t resent_;  // exchanges whose messages are kept to be sent again
   ExchangeMachine machine_;

@@ -16,7 +16,7 @@ Result<NetOptions> read_settings(const Settings& settings, bool& lossy) {
   NetOptions options;
   Settings keys;
   for (const auto& [key, value] : settings) {
-    if (is_fallback({{key, value}})) continue;
+    if (is_fallback({{key, value}}) || key == identity::kRunIdKey) continue;
     if (key != kLossyKey) {
       keys.emplace_back(key, value);
     } else if (value == "true" || value == "false") {

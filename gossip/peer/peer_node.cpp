@@ -28,25 +28,34 @@ constexpr Duration kLastComputation = std::chrono::seconds(5);
 // Asks of one member for columns of the model, that wait until it may be read.
 constexpr std::ptrdiff_t kAsksMax = 4;
 
+// The settings that do not change with the members.
+Settings lasting(Settings settings) {
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "topology.nodes"; });
+  return settings;
+}
+
 }  // namespace
 
 // A job on another thread holds it too, so that nothing is destroyed under its hands.
 struct PeerNode::Life {
-  Life(const identity::Roster& roster, NetworkRun with_run, const data::DatasetView& rows,
-       Member me, std::uint64_t step)
+  Life(const identity::Roster& roster, NetworkRun with_run, Member me)
       : epoch(roster.epoch),
+        run_id(roster.run_identity()),
         run_name(roster.run),
+        settings(lasting(roster.settings)),
         self(me),
         names(names_of(roster)),
-        run(std::move(with_run)),
-        local(run, rows, me, step) {}
+        run(std::move(with_run)) {}
 
   const protocol::Epoch epoch;
+  const std::string run_id;  // Roster::run_identity()
   const std::string run_name;
+  const Settings settings;  // lasting()
   const Member self;
   const std::vector<std::string> names;  // of all members
   const NetworkRun run;
-  LocalSteps local;
+  std::shared_ptr<LocalSteps> local;
+  std::set<Member> silent;  // were absent when it began, and were not heard since
   std::unique_ptr<Course> course;
   std::unique_ptr<membership::SwimMachine> members;
   std::optional<ModelCopy> copy;
@@ -56,13 +65,20 @@ struct PeerNode::Life {
 };
 
 struct PeerNode::Spell {
-  std::string run_name;
+  std::string run_id;
   Duration start_patience{};
   std::uint64_t steps_before = 0;
   std::uint64_t exchanges = 0;  // what follows: when the model was last mixed
   std::uint64_t steps = 0;
   double loss_sum = 0;
   std::uint64_t loss_steps = 0;
+};
+
+struct PeerNode::Former {
+  std::string run_id;
+  Settings settings;  // lasting()
+  std::shared_ptr<LocalSteps> local;
+  std::optional<Handover> course;
 };
 
 PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer issuer)
@@ -142,13 +158,15 @@ void PeerNode::keep_links() {
 bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), world_.identity); }
 
 // What the roster held means from here on; only while nothing is computed, so that what was learnt
-// goes on. A local phase that was still to be mixed is in the model of most algorithms (not of d2
-// and diloco), and its exchange is done again.
+// goes on. See hand_over() for a local phase that is still to be mixed.
 void PeerNode::adopt() {
   const identity::Roster& roster = roster_->roster();
   if (life_) {
-    const bool run_ends = roster.stopped() || roster.run != life_->run_name;
+    const bool run_ends = roster.stopped() || roster.run_identity() != life_->run_id;
     keep_checkpoint(run_ends ? Kept::kModelToo : Kept::kCheckpoint);
+    send_report();  // the counts of steps and losses end with the life
+    former_.reset();
+    if (!run_ends) hand_over();
   }
   end_life();
   switching_ = false;
@@ -166,7 +184,7 @@ void PeerNode::adopt() {
   }
   const auto self = roster.find(world_.identity.identity().name);
   const bool stands_by =
-      is_fallback(roster.settings) && (!spell_ || spell_->run_name != roster.run);
+      is_fallback(roster.settings) && (!spell_ || spell_->run_id != roster.run_identity());
   world_.log.info("roster {} of run {}: {} members until {}{}", roster.epoch, roster.run,
                   roster.members.size(), format_rfc3339(roster.expires),
                   stands_by ? ", should the coordinator be gone" : "");
@@ -220,9 +238,12 @@ Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_
   if (!terms || life_) return rejected("no-fallback", "no roster stands by");
   const identity::Roster& roster = roster_->roster();
   const auto* floats = reinterpret_cast<const float*>(model.view().data());
-  latest_ = Checkpoint{roster.run, 0, {floats, floats + model.size() / sizeof(float)}};
+  const std::string run = roster.run_identity();
+  former_.reset();
+  start_.reset();
+  latest_ = Checkpoint{run, 0, {floats, floats + model.size() / sizeof(float)}};
   spell_ = std::make_unique<Spell>(
-      Spell{.run_name = roster.run, .start_patience = terms->after, .steps_before = steps_before});
+      Spell{.run_id = run, .start_patience = terms->after, .steps_before = steps_before});
   auto begun = begin_life(*roster.find(world_.identity.identity().name));
   if (!begun) failed(begun.error());
   set_alarm();
@@ -231,7 +252,7 @@ Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_
 
 std::optional<fallback::Trained> PeerNode::rest() {
   const auto spell = std::move(spell_);
-  if (!spell || !latest_ || latest_->run != spell->run_name) return std::nullopt;
+  if (!spell || !latest_ || latest_->run != spell->run_id) return std::nullopt;
   std::vector<float> model = std::move(latest_->model);  // what lies after the last mixing is no
   end_life();                                            // network's yet
   if (ended_) ended_->reachable.reset();  // whoever heard of the coordinator earlier seemed dead
@@ -262,7 +283,7 @@ void PeerNode::load_latest(const NetworkRun& run) {
     return world_.log.warning("the checkpoint is not used: {}", kept.error().message());
   }
   latest_ = std::move(*kept);
-  if (latest_->run != roster_->roster().run) return;
+  if (latest_->run != roster_->roster().run_identity()) return;
   auto state = load_state(path, *latest_, std::string(run.plan.traits.name));
   if (state) {
     latest_->state = std::move(*state);
@@ -273,7 +294,7 @@ void PeerNode::load_latest(const NetworkRun& run) {
 
 // What this life would go on with.
 Checkpoint PeerNode::checkpoint_now(std::span<const float> model) const {
-  return {.run = life_->run_name,
+  return {.run = life_->run_id,
           .exchange = life_->course->progress().exchange,
           .model = {model.begin(), model.end()},
           .state = {.algorithm = std::string(life_->run.plan.traits.name),
@@ -282,11 +303,11 @@ Checkpoint PeerNode::checkpoint_now(std::span<const float> model) const {
 }
 
 CourseStart PeerNode::course_start(const NetworkRun& run) {
-  const std::string& name = roster_->roster().run;
   CourseStart start;
   start.incarnation = rng_.next_u32() | 1U;
   if (!latest_) load_latest(run);
-  if (latest_ && latest_->run == name && latest_->model.size() == run.initial.size()) {
+  const std::string id = roster_->roster().run_identity();
+  if (latest_ && latest_->run == id && latest_->model.size() == run.initial.size()) {
     start.exchange = latest_->exchange;
     start.model = latest_->model;
     // Weights are shares of what one epoch's members hold together: in another all begin with 1.
@@ -301,13 +322,34 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
   return start;
 }
 
-// Who was not there in the life before. A change of epoch must not cost a network that runs the
-// time in which another one is started; one that has not begun, and another run, is started.
+// The local phase that waits to be mixed, the algorithm's state and the order of batches continue
+// in the next epoch. Algorithms that share state with the members go on from their model, which
+// holds that phase (not of d2 and sgp), and train for the exchange once more.
+void PeerNode::hand_over() {
+  former_ = std::make_unique<Former>(Former{.run_id = life_->run_id,
+                                            .settings = life_->settings,
+                                            .local = life_->local,
+                                            .course = life_->course->hand_over()});
+}
+
+// For members that were never heard: they may be starting, as long as the run itself is. Later on
+// no epoch waits longer for them than twice a local phase.
+Duration PeerNode::start_patience() {
+  const std::string id = roster_->roster().run_identity();
+  if (!start_ || start_->run_id != id) start_ = Start{.run_id = id, .at = now()};
+  const Duration most = spell_ ? spell_->start_patience : options_.start_patience;
+  const Duration left = most - (now() - start_->at);
+  return std::min(most, std::max(left, options_.patience_min + 2 * start_->computing_max));
+}
+
+// Who was not there in the life before, or not since it was absent from an earlier one. A change of
+// epoch must not cost a network that runs the time in which another one is started; one that has
+// not begun, and another run, is started.
 std::set<Member> PeerNode::absent(Member self) const {
   std::set<Member> absent;
   const identity::Roster& roster = roster_->roster();
-  const bool runs =
-      ended_ && ended_->reachable && ended_->run == roster.run && ended_->progress.exchange > 0;
+  const bool runs = ended_ && ended_->reachable && ended_->run_id == roster.run_identity() &&
+                    ended_->progress.exchange > 0;
   if (!runs) return absent;
   for (Member member = 0; member < roster.members.size(); ++member) {
     const auto known = ended_->reachable->find(roster.members[member].name);
@@ -325,17 +367,28 @@ Result<void> PeerNode::begin_life(Member self) {
     return rejected("wrong-vectors", "the model that is held is not of the roster's run");
   }
   CourseStart start = course_start(run);
+  const std::unique_ptr<Former> former = std::move(former_);
+  const bool continues = former && former->run_id == roster.run_identity() &&
+                         former->settings == lasting(roster.settings);
+  if (continues && former->course) {
+    start.exchange = former->course->exchange;
+    start.state.clear();
+    start.former = std::make_shared<Handover>(std::move(*former->course));
+  }
   const std::uint64_t step = run.options.schedule().after(start.exchange);
-  life_ = std::make_shared<Life>(roster, std::move(run), rows_, self,
-                                 step + (spell_ ? spell_->steps_before : 0));
+  life_ = std::make_shared<Life>(roster, std::move(run), self);
+  const std::uint64_t steps_before = spell_ ? spell_->steps_before : 0;
+  life_->local = continues
+                     ? former->local
+                     : std::make_shared<LocalSteps>(life_->run, rows_, self, step + steps_before);
   life_->handed_in_at = step / life_->run.options.evaluate_every();
   const std::set<Member> away = absent(self);
+  life_->silent = away;
   CoursePlace place{.epoch = roster.epoch, .self = self, .names = life_->names, .absent = away};
-  life_->course = make_course(life_->run, life_->local, *this, std::move(place),
-                              {.min = options_.patience_min,
-                               .max = options_.patience_max,
-                               .start = spell_ ? spell_->start_patience : options_.start_patience},
-                              std::move(start));
+  life_->course = make_course(
+      life_->run, *life_->local, *this, std::move(place),
+      {.min = options_.patience_min, .max = options_.patience_max, .start = start_patience()},
+      std::move(start));
   life_->members = std::make_unique<membership::SwimMachine>(
       options_.membership, roster.epoch, self, static_cast<std::uint32_t>(roster.members.size()),
       Rng({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()}), now());
@@ -365,9 +418,13 @@ void PeerNode::end_life() {
   std::map<std::string, bool> reachable;
   for (Member member = 0; member < life_->names.size(); ++member) {
     reachable[life_->names[member]] =
-        life_->members->state(member) != protocol::SwimNews::State::kDead;
+        life_->members->state(member) != protocol::SwimNews::State::kDead &&
+        !life_->silent.contains(member);
   }
-  ended_ = Ended{life_->run_name, life_->course->progress(), std::move(reachable)};
+  ended_ = Ended{.run_id = life_->run_id,
+                 .run_name = life_->run_name,
+                 .progress = life_->course->progress(),
+                 .reachable = std::move(reachable)};
   life_.reset();
 }
 
@@ -387,17 +444,18 @@ void PeerNode::send(Member to, protocol::ReduceNote note) {
 }
 
 void PeerNode::compute(std::function<void()> work, std::function<void()> done) {
-  pool_.submit([life = life_, work = std::move(work), done = std::move(done), &loop = world_.loop,
-                self = self_](unsigned) mutable {
+  pool_.submit([life = life_, work = std::move(work), done = std::move(done), began = now(),
+                &loop = world_.loop, self = self_](unsigned) mutable {
     work();
-    loop.post([life = std::move(life), done = std::move(done), self = std::move(self)] {
+    loop.post([life = std::move(life), done = std::move(done), began, self = std::move(self)] {
       if (*self == nullptr || (*self)->life_ != life) return;
-      (*self)->computed(done);
+      (*self)->computed(done, began);
     });
   });
 }
 
-void PeerNode::computed(const std::function<void()>& done) {
+void PeerNode::computed(const std::function<void()>& done, TimePoint began) {
+  start_->computing_max = std::max(start_->computing_max, now() - began);
   done();
   if (switching_ && (!life_ || !life_->course->is_computing())) adopt();
   if (life_) answer_asks();
@@ -452,7 +510,7 @@ void PeerNode::note_spell() {
   const auto model = life_->course->model();
   if (!model) return;
   const CourseProgress progress = life_->course->progress();
-  latest_ = Checkpoint{life_->run_name, progress.exchange, {model->begin(), model->end()}};
+  latest_ = Checkpoint{life_->run_id, progress.exchange, {model->begin(), model->end()}};
   spell_->exchanges = progress.exchange;
   spell_->steps = progress.step;
   spell_->loss_sum = progress.loss_sum;
@@ -472,6 +530,7 @@ void PeerNode::failed(Error error) {
   problem_ = error.message();
   world_.log.error("the run cannot go on: {}", problem_);
   failure_ = {life_ ? life_->epoch : roster_->roster().epoch, problem_};
+  former_.reset();
   end_life();
   send_report();
 }
@@ -531,7 +590,7 @@ void PeerNode::on_up(Member member, const PeerHello& hello) {
   const protocol::Epoch ours = roster_->roster().epoch;
   links_.send(member, issuer::ask_for_newer(&roster_->roster()));
   if (!life_ || switching_ || hello.epoch != ours) return;
-  on_swim(life_->members->on(membership::Heard{member}, now()));
+  heard(member);
   const auto unsent = unsent_.find(member);
   if (unsent != unsent_.end()) {
     links_.send(member, unsent->second);
@@ -539,6 +598,11 @@ void PeerNode::on_up(Member member, const PeerHello& hello) {
   }
   life_->course->told(member, hello);
   set_alarm();
+}
+
+void PeerNode::heard(Member member) {
+  life_->silent.erase(member);
+  on_swim(life_->members->on(membership::Heard{member}, now()));
 }
 
 void PeerNode::on_down(Member member, const Error&) {
@@ -572,6 +636,7 @@ void PeerNode::on_message(Member from, const protocol::Envelope& envelope) {
   }
   if (!life_ || switching_) return;
   if (const auto* swim = std::get_if<Swim>(&message)) {
+    if (swim->epoch == life_->epoch) life_->silent.erase(from);
     on_swim(life_->members->on(membership::Received{from, *swim}, now()));
   } else if (const auto* ask_columns = std::get_if<protocol::ColumnsAsk>(&message)) {
     const auto waiting = std::ranges::count(life_->asks, from, &Life::Ask::first);
@@ -603,7 +668,7 @@ Result<void> PeerNode::judge(Member from, const Parcel& parcel) {
 
 void PeerNode::on_parcel(Member from, ParcelFlow::Whole whole) {
   if (!life_ || switching_ || whole.parcel.epoch != life_->epoch) return;
-  on_swim(life_->members->on(membership::Heard{from}, now()));
+  heard(from);
   if (whole.parcel.kind != Parcel::Kind::kColumns) {
     life_->course->take(from, std::move(whole));
   } else if (life_->copy && life_->copy->expects(from, whole.parcel)) {
@@ -710,7 +775,11 @@ protocol::PeerReport PeerNode::report() const {
   report.state = !roster_ ? "joining" : standby() ? "fallback-roster" : "refused";
   if (roster_ && roster_->roster().stopped()) report.state = "ended";
   if (!life_) {
-    if (!ended_ || roster_->roster().run != ended_->run) return report;
+    if (!ended_) return report;
+    const identity::Roster& roster = roster_->roster();
+    const bool same_run =
+        roster.stopped() ? roster.run == ended_->run_name : roster.run_identity() == ended_->run_id;
+    if (!same_run) return report;
     report.exchange = ended_->progress.exchange;
     report.step = ended_->progress.step;
     return report;

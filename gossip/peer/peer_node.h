@@ -89,6 +89,7 @@ class PeerNode final : private CourseHost {
  private:
   struct Life;   // what lasts as long as an epoch
   struct Spell;  // ... as an absence of the coordinator
+  struct Former;
 
   // CourseHost
   TimePoint now() const override { return world_.loop.now(); }
@@ -110,11 +111,14 @@ class PeerNode final : private CourseHost {
   WallTime judged_now() const;
   [[nodiscard]] Result<void> begin_life(Member self);
   CourseStart course_start(const NetworkRun& run);
+  void hand_over();
+  Duration start_patience();
   std::set<Member> absent(Member self) const;
+  void heard(Member member);
   void load_latest(const NetworkRun& run);
   Checkpoint checkpoint_now(std::span<const float> model) const;
   void end_life();
-  void computed(const std::function<void()>& done);
+  void computed(const std::function<void()>& done, TimePoint began);
   protocol::PeerHello hello() const;
   void on_up(Member member, const protocol::PeerHello& hello);
   void on_down(Member member, const Error& error);
@@ -153,12 +157,20 @@ class PeerNode final : private CourseHost {
   std::string problem_;
   std::shared_ptr<Life> life_;
   struct Ended {
-    std::string run;
+    std::string run_id;  // Roster::run_identity()
+    std::string run_name;
     CourseProgress progress;
     // Its members; nothing: all may come back.
     std::optional<std::map<std::string, bool>> reachable;
   };
-  std::optional<Ended> ended_;               // the life before
+  std::optional<Ended> ended_;      // the life before
+  std::unique_ptr<Former> former_;  // what of it the next life continues with, if any
+  struct Start {
+    std::string run_id;
+    TimePoint at{};
+    Duration computing_max{};  // the longest computation since then
+  };
+  std::optional<Start> start_;               // of the run, in this process
   std::unique_ptr<Spell> spell_;             // null: a fallback's roster only stands by
   std::optional<Checkpoint> latest_;         // kept last, in this process or an earlier one
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link

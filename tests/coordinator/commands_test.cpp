@@ -283,14 +283,22 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
                                           "--to",   file,   "--expires", "5d"};
   EXPECT_EQ(ask(words), 0) << err;
   EXPECT_THAT(out, HasSubstr("epoch 1 of job with 2 members"));
+  const auto owner = load_operator_identity(federation.state().root());
+  const auto run_identity = [&] {
+    return identity::SignedRoster::load(file, owner->credentials().authorities, "test")
+        ->roster()
+        .run_identity();
+  };
+  const std::string run = run_identity();
+  EXPECT_THAT(run, StartsWith("job "));
   EXPECT_EQ(ask_json(words).at("epoch"), 2) << "it replaces the one that was there";
+  EXPECT_EQ(run_identity(), run) << "and continues its run";
   for (const char* epoch : {"0", "-3", "18446744073709551615", "9007199254740993"}) {
     EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", epoch}), 2)
         << epoch;
   }
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "2"}), 1);
   EXPECT_THAT(err, HasSubstr("is of epoch 2, so --epoch must be at least 3"));
-  const auto owner = load_operator_identity(federation.state().root());
   const auto roster = identity::SignedRoster::load(file, owner->credentials().authorities, "test");
   ASSERT_TRUE(roster) << roster.error().message();
   EXPECT_EQ(roster->signer().role, identity::Role::kOperator);
@@ -298,12 +306,15 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_EQ(roster->roster().expires - roster->roster().issued, std::chrono::hours(24 * 5));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "9"}), 0);
   EXPECT_THAT(out, HasSubstr("epoch 9 of job"));
+  EXPECT_EQ(run_identity(), run);
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--seed", "7"}), 0);
+  EXPECT_NE(run_identity(), run) << "another seed is another run";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "366d"}),
             2);
   EXPECT_THAT(err, HasSubstr("365 days"));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "0s"}), 2);
   std::ofstream(file) << "damaged";
-  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "10"}), 1);
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "11"}), 1);
   EXPECT_THAT(err, HasSubstr("what is there is not replaced"));
   std::ofstream(members) << "cam-1\n";
   EXPECT_EQ(ask(words), 2);

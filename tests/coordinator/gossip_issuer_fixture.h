@@ -26,8 +26,9 @@ struct KeptLog final : Log {
 };
 
 struct HandClock final : Clock {
-  TimePoint now() const override { return {}; }
+  TimePoint now() const override { return time; }
   WallTime wall_now() const override { return wall; }
+  TimePoint time{};
   WallTime wall = *parse_rfc3339("2026-11-20T09:00:00Z");
 };
 
@@ -47,7 +48,13 @@ class GossipIssuerFixture : public ::testing::Test {
     made->resume();
     return made;
   }
+  // Long enough after the last one that its epoch begins at once.
   void join(const std::string& name, store::Role role, std::vector<std::string> addresses = {}) {
+    clock.time += GossipIssuer::kNewcomersEvery;
+    join_at_once(name, role, std::move(addresses));
+  }
+  void join_at_once(const std::string& name, store::Role role,
+                    std::vector<std::string> addresses = {}) {
     const auto token = identity::JoinToken::make({}, "h", 1);
     ASSERT_TRUE(store->create_token({.id = to_string(token.id),
                                      .client = name,

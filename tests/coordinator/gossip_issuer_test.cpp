@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/durable_file.h"
+#include "core/net/deadline.h"
 #include "tests/coordinator/gossip_issuer_fixture.h"
 
 namespace starling::coordinator {
@@ -67,6 +68,40 @@ TEST_F(GossipIssuerTest, WhoComesOrGoesBeginsAnEpoch) {
   EXPECT_EQ(names(), "cam-2 cam-3 ");
   issuer->members_changed();
   EXPECT_EQ(epoch(), 3U) << "nothing has changed";
+}
+
+net::Async<void> wait_for_epoch(net::EventLoop& loop, const GossipIssuer& issuer,
+                                std::uint64_t epoch) {
+  while (issuer.roster()->epoch < epoch) {
+    const TimePoint next = loop.now() + std::chrono::milliseconds(1);
+    co_await net::sleep_until(loop, next);
+  }
+}
+
+TEST_F(GossipIssuerTest, NewcomersShareAnEpochAndARevocationWaitsForNobody) {
+  constexpr auto kPeer = store::Role::kPeer;
+  join("cam-1", kPeer);
+  ASSERT_EQ(start(), "started");
+  join_at_once("cam-2", kPeer);
+  EXPECT_EQ(epoch(), 2U) << "the first one for long";
+  join_at_once("cam-3", kPeer);
+  join_at_once("cam-4", kPeer);
+  EXPECT_EQ(epoch(), 2U);
+  clock.time += GossipIssuer::kNewcomersEvery;
+  issuer->members_changed();
+  EXPECT_EQ(epoch(), 3U);
+  EXPECT_EQ(names(), "cam-1 cam-2 cam-3 cam-4 ");
+  join_at_once("cam-5", kPeer);
+  EXPECT_EQ(epoch(), 3U);
+  revoke("cam-1");
+  EXPECT_EQ(epoch(), 4U);
+  EXPECT_EQ(names(), "cam-2 cam-3 cam-4 cam-5 ");
+  clock.time += GossipIssuer::kNewcomersEvery - std::chrono::milliseconds(1);
+  join_at_once("cam-6", kPeer);
+  EXPECT_EQ(epoch(), 4U);
+  clock.time += std::chrono::milliseconds(1);
+  loop.run_task(wait_for_epoch(loop, *issuer, 5));  // nobody calls it
+  EXPECT_EQ(names(), "cam-2 cam-3 cam-4 cam-5 cam-6 ");
 }
 
 constexpr const char* kHypercube = "[topology]\nspec = \"hypercube\"\n";
@@ -192,6 +227,26 @@ TEST_F(GossipIssuerTest, AStopIsSaidWithAnEpochOfItsOwn) {
   EXPECT_EQ(start(), "started");
   EXPECT_EQ(epoch(), 4U);
   EXPECT_FALSE(issuer->roster()->stopped());
+}
+
+// Devices keep checkpoints by the run's identity: what changes within a run keeps it, and a start
+// begins another, whatever its name.
+TEST_F(GossipIssuerTest, EveryStartBeginsARunOfItsOwn) {
+  join("cam-1", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  const std::string first = issuer->roster()->run_identity();
+  EXPECT_THAT(first, ::testing::StartsWith("faces "));
+  join("cam-2", store::Role::kPeer);
+  issuer = make();
+  EXPECT_EQ(epoch(), 2U);
+  EXPECT_EQ(issuer->roster()->run_identity(), first);
+  ASSERT_TRUE(issuer->stop());
+  ASSERT_EQ(start(), "started");
+  EXPECT_EQ(issuer->roster()->run, "faces");
+  const std::string second = issuer->roster()->run_identity();
+  EXPECT_NE(second, first);
+  ASSERT_EQ(start(), "started") << "in place of one that runs";
+  EXPECT_NE(issuer->roster()->run_identity(), second);
 }
 
 TEST_F(GossipIssuerTest, AFileThatCannotBeVerifiedIsNotOverwritten) {

@@ -78,7 +78,11 @@ void PeerCluster::start(std::size_t index) {
   peer.node = std::make_unique<gossip::PeerNode>(
       gossip::PeerNode::World{loop, clock, log, *peer.identity}, own, experiment.parts[index],
       gossip::PeerNode::Issuer{
-          .report = [&peer](const protocol::PeerReport& report) { peer.last = report; },
+          .report =
+              [&peer](const protocol::PeerReport& report) {
+                peer.last = report;
+                peer.trained += report.loss_steps;
+              },
           .hand_in =
               [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
@@ -114,6 +118,7 @@ identity::SignedRoster PeerCluster::roster(std::uint64_t epoch, std::vector<std:
   roster.expires = roster.issued + std::chrono::ceil<std::chrono::milliseconds>(lifetime);
   gossip::NetOptions net = experiment.options;
   roster.settings = gossip::run_settings(net, lossy_);
+  if (!run_id.empty()) roster.settings.emplace_back(identity::kRunIdKey, run_id);
   for (const std::size_t index : members) {
     const Peer& peer = *peers[index];
     roster.members.push_back(

@@ -33,6 +33,7 @@ class PeerCluster {
     std::unique_ptr<gossip::PeerNode> node;  // null: not running
     std::uint16_t port = 0;
     std::optional<protocol::PeerReport> last;
+    std::uint64_t trained = 0;                                            // steps, by all reports
     std::vector<std::pair<protocol::Parcel, std::vector<float>>> models;  // handed in
     std::vector<std::uint64_t> step_known;  // of each of them: the step last reported before
   };
@@ -85,6 +86,7 @@ class PeerCluster {
   gossip::Experiment experiment;
   gossip::PeerNode::Options options;  // of peers that start from now on
   identity::CertificateAuthority authority;
+  std::string run_id;               // of rosters that are made from now on; empty: none
   std::set<std::size_t> undialled;  // they do not listen, and have no address in the roster
   // The link of a peer with its issuer, of peers that start from now on.
   std::function<gossip::RelayLine::Carrier(const std::string& name)> relay;

@@ -228,6 +228,29 @@ TEST(PeerNode, AnotherRunBeginsWhereNobodyHasBeen) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(first.model(i), expected[i]) << i;
 }
 
+// One device is off while the run is stopped and another of the same name starts: it begins that
+// one at its beginning too. A restart within a run goes on from the checkpoint.
+TEST(PeerNode, ARunThatIsStartedAgainUnderItsNameBeginsFromTheInitialModel) {
+  PeerCluster cluster(testing::small_network_of_steps(200, "ring", 4));
+  cluster.run_id = "first";
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until_finished();
+  cluster.stop(3);
+  cluster.start(3);
+  EXPECT_TRUE(cluster.peers[3]->node->is_finished()) << "it is the same run";
+  cluster.stop(3);
+  cluster.publish(cluster.stopped_roster(2));
+  for (const auto& peer : cluster.peers) peer->models.clear();
+  cluster.experiment.options.train.train.learning_rate /= 2;
+  cluster.run_id = "second";
+  cluster.start(3);
+  cluster.publish(cluster.roster(3));
+  cluster.run_until_finished();
+  const auto expected = simulated_models(cluster.experiment);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(cluster.model(i), expected[i]) << i;
+}
+
 // What came of a rate that is too high is nothing to go on from; a renewed roster changes nothing,
 // a new epoch does.
 TEST(PeerNode, ARunThatFailedBeginsAnewWithTheNextEpochFromWhatWasSound) {
@@ -348,6 +371,64 @@ TEST(PeerNode, AChangeOfEpochDoesNotWaitForWhoIsAway) {
         "two go on");
     cluster.start(2);
     cluster.run_until([&] { return report().neighbours == 2; }, "who comes back is heard");
+  }
+}
+
+// Failure detection has no time to find it out, and each epoch would begin with another minute.
+TEST(PeerNode, WhoJoinsAndIsNeverStartedIsWaitedForInNoEpoch) {
+  for (const std::string algorithm : {"dpsgd", "all-reduce", "push-sum"}) {
+    SCOPED_TRACE(algorithm);
+    NetOptions options = testing::small_network_of_steps(10'000'000, "ring", 7, algorithm);
+    if (algorithm == "push-sum") options.topology.mixing = "push";
+    PeerCluster cluster(options, true);
+    cluster.hurry();
+    cluster.options.start_patience = std::chrono::minutes(10);
+    cluster.options.membership.probe_period = std::chrono::minutes(10);
+    std::vector<std::size_t> members = {0, 2, 4, 6};  // the newcomers' places lie between theirs
+    for (const std::size_t i : members) cluster.start(i);
+    cluster.publish(cluster.roster(1, members));
+    const auto all_advance = [&] {
+      std::map<std::size_t, std::uint64_t> from;
+      for (const std::size_t i : {0U, 2U, 4U, 6U}) from[i] = step_of(cluster, i);
+      cluster.run_until(
+          [&] {
+            return std::ranges::all_of(from, [&](const auto& entry) {
+              return step_of(cluster, entry.first) > entry.second + 20;
+            });
+          },
+          "all four advance");
+    };
+    all_advance();
+    for (const std::size_t newcomer : {1U, 3U, 5U}) {
+      cluster.peers[newcomer]->port = 1;
+      members.push_back(newcomer);
+      std::ranges::sort(members);
+      cluster.publish(cluster.roster(members.size(), members));
+      all_advance();
+    }
+    EXPECT_EQ(cluster.peers[0]->node->report().epoch, 7U);
+  }
+}
+
+TEST(PeerNode, AChangeOfEpochTrainsNoLocalPhaseTwice) {
+  for (const std::string algorithm : {"dpsgd", "qg-dsgdm", "diloco", "all-reduce", "diloco-all"}) {
+    SCOPED_TRACE(algorithm);
+    NetOptions options = testing::small_network_of_steps(3000, "ring", 4, algorithm);
+    options.train.train.local_steps = 100;
+    PeerCluster cluster(options, true);
+    cluster.start_all();
+    cluster.publish(cluster.roster(1));
+    for (std::uint64_t epoch = 2; epoch <= 6; ++epoch) {
+      const std::uint64_t exchange = cluster.peers[0]->node->report().exchange;
+      cluster.run_until([&] { return cluster.peers[0]->node->report().exchange >= exchange + 3; },
+                        "3 exchanges in epoch " + std::to_string(epoch - 1));
+      cluster.publish(cluster.roster(epoch));
+    }
+    cluster.run_until_finished();
+    for (const auto& peer : cluster.peers) {
+      EXPECT_EQ(peer->last->epoch, 6U);
+      EXPECT_EQ(peer->trained, options.run.steps) << peer->name;
+    }
   }
 }
 
