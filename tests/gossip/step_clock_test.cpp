@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr double kTolerance = 1e-9;
+constexpr double kShareTolerance = 1e-9;
 
 struct World {
   sim::Network network;
@@ -49,7 +49,7 @@ TEST(StepClock, ARingWaitsForTwoTransfersAndALatency) {
               100'000);
   StepClock clock(world.network, world.population, 6, false);
   for (std::uint64_t step = 0; step < 4; ++step) ASSERT_TRUE(world.step(clock, step));
-  EXPECT_NEAR(clock.now(), 4 * (0.01 + 2 * 0.1 + 0.02), kTolerance);
+  EXPECT_NEAR(clock.now(), 4 * (0.01 + 2 * 0.1 + 0.02), kShareTolerance);
   EXPECT_EQ(clock.traffic().messages, 4U * 12);
   EXPECT_EQ(clock.traffic().bytes_sent, 4U * 12 * 100'000);
 }
@@ -61,7 +61,7 @@ TEST(StepClock, AStarsHubIsItsBottleneck) {
               kNodes, 100'000);
   StepClock clock(world.network, world.population, kNodes, false);
   ASSERT_TRUE(world.step(clock, 0));
-  EXPECT_NEAR(clock.now(), 8 * 0.1, kTolerance);
+  EXPECT_NEAR(clock.now(), 8 * 0.1, kShareTolerance);
 }
 
 // The slower of the two links decides, at any time of the run and in both directions.
@@ -75,8 +75,8 @@ TEST(StepClock, AMessagePassesAtThePaceOfTheSlowerLink) {
   for (std::uint64_t step = 0; step < 5; ++step) {
     ASSERT_TRUE(world.step(clock, step));
     const double expected = static_cast<double>(step + 1) * (0.01 + slower + 0.02);
-    EXPECT_NEAR(clock.ready(0), expected, kTolerance);
-    EXPECT_NEAR(clock.ready(1), expected, kTolerance);
+    EXPECT_NEAR(clock.ready(0), expected, kShareTolerance);
+    EXPECT_NEAR(clock.ready(1), expected, kShareTolerance);
   }
 }
 
@@ -87,7 +87,7 @@ TEST(StepClock, WhatLeavesBeforeTrainingOverlapsIt) {
   for (std::uint64_t step = 0; step < 3; ++step) {
     ASSERT_TRUE(world.step(clock, step, {.before_training = true}));
   }
-  EXPECT_NEAR(clock.now(), 3 * 0.5, kTolerance);
+  EXPECT_NEAR(clock.now(), 3 * 0.5, kShareTolerance);
 }
 
 // ready_i(t+1) = max over i and its neighbours of (ready_j(t) + work_j) + transfers + latency: a
@@ -106,7 +106,7 @@ TEST(StepClock, LatenessSpreadsOneHopAStep) {
       const double left = done[(i + kNodes - 1) % kNodes] + 0.005;
       const double right = done[(i + 1) % kNodes] + 0.005;
       ready[i] = std::max({done[i], left, right});
-      ASSERT_NEAR(clock.ready(i), ready[i], kTolerance);
+      ASSERT_NEAR(clock.ready(i), ready[i], kShareTolerance);
     }
   }
 }
@@ -143,7 +143,7 @@ TEST(StepClock, ALossCostsARoundTrip) {
   StepClock clock(world.network, world.population, 2, true);
   ASSERT_TRUE(world.step(clock, 0));
   ASSERT_EQ(clock.traffic().lost, 2U);
-  EXPECT_NEAR(clock.now(), 0.01 + 0.1 + 0.02 + 0.04, kTolerance);
+  EXPECT_NEAR(clock.now(), 0.01 + 0.1 + 0.02 + 0.04, kShareTolerance);
 }
 
 // A message takes two seconds, and nobody waits longer than one: each is mixed an exchange or two
@@ -163,7 +163,7 @@ TEST(StepClock, WhatComesAfterTheDeadlineIsMixedLater) {
       EXPECT_LT(clock.heard(entry), step);
     }
   }
-  EXPECT_NEAR(clock.now(), kSteps * (0.01 + 1), kTolerance * kSteps);
+  EXPECT_NEAR(clock.now(), kSteps * (0.01 + 1), kShareTolerance * kSteps);
   const Traffic& traffic = clock.traffic();
   EXPECT_EQ(traffic.late, traffic.arrived);
   EXPECT_EQ(mixed, traffic.arrived);
@@ -233,7 +233,7 @@ TEST(StepClock, ASplitCostsARoundTripOnce) {
   const double noticed = clock.now();
   EXPECT_LE(noticed, 1.04 + 0.01 + 0.02);
   for (int k = 0; k < 50; ++k) ASSERT_TRUE(world.step(clock, step++));
-  EXPECT_NEAR(clock.now(), noticed + 50 * 0.01, kTolerance);
+  EXPECT_NEAR(clock.now(), noticed + 50 * 0.01, kShareTolerance);
 }
 
 TEST(StepClock, TimePassesWhereNobodyFinishesAStep) {
@@ -257,8 +257,8 @@ TEST(Patience, LearnsFromWaitsAndGrowsWhereNothingComes) {
   EXPECT_EQ(patience.seconds(0.01, 10), 0.4);
   EXPECT_EQ(patience.seconds(0.01, 0.3), 0.3);
   for (int k = 0; k < 200; ++k) patience.learn(0.2);
-  EXPECT_NEAR(patience.seconds(0.01, 10), 0.25, kTolerance);
-  EXPECT_NEAR(patience.seconds(1, 10), 1.2, kTolerance);
+  EXPECT_NEAR(patience.seconds(0.01, 10), 0.25, kShareTolerance);
+  EXPECT_NEAR(patience.seconds(1, 10), 1.2, kShareTolerance);
 }
 
 TEST(StepClock, WhoCrashesIsMissedOnceAndComesBack) {
