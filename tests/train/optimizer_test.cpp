@@ -13,7 +13,7 @@ namespace starling::train {
 namespace {
 
 constexpr std::size_t kSize = 37;
-constexpr int kSteps = 12;
+constexpr int kStepsCompared = 12;
 
 // One parameter under torch.optim's rules.
 struct Scalar {
@@ -53,7 +53,7 @@ void compare(const TrainOptions& options, Optimizer& optimizer) {
     parameters[i] = static_cast<float>(rng.uniform(-1, 1));
     expected[i].p = parameters[i];
   }
-  for (int t = 1; t <= kSteps; ++t) {
+  for (int t = 1; t <= kStepsCompared; ++t) {
     const double rate = 0.05 / t;
     for (float& g : gradient) g = static_cast<float>(rng.uniform(-1, 1));
     optimizer.step(parameters, gradient, rate);
