@@ -25,7 +25,8 @@ std::size_t ArrivalSlots::held_by(const std::string& share) const {
 ArrivalSlots::Verdict ArrivalSlots::judge(const std::string& address, TimePoint now) const {
   const std::string share = address_share(address);
   const std::size_t own = held_by(share);
-  const bool share_full = own >= options_.per_address_max;
+  const bool share_full =
+      own >= options_.per_address_max && options_.per_address_max < options_.slots_max;
   if (!share_full && slots_.size() < options_.slots_max) return {};
   // Those whose addresses hold most come first, then those who had their time, then those who got
   // least far; of equals the oldest.

@@ -17,7 +17,7 @@ class ArrivalSlots {
  public:
   struct Options {
     std::size_t slots_max = 256;
-    std::size_t per_address_max = 64;  // of one IPv4 address or IPv6 /64
+    std::size_t per_address_max = 64;  // of one IPv4 address or IPv6 /64; slots_max: no limit
     // A younger connection makes room only if its address holds more slots than the newcomer's.
     Duration undisturbed = std::chrono::milliseconds(500);
   };

@@ -81,6 +81,13 @@ TEST_F(ArrivalSlotsTest, NoAddressTakesMoreThanItsShare) {
   EXPECT_EQ(victim("192.0.2.1"), first);
 }
 
+TEST_F(ArrivalSlotsTest, WhereOneAddressMayHoldAllItsNewcomersWait) {
+  make({.slots_max = 2, .per_address_max = 2});
+  take("127.0.0.1");
+  take("127.0.0.1");
+  EXPECT_EQ(answer("127.0.0.1"), Answer::kWait);
+}
+
 TEST_F(ArrivalSlotsTest, AnIpv6NetworkIsOneAddress) {
   take("2001:db8::1");
   take("2001:db8::2");
