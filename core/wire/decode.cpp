@@ -290,14 +290,22 @@ Result<protocol::Relay> read(schema::Relay::Reader from) {
       .header = to_bytes({reinterpret_cast<const std::byte*>(header.begin()), header.size()})};
 }
 
-// Why the other side ended something: the words end in logs and on terminals.
+// What the other side says for people to read: why it ended something, how it is. The words end in
+// logs and on terminals.
 template <class Message>
-void clean_ending(Message& message) {
+void clean_words(Message& message) {
   if constexpr (std::is_same_v<Message, protocol::Bye> ||
                 std::is_same_v<Message, protocol::TaskEnded> ||
                 std::is_same_v<Message, protocol::TaskFailed>) {
     message.code = escape_controls(message.code);
     message.message = escape_controls(message.message);
+  }
+  if constexpr (requires { message.software; }) {
+    message.software = escape_controls(message.software);
+  }
+  if constexpr (std::is_same_v<Message, protocol::PeerReport>) {
+    message.state = escape_controls(message.state);
+    message.problem = escape_controls(message.problem);
   }
 }
 
@@ -305,7 +313,7 @@ template <class Schema>
 Result<protocol::Message> read_root(capnp::MessageReader& from) {
   STARLING_ASSIGN(auto message, read(from.getRoot<Schema>()));
   STARLING_TRY(check(message));
-  clean_ending(message);
+  clean_words(message);
   return protocol::Message(std::move(message));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every message comes back as it was, whatever it holds; endings come back fit for a terminal.
+// Every message comes back as it was, whatever it holds; words for people come back fit for a
+// terminal.
 #include <gtest/gtest.h>
 
 #include "core/base/escape_controls.h"
@@ -27,7 +28,7 @@ TEST(RoundTrip, EachSampleComesBack) {
   }
 }
 
-// What people read of an ending has no control characters any more.
+// What people read has no control characters any more.
 constexpr auto cleaned = [](auto message) -> protocol::Message {
   using Message = decltype(message);
   if constexpr (std::is_same_v<Message, protocol::Bye> ||
@@ -35,6 +36,13 @@ constexpr auto cleaned = [](auto message) -> protocol::Message {
                 std::is_same_v<Message, protocol::TaskFailed>) {
     message.code = escape_controls(message.code);
     message.message = escape_controls(message.message);
+  }
+  if constexpr (requires { message.software; }) {
+    message.software = escape_controls(message.software);
+  }
+  if constexpr (std::is_same_v<Message, protocol::PeerReport>) {
+    message.state = escape_controls(message.state);
+    message.problem = escape_controls(message.problem);
   }
   return message;
 };
