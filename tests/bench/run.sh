@@ -10,7 +10,8 @@ build=build/bench
 examples/install_packages.sh build test data
 cmake -S . -B "$build" -G Ninja -D CMAKE_BUILD_TYPE=Release -D STARLING_BENCHMARKS=ON \
   -D STARLING_TESTS=ON >/dev/null
-cmake --build "$build" --target starling_training_bench starling_aggregation_bench starling-coordinator
+cmake --build "$build" --target starling_training_bench starling_aggregation_bench starling_settle_bench \
+  starling-coordinator
 
 # One thread each; and OpenBLAS does not know every processor, so its best kernels are named for it.
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
@@ -21,6 +22,7 @@ if /usr/bin/python3 -c 'import torch' 2>/dev/null; then peer="/usr/bin/python3 t
 printf '\n== training and summing\n'
 "$build/bin/starling_training_bench" --benchmark_min_time=1 2>/dev/null
 "$build/bin/starling_aggregation_bench" --benchmark_min_time=0.5 2>/dev/null
+"$build/bin/starling_settle_bench" --benchmark_min_time=0.5 2>/dev/null
 if [ -n "$peer" ]; then
   printf '\n== the same training in PyTorch, samples/s, one thread\n'
   for kind in softmax 2nn cnn; do

@@ -17,9 +17,9 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kLooksMax = 12;  // of an event that begins or ends nothing
 
 // A run of `cohort` clients, all of which every round needs, and the shell around the machine.
-class Federation {
+class CountedFederation {
  public:
-  explicit Federation(std::size_t cohort) : cohort_(cohort), context_(make_context(cohort)) {
+  explicit CountedFederation(std::size_t cohort) : cohort_(cohort), context_(make_context(cohort)) {
     model_ = std::make_shared<model::Parameters>(model::initial_parameters(*context_.model, 1));
     for (std::size_t i = 1; i <= cohort_; ++i) feed(ClientAdmitted{name(i)});
     for (std::size_t i = 1; i <= cohort_; ++i) connect(i);
@@ -120,7 +120,7 @@ class Federation {
 };
 
 TEST(CoordinatorWork, AnEventOfARoundLooksAtAFewTasksWhateverTheCohort) {
-  Federation federation(2000);
+  CountedFederation federation(2000);
   ASSERT_EQ(federation.plans(), 2000U);
   federation.dearest_event();
   federation.report_all();
@@ -130,7 +130,7 @@ TEST(CoordinatorWork, AnEventOfARoundLooksAtAFewTasksWhateverTheCohort) {
 
 TEST(CoordinatorWork, ARunIsLinearInTheCohort) {
   const auto work_of_run = [](std::size_t cohort) {
-    Federation federation(cohort);
+    CountedFederation federation(cohort);
     for (int round = 1; round <= 3; ++round) federation.report_all();
     EXPECT_FALSE(federation.machine().active_run()) << "three rounds are the run";
     return federation.work();
@@ -141,7 +141,7 @@ TEST(CoordinatorWork, ARunIsLinearInTheCohort) {
 }
 
 TEST(CoordinatorWork, APongCostsNoWalkInARoundOrWhileOneWaits) {
-  Federation federation(1000);
+  CountedFederation federation(1000);
   federation.dearest_event();
   for (std::size_t i = 1; i <= 1000; ++i) federation.pong(i);
   EXPECT_LE(federation.dearest_event(), 1U) << "in a round";
@@ -164,7 +164,7 @@ TEST(CoordinatorWork, APongCostsNoWalkInARoundOrWhileOneWaits) {
 }
 
 TEST(CoordinatorWork, ClientsThatLeaveAndComeBackCostNoWalk) {
-  Federation federation(1000);
+  CountedFederation federation(1000);
   federation.dearest_event();
   for (std::size_t i = 1; i <= 1000; ++i) federation.disconnect(i);
   federation.now += 10s;
@@ -175,7 +175,7 @@ TEST(CoordinatorWork, ClientsThatLeaveAndComeBackCostNoWalk) {
 }
 
 TEST(CoordinatorWork, SessionsThatSpeakAreLookedAtOnceInTheirSilence) {
-  Federation federation(1000);
+  CountedFederation federation(1000);
   const std::uint64_t before = federation.work();
   for (int second = 0; second < 300; ++second) {
     federation.now += 1s;
