@@ -145,6 +145,7 @@ void EdgeSession::perform(client::ForgetUpdate& forget) {
     if (forgotten) return;
     post([error = forgotten.error()](EdgeSession& session) {
       session.world_.log.warning("a settled update remains: {}", error.message());
+      session.stop_if_broken(error);
     });
   });
 }
@@ -154,12 +155,16 @@ void EdgeSession::perform(client::Say& say) {
   world_.log.write(repeated ? LogLevel::kDebug : say.level, say.line);
 }
 
-// After a failed fsync or a broken disk nothing that this process believes to be stored can be
-// trusted: a new process reads what is really there.
 void EdgeSession::take_stored(const client::UpdateStored& stored) {
   on_event(stored);
-  if (stored.result || stored.result.error().kind() != ErrorKind::kInternal) return;
-  fatal_ = stored.result.error();
+  if (!stored.result) stop_if_broken(stored.result.error());
+}
+
+// After a failed fsync or a broken disk nothing that this process believes to be stored can be
+// trusted: a new process reads what is really there.
+void EdgeSession::stop_if_broken(const Error& error) {
+  if (error.kind() != ErrorKind::kInternal) return;
+  fatal_ = error;
   request_stop();
 }
 

@@ -12,6 +12,7 @@
 
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/sync_probe.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::edge_client {
@@ -425,6 +426,22 @@ TEST(EdgeSession, ADiskThatFailsEndsTheProcessWithASentence) {
   device.wait();
   ASSERT_FALSE(device.result);
   EXPECT_EQ(device.result.error().code(), "io-error");
+}
+
+TEST(EdgeSession, AnFsyncThatFailsWhileAnUpdateIsForgottenEndsTheProcess) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome();
+  coordinator.hand_out(TinyRound(kTask));
+  testing::SyncProbe probe;
+  probe.fail(device.state.pending());
+  coordinator.send(protocol::RoundCommitted{kTask, RunId(1), 1, {}});
+  coordinator.expect<protocol::Bye>();
+  coordinator.hang_up();
+  device.wait();
+  ASSERT_FALSE(device.result);
+  EXPECT_EQ(device.result.error().code(), "fsync-failed");
 }
 
 }  // namespace
