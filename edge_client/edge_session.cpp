@@ -206,11 +206,13 @@ void EdgeSession::take(const Result<net::Frame>& frame) {
   if (link_ && up && !std::exchange(welcomed_, true)) peer_.on_link_up();
 }
 
-// Whoever spoke showed the coordinator's certificate: its clock serves where ours is wrong.
+// Whoever spoke showed the coordinator's certificate: its clock serves where ours is wrong. A time
+// at which that certificate was not valid is of a clock that is wrong itself.
 void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
   status_.last_connected = world_.clock.wall_now();
   if (welcome.wall_time_ms > kLastMillisecond) return;
   const WallTime told{std::chrono::milliseconds(welcome.wall_time_ms)};
+  if (!link_ || !link_->peer()->certificate.validity().contains(told)) return;
   if (const auto kept = world_.identity.record_authenticated(told); !kept) {
     world_.log.warning("the coordinator's time is not kept: {}", kept.error().message());
   }

@@ -280,6 +280,25 @@ TEST(EdgeSession, TheCoordinatorsClockIsKeptForJudgingItsCertificate) {
   EXPECT_EQ(identity->last_authenticated(), kNow + hours(3));
 }
 
+TEST(EdgeSession, AClockThatRanAheadIsForgottenOnceItIsRight) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  const auto kept = [&] {
+    coordinator.send(TinyRound(kTask).plan);
+    coordinator.expect<protocol::ModelRequest>();
+    const auto identity = identity::IdentityDirectory::load(device.state.identity());
+    coordinator.hang_up();
+    return identity->last_authenticated();
+  };
+  coordinator.welcome(kNow + hours(24 * 25));
+  EXPECT_EQ(kept(), kNow + hours(24 * 25));
+  coordinator.welcome(kNow + hours(24 * 365 * 5));
+  EXPECT_EQ(kept(), kNow + hours(24 * 25)) << "its certificate is not valid then";
+  coordinator.welcome(kNow + hours(1));
+  EXPECT_EQ(kept(), kNow + hours(1));
+}
+
 TEST(EdgeSession, ACertificateThatSoonEndsIsAnnouncedOnce) {
   ScriptedCoordinator coordinator;
   Device device(coordinator);
