@@ -16,6 +16,7 @@ void add_commands(CLI::App& app, CommandContext& context) {
   add_run_commands(app, context);
   add_gossip_commands(app, context);
   add_backup_command(app, context);
+  add_restore_command(app, context);
   add_join_command(app, context);
   add_simulate_command(app, context);
 }

@@ -37,6 +37,7 @@ void add_client_commands(CLI::App& app, CommandContext& context);
 void add_run_commands(CLI::App& app, CommandContext& context);
 void add_gossip_commands(CLI::App& app, CommandContext& context);
 void add_backup_command(CLI::App& app, CommandContext& context);
+void add_restore_command(CLI::App& app, CommandContext& context);
 void add_simulate_command(CLI::App& app, CommandContext& context);
 
 // --- for commands that ask a service ------------------------------------------------------------

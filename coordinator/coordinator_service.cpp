@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "coordinator/backup_snapshot.h"
 #include "coordinator/client_registry.h"
 #include "coordinator/coordinator_shell.h"
 #include "coordinator/fallback_issuer.h"
@@ -270,6 +271,7 @@ void CoordinatorService::Impl::receive(SessionId id, protocol::Envelope envelope
 }
 
 Result<void> CoordinatorService::Impl::start() {
+  BackupSnapshot::sweep(state);
   put_together();
   STARLING_TRY(registry.load(*store));
   STARLING_ASSIGN(const auto clients, store->clients());

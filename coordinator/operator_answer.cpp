@@ -33,12 +33,8 @@ class BytesAnswer final : public OperatorAnswer {
 
 class FileAnswer final : public OperatorAnswer {
  public:
-  FileAnswer(fs::path path, std::ifstream file, std::uint64_t size, bool remove_after)
-      : path_(std::move(path)), file_(std::move(file)), rest_(size), remove_after_(remove_after) {}
-  ~FileAnswer() override {
-    std::error_code ignored;  // sweeping the spool at the next start is the second chance
-    if (remove_after_) fs::remove(path_, ignored);
-  }
+  FileAnswer(fs::path path, std::ifstream file, std::uint64_t size)
+      : path_(std::move(path)), file_(std::move(file)), rest_(size) {}
 
   Result<SharedBytes> next() override {
     Bytes piece(static_cast<std::size_t>(std::min<std::uint64_t>(protocol::kChunkBytesMax, rest_)));
@@ -53,7 +49,6 @@ class FileAnswer final : public OperatorAnswer {
   fs::path path_;
   std::ifstream file_;
   std::uint64_t rest_;
-  bool remove_after_;
 };
 
 }  // namespace
@@ -63,13 +58,13 @@ std::unique_ptr<OperatorAnswer> answer_json(const boost::json::value& value) {
   return std::make_unique<BytesAnswer>(SharedBytes::own(to_bytes(as_bytes(text))));
 }
 
-Answer answer_file(const fs::path& path, bool remove_after) {
+Answer answer_file(const fs::path& path) {
   std::error_code code;
   const std::uint64_t size = fs::file_size(path, code);
   if (code) return rejected("file-missing", path.string() + " is not there: " + code.message());
   std::ifstream file(path, std::ios::binary);
   if (!file) return rejected("file-unreadable", "cannot open " + path.string());
-  return std::make_unique<FileAnswer>(path, std::move(file), size, remove_after);
+  return std::make_unique<FileAnswer>(path, std::move(file), size);
 }
 
 std::optional<std::string> OperatorCall::find(std::string_view key) const {

@@ -29,9 +29,8 @@ using Answer = Result<std::unique_ptr<OperatorAnswer>>;
 
 std::unique_ptr<OperatorAnswer> answer_json(const boost::json::value& value);
 
-// The file's bytes. "file-missing" or "file-unreadable". With `remove_after` the file goes when
-// the answer does.
-Answer answer_file(const std::filesystem::path& path, bool remove_after);
+// The file's bytes. "file-missing" or "file-unreadable".
+Answer answer_file(const std::filesystem::path& path);
 
 // A request, whoever sent it. Borrowed for the call.
 struct OperatorCall {

@@ -32,7 +32,7 @@ Answer OperatorDesk::respond(const std::string& command, const OperatorCall& cal
       {"gossip-start", &OperatorDesk::gossip_start},
       {"gossip-show", &OperatorDesk::gossip_show},
       {"gossip-stop", &OperatorDesk::gossip_stop},
-      {"backup", &OperatorDesk::backup},
+      {"backup-directory", &OperatorDesk::backup},
   }};
   for (const auto& [name, method] : kCommands) {
     if (name != command) continue;

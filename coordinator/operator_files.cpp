@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <charconv>
 
+#include "coordinator/backup_snapshot.h"
 #include "coordinator/operator_desk.h"
 #include "core/store/checkpoints.h"
 
@@ -59,7 +60,7 @@ Answer OperatorDesk::run_export(const OperatorCall& call) {
   STARLING_ASSIGN(const store::Run run, find_run(call));
   STARLING_ASSIGN(const store::ModelRecord model, find_model(run, call));
   const store::Checkpoints checkpoints(parts_.state.models(run.id));
-  Answer file = answer_file(checkpoints.path(model.round), false);
+  Answer file = answer_file(checkpoints.path(model.round));
   if (file) return file;
   return rejected("model-removed",
                   fmt::format("the model of round {} is not kept any more (checkpoint.keep); the "
@@ -68,10 +69,11 @@ Answer OperatorDesk::run_export(const OperatorCall& call) {
 }
 
 Answer OperatorDesk::backup(const OperatorCall& call) {
-  const auto copy = parts_.state.spool() / "backup.db";
-  STARLING_TRY(parts_.store.backup_to(copy));
-  parts_.log.info("{} takes a backup", call.caller);
-  return answer_file(copy, true);
+  STARLING_ASSIGN(BackupSnapshot snapshot,
+                  BackupSnapshot::take(parts_.store, parts_.state, parts_.clock.wall_now()));
+  parts_.log.info("{} takes a backup of {} files, {}", call.caller, snapshot.listing().files.size(),
+                  format_byte_count(snapshot.listing().bytes()));
+  return answer_backup(std::move(snapshot));
 }
 
 }  // namespace starling::coordinator

@@ -53,7 +53,7 @@ Result<std::uint64_t> receive_file(OperatorClient& client, const FileRequest& re
     if (!file) return cannot_write(path);
     return check();
   };
-  STARLING_TRY(write_durably_by(path, fill, {.secret = request.secret}));
+  STARLING_TRY(write_durably_by(path, fill));
   return bytes;
 }
 

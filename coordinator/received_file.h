@@ -27,7 +27,6 @@ class ModelHasher {
 struct FileRequest {
   std::string command;
   Settings arguments;
-  bool secret = false;  // mode 0600
 };
 
 // `on_piece` sees every piece, `check` the whole once it is written; their errors leave `path` as

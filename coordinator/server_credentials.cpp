@@ -37,6 +37,15 @@ bool is_good(const identity::Certificate& certificate,
   });
 }
 
+// While this clock ran ahead, devices may have been told any time up to the end of the certificate
+// of then, and one without a clock of its own judges by that. A device's own certificate bounds how
+// far ahead it can have been served.
+Duration lifetime_until_end_of(const identity::Certificate& earlier,
+                               const CoordinatorSettings& settings, WallTime now) {
+  const Duration longest = settings.enrol.certificate_lifetime + settings.enrol.server_lifetime;
+  return std::min<Duration>(earlier.validity().not_after - now, longest);
+}
+
 }  // namespace
 
 bool is_due_for_renewal(const identity::Certificate& certificate, WallTime now) {
@@ -57,11 +66,14 @@ Result<identity::Credentials> server_credentials(const StateDirectory& state,
       is_good(*certificate, authority, addresses, now)) {
     return identity::Credentials{*key, *certificate, {authority.certificate()}};
   }
+  Duration lifetime = settings.enrol.server_lifetime;
+  if (certificate)
+    lifetime = std::max(lifetime, lifetime_until_end_of(*certificate, settings, now));
   STARLING_ASSIGN(const auto credentials,
                   authority.issue_credentials({.role = identity::Role::kCoordinator,
                                                .name = kName,
                                                .addresses = addresses,
-                                               .lifetime = settings.enrol.server_lifetime},
+                                               .lifetime = lifetime},
                                               now));
   STARLING_TRY(credentials.key.save(key_file));
   STARLING_TRY(write_durably(certificate_file, as_bytes(credentials.certificate.pem())));

@@ -145,6 +145,7 @@ void EdgeSession::perform(client::ForgetUpdate& forget) {
     if (forgotten) return;
     post([error = forgotten.error()](EdgeSession& session) {
       session.world_.log.warning("a settled update remains: {}", error.message());
+      session.stop_if_broken(error);
     });
   });
 }
@@ -154,12 +155,16 @@ void EdgeSession::perform(client::Say& say) {
   world_.log.write(repeated ? LogLevel::kDebug : say.level, say.line);
 }
 
-// After a failed fsync or a broken disk nothing that this process believes to be stored can be
-// trusted: a new process reads what is really there.
 void EdgeSession::take_stored(const client::UpdateStored& stored) {
   on_event(stored);
-  if (stored.result || stored.result.error().kind() != ErrorKind::kInternal) return;
-  fatal_ = stored.result.error();
+  if (!stored.result) stop_if_broken(stored.result.error());
+}
+
+// After a failed fsync or a broken disk nothing that this process believes to be stored can be
+// trusted: a new process reads what is really there.
+void EdgeSession::stop_if_broken(const Error& error) {
+  if (error.kind() != ErrorKind::kInternal) return;
+  fatal_ = error;
   request_stop();
 }
 
@@ -201,11 +206,13 @@ void EdgeSession::take(const Result<net::Frame>& frame) {
   if (link_ && up && !std::exchange(welcomed_, true)) peer_.on_link_up();
 }
 
-// Whoever spoke showed the coordinator's certificate: its clock serves where ours is wrong.
+// Whoever spoke showed the coordinator's certificate: its clock serves where ours is wrong. A time
+// at which that certificate was not valid is of a clock that is wrong itself.
 void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
   status_.last_connected = world_.clock.wall_now();
   if (welcome.wall_time_ms > kLastMillisecond) return;
   const WallTime told{std::chrono::milliseconds(welcome.wall_time_ms)};
+  if (!link_ || !link_->peer()->certificate.validity().contains(told)) return;
   if (const auto kept = world_.identity.record_authenticated(told); !kept) {
     world_.log.warning("the coordinator's time is not kept: {}", kept.error().message());
   }

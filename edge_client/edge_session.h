@@ -94,6 +94,7 @@ class EdgeSession {
   void lose_link(const Error& error);
   void note_failure(const Error& error);
   void take_stored(const client::UpdateStored& stored);
+  void stop_if_broken(const Error& error);
   void set_alarm();
   void publish_status();
   void post(std::function<void(EdgeSession&)> work);  // any thread; dropped once the session ended

@@ -118,6 +118,12 @@ Result<void> create_durably(const fs::path& path) {
 
 }  // namespace
 
+Result<void> sync_file(const fs::path& path) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return system_error("open", path);
+  return sync_descriptor(fd.get(), path);
+}
+
 Result<void> sync_directory(const fs::path& directory) {
   const FileDescriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd.get() < 0) return system_error("open", directory);

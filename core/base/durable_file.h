@@ -41,6 +41,9 @@ struct DurableFileOptions {
 // Removes `path` durably; an absent file is fine.
 [[nodiscard]] Result<void> remove_durably(const std::filesystem::path& path);
 
+// Makes what was written to a file last.
+[[nodiscard]] Result<void> sync_file(const std::filesystem::path& path);
+
 // Makes renames, creations and removals directly in `directory` last.
 [[nodiscard]] Result<void> sync_directory(const std::filesystem::path& directory);
 

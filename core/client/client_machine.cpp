@@ -159,6 +159,7 @@ void ClientMachine::receive(const protocol::Bye& bye) {
 }
 
 void ClientMachine::receive(const protocol::RoundPlan& plan) {
+  forget_another_past(plan);
   if (const auto pending = pending_.find(plan.task); pending != pending_.end()) {
     return offer(pending->second);
   }
@@ -174,6 +175,14 @@ void ClientMachine::receive(const protocol::RoundPlan& plan) {
   if (reuse_update_for(plan)) return;
   for (const auto& [task, pending] : pending_) offer(pending);  // ask what became of them
   begin(plan);
+}
+
+// A coordinator that was restored from a backup gives the rounds since then, and their tasks, once
+// more, perhaps from other models: what answers a task from another base answers it no more.
+void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
+  const auto pending = pending_.find(plan.task);
+  if (pending != pending_.end() && pending->second.head.base != plan.base) settle(plan.task);
+  if (task_ && task_->plan.task == plan.task && task_->plan.base != plan.base) drop_task();
 }
 
 // A later attempt of the round at work: the same training answers it.
@@ -292,6 +301,7 @@ void ClientMachine::start_training(SharedBytes base) {
 
 void ClientMachine::handle(TrainingFinished& event) {
   if (!task_ || task_->activity != Activity::kTraining || task_->training != event.task) return;
+  if (event.update && event.update->head.base != task_->plan.base) return;  // of another past
   const TaskId task = task_->plan.task;
   if (!event.update) {
     held_.reset();  // perhaps it was the model that was bad

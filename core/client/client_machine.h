@@ -144,6 +144,7 @@ class ClientMachine {
   void receive(const protocol::Bye&);
 
   void begin(const protocol::RoundPlan& plan);
+  void forget_another_past(const protocol::RoundPlan& plan);
   bool continue_for(const protocol::RoundPlan& plan);
   bool reuse_update_for(const protocol::RoundPlan& plan);
   void request_model();

@@ -88,7 +88,8 @@ Result<void> IdentityDirectory::save(const fs::path& directory, const Credential
 }
 
 Result<void> IdentityDirectory::record_authenticated(WallTime time) {
-  if (time < last_authenticated_ + kRecordStep) return {};
+  time = std::max(time, credentials_.certificate.validity().not_before);
+  if (std::chrono::abs(time - last_authenticated_) < kRecordStep) return {};
   const std::string line = format_rfc3339(time) + "\n";
   STARLING_TRY(write_durably(last_seen_path(directory_), as_bytes(line)));
   last_authenticated_ = time;

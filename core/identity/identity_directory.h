@@ -27,10 +27,11 @@ class IdentityDirectory {
   const Credentials& credentials() const { return credentials_; }
   const HostPort& coordinator() const { return coordinator_; }
 
-  // The latest time that a coordinator told after it had authenticated; at first the beginning of
-  // our own certificate, which the coordinator wrote.
+  // What a coordinator told last after it had authenticated; at first, and never before, the
+  // beginning of our own certificate, which the coordinator wrote.
   WallTime last_authenticated() const { return last_authenticated_; }
-  // Keeps `time` durably (file `last-seen`) if it is later than what is known by a minute or more.
+  // Keeps `time` durably (file `last-seen`) if it differs from what is known by a minute or more,
+  // also if it is earlier: the coordinator's clock may have run ahead.
   [[nodiscard]] Result<void> record_authenticated(WallTime time);
 
  private:

@@ -217,6 +217,43 @@ TEST_F(ClientMachineTest, ANewRoundCancelsTheTrainingUnderWayAndAsksAboutTheOldU
   EXPECT_TRUE(actions.empty()) << "the cancelled training counts for nothing";
 }
 
+// A restored coordinator may ask the task of a later round once more, from another model.
+TEST_F(ClientMachineTest, AnUpdateFromAnotherBaseDoesNotAnswerTheSameTask) {
+  connect();
+  train(5, 3);
+  protocol::RoundPlan again = plan(5, 3);
+  again.base.sha256 = sha256(as_bytes("another model"));
+  hear(again);
+  EXPECT_TRUE(sent<protocol::UpdateOffer>().empty());
+  EXPECT_TRUE(did<ForgetUpdate>());
+  serve_model(TaskId(5));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(did<Train>()->plan.base, again.base);
+  hear(plan(5, 3));  // and once more, while it trains
+  EXPECT_TRUE(did<CancelTraining>());
+  serve_model(TaskId(5));
+  PendingUpdate stale = update(5, 3);
+  stale.head.base = again.base;
+  feed(TrainingFinished{TaskId(5), stale});
+  EXPECT_FALSE(did<StoreUpdate>());
+  feed(TrainingFinished{TaskId(5), update(5, 3)});
+  EXPECT_TRUE(did<StoreUpdate>());
+}
+
+// After a restore rounds are asked that the client has seen committed.
+TEST_F(ClientMachineTest, AnOlderRoundThanItSawIsTrainedLikeAnyOther) {
+  connect();
+  train(7, 7);
+  feed(Disconnected{retry("connection-lost", "gone")});
+  connect();
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  hear(protocol::TaskEnded{TaskId(7), "unknown-task", "no such task"});
+  EXPECT_TRUE(did<ForgetUpdate>());
+  EXPECT_EQ(machine.pending_updates(), 0U);
+  train(5, 5);
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+}
+
 TEST_F(ClientMachineTest, TheSameModelIsNotFetchedTwice) {
   connect();
   train(5);

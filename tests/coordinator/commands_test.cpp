@@ -256,9 +256,45 @@ TEST_F(CommandsTest, AGossipNetworkFromItsStartToItsEnd) {
             "note: [network] is of simulated networks and means nothing to real devices\n"
             "note: virtual-time is of simulated networks and means nothing to real devices\n");
   EXPECT_EQ(ask({"gossip", "stop"}), 0) << err;
-  const auto copy = (directory.path() / "copy.db").string();
-  EXPECT_EQ(ask({"backup", "--to", copy}), 0) << err;
-  EXPECT_THAT(out, HasSubstr("gossip/")) << "whose epoch must not be lost";
+  const auto copy = directory.path() / "copy";
+  EXPECT_EQ(ask({"backup", "--to", copy.string()}), 0) << err;
+  EXPECT_TRUE(std::filesystem::exists(copy / "gossip" / "roster")) << "whose epoch must last";
+}
+
+TEST_F(CommandsTest, ABackupIsMadeAndRestored) {
+  federation.start_service();
+  federation.join("cam-1");
+  ASSERT_EQ(ask({"token", "new", "cam-2"}), 0) << err;
+  const auto backup = (directory.path() / "backup").string();
+  EXPECT_EQ(ask({"backup", "--to", backup}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("private key"));
+  EXPECT_THAT(out, HasSubstr("restore " + backup));
+  EXPECT_EQ(ask({"backup", "--to", backup}), 1);
+  EXPECT_THAT(err, HasSubstr("not an empty directory"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(backup)) {
+    const auto others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+    EXPECT_EQ(entry.status().permissions() & others, std::filesystem::perms::none) << entry.path();
+  }
+  const auto made = ask_json({"backup", "--to", backup + "-2"});
+  EXPECT_EQ(made.at("federation"), "test");
+  EXPECT_GT(made.at("files").to_number<int>(), 6);
+
+  const auto restored = (directory.path() / "restored").string();
+  EXPECT_EQ(run({"restore", backup, "--to", restored}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("serve " + restored));
+  EXPECT_EQ(run({"restore", backup, "--to", restored}), 1);
+  EXPECT_EQ(run({"restore", restored, "--to", restored + "-2"}), 1);
+  EXPECT_THAT(err, HasSubstr("is not a backup"));
+  federation.stop_service();
+  const auto root = federation.state().root();
+  std::filesystem::remove_all(root);
+  std::filesystem::rename(restored, root);
+  federation.start_service();
+  EXPECT_EQ(ask_json({"client", "show", "cam-1"}).at("state"), "active");
+  const auto tokens = ask_json({"token", "list"});
+  for (const auto& token : tokens.as_array()) {
+    EXPECT_EQ(token.at("state"), token.at("client") == "cam-1" ? "used" : "revoked");
+  }
 }
 
 TEST_F(CommandsTest, AGossipNetworkSaysWhatIsWrongWithIt) {

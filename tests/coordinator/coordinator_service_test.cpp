@@ -7,13 +7,16 @@
 
 #include <boost/json.hpp>
 
+#include "coordinator/backup_directory.h"
 #include "coordinator/job_text.h"
 #include "coordinator/received_file.h"
+#include "coordinator/run_loader.h"
 #include "coordinator/simulate.h"
 #include "core/base/durable_file.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/model/safetensors.h"
+#include "core/store/sqlite_store.h"
 #include "tests/coordinator/test_federation.h"
 
 namespace starling::coordinator {
@@ -369,25 +372,102 @@ TEST_F(CoordinatorServiceTest, TheFallbackIsTheRunsAndComesBackAfterAnOperatorsN
   EXPECT_EQ(federation.ask("gossip-show").value().at("state"), "stopped");
 }
 
-TEST_F(CoordinatorServiceTest, ABackupIsADatabaseThatAServiceCanStartFrom) {
-  federation.start_service();
-  federation.join("cam-7");
-  const testing::TemporaryDirectory directory;
-  const auto copy = directory.path() / "copy.db";
-  const auto operators = federation.connect_operator();
-  const auto received = receive_file(
-      *operators, {.command = "backup", .secret = true}, copy, [](ByteView) {},
-      [] { return Result<void>(); });
-  ASSERT_TRUE(received) << received.error().message();
-  EXPECT_FALSE(std::filesystem::exists(federation.state().spool() / "backup.db"));
+// A run of twelve rounds with three clients, which is held in its middle.
+class BackupTest : public CoordinatorServiceTest {
+ protected:
+  void start_run(int keep) {
+    job_ = tiny_job(3);
+    job_.job.rounds = 12;
+    job_.checkpoint.keep = keep;
+    federation.start_service();
+    start_clients(job_, 3);
+    run_ = submit(job_);
+  }
+  // Until `round` is open and cannot be committed.
+  void hold_in(Round round) {
+    federation.gate.close("client-2", round);
+    federation.gate.wait_for_training("client-2", round);
+  }
+  void back_up(const std::string& name) {
+    auto receiver = BackupReceiver::create(copy(name));
+    ASSERT_TRUE(receiver) << receiver.error().message();
+    const auto received = federation.connect_operator()->stream(
+        "backup-directory", {}, {}, [&](ByteView piece) { return receiver->take(piece); });
+    ASSERT_TRUE(received) << received.error().message();
+    const auto listing = std::move(*receiver).finish();
+    ASSERT_TRUE(listing) << listing.error().message();
+  }
+  std::filesystem::path copy(const std::string& name) const { return directory_.path() / name; }
+  void expect_the_models_of_an_undisturbed_run() {
+    federation.gate.open_all();
+    EXPECT_EQ(federation.wait_for_end(run_), "completed");
+    EXPECT_EQ(federation.models(run_), simulated_models(job_, 3));
+  }
+
+  Job job_;
+  std::string run_;
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(BackupTest, ARestoreInTheMiddleOfARunEndsWithTheModelsOfAnUndisturbedOne) {
+  federation.gate.close("client-2", 5);
+  start_run(1);
+  hold_in(5);
+  back_up("backup");
+  hold_in(9);
+  EXPECT_EQ(federation.models(run_).size(), 8U);
   federation.stop_service();
-  std::filesystem::remove(federation.state().database().string() + "-wal");
-  std::filesystem::remove(federation.state().database().string() + "-shm");
-  std::filesystem::rename(copy, federation.state().database());
+  const auto root = federation.state().root();
+  EXPECT_TRUE(std::filesystem::is_empty(federation.state().spool()));
+  std::filesystem::rename(root, copy("lost"));
+  ASSERT_TRUE(restore_backup(copy("backup"), root));
   federation.start_service();
-  const auto client = federation.ask("client-show", {{"name", "cam-7"}});
-  ASSERT_TRUE(client) << client.error().message();
-  EXPECT_EQ(client->at("state"), "active");
+  EXPECT_EQ(federation.models(run_).size(), 4U);
+  EXPECT_EQ(federation.ask("client-show", {{"name", "client-1"}}).value().at("state"), "active");
+  expect_the_models_of_an_undisturbed_run();
+}
+
+// Every commit removes the model before.
+TEST_F(BackupTest, WhatIsTakenWhileRoundsAreCommittedHasTheModelsThatItsDatabaseNames) {
+  start_run(1);
+  for (const Round round : {2, 4, 6, 8}) {
+    federation.gate.wait_for_training("client-1", round);
+    const std::string name = "backup-" + std::to_string(round);
+    back_up(name);
+    const auto store = store::open_sqlite_store(copy(name) / "starling.db", {});
+    ASSERT_TRUE(store) << store.error().message();
+    const store::ModelRecord last = (*store)->models(RunId(1)).value().back();
+    const store::Checkpoints checkpoints(StateDirectory(copy(name)).models(RunId(1)));
+    const auto recovery = store::recover_run(**store, checkpoints, RunId(1), hash_model_file);
+    ASSERT_TRUE(recovery) << recovery.error().message();
+    EXPECT_EQ(recovery->model, last);
+    EXPECT_TRUE(recovery->complaints.empty());
+  }
+  expect_the_models_of_an_undisturbed_run();
+}
+
+TEST_F(BackupTest, NewerModelsThanTheDatabaseKnowsAreSetAsideAndNamed) {
+  federation.gate.close("client-2", 5);
+  start_run(0);
+  hold_in(5);
+  back_up("backup");
+  hold_in(9);
+  federation.stop_service();
+  // Somebody restores the database alone.
+  const std::string database = federation.state().database().string();
+  std::filesystem::remove(database + "-wal");
+  std::filesystem::remove(database + "-shm");
+  std::filesystem::copy_file(copy("backup") / "starling.db", database,
+                             std::filesystem::copy_options::overwrite_existing);
+  federation.start_service();
+  for (int round = 5; round <= 8; ++round) {
+    federation.log.wait_for("set-aside/" + std::to_string(round) + "-");
+  }
+  const auto aside = federation.state().models(RunId(1)) / "set-aside";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(aside), {}), 4);
+  expect_the_models_of_an_undisturbed_run();
 }
 
 TEST_F(CoordinatorServiceTest, AStateDirectoryIsServedOnce) {

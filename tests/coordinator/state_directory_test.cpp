@@ -8,6 +8,7 @@
 #include "coordinator/coordinator_options.h"
 #include "coordinator/server_credentials.h"
 #include "core/identity/identity_directory.h"
+#include "core/identity/peer_policy.h"
 #include "core/store/sqlite_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -88,6 +89,31 @@ TEST_F(StateDirectoryTest, TheServersCertificateIsKeptUntilItsNamesOrItsTimeAreU
   EXPECT_NE(second, first);
   EXPECT_EQ(serial(now + std::chrono::hours(24 * 59)), second);
   EXPECT_NE(serial(now + std::chrono::hours(24 * 61)), second) << "a third of 90 days is left";
+}
+
+TEST_F(StateDirectoryTest, AfterItsClockRanAheadDevicesWithoutOneAreStillServed) {
+  const StateDirectory state(directory.path() / "lab");
+  ASSERT_EQ(init_code(state.root(), {.names = {"lab.test"}}), "made");
+  const auto authority = identity::CertificateAuthority::load(state.authority()).value();
+  const WallTime now = clock.wall_now();
+  CoordinatorSettings settings;
+  settings.service.names = "lab.test";
+  for (const int days : {20, 80, 200, 364}) {
+    const WallTime ahead = now + std::chrono::hours(24 * days);
+    const auto then = server_credentials(state, authority, settings, ahead).value().certificate;
+    const auto corrected = server_credentials(state, authority, settings, now).value().certificate;
+    EXPECT_TRUE(corrected.validity().contains(now));
+    for (const WallTime told : {ahead, then.validity().not_after - std::chrono::hours(1)}) {
+      const WallTime judged = identity::judgement_time(
+          corrected.validity(), {.now = WallTime(), .last_authenticated = told});
+      EXPECT_TRUE(corrected.validity().contains(judged)) << days << " days ahead";
+    }
+  }
+  const WallTime far = now + std::chrono::hours(24 * 365 * 8);
+  ASSERT_TRUE(server_credentials(state, authority, settings, far));
+  const auto corrected = server_credentials(state, authority, settings, now).value().certificate;
+  EXPECT_LT(corrected.validity().not_after, now + std::chrono::hours(24 * (365 + 91)))
+      << "no device was served so far ahead";
 }
 
 TEST_F(StateDirectoryTest, SettingsThatDoNotGoTogetherAreRefused) {

@@ -67,9 +67,10 @@ void SharedLog::wait_for(std::string_view part) {
                                                         << ::testing::PrintToString(lines_);
 }
 
-void Gate::close(const std::string& client) {
+void Gate::close(const std::string& client, Round from) {
   const std::lock_guard lock(mutex_);
-  closed_[client] = true;
+  closed_[client] = from;
+  changed_.notify_all();
 }
 
 void Gate::close_from(Round round) {
@@ -86,7 +87,11 @@ void Gate::open_all() {
 
 void Gate::pass(const std::string& client, Round round) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !closed_.contains(client) && round < closed_from_; });
+  const auto open = [&] {
+    const auto closed = closed_.find(client);
+    return round < closed_from_ && (closed == closed_.end() || round < closed->second);
+  };
+  changed_.wait(lock, open);
 }
 
 void Gate::count(const std::string& client, Round round) {
@@ -104,6 +109,13 @@ std::map<std::pair<std::string, Round>, int> Gate::trainings() const {
 void Gate::wait_for_trainings(std::size_t count) {
   std::unique_lock lock(mutex_);
   EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return begun_ >= count; }));
+}
+
+void Gate::wait_for_training(const std::string& client, Round round) {
+  std::unique_lock lock(mutex_);
+  EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] {
+    return trainings_.contains({client, round});
+  }));
 }
 
 // --- devices ------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ class SharedLog final : public Log {
 // Holds trainings back, and counts them by client and round.
 class Gate {
  public:
-  void close(const std::string& client);
+  // From this round on; replaces what was said of the client before.
+  void close(const std::string& client, Round from = 0);
   // For everybody, from this round on.
   void close_from(Round round);
   void open_all();
@@ -52,11 +53,13 @@ class Gate {
   std::map<std::pair<std::string, Round>, int> trainings() const;
   // Until so many trainings have begun.
   void wait_for_trainings(std::size_t count);
+  // Until the client has begun its training for the round.
+  void wait_for_training(const std::string& client, Round round);
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, bool> closed_;
+  std::map<std::string, Round> closed_;
   Round closed_from_ = std::numeric_limits<Round>::max();
   std::map<std::pair<std::string, Round>, int> trainings_;
   std::size_t begun_ = 0;

@@ -12,6 +12,7 @@
 
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/sync_probe.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::edge_client {
@@ -279,6 +280,25 @@ TEST(EdgeSession, TheCoordinatorsClockIsKeptForJudgingItsCertificate) {
   EXPECT_EQ(identity->last_authenticated(), kNow + hours(3));
 }
 
+TEST(EdgeSession, AClockThatRanAheadIsForgottenOnceItIsRight) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  const auto kept = [&] {
+    coordinator.send(TinyRound(kTask).plan);
+    coordinator.expect<protocol::ModelRequest>();
+    const auto identity = identity::IdentityDirectory::load(device.state.identity());
+    coordinator.hang_up();
+    return identity->last_authenticated();
+  };
+  coordinator.welcome(kNow + hours(24 * 25));
+  EXPECT_EQ(kept(), kNow + hours(24 * 25));
+  coordinator.welcome(kNow + hours(24 * 365 * 5));
+  EXPECT_EQ(kept(), kNow + hours(24 * 25)) << "its certificate is not valid then";
+  coordinator.welcome(kNow + hours(1));
+  EXPECT_EQ(kept(), kNow + hours(1));
+}
+
 TEST(EdgeSession, ACertificateThatSoonEndsIsAnnouncedOnce) {
   ScriptedCoordinator coordinator;
   Device device(coordinator);
@@ -425,6 +445,22 @@ TEST(EdgeSession, ADiskThatFailsEndsTheProcessWithASentence) {
   device.wait();
   ASSERT_FALSE(device.result);
   EXPECT_EQ(device.result.error().code(), "io-error");
+}
+
+TEST(EdgeSession, AnFsyncThatFailsWhileAnUpdateIsForgottenEndsTheProcess) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome();
+  coordinator.hand_out(TinyRound(kTask));
+  testing::SyncProbe probe;
+  probe.fail(device.state.pending());
+  coordinator.send(protocol::RoundCommitted{kTask, RunId(1), 1, {}});
+  coordinator.expect<protocol::Bye>();
+  coordinator.hang_up();
+  device.wait();
+  ASSERT_FALSE(device.result);
+  EXPECT_EQ(device.result.error().code(), "fsync-failed");
 }
 
 }  // namespace

@@ -244,16 +244,21 @@ TEST(IdentityDirectory, ComesBackAsItWasSaved) {
   EXPECT_EQ(IdentityDirectory::load(directory).error().code(), "bad-certificate");
 }
 
-TEST(IdentityDirectory, RemembersTheLatestTimeThatACoordinatorTold) {
+TEST(IdentityDirectory, RemembersTheTimeThatACoordinatorToldLast) {
   const testing::TemporaryDirectory home;
   const auto credentials = authority().issue_credentials({.name = "cam-7"}, kNow);
   ASSERT_TRUE(IdentityDirectory::save(home.path(), *credentials, {"10.0.0.1", 7443}));
   auto directory = IdentityDirectory::load(home.path());
   EXPECT_EQ(directory->last_authenticated(), kNow - minutes(5));
   ASSERT_TRUE(directory->record_authenticated(kNow + hours(1)));
-  ASSERT_TRUE(directory->record_authenticated(kNow));  // never back
   EXPECT_EQ(directory->last_authenticated(), kNow + hours(1));
   EXPECT_EQ(IdentityDirectory::load(home.path())->last_authenticated(), kNow + hours(1));
+  ASSERT_TRUE(directory->record_authenticated(kNow + hours(24 * 200)));
+  ASSERT_TRUE(directory->record_authenticated(kNow + hours(2)));  // the clock had run ahead
+  EXPECT_EQ(directory->last_authenticated(), kNow + hours(2));
+  EXPECT_EQ(IdentityDirectory::load(home.path())->last_authenticated(), kNow + hours(2));
+  ASSERT_TRUE(directory->record_authenticated(kNow - hours(9)));
+  EXPECT_EQ(directory->last_authenticated(), kNow - minutes(5)) << "not before its own beginning";
   ASSERT_TRUE(write_durably(home.path() / "last-seen", as_bytes("rubbish")));
   EXPECT_EQ(IdentityDirectory::load(home.path())->last_authenticated(), kNow - minutes(5));
 }
