@@ -138,7 +138,8 @@ void NeighbourCourse::perform(exchange::Train& train) {
   const bool restart = train.restart;
   const auto loss = std::make_shared<double>(0);
   computing_ = true;
-  host_.compute(
+  host_.train(
+      train.step + static_cast<std::uint64_t>(train.steps),
       [this, phase, restart, loss] {
         if (restart) remake(algorithm_->model());
         NodeTraining training = local_.training();
