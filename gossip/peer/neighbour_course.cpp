@@ -344,6 +344,7 @@ void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
   const bool announces = machine_.state() == ExchangeMachine::State::kWaiting;
   for (const Packed& sent : sent_[from]) {
     if (announces && sent.parcel.exchange == machine_.exchange()) continue;
+    if (!tags_edges_ && hello.begun && sent.parcel.exchange < hello.exchange) continue;
     host_.send(from, sent.parcel, sent.data);
   }
   on(exchange::LinkUp{from});

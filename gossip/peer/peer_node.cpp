@@ -407,6 +407,7 @@ Result<void> PeerNode::begin_life(Member self) {
   life_->members = std::make_unique<membership::SwimMachine>(
       options_.membership, roster.epoch, self, static_cast<std::uint32_t>(roster.members.size()),
       Rng({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()}), now());
+  links_.set_messages_max(messages_of_use(life_->run));
   keep_links();
   checkpoint_at_ = now() + options_.checkpoint_every;
   report_at_ = now();
