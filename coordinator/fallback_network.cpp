@@ -28,8 +28,6 @@ gossip::NetOptions fallback_options(const Job& job) {
   options.train.train = job.training.train;
   options.train.train.local_epochs = 1;
   options.train.train.local_steps = job.fallback.local_steps;
-  options.train.train.schedule = "constant";  // what counts in rounds has no meaning here
-  options.train.train.warmup_rounds = 0;
   options.model = job.training.model;
   return options;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gossip network that a job falls back to while its coordinator is gone, as the job says it:
-// D-PSGD on the job's topology with the job's model and training, at its full learning rate.
+// D-PSGD on the job's topology with the job's model and training. Schedule and warm-up count in
+// rounds of the job (gossip/fallback/fallback_pace.h).
 #pragma once
 
 #include "coordinator/job.h"

@@ -7,6 +7,7 @@
 
 #include "coordinator/fallback_network.h"
 #include "core/client/given_model.h"
+#include "core/train/local_trainer.h"
 
 namespace starling::coordinator {
 
@@ -23,6 +24,7 @@ SimulatedFallback::SimulatedFallback(World world, const RunContext& context,
     : world_(std::move(world)),
       terms_(terms),
       training_(fallback_options(context.job).train.train),
+      job_training_(context.job.training.train),
       model_(context.model) {}
 
 Result<std::unique_ptr<SimulatedFallback>> SimulatedFallback::make(World world,
@@ -81,7 +83,12 @@ void SimulatedFallback::died(std::size_t member) {
 
 std::shared_ptr<client::Trainer> SimulatedFallback::take_training(std::size_t member,
                                                                   const client::Train& train) {
-  on(member, Asked{train.plan.task, train.plan.base, train.base});
+  const auto rows = static_cast<std::size_t>(nodes_[member].rows);
+  on(member, Asked{.task = train.plan.task,
+                   .base = train.plan.base,
+                   .model = train.base,
+                   .rounds = train.plan.rounds,
+                   .steps = train::local_steps(job_training_, rows)});
   return std::exchange(nodes_[member].merging, nullptr);
 }
 
@@ -116,6 +123,7 @@ void SimulatedFallback::begin(Node& node, const Begin& begin) {
   node.algorithm = gossip::make_algorithm<float>(
       plan_, node.place, std::span<const float>(floats, begin.model.size() / sizeof(float)));
   if (node.data.optimizer) node.data.optimizer->reset();
+  node.pace = begin.pace;
   node.gained = {};
   node.loss_sum = 0;
   if (!exchanging_) begin_exchange();
@@ -134,18 +142,36 @@ std::optional<Trained> SimulatedFallback::rest(Node& node) {
 
 // --- the gossip ---------------------------------------------------------------------------------
 
+// When the pace of its run allows a node the local phase that comes.
+std::optional<TimePoint> SimulatedFallback::due(const Node& node) const {
+  if (!node.algorithm) return std::nullopt;
+  return node.pace.due(node.gained.steps + static_cast<std::uint64_t>(training_.local_steps));
+}
+
+// With the node that may train first, and all who may within the time that it has for one phase.
 void SimulatedFallback::begin_exchange() {
+  const Node* first = nullptr;
+  for (const Node& node : nodes_) {
+    if (due(node) && (first == nullptr || *due(node) < *due(*first))) first = &node;
+  }
+  exchanging_ = first != nullptr;
+  if (!exchanging_) return;
+  const double phase = to_seconds(first->pace.per_round) * training_.local_steps /
+                       static_cast<double>(first->pace.steps);
+  const TimePoint last = std::max(*due(*first), world_.queue.now()) + from_seconds(phase);
+  TimePoint at = world_.queue.now();
   std::vector<std::size_t> members;
   for (const std::size_t member : member_at_) {
     Node& node = nodes_[member];
-    node.takes_part = node.algorithm != nullptr;
-    if (node.takes_part) members.push_back(member);
+    const auto allowed = due(node);
+    node.takes_part = allowed && *allowed <= last;
+    if (!node.takes_part) continue;
+    members.push_back(member);
+    at = std::max(at, *allowed);
   }
-  exchanging_ = !members.empty();
-  if (!exchanging_) return;
   matrix_ = topology_->at(exchanges_);
-  world_.queue.schedule(world_.queue.now() + from_seconds(exchange_seconds(members)),
-                        [this] { exchange(); });
+  const TimePoint sent = world_.queue.now() + from_seconds(exchange_seconds(members));
+  world_.queue.schedule(std::max(at, sent), [this] { exchange(); });
 }
 
 double SimulatedFallback::exchange_seconds(const std::vector<std::size_t>& taking_part) const {
@@ -189,14 +215,15 @@ gossip::Links SimulatedFallback::links(const Node& node) const {
 }
 
 void SimulatedFallback::train(const std::vector<std::size_t>& members) {
-  const gossip::LocalPhase phase{
-      .step = exchanges_ * static_cast<std::uint64_t>(training_.local_steps),
-      .steps = training_.local_steps,
-      .rate = training_.learning_rate,
-      .exchange = exchanges_};
   std::vector<double> losses(members.size());
   world_.pool.for_each(members.size(), [&](std::size_t i, unsigned worker) {
     Node& node = nodes_[members[i]];
+    const Round round = node.pace.round_at(node.gained.steps);
+    const gossip::LocalPhase phase{
+        .step = exchanges_ * static_cast<std::uint64_t>(training_.local_steps),
+        .steps = training_.local_steps,
+        .rate = train::learning_rate_at(training_, round, node.pace.rounds),
+        .exchange = exchanges_};
     gossip::NodeTraining training(node.data, steppers_[worker]);
     losses[i] = node.algorithm->adapt(training, phase, links(node));
   });

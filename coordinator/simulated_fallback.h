@@ -62,6 +62,7 @@ class SimulatedFallback {
     gossip::FallbackMachine machine;
     std::unique_ptr<gossip::Algorithm<float>> algorithm;  // null: does not gossip
     bool takes_part = false;                              // in the exchange under way
+    gossip::FallbackPace pace;                            // while it gossips
     gossip::fallback::Trained gained;
     double loss_sum = 0;
     std::shared_ptr<client::Trainer> merging;
@@ -75,6 +76,7 @@ class SimulatedFallback {
   std::optional<gossip::fallback::Trained> rest(Node& node);
   void begin_exchange();
   void exchange();
+  std::optional<TimePoint> due(const Node& node) const;
   double exchange_seconds(const std::vector<std::size_t>& taking_part) const;
   void train(const std::vector<std::size_t>& members);
   void mix(const std::vector<std::size_t>& members);
@@ -82,7 +84,8 @@ class SimulatedFallback {
 
   World world_;
   gossip::FallbackTerms terms_;
-  train::TrainOptions training_;
+  train::TrainOptions training_;      // by gossip
+  train::TrainOptions job_training_;  // in a round
   std::shared_ptr<const model::Model> model_;
   std::unique_ptr<const topologies::Topology> topology_;
   gossip::Plan plan_;

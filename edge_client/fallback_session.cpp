@@ -2,6 +2,8 @@
 #include "edge_client/fallback_session.h"
 
 #include "core/client/given_model.h"
+#include "core/client/training_settings.h"
+#include "core/train/local_trainer.h"
 
 namespace starling::edge_client {
 
@@ -22,7 +24,12 @@ void FallbackSession::see(const protocol::Envelope& envelope) {
 }
 
 std::shared_ptr<client::Trainer> FallbackSession::take_training(const client::Train& train) {
-  on(Asked{train.plan.task, train.plan.base, train.base});
+  const auto settings = client::TrainingSettings::parse(train.plan.settings);
+  on(Asked{.task = train.plan.task,
+           .base = train.plan.base,
+           .model = train.base,
+           .rounds = train.plan.rounds,
+           .steps = settings ? train::local_steps(settings->train, rows_) : 0});
   return std::exchange(merging_, nullptr);
 }
 
@@ -39,7 +46,7 @@ void FallbackSession::on(Event event) {
 }
 
 void FallbackSession::perform(const Begin& begin) {
-  const auto begun = node_.begin_with(begin.model, begin.steps_before);
+  const auto begun = node_.begin_with(begin);
   if (!begun) log_.warning("nothing is trained meanwhile: {}", begun.error().message());
 }
 

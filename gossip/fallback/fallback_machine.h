@@ -5,6 +5,7 @@
 // actions go out for the device (or the simulator) to perform in order.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "core/base/log.h"
 #include "core/base/shared_bytes.h"
 #include "core/update/contribution.h"
+#include "gossip/fallback/fallback_pace.h"
 #include "gossip/fallback/fallback_terms.h"
 
 namespace starling::gossip {
@@ -38,6 +40,8 @@ struct Asked {  // a round wants a training from this base
   TaskId task;
   update::ModelVersion base;
   SharedBytes model;
+  Round rounds = 0;         // of the run
+  std::uint64_t steps = 0;  // that this device trains in a round; 0: not known
 };
 struct Settled {  // the coordinator counted a task, or ended it otherwise
   TaskId task;
@@ -53,6 +57,7 @@ using Event = std::variant<Heard, Lost, Told, Asked, Settled, Rested, Tick>;
 struct Begin {  // train on by gossip
   SharedBytes model;
   std::uint64_t steps_before = 0;  // of earlier absences: batches go on behind them
+  FallbackPace pace;
 };
 struct Rest {};  // end it, then Rested
 struct Merge {   // answers Asked: contribute this model instead of a training
@@ -84,6 +89,13 @@ class FallbackMachine {
   struct Held {
     RunId run;
     SharedBytes model;
+    Round round = 0;            // whose model it was before the gossip
+    std::uint64_t earlier = 0;  // steps by gossip since
+  };
+  struct Seen {  // the round that asked last, in this presence of the coordinator
+    TaskId task;
+    Round round = 0;
+    TimePoint at{};
   };
   struct Gained {
     RunId run;
@@ -103,6 +115,10 @@ class FallbackMachine {
   void handle(fallback::Tick&);
   void rest(State next);
   bool may_merge(const fallback::Asked& asked);
+  void learn_pace(const fallback::Asked& asked);
+  void learn(Duration round);
+  // What the gossip would be bound by if it began now; none: nobody can say yet.
+  std::optional<FallbackPace> pace() const;
   void say(LogLevel level, std::string line);
 
   State state_ = State::kAway;
@@ -111,7 +127,13 @@ class FallbackMachine {
   std::optional<FallbackTerms> terms_;
   std::optional<Held> held_;      // the newest model of the run that this device knows
   std::optional<Gained> gained_;  // not merged yet
-  std::uint64_t steps_ = 0;
+  std::uint64_t steps_ = 0;       // by gossip, ever
+  std::uint64_t spent_ = 0;       // ... in this absence
+  RunId paced_run_;               // what the following three are of
+  Round rounds_ = 0;
+  std::uint64_t steps_in_round_ = 0;
+  std::deque<Duration> took_;  // the last rounds
+  std::optional<Seen> seen_;
   std::vector<fallback::Action> actions_;
 };
 

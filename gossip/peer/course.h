@@ -34,6 +34,12 @@ class CourseHost {
   // `work` on another thread, then `done` in a later turn; one at a time. Both are dropped when the
   // course ends in between.
   virtual void compute(std::function<void()> work, std::function<void()> done) = 0;
+  // As compute(), for a local phase after which the run is at `step`: it may begin later, where the
+  // run's pace is bounded.
+  virtual void train(std::uint64_t /*step*/, std::function<void()> work,
+                     std::function<void()> done) {
+    compute(std::move(work), std::move(done));
+  }
   // Takes the model of these members, then calls Course::copied().
   virtual void copy_model(std::vector<Member> donors) = 0;
   virtual void say(LogLevel level, std::string line) = 0;

@@ -322,6 +322,7 @@ void ExchangeMachine::handle(Came& came) {
   std::erase_if(arrivals, [&](const auto& a) {
     return a.first > exchange_ + options_.spread + 1 && a.first < latest;
   });
+  if (arrivals.size() > options_.held_max) arrivals.erase(std::next(arrivals.begin()));
   mix_if_complete();
 }
 

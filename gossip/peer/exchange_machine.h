@@ -110,6 +110,9 @@ struct ExchangeOptions {
   std::uint64_t spread = 1;  // exchanges until a word has reached everybody: the diameter
   // Messages of so many exchanges before one's own are sent again to a neighbour whose link is new.
   std::uint64_t resent = 2;
+  // Messages of one neighbour that are kept until their exchange comes: the one that is needed
+  // first and the latest ones.
+  std::size_t held_max = 2;
   Duration patience_min = std::chrono::seconds(2);
   Duration patience_max = std::chrono::seconds(60);
   // Who has no link is given so long to come back, then not waited for until it has one.

@@ -16,9 +16,10 @@ train::Stepper ready_stepper(const NetworkRun& run) {
 }  // namespace
 
 LocalSteps::LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node,
-                       std::uint64_t step)
+                       std::uint64_t step, std::optional<FallbackPace> pace)
     : options_(run.options.train.train),
       steps_(run.options.run.steps),
+      pace_(pace),
       stepper_(ready_stepper(run)),
       data_(rows, run.options.train.train,
             Rng({.seed = run.options.run.seed, .purpose = Purpose::kBatches, .node = node}),
@@ -27,6 +28,7 @@ LocalSteps::LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Nod
 }
 
 double LocalSteps::rate_at(std::uint64_t step) const {
+  if (pace_) return train::learning_rate_at(options_, pace_->round_at(step), pace_->rounds);
   return train::learning_rate_at(options_, static_cast<Round>(step + 1),
                                  static_cast<Round>(steps_));
 }

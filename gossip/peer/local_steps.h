@@ -4,7 +4,10 @@
 // optimizer's state continue.
 #pragma once
 
+#include <optional>
+
 #include "core/data/dataset.h"
+#include "gossip/fallback/fallback_pace.h"
 #include "gossip/peer/network_run.h"
 #include "gossip/simulation/node_training.h"
 
@@ -12,8 +15,9 @@ namespace starling::gossip {
 
 class LocalSteps {
  public:
-  // The node's batches from `step` on.
-  LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node, std::uint64_t step);
+  // The node's batches from `step` on. `pace`: of a fallback, whose steps stand for rounds.
+  LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node, std::uint64_t step,
+             std::optional<FallbackPace> pace = {});
 
   NodeTraining training() { return NodeTraining(data_, stepper_); }
   double rate_at(std::uint64_t step) const;
@@ -23,6 +27,7 @@ class LocalSteps {
  private:
   const train::TrainOptions options_;
   const std::uint64_t steps_;  // of the run
+  const std::optional<FallbackPace> pace_;
   train::Stepper stepper_;
   NodeData data_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/peer/make_course.h"
 
+#include <algorithm>
+
 #include "core/base/check.h"
 #include "gossip/peer/async_course.h"
 #include "gossip/peer/mean_course.h"
@@ -31,6 +33,13 @@ bool outlives_members(const AlgorithmTraits& traits) {
   return traits.loss_safe && !traits.per_receiver && !traits.weighs;
 }
 
+std::size_t messages_of_use(const NetworkRun& run) {
+  constexpr std::size_t kMutual = 2;
+  constexpr std::size_t kMost = 16;  // beyond, a slow link loses some
+  if (run.plan.traits.pattern != Pattern::kNeighbours) return kMutual;
+  return std::clamp<std::size_t>(resent_exchanges(run), kMutual, kMost);
+}
+
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
                                     CoursePlace place, const CoursePatience& patience,
                                     CourseStart start) {
@@ -42,6 +51,7 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
                           .loss_safe = run.plan.traits.loss_safe,
                           .spread = run.spread,
                           .resent = resent_exchanges(run),
+                          .held_max = messages_of_use(run),
                           // Where nobody is expected to go, whoever is slow is waited for.
                           .patience_min = run.lossy ? patience.min : patience.max,
                           .patience_max = patience.max,

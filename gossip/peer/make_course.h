@@ -41,6 +41,10 @@ std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member s
 // Whether an algorithm holds nothing that depends on the other members.
 bool outlives_members(const AlgorithmTraits& traits);
 
+// How many messages of one peer to another may be of use at a time: whom a peer waits for is one
+// exchange ahead at most where edges are mutual, else by as much as a word takes to spread.
+std::size_t messages_of_use(const NetworkRun& run);
+
 // All references must outlive the course.
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
                                     CoursePlace place, const CoursePatience& patience,

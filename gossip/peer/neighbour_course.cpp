@@ -138,7 +138,8 @@ void NeighbourCourse::perform(exchange::Train& train) {
   const bool restart = train.restart;
   const auto loss = std::make_shared<double>(0);
   computing_ = true;
-  host_.compute(
+  host_.train(
+      train.step + static_cast<std::uint64_t>(train.steps),
       [this, phase, restart, loss] {
         if (restart) remake(algorithm_->model());
         NodeTraining training = local_.training();
@@ -343,6 +344,7 @@ void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
   const bool announces = machine_.state() == ExchangeMachine::State::kWaiting;
   for (const Packed& sent : sent_[from]) {
     if (announces && sent.parcel.exchange == machine_.exchange()) continue;
+    if (!tags_edges_ && hello.begun && sent.parcel.exchange < hello.exchange) continue;
     host_.send(from, sent.parcel, sent.data);
   }
   on(exchange::LinkUp{from});

@@ -24,6 +24,17 @@ std::uint64_t payload_bytes(const Parcel& parcel) {
 
 namespace {
 
+// What an algorithm sends at a time, as large as the model. A push is not among them: it cannot be
+// given up, and a newer total takes its place.
+bool is_replaced(Parcel::Kind kind) {
+  return kind == Parcel::Kind::kMix || kind == Parcel::Kind::kRequest ||
+         kind == Parcel::Kind::kReply;
+}
+
+bool is_model(Parcel::Kind kind) {
+  return kind != Parcel::Kind::kReduce && kind != Parcel::Kind::kColumns;
+}
+
 // All the mass that ever went over this link: an older one is of no use beside it.
 bool is_total(const Parcel& parcel) {
   return parcel.kind == Parcel::Kind::kPush && parcel.packed > 0;
@@ -39,19 +50,29 @@ std::shared_ptr<std::byte> untouched_memory(std::size_t bytes) {
 }  // namespace
 
 ParcelFlow::ParcelFlow(Options options, Judge judge) : options_(options), judge_(std::move(judge)) {
-  STARLING_CHECK(judge_ != nullptr);
+  STARLING_CHECK(judge_ != nullptr && options_.messages_max >= 2);
 }
 
-// On a link that is too slow for the network's pace.
-void ParcelFlow::give_up_oldest_mix() {
-  const auto is_mix = [](const Outgoing& out) { return out.parcel.kind == Parcel::Kind::kMix; };
-  const auto mixes = std::ranges::count_if(outgoing_, is_mix);
-  if (static_cast<std::size_t>(mixes) < options_.mixes_max) return;
-  const auto oldest = std::ranges::find_if(outgoing_, is_mix);
-  if (oldest->announced) {
-    answers_.push_back({TaskEnded{oldest->parcel.transfer, "superseded", ""}, {}});
-  }
-  outgoing_.erase(oldest);
+void ParcelFlow::set_messages_max(std::size_t messages_max) {
+  STARLING_CHECK(messages_max >= 2);
+  options_.messages_max = messages_max;
+}
+
+// To one that reads nothing, or on a link that is too slow for the network's pace. What is under
+// way stays: it would have been sent for nothing, and on a slow link nothing would ever arrive.
+void ParcelFlow::give_up_oldest(Parcel::Kind kind) {
+  const auto is_such = [kind](const Outgoing& out) { return out.parcel.kind == kind; };
+  auto count = static_cast<std::size_t>(std::ranges::count_if(outgoing_, is_such));
+  std::erase_if(outgoing_, [&](const Outgoing& out) {
+    const bool gives_way = is_such(out) && !out.announced && count >= options_.messages_max;
+    if (gives_way) --count;
+    return gives_way;
+  });
+}
+
+std::size_t ParcelFlow::incoming_models() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      incoming_, [](const auto& entry) { return is_model(entry.second.parcel.kind); }));
 }
 
 // Who sends a piece of an attempt knows that the other side has left all earlier ones.
@@ -65,7 +86,7 @@ void ParcelFlow::give_up_older_pieces(const Parcel& parcel) {
 
 Result<void> ParcelFlow::send(Parcel parcel, SharedBytes data, Urgency urgency) {
   STARLING_CHECK(data.size() == payload_bytes(parcel));
-  if (parcel.kind == Parcel::Kind::kMix) give_up_oldest_mix();
+  if (is_replaced(parcel.kind)) give_up_oldest(parcel.kind);
   if (is_total(parcel)) {
     std::erase_if(outgoing_, [](const Outgoing& o) { return !o.announced && is_total(o.parcel); });
   }
@@ -133,7 +154,9 @@ ParcelFlow::Whole ParcelFlow::finish(Incoming& incoming) {
 
 Result<std::optional<ParcelFlow::Whole>> ParcelFlow::announced(const Parcel& parcel) {
   auto wanted = judge_(parcel);
-  if (wanted && incoming_.size() >= options_.incoming_max) {
+  const bool has_room = incoming_.size() < options_.incoming_max &&
+                        (!is_model(parcel.kind) || incoming_models() < options_.models_max);
+  if (wanted && !has_room) {
     wanted = overloaded("queue-full", "too many parcels are on their way here already");
   }
   if (wanted && incoming_.contains(parcel.transfer)) {

@@ -23,9 +23,12 @@ class ParcelFlow {
     // A constant of the protocol: what may come of a parcel before credit was given.
     std::uint64_t window_bytes = 1024 * 1024;
     std::size_t incoming_max = 16;  // parcels at a time
+    std::size_t models_max = 2;     // of those: whole messages of an algorithm, not parts of a sum
     std::size_t outgoing_max = 64;
     std::size_t background_max = 4;  // of those: parts of a model that the other side asked for
-    std::size_t mixes_max = 16;      // of kMix on their way; beyond, the oldest is given up
+    // Of kMix, kRequest and kReply each: beyond, the oldest that is not under way is given up. At
+    // least 2, so that what is under way arrives on the slowest link.
+    std::size_t messages_max = 2;
     std::size_t pieces_max = 1024;   // of kReduce, whose floats are shared
     std::size_t answers_max = 1024;  // that the other side has not read
   };
@@ -37,7 +40,10 @@ class ParcelFlow {
   using Judge = std::function<Result<void>(const protocol::Parcel&)>;
   enum class Urgency { kNow, kBackground };  // background: while nothing else is to be sent
 
+  // Requires: messages_max >= 2.
   ParcelFlow(Options options, Judge judge);
+  // Requires: at least 2.
+  void set_messages_max(std::size_t messages_max);
 
   // Queues a parcel; its transfer id is given here. "queue-full" (kOverloaded) beyond the limits.
   // Requires: data.size() == payload_bytes(parcel).
@@ -71,7 +77,8 @@ class ParcelFlow {
   Result<std::optional<Whole>> announced(const protocol::Parcel& parcel);
   Result<std::optional<Whole>> arrived(const protocol::Chunk& chunk, const SharedBytes& piece);
   static Whole finish(Incoming& incoming);
-  void give_up_oldest_mix();
+  void give_up_oldest(protocol::Parcel::Kind kind);
+  std::size_t incoming_models() const;
   void give_up_older_pieces(const protocol::Parcel& parcel);
   std::optional<protocol::Envelope> next_of(Urgency urgency);
 

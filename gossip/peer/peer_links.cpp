@@ -138,6 +138,11 @@ bool PeerLinks::is_dialled_by(Member member) const {
   return self && member < *self && !roster().members[*self].address.empty();
 }
 
+void PeerLinks::set_messages_max(std::size_t messages_max) {
+  messages_max_ = messages_max;
+  for (const LinkPtr& link : all_links()) link->flow.set_messages_max(messages_max);
+}
+
 void PeerLinks::keep(std::set<Member> members) {
   kept_ = std::move(members);
   consider();

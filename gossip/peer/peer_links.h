@@ -84,6 +84,8 @@ class PeerLinks {
 
   // From now on these are the members; links with others end at once, "not-a-member". Null: nobody.
   void set_roster(std::shared_ptr<const identity::SignedRoster> roster);
+  // Of every link, as of ParcelFlow; for what is sent from now on.
+  void set_messages_max(std::size_t messages_max);
   // These are dialled until they are there, and again when they are lost.
   void keep(std::set<Member> members);
   // Dialled once, where there is no link: a probe is to be sent.
@@ -190,6 +192,7 @@ class PeerLinks {
   std::string last_pumped_;     // of the relayed links, which take turns
   std::set<std::string> told_;  // who is known, and said, to be relayed
   Counters gone_;               // of links that ended
+  std::size_t messages_max_ = ParcelFlow::Options().messages_max;
   bool stopping_ = false;
   net::Alarm alarm_;
   net::RefusalLog refusals_;

@@ -69,8 +69,9 @@ PeerLinks::LinkPtr PeerLinks::begin(const std::string& name, std::shared_ptr<Pee
     if (!member) return rejected("not-a-member", name + " is no longer a member");
     return handlers_.judge(*member, parcel);
   };
-  auto link = std::make_shared<Link>(name, std::move(channel), by_us, world_.loop.now(),
-                                     ParcelFlow({.window_bytes = window_bytes}, judge));
+  auto link = std::make_shared<Link>(
+      name, std::move(channel), by_us, world_.loop.now(),
+      ParcelFlow({.window_bytes = window_bytes, .messages_max = messages_max_}, judge));
   greeting_.insert(link);
   send_on(link, {handlers_.hello(), {}});
   return link;

@@ -62,12 +62,19 @@ struct PeerNode::Life {
   using Ask = std::pair<Member, protocol::ColumnsAsk>;
   std::vector<Ask> asks;
   std::uint64_t handed_in_at = 0;  // evaluations so far
+  struct HeldBack {
+    std::optional<TimePoint> until;  // none: the run is over
+    std::function<void()> work;
+    std::function<void()> done;
+  };
+  std::optional<HeldBack> held_back;  // a local phase that the pace does not allow yet
 };
 
 struct PeerNode::Spell {
   std::string run_id;
   Duration start_patience{};
   std::uint64_t steps_before = 0;
+  FallbackPace pace;
   std::uint64_t exchanges = 0;  // what follows: when the model was last mixed
   std::uint64_t steps = 0;
   double loss_sum = 0;
@@ -147,12 +154,17 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
   // Neighbours without a link to the issuer hear of it here.
   for (const auto& [member, theirs] : links_.all_up()) links_.send(member, hello());
   if (same_epoch) return keep_links();
-  if (!life_ || !life_->course->is_computing()) adopt();
+  if (!is_computing()) adopt();
 }
 
 void PeerNode::keep_links() {
   const auto neighbours = life_ ? life_->course->neighbours() : std::vector<Member>();
   links_.keep(std::set<Member>(neighbours.begin(), neighbours.end()));
+}
+
+// Whether a thread is at work for the course.
+bool PeerNode::is_computing() const {
+  return life_ && life_->course->is_computing() && !life_->held_back;
 }
 
 bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), world_.identity); }
@@ -166,7 +178,7 @@ void PeerNode::adopt() {
     keep_checkpoint(run_ends ? Kept::kModelToo : Kept::kCheckpoint);
     send_report();  // the counts of steps and losses end with the life
     former_.reset();
-    if (!run_ends) hand_over();
+    if (!run_ends && !life_->held_back) hand_over();
   }
   end_life();
   switching_ = false;
@@ -222,7 +234,7 @@ void PeerNode::expire() {
   expired_ = true;
   switching_ = true;
   links_.set_roster(nullptr);
-  if (!life_ || !life_->course->is_computing()) adopt();
+  if (!is_computing()) adopt();
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------
@@ -233,17 +245,19 @@ std::optional<FallbackTerms> PeerNode::standby() const {
   return terms ? *terms : std::nullopt;
 }
 
-Result<void> PeerNode::begin_with(const SharedBytes& model, std::uint64_t steps_before) {
+Result<void> PeerNode::begin_with(const fallback::Begin& begin) {
   const auto terms = standby();
   if (!terms || life_) return rejected("no-fallback", "no roster stands by");
   const identity::Roster& roster = roster_->roster();
-  const auto* floats = reinterpret_cast<const float*>(model.view().data());
+  const auto* floats = reinterpret_cast<const float*>(begin.model.view().data());
   const std::string run = roster.run_identity();
   former_.reset();
   start_.reset();
-  latest_ = Checkpoint{run, 0, {floats, floats + model.size() / sizeof(float)}};
-  spell_ = std::make_unique<Spell>(
-      Spell{.run_id = run, .start_patience = terms->after, .steps_before = steps_before});
+  latest_ = Checkpoint{run, 0, {floats, floats + begin.model.size() / sizeof(float)}};
+  spell_ = std::make_unique<Spell>(Spell{.run_id = run,
+                                         .start_patience = terms->after,
+                                         .steps_before = begin.steps_before,
+                                         .pace = begin.pace});
   auto begun = begin_life(*roster.find(world_.identity.identity().name));
   if (!begun) failed(begun.error());
   set_alarm();
@@ -378,9 +392,10 @@ Result<void> PeerNode::begin_life(Member self) {
   const std::uint64_t step = run.options.schedule().after(start.exchange);
   life_ = std::make_shared<Life>(roster, std::move(run), self);
   const std::uint64_t steps_before = spell_ ? spell_->steps_before : 0;
-  life_->local = continues
-                     ? former->local
-                     : std::make_shared<LocalSteps>(life_->run, rows_, self, step + steps_before);
+  life_->local =
+      continues ? former->local
+                : std::make_shared<LocalSteps>(life_->run, rows_, self, step + steps_before,
+                                               spell_ ? std::optional(spell_->pace) : std::nullopt);
   life_->handed_in_at = step / life_->run.options.evaluate_every();
   const std::set<Member> away = absent(self);
   life_->silent = away;
@@ -392,6 +407,7 @@ Result<void> PeerNode::begin_life(Member self) {
   life_->members = std::make_unique<membership::SwimMachine>(
       options_.membership, roster.epoch, self, static_cast<std::uint32_t>(roster.members.size()),
       Rng({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()}), now());
+  links_.set_messages_max(messages_of_use(life_->run));
   keep_links();
   checkpoint_at_ = now() + options_.checkpoint_every;
   report_at_ = now();
@@ -454,10 +470,16 @@ void PeerNode::compute(std::function<void()> work, std::function<void()> done) {
   });
 }
 
+void PeerNode::train(std::uint64_t step, std::function<void()> work, std::function<void()> done) {
+  const auto due = spell_ ? spell_->pace.due(step) : now();
+  if (due && *due <= now()) return compute(std::move(work), std::move(done));
+  life_->held_back = Life::HeldBack{due, std::move(work), std::move(done)};
+}
+
 void PeerNode::computed(const std::function<void()>& done, TimePoint began) {
   start_->computing_max = std::max(start_->computing_max, now() - began);
   done();
-  if (switching_ && (!life_ || !life_->course->is_computing())) adopt();
+  if (switching_ && !is_computing()) adopt();
   if (life_) answer_asks();
   set_alarm();
 }
@@ -742,6 +764,10 @@ void PeerNode::tick() {
   if (stopping_) return;
   if (roster_ && !expired_ && roster_->roster().expired(judged_now())) expire();
   if (life_ && !switching_) {
+    if (life_->held_back && life_->held_back->until && *life_->held_back->until <= now()) {
+      const Life::HeldBack phase = *std::exchange(life_->held_back, std::nullopt);
+      compute(phase.work, phase.done);
+    }
     on_swim(life_->members->on(membership::Tick{}, now()));
     if (life_) life_->course->tick();
     if (life_) continue_copy();
@@ -760,6 +786,7 @@ void PeerNode::set_alarm() {
     sooner(life_->members->next_deadline());
     sooner(life_->course->next_deadline());
     if (life_->copy) sooner(life_->copy->next_deadline());
+    if (life_->held_back) sooner(life_->held_back->until);
   }
   alarm_.set(next);
 }
@@ -825,7 +852,7 @@ net::Async<void> PeerNode::run() {
   alarm_.clear();
   // What is being computed comes to its end, so that the checkpoint is of now; H steps may be many.
   const TimePoint until = now() + kLastComputation;
-  while (life_ && now() < until && life_->course->is_computing()) {
+  while (now() < until && is_computing()) {
     const TimePoint next = now() + std::chrono::milliseconds(10);
     co_await net::sleep_until(world_.loop, next);
   }

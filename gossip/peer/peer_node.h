@@ -75,9 +75,9 @@ class PeerNode final : private CourseHost {
 
   // A fallback's roster only stands by: its terms, while it is current and names this device.
   std::optional<FallbackTerms> standby() const;
-  // Trains on by it, from `model`; the node's batches go on behind `steps_before`. "no-fallback",
-  // "wrong-vectors", and as derive_run.
-  [[nodiscard]] Result<void> begin_with(const SharedBytes& model, std::uint64_t steps_before);
+  // Trains on by it, at its pace and from its model. "no-fallback", "wrong-vectors", and as
+  // derive_run.
+  [[nodiscard]] Result<void> begin_with(const fallback::Begin& begin);
   // Ends that, without the local phase at work. None where it ended by itself before it began.
   std::optional<fallback::Trained> rest();
 
@@ -96,6 +96,7 @@ class PeerNode final : private CourseHost {
   void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
   void send(Member to, protocol::ReduceNote note) override;
   void compute(std::function<void()> work, std::function<void()> done) override;
+  void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
   void copy_model(std::vector<Member> donors) override;
   void say(LogLevel level, std::string line) override;
   void advanced() override;
@@ -106,6 +107,7 @@ class PeerNode final : private CourseHost {
   void keep_links();
   void adopt();
   bool is_member() const;
+  bool is_computing() const;
   void expire();
   std::string expiry() const;
   WallTime judged_now() const;

@@ -113,7 +113,7 @@ TEST(FallbackNetwork, AJobThatNamesNoGraphOrAnUnfitOneIsRefused) {
   EXPECT_EQ(learning_job("d-cliques").validate().error().code(), "setting-invalid");
 }
 
-TEST(FallbackNetwork, TrainsAsTheJobSaysAtItsFullRate) {
+TEST(FallbackNetwork, TrainsAsTheJobSaysAndKeepsItsSchedule) {
   Job job = learning_job("ring");
   job.training.train.schedule = "cosine";
   job.training.train.warmup_rounds = 5;
@@ -122,8 +122,8 @@ TEST(FallbackNetwork, TrainsAsTheJobSaysAtItsFullRate) {
   EXPECT_TRUE(options.validate());
   EXPECT_EQ(options.train.train.local_steps, 2);
   EXPECT_EQ(options.train.train.batch_size, 20);
-  EXPECT_EQ(options.train.train.schedule, "constant");
-  EXPECT_EQ(train::learning_rate_at(options.train.train, 1, 100), 0.05);
+  EXPECT_EQ(options.train.train.schedule, "cosine");
+  EXPECT_EQ(options.train.train.warmup_rounds, 5);
   EXPECT_EQ(fallback_terms(RunId(3), job).run, 3U);
   EXPECT_EQ(fallback_terms(RunId(3), job).classes, 4);
 }

@@ -32,6 +32,7 @@ class FallbackMachineTest : public ::testing::Test {
       if (const auto* begin = std::get_if<Begin>(&action)) {
         done += "begin " + std::to_string(static_cast<int>(value_of(begin->model)));
         skipped = begin->steps_before;
+        pace = begin->pace;
       } else if (std::holds_alternative<Rest>(action)) {
         done += "rest";
       } else if (const auto* merge = std::get_if<Merge>(&action)) {
@@ -41,7 +42,12 @@ class FallbackMachineTest : public ::testing::Test {
     return done;
   }
   std::string ask(std::uint64_t task, Round base, float value, Duration at, std::uint64_t run = 1) {
-    return on(Asked{TaskId(task), {RunId(run), base, {}}, model_of(value)}, at);
+    return on(Asked{.task = TaskId(task),
+                    .base = {RunId(run), base, {}},
+                    .model = model_of(value),
+                    .rounds = 100,
+                    .steps = 10},
+              at);
   }
   std::string rested(float value, Duration at, std::uint64_t exchanges = 5) {
     return on(Rested{Trained{model_of(value), exchanges, 2 * exchanges, 0.5}}, at);
@@ -49,6 +55,7 @@ class FallbackMachineTest : public ::testing::Test {
   void connect_with_model() {
     on(Heard{}, 0s);
     on(Told{terms}, 0s);
+    ask(50, 2, 2, 0s);
     ask(1, 3, 3, 1s);
   }
   // Lost at 2 s, gossiping from 32 s on.
@@ -61,6 +68,7 @@ class FallbackMachineTest : public ::testing::Test {
   FallbackTerms terms{.run = 1, .after = 30s, .merge_within = 60s, .classes = 2};
   FallbackMachine machine{kStart};
   std::uint64_t skipped = 0;
+  FallbackPace pace;
 };
 
 TEST_F(FallbackMachineTest, BeginsOnceTheCoordinatorIsGoneForTheStatedTime) {
@@ -94,6 +102,7 @@ TEST_F(FallbackMachineTest, WithoutARosterOrAModelItWaits) {
       << "a device that took part in no round has nothing to go on with";
   machine = FallbackMachine(kStart);
   on(Heard{}, 0s);
+  ask(50, 2, 2, 0s);
   ask(1, 3, 3, 1s);
   on(Lost{}, 2s);
   EXPECT_EQ(on(Tick{}, 99s), "") << "no roster";
@@ -205,6 +214,63 @@ TEST_F(FallbackMachineTest, AnotherRunsRosterEndsItForGood) {
   rested(8, 50s);
   EXPECT_FALSE(machine.holds_contribution());
   EXPECT_EQ(on(Tick{}, 99s), "") << "of run 2 it has no model";
+}
+
+// Rounds of 10 s, one of them slow, and two that passed without asking this device.
+TEST_F(FallbackMachineTest, ThePaceIsThatOfTheRunsRounds) {
+  on(Heard{}, 0s);
+  on(Told{terms}, 0s);
+  ask(1, 3, 3, 1s);
+  ask(2, 4, 4, 11s);
+  ask(3, 4, 4, 14s);  // another attempt of the same round
+  ask(4, 5, 5, 61s);
+  ask(5, 8, 8, 91s);
+  on(Lost{}, 100s);
+  ASSERT_EQ(on(Tick{}, 130s), "begin 8");
+  EXPECT_EQ(pace.per_round, 10s);
+  EXPECT_EQ(pace.due(1), kStart + 101s) << "ten steps a round, since the loss";
+  EXPECT_EQ(pace.due(30), kStart + 130s);
+  EXPECT_EQ(pace.round_at(0), 9U);
+  EXPECT_EQ(pace.round_at(19), 10U);
+  EXPECT_EQ(pace.due(920), kStart + 1020s);
+  EXPECT_EQ(pace.due(921), std::nullopt) << "the run has 92 rounds more";
+  EXPECT_EQ(pace.round_at(2000), 100U);
+}
+
+TEST_F(FallbackMachineTest, AnAbsenceIsNoRoundAndWithoutAPaceNothingIsTrained) {
+  on(Heard{}, 0s);
+  on(Told{terms}, 0s);
+  ask(1, 3, 3, 1s);
+  on(Lost{}, 2s);
+  EXPECT_EQ(on(Tick{}, 99s), "") << "nobody knows how long a round takes";
+  on(Heard{}, 1000s);
+  ask(2, 4, 4, 1001s);
+  on(Lost{}, 1002s);
+  EXPECT_EQ(on(Tick{}, 1032s), "");
+  on(Heard{}, 2000s);
+  ask(3, 5, 5, 2001s);
+  on(Settled{TaskId(3), true}, 2005s);
+  on(Lost{}, 2010s);
+  EXPECT_EQ(on(Tick{}, 2040s), "begin 5");
+  EXPECT_EQ(pace.per_round, 4s) << "its commit told";
+}
+
+TEST_F(FallbackMachineTest, NoStepIsAllowedTwice) {
+  gossip();
+  EXPECT_EQ(pace.due(20), kStart + 4s);
+  on(Told{}, 50s);
+  rested(8, 50s, 10);  // 20 steps
+  on(Told{terms}, 60s);
+  ASSERT_EQ(on(Tick{}, 60s), "begin 8") << "in the same absence";
+  EXPECT_EQ(pace.due(10), kStart + 5s) << "what was trained counts";
+  EXPECT_EQ(pace.round_at(0), 6U);
+  on(Heard{}, 70s);
+  rested(9, 70s, 5);
+  on(Lost{}, 100s);
+  ASSERT_EQ(on(Tick{}, 130s), "begin 9") << "before it was merged";
+  EXPECT_EQ(pace.due(10), kStart + 101s) << "another absence has a time of its own";
+  EXPECT_EQ(pace.round_at(0), 7U) << "behind the thirty steps before";
+  EXPECT_EQ(pace.due(941), std::nullopt);
 }
 
 TEST(FallbackTerms, TravelAsSettings) {

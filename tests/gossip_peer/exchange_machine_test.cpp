@@ -26,6 +26,7 @@ ExchangeNetwork::World world(std::uint64_t seed, Exchange steps) {
   const bool mutual = world.topology == "ring" || world.topology == "complete";
   world.options.spread = world.members;
   world.options.resent = mutual ? 2 : world.options.spread + 1;
+  world.options.held_max = world.options.resent;
   return world;
 }
 
@@ -55,6 +56,31 @@ TEST(ExchangeMachine, WithoutFaultsEverybodyIsHeardInEveryExchange) {
     for (const auto& wait : network.waits()) ASSERT_TRUE(wait.complete) << seed;
     EXPECT_EQ(network.wrong_entries(), 0U);
   }
+}
+
+// A neighbour that runs ahead, or lies, makes nobody hold the models of a whole ring's spread.
+TEST(ExchangeMachine, TwoMessagesOfANeighbourAreHeldAtMost) {
+  constexpr Member kNodes = 64;
+  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = kNodes});
+  ASSERT_TRUE(topology);
+  ExchangeOptions options;
+  options.schedule.steps = 1000;
+  options.spread = kNodes;
+  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(kNodes, "node"), 0);
+  machine.on(Begin{}, TimePoint{});
+  std::vector<std::weak_ptr<const void>> models;
+  const auto held = [&] {
+    return std::ranges::count_if(models, [](const auto& model) { return !model.expired(); });
+  };
+  for (Exchange at = 0; at < 3 * kNodes; ++at) {
+    SharedBytes data = SharedBytes::own(Bytes(8));
+    models.push_back(data.owner());
+    Arrival arrival{1, {.kind = protocol::Parcel::Kind::kMix, .exchange = at}, std::move(data)};
+    machine.on(Came{std::move(arrival)}, TimePoint{});
+    ASSERT_LE(held(), 2) << at;
+  }
+  EXPECT_FALSE(models.front().expired()) << "the one that comes next";
+  EXPECT_FALSE(models.back().expired()) << "the one to go on from";
 }
 
 // Where exchanges take hundredths of a second the deadline stays near its least, and whoever is

@@ -70,6 +70,46 @@ TEST(ParcelFlow, FewModelsWaitForOneThatTakesNone) {
   queue(flow, piece(1, 1, 2));
 }
 
+// A neighbour that was paused costs two models of each kind, however long the others train.
+TEST(ParcelFlow, TwoMessagesWaitForOneThatReadsNothing) {
+  for (const auto kind : {Parcel::Kind::kMix, Parcel::Kind::kRequest, Parcel::Kind::kReply}) {
+    ParcelFlow flow({}, wanted);
+    std::vector<std::weak_ptr<const void>> models;
+    for (std::uint64_t exchange = 0; exchange < 50; ++exchange) {
+      SharedBytes data = SharedBytes::own(Bytes(sizeof(float)));
+      models.push_back(data.owner());
+      const Parcel parcel{.kind = kind, .epoch = 1, .exchange = exchange, .first = 1};
+      ASSERT_TRUE(flow.send(parcel, std::move(data), Urgency::kNow));
+      if (exchange == 0) {
+        ASSERT_TRUE(flow.next());  // announced, and then nothing more is read
+      }
+      ASSERT_LE(std::ranges::count(models, false, [](const auto& m) { return m.expired(); }), 2);
+    }
+    const auto first = flow.next();
+    ASSERT_TRUE(first && std::holds_alternative<protocol::Chunk>(first->message))
+        << "what was under way is sent to its end";
+    const auto rest = announced(flow);
+    ASSERT_EQ(rest.size(), 1U);
+    EXPECT_EQ(rest[0].exchange, 49U) << "then the latest";
+  }
+}
+
+TEST(ParcelFlow, TwoModelsMayBeOnTheirWayHere) {
+  ParcelFlow flow({}, wanted);
+  Parcel parcel{.kind = Parcel::Kind::kMix, .epoch = 1, .first = 1};
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    parcel.transfer = TaskId(i);
+    ASSERT_TRUE(flow.take(Envelope{parcel, {}}));
+  }
+  const auto refused = flow.next();
+  ASSERT_TRUE(refused);
+  const auto* ended = std::get_if<protocol::TaskEnded>(&refused->message);
+  ASSERT_NE(ended, nullptr);
+  EXPECT_EQ(ended->task, TaskId(3));
+  EXPECT_EQ(ended->code, "queue-full");
+  EXPECT_FALSE(flow.next()) << "the others may come";
+}
+
 TEST(ParcelFlow, WhoDoesNotReadItsRefusalsIsGivenUp) {
   ParcelFlow flow({.answers_max = 8}, unwanted);
   Parcel parcel = piece(1, 1, 0);
