@@ -26,6 +26,7 @@ class NeighbourCourse final : public Course {
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
   std::optional<Handover> hand_over() override;
+  protocol::Support support() const override { return machine_.support(host_.now()); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void overheard(Member from, const protocol::Parcel& parcel) override;
   void take(Member from, ParcelFlow::Whole whole) override;
