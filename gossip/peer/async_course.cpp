@@ -307,6 +307,13 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
     return host_.say(LogLevel::kWarning,
                      fmt::format("{} sent what is not a number: ignored", names_[from]));
   }
+  if (!values.empty() && !usual_.accepts(from, values, algorithm_->model())) {
+    return host_.say(
+        LogLevel::kWarning,
+        fmt::format("{} sent a vector that is {:.3g} away from this peer's model, more "
+                    "than {:.3g}: ignored",
+                    names_[from], usual_.distance(), usual_.limit()));
+  }
   const ByteView packed = data.view().subspan(values.size_bytes());
   const AsyncMessage<float> message{.kind = message_kind(parcel.kind),
                                     .number = parcel.exchange,

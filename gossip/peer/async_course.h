@@ -10,6 +10,7 @@
 #include "core/base/rng.h"
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/quorum.h"
+#include "gossip/peer/usual_distance.h"
 #include "gossip/simulation/patience.h"
 
 namespace starling::gossip {
@@ -102,6 +103,7 @@ class AsyncCourse final : public Course {
   std::unique_ptr<AsyncAlgorithm<float>> algorithm_;
   Rng rng_;  // whom it asks
   Quorum quorum_;
+  UsualDistance usual_;  // of models that are sent as they are
   State state_ = State::kJoining;
   bool computing_ = false;
   Exchange caught_up_ = 0;  // how far those were who were far ahead, when a model was taken

@@ -20,10 +20,10 @@ constexpr Exchange kStaleFactor = 4;
 constexpr Exchange kStaleSlack = 8;
 // Neighbours that did not wait for us are at most so many times as fast as exchanges went with us,
 // and a little further.
-constexpr double kPaceFactor = 16;
-constexpr Exchange kAheadSlack = 8;
+constexpr double kExchangePaceFactor = 16;
+constexpr Exchange kExchangeAheadSlack = 8;
 // A single neighbour's word moves nobody who has others.
-constexpr std::size_t kWitnesses = 2;
+constexpr std::size_t kExchangeWitnesses = 2;
 
 }  // namespace
 
@@ -337,7 +337,7 @@ Exchange ExchangeMachine::furthest() const {
   if (claims.empty()) return 0;
   std::ranges::sort(claims);
   const Exchange alone = std::min(claims.back(), explained(1));
-  const Exchange witnessed = claims[claims.size() - std::min(claims.size(), kWitnesses)];
+  const Exchange witnessed = claims[claims.size() - std::min(claims.size(), kExchangeWitnesses)];
   if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
   const auto beyond = std::ranges::upper_bound(claims, witnessed + options_.spread);
   return std::max(alone, std::min(*std::prev(beyond), explainable()));
@@ -354,7 +354,8 @@ Exchange ExchangeMachine::explained(double factor) const {
 // What may be, if somebody confirms it.
 Exchange ExchangeMachine::explainable() const {
   if (!quorum_.knows_pace()) return last_;
-  return std::min(last_, explained(kPaceFactor) + 2 * options_.spread + kAheadSlack);
+  return std::min(last_,
+                  explained(kExchangePaceFactor) + 2 * options_.spread + kExchangeAheadSlack);
 }
 
 bool ExchangeMachine::is_stale() const {

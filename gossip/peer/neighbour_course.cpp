@@ -220,6 +220,24 @@ std::optional<Message<float>> NeighbourCourse::read(Member from,
                         .has_scalar = parcel.has_scalar};
 }
 
+// False: it is left out, and its weight is added to our own.
+bool NeighbourCourse::is_usual(Member from, const Message<float>& message) {
+  const Message<float>& own = algorithm_->message(0);
+  const UsualDistance* far = nullptr;
+  if (!usual_first_.accepts(from, message.first, own.first)) {
+    far = &usual_first_;
+  } else if (!usual_second_.accepts(from, message.second, own.second)) {
+    far = &usual_second_;
+  }
+  if (far == nullptr) return true;
+  host_.say(
+      LogLevel::kWarning,
+      fmt::format("{} sent a vector in exchange {} that is {:.3g} away from this peer's, more "
+                  "than {:.3g}: left out, its weight is added to this peer's own",
+                  names_[from], machine_.exchange(), far->distance(), far->limit()));
+  return false;
+}
+
 void NeighbourCourse::perform(exchange::Mix& mix) {
   arrivals_.clear();
   messages_.clear();
@@ -231,8 +249,10 @@ void NeighbourCourse::perform(exchange::Mix& mix) {
     if (mix.inbox[i]) {
       arrivals_.push_back(std::move(*mix.inbox[i]));
       if (auto read_message = read(senders[i].node, arrivals_.back())) {
-        messages_.push_back(*read_message);
-        message = &messages_.back();
+        if (is_usual(senders[i].node, *read_message)) {
+          messages_.push_back(*read_message);
+          message = &messages_.back();
+        }
       } else {
         host_.say(LogLevel::kWarning,
                   fmt::format("what {} sent in exchange {} is no message of {}: ignored",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One or two of eight devices lose their cable for a minute, with data of one class each: what they
 // learn apart must not replace what the others have, in any kind of course. STARLING_SEEDS runs
-// other seeds than the few of every day: 10,000 of them take about an hour.
+// more seeds than the few of every day, which take a tenth of a second of processor time each.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -42,6 +42,7 @@ void FakeNetwork::Peer::send(Member to, protocol::Parcel parcel, SharedBytes dat
   if (!network_.link(self_, to).up) return;
   if (network_.on_send) network_.on_send(self_, to, parcel);
   parcel.epoch = 1;
+  if (network_.falsify) data = network_.falsify(self_, std::move(data));
   carry(to, [from = self_, parcel, data](gossip::Course& receiver) {
     if (receiver.judge(from, parcel)) {
       receiver.take(from, {parcel, data});

@@ -91,6 +91,8 @@ class FakeNetwork {
   std::set<Member> absent;  // as whoever is started next is told
   // Sees all that is sent over a link that is up.
   std::function<void(Member from, Member to, const protocol::Parcel&)> on_send;
+  // Where set: what is sent instead of the data.
+  std::function<SharedBytes(Member from, SharedBytes data)> falsify;
 
  private:
   struct Link {
