@@ -16,6 +16,13 @@ using Epoch = std::uint64_t;     // of a roster, from 1
 using Member = std::uint32_t;    // place in the roster, from 0: the node of the topology
 using Exchange = std::uint64_t;  // number of a mixing, from 0
 
+// What the speaker's model rests on. A version without these fields counts as no minority.
+struct Support {
+  bool minority = false;             // its model grew among half of its epoch's members, or fewer
+  std::uint16_t quorum_seconds = 0;  // else: for how long it has reached more than half; at most
+  friend bool operator==(const Support&, const Support&) = default;
+};
+
 // Both ways, first: which roster the speaker holds, and which exchange it is at.
 struct PeerHello {
   std::uint16_t version_min = 1;
@@ -24,6 +31,7 @@ struct PeerHello {
   Epoch epoch = 0;
   Exchange exchange = 0;
   bool begun = false;  // false: it has no model of its own yet
+  Support support = {};
   friend bool operator==(const PeerHello&, const PeerHello&) = default;
 };
 
@@ -94,6 +102,7 @@ struct Parcel {
   std::uint64_t packed = 0;
   bool has_scalar = false;
   double scalar = 0;
+  Support support = {};  // of kMix, kPush, kRequest and kReply
   friend bool operator==(const Parcel&, const Parcel&) = default;
 };
 
@@ -122,6 +131,7 @@ struct ReduceNote {
   Exchange exchange = 0;
   std::uint32_t attempt = 0;
   std::uint32_t held = 0;       // the attempt whose mean the speaker holds; 0: none
+  bool quorum = false;          // the speaker's last mean was of more than half of the members
   std::vector<Member> members;  // kState: of `held`; without one, who is out of its reach
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };

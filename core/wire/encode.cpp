@@ -214,6 +214,8 @@ void write(capnp::MessageBuilder& message, const protocol::PeerHello& hello) {
   to.setEpoch(hello.epoch);
   to.setExchange(hello.exchange);
   to.setBegun(hello.begun);
+  to.setMinority(hello.support.minority);
+  to.setQuorumSeconds(hello.support.quorum_seconds);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::RosterAsk& ask) {
@@ -255,6 +257,8 @@ void write(capnp::MessageBuilder& message, const protocol::Parcel& parcel) {
   to.setSecond(parcel.second);
   to.setPacked(parcel.packed);
   to.setScalar(parcel.scalar);
+  to.setMinority(parcel.support.minority);
+  to.setQuorumSeconds(parcel.support.quorum_seconds);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::ColumnsAsk& ask) {
@@ -273,6 +277,7 @@ void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
   to.setExchange(note.exchange);
   auto members = to.initMembers(length(note.members.size()));
   for (unsigned i = 0; i < members.size(); ++i) members.set(i, note.members[i]);
+  to.setQuorum(note.quorum);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {

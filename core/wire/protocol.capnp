@@ -125,6 +125,8 @@ struct PeerHello {
   epoch @3 :UInt64;
   exchange @4 :UInt64;
   begun @5 :Bool;
+  minority @6 :Bool;
+  quorumSeconds @7 :UInt16;
 }
 
 struct RosterAsk {
@@ -163,6 +165,8 @@ struct Parcel {
   second @9 :UInt64;
   packed @10 :UInt64;
   scalar @11 :Float64;
+  minority @12 :Bool;
+  quorumSeconds @13 :UInt16;
 }
 
 struct ColumnsAsk {
@@ -178,6 +182,7 @@ struct ReduceNote {
   epoch @3 :UInt64;
   exchange @4 :UInt64;
   members @5 :List(UInt32);
+  quorum @6 :Bool;
 }
 
 struct PeerReport {

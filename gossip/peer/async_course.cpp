@@ -22,6 +22,8 @@ namespace {
 constexpr Exchange kFarFactor = 4;
 constexpr Exchange kFarSlack = 8;
 constexpr std::size_t kAsyncDonorsMax = 4;
+constexpr std::ptrdiff_t kAsyncWitnesses =
+    2;  // a single neighbour's word moves nobody who has others
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
 
@@ -57,6 +59,7 @@ AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& h
       total_(phases_of(run.options)),
       algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
+      quorum_(names_.size(), host.now()),
       phases_(std::min(start.exchange, total_)),
       matrix_(run.topology->at(phases_)) {
   if (start.state.empty()) return;
@@ -105,9 +108,25 @@ bool AsyncCourse::has_joined() const {
   });
 }
 
-bool AsyncCourse::behind() const {
-  if (state_ == State::kCopying) return true;
-  return std::ranges::any_of(neighbours_, [](const auto& entry) { return entry.second.far_ahead; });
+// It had a quorum all the time that this peer had none.
+bool AsyncCourse::outranks(const Neighbour& neighbour) const {
+  return neighbour.open() &&
+         quorum_.outranked_by(neighbour.support, neighbour.told_at, host_.now());
+}
+
+// Whose model is to be taken in place of our own.
+std::vector<Member> AsyncCourse::donors() const {
+  std::vector<Member> majority, further;
+  std::ptrdiff_t open = 0;
+  for (const auto& [member, neighbour] : neighbours_) {
+    open += neighbour.open() ? 1 : 0;
+    if (outranks(neighbour)) majority.push_back(member);
+    if (neighbour.far_ahead) further.push_back(member);
+  }
+  const bool confirmed = std::ssize(further) >= std::min(kAsyncWitnesses, open);
+  std::vector<Member>& chosen = majority.empty() && confirmed ? further : majority;
+  chosen.resize(std::min(chosen.size(), kAsyncDonorsMax));
+  return std::move(chosen);
 }
 
 void AsyncCourse::begin_if_joined() {
@@ -120,14 +139,15 @@ void AsyncCourse::begin_if_joined() {
 
 void AsyncCourse::go_on() {
   if (state_ != State::kTraining || computing_) return;
-  if (!behind()) return phases_ == total_ ? finish() : compute_phase();
-  std::vector<Member> donors;
-  for (const auto& [member, neighbour] : neighbours_) {
-    if (neighbour.far_ahead && donors.size() < kAsyncDonorsMax) donors.push_back(member);
-  }
-  host_.say(LogLevel::kInfo, fmt::format("far behind: taking the model of {}", names_[donors[0]]));
+  std::vector<Member> others = donors();
+  if (others.empty()) return phases_ == total_ ? finish() : compute_phase();
+  const bool apart = outranks(neighbours_[others.front()]);
+  host_.say(LogLevel::kInfo,
+            fmt::format("{}: taking the model of {}",
+                        apart ? "a quorum went on without this peer" : "far behind",
+                        names_[others.front()]));
   state_ = State::kCopying;
-  host_.copy_model(std::move(donors));
+  host_.copy_model(std::move(others));
 }
 
 void AsyncCourse::compute_phase() {
@@ -218,6 +238,7 @@ Parcel AsyncCourse::tagged(Member to) const {
   const auto found = neighbours_.find(to);
   Parcel parcel{.kind = Parcel::Kind::kPush, .place = phases_};
   parcel.era = incarnation_;
+  parcel.support = support();
   parcel.attempt = found == neighbours_.end() ? 0 : found->second.incarnation;
   return parcel;
 }
@@ -266,10 +287,14 @@ void AsyncCourse::take(Member from, ParcelFlow::Whole whole) {
     algorithm_->forget(from);
   }
   neighbour.heard = true;
-  neighbour.phases = parcel.place;
+  neighbour.phases = std::min(parcel.place, total_);
+  neighbour.support = parcel.support;
+  neighbour.told_at = host_.now();
+  // What a minority learned apart is not mixed in: it is about to take the majority's model.
+  const bool counts = !parcel.support.minority || !quorum_.outranks_minorities(host_.now());
   if (parcel.attempt != incarnation_) {
     introduce(from);
-  } else if (parcel.exchange > 0 && !behind()) {
+  } else if (parcel.exchange > 0 && counts && !behind()) {
     receive(from, parcel, whole.data);
   }
   begin_if_joined();
@@ -281,6 +306,13 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
   if (!is_finite(values)) {
     return host_.say(LogLevel::kWarning,
                      fmt::format("{} sent what is not a number: ignored", names_[from]));
+  }
+  if (!values.empty() && !usual_.accepts(from, values, algorithm_->model())) {
+    return host_.say(
+        LogLevel::kWarning,
+        fmt::format("{} sent a vector that is {:.3g} away from this peer's model, more "
+                    "than {:.3g}: ignored",
+                    names_[from], usual_.distance(), usual_.limit()));
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
   const AsyncMessage<float> message{.kind = message_kind(parcel.kind),
@@ -299,11 +331,13 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
 // --- who is there -------------------------------------------------------------------------------
 
 void AsyncCourse::told(Member from, const protocol::PeerHello& hello) {
-  if (from >= names_.size()) return;
+  if (from >= names_.size() || hello.exchange > total_) return;  // no peer of this run is there
   Neighbour& neighbour = neighbours_[from];
   neighbour.phases = hello.exchange;
+  neighbour.support = hello.support;
+  neighbour.told_at = host_.now();
   const Exchange learnt = std::max(phases_, caught_up_);
-  neighbour.far_ahead = hello.begun && state_ != State::kFinished &&
+  neighbour.far_ahead = hello.begun && !hello.support.minority && state_ != State::kFinished &&
                         hello.exchange > learnt + kFarSlack && hello.exchange / kFarFactor > learnt;
   introduce(from);
 }
@@ -320,6 +354,9 @@ void AsyncCourse::link_lost(Member member) {
 void AsyncCourse::reach(Member member, bool reachable) {
   if (member >= names_.size()) return;
   neighbours_[member].reachable = reachable;
+  const bool lost_or_back = quorum_.reach(member, reachable, host_.now());
+  if (lost_or_back)
+    host_.say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
   if (!reachable && asked_ == member) give_up();
   begin_if_joined();
 }
@@ -337,6 +374,9 @@ void AsyncCourse::caught_up() {
 // As if it had been learnt: the weight that this peer's model counts with stays, and so does mass.
 void AsyncCourse::copied(Exchange, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying && !computing_ && model.size() == run_.initial.size());
+  for (const auto& [member, neighbour] : neighbours_) {
+    if (outranks(neighbour)) quorum_.rejoin(neighbour.support, neighbour.told_at);
+  }
   std::vector<float> update(model.begin(), model.end());
   const std::span<const float> own = algorithm_->model();
   for (std::size_t i = 0; i < update.size(); ++i) update[i] -= own[i];

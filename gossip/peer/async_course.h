@@ -9,6 +9,8 @@
 
 #include "core/base/rng.h"
 #include "gossip/peer/make_course.h"
+#include "gossip/peer/quorum.h"
+#include "gossip/peer/usual_distance.h"
 #include "gossip/simulation/patience.h"
 
 namespace starling::gossip {
@@ -32,6 +34,7 @@ class AsyncCourse final : public Course {
   bool is_computing() const override { return computing_; }
   std::optional<std::span<const float>> model() const override { return algorithm_->model(); }
   Bytes state() const override { return save_state(*algorithm_); }
+  protocol::Support support() const override { return quorum_.support(host_.now()); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member, const protocol::ReduceNote&) override {}
@@ -62,12 +65,16 @@ class AsyncCourse final : public Course {
     bool heard = false;             // over the present link: its incarnation is this one
     bool reachable = true;          // by failure detection
     bool far_ahead = false;         // when its link came up
+    protocol::Support support;      // as it said last
+    TimePoint told_at{};            // when that was
 
     bool open() const { return heard && reachable; }
   };
 
   bool has_joined() const;
-  bool behind() const;
+  bool outranks(const Neighbour& neighbour) const;
+  std::vector<Member> donors() const;
+  bool behind() const { return state_ == State::kCopying || !donors().empty(); }
   bool somebody_trains() const;
   void begin_if_joined();
   void go_on();
@@ -95,6 +102,8 @@ class AsyncCourse final : public Course {
   const Exchange total_;  // phases of the run
   std::unique_ptr<AsyncAlgorithm<float>> algorithm_;
   Rng rng_;  // whom it asks
+  Quorum quorum_;
+  UsualDistance usual_;  // of models that are sent as they are
   State state_ = State::kJoining;
   bool computing_ = false;
   Exchange caught_up_ = 0;  // how far those were who were far ahead, when a model was taken

@@ -87,6 +87,9 @@ class Course {
   // state() are what continues. Requires: !is_computing(). Nothing but the destructor may follow.
   virtual std::optional<Handover> hand_over() { return std::nullopt; }
 
+  // What a greeting says of the model.
+  virtual protocol::Support support() const = 0;
+
   // Whether an announced parcel is of use.
   [[nodiscard]] virtual Result<void> judge(Member from, const protocol::Parcel& parcel) const = 0;
   // One that was not: it says where its sender is all the same.

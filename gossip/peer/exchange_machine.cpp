@@ -18,18 +18,29 @@ namespace {
 // from where the others are.
 constexpr Exchange kStaleFactor = 4;
 constexpr Exchange kStaleSlack = 8;
+// Neighbours that did not wait for us are at most so many times as fast as exchanges went with us,
+// and a little further.
+constexpr double kExchangePaceFactor = 16;
+constexpr Exchange kExchangeAheadSlack = 8;
+// A single neighbour's word moves nobody who has others.
+constexpr std::size_t kExchangeWitnesses = 2;
 
 }  // namespace
 
 ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
-                                 Member self, std::vector<std::string> names, Exchange exchange)
+                                 Member self, std::vector<std::string> names, Exchange exchange,
+                                 TimePoint now)
     : options_(options),
       topology_(topology),
       self_(self),
       names_(std::move(names)),
       exchange_(exchange),
       first_(exchange),
-      matrix_(topology.at(exchange)) {
+      last_(options.schedule.mixings_until(options.schedule.steps)),
+      matrix_(topology.at(exchange)),
+      quorum_(names_.size(), now),
+      in_step_at_(now),
+      in_step_(exchange) {
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }
 
@@ -40,6 +51,7 @@ std::vector<Action> ExchangeMachine::on(Event event, TimePoint now) {
 }
 
 std::optional<TimePoint> ExchangeMachine::next_deadline() const {
+  if (state_ == State::kPacing) return resume_;
   if (state_ != State::kWaiting) return std::nullopt;
   if (!awaits_anybody()) return now_;
   TimePoint next = give_up_;
@@ -109,6 +121,7 @@ void ExchangeMachine::handle(const Trained&) {
   STARLING_CHECK(state_ == State::kTraining);
   state_ = State::kWaiting;
   waiting_ = now_;
+  work_ = now_ - began_;
   give_up_ = now_ + patience();
   for (std::size_t place = 0; place < matrix_->receivers(self_).size(); ++place) announce_to(place);
   mix_if_complete();
@@ -165,6 +178,7 @@ void ExchangeMachine::mix_if_complete() {
 }
 
 void ExchangeMachine::handle(const Tick&) {
+  if (state_ == State::kPacing && now_ >= resume_) return move_on();
   if (state_ != State::kWaiting) return;
   if (now_ < give_up_ || !awaits_anybody()) return mix_if_complete();
   std::string missing;
@@ -185,7 +199,10 @@ void ExchangeMachine::handle(const Tick&) {
 }
 
 bool ExchangeMachine::fits(const Arrival& arrival) const {
-  return arrival.parcel.exchange == exchange_ && (options_.loss_safe || arrival.parcel.era == era_);
+  const protocol::Parcel& parcel = arrival.parcel;
+  // Its sender is about to take the majority's model: what it learned apart is not mixed in.
+  if (parcel.support.minority && quorum_.outranks_minorities(now_)) return false;
+  return parcel.exchange == exchange_ && (options_.loss_safe || parcel.era == era_);
 }
 
 std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
@@ -222,38 +239,123 @@ void ExchangeMachine::mix() {
 
 void ExchangeMachine::handle(const Mixed&) {
   STARLING_CHECK(state_ == State::kMixing);
+  const bool complete = heard_count_ == expected_count_;
+  // The first one's time is that in which the network started.
+  if (complete && exchange_ != first_ && quorum_.held()) quorum_.learn(now_ - began_);
   ++exchange_;
+  if ((complete && !quorum_.is_minority(now_)) || exchange_ == first_ + 1) {
+    in_step_at_ = now_;
+    in_step_ = exchange_;
+  }
   for (auto& [member, neighbour] : neighbours_) {
     std::erase_if(neighbour.arrivals, [this](const auto& a) { return a.first < exchange_; });
   }
+  if (const auto until = held_back_until()) {
+    state_ = State::kPacing;
+    resume_ = *until;
+    return;
+  }
+  move_on();
+}
+
+// Between two exchanges: where the next one is.
+void ExchangeMachine::move_on() {
+  if (rejoin_majority()) return;
   // On directed graphs others may be ahead by as much as a word takes to reach them, and wait for
   // us there. To leave out exchanges for less would take messages from others, who would leave out
   // some in turn, for ever. Who is further does not wait.
   const Exchange target = furthest();
   if (target <= exchange_ + options_.spread) return go_on_or_finish();
   if (!is_stale()) {
-    jump(target);
+    go_to(target);
     return go_on_or_finish();
   }
   Copy copy;
   for (const auto& [member, neighbour] : neighbours_) {
     if (copy.donors.size() == options_.donors_max) break;
-    if (neighbour.reachable && neighbour.latest >= target) copy.donors.push_back(member);
+    const bool counts = !neighbour.support.minority || !quorum_.outranks_minorities(now_);
+    if (is_there(neighbour) && counts && neighbour.latest >= target) copy.donors.push_back(member);
   }
   say(LogLevel::kInfo, fmt::format("behind by {} exchanges: taking the model of {}",
                                    target - exchange_, names_[copy.donors.front()]));
   state_ = State::kCopying;
+  majority_.reset();
   actions_.push_back(std::move(copy));
+}
+
+// --- without a quorum ---------------------------------------------------------------------------
+
+// Who cannot know what the others do must not run through the exchanges, which take least time
+// where nobody is waited for.
+std::optional<TimePoint> ExchangeMachine::held_back_until() const {
+  if (names_.size() <= 2) return std::nullopt;
+  const bool silent = std::ranges::any_of(matrix_->senders(self_), [this](const auto& sender) {
+    const auto found = neighbours_.find(sender.node);
+    return found == neighbours_.end() || (!found->second.present && found->second.reachable);
+  });
+  const bool doubtful = heard_count_ < expected_count_ && (silent || quorum_.in_doubt(now_));
+  if (!doubtful && !quorum_.is_minority(now_)) return std::nullopt;
+  const TimePoint until = began_ + quorum_.pace(work_);
+  return until > now_ ? std::optional(until) : std::nullopt;
+}
+
+// Back among the majority: its model replaces what was learned apart.
+bool ExchangeMachine::rejoin_majority() {
+  Copy copy;
+  for (const auto& [member, neighbour] : neighbours_) {
+    const bool outranks =
+        is_there(neighbour) && quorum_.outranked_by(neighbour.support, neighbour.told_at, now_);
+    if (!outranks || copy.donors.size() == options_.donors_max) continue;
+    if (copy.donors.empty()) majority_ = {neighbour.support, neighbour.told_at};
+    copy.donors.push_back(member);
+  }
+  if (copy.donors.empty()) return false;
+  say(LogLevel::kInfo,
+      fmt::format("a quorum went on without this peer: taking the model of {} in place of what was "
+                  "learned apart",
+                  names_[copy.donors.front()]));
+  state_ = State::kCopying;
+  actions_.push_back(std::move(copy));
+  return true;
 }
 
 // --- falling behind -----------------------------------------------------------------------------
 
+bool ExchangeMachine::is_there(const Neighbour& neighbour) const {
+  return neighbour.met && neighbour.reachable && is_linked(neighbour);
+}
+
+// Where to go on, of what neighbours say. What two of them confirm, or the only one that is there,
+// is believed in reason, and then the further one, which waits where it is. What a single one says
+// is believed as far as it makes up for the time in which we got no further, no more.
 Exchange ExchangeMachine::furthest() const {
-  Exchange result = 0;
+  std::vector<Exchange> claims;
   for (const auto& [member, neighbour] : neighbours_) {
-    if (neighbour.met && neighbour.reachable) result = std::max(result, neighbour.latest);
+    const bool counts = !neighbour.support.minority || !quorum_.outranks_minorities(now_);
+    if (is_there(neighbour) && counts) claims.push_back(neighbour.latest);
   }
-  return result;
+  if (claims.empty()) return 0;
+  std::ranges::sort(claims);
+  const Exchange alone = std::min(claims.back(), explained(1));
+  const Exchange witnessed = claims[claims.size() - std::min(claims.size(), kExchangeWitnesses)];
+  if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
+  const auto beyond = std::ranges::upper_bound(claims, witnessed + options_.spread);
+  return std::max(alone, std::min(*std::prev(beyond), explainable()));
+}
+
+// What others can have done since we were in step with them, `factor` times as fast as we.
+Exchange ExchangeMachine::explained(double factor) const {
+  const double pace = to_seconds(quorum_.knows_pace() ? quorum_.pace({}) : work_);
+  const double exchanges = factor * to_seconds(now_ - in_step_at_) / std::max(pace, 1e-9);
+  if (exchanges >= static_cast<double>(last_)) return last_;
+  return std::min(last_, in_step_ + static_cast<Exchange>(exchanges));
+}
+
+// What may be, if somebody confirms it.
+Exchange ExchangeMachine::explainable() const {
+  if (!quorum_.knows_pace()) return last_;
+  return std::min(last_,
+                  explained(kExchangePaceFactor) + 2 * options_.spread + kExchangeAheadSlack);
 }
 
 bool ExchangeMachine::is_stale() const {
@@ -263,38 +365,57 @@ bool ExchangeMachine::is_stale() const {
   });
 }
 
-void ExchangeMachine::jump(Exchange target) {
+void ExchangeMachine::go_to(Exchange target) {
   say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
                                    target, exchange_));
-  exchange_ = target;
+  exchange_ = in_step_ = target;
+  in_step_at_ = now_;
   for (auto& [member, neighbour] : neighbours_) {
     neighbour.overtaken = false;
     neighbour.heard_at = target;
   }
   if (options_.loss_safe) return;
   // What is shared along the edges no longer fits: alone until the next common beginning.
+  era_ = 0;
   next_era_ = static_cast<std::uint32_t>(target);
   hear_era(0, static_cast<std::uint32_t>(target + 1 + options_.spread));
 }
 
 void ExchangeMachine::handle(const Copied& copied) {
   STARLING_CHECK(state_ == State::kCopying);
-  const Exchange target = std::max(furthest(), copied.exchange.value_or(0));
+  const auto majority = std::exchange(majority_, std::nullopt);
   if (!copied.exchange) {
     say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
   }
-  if (target > exchange_) jump(target);
+  // A donor's word of its exchange is believed no further than that of others.
+  const Exchange given = std::min(copied.exchange.value_or(0), explainable());
+  if (majority && copied.exchange) {
+    quorum_.rejoin(majority->first, majority->second);
+    if (given != exchange_) go_to(given);
+  } else if (!majority) {
+    const Exchange target = std::max(furthest(), given);
+    if (target > exchange_) go_to(target);
+  }
   go_on_or_finish();
 }
 
 // Where a neighbour is known to be, and whether that is far more than we did meanwhile.
-void ExchangeMachine::note(Member member, Exchange exchange) {
+// False: no peer of this run can be there, so its word counts for nothing.
+bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Support& support) {
+  if (exchange > last_) return false;
   Neighbour& neighbour = neighbours_[member];
+  neighbour.support = support;
+  neighbour.told_at = now_;
   neighbour.missed = false;  // who is slow is waited for once more, and longer
   if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
   // Once all were met, a minute to start in is too much; but what they send is on its way only now.
   if (state_ == State::kWaiting) give_up_ = std::min(give_up_, now_ + patience());
-  if (exchange <= neighbour.latest) return;
+  // Not what is sent again: it took the model of a quorum that is not as far.
+  if (exchange + options_.resent + 1 < neighbour.latest) {
+    neighbour.latest = exchange;
+    neighbour.heard_at = exchange_;
+  }
+  if (exchange <= neighbour.latest) return true;
   const Exchange theirs = exchange - neighbour.latest;
   const Exchange ours = exchange_ - std::min(exchange_, neighbour.heard_at);
   // Until we are where the others are: what it says next is no proof of ours.
@@ -302,12 +423,13 @@ void ExchangeMachine::note(Member member, Exchange exchange) {
   if (exchange <= exchange_ + 1) neighbour.overtaken = false;
   neighbour.latest = exchange;
   neighbour.heard_at = exchange_;
+  return true;
 }
 
 void ExchangeMachine::handle(Came& came) {
   const Arrival& arrival = came.arrival;
   if (arrival.from >= names_.size()) return;
-  note(arrival.from, arrival.parcel.exchange);
+  if (!note(arrival.from, arrival.parcel.exchange, arrival.parcel.support)) return;
   // A beginning is planned for when all have heard of it; a later one would keep all from any.
   const Exchange planned_until = arrival.parcel.exchange + 2 * (options_.spread + 1);
   if (arrival.parcel.attempt <= planned_until) {
@@ -328,15 +450,14 @@ void ExchangeMachine::handle(Came& came) {
 
 void ExchangeMachine::handle(const Overheard& overheard) {
   if (overheard.from >= names_.size()) return;
-  note(overheard.from, overheard.exchange);
-  mix_if_complete();
+  if (note(overheard.from, overheard.exchange, overheard.support)) mix_if_complete();
 }
 
 void ExchangeMachine::handle(const Told& told) {
   if (told.from >= names_.size() || !told.begun) return;
   // What it sends again follows: only what is older than that is known to be lost.
-  note(told.from, told.exchange - std::min(told.exchange, options_.resent));
-  mix_if_complete();
+  const Exchange sure = told.exchange - std::min(told.exchange, options_.resent);
+  if (told.exchange <= last_ && note(told.from, sure, told.support)) mix_if_complete();
 }
 
 // What was sent while there was no link did not go anywhere.
@@ -358,6 +479,9 @@ void ExchangeMachine::handle(const LinkDown& down) {
 void ExchangeMachine::handle(const Reach& reach) {
   if (reach.member >= names_.size()) return;
   neighbours_[reach.member].reachable = reach.reachable;
+  if (quorum_.reach(reach.member, reach.reachable, now_)) {
+    say(quorum_.held() ? LogLevel::kInfo : LogLevel::kWarning, quorum_.tell());
+  }
   mix_if_complete();
 }
 

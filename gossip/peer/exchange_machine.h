@@ -16,6 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
+#include "gossip/peer/quorum.h"
 #include "gossip/simulation/patience.h"
 #include "gossip/simulation/step_schedule.h"
 #include "topologies/topology.h"
@@ -46,11 +47,13 @@ struct Came {
 struct Overheard {  // a message that is not taken: it came too late, or is of no use
   Member from = 0;
   Exchange exchange = 0;
+  protocol::Support support;
 };
 struct Told {  // a neighbour's hello: where it stands
   Member from = 0;
   Exchange exchange = 0;
   bool begun = false;
+  protocol::Support support;
 };
 struct Absent {  // before Begin: it is not starting with us, and not waited for before it is heard
   Member member = 0;
@@ -128,12 +131,13 @@ class ExchangeMachine {
   // must outlive the machine.
   ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
                   exchange::Member self, std::vector<std::string> names,
-                  exchange::Exchange exchange);
+                  exchange::Exchange exchange, TimePoint now);
 
   std::vector<exchange::Action> on(exchange::Event event, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
-  enum class State { kIdle, kTraining, kWaiting, kMixing, kCopying, kFinished };
+  // kPacing: between two exchanges, until the next may begin.
+  enum class State { kIdle, kTraining, kWaiting, kMixing, kCopying, kFinished, kPacing };
   State state() const { return state_; }
   exchange::Exchange exchange() const { return exchange_; }  // at work, or about to be
   std::uint64_t step() const { return options_.schedule.after(exchange_); }
@@ -141,6 +145,8 @@ class ExchangeMachine {
   // Of the last mixing.
   std::uint32_t heard() const { return heard_count_; }
   std::uint32_t expected() const { return expected_count_; }
+  // What its messages and greetings say of its model.
+  protocol::Support support(TimePoint now) const { return quorum_.support(now); }
   // Whether a message of this exchange may still be of use, so that nothing is stored for liars.
   bool wants(exchange::Exchange exchange) const;
 
@@ -148,6 +154,8 @@ class ExchangeMachine {
   struct Neighbour {
     std::map<exchange::Exchange, exchange::Arrival> arrivals;
     exchange::Exchange latest = 0;    // the last exchange it is known to be at
+    protocol::Support support;        // as it said last
+    TimePoint told_at{};              // when that was
     exchange::Exchange heard_at = 0;  // ours when that was
     bool overtaken = false;           // it did far more than we did since it was heard before
     bool met = false;
@@ -184,10 +192,16 @@ class ExchangeMachine {
   void mix();
   std::vector<std::optional<exchange::Arrival>> take_inbox();
   bool fits(const exchange::Arrival& arrival) const;
-  void note(exchange::Member member, exchange::Exchange exchange);
+  void move_on();
+  bool rejoin_majority();
+  bool note(exchange::Member member, exchange::Exchange exchange, const protocol::Support& support);
+  bool is_there(const Neighbour& neighbour) const;
   exchange::Exchange furthest() const;
+  exchange::Exchange explained(double factor) const;
+  exchange::Exchange explainable() const;
   bool is_stale() const;
-  void jump(exchange::Exchange target);
+  void go_to(exchange::Exchange target);
+  std::optional<TimePoint> held_back_until() const;
   void plan_era(exchange::Exchange at_least);
   void hear_era(std::uint32_t era, std::uint32_t next_era);
   Duration patience() const;
@@ -203,12 +217,21 @@ class ExchangeMachine {
   State state_ = State::kIdle;
   exchange::Exchange exchange_;
   const exchange::Exchange first_;
+  const exchange::Exchange last_;  // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
   TimePoint give_up_{};
   TimePoint waiting_{};  // since
+  Duration work_{};      // of the last local steps
+  TimePoint resume_{};   // kPacing: until
   Patience patience_;
+  Quorum quorum_;
+  // When all were heard last, or a common exchange was found, and which one came then.
+  TimePoint in_step_at_;
+  exchange::Exchange in_step_;
+  // kCopying: of the majority, whose word this is; none: only of those who are further.
+  std::optional<std::pair<protocol::Support, TimePoint>> majority_;
   std::uint32_t heard_count_ = 0;
   std::uint32_t expected_count_ = 0;
   // The exchange at which the shared state began, and at which it will begin anew (0: not planned).

@@ -2,6 +2,7 @@
 #include "gossip/peer/model_copy.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/base/check.h"
 
@@ -46,8 +47,23 @@ bool ModelCopy::expects(Member from, const Parcel& parcel) const {
 void ModelCopy::take(Member from, const Parcel& parcel, std::span<const float> columns) {
   STARLING_CHECK(expects(from, parcel) && columns.size() == parcel.first);
   std::ranges::copy(columns, model_.begin() + static_cast<std::ptrdiff_t>(parcel.place));
-  exchange_ = std::max(exchange_, parcel.exchange);
-  for (Part& part : parts_) part.came = part.came || part.begin == parcel.place;
+  for (Part& part : parts_) {
+    if (part.begin != parcel.place) continue;
+    part.came = true;
+    part.exchange = parcel.exchange;
+  }
+}
+
+protocol::Exchange ModelCopy::exchange() const {
+  std::map<Member, protocol::Exchange> furthest;
+  for (const Part& part : parts_) {
+    protocol::Exchange& known = furthest[*part.asked];
+    known = std::max(known, part.exchange);
+  }
+  std::vector<protocol::Exchange> claims;
+  for (const auto& [donor, exchange] : furthest) claims.push_back(exchange);
+  std::ranges::sort(claims, std::greater<>());
+  return claims[std::min<std::size_t>(claims.size(), 2) - 1];
 }
 
 void ModelCopy::lose(Member donor) {

@@ -34,8 +34,9 @@ class ModelCopy {
 
   bool done() const;
   bool failed() const { return donors_.empty() && !done(); }
-  // Requires: done(). The newest of the exchanges that the parts are of.
-  protocol::Exchange exchange() const { return exchange_; }
+  // Requires: done(). The newest of the exchanges that the parts are of, as far as another donor is
+  // at least as far.
+  protocol::Exchange exchange() const;
   std::span<const float> model() const { return model_; }
   std::optional<TimePoint> next_deadline() const;
 
@@ -46,6 +47,7 @@ class ModelCopy {
     std::optional<protocol::Member> asked = {};
     TimePoint until{};
     bool came = false;
+    protocol::Exchange exchange = 0;  // once it came
   };
 
   std::vector<protocol::Member> donors_;
@@ -53,7 +55,6 @@ class ModelCopy {
   std::vector<Part> parts_;
   std::size_t turn_ = 0;  // whose turn it is to be asked
   linalg::AlignedVector<float> model_;
-  protocol::Exchange exchange_ = 0;
 };
 
 }  // namespace starling::gossip

@@ -47,7 +47,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       trained_(start.former && start.former->trained),
       incarnation_(start.incarnation),
       resent_(options.resent),
-      machine_(options, *run.topology, self_, names_, start.exchange),
+      machine_(options, *run.topology, self_, names_, start.exchange, host.now()),
       algorithm_(take_algorithm(run, self_, start)),
       tags_edges_(algorithm_->counts_on_edges()) {
   if (start.state.empty()) return;
@@ -65,8 +65,8 @@ std::vector<Member> NeighbourCourse::neighbours() const {
 }
 
 CourseProgress NeighbourCourse::progress() const {
-  static constexpr std::array<std::string_view, 6> kStates = {
-      "joining", "training", "waiting", "training", "catching-up", "finished"};
+  static constexpr std::array<std::string_view, 7> kStates = {
+      "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
   CourseProgress progress{.state = kStates[static_cast<std::size_t>(machine_.state())],
                           .exchange = machine_.exchange(),
                           .step = machine_.step(),
@@ -185,6 +185,7 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   const Packed& message = packed(announce.place);
   Parcel parcel = message.parcel;
   parcel.exchange = announce.exchange;
+  parcel.support = support();
   if (tags_edges_) {
     parcel.era = incarnation_;
     const auto theirs = incarnations_.find(announce.to);
@@ -220,6 +221,24 @@ std::optional<Message<float>> NeighbourCourse::read(Member from,
                         .has_scalar = parcel.has_scalar};
 }
 
+// False: it is left out, and its weight is added to our own.
+bool NeighbourCourse::is_usual(Member from, const Message<float>& message) {
+  const Message<float>& own = algorithm_->message(0);
+  const UsualDistance* far = nullptr;
+  if (!usual_first_.accepts(from, message.first, own.first)) {
+    far = &usual_first_;
+  } else if (!usual_second_.accepts(from, message.second, own.second)) {
+    far = &usual_second_;
+  }
+  if (far == nullptr) return true;
+  host_.say(
+      LogLevel::kWarning,
+      fmt::format("{} sent a vector in exchange {} that is {:.3g} away from this peer's, more "
+                  "than {:.3g}: left out, its weight is added to this peer's own",
+                  names_[from], machine_.exchange(), far->distance(), far->limit()));
+  return false;
+}
+
 void NeighbourCourse::perform(exchange::Mix& mix) {
   arrivals_.clear();
   messages_.clear();
@@ -231,8 +250,10 @@ void NeighbourCourse::perform(exchange::Mix& mix) {
     if (mix.inbox[i]) {
       arrivals_.push_back(std::move(*mix.inbox[i]));
       if (auto read_message = read(senders[i].node, arrivals_.back())) {
-        messages_.push_back(*read_message);
-        message = &messages_.back();
+        if (is_usual(senders[i].node, *read_message)) {
+          messages_.push_back(*read_message);
+          message = &messages_.back();
+        }
       } else {
         host_.say(LogLevel::kWarning,
                   fmt::format("what {} sent in exchange {} is no message of {}: ignored",
@@ -315,7 +336,8 @@ Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
 }
 
 void NeighbourCourse::overheard(Member from, const Parcel& parcel) {
-  if (parcel.kind == Parcel::Kind::kMix) on(exchange::Overheard{from, parcel.exchange});
+  if (parcel.kind == Parcel::Kind::kMix)
+    on(exchange::Overheard{from, parcel.exchange, parcel.support});
 }
 
 void NeighbourCourse::take_postponed() {
@@ -338,7 +360,7 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
 }
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
-  on(exchange::Told{from, hello.exchange, hello.begun});
+  on(exchange::Told{from, hello.exchange, hello.begun, hello.support});
   // What was under way on an earlier link may be lost with it, though we have gone on. The message
   // that the others wait for with us is announced anew by the machine.
   const bool announces = machine_.state() == ExchangeMachine::State::kWaiting;
@@ -364,6 +386,7 @@ void NeighbourCourse::copied(Exchange exchange, std::span<const float> model) {
     remake(model);
   }
   local_.forget_momentum();
+  sent_.clear();  // of the model that is no more
   on(exchange::Copied{exchange});
 }
 

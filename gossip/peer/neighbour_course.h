@@ -9,6 +9,7 @@
 
 #include "gossip/peer/exchange_machine.h"
 #include "gossip/peer/make_course.h"
+#include "gossip/peer/usual_distance.h"
 
 namespace starling::gossip {
 
@@ -26,6 +27,7 @@ class NeighbourCourse final : public Course {
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override { return save_state(*algorithm_); }
   std::optional<Handover> hand_over() override;
+  protocol::Support support() const override { return machine_.support(host_.now()); }
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void overheard(Member from, const protocol::Parcel& parcel) override;
   void take(Member from, ParcelFlow::Whole whole) override;
@@ -63,6 +65,7 @@ class NeighbourCourse final : public Course {
   void take_postponed();
   bool agree_on_edge(Member from, const protocol::Parcel& parcel);
   std::optional<Message<float>> read(Member from, const exchange::Arrival& arrival) const;
+  bool is_usual(Member from, const Message<float>& message);
 
   const NetworkRun& run_;
   LocalSteps& local_;
@@ -85,6 +88,8 @@ class NeighbourCourse final : public Course {
   std::vector<exchange::Arrival> arrivals_;    // being mixed
   std::vector<Message<float>> messages_;
   std::vector<Received<float>> inbox_;
+  UsualDistance usual_first_;  // of messages' vectors from our own
+  UsualDistance usual_second_;
   std::map<Member, std::uint32_t> incarnations_;   // of the other ends
   std::map<Member, ParcelFlow::Whole> postponed_;  // of other incarnations, until it is computed
   double loss_sum_ = 0;

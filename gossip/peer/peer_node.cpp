@@ -565,7 +565,8 @@ void PeerNode::look_at_model() {
   const bool last = life_->course->is_finished();
   const NetOptions& options = life_->run.options;
   const std::uint64_t evaluation = progress.step / options.evaluate_every();
-  if (progress.exchange == 0 || (evaluation == life_->handed_in_at && !last)) return;
+  // Less far, where the model of a quorum took the place of one that was learned apart.
+  if (progress.exchange == 0 || (evaluation <= life_->handed_in_at && !last)) return;
   life_->handed_in_at = evaluation;
   // Who has left out exchanges hands in for the evaluation that they went past.
   const std::uint64_t due =
@@ -603,6 +604,7 @@ PeerHello PeerNode::hello() const {
   if (life_ && life_->epoch == hello.epoch) {  // not of a run that is about to be left
     hello.exchange = life_->course->progress().exchange;
     hello.begun = true;
+    hello.support = life_->course->support();
   }
   return hello;
 }

@@ -182,5 +182,58 @@ TEST(AllReduceHostile, RandomEvents) {
   }
 }
 
+std::optional<Behind> behind(const std::vector<Action>& actions) {
+  for (const Action& action : actions) {
+    if (const auto* it = std::get_if<Behind>(&action)) return *it;
+  }
+  return std::nullopt;
+}
+
+NoteReceived end_of(Member from, Exchange exchange, bool quorum) {
+  NoteReceived end = note(from, Kind::kCommit, exchange, 1, {0, 2, 3});
+  end.note.quorum = quorum;
+  return end;
+}
+
+TEST(AllReduceHostile, ThatExchangesAreOverIsBelievedOfTwo) {
+  AllReduceMachine machine = in_attempt();
+  EXPECT_FALSE(behind(machine.on(end_of(2, Exchange{1} << 60, true), TimePoint{})));
+  EXPECT_FALSE(behind(machine.on(end_of(2, 900, true), TimePoint{})));
+  const auto fell = behind(machine.on(end_of(3, 7, true), TimePoint{}));
+  ASSERT_TRUE(fell);
+  EXPECT_EQ(fell->exchange, 7U);  // what both say at least
+}
+
+// Member 1 of 5 whose last mean was of the members 0 to 2.
+AllReduceMachine of_quorum() {
+  AllReduceMachine machine(ring(), 1, 1, testing::member_names(5));
+  (void)machine.on(Begin{40, share(kInput), Standing::kQuorum}, TimePoint{});
+  return machine;
+}
+
+TEST(AllReduceHostile, AQuorumIsNotMovedByAMinorityThatIsFurther) {
+  AllReduceMachine machine = of_quorum();
+  for (const Member from : {3U, 4U}) {
+    const auto end = note(from, Kind::kCommit, 500, 1, {3, 4});
+    EXPECT_FALSE(behind(machine.on(end, TimePoint{})));
+  }
+  EXPECT_TRUE(machine.busy());
+}
+
+TEST(AllReduceHostile, AMinorityGoesBackToAQuorumThatIsNotAsFar) {
+  AllReduceMachine machine(ring(), 1, 4, testing::member_names(5));
+  (void)machine.on(Begin{500, share(kInput), Standing::kMinority}, TimePoint{});
+  NoteReceived ask = note(0, Kind::kAsk, 41, 1);
+  ask.note.quorum = true;
+  EXPECT_FALSE(behind(machine.on(ask, TimePoint{})));  // one may lie
+  NoteReceived where = note(1, Kind::kNotYet, 500, 0);
+  where.note.quorum = true;
+  const auto fell = behind(machine.on(where, TimePoint{}));
+  ASSERT_TRUE(fell);
+  EXPECT_EQ(fell->exchange, 40U);
+  EXPECT_EQ(fell->by, (std::vector<Member>{0, 1}));
+  (void)machine.on(Begin{41, share(kInput)}, TimePoint{});  // which it has passed once
+}
+
 }  // namespace
 }  // namespace starling::collective

@@ -94,7 +94,8 @@ TEST(ExchangeMachine, InAPartitionWhoIsSilentIsWaitedForOnce) {
     Exchange apart = 0;
     network.at(24.9, [&] { apart = network.exchange(0); });
     ASSERT_EQ(network.run(), "") << seed;
-    EXPECT_GT(apart, 300U) << seed;  // both sides went on: 5 s together, some 18 s alone
+    // Both sides went on at the pace that they had: 5 s together, some 18 s alone.
+    EXPECT_GT(apart, 250U) << seed;
     EXPECT_EQ(network.wrong_entries(), 0U);
     EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
     for (const auto& [member, count] : long_waits(network, of.options)) {
@@ -121,7 +122,7 @@ TEST(ExchangeMachine, SilenceCostsOneDeadlineWhateverFailureDetectionSays) {
     Exchange apart = 0;
     network.at(24.9, [&] { apart = network.exchange(0); });
     ASSERT_EQ(network.run(), "") << seed;
-    EXPECT_GT(apart, 300U) << seed;
+    EXPECT_GT(apart, 250U) << seed;
     EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
   }
 }
@@ -141,18 +142,55 @@ TEST(ExchangeMachine, WhoIsKilledComesBackAndNobodyWaitsBeyondTheDeadline) {
   }
 }
 
-// Three seconds a step are more than the least deadline: the others learn to wait for it. Not so
-// where its neighbours are others at each exchange: there nobody's waits are alike.
+// Three seconds a step are more than the least deadline: the others learn to wait for it. On sparse
+// graphs the others may be apart by what each gave up on, and it cannot be with all of them: there
+// no more is sure than that all finish.
 TEST(ExchangeMachine, ASlowMemberIsWaitedForOnceItsPaceIsKnown) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     auto of = world(seed, 1000);
-    if (of.topology == "one-peer-exponential") continue;
     of.seconds_max = 4000;
     ExchangeNetwork network(of);
     network.slow(2, 3);
     ASSERT_EQ(network.run(), "") << seed;
+    if (of.topology != "complete") continue;
     const auto lost = [&](const auto& wait) { return wait.exchange >= 990 && !wait.complete; };
     EXPECT_EQ(std::ranges::count_if(network.waits(), lost), 0) << seed << " " << of.topology;
+  }
+}
+
+// As often as it likes, whatever it claims: the others do not leave out what they have to train.
+TEST(ExchangeMachine, ALyingGreetingMovesNobody) {
+  for (const Exchange claim : {Exchange{1} << 60, Exchange{200}, Exchange{100}}) {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      auto of = world(seed, 200);
+      of.members = 8;
+      ExchangeNetwork network(of);
+      for (double when = 2; when < 4; when += 0.05) {
+        network.at(when, [&] { network.lie(3, claim); });
+      }
+      ASSERT_EQ(network.run(), "") << seed;
+      EXPECT_EQ(network.copies(), 0U) << seed << " " << of.topology << " claims " << claim;
+      EXPECT_GE(network.waits().size(), 8 * 200 * 0.95) << seed << " " << of.topology;
+    }
+  }
+}
+
+// Its own exchanges cost a lone peer the least time; what it does alone is no progress to others.
+TEST(ExchangeMachine, WhoIsCutOffDoesNotRunThroughTheExchanges) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    auto of = world(seed, 700);
+    of.members = 8;
+    of.latency = 0.1;  // alone it need not wait for this
+    of.detection = 9;
+    of.seconds_max = 2000;
+    ExchangeNetwork network(of);
+    network.at(20, [&] { network.split(1, 60); });
+    Exchange cut_off = 0, others = 0;
+    network.at(79.9, [&] { cut_off = network.exchange(0), others = network.exchange(4); });
+    ASSERT_EQ(network.run(), "") << seed;
+    EXPECT_LE(cut_off, others + others / 4) << seed << " " << of.topology;
+    EXPECT_EQ(network.copies_of(0), 1U) << seed << " " << of.topology;
+    EXPECT_EQ(network.copies(), 1U) << seed << " " << of.topology;
   }
 }
 

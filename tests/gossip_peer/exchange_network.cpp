@@ -75,11 +75,23 @@ void ExchangeNetwork::kill(Member member, double away, Exchange age) {
   });
 }
 
+void ExchangeNetwork::lie(Member member, Exchange claim) {
+  for (Member other = 0; other < nodes_.size(); ++other) {
+    if (other != member) send(member, other, Told{member, claim, true, {.quorum_seconds = 3600}});
+  }
+}
+
+std::size_t ExchangeNetwork::copies() const {
+  std::size_t sum = 0;
+  for (const Node& node : nodes_) sum += node.copies;
+  return sum;
+}
+
 void ExchangeNetwork::start(Member member, Exchange from) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < nodes_.size(); ++i) names.push_back(fmt::format("node-{}", i));
-  nodes_[member].machine =
-      std::make_unique<ExchangeMachine>(world_.options, *topology_, member, names, from);
+  nodes_[member].machine = std::make_unique<ExchangeMachine>(world_.options, *topology_, member,
+                                                             names, from, queue_.now());
   nodes_[member].finished = false;
   nodes_[member].alarm = {};
   later(member, 0, Begin{});
@@ -96,7 +108,7 @@ void ExchangeNetwork::connect(Member a, Member b) {
 }
 
 void ExchangeNetwork::tell(Member from, Member to) {
-  send(from, to, Told{from, exchange(from), true});
+  send(from, to, Told{from, exchange(from), true, nodes_[from].machine->support(queue_.now())});
   for (const Arrival& arrival : nodes_[from].sent[to]) send(from, to, Came{arrival});
   later(from, 0, LinkUp{to});
 }
@@ -121,7 +133,8 @@ void ExchangeNetwork::send(Member from, Member to, const Event& event) {
     if (came == nullptr || nodes_[to].machine->wants(came->arrival.parcel.exchange)) {
       on(to, event);
     } else {
-      on(to, Overheard{came->arrival.from, came->arrival.parcel.exchange});
+      on(to, Overheard{came->arrival.from, came->arrival.parcel.exchange,
+                       came->arrival.parcel.support});
     }
   });
 }
@@ -152,7 +165,7 @@ void ExchangeNetwork::perform(Member self, const Action& action) {
   } else if (const auto* mix = std::get_if<Mix>(&action)) {
     perform(self, *mix);
   } else if (const auto* copy = std::get_if<Copy>(&action)) {
-    ++copies_;
+    ++nodes_[self].copies;
     const Member donor = copy->donors.front();
     std::optional<Exchange> given;
     if (nodes_[donor].machine && !is_cut(self, donor)) given = exchange(donor);
@@ -167,6 +180,7 @@ void ExchangeNetwork::perform(Member self, const Announce& announce) {
   parcel.exchange = announce.exchange;
   parcel.era = announce.era;
   parcel.attempt = announce.next_era;
+  parcel.support = nodes_[self].machine->support(queue_.now());
   auto& sent = nodes_[self].sent[announce.to];
   while (!sent.empty() &&
          sent.front().parcel.exchange + world_.options.resent < announce.exchange) {

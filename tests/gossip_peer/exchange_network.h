@@ -43,6 +43,8 @@ class ExchangeNetwork {
   void split(exchange::Member border, double seconds);
   // Comes back after `away` at an exchange that is at most `age` older.
   void kill(exchange::Member member, double away, exchange::Exchange age);
+  // It greets all others and says that it is at this exchange, with a quorum since long ago.
+  void lie(exchange::Member member, exchange::Exchange claim);
   // All that it does takes this much longer from now on.
   void slow(exchange::Member member, double seconds) { slowness_[member] = seconds; }
 
@@ -52,7 +54,8 @@ class ExchangeNetwork {
   const std::vector<Wait>& waits() const { return waits_; }
   // Of all inboxes: entries that were no message of that exchange and sender.
   std::size_t wrong_entries() const { return wrong_entries_; }
-  std::size_t copies() const { return copies_; }
+  std::size_t copies() const;
+  std::size_t copies_of(exchange::Member member) const { return nodes_[member].copies; }
   double now() const { return to_seconds(queue_.now() - TimePoint{}); }
   exchange::Exchange exchange(exchange::Member member) const;
 
@@ -61,6 +64,7 @@ class ExchangeNetwork {
     std::unique_ptr<ExchangeMachine> machine;
     std::uint64_t life = 0;
     bool finished = false;
+    std::size_t copies = 0;
     TimePoint trained{};
     TimePoint alarm{};  // the next, where it lies ahead
     std::map<exchange::Member, std::deque<exchange::Arrival>> sent;
@@ -93,7 +97,6 @@ class ExchangeNetwork {
   TimePoint healed_{};
   std::vector<Wait> waits_;
   std::size_t wrong_entries_ = 0;
-  std::size_t copies_ = 0;
 };
 
 }  // namespace starling::gossip::testing

@@ -42,6 +42,7 @@ void FakeNetwork::Peer::send(Member to, protocol::Parcel parcel, SharedBytes dat
   if (!network_.link(self_, to).up) return;
   if (network_.on_send) network_.on_send(self_, to, parcel);
   parcel.epoch = 1;
+  if (network_.falsify) data = network_.falsify(self_, std::move(data));
   carry(to, [from = self_, parcel, data](gossip::Course& receiver) {
     if (receiver.judge(from, parcel)) {
       receiver.take(from, {parcel, data});
@@ -60,7 +61,9 @@ void FakeNetwork::Peer::carry(Member to, std::function<void(gossip::Course&)> ar
   Link& link = network_.link(self_, to);
   if (!link.up) return;
   const Duration latency = from_seconds(network_.rng.uniform(0.001, 0.01));
-  link.busy_until = std::max(link.busy_until, network_.now + latency);
+  const bool waits = network_.pulled_.contains(self_) != network_.pulled_.contains(to);
+  const TimePoint leaves = waits ? std::max(network_.now, network_.plugged_in_) : network_.now;
+  link.busy_until = std::max(link.busy_until, leaves + latency);
   network_.at(link.busy_until,
               [this, to, arrive = std::move(arrive), generation = link.generation] {
                 const Link& then = network_.link(self_, to);
@@ -71,9 +74,15 @@ void FakeNetwork::Peer::carry(Member to, std::function<void(gossip::Course&)> ar
               });
 }
 
+void FakeNetwork::Peer::advanced() {
+  ++advances;
+  if (const auto model = course->model()) mixed.assign(model->begin(), model->end());
+}
+
 // The work is done at once; nothing of it shows before `done`.
 void FakeNetwork::Peer::compute(std::function<void()> work, std::function<void()> done) {
   work();
+  ++computations;
   const auto ended = [this, done = std::move(done), mine = life] {
     if (mine == life && course) done();
   };
@@ -124,8 +133,10 @@ void FakeNetwork::stop(Member member) {
 void FakeNetwork::connect(Member a, Member b) {
   if (a == b || link(a, b).up || !peers[a]->course || !peers[b]->course) return;
   const auto hello = [this](Member member) {
-    return protocol::PeerHello{
-        .epoch = 1, .exchange = peers[member]->course->progress().exchange, .begun = true};
+    return protocol::PeerHello{.epoch = 1,
+                               .exchange = peers[member]->course->progress().exchange,
+                               .begun = true,
+                               .support = peers[member]->course->support()};
   };
   for (Link* direction : {&link(a, b), &link(b, a)}) {
     ++direction->generation;
@@ -147,6 +158,25 @@ void FakeNetwork::cut(Member a, Member b) {
   link(a, b).up = link(b, a).up = false;
   if (peers[a]->course) peers[a]->course->link_lost(b);
   if (peers[b]->course) peers[b]->course->link_lost(a);
+}
+
+void FakeNetwork::pull(const std::set<Member>& members, Duration away) {
+  pulled_ = members;
+  plugged_in_ = now + away;
+  const auto tell = [this](Member self, Member other, Duration delay, bool reachable) {
+    at(now + delay, [this, self, other, reachable] {
+      if (peers[self]->course) peers[self]->course->reach(other, reachable);
+    });
+  };
+  for (Member a = 0; a < peers.size(); ++a) {
+    for (Member b = 0; b < peers.size(); ++b) {
+      if (members.contains(a) == members.contains(b)) continue;
+      const Duration lost = from_seconds(rng.uniform(4, 14));
+      if (lost < away) tell(a, b, lost, false);
+      tell(a, b, away + from_seconds(rng.uniform(0, 3)), true);
+    }
+  }
+  at(plugged_in_, [this] { pulled_.clear(); });
 }
 
 void FakeNetwork::at(TimePoint time, std::function<void()> event) {

@@ -36,7 +36,7 @@ class FakeNetwork {
     void compute(std::function<void()> work, std::function<void()> done) override;
     void copy_model(std::vector<Member> donors) override;
     void say(LogLevel, std::string line) override { said.push_back(std::move(line)); }
-    void advanced() override { ++advances; }
+    void advanced() override;
     bool is_leaving() const override { return false; }
     void finished() override { ++finishes; }
     void failed(Error error) override { failure = std::move(error); }
@@ -47,8 +47,10 @@ class FakeNetwork {
     Duration phase = std::chrono::milliseconds(10);  // on average
     std::vector<std::string> said;
     int advances = 0;
+    std::vector<float> mixed;  // the model when it advanced last
     int copies = 0;
     int finishes = 0;
+    std::uint64_t computations = 0;  // local phases and mixings
     std::optional<Error> failure;
 
    private:
@@ -67,6 +69,9 @@ class FakeNetwork {
   void connect(Member a, Member b);
   void connect_all();  // all that run
   void cut(Member a, Member b);
+  // The cable of these is pulled: for so long nothing passes between them and the others, whose
+  // links look whole, and what is sent waits, as with TCP. Failure detection finds out one by one.
+  void pull(const std::set<Member>& members, Duration away);
   void at(TimePoint time, std::function<void()> event);
 
   // The next event. False: nothing will ever happen again.
@@ -86,6 +91,8 @@ class FakeNetwork {
   std::set<Member> absent;  // as whoever is started next is told
   // Sees all that is sent over a link that is up.
   std::function<void(Member from, Member to, const protocol::Parcel&)> on_send;
+  // Where set: what is sent instead of the data.
+  std::function<SharedBytes(Member from, SharedBytes data)> falsify;
 
  private:
   struct Link {
@@ -96,6 +103,8 @@ class FakeNetwork {
   Link& link(Member from, Member to) { return links_[{from, to}]; }
 
   std::map<std::pair<Member, Member>, Link> links_;
+  std::set<Member> pulled_;
+  TimePoint plugged_in_{};
   std::multimap<TimePoint, std::function<void()>> events_;
 };
 

@@ -129,10 +129,14 @@ protocol::Welcome welcome(Rng& rng) {
           duration(rng, wire::kHeartbeatMin, wire::kHeartbeatMax), any_number(rng)};
 }
 
+protocol::Support support(Rng& rng) {
+  return {rng.below(2) == 1, static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF))};
+}
+
 protocol::PeerHello peer_hello(Rng& rng) {
   const auto min = static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF));
   const auto max = static_cast<std::uint16_t>(random_number(rng, min, 0xFFFF));
-  return {min, max, name(rng), any_number(rng), any_number(rng), rng.below(2) == 1};
+  return {min, max, name(rng), any_number(rng), any_number(rng), rng.below(2) == 1, support(rng)};
 }
 
 protocol::RosterPart roster_part(Rng& rng) {
@@ -170,6 +174,7 @@ protocol::Parcel parcel(Rng& rng) {
   parcel.packed = bulk(rng);
   parcel.has_scalar = rng.below(2) == 1;
   parcel.scalar = finite(rng);
+  parcel.support = support(rng);
   return parcel;
 }
 
@@ -187,6 +192,7 @@ protocol::ReduceNote reduce_note(Rng& rng) {
   note.held = any_number32(rng, 0);
   note.members.resize(list_size(rng, wire::kMembersMax));
   for (protocol::Member& member : note.members) member = any_number32(rng, 0);
+  note.quorum = rng.below(2) == 1;
   return note;
 }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/usual_distance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+
+namespace starling::gossip {
+namespace {
+
+constexpr double kTimesUsual = 16;
+constexpr double kTimesNorm = 8;
+constexpr double kTimesNormAtFirst = 1000;
+constexpr std::size_t kSeenAtLeast = 8;
+
+}  // namespace
+
+bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs,
+                            std::span<const float> own) {
+  STARLING_CHECK(theirs.size() == own.size());
+  double squares = 0;
+  double own_squares = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const double mine = static_cast<double>(own[i]);
+    const double difference = static_cast<double>(theirs[i]) - mine;
+    squares += difference * difference;
+    own_squares += mine * mine;
+  }
+  distance_ = std::sqrt(squares);
+  const double norm = 1 + std::sqrt(own_squares);
+  RecentMedian& of_sender = by_sender_[from];
+  limit_ = kTimesNormAtFirst * norm;
+  if (of_all_.size() >= kSeenAtLeast) {
+    const double of_this = of_sender.size() > 0 ? of_sender.median() : 0;
+    limit_ = std::max(kTimesNorm * norm, kTimesUsual * std::max(of_this, of_all_.median()));
+  }
+  if (distance_ > limit_) return false;
+  of_sender.add(distance_);
+  of_all_.add(distance_);
+  return true;
+}
+
+}  // namespace starling::gossip

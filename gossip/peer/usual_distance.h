@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which vectors of others are too far from one's own to be of this run. It stops numbers that ruin
+// a model at once (1e30); who lies within what is usual is a matter for robust aggregation.
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "core/protocol/peer_messages.h"
+#include "gossip/peer/recent_median.h"
+
+namespace starling::gossip {
+
+// Far is beyond 16 times the median distance of what was accepted lately, of that sender or of all,
+// and beyond 8 times the norm of one's own vector (1 is added to it: a model may begin at 0). As
+// long as little was seen, beyond 1,000 times the norm. Nothing is learned from what is refused.
+class UsualDistance {
+ public:
+  // Whether the sender's vector may be used; notes how far it was if so. O(d). Requires: as many
+  // elements as `own`, finite.
+  bool accepts(protocol::Member from, std::span<const float> theirs, std::span<const float> own);
+  // Of the last vector, and what it was held against.
+  double distance() const { return distance_; }
+  double limit() const { return limit_; }
+
+ private:
+  std::map<protocol::Member, RecentMedian> by_sender_;
+  RecentMedian of_all_;
+  double distance_ = 0;
+  double limit_ = 0;
+};
+
+}  // namespace starling::gossip

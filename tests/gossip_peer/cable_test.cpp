@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// One or two of eight devices lose their cable for a minute, with data of one class each: what they
+// learn apart must not replace what the others have, in any kind of course. STARLING_SEEDS runs
+// more seeds than the few of every day, which take a tenth of a second of processor time each.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "core/train/evaluator.h"
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/fake_network.h"
+
+namespace starling::gossip {
+namespace {
+
+using starling::testing::FakeNetwork;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kSeedsEveryDay = 8;  // of each case
+constexpr Duration kAway = seconds(60);
+constexpr std::uint32_t kMembers = 8;
+
+struct Case {
+  const char* topology;
+  const char* algorithm;
+  bool in_step = true;  // synchronous: a local phase and a mixing an exchange
+  double loss = 0.01;   // of accuracy, at most; single steps cost as much
+};
+
+std::uint64_t seeds() {
+  const char* const said = std::getenv("STARLING_SEEDS");
+  return said == nullptr ? kSeedsEveryDay : std::strtoull(said, nullptr, 10);
+}
+
+NetOptions skewed(const Case& of) {
+  NetOptions options =
+      testing::small_network_of_steps(100'000, of.topology, kMembers, of.algorithm);
+  options.data.dataset = "synthetic:rows=320,features=12,classes=4";
+  options.data.partition = "shards:per-part=1";
+  return options;
+}
+
+class Cable {
+ public:
+  Cable(const Case& of, std::uint64_t seed)
+      : net_(skewed(of), seed), in_step_(of.in_step), loss_(of.loss), seed_(seed) {
+    net_.patience = {};
+    for (Member member = 0; member < kMembers; ++member) {
+      net_.peers[member]->phase = std::chrono::milliseconds(200);
+      net_.start(member, member + 1);
+    }
+    net_.connect_all();
+    const auto first = static_cast<Member>(net_.rng.below(kMembers));
+    pulled_.insert(first);
+    // Neighbours on a ring, or any two.
+    const Member other = seed % 4 == 1 ? 1 : 1 + static_cast<Member>(net_.rng.below(kMembers - 1));
+    if (seed % 2 == 1) pulled_.insert((first + other) % kMembers);
+  }
+
+  void run() {
+    run_for(seconds(20));
+    net_.pull(pulled_, kAway);
+    run_for(kAway / 2);
+    const double before = worst_accuracy(kAway / 2);  // what the absent alone know is forgotten
+    std::vector<Exchange> exchanges, computed;
+    for (const Member member : majority()) {
+      exchanges.push_back(exchange(member));
+      computed.push_back(net_.peers[member]->computations);
+    }
+    const double worst = worst_accuracy(seconds(40));
+    SCOPED_TRACE(::testing::Message() << "seed " << seed_ << ", " << pulled_.size() << " pulled");
+    EXPECT_GE(worst, before - loss_);
+    std::size_t i = 0;
+    for (const Member member : majority()) {
+      EXPECT_EQ(net_.peers[member]->copies, 0) << member;
+      // Of each exchange it did the work, but for a few where a ring fell apart in the middle.
+      const Exchange went = exchange(member) - exchanges[i];
+      const std::uint64_t did = net_.peers[member]->computations - computed[i++];
+      EXPECT_LE(went, (in_step_ ? did / 2 : did) * 5 / 4 + 1) << member;
+    }
+    EXPECT_GE(accuracy(pulled_), accuracy(majority()) - 0.05);  // they have its model now
+    EXPECT_LE(in_step_ ? spread() : 0, 4U);
+  }
+
+ private:
+  Exchange exchange(Member member) const { return net_.peers[member]->course->progress().exchange; }
+
+  void run_for(Duration duration) {
+    const TimePoint end = net_.now + duration;
+    net_.at(end, [] {});
+    net_.run_until([&] { return net_.now >= end; }, 2'000'000);
+  }
+
+  // Of the means over moments of training, in which single steps do not matter.
+  double worst_accuracy(Duration duration) {
+    constexpr int kSamples = 20;
+    double worst = 1;
+    for (const TimePoint end = net_.now + duration; net_.now < end;) {
+      double sum = 0;
+      for (int i = 0; i < kSamples; ++i) {
+        run_for(std::chrono::milliseconds(250));
+        sum += accuracy(majority());
+      }
+      worst = std::min(worst, sum / kSamples);
+    }
+    return worst;
+  }
+
+  std::set<Member> majority() const {
+    std::set<Member> members;
+    for (Member member = 0; member < kMembers; ++member) {
+      if (!pulled_.contains(member)) members.insert(member);
+    }
+    return members;
+  }
+
+  // Over the data of all, mean of their models as they were mixed last.
+  double accuracy(const std::set<Member>& members) const {
+    double sum = 0;
+    for (const Member member : members) {
+      for (const data::DatasetView& part : net_.experiment.parts) {
+        const auto evaluated =
+            train::evaluate(*net_.experiment.model, net_.peers[member]->mixed, part);
+        sum += evaluated->accuracy / static_cast<double>(kMembers * members.size());
+      }
+    }
+    return sum;
+  }
+
+  // How far the furthest is ahead of the last.
+  Exchange spread() const {
+    std::set<Exchange> all;
+    for (Member member = 0; member < kMembers; ++member) all.insert(exchange(member));
+    return *all.rbegin() - *all.begin();
+  }
+
+  FakeNetwork net_;
+  const bool in_step_;
+  const double loss_;
+  const std::uint64_t seed_;
+  std::set<Member> pulled_;
+};
+
+// Gradient tracking begins its state anew when somebody is back, and of push-sum the mass that was
+// on its way when the cable went still arrives: both recover within seconds.
+class CablePulled : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
+  for (std::uint64_t seed = 0; seed < seeds() && !HasFailure(); ++seed)
+    Cable(GetParam(), seed).run();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Courses, CablePulled,
+    ::testing::Values(Case{"ring", "dpsgd"}, Case{"exponential", "dpsgd"},
+                      Case{"ring", "gradient-tracking", true, 0.02}, Case{"ring", "all-reduce"},
+                      Case{"ring", "ad-psgd", false}, Case{"exponential", "push-sum", false, 0.02}),
+    [](const auto& instance) {
+      std::string name = std::string(instance.param.algorithm) + "_" + instance.param.topology;
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace starling::gossip
