@@ -20,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 const SqliteStoreOptions kQuick{.create = true, .busy_timeout = std::chrono::milliseconds(0)};
 
@@ -300,7 +299,10 @@ TEST_F(SqliteStoreTest, AKillLosesNoAcknowledgedRound) {
     Committer again(directory_.path());
     if (again.store().runs().value().empty()) continue;
     const Recovery recovery = again.recover();
-    EXPECT_THAT(recovery.complaints, IsEmpty());
+    // A kill between a model's file and its row leaves a file of the next round, that is set aside.
+    for (const std::string& complaint : recovery.complaints) {
+      EXPECT_THAT(complaint, HasSubstr(fmt::format("set-aside/{}-", recovery.model.round + 1)));
+    }
     EXPECT_GE(recovery.model.round, acknowledged);
     EXPECT_LE(recovery.model.round, acknowledged + 1);
     const auto rounds = again.store().rounds(RunId(1), 1).value();
