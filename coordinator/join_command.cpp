@@ -23,7 +23,9 @@ int join(const JoinFlags& flags, CommandContext& context) {
   if (!token) return config::report(token.error(), context.err);
   const auto directory = StateDirectory(flags.state).operator_identity();
   net::EventLoop loop;
-  const auto joined = net::run_task(loop, enrol::join(loop, *token, directory, context.clock, {}));
+  const enrol::JoinOptions options{.roles = {identity::Role::kOperator}};
+  const auto joined =
+      net::run_task(loop, enrol::join(loop, *token, directory, context.clock, options));
   if (!joined) return config::report(joined.error(), context.err);
   const identity::Identity& identity = joined->identity();
   context.out << fmt::format(

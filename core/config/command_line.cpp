@@ -45,12 +45,12 @@ constexpr std::array<std::string_view, 26> kUsageCodes = {"usage",
 constexpr std::array<std::string_view, 4> kTimeCodes = {"deadline", "timed-out", "frame-deadline",
                                                         "stalled"};
 // Of core/net, core/identity and core/enrol.
-constexpr std::array<std::string_view, 22> kConnectionCodes = {
+constexpr std::array<std::string_view, 23> kConnectionCodes = {
     "cannot-resolve", "cannot-connect",    "closed",        "not-tls",        "tls-version",
     "wrong-alpn",     "unknown-authority", "self-signed",   "no-certificate", "bad-certificate",
     "wrong-role",     "wrong-federation",  "wrong-name",    "wrong-address",  "not-authorised",
     "bad-mac",        "rate-limited",      "token-unknown", "token-expired",  "token-used",
-    "token-locked",   "token-revoked"};
+    "token-locked",   "token-revoked",     "token-role"};
 constexpr std::array<std::string_view, 3> kConnectionPrefixes = {"connection-", "certificate-",
                                                                  "refused-"};
 

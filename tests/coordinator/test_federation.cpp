@@ -215,7 +215,9 @@ std::filesystem::path TestFederation::join(const std::string& name, const std::s
   auto state = directory_.path() / name;
   EXPECT_TRUE(make_directory(state));
   net::EventLoop loop;
-  const auto joined = net::run_task(loop, enrol::join(loop, token, state / "identity", clock, {}));
+  const enrol::JoinOptions options{.roles = {identity::parse_role(role).value()}};
+  const auto joined =
+      net::run_task(loop, enrol::join(loop, token, state / "identity", clock, options));
   EXPECT_TRUE(joined) << joined.error().message();
   return state;
 }
