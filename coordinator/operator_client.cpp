@@ -54,14 +54,19 @@ Error lost(const Error& error) {
 }  // namespace
 
 Result<identity::IdentityDirectory> load_operator_identity(const fs::path& state) {
-  const fs::path nested = StateDirectory(state).operator_identity();
-  const bool is_nested = identity::IdentityDirectory::is_joined(nested);
-  auto directory = identity::IdentityDirectory::load(is_nested ? nested : state);
+  auto directory = identity::IdentityDirectory::load(StateDirectory(state).operator_identity());
+  if (!directory && directory.error().code() == "not-joined") {
+    directory = identity::IdentityDirectory::load(state);
+  }
   if (directory && directory->identity().role == identity::Role::kOperator) return directory;
   if (directory) {
     return connection_error("role", state.string() + " is the identity of a " +
                                         std::string(to_string(directory->identity().role)) +
                                         "; commands need an operator's");
+  }
+  if (directory.error().code() != "not-joined") {
+    return connection_error("identity", fmt::format("the operator's identity cannot be read: {}",
+                                                    directory.error().message()));
   }
   return connection_error(
       "identity", fmt::format("no operator's identity in {} ({}); name the coordinator's state "
