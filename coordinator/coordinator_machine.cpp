@@ -57,6 +57,12 @@ bool CoordinatorMachine::connected(const std::string& client) const {
   return found != clients_.end() && found->second.session.has_value();
 }
 
+std::optional<TimePoint> CoordinatorMachine::heard_at(const std::string& client) const {
+  const auto found = clients_.find(client);
+  if (found == clients_.end() || !found->second.session) return std::nullopt;
+  return sessions_.at(*found->second.session).heard_at;
+}
+
 const RoundMachine* CoordinatorMachine::round() const {
   return active_ && active_->round ? &*active_->round : nullptr;
 }

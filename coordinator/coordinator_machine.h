@@ -174,6 +174,8 @@ class CoordinatorMachine {
   std::optional<TimePoint> next_deadline() const;
 
   bool connected(const std::string& client) const;
+  // When a client that is connected was heard last.
+  std::optional<TimePoint> heard_at(const std::string& client) const;
   std::size_t clients_connected() const { return connected_; }
   // Null when no run is being held.
   const RunStart* active_run() const { return active_ ? &active_->start : nullptr; }

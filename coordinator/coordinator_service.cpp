@@ -275,8 +275,7 @@ Result<void> CoordinatorService::Impl::start() {
   desk = std::make_unique<OperatorDesk>(
       OperatorDesk::Parts{clock, *store, state, settings, registry, *gossip, log},
       OperatorDesk::Handlers{
-          .is_connected =
-              [this](const std::string& name) { return shell->machine().connected(name); },
+          .heard_at = [this](const std::string& name) { return shell->machine().heard_at(name); },
           .on_revoked = [this](const std::string& name) { revoked(name); },
           .on_submitted = [this] { runs->load_next(); },
           .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },

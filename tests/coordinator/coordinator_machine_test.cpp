@@ -337,6 +337,18 @@ TEST_F(CoordinatorMachineTest, AClientsReasonIsKeptWholeAndCleaned) {
             "/data/line 7: ?[2J" + std::string(900, 'x'));
 }
 
+TEST_F(CoordinatorMachineTest, KnowsWhenAConnectedClientWasHeard) {
+  EXPECT_FALSE(machine.heard_at("a"));
+  join("a", 1);
+  EXPECT_EQ(machine.heard_at("a"), now);
+  now += 5s;
+  hear(1, protocol::Ping{});
+  EXPECT_EQ(machine.heard_at("a"), now);
+  now += 5s;
+  feed(SessionClosed{SessionId(1)});
+  EXPECT_FALSE(machine.heard_at("a")) << "when it was seen is in the store now";
+}
+
 TEST_F(CoordinatorMachineTest, ARoundIsTriedAgainAndTheRunFailsAfterTheLastAttempt) {
   open_round();
   hear(1, protocol::TaskFailed{plan_a.task, "no-data", "nothing to train on"});

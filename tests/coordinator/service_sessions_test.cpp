@@ -83,6 +83,15 @@ class ServiceSessionsTest : public ::testing::Test {
     return federation.ask("client-show", {{"name", name}}).value().at("connected").as_bool();
   }
 
+  std::string last_seen(const std::string& name) {
+    const auto client = federation.ask("client-show", {{"name", name}}).value();
+    return client.at("last_seen").as_string().c_str();
+  }
+  std::string state(const std::string& name) {
+    const auto client = federation.ask("client-show", {{"name", name}}).value();
+    return client.at("state").as_string().c_str();
+  }
+
   TestFederation federation;
 };
 
@@ -93,6 +102,12 @@ TEST_F(ServiceSessionsTest, ADeviceIsConnectedOnceItHasGreeted) {
   RawConnection connection = connect(device);
   EXPECT_EQ(connection.greet(), "Welcome");
   EXPECT_TRUE(is_connected("cam-7"));
+  const std::string greeted = last_seen("cam-7");
+  federation.clock.put_forward(std::chrono::hours(2));
+  connection.send(protocol::Ping{});
+  EXPECT_EQ(connection.next(), "Pong");
+  const std::string pinged = last_seen("cam-7");
+  EXPECT_GE(*parse_rfc3339(pinged), *parse_rfc3339(greeted) + std::chrono::hours(2));
   connection.send(protocol::Bye{"stopped", ""});
   EXPECT_EQ(connection.next(), "closed");
   EXPECT_FALSE(is_connected("cam-7"));
@@ -154,9 +169,11 @@ TEST_F(ServiceSessionsTest, ACertificateThatExpiresEndsItsConnection) {
   const auto device = federation.join("cam-7");
   RawConnection connection = connect(device);
   EXPECT_EQ(connection.greet(), "Welcome");
+  EXPECT_EQ(state("cam-7"), "active");
   federation.clock.put_forward(std::chrono::hours(24 * 31));
   connection.send(protocol::Ping{});
   EXPECT_EQ(connection.next(), "Bye certificate-expired");
+  EXPECT_EQ(state("cam-7"), "expired");
   EXPECT_EQ(connect(device).refusal(), "refused-certificate-expired");
 }
 
