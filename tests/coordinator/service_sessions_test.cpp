@@ -301,6 +301,31 @@ TEST_F(ServiceSessionsTest, AnOperatorOfAnotherMachineJoinsByToken) {
             "connection-refused-certificate-revoked");
 }
 
+// As with `serve --listen OTHER`: coordinator.toml names another port all the while.
+TEST_F(ServiceSessionsTest, TokensAndCommandsTakeThePortThatIsServed) {
+  ASSERT_TRUE(write_durably(federation.state().address(), as_bytes("127.0.0.1:1\n")));
+  federation.start_service();
+  const std::string port = std::to_string(federation.port());
+  federation.log.wait_for("the port was 1 and is " + port + " now");
+  const auto answer = federation.ask("token-new", {{"client", "cam-7"}}).value();
+  const auto token = identity::JoinToken::parse(answer.at("token").as_string().c_str()).value();
+  EXPECT_EQ(token.port, federation.port());
+  federation.stop_service();
+  federation.start_service();
+  EXPECT_EQ(federation.log.count("the port was"), 1U);
+  // An address that nobody has named before is in the service's certificate.
+  federation.stop_service();
+  federation.settings().service.listen = "127.0.0.2:0";
+  federation.start_service();
+  EXPECT_TRUE(federation.ask("client-list"));
+}
+
+TEST_F(ServiceSessionsTest, AWarningSaysThatTokensDoNotWork) {
+  federation.settings().service.names = "192.0.2.1, 127.0.0.1";
+  federation.start_service();
+  federation.log.wait_for("devices dial 192.0.2.1");
+}
+
 TEST_F(ServiceSessionsTest, ARevokedOperatorThatStaysSilentIsCutWithinASecond) {
   federation.settings().service.goodbye = std::chrono::seconds(5);
   federation.start_service();

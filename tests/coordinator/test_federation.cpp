@@ -155,10 +155,7 @@ void TestFederation::start_service() {
   ASSERT_TRUE(service) << service.error().message();
   service_ = std::move(*service);
   port_ = service_->port();
-  // The same port after a restart, and for commands beside the service.
-  settings_.service.listen = "127.0.0.1:" + std::to_string(port_);
-  const std::string text = "[service]\nlisten = \"" + settings_.service.listen + "\"\n";
-  ASSERT_TRUE(write_durably(state_.options_file(), as_bytes(text)));
+  settings_.service.listen = "127.0.0.1:" + std::to_string(port_);  // after a restart too
   thread_ = std::jthread([this] { loop_->run(); });
 }
 
