@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/link/message_link.h"
 #include "core/net/event_loop.h"
+#include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
 #include "core/protocol/messages.h"
 
@@ -86,6 +87,7 @@ class ClientSessions {
   std::map<SessionId, SessionPtr> sessions_;  // those that are not closing
   std::map<std::string, std::size_t> per_client_;
   std::uint64_t last_id_ = 0;
+  net::RefusalLog refusals_;
   net::TaskGroup tasks_;
 };
 
