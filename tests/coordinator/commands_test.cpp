@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/base/durable_file.h"
+#include "core/base/word_wrap.h"
 #include "core/data/load.h"
 #include "core/identity/roster.h"
 #include "core/model/safetensors.h"
@@ -95,6 +96,21 @@ TEST_F(CommandsTest, WrongUseEndsWithTwoAndANearName) {
   EXPECT_THAT(out, HasSubstr("--learning-rate"));
   EXPECT_EQ(run({"--version"}), 0);
   EXPECT_EQ(out, "starling-coordinator 1.2.3\n");
+}
+
+TEST_F(CommandsTest, HelpFitsATerminal) {
+  for (std::vector<std::string> words : {std::vector<std::string>{},
+                                         {"serve"},
+                                         {"token", "new"},
+                                         {"run"},
+                                         {"run", "submit"},
+                                         {"gossip", "start"},
+                                         {"simulate"}}) {
+    words.emplace_back("--help");
+    EXPECT_EQ(run(words), 0);
+    std::istringstream stream(out);
+    for (std::string line; std::getline(stream, line);) EXPECT_LE(columns_of(line), 80U) << line;
+  }
 }
 
 // One file for both: a service's run has real links and real devices.
