@@ -24,7 +24,7 @@ struct NameFlags {
   std::string name;
 };
 
-std::string describe_list(const json::value& answer) {
+std::string describe_list(const json::value& answer, const telemetry::Terminal& terminal) {
   if (!answer.is_array() || answer.get_array().empty()) {
     return "nobody has joined; make a token with 'starling-coordinator token new CLIENT'\n";
   }
@@ -33,7 +33,7 @@ std::string describe_list(const json::value& answer) {
     table.add({cell(client, "name"), cell(client, "state"), cell(client, "connected"),
                time_cell(client, "last_seen"), time_cell(client, "certificate_expires")});
   }
-  return table.text();
+  return table.text(terminal.line_max);
 }
 
 std::string describe_client(const json::value& client) {
@@ -63,7 +63,9 @@ void add_list(CLI::App& group, CommandContext& context) {
     context.run = [flags, &context] {
       Settings arguments;
       if (!flags->role.empty()) arguments.emplace_back("role", flags->role);
-      return ask_and_print(flags->common, context, "client-list", arguments, describe_list);
+      return ask_and_print(
+          flags->common, context, "client-list", arguments,
+          [&](const json::value& clients) { return describe_list(clients, context.terminal); });
     };
   });
 }

@@ -11,6 +11,7 @@
 #include "coordinator/operator_client.h"
 #include "core/base/clock.h"
 #include "core/config/command_line.h"
+#include "core/telemetry/terminal.h"
 
 namespace CLI {
 class App;
@@ -23,7 +24,8 @@ struct CommandContext {
   const Clock& clock;
   std::ostream& out;
   std::ostream& err;
-  std::function<int()> run;  // set by the command that was named
+  std::function<int()> run;           // set by the command that was named
+  telemetry::Terminal terminal = {};  // that `out` is shown on
 };
 
 // All of them.

@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
+#include "core/wire/limits.h"
 
 namespace starling::coordinator {
 namespace {
@@ -50,6 +51,12 @@ std::optional<TimePoint> CoordinatorMachine::next_deadline() const {
 bool CoordinatorMachine::connected(const std::string& client) const {
   const auto found = clients_.find(client);
   return found != clients_.end() && found->second.session.has_value();
+}
+
+std::optional<TimePoint> CoordinatorMachine::heard_at(const std::string& client) const {
+  const auto found = clients_.find(client);
+  if (found == clients_.end() || !found->second.session) return std::nullopt;
+  return sessions_.at(*found->second.session).heard_at;
 }
 
 const RoundMachine* CoordinatorMachine::round() const {
@@ -386,7 +393,7 @@ void CoordinatorMachine::receive(SessionId id, Session& session,
                                  const protocol::TaskFailed& failed) {
   if (!open_task(failed.task, session.client)) return settle_unknown(id, session, failed.task);
   fail_task(failed.task, rejected(is_reason_code(failed.code) ? failed.code : "client-error",
-                                  printable(failed.message)));
+                                  printable(failed.message, wire::kSentenceBytesMax)));
 }
 
 // What is not of the open round may have been counted before a restart or while the client was

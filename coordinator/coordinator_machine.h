@@ -198,6 +198,8 @@ class CoordinatorMachine {
   std::optional<TimePoint> next_deadline() const;
 
   bool connected(const std::string& client) const;
+  // When a client that is connected was heard last.
+  std::optional<TimePoint> heard_at(const std::string& client) const;
   std::size_t clients_connected() const { return connected_; }
   // Whose round is open; else the first one that is held; null when none is held.
   const RunStart* active_run() const;

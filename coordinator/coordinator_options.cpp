@@ -34,6 +34,12 @@ Result<identity::HostPort> CoordinatorSettings::listen_address() const {
     return rejected("setting-invalid",
                     "service.listen = \"" + service.listen + "\": " + address.error().message());
   }
+  if (!identity::is_numeric_address(address->host)) {
+    return rejected("setting-invalid",
+                    "service.listen = \"" + service.listen +
+                        "\": write a numeric address of this machine, such as 127.0.0.1, or "
+                        "0.0.0.0 for all of them; names that devices dial stand in service.names");
+  }
   if (any_port) address->port = 0;
   return address;
 }

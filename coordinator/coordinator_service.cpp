@@ -10,11 +10,13 @@
 #include "coordinator/coordinator_shell.h"
 #include "coordinator/fallback_issuer.h"
 #include "coordinator/gossip_issuer.h"
+#include "coordinator/host_names.h"
 #include "coordinator/operator_desk.h"
 #include "coordinator/operator_sessions.h"
 #include "coordinator/run_queue.h"
 #include "coordinator/service_certificates.h"
 #include "coordinator/store_ledger.h"
+#include "core/base/durable_file.h"
 #include "core/enrol/enrolment_service.h"
 #include "core/net/alarm.h"
 #include "core/net/listener.h"
@@ -113,6 +115,7 @@ struct CoordinatorService::Impl {
 
   Result<void> start();
   Result<void> listen();
+  Result<void> record_address(const identity::HostPort& served);
   void put_together();
   void make_gossip();
   void take(std::unique_ptr<net::Connection> connection);
@@ -290,8 +293,7 @@ Result<void> CoordinatorService::Impl::start() {
   desk = std::make_unique<OperatorDesk>(
       OperatorDesk::Parts{clock, *store, state, settings, registry, *gossip, log},
       OperatorDesk::Handlers{
-          .is_connected =
-              [this](const std::string& name) { return shell->machine().connected(name); },
+          .heard_at = [this](const std::string& name) { return shell->machine().heard_at(name); },
           .on_revoked = [this](const std::string& name) { revoked(name); },
           .on_submitted = [this] { runs->load_next(); },
           .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
@@ -334,9 +336,29 @@ Result<void> CoordinatorService::Impl::listen() {
     return connection_rate.allow(remote, loop.now());
   };
   STARLING_ASSIGN(listener, net::Listener::open(loop, std::move(tls), options, handlers));
-  log.info("federation {} listens on {}", authority.federation(),
-           identity::HostPort{address.host, listener->port()}.text());
-  return {};
+  const identity::HostPort served{address.host, listener->port()};
+  log.info("federation {} listens on {}", authority.federation(), served.text());
+  return record_address(served);
+}
+
+Result<void> CoordinatorService::Impl::record_address(const identity::HostPort& served) {
+  const auto before = read_address(state);
+  if (before && *before == served) return {};
+  if (before && before->port != served.port) {
+    log.warning(
+        "the port was {} and is {} now: earlier tokens, and devices that joined with them, dial "
+        "port {}; serve that port again, or make new tokens",
+        before->port, served.port, before->port);
+  }
+  const auto names = settings.names();
+  if (!names.empty() && identity::is_numeric_address(names.front()) && !is_wildcard(served.host) &&
+      names.front() != served.host) {
+    log.warning(
+        "devices dial {} (the first of service.names), but the service listens only on {}: unless "
+        "the one is forwarded to the other, join tokens do not work",
+        names.front(), served.host);
+  }
+  return write_durably(state.address(), as_bytes(served.text() + "\n"));
 }
 
 void CoordinatorService::Impl::take(std::unique_ptr<net::Connection> connection) {

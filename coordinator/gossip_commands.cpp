@@ -57,7 +57,7 @@ struct SignFlags : NetFlags {
   std::uint64_t epoch = 0;
 };
 
-std::string describe(const json::value& network) {
+std::string describe(const json::value& network, const telemetry::Terminal& terminal) {
   std::string text =
       fmt::format("{} is {}: epoch {}, issued {}, valid until {}\n", cell(network, "run"),
                   cell(network, "state"), cell(network, "epoch"), time_cell(network, "issued"),
@@ -75,7 +75,7 @@ std::string describe(const json::value& network) {
                cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
                time_cell(report, "time")});
   }
-  text += table.text();
+  text += table.text(terminal.line_max);
   const auto add_problem = [&](const std::string& who, const json::value& from) {
     const std::string problem = cell(from, "problem");
     if (problem != "-") text += fmt::format("{}: {}\n", who, problem);
@@ -114,7 +114,7 @@ int start(NetFlags& flags, CommandContext& context) {
     if (flags.common.format == config::OutputFormat::kJson) {
       context.out << json::serialize(network) << '\n';
     } else {
-      context.out << describe(network);
+      context.out << describe(network, context.terminal);
     }
     return 0;
   });
@@ -223,7 +223,9 @@ void add_plain(CLI::App& group, CommandContext& context, const std::string& word
   add_operator_flags(*command, *flags);
   command->callback([flags, &context, word] {
     context.run = [flags, &context, word] {
-      return ask_and_print(*flags, context, "gossip-" + word, {}, describe);
+      return ask_and_print(*flags, context, "gossip-" + word, {}, [&](const json::value& network) {
+        return describe(network, context.terminal);
+      });
     };
   });
 }

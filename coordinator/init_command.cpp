@@ -29,7 +29,8 @@ std::string describe(const InitFlags& flags, const InitResult& made) {
       "\n"
       "Next:\n"
       "  starling-coordinator serve {1}\n"
-      "  starling-coordinator token new NAME --state {1}   prints what to type on a device\n",
+      "and in another terminal, to learn what to type on a device:\n"
+      "  starling-coordinator token new NAME --state {1}\n",
       made.federation, flags.directory, made.listen, made.names.front(),
       fmt::join(made.names, ", "));
 }

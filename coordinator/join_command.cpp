@@ -23,7 +23,7 @@ int join(const JoinFlags& flags, CommandContext& context) {
   if (!token) return config::report(token.error(), context.err);
   const auto directory = StateDirectory(flags.state).operator_identity();
   net::EventLoop loop;
-  enrol::JoinOptions options;
+  enrol::JoinOptions options{.roles = {identity::Role::kOperator}};
   options.on_retry = [&context](const Error& error, Duration pause) {
     context.err << enrol::describe_retry(error, pause) << std::endl;
   };

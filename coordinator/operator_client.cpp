@@ -24,18 +24,26 @@ Error connection_error(std::string_view code, std::string message) {
   return rejected(fmt::format("connection-{}", code), std::move(message));
 }
 
-// Beside the service: where it listens, whatever devices dial.
-Result<identity::HostPort> address_of(const fs::path& state,
-                                      const identity::IdentityDirectory& directory) {
-  const fs::path file = StateDirectory(state).options_file();
-  if (!fs::exists(file)) return directory.coordinator();
+// Before the first start of a service.
+Result<identity::HostPort> configured_address(const StateDirectory& state) {
   CoordinatorSettings settings;
   config::Binder binder;
   settings.bind(binder);
-  STARLING_TRY(binder.read_file(file));
-  STARLING_ASSIGN(auto address, settings.listen_address());
-  if (is_wildcard(address.host)) address.host = "127.0.0.1";
-  if (address.port == 0) return directory.coordinator();
+  STARLING_TRY(binder.read_file(state.options_file()));
+  return settings.listen_address();
+}
+
+// Beside the service: where it listens, whatever devices dial.
+Result<identity::HostPort> address_of(const StateDirectory& state,
+                                      const identity::IdentityDirectory& directory) {
+  std::error_code ignored;
+  if (!fs::exists(state.options_file(), ignored)) return directory.coordinator();
+  auto address = read_address(state);
+  if (!address) {
+    STARLING_ASSIGN(address, configured_address(state));
+  }
+  if (address->port == 0) return directory.coordinator();
+  if (is_wildcard(address->host)) address->host = "127.0.0.1";
   return address;
 }
 
@@ -54,14 +62,19 @@ Error lost(const Error& error) {
 }  // namespace
 
 Result<identity::IdentityDirectory> load_operator_identity(const fs::path& state) {
-  const fs::path nested = StateDirectory(state).operator_identity();
-  const bool is_nested = identity::IdentityDirectory::is_joined(nested);
-  auto directory = identity::IdentityDirectory::load(is_nested ? nested : state);
+  auto directory = identity::IdentityDirectory::load(StateDirectory(state).operator_identity());
+  if (!directory && directory.error().code() == "not-joined") {
+    directory = identity::IdentityDirectory::load(state);
+  }
   if (directory && directory->identity().role == identity::Role::kOperator) return directory;
   if (directory) {
     return connection_error("role", state.string() + " is the identity of a " +
                                         std::string(to_string(directory->identity().role)) +
                                         "; commands need an operator's");
+  }
+  if (directory.error().code() != "not-joined") {
+    return connection_error("identity", fmt::format("the operator's identity cannot be read: {}",
+                                                    directory.error().message()));
   }
   return connection_error(
       "identity", fmt::format("no operator's identity in {} ({}); name the coordinator's state "
@@ -72,7 +85,7 @@ Result<identity::IdentityDirectory> load_operator_identity(const fs::path& state
 Result<std::unique_ptr<OperatorClient>> OperatorClient::connect(const fs::path& state,
                                                                 const Clock& clock) {
   STARLING_ASSIGN(const auto directory, load_operator_identity(state));
-  STARLING_ASSIGN(const auto address, address_of(state, directory));
+  STARLING_ASSIGN(const auto address, address_of(StateDirectory(state), directory));
   identity::PeerPolicy policy;
   policy.federation = directory.identity().federation;
   policy.roles = {identity::Role::kCoordinator};

@@ -9,12 +9,27 @@ namespace {
 
 namespace json = boost::json;
 
-json::object to_json(const store::Client& client, bool connected) {
+// An active client's certificate may have ended: it is admitted, and cannot connect.
+std::string_view state_of(const store::Client& client, WallTime now) {
+  const bool expired =
+      client.state == store::ClientState::kActive && now > client.certificate_expires;
+  return expired ? "expired" : store::to_string(client.state);
+}
+
+// The store knows the time of the last greeting or goodbye; `heard_at`: of a client that is
+// connected.
+json::object to_json(const store::Client& client, std::optional<TimePoint> heard_at,
+                     const Clock& clock) {
+  std::optional<WallTime> seen = client.last_seen;
+  if (heard_at) {
+    seen = clock.wall_now() -
+           std::chrono::duration_cast<std::chrono::milliseconds>(clock.now() - *heard_at);
+  }
   json::value last_seen(nullptr);
-  if (client.last_seen) last_seen = format_rfc3339(*client.last_seen);
+  if (seen) last_seen = format_rfc3339(*seen);
   return {{"name", client.name},
-          {"state", store::to_string(client.state)},
-          {"connected", connected},
+          {"state", state_of(client, clock.wall_now())},
+          {"connected", heard_at.has_value()},
           {"last_seen", std::move(last_seen)},
           {"certificate_expires", format_rfc3339(client.certificate_expires)}};
 }
@@ -36,7 +51,7 @@ Answer OperatorDesk::client_list(const OperatorCall& call) {
   json::array list;
   for (const store::Client& client : clients) {
     const bool listed = role ? client.role == *role : client.role != store::Role::kOperator;
-    if (listed) list.push_back(to_json(client, handlers_.is_connected(client.name)));
+    if (listed) list.push_back(to_json(client, handlers_.heard_at(client.name), parts_.clock));
   }
   return answer_json(list);
 }
@@ -46,7 +61,7 @@ Answer OperatorDesk::client_show(const OperatorCall& call) {
   STARLING_TRY(identity::check_name(name, "the client"));
   STARLING_ASSIGN(const auto client, parts_.store.find_client(name));
   if (!client) return client_unknown(name);
-  json::object object = to_json(*client, handlers_.is_connected(name));
+  json::object object = to_json(*client, handlers_.heard_at(name), parts_.clock);
   object["role"] = store::to_string(client->role);
   object["joined"] = format_rfc3339(client->joined);
   object["rows"] = client->rows;

@@ -5,6 +5,7 @@
 
 #include <boost/json/value.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "coordinator/client_registry.h"
@@ -31,7 +32,8 @@ class OperatorDesk {
     Log& log;
   };
   struct Handlers {
-    std::function<bool(const std::string& client)> is_connected;
+    // Of a client that is connected.
+    std::function<std::optional<TimePoint>(const std::string& client)> heard_at;
     std::function<void(const std::string& client)> on_revoked;  // the registry knows already
     std::function<void()> on_submitted;
     std::function<void(RunId)> on_stop;  // of a running run

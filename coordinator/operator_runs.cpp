@@ -6,6 +6,7 @@
 
 #include "coordinator/job.h"
 #include "coordinator/operator_desk.h"
+#include "coordinator/run_context.h"
 #include "coordinator/run_records.h"
 
 namespace starling::coordinator {
@@ -102,6 +103,7 @@ Answer OperatorDesk::run_submit(const OperatorCall& call) {
                     fmt::format("a submit token may have {} bytes", kSubmitTokenBytesMax));
   }
   STARLING_ASSIGN(const Job job, parse_job(call.payload, "job"));
+  STARLING_TRY(check_job(job));
   STARLING_ASSIGN(const RunId id, parts_.store.submit_run({.name = job.job.name,
                                                            .seed = job.job.seed,
                                                            .submit_token = submit_token,

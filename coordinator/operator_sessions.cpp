@@ -21,6 +21,7 @@ OperatorSessions::OperatorSessions(net::EventLoop& loop, const Clock& clock,
       log_(log),
       options_(options),
       respond_(std::move(respond)),
+      refusals_(loop, log, "refused"),
       tasks_(loop) {}
 
 void OperatorSessions::add(std::unique_ptr<net::Connection> connection) {
@@ -39,8 +40,7 @@ void OperatorSessions::add(std::unique_ptr<net::Connection> connection) {
   session->connection = std::move(connection);
   sessions_.push_back(session);
   if (!admitted) {
-    log_.warning("refused {}: {}: {}", session->connection->remote_address(),
-                 admitted.error().code(), admitted.error().message());
+    refusals_.say(session->connection->remote_address(), admitted.error());
     send(*session, protocol::Bye{admitted.error().code(), admitted.error().message()});
     return end(session, admitted.error());
   }

@@ -16,6 +16,7 @@
 #include "core/base/log.h"
 #include "core/link/message_link.h"
 #include "core/net/event_loop.h"
+#include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
 
 namespace starling::coordinator {
@@ -75,6 +76,7 @@ class OperatorSessions {
   Options options_;
   Respond respond_;
   std::vector<SessionPtr> sessions_;
+  net::RefusalLog refusals_;
   net::TaskGroup tasks_;
 };
 

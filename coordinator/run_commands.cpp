@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // run list | show | log | wait | stop
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <boost/json.hpp>
-#include <cstdlib>
 #include <memory>
 #include <ostream>
 
@@ -39,7 +37,9 @@ void add_run_list(CLI::App& group, CommandContext& context) {
   add_operator_flags(*command, *flags);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
-      return ask_and_print(*flags, context, "run-list", {}, describe_runs);
+      return ask_and_print(*flags, context, "run-list", {}, [&](const json::value& runs) {
+        return describe_runs(runs, context.terminal);
+      });
     };
   });
 }
@@ -49,10 +49,9 @@ void add_show(CLI::App& group, CommandContext& context) {
   const auto flags = add_run_flags(*command);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
-      const auto terminal = telemetry::detect_terminal(STDOUT_FILENO, &std::getenv);
       return ask_and_print(
           flags->common, context, "run-show", {{"id", flags->id}},
-          [terminal](const json::value& run) { return describe_run(run, terminal); });
+          [&](const json::value& run) { return describe_run(run, context.terminal); });
     };
   });
 }

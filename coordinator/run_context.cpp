@@ -65,4 +65,17 @@ Result<RunContext> prepare_run(const Job& job,
   return context;
 }
 
+Result<void> check_job(const Job& job) {
+  if (job.evaluate.dataset.empty() || job.evaluate.every == 0) {
+    STARLING_TRY(prepare_run(job, nullptr));
+    return {};
+  }
+  constexpr const char* kKey = "evaluate.dataset";
+  const auto spec = data::DatasetSpec::parse(job.evaluate.dataset);
+  if (!spec) return spec.error().within(kKey);
+  const auto found = data::find_dataset(*spec);
+  if (!found) return found.error().within(kKey);
+  return {};
+}
+
 }  // namespace starling::coordinator

@@ -42,20 +42,29 @@ std::string head(const json::value& run) {
                             time_cell(run, "started"), time_cell(run, "ended"));
 }
 
-std::string rounds_table(const json::array& rounds) {
-  TextTable table({">ROUND", ">ATTEMPT", "STATE", ">COHORT", ">UPDATES", ">FAILED", ">TRAIN LOSS",
-                   ">EVAL LOSS", ">ACCURACY", ">SECONDS", ">IN", ">OUT"});
-  for (const json::value& round : rounds) {
-    table.add(
-        {cell(round, "round"), cell(round, "attempt"), cell(round, "state"), cell(round, "cohort"),
-         cell(round, "updates"), std::to_string(array_of(round, "failures").size()),
-         cell(round, "train_loss", 4), cell(round, "eval_loss", 4), cell(round, "eval_accuracy", 4),
-         cell(round, "seconds", 2), bytes_cell(round, "bytes_in"), bytes_cell(round, "bytes_out")});
-  }
-  return table.text();
+std::string seconds_cell(const json::value& round) {
+  const json::object* members = round.if_object();
+  const json::value* seconds = members ? members->if_contains("seconds") : nullptr;
+  if (seconds == nullptr || !seconds->is_number()) return "-";
+  const auto value = seconds->to_number<double>();
+  return fmt::format("{:.{}f} s", value, value < 10 ? 2 : 1);
 }
 
-std::string failures_table(const json::array& rounds) {
+// Narrow enough for a terminal of 80 columns.
+std::string rounds_table(const json::array& rounds, const telemetry::Terminal& terminal) {
+  TextTable table({">ROUND", ">ATTEMPT", "STATE", ">UPDATES", ">TRAIN LOSS", ">EVAL LOSS",
+                   ">ACCURACY", ">TIME", ">IN", ">OUT"});
+  for (const json::value& round : rounds) {
+    table.add({cell(round, "round"), cell(round, "attempt"), cell(round, "state"),
+               fmt::format("{}/{}", cell(round, "updates"), cell(round, "cohort")),
+               cell(round, "train_loss", 4), cell(round, "eval_loss", 4),
+               cell(round, "eval_accuracy", 4), seconds_cell(round), bytes_cell(round, "bytes_in"),
+               bytes_cell(round, "bytes_out")});
+  }
+  return table.text(terminal.line_max);
+}
+
+std::string failures_table(const json::array& rounds, const telemetry::Terminal& terminal) {
   TextTable table({">ROUND", "CLIENT", "CODE", "REASON"});
   std::size_t count = 0;
   for (const json::value& round : rounds) {
@@ -66,7 +75,7 @@ std::string failures_table(const json::array& rounds) {
     }
   }
   if (count == 0) return {};
-  std::string text = "\nwho did not count, and why\n" + table.text();
+  std::string text = "\nwho did not count, and why\n" + table.text(terminal.line_max);
   if (count > kFailuresShown) {
     text += fmt::format("and {} more; --format json has all\n", count - kFailuresShown);
   }
@@ -90,24 +99,27 @@ std::string accuracy_curve(const json::array& rounds, const telemetry::Terminal&
 
 }  // namespace
 
-std::string describe_runs(const json::value& runs) {
+std::string describe_runs(const json::value& runs, const telemetry::Terminal& terminal) {
   if (!runs.is_array() || runs.get_array().empty()) {
     return "no runs; submit one with 'starling-coordinator run submit JOB.toml'\n";
   }
-  TextTable table(
-      {">ID", "NAME", "STATE", ">SEED", ">ROUNDS", "SUBMITTED", "STARTED", "ENDED", "WAITS FOR"});
+  TextTable table({">ID", "NAME", "STATE", ">SEED", ">ROUNDS", "SUBMITTED", "ENDED"});
+  std::string waiting;
   for (const json::value& run : runs.get_array()) {
     table.add({cell(run, "id"), cell(run, "name"), cell(run, "state"), cell(run, "seed"),
                cell(run, "rounds_committed"), time_cell(run, "submitted"),
-               time_cell(run, "started"), time_cell(run, "ended"), cell(run, "waits_for")});
+               time_cell(run, "ended")});
+    const std::string waits_for = cell(run, "waits_for");
+    if (waits_for != "-")
+      waiting += fmt::format("run {} waits for {}\n", cell(run, "id"), waits_for);
   }
-  return table.text();
+  return table.text(terminal.line_max) + waiting;
 }
 
 std::string describe_run(const json::value& run, const telemetry::Terminal& terminal) {
   const json::array& rounds = array_of(run, "rounds");
   if (rounds.empty()) return head(run) + "no round yet\n";
-  return head(run) + "\n" + rounds_table(rounds) + failures_table(rounds) +
+  return head(run) + "\n" + rounds_table(rounds, terminal) + failures_table(rounds, terminal) +
          accuracy_curve(rounds, terminal);
 }
 

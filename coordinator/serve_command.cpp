@@ -105,6 +105,10 @@ class Server {
 Result<void> expect_initialised(const StateDirectory& state) {
   std::error_code code;
   if (std::filesystem::exists(state.options_file(), code)) return {};
+  if (code) {
+    return rejected("no-permission", fmt::format("{} cannot be read: {}",
+                                                 state.options_file().string(), code.message()));
+  }
   return rejected("not-initialised",
                   fmt::format("{} is not a coordinator's state directory (no coordinator.toml); "
                               "make one with 'starling-coordinator init {}'",

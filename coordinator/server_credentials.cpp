@@ -12,9 +12,13 @@ namespace {
 
 constexpr const char* kName = "coordinator";
 
+// What devices dial, and what commands beside the service do.
 std::vector<std::string> addresses_of(const CoordinatorSettings& settings) {
   std::vector<std::string> addresses = settings.names();
-  for (std::string& name : local_names()) {
+  std::vector<std::string> local = local_names();
+  const auto listen = settings.listen_address();
+  if (listen && !is_wildcard(listen->host)) local.push_back(listen->host);
+  for (std::string& name : local) {
     if (std::ranges::find(addresses, name) == addresses.end()) addresses.push_back(std::move(name));
   }
   return addresses;

@@ -34,14 +34,14 @@ std::vector<double> accuracies(const boost::json::value& run) {
 }
 
 void print_summary(const boost::json::value& run, const SimulateOptions& options,
-                   std::ostream& out) {
+                   CommandContext& context) {
   const std::vector<double> curve = accuracies(run);
   if (std::any_of(curve.begin(), curve.end(), [](double a) { return a == a; })) {
-    out << telemetry::line_chart(curve, telemetry::detect_terminal(STDOUT_FILENO, std::getenv),
-                                 {.title = "accuracy", .x_label = "round"});
+    context.out << telemetry::line_chart(curve, context.terminal,
+                                         {.title = "accuracy", .x_label = "round"});
   }
   if (options.out)
-    out << "written: " << options.out->string() << "/run.json, models/ and report.html\n";
+    context.out << "written: " << options.out->string() << "/run.json, models/ and report.html\n";
 }
 
 struct SimulateFlags {
@@ -85,7 +85,7 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result->run) << "\n";
   } else {
-    print_summary(result->run, flags.options, context.out);
+    print_summary(result->run, flags.options, context);
   }
   return result->error ? config::report(*result->error, context.err) : 0;
 }

@@ -76,6 +76,13 @@ Result<void> make_operator(const StateDirectory& state, const CoordinatorSetting
 
 }  // namespace
 
+Result<identity::HostPort> read_address(const StateDirectory& state) {
+  constexpr std::size_t kBytesMax = 512;
+  STARLING_ASSIGN(std::string line, read_text_file(state.address(), kBytesMax));
+  if (line.ends_with('\n')) line.pop_back();
+  return identity::parse_host_port(line);
+}
+
 Result<InitResult> init_state_directory(const fs::path& root, const InitOptions& options,
                                         const Clock& clock) {
   const WallTime now = clock.wall_now();

@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
+#include "core/identity/host_port.h"
 
 namespace starling::coordinator {
 
@@ -25,10 +26,15 @@ class StateDirectory {
   std::filesystem::path spool() const { return root_ / "spool"; }
   std::filesystem::path authority() const { return root_ / "ca"; }
   std::filesystem::path operator_identity() const { return root_ / "operator"; }
+  // HOST:PORT where the service listens, or did last: a flag may have overruled coordinator.toml.
+  std::filesystem::path address() const { return root_ / "address"; }
 
  private:
   std::filesystem::path root_;
 };
+
+// Of StateDirectory::address(); "file-missing" before the first start.
+[[nodiscard]] Result<identity::HostPort> read_address(const StateDirectory& state);
 
 struct InitOptions {
   std::string federation;  // empty: from the directory's name

@@ -32,7 +32,7 @@ std::string describe_new(const json::value& answer) {
                      time_cell(answer, "expires"), cell(answer, "command"));
 }
 
-std::string describe_tokens(const json::value& answer) {
+std::string describe_tokens(const json::value& answer, const telemetry::Terminal& terminal) {
   if (!answer.is_array() || answer.get_array().empty()) {
     return "no tokens; make one with 'starling-coordinator token new CLIENT'\n";
   }
@@ -41,7 +41,7 @@ std::string describe_tokens(const json::value& answer) {
     table.add({cell(token, "id"), cell(token, "client"), cell(token, "role"), cell(token, "state"),
                time_cell(token, "expires")});
   }
-  return table.text();
+  return table.text(terminal.line_max);
 }
 
 void add_new(CLI::App& group, CommandContext& context) {
@@ -74,7 +74,9 @@ void add_token_list(CLI::App& group, CommandContext& context) {
   add_operator_flags(*command, *flags);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
-      return ask_and_print(*flags, context, "token-list", {}, describe_tokens);
+      return ask_and_print(*flags, context, "token-list", {}, [&](const json::value& tokens) {
+        return describe_tokens(tokens, context.terminal);
+      });
     };
   });
 }

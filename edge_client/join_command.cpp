@@ -100,17 +100,18 @@ Result<void> write_options_file(const StateDirectory& state) {
 
 void print_text(const JoinRequest& request, const identity::Identity& who, std::ostream& out) {
   const StateDirectory& state = request.state;
-  out << fmt::format("{} joined federation {}; run: {}\n", who.name, who.federation,
-                     state.command("start"));
+  out << fmt::format("{} joined federation {}\n", who.name, who.federation);
   out << fmt::format(
-      "Say first where this device's data is, in {}, for example:\n"
+      "Say where this device's data is, in {}, for example:\n"
       "  [data]\n"
       "  dataset = \"csv:/path/to/rows.csv\"\n",
       state.options_file().string());
-  if (who.role != identity::Role::kPeer) return;
-  out << "and, if its token names an address at which other peers dial it:\n"
-         "  [gossip]\n"
-         "  listen = \"0.0.0.0:PORT\"\n";
+  if (who.role == identity::Role::kPeer) {
+    out << "and, if its token names an address at which other peers dial it:\n"
+           "  [gossip]\n"
+           "  listen = \"0.0.0.0:PORT\"\n";
+  }
+  out << fmt::format("Then start it:\n  {}\n", state.command("start"));
 }
 
 void print_json(const JoinRequest& request, const IdentityDirectory& identity, std::ostream& out) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's program. Here alone are the environment, the system's randomness and the signals.
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -10,6 +12,7 @@
 
 #include "core/base/core_dumps.h"
 #include "core/config/binder.h"
+#include "core/telemetry/wrapped_stream.h"
 #include "edge_client/join_command.h"
 #include "edge_client/preflight_command.h"
 #include "edge_client/roster_command.h"
@@ -116,7 +119,11 @@ int run(CLI::App& app, Arguments& arguments) {
 
 int main(int argc, char** argv) {
   using namespace starling;
-  starling::forbid_core_dumps();
+  forbid_core_dumps();
+  const telemetry::WrappedStream out(
+      std::cout, telemetry::detect_terminal(STDOUT_FILENO, std::getenv).line_max);
+  const telemetry::WrappedStream err(
+      std::cerr, telemetry::detect_terminal(STDERR_FILENO, std::getenv).line_max);
   CLI::App app("A device of a Starling federation: it trains on its own data and reports updates.",
                "starling-edge");
   config::set_up(app, STARLING_VERSION);

@@ -16,16 +16,42 @@ usage: examples/quickstart.sh [--clients N] [--rounds R] [--seed S] [--keep] [--
 TEXT
 }
 
+refuse() {
+  printf 'quickstart: %s\n' "$*" >&2
+  exit 2
+}
+
+# number FLAG VALUE MIN MAX: the value without leading zeros.
+number() {
+  if [[ ! $2 =~ ^[0-9]{1,15}$ ]] || ((10#$2 < $3 || 10#$2 > $4)); then
+    refuse "$1 must be a whole number from $3 to $4, not '$2'"
+  fi
+  echo $((10#$2))
+}
+
+# Other programs' directory, as an absolute path.
+program_directory() {
+  local program
+  [ -d "$1" ] || refuse "there is no directory '$1'"
+  for program in starling-coordinator starling-edge; do
+    [ -x "$1/$program" ] || refuse "no $program in '$1'; build it, or leave --programs out"
+  done
+  (cd "$1" && pwd)
+}
+
 clients=12 rounds=20 seed=1 keep=no programs=
 while [ $# -gt 0 ]; do
   case $1 in
-    --clients) clients=${2:?--clients needs a number}; shift 2 ;;
-    --rounds) rounds=${2:?--rounds needs a number}; shift 2 ;;
-    --seed) seed=${2:?--seed needs a number}; shift 2 ;;
+    --clients | --rounds | --seed | --programs) [ $# -gt 1 ] || refuse "$1 needs a value" ;;
+  esac
+  case $1 in
+    --clients) clients=$(number "$1" "$2" 1 1000); shift 2 ;;
+    --rounds) rounds=$(number "$1" "$2" 1 1000000); shift 2 ;;
+    --seed) seed=$(number "$1" "$2" 0 999999999999999); shift 2 ;;
     --keep) keep=yes; shift ;;
-    --programs) programs=$(cd "${2:?--programs needs a directory}" && pwd); shift 2 ;;
+    --programs) programs=$(program_directory "$2"); shift 2 ;;
     --help) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
+    *) usage >&2; refuse "unknown argument '$1'" ;;
   esac
 done
 

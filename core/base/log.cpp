@@ -29,7 +29,7 @@ class StderrLog final : public Log {
       : logger_("starling", std::make_shared<spdlog::sinks::stderr_color_sink_mt>()) {
     logger_.set_level(to_spdlog(level));
     logger_.flush_on(spdlog::level::debug);
-    logger_.set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+    logger_.set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %^%l%$ %v", spdlog::pattern_time_type::utc);
   }
 
   void write(LogLevel level, std::string_view line) override {

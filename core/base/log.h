@@ -42,7 +42,8 @@ class NullLog final : public Log {
   void write(LogLevel, std::string_view) override {}
 };
 
-// Time, level and line to standard error (spdlog); thread-safe; coloured on a terminal only.
+// Time (UTC, as every time that Starling prints), level and line to standard error (spdlog);
+// thread-safe; coloured on a terminal only.
 std::unique_ptr<Log> make_stderr_log(LogLevel level);
 
 }  // namespace starling

@@ -52,12 +52,11 @@ std::string join_names(std::span<const std::string_view> names, std::string_view
   return text;
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t kBytesMax = 64;
-  std::string line(text.substr(0, kBytesMax));
+std::string printable(std::string_view text, std::size_t bytes_max) {
+  std::string line(text.substr(0, bytes_max));
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text.size() > kBytesMax ? line + "..." : line;
+  return text.size() > bytes_max ? line + "..." : line;
 }
 
 }  // namespace starling

@@ -23,7 +23,9 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
 // "a, b and c"
 std::string join_names(std::span<const std::string_view> names, std::string_view last = "and");
 
-// Text of unknown origin for one line of a message: at most 64 bytes, control bytes as '?'.
-std::string printable(std::string_view text);
+// Text of unknown origin for one line of a message: control bytes as '?', and after `bytes_max`
+// bytes
+// "..." for the rest.
+std::string printable(std::string_view text, std::size_t bytes_max = 64);
 
 }  // namespace starling

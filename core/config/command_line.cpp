@@ -11,6 +11,7 @@
 
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
+#include "core/base/word_wrap.h"
 #include "core/config/binder.h"
 
 namespace starling::config {
@@ -45,12 +46,12 @@ constexpr std::array<std::string_view, 26> kUsageCodes = {"usage",
 constexpr std::array<std::string_view, 4> kTimeCodes = {"deadline", "timed-out", "frame-deadline",
                                                         "stalled"};
 // Of core/net, core/identity and core/enrol.
-constexpr std::array<std::string_view, 22> kConnectionCodes = {
+constexpr std::array<std::string_view, 23> kConnectionCodes = {
     "cannot-resolve", "cannot-connect",    "closed",        "not-tls",        "tls-version",
     "wrong-alpn",     "unknown-authority", "self-signed",   "no-certificate", "bad-certificate",
     "wrong-role",     "wrong-federation",  "wrong-name",    "wrong-address",  "not-authorised",
     "bad-mac",        "rate-limited",      "token-unknown", "token-expired",  "token-used",
-    "token-locked",   "token-revoked"};
+    "token-locked",   "token-revoked",     "token-role"};
 constexpr std::array<std::string_view, 3> kConnectionPrefixes = {"connection-", "certificate-",
                                                                  "refused-"};
 
@@ -108,6 +109,42 @@ std::string sentence(CLI::App& app, const CLI::ParseError& error) {
   return text + " (see " + path_of(command) + " --help)";
 }
 
+// Help in 80 columns, broken at blanks: words on the left, what they mean on the right.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return entry(make_option_name(option, is_positional) + make_option_opts(option),
+                 make_option_desc(option));
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    return entry(command->get_display_name(true), command->get_description());
+  }
+  std::string make_description(const CLI::App* app) const override {
+    return indented(CLI::Formatter::make_description(app), 0);
+  }
+
+ private:
+  static constexpr std::size_t kColumns = 80;
+  static constexpr std::size_t kLeft = 30;
+
+  // Lines after the first go on `indent` columns in.
+  static std::string indented(const std::string& text, std::size_t indent) {
+    std::string lines;
+    for (const std::string& line : break_at_blanks(text, kColumns - indent)) {
+      if (!lines.empty()) lines += "\n" + std::string(indent, ' ');
+      lines += line;
+    }
+    return lines;
+  }
+  static std::string entry(const std::string& words, const std::string& meaning) {
+    std::string left = "  " + indented(words, 6);
+    if (meaning.empty()) return left + "\n";
+    left += left.size() < kLeft ? std::string(kLeft - left.size(), ' ')
+                                : "\n" + std::string(kLeft, ' ');
+    return left + indented(meaning, kLeft) + "\n";
+  }
+};
+
 }  // namespace
 
 ExitCode exit_code(const Error& error) {
@@ -133,9 +170,8 @@ int report(const Result<void>& result, std::ostream& err) {
 }
 
 void set_up(CLI::App& app, std::string_view version) {
-  constexpr std::size_t kColumn = 44;
   app.set_version_flag("--version", app.get_name() + " " + std::string(version));
-  app.get_formatter()->column_width(kColumn);
+  app.formatter(std::make_shared<HelpFormatter>());
 }
 
 void add_format(CLI::App& app, OutputFormat& format) {

@@ -15,6 +15,8 @@ namespace fs = std::filesystem;
 
 constexpr std::uint32_t kLabelsMagic = 0x00000801;  // unsigned bytes, 1 dimension
 constexpr std::uint32_t kImagesMagic = 0x00000803;  // unsigned bytes, 3 dimensions
+constexpr const char* kLabelsFile = "labels-idx1-ubyte";
+constexpr const char* kImagesFile = "images-idx3-ubyte";
 
 Result<ByteSource> open_idx(const fs::path& directory, Split split, const std::string& rest) {
   const fs::path plain = directory / ((split == Split::kTrain ? "train-" : "t10k-") + rest);
@@ -106,8 +108,8 @@ Result<Shape> check_images(const std::string& name, const std::array<std::uint32
 
 Result<Dataset::Content> read_idx(const fs::path& directory, Split split,
                                   const LoadOptions& options) {
-  STARLING_ASSIGN(ByteSource labels_file, open_idx(directory, split, "labels-idx1-ubyte"));
-  STARLING_ASSIGN(ByteSource images_file, open_idx(directory, split, "images-idx3-ubyte"));
+  STARLING_ASSIGN(ByteSource labels_file, open_idx(directory, split, kLabelsFile));
+  STARLING_ASSIGN(ByteSource images_file, open_idx(directory, split, kImagesFile));
   Dataset::Content content;
   STARLING_ASSIGN(content.labels, read_labels(labels_file, options));
   STARLING_ASSIGN(const auto sizes, read_header<3>(images_file, kImagesMagic));
@@ -121,6 +123,12 @@ Result<Dataset::Content> read_idx(const fs::path& directory, Split split,
   STARLING_TRY(read_images(images_file, sizes[0], chosen, content));
   keep_rows(content, chosen);
   return content;
+}
+
+Result<void> find_idx(const fs::path& directory, Split split) {
+  STARLING_TRY(open_idx(directory, split, kLabelsFile));
+  STARLING_TRY(open_idx(directory, split, kImagesFile));
+  return {};
 }
 
 }  // namespace starling::data

@@ -67,13 +67,16 @@ Result<Dataset::Content> make_synthetic(const DatasetSpec& spec, const LoadOptio
   return content;
 }
 
-Result<Dataset::Content> read_fashion_mnist(const DatasetSpec& spec, const LoadOptions& options) {
+Result<void> expect_fashion_mnist(const DatasetSpec& spec) {
   std::error_code code;
-  if (!std::filesystem::is_directory(spec.path, code)) {
-    return rejected("dataset-missing", "there is no directory " + spec.path +
-                                           "; install Fashion-MNIST with: apt-get install "
-                                           "dataset-fashion-mnist");
-  }
+  if (std::filesystem::is_directory(spec.path, code)) return {};
+  return rejected("dataset-missing", "there is no directory " + spec.path +
+                                         "; install Fashion-MNIST with: apt-get install "
+                                         "dataset-fashion-mnist");
+}
+
+Result<Dataset::Content> read_fashion_mnist(const DatasetSpec& spec, const LoadOptions& options) {
+  STARLING_TRY(expect_fashion_mnist(spec));
   return read_idx(spec.path, spec.split, options);
 }
 
@@ -142,6 +145,22 @@ Result<std::shared_ptr<const Dataset>> load_dataset(const DatasetSpec& spec,
   } catch (const std::ios_base::failure& failure) {
     return rejected("dataset-unreadable", "reading " + spec.path + " failed: " + failure.what());
   }
+}
+
+Result<void> find_dataset(const DatasetSpec& spec) {
+  switch (spec.kind) {
+    case DatasetKind::kIdx:
+      return find_idx(spec.path, spec.split);
+    case DatasetKind::kFashionMnist:
+      STARLING_TRY(expect_fashion_mnist(spec));
+      return find_idx(spec.path, spec.split);
+    case DatasetKind::kCsv:
+      STARLING_TRY(CsvRecords::open(spec.path, LoadOptions().bytes_max));
+      return {};
+    case DatasetKind::kSynthetic:
+      return {};
+  }
+  return bad_spec(spec.path, "is of no known kind");
 }
 
 Result<std::shared_ptr<const Dataset>> load_part(const DatasetSpec& spec,

@@ -12,6 +12,15 @@ namespace {
 // Nobody has to show who he is to be refused, so it must not hold a connection for long.
 constexpr Duration kGoodbyeOfRefused = std::chrono::milliseconds(300);
 
+// The token stays good: whoever has it takes the other program and tries again.
+Error wrong_role(const Grant& grant) {
+  const bool is_operator = grant.role == identity::Role::kOperator;
+  return rejected("token-role", "this token admits the " + std::string(to_string(grant.role)) +
+                                    " " + grant.name + "; take it up with '" +
+                                    (is_operator ? "starling-coordinator" : "starling-edge") +
+                                    " join TOKEN'; it has not been used");
+}
+
 // What failed here is ours to know; the device can only try again.
 Error for_the_device(const Error& error) {
   if (error.kind() != ErrorKind::kInternal) return error;
@@ -121,7 +130,10 @@ Result<std::string> EnrolmentService::admit(const net::Connection& connection,
     STARLING_TRY(ledger_.record_bad_mac(request.token));
     return rejected("bad-mac", "the join token is not the one that was issued; copy it again");
   }
-  const auto make = [&](const Grant& grant) { return issue(grant, request.signing_request); };
+  const auto make = [&](const Grant& grant) -> Result<std::string> {
+    if (!request.roles.contains(grant.role)) return wrong_role(grant);
+    return issue(grant, request.signing_request);
+  };
   STARLING_ASSIGN(std::string certificate,
                   ledger_.redeem(request.token, digest, clock_.wall_now(), make));
   log_.info("the token {} was redeemed from {}", to_string(request.token),

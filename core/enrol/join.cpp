@@ -96,7 +96,8 @@ std::function<JudgementTime()> first_contact_time(const Clock& clock) {
 
 // That the certificate is for our key, and from the authority that the token names.
 Result<Credentials> check_admission(const Admission& admission, const PrivateKey& key,
-                                    const identity::VerifiedPeer& coordinator) {
+                                    const identity::VerifiedPeer& coordinator,
+                                    const identity::RoleSet& roles) {
   STARLING_ASSIGN(std::vector<Certificate> certificates,
                   identity::parse_certificates(admission.certificates, 5));
   const Certificate own = certificates.front();
@@ -104,9 +105,9 @@ Result<Credentials> check_admission(const Admission& admission, const PrivateKey
     return rejected("bad-certificate", "the coordinator answered with somebody else's certificate");
   }
   const identity::PeerPolicy policy{
-      .federation = coordinator.identity.federation,
-      .roles = {Role::kDevice, Role::kPeer, Role::kOperator},
-      .time = [&] { return JudgementTime{.now = own.validity().not_before}; }};
+      .federation = coordinator.identity.federation, .roles = roles, .time = [&] {
+        return JudgementTime{.now = own.validity().not_before};
+      }};
   STARLING_TRY(identity::judge_peer(std::span(&own, 1), std::span(&coordinator.authority, 1),
                                     identity::Side::kClient, policy));
   certificates.front() = coordinator.authority;  // pinned, and so always among them
@@ -137,10 +138,11 @@ identity::Mac mac_for(const net::Connection& connection, const identity::JoinTok
 }
 
 net::Async<Result<Admission>> ask(net::Connection& connection, identity::JoinToken token,
-                                  SigningRequest request) {
+                                  SigningRequest request, identity::RoleSet roles) {
   const Request message{.token = token.id,
                         .mac = mac_for(connection, token, request),
-                        .signing_request = request.der()};
+                        .signing_request = request.der(),
+                        .roles = roles};
   const Result<void> sent = connection.send(encode(message));
   if (!sent) co_return sent.error();
   const AnswerLimits limits;
@@ -166,10 +168,10 @@ net::Async<Joined> join_now(net::EventLoop& loop, identity::JoinToken token, fs:
   if (!tls) co_return tls.error();
   auto connection = co_await net::connect(loop, token.host, token.port, *tls, options.connect);
   if (!connection) co_return connection.error();
-  auto admission = co_await ask(**connection, token, applicant->request);
+  auto admission = co_await ask(**connection, token, applicant->request, options.roles);
   if (!admission) co_return admission.error();
   const Result<Credentials> credentials =
-      check_admission(*admission, applicant->key, *(*connection)->peer());
+      check_admission(*admission, applicant->key, *(*connection)->peer(), options.roles);
   if (!credentials) co_return credentials.error();
   auto joined = keep(directory, *credentials, token, admission->time);
   co_await (*connection)->close(deadline);

@@ -15,6 +15,8 @@
 namespace starling::enrol {
 
 struct JoinOptions {
+  // What the program can be: a token of another role is refused ("token-role") and stays good.
+  identity::RoleSet roles = {identity::Role::kDevice, identity::Role::kPeer};
   Duration deadline = std::chrono::seconds(30);          // for all of it, with further attempts
   Duration attempt_deadline = std::chrono::seconds(10);  // for each
   Backoff::Options backoff{.minimum = std::chrono::milliseconds(250),
@@ -27,10 +29,10 @@ struct JoinOptions {
 // Fills `directory` (see identity::IdentityDirectory) and returns it loaded. "already-joined" if it
 // holds an identity. Nothing is sent before the server has shown the pinned authority
 // ("unknown-authority"). The coordinator's refusals: token-unknown, token-expired, token-used,
-// token-locked, token-revoked, bad-mac, rate-limited. Where the coordinator is too busy or the
-// connection breaks, it is tried again until the deadline. After a kRetry error call again: with
-// the same token the same key is used, and the same certificate comes back; another token begins
-// anew.
+// token-locked, token-revoked, token-role, bad-mac, rate-limited. Where the coordinator is too busy
+// or the connection breaks, it is tried again until the deadline. After a kRetry error call again:
+// with the same token the same key is used, and the same certificate comes back; another token
+// begins anew.
 net::Async<Result<identity::IdentityDirectory>> join(net::EventLoop& loop,
                                                      identity::JoinToken token,
                                                      std::filesystem::path directory,

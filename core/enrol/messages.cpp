@@ -2,6 +2,7 @@
 #include "core/enrol/messages.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/identity/signing_request.h"
 
@@ -39,6 +40,30 @@ Result<void> check_header(const net::Frame& frame, std::size_t bytes) {
   return {};
 }
 
+struct RoleBit {
+  identity::Role role;
+  std::uint16_t bit;
+};
+constexpr std::array<RoleBit, 3> kRoleBits = {
+    {{identity::Role::kOperator, 1}, {identity::Role::kDevice, 2}, {identity::Role::kPeer, 4}}};
+
+std::uint16_t encode_roles(const identity::RoleSet& roles) {
+  std::uint16_t bits = 0;
+  for (const RoleBit& each : kRoleBits) {
+    if (roles.contains(each.role)) bits |= each.bit;
+  }
+  return bits;
+}
+
+identity::RoleSet decode_roles(std::uint16_t bits) {
+  if (bits == 0) return kAnyRole;
+  identity::RoleSet roles;
+  for (const RoleBit& each : kRoleBits) {
+    if ((bits & each.bit) != 0) roles.add(each.role);
+  }
+  return roles;
+}
+
 bool is_code_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
 }
@@ -64,6 +89,7 @@ Error decode_refusal(const net::Frame& frame) {
 
 net::OutgoingFrame encode(const Request& request) {
   Bytes header = make_header(kRequestHeaderBytes);
+  store_little(header.data() + 2, encode_roles(request.roles));
   store_little(header.data() + 8, request.token.value());
   std::ranges::copy(request.mac, header.begin() + 16);
   return make_frame(kRequestFrame, std::move(header), request.signing_request);
@@ -87,6 +113,7 @@ net::OutgoingFrame encode(const Error& refusal) {
 Result<Request> decode_request(const net::Frame& frame) {
   STARLING_TRY(check_header(frame, kRequestHeaderBytes));
   Request request;
+  request.roles = decode_roles(load_little<std::uint16_t>(frame.header.data() + 2));
   request.token = identity::TokenId(load_little<std::uint64_t>(frame.header.data() + 8));
   std::ranges::copy(frame.header.subspan(16, request.mac.size()), request.mac.begin());
   request.signing_request = frame.payload;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The three messages of joining, each one frame with a fixed header (all little-endian; what is not
 // listed is zero):
-//   1 request      u16 version, 8: u64 token id, 16: 32 bytes MAC; payload: PKCS#10 DER
+//   1 request      u16 version, 2: u16 roles that the program can hold (1 operator, 2 device, 4
+//   peer;
+//                  0, of older programs: any), 8: u64 token id, 16: 32 bytes MAC; payload: PKCS#10
+//                  DER
 //   2 certificate  u16 version, 8: i64 coordinator's time in milliseconds since 1970; payload: PEM
 //                  of the new certificate, then of the federation's authorities
 //   3 refusal      u16 version, u16 kind of error; payload: reason code, newline, sentence
@@ -11,6 +14,7 @@
 #include <string>
 
 #include "core/base/clock.h"
+#include "core/identity/identity.h"
 #include "core/identity/join_token.h"
 #include "core/net/frame.h"
 
@@ -22,10 +26,14 @@ inline constexpr std::uint16_t kRefusalFrame = 3;
 // Names the keying material of the channel that the MAC covers.
 inline constexpr std::string_view kExporterLabel = "EXPORTER-starling-enrol";
 
+inline constexpr identity::RoleSet kAnyRole = {identity::Role::kOperator, identity::Role::kDevice,
+                                               identity::Role::kPeer};
+
 struct Request {
   identity::TokenId token;
   identity::Mac mac{};
   ByteView signing_request;
+  identity::RoleSet roles = kAnyRole;
 };
 
 struct Admission {

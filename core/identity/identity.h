@@ -22,14 +22,15 @@ std::string_view to_string(Role role);
 class RoleSet {
  public:
   RoleSet() = default;
-  RoleSet(std::initializer_list<Role> roles) {
-    for (Role role : roles) bits_ |= bit(role);
+  constexpr RoleSet(std::initializer_list<Role> roles) {
+    for (Role role : roles) add(role);
   }
+  constexpr void add(Role role) { bits_ |= bit(role); }
   bool contains(Role role) const { return (bits_ & bit(role)) != 0; }
   friend bool operator==(const RoleSet&, const RoleSet&) = default;
 
  private:
-  static unsigned bit(Role role) { return 1U << static_cast<unsigned>(role); }
+  static constexpr unsigned bit(Role role) { return 1U << static_cast<unsigned>(role); }
   unsigned bits_ = 0;
 };
 

@@ -49,26 +49,27 @@ bool IdentityDirectory::is_joined(const fs::path& directory) {
 }
 
 Result<IdentityDirectory> IdentityDirectory::load(const fs::path& directory) {
-  if (!is_joined(directory)) {
+  Result<Certificate> certificate = Certificate::load(certificate_path(directory));
+  if (!certificate) {
+    if (certificate.error().code() != "file-missing") return certificate.error();
     return rejected("not-joined",
                     directory.string() + " holds no identity; join a federation first");
   }
-  STARLING_ASSIGN(Certificate certificate, Certificate::load(certificate_path(directory)));
   STARLING_ASSIGN(PrivateKey key, PrivateKey::load(key_path(directory)));
   STARLING_ASSIGN(const std::string bundle,
                   read_text_file(authorities_path(directory), kTextBytesMax));
   STARLING_ASSIGN(std::vector<Certificate> authorities, parse_certificates(bundle));
   STARLING_ASSIGN(const std::string line, read_line(coordinator_path(directory)));
   STARLING_ASSIGN(HostPort coordinator, parse_host_port(line));
-  STARLING_ASSIGN(Identity identity, certificate.identity());
-  if (key.public_key_digest() != certificate.public_key_digest()) {
+  STARLING_ASSIGN(Identity identity, certificate->identity());
+  if (key.public_key_digest() != certificate->public_key_digest()) {
     return rejected("bad-certificate",
                     "key.pem and certificate.pem in " + directory.string() +
                         " do not belong together; join the federation again in a new directory");
   }
-  const WallTime seen = last_seen(directory, certificate.validity().not_before);
+  const WallTime seen = last_seen(directory, certificate->validity().not_before);
   Credentials credentials{.key = std::move(key),
-                          .certificate = std::move(certificate),
+                          .certificate = *std::move(certificate),
                           .authorities = std::move(authorities)};
   return IdentityDirectory(directory, std::move(identity), std::move(credentials),
                            std::move(coordinator), seen);

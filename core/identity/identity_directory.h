@@ -15,12 +15,13 @@ namespace starling::identity {
 class IdentityDirectory {
  public:
   // "not-joined" where there is no certificate; "bad-certificate" where the files do not belong
-  // together.
+  // together; "no-permission" and the like where they cannot be read.
   [[nodiscard]] static Result<IdentityDirectory> load(const std::filesystem::path& directory);
   // Writes all files durably; the key first, the certificate last.
   [[nodiscard]] static Result<void> save(const std::filesystem::path& directory,
                                          const Credentials& credentials,
                                          const HostPort& coordinator);
+  // False also where the certificate cannot be looked for; load() then says why.
   static bool is_joined(const std::filesystem::path& directory);
 
   const Identity& identity() const { return identity_; }

@@ -21,6 +21,7 @@ ClientSessions::ClientSessions(net::EventLoop& loop, const Clock& clock, Log& lo
       admit_(std::move(admit)),
       options_(options),
       handlers_(std::move(handlers)),
+      refusals_(loop, log, "refused"),
       tasks_(loop) {}
 
 Result<void> ClientSessions::check(const net::Connection& connection) const {
@@ -60,7 +61,7 @@ void ClientSessions::add(std::unique_ptr<net::Connection> connection) {
 }
 
 void ClientSessions::turn_away(std::unique_ptr<net::Connection> connection, const Error& reason) {
-  log_.warning("refused {}: {}: {}", connection->remote_address(), reason.code(), reason.message());
+  refusals_.say(connection->remote_address(), reason);
   // Best effort: a connection that cannot take even this is dropped with it.
   (void)link::send(*connection, {protocol::Bye{reason.code(), reason.message()}, {}});
   tasks_.spawn(finish(std::move(connection), loop_.now() + kGoodbyeOfRevoked));

@@ -14,6 +14,7 @@
 #include "core/link/message_link.h"
 #include "core/net/event_loop.h"
 #include "core/net/frame_budget.h"
+#include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
 #include "core/protocol/messages.h"
 
@@ -97,6 +98,7 @@ class ClientSessions {
   std::map<SessionId, SessionPtr> sessions_;  // those that are not closing
   std::map<std::string, Client> clients_;  // that were admitted; as many as there are certificates
   std::uint64_t last_id_ = 0;
+  net::RefusalLog refusals_;
   net::TaskGroup tasks_;
 };
 

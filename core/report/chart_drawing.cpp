@@ -7,10 +7,10 @@
 #include <cmath>
 #include <optional>
 
+#include "core/base/word_wrap.h"
 #include "core/report/chart_style.h"
 #include "core/report/markup.h"
 #include "core/report/polyline.h"
-#include "core/telemetry/terminal.h"
 
 namespace starling::report {
 namespace {
@@ -45,7 +45,7 @@ struct Frame {
 };
 
 double text_width(std::string_view text) {
-  return kCharacter * static_cast<double>(telemetry::columns_of(text));
+  return kCharacter * static_cast<double>(columns_of(text));
 }
 
 // Of the measured series: what theory says must not set the scale.
@@ -271,7 +271,7 @@ double label_room(const Chart& chart, const DrawingSize& size) {
   if (!size.labels || chart.series.size() > kLabelledMax) return 0;
   double room = 0;
   for (const Series& series : chart.series) {
-    if (telemetry::columns_of(series.name) > kLabelCharacters) return 0;
+    if (columns_of(series.name) > kLabelCharacters) return 0;
     room = std::max(room, kBold * text_width(series.name));
   }
   return room > 0 ? room + 12 : 0;

@@ -247,6 +247,27 @@ Table as_table(const Comparison& comparison) {
   return table;
 }
 
+// The graph of each run; one that several share is shown once, under all their names.
+void add_graphs(Page& page, const Runs& runs) {
+  std::vector<std::pair<std::string, const std::string*>> graphs;
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+    const std::string& svg = runs.runs[i].topology_svg;
+    if (svg.empty()) continue;
+    const auto same =
+        std::ranges::find_if(graphs, [&](const auto& graph) { return *graph.second == svg; });
+    if (same == graphs.end()) {
+      graphs.emplace_back(runs.names[i], &svg);
+    } else {
+      same->first += "; " + runs.names[i];
+    }
+  }
+  if (graphs.empty()) return;
+  page.section("Topologies");
+  page.begin_grid();
+  for (const auto& [names, svg] : graphs) page.picture("Graph of " + names, *svg, "");
+  page.end_grid();
+}
+
 std::string render_several(const Runs& runs) {
   Page page(fmt::format("{} runs compared", runs.runs.size()),
             "Each has its colour and mark throughout");
@@ -259,6 +280,7 @@ std::string render_several(const Runs& runs) {
                    : "Accuracy is the mean over nodes.");
   page.table(as_table(comparison), "comparison");
   add_charts(page, runs);
+  add_graphs(page, runs);
   page.section("In full");
   for (std::size_t i = 0; i < runs.runs.size(); ++i) {
     add_settings(page, runs.runs[i], "Settings of " + runs.names[i]);

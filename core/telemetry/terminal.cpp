@@ -54,6 +54,9 @@ Terminal detect_terminal(int file_descriptor, const Environment& environment) {
   winsize size{};
   if (::ioctl(file_descriptor, TIOCGWINSZ, &size) != 0) size = {};
   terminal.columns = extent(size.ws_col, "COLUMNS", kColumns, environment);
+  if (::isatty(file_descriptor) == 1 || !value_of(environment, "COLUMNS").empty()) {
+    terminal.line_max = static_cast<std::size_t>(terminal.columns);
+  }
   terminal.rows = extent(size.ws_row, "LINES", kRows, environment);
   terminal.interactive = ::isatty(file_descriptor) == 1 && value_of(environment, "TERM") != "dumb";
   terminal.colour = terminal.interactive && value_of(environment, "NO_COLOR").empty();
@@ -68,12 +71,6 @@ std::string_view fit(std::string_view text, std::size_t columns) {
     --columns;
   }
   return text.substr(0, bytes);
-}
-
-std::size_t columns_of(std::string_view text) {
-  std::size_t columns = 0;
-  for (char c : text) columns += continues_character(c) ? 0 : 1;
-  return columns;
 }
 
 }  // namespace starling::telemetry

@@ -3,6 +3,7 @@
 // log files get plain lines.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@ struct Terminal {
   bool unicode = false;      // the locale's text is UTF-8
   int columns = 80;
   int rows = 24;
+  // The widest line of text: the columns of a terminal, or those that COLUMNS says; what reads a
+  // pipe gets lines as they are.
+  std::size_t line_max = SIZE_MAX;
 };
 
 using Environment = std::function<const char*(const char* name)>;
@@ -24,7 +28,5 @@ Terminal detect_terminal(int file_descriptor, const Environment& environment);
 
 // The first `columns` characters of UTF-8 text, one column a character.
 std::string_view fit(std::string_view text, std::size_t columns);
-// How many columns the text takes, one a character.
-std::size_t columns_of(std::string_view text);
 
 }  // namespace starling::telemetry

@@ -7,13 +7,16 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
+
+#include "core/base/check.h"
 
 namespace starling::telemetry {
 namespace {
 
 struct Point {
-  double x;  // in [0, values - 1]
+  double x;
   double y;
 };
 
@@ -70,10 +73,17 @@ struct Range {
   double share(double y) const { return high > low ? (y - low) / (high - low) : 0.5; }
 };
 
-std::vector<Point> finite_points(std::span<const double> values) {
+std::vector<double> positions(std::span<const double> values, const ChartOptions& options) {
+  if (!options.at.empty()) return options.at;
+  std::vector<double> xs(values.size());
+  std::iota(xs.begin(), xs.end(), 1.0);
+  return xs;
+}
+
+std::vector<Point> finite_points(std::span<const double> xs, std::span<const double> values) {
   std::vector<Point> points;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (std::isfinite(values[i])) points.push_back({static_cast<double>(i), values[i]});
+    if (std::isfinite(values[i])) points.push_back({xs[i], values[i]});
   }
   return points;
 }
@@ -83,8 +93,11 @@ std::size_t scaled(double share, std::size_t size) {
 }
 
 // Joins neighbours by straight lines, without gaps where they are steep.
-void draw(Canvas& canvas, const std::vector<Point>& points, const Range& range, double last_x) {
-  const auto column = [&](double x) { return scaled(last_x > 0 ? x / last_x : 0, canvas.width()); };
+void draw(Canvas& canvas, const std::vector<Point>& points, const Range& across,
+          const Range& range) {
+  const auto column = [&](double x) {
+    return scaled(across.high > across.low ? across.share(x) : 0, canvas.width());
+  };
   const auto level = [&](double y) { return scaled(range.share(y), canvas.height()); };
   canvas.set(column(points[0].x), level(points[0].y));
   for (std::size_t i = 1; i < points.size(); ++i) {
@@ -115,8 +128,7 @@ std::string label(double value, const Range& range) {
 std::string caption(const std::vector<Point>& points, const ChartOptions& options) {
   const auto best = std::ranges::max_element(points, {}, &Point::y);
   const auto name = [&](const Point& point) {
-    return fmt::format("{:.4f} at {} {}", point.y, options.x_label,
-                       options.first_x + static_cast<int>(point.x));
+    return fmt::format("{:.4f} at {} {:.0f}", point.y, options.x_label, point.x);
   };
   return fmt::format("{}: {}, highest {}\n", options.title, name(points.back()), name(*best));
 }
@@ -125,7 +137,9 @@ std::string caption(const std::vector<Point>& points, const ChartOptions& option
 
 std::string line_chart(std::span<const double> values, const Terminal& terminal,
                        const ChartOptions& options) {
-  const std::vector<Point> points = finite_points(values);
+  STARLING_CHECK(options.at.empty() || options.at.size() == values.size());
+  const std::vector<double> xs = positions(values, options);
+  const std::vector<Point> points = finite_points(xs, values);
   if (points.empty()) return options.title + ": no values\n";
   const auto [lowest, highest] = std::ranges::minmax_element(points, {}, &Point::y);
   const Range range{lowest->y, highest->y};
@@ -137,8 +151,7 @@ std::string line_chart(std::span<const double> values, const Terminal& terminal,
       std::clamp(std::min(options.columns_max, terminal.columns), 20, 400));
   const std::size_t columns = columns_max - std::min(margin + 2, columns_max - 4);
   Canvas canvas(columns, rows, terminal.unicode);
-  const auto last_x = static_cast<double>(values.size() - 1);
-  draw(canvas, points, range, last_x);
+  draw(canvas, points, {xs.front(), xs.back()}, range);
 
   std::string text = caption(points, options);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -149,8 +162,8 @@ std::string line_chart(std::span<const double> values, const Terminal& terminal,
     text += terminal.colour && !curve.empty() ? "\x1b[32m" + curve + "\x1b[0m" : curve;
     text += '\n';
   }
-  const std::string first = std::to_string(options.first_x);
-  const std::string last = std::to_string(options.first_x + static_cast<int>(values.size()) - 1);
+  const std::string first = fmt::format("{:.0f}", xs.front());
+  const std::string last = fmt::format("{:.0f}", xs.back());
   text += std::string(margin + 1, ' ') + (terminal.unicode ? "└" : "+");
   for (std::size_t i = 0; i < columns; ++i) text += terminal.unicode ? "─" : "-";
   const std::size_t gap =

@@ -2,11 +2,25 @@
 #include "core/telemetry/text_table.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/check.h"
-#include "core/telemetry/terminal.h"
+#include "core/base/word_wrap.h"
 
 namespace starling::telemetry {
+namespace {
+
+std::size_t longest_word(std::string_view text) {
+  std::size_t longest = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    longest = std::max(longest, columns_of(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return longest;
+}
+
+}  // namespace
 
 TextTable::TextTable(std::vector<std::string> headers) : headers_(std::move(headers)) {
   for (std::string& header : headers_) {
@@ -20,27 +34,87 @@ void TextTable::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string TextTable::text() const {
-  std::vector<std::size_t> widths(headers_.size(), 0);
-  const auto widen = [&widths](const std::vector<std::string>& row) {
-    for (std::size_t i = 0; i < row.size(); ++i)
-      widths[i] = std::max(widths[i], columns_of(row[i]));
-  };
-  widen(headers_);
-  std::ranges::for_each(rows_, widen);
+std::size_t TextTable::Layout::total() const {
+  return std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1));
+}
+
+// Of the cells of a column, without its header.
+std::size_t TextTable::widest(std::size_t column, std::size_t (*width)(std::string_view)) const {
+  std::size_t widest = 0;
+  for (const Cells& cells : rows_) widest = std::max(widest, width(cells[column]));
+  return widest;
+}
+
+TextTable::Layout TextTable::fit(std::size_t columns) const {
+  Layout layout;
+  std::vector<std::size_t> least;
+  for (std::size_t i = 0; i < headers_.size(); ++i) {
+    layout.widths.push_back(std::max(columns_of(headers_[i]), widest(i, columns_of)));
+  }
+  if (layout.total() <= columns) return layout;
+  for (std::size_t i = 0; i < headers_.size(); ++i) {
+    const std::size_t header = longest_word(headers_[i]);
+    layout.widths[i] = std::max(header, widest(i, columns_of));
+    least.push_back(right_[i] ? layout.widths[i] : std::max(header, widest(i, longest_word)));
+  }
+  if (layout.total() > columns) layout.gap = 1;
+  while (layout.total() > columns) {
+    std::size_t roomiest = 0;
+    for (std::size_t i = 1; i < headers_.size(); ++i) {
+      if (layout.widths[i] - least[i] > layout.widths[roomiest] - least[roomiest]) roomiest = i;
+    }
+    if (layout.widths[roomiest] == least[roomiest]) break;
+    --layout.widths[roomiest];
+  }
+  return layout;
+}
+
+std::vector<std::vector<std::size_t>> TextTable::divide(const Layout& layout,
+                                                        std::size_t columns) const {
+  std::vector<std::vector<std::size_t>> tables = {{0}};
+  std::size_t used = layout.widths[0];
+  for (std::size_t i = 1; i < headers_.size(); ++i) {
+    if (used + layout.gap + layout.widths[i] > columns && tables.back().size() > 1) {
+      tables.push_back({0});
+      used = layout.widths[0];
+    }
+    tables.back().push_back(i);
+    used += layout.gap + layout.widths[i];
+  }
+  return tables;
+}
+
+std::string TextTable::row(const Cells& cells, const Layout& layout,
+                           const std::vector<std::size_t>& shown) const {
+  std::vector<std::vector<std::string>> broken;
+  std::size_t height = 0;
+  for (const std::size_t i : shown) {
+    broken.push_back(break_at_blanks(cells[i], layout.widths[i]));
+    height = std::max(height, broken.back().size());
+  }
   std::string text;
-  const auto print = [&](const std::vector<std::string>& row) {
+  for (std::size_t y = 0; y < height; ++y) {
     std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (i > 0) line += "  ";
-      const std::string blanks(widths[i] - columns_of(row[i]), ' ');
-      line += right_[i] ? blanks + row[i] : row[i] + blanks;
+    for (std::size_t x = 0; x < shown.size(); ++x) {
+      if (x > 0) line.append(layout.gap, ' ');
+      const std::string part = y < broken[x].size() ? broken[x][y] : std::string();
+      const std::string blanks(layout.widths[shown[x]] - columns_of(part), ' ');
+      line += right_[shown[x]] ? blanks + part : part + blanks;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
-  };
-  print(headers_);
-  std::ranges::for_each(rows_, print);
+  }
+  return text;
+}
+
+std::string TextTable::text(std::size_t columns) const {
+  const Layout layout = fit(columns);
+  std::string text;
+  for (const auto& shown : divide(layout, columns)) {
+    if (!text.empty()) text += '\n';
+    text += row(headers_, layout, shown);
+    for (const Cells& cells : rows_) text += row(cells, layout, shown);
+  }
   return text;
 }
 

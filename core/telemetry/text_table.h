@@ -2,6 +2,7 @@
 // Facts for people in a terminal: aligned columns.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +17,30 @@ class TextTable {
   // Requires: a cell for each header.
   void add(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
-  std::string text() const;
+  // With lines of at most `columns`. What is wider is broken at blanks, first the headers, then the
+  // cells of text; where that is not enough, the columns stand in several tables below each other,
+  // each with the first one. Numbers and words are never broken.
+  std::string text(std::size_t columns = SIZE_MAX) const;
 
  private:
+  using Cells = std::vector<std::string>;
+  struct Layout {
+    std::vector<std::size_t> widths;
+    std::size_t gap = 2;
+
+    std::size_t total() const;
+  };
+
+  Layout fit(std::size_t columns) const;
+  // The columns of each table.
+  std::vector<std::vector<std::size_t>> divide(const Layout& layout, std::size_t columns) const;
+  std::string row(const Cells& cells, const Layout& layout,
+                  const std::vector<std::size_t>& shown) const;
+  std::size_t widest(std::size_t column, std::size_t (*width)(std::string_view)) const;
+
   std::vector<bool> right_;
-  std::vector<std::string> headers_;
-  std::vector<std::vector<std::string>> rows_;
+  Cells headers_;
+  std::vector<Cells> rows_;
 };
 
 // The text with control bytes as '?', so that names of others cannot steer a terminal.

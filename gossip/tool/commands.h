@@ -7,6 +7,7 @@
 #include <iosfwd>
 
 #include "core/base/clock.h"
+#include "core/telemetry/terminal.h"
 
 namespace CLI {
 class App;
@@ -19,7 +20,8 @@ struct CommandContext {
   const Clock& clock;
   std::ostream& out;
   std::ostream& err;
-  std::function<int()> run;  // set by the command that was named
+  std::function<int()> run;           // set by the command that was named
+  telemetry::Terminal terminal = {};  // that `out` is shown on
 };
 
 void add_simulate_command(CLI::App& app, CommandContext& context);

@@ -115,7 +115,11 @@ Result<void> report_run(const LaunchFlags& flags, const Experiment& experiment,
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result_to_json(result)) << "\n";
   } else {
-    print_summary(result, {.nodes = experiment.nodes(), .threads = flags.threads, .out = flags.out},
+    print_summary(result,
+                  {.nodes = experiment.nodes(),
+                   .threads = flags.threads,
+                   .out = flags.out,
+                   .terminal = context.terminal},
                   context.out);
   }
   return {};

@@ -34,7 +34,7 @@ std::filesystem::path page_of(const ReportFlags& flags) {
   return std::filesystem::path(flags.directories.front()) / "report.html";
 }
 
-std::string as_text(const report::Comparison& comparison) {
+std::string as_text(const report::Comparison& comparison, const telemetry::Terminal& terminal) {
   std::vector<std::string> headers;
   for (const report::ComparisonColumn& column : comparison.columns) {
     std::string title = (column.number ? ">" : "") + column.title;
@@ -48,7 +48,7 @@ std::string as_text(const report::Comparison& comparison) {
     for (const std::string& cell : row) cells.push_back(telemetry::on_one_line(cell));
     table.add(std::move(cells));
   }
-  return table.text();
+  return table.text(terminal.line_max);
 }
 
 json::value or_null(std::optional<double> value) {
@@ -80,21 +80,21 @@ json::object as_json(const report::Run& run, const std::string& name,
 }
 
 void print(const std::vector<report::Run>& runs, const std::filesystem::path& page,
-           const ReportFlags& flags, std::ostream& out) {
+           const ReportFlags& flags, CommandContext& context) {
   const std::vector<std::string> names = report::distinguishing_names(runs);
   const report::Comparison comparison = report::compare(runs, names);
   if (flags.format == config::OutputFormat::kText) {
-    out << as_text(comparison) << "written: " << page.string() << "\n";
+    context.out << as_text(comparison, context.terminal) << "written: " << page.string() << "\n";
     return;
   }
   json::array array;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     array.push_back(as_json(runs[i], names[i], comparison.target));
   }
-  out << json::serialize(json::object{{"report", page.string()},
-                                      {"target_accuracy", or_null(comparison.target)},
-                                      {"runs", std::move(array)}})
-      << "\n";
+  context.out << json::serialize(json::object{{"report", page.string()},
+                                              {"target_accuracy", or_null(comparison.target)},
+                                              {"runs", std::move(array)}})
+              << "\n";
 }
 
 Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
@@ -106,7 +106,7 @@ Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
   const std::filesystem::path page = page_of(flags);
   const std::string html = report::render_report(runs);
   STARLING_TRY(write_durably(page, as_bytes(html)));
-  print(runs, page, flags, context.out);
+  print(runs, page, flags, context);
   return {};
 }
 

@@ -2,10 +2,8 @@
 #include "gossip/tool/run_text.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <boost/json.hpp>
-#include <cstdlib>
 #include <limits>
 #include <ostream>
 #include <vector>
@@ -31,13 +29,15 @@ std::string describe(const Measurement& m, std::uint64_t steps, std::string_view
 void print_summary(const SimulationResult& result, const SummaryOptions& options,
                    std::ostream& out) {
   std::vector<double> curve;
+  std::vector<double> steps;
   for (const Measurement& m : result.measurements) {
+    steps.push_back(static_cast<double>(m.step));
     curve.push_back(m.eval_accuracy.value_or(std::numeric_limits<double>::quiet_NaN()));
   }
   if (result.measurements.back().eval_accuracy) {
     out << telemetry::line_chart(
-        curve, telemetry::detect_terminal(STDOUT_FILENO, std::getenv),
-        {.title = "accuracy, mean over nodes", .x_label = "evaluation", .first_x = 0});
+        curve, options.terminal,
+        {.title = "accuracy, mean over nodes", .x_label = "step", .at = std::move(steps)});
   }
   const Totals& totals = result.totals;
   out << fmt::format("{} nodes, {} steps: {}{}, {} in {} messages\n", options.nodes, totals.step,

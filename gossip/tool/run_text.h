@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/telemetry/terminal.h"
 #include "gossip/simulation/simulation.h"
 
 namespace starling::gossip {
@@ -19,6 +20,7 @@ struct SummaryOptions {
   std::string_view time;  // " of virtual time"
   unsigned threads = 1;
   std::string_view out;  // empty: nothing was written
+  telemetry::Terminal terminal;
 };
 // The curve and the totals.
 void print_summary(const SimulationResult& result, const SummaryOptions& options,

@@ -71,7 +71,8 @@ Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
                   {.nodes = flags.options.topology.nodes,
                    .time = " of virtual time",
                    .threads = flags.threads,
-                   .out = flags.out},
+                   .out = flags.out,
+                   .terminal = context.terminal},
                   context.out);
   }
   return {};

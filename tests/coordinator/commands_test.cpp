@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/base/durable_file.h"
+#include "core/base/word_wrap.h"
 #include "core/data/load.h"
 #include "core/identity/roster.h"
 #include "core/model/safetensors.h"
@@ -95,6 +96,21 @@ TEST_F(CommandsTest, WrongUseEndsWithTwoAndANearName) {
   EXPECT_THAT(out, HasSubstr("--learning-rate"));
   EXPECT_EQ(run({"--version"}), 0);
   EXPECT_EQ(out, "starling-coordinator 1.2.3\n");
+}
+
+TEST_F(CommandsTest, HelpFitsATerminal) {
+  for (std::vector<std::string> words : {std::vector<std::string>{},
+                                         {"serve"},
+                                         {"token", "new"},
+                                         {"run"},
+                                         {"run", "submit"},
+                                         {"gossip", "start"},
+                                         {"simulate"}}) {
+    words.emplace_back("--help");
+    EXPECT_EQ(run(words), 0);
+    std::istringstream stream(out);
+    for (std::string line; std::getline(stream, line);) EXPECT_LE(columns_of(line), 80U) << line;
+  }
 }
 
 // One file for both: a service's run has real links and real devices.
@@ -215,9 +231,13 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
   EXPECT_EQ(ask({"run", "stop", "1"}), 0);
   EXPECT_EQ(ask({"run", "wait", "1"}), 1);
   EXPECT_THAT(out, HasSubstr("run 1 stopped\n"));
-  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset", "idx:/nowhere", "--wait",
-                 "--format", "json"}),
-            1);
+  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset", "idx:/nowhere", "--wait"}), 1);
+  EXPECT_THAT(err, HasSubstr("there is neither /nowhere/t"));
+  std::ofstream(directory.path() / "damaged.csv") << "a,b,y\n1,2\n";
+  EXPECT_EQ(
+      ask({"run", "submit", tiny_job(), "--evaluate.dataset",
+           "csv:" + (directory.path() / "damaged.csv").string(), "--wait", "--format", "json"}),
+      1);
   EXPECT_THAT(out, HasSubstr("\"state\":\"failed\""));
   EXPECT_EQ(ask({"run", "wait", "9"}), 1);
   EXPECT_EQ(ask({"run", "show", "one"}), 2);

@@ -327,6 +327,28 @@ TEST_F(CoordinatorMachineTest, AClientThatStaysAwayIsGivenUpAfterTheGrace) {
   EXPECT_EQ(did<CommitRound>()[0].summary.failures[0].code, "disconnected");
 }
 
+TEST_F(CoordinatorMachineTest, AClientsReasonIsKeptWholeAndCleaned) {
+  open_round();
+  const std::string reason = "/data/line 7: \x1b[2J" + std::string(900, 'x');
+  hear(1, protocol::TaskFailed{plan_a.task, "no-data", reason});
+  hear(2, protocol::TaskFailed{plan_b.task, "no-data", reason});
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  EXPECT_EQ(did<AbandonRound>()[0].summary.failures[0].reason,
+            "/data/line 7: ?[2J" + std::string(900, 'x'));
+}
+
+TEST_F(CoordinatorMachineTest, KnowsWhenAConnectedClientWasHeard) {
+  EXPECT_FALSE(machine.heard_at("a"));
+  join("a", 1);
+  EXPECT_EQ(machine.heard_at("a"), now);
+  now += 5s;
+  hear(1, protocol::Ping{});
+  EXPECT_EQ(machine.heard_at("a"), now);
+  now += 5s;
+  feed(SessionClosed{SessionId(1)});
+  EXPECT_FALSE(machine.heard_at("a")) << "when it was seen is in the store now";
+}
+
 TEST_F(CoordinatorMachineTest, ARoundIsTriedAgainAndTheRunFailsAfterTheLastAttempt) {
   open_round();
   hear(1, protocol::TaskFailed{plan_a.task, "no-data", "nothing to train on"});

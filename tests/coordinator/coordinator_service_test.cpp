@@ -3,6 +3,7 @@
 // see of them.
 #include "coordinator/coordinator_service.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -218,12 +219,42 @@ TEST_F(CoordinatorServiceTest, APendingRunIsStoppedAtOnceAndARestartLeavesItSo) 
 
 TEST_F(CoordinatorServiceTest, ARunThatCannotBeLoadedFailsByName) {
   federation.start_service();
+  const testing::TemporaryDirectory directory;
+  const auto damaged = directory.path() / "damaged.csv";
+  ASSERT_TRUE(write_durably(damaged, as_bytes("a,b,y\n1,2\n")));
   Job job = tiny_job(1);
-  job.evaluate.dataset = "idx:/nowhere";
+  job.evaluate.dataset = "csv:" + damaged.string();
   const std::string run = submit(job);
   EXPECT_EQ(federation.wait_for_end(run), "failed");
   const auto state = federation.ask("run-state", {{"id", run}}).value();
-  EXPECT_EQ(state.at("error").at("code"), "dataset-missing");
+  EXPECT_EQ(state.at("error").at("code"), "dataset-malformed");
+}
+
+TEST_F(CoordinatorServiceTest, AJobThatCannotWorkIsRefusedAtItsSubmission) {
+  federation.start_service();
+  const auto refusal = [this](const Job& job) {
+    const auto answer = federation.ask("run-submit", {}, job_to_toml(job));
+    return answer ? "accepted" : answer.error().code() + ": " + answer.error().message();
+  };
+  Job job = tiny_job(1);
+  job.evaluate.dataset = "csv:/nowhere/rows.csv";
+  EXPECT_EQ(refusal(job), "dataset-missing: evaluate.dataset: there is no file /nowhere/rows.csv");
+  for (const char* missing : {"idx:/nowhere", "fashion-mnist:/nowhere"}) {
+    job.evaluate.dataset = missing;
+    EXPECT_THAT(refusal(job), ::testing::StartsWith("dataset-missing: evaluate.dataset: "));
+  }
+  job.evaluate.dataset = "cvs:rows.csv";
+  EXPECT_THAT(refusal(job), ::testing::StartsWith("dataset-spec: evaluate.dataset: "));
+  EXPECT_THAT(refusal(job), ::testing::HasSubstr("did you mean 'csv'?"));
+  job.evaluate.dataset = "";
+  EXPECT_THAT(refusal(job), ::testing::StartsWith("no-data-shape: "));
+  job.training.data = {{1, 5, 5}, 3};
+  job.training.model.kind = "cnn";
+  job.training.model.channels = {4, 4, 4};
+  EXPECT_THAT(refusal(job), ::testing::StartsWith("bad-model-spec: "));
+  EXPECT_EQ(federation.ask("run-list").value().as_array().size(), 0U);
+  job.training.model.kind = "softmax-regression";
+  EXPECT_EQ(refusal(job), "accepted");
 }
 
 class RunWithoutItsDataTest : public CoordinatorServiceTest {

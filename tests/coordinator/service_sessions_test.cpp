@@ -83,6 +83,15 @@ class ServiceSessionsTest : public ::testing::Test {
     return federation.ask("client-show", {{"name", name}}).value().at("connected").as_bool();
   }
 
+  std::string last_seen(const std::string& name) {
+    const auto client = federation.ask("client-show", {{"name", name}}).value();
+    return client.at("last_seen").as_string().c_str();
+  }
+  std::string state(const std::string& name) {
+    const auto client = federation.ask("client-show", {{"name", name}}).value();
+    return client.at("state").as_string().c_str();
+  }
+
   TestFederation federation;
 };
 
@@ -93,6 +102,12 @@ TEST_F(ServiceSessionsTest, ADeviceIsConnectedOnceItHasGreeted) {
   RawConnection connection = connect(device);
   EXPECT_EQ(connection.greet(), "Welcome");
   EXPECT_TRUE(is_connected("cam-7"));
+  const std::string greeted = last_seen("cam-7");
+  federation.clock.put_forward(std::chrono::hours(2));
+  connection.send(protocol::Ping{});
+  EXPECT_EQ(connection.next(), "Pong");
+  const std::string pinged = last_seen("cam-7");
+  EXPECT_GE(*parse_rfc3339(pinged), *parse_rfc3339(greeted) + std::chrono::hours(2));
   connection.send(protocol::Bye{"stopped", ""});
   EXPECT_EQ(connection.next(), "closed");
   EXPECT_FALSE(is_connected("cam-7"));
@@ -154,9 +169,11 @@ TEST_F(ServiceSessionsTest, ACertificateThatExpiresEndsItsConnection) {
   const auto device = federation.join("cam-7");
   RawConnection connection = connect(device);
   EXPECT_EQ(connection.greet(), "Welcome");
+  EXPECT_EQ(state("cam-7"), "active");
   federation.clock.put_forward(std::chrono::hours(24 * 31));
   connection.send(protocol::Ping{});
   EXPECT_EQ(connection.next(), "Bye certificate-expired");
+  EXPECT_EQ(state("cam-7"), "expired");
   EXPECT_EQ(connect(device).refusal(), "refused-certificate-expired");
 }
 
@@ -294,6 +311,31 @@ TEST_F(ServiceSessionsTest, AnOperatorOfAnotherMachineJoinsByToken) {
   EXPECT_TRUE(cut.error().code().starts_with("connection-")) << cut.error().code();
   EXPECT_EQ(OperatorClient::connect(state / "identity", federation.clock).error().code(),
             "connection-refused-certificate-revoked");
+}
+
+// As with `serve --listen OTHER`: coordinator.toml names another port all the while.
+TEST_F(ServiceSessionsTest, TokensAndCommandsTakeThePortThatIsServed) {
+  ASSERT_TRUE(write_durably(federation.state().address(), as_bytes("127.0.0.1:1\n")));
+  federation.start_service();
+  const std::string port = std::to_string(federation.port());
+  federation.log.wait_for("the port was 1 and is " + port + " now");
+  const auto answer = federation.ask("token-new", {{"client", "cam-7"}}).value();
+  const auto token = identity::JoinToken::parse(answer.at("token").as_string().c_str()).value();
+  EXPECT_EQ(token.port, federation.port());
+  federation.stop_service();
+  federation.start_service();
+  EXPECT_EQ(federation.log.count("the port was"), 1U);
+  // An address that nobody has named before is in the service's certificate.
+  federation.stop_service();
+  federation.settings().service.listen = "127.0.0.2:0";
+  federation.start_service();
+  EXPECT_TRUE(federation.ask("client-list"));
+}
+
+TEST_F(ServiceSessionsTest, AWarningSaysThatTokensDoNotWork) {
+  federation.settings().service.names = "192.0.2.1, 127.0.0.1";
+  federation.start_service();
+  federation.log.wait_for("devices dial 192.0.2.1");
 }
 
 TEST_F(ServiceSessionsTest, ARevokedOperatorThatStaysSilentIsCutWithinASecond) {

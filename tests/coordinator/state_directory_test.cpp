@@ -58,6 +58,8 @@ TEST_F(StateDirectoryTest, InitRefusesWhatItWouldSpoil) {
   EXPECT_EQ(init_code(directory.path() / "a", {.federation = "no spaces"}), "bad-name");
   EXPECT_EQ(init_code(directory.path() / "a", {.listen = "7443"}), "setting-invalid");
   EXPECT_EQ(init_code(directory.path() / "a", {.listen = "127.0.0.1:0"}), "setting-invalid");
+  EXPECT_EQ(init_code(directory.path() / "a", {.listen = "localhost:7443"}), "setting-invalid")
+      << "no service could listen there";
   EXPECT_EQ(init_code(directory.path() / "a", {.names = {"no spaces"}}), "setting-invalid");
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "a")) << "a refusal leaves nothing";
 }

@@ -173,10 +173,7 @@ void TestFederation::start_service() {
   ASSERT_TRUE(service) << service.error().message();
   service_ = std::move(*service);
   port_ = service_->port();
-  // The same port after a restart, and for commands beside the service.
-  settings_.service.listen = "127.0.0.1:" + std::to_string(port_);
-  const std::string text = "[service]\nlisten = \"" + settings_.service.listen + "\"\n";
-  ASSERT_TRUE(write_durably(state_.options_file(), as_bytes(text)));
+  settings_.service.listen = "127.0.0.1:" + std::to_string(port_);  // after a restart too
   thread_ = std::jthread([this] { loop_->run(); });
 }
 
@@ -233,7 +230,9 @@ std::filesystem::path TestFederation::join(const std::string& name, const std::s
   auto state = directory_.path() / name;
   EXPECT_TRUE(make_directory(state));
   net::EventLoop loop;
-  const auto joined = net::run_task(loop, enrol::join(loop, token, state / "identity", clock, {}));
+  const enrol::JoinOptions options{.roles = {identity::parse_role(role).value()}};
+  const auto joined =
+      net::run_task(loop, enrol::join(loop, token, state / "identity", clock, options));
   EXPECT_TRUE(joined) << joined.error().message();
   return state;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <sstream>
 
 #include "coordinator/coordinator_options.h"
 #include "coordinator/job_text.h"
@@ -72,10 +73,34 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
   EXPECT_EQ(describe_end(run), "run 3 failed: the model is not finite\n");
 }
 
+TEST(RunView, FitsATerminal) {
+  const json::value run = json::parse(R"({"id":3,"name":"demo","state":"completed","seed":1,
+    "submitted":"2026-11-20T09:10:11.123Z","started":null,"ended":null,"error":null,
+    "rounds":[
+      {"round":12345,"attempt":12,"state":"committed","cohort":100,"updates":100,
+       "failures":[{"client":"cam-7","code":"no-data",
+                    "reason":"the file /data/rows-of-last-week.csv is not there; restore it from the backup of 2026-11-19","bytes":0}],
+       "train_loss":0.1234567,"eval_loss":0.1234567,"eval_accuracy":0.1234567,"seconds":123.456,
+       "bytes_in":123400000,"bytes_out":123400000}]})");
+  const json::value runs = json::parse(R"([{"id":12,"name":"fashion-2nn","state":"completed",
+    "seed":12345,"rounds_committed":20,"submitted":"2026-11-20T09:10:11.123Z",
+    "started":"2026-11-20T09:10:11.123Z","ended":"2026-11-20T09:10:11.123Z"}])");
+  const telemetry::Terminal terminal{.line_max = 80};
+  for (const std::string& text : {describe_run(run, terminal), describe_runs(runs, terminal)}) {
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) EXPECT_LE(line.size(), 80U) << text;
+  }
+  EXPECT_NE(describe_run(run, terminal).find("123.5 s 123.4 MB 123.4 MB\n"), std::string::npos)
+      << describe_run(run, terminal);
+  EXPECT_NE(describe_runs(runs, terminal).find("2026-11-20 09:10:11Z 2026-11-20 09:10:11Z\n"),
+            std::string::npos)
+      << describe_runs(runs, terminal);
+}
+
 TEST(RunView, TakesWhatItDoesNotKnow) {
   for (const char* text : {"{}", "[]", "7", R"({"rounds":7})", R"({"rounds":[3,null]})"}) {
     EXPECT_FALSE(describe_run(json::parse(text), {}).empty()) << text;
-    EXPECT_FALSE(describe_runs(json::parse(text)).empty()) << text;
+    EXPECT_FALSE(describe_runs(json::parse(text), {}).empty()) << text;
     EXPECT_FALSE(describe_end(json::parse(text)).empty()) << text;
   }
 }

@@ -103,7 +103,8 @@ class EnrolmentTest : public ::testing::Test, protected testing::Loopback {
       return Request{
           .token = token.id,
           .mac = token.key().mac(connection.export_key(kExporterLabel), sha256(signing_request)),
-          .signing_request = {}};
+          .signing_request = {},
+          .roles = kAnyRole};
     };
   }
 
@@ -296,6 +297,42 @@ TEST_F(EnrolmentTest, AUsedTokenAdmitsNobodyElse) {
   EXPECT_EQ(join_code(token, home.path() / "a"), "starling://kitchen/device/cam-7");
   EXPECT_EQ(join_code(token, home.path() / "b"), "token-used");
   EXPECT_EQ(ledger.identities, 1);
+}
+
+TEST_F(EnrolmentTest, ATokenOfAnotherRoleIsRefusedAndStaysGood) {
+  serve();
+  const JoinOptions as_operator{.roles = {Role::kOperator}};
+  const JoinToken operators = new_token({.name = "ops-2", .role = Role::kOperator});
+  const JoinToken devices = new_token();
+
+  const auto device_refused = join_from(operators, home.path() / "device");
+  ASSERT_FALSE(device_refused);
+  EXPECT_EQ(device_refused.error().code(), "token-role");
+  EXPECT_NE(device_refused.error().message().find("starling-coordinator join"), std::string::npos);
+  const auto operator_refused =
+      run_task(loop, join(loop, devices, home.path() / "operator", devices_clock, as_operator));
+  ASSERT_FALSE(operator_refused);
+  EXPECT_EQ(operator_refused.error().code(), "token-role");
+  EXPECT_NE(operator_refused.error().message().find("starling-edge join"), std::string::npos);
+  EXPECT_EQ(ledger.identities, 0);
+
+  EXPECT_EQ(join_code(devices, home.path() / "device"), "starling://kitchen/device/cam-7");
+  const auto joined =
+      run_task(loop, join(loop, operators, home.path() / "operator", devices_clock, as_operator));
+  ASSERT_TRUE(joined) << joined.error().message();
+  EXPECT_EQ(joined->identity().role, Role::kOperator);
+}
+
+TEST_F(EnrolmentTest, AnOlderProgramThatNamesNoRoleIsAdmittedAsAny) {
+  serve();
+  const JoinToken token = new_token({.name = "ops-2", .role = Role::kOperator});
+  const Bytes signing_request = SigningRequest::make(identity::PrivateKey::generate()).der();
+  const auto older = [&](const net::Connection& connection) {
+    Request request = honest(token, signing_request)(connection);
+    request.roles = {};
+    return request;
+  };
+  EXPECT_EQ(ask(older, signing_request).code, "certificate");
 }
 
 TEST_F(EnrolmentTest, ALostReplyIsMadeGoodByTryingAgain) {

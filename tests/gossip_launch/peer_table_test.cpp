@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/base/word_wrap.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -73,7 +75,7 @@ TEST(PeerTable, NoLineIsWiderOrMoreThanThereIsRoom) {
     for (const std::size_t lines_max : {3U, 4U, 17U}) {
       const auto lines = lines_of(peer_table(rows(16), columns, lines_max));
       EXPECT_LE(lines.size(), lines_max);
-      for (const std::string& line : lines) EXPECT_LE(telemetry::columns_of(line), columns);
+      for (const std::string& line : lines) EXPECT_LE(columns_of(line), columns);
     }
   }
 }

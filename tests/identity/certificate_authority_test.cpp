@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -242,6 +243,41 @@ TEST(IdentityDirectory, ComesBackAsItWasSaved) {
             credentials->authorities.front().fingerprint());
   ASSERT_TRUE(PrivateKey::generate().save(directory / "key.pem"));
   EXPECT_EQ(IdentityDirectory::load(directory).error().code(), "bad-certificate");
+}
+
+// Runs as nobody for its life where the tests run as root, for whom nothing is unreadable.
+class AsNobody {
+ public:
+  AsNobody() : is_root_(::geteuid() == 0) {
+    if (is_root_) {
+      EXPECT_EQ(::seteuid(65534), 0);
+    }
+  }
+  ~AsNobody() {
+    if (is_root_) {
+      EXPECT_EQ(::seteuid(0), 0);
+    }
+  }
+
+ private:
+  const bool is_root_;
+};
+
+TEST(IdentityDirectory, OneThatMayNotBeReadIsNotTakenForNone) {
+  const testing::TemporaryDirectory home;
+  const auto directory = home.path() / "identity";
+  const auto credentials = authority().issue_credentials({.name = "cam-7"}, kNow);
+  ASSERT_TRUE(IdentityDirectory::save(directory, *credentials, {"10.0.0.1", 7443}));
+  ASSERT_EQ(::chmod(directory.c_str(), 0), 0);
+  {
+    const AsNobody nobody;
+    const auto refused = IdentityDirectory::load(directory);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), "no-permission");
+    EXPECT_NE(refused.error().message().find("Permission denied"), std::string::npos);
+  }
+  ASSERT_EQ(::chmod(directory.c_str(), 0700), 0);
+  EXPECT_TRUE(IdentityDirectory::load(directory));
 }
 
 TEST(IdentityDirectory, RemembersTheTimeThatACoordinatorToldLast) {

@@ -136,6 +136,20 @@ TEST(RunReport, SeveralRunsHaveASeriesAndARowEach) {
   EXPECT_THAT(page, HasSubstr(">ring</text>"));
 }
 
+TEST(RunReport, SeveralRunsShowEachGraphOnce) {
+  report::Run ring = parsed(testing::summary("ring"), testing::metrics_lines(10));
+  report::Run torus = parsed(testing::summary("torus:4x4"), testing::metrics_lines(10));
+  ring.topology_svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><title>ring</title></svg>";
+  torus.topology_svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><title>torus</title></svg>";
+  report::Run again = ring;
+  again.settings.emplace_back("train.learning-rate", "0.7");
+  const std::string page = render_report(std::vector{ring, torus, again});
+  expect_self_contained(page);
+  EXPECT_EQ(count_of(page, "src=\"data:image/svg+xml;base64,"), 2U);
+  EXPECT_THAT(page, HasSubstr("alt=\"Graph of torus:4x4\""));
+  EXPECT_THAT(page, HasSubstr("alt=\"Graph of ring; ring, learning-rate 0.7\""));
+}
+
 // A run that only mixes follows the topology's rate, so the dotted line lies on the measured one.
 TEST(ConsensusChart, PredictsTheRateOfTheTopology) {
   report::Run run;

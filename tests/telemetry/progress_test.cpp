@@ -6,6 +6,8 @@
 
 #include <sstream>
 
+#include "core/base/word_wrap.h"
+
 namespace starling::telemetry {
 namespace {
 

@@ -7,7 +7,10 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <string>
 #include <vector>
+
+#include "core/base/word_wrap.h"
 
 namespace starling::telemetry {
 namespace {
@@ -84,6 +87,20 @@ TEST(LineChart, PassesOverWhatIsMissing) {
             line_chart(std::vector<double>{0, 1, 2, 3}, kPlain, kSmall));
   EXPECT_EQ(line_chart(std::vector<double>{missing}, kPlain, kSmall), "accuracy: no values\n");
   EXPECT_EQ(line_chart({}, kPlain, kSmall), "accuracy: no values\n");
+}
+
+// An evaluation every 50 steps and one at the end: 0, 50, 200.
+TEST(LineChart, StandsWhereItsValuesWereTaken) {
+  const ChartOptions steps{
+      .title = "accuracy", .x_label = "step", .rows = 4, .columns_max = 22, .at = {0, 50, 200}};
+  EXPECT_EQ(line_chart(std::vector<double>{0, 0.75, 3}, kPlain, steps),
+            "accuracy: 3.0000 at step 200, highest 3.0000 at step 200\n"
+            "3.00 |             ***\n"
+            "     |        *****\n"
+            "     |   *****\n"
+            "0.00 |***\n"
+            "     +----------------\n"
+            "      0            200\n");
 }
 
 TEST(LineChart, NamesLastAndHighest) {

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "core/base/word_wrap.h"
+
 namespace starling::telemetry {
 namespace {
 
@@ -52,6 +54,8 @@ TEST(Terminal, APipeIsNone) {
   EXPECT_FALSE(terminal.colour);
   EXPECT_TRUE(terminal.unicode);
   EXPECT_EQ(terminal.columns, 100);
+  EXPECT_EQ(terminal.line_max, 100U) << "as COLUMNS asks";
+  EXPECT_EQ(detect_terminal(ends[1], environment({})).line_max, SIZE_MAX);
   EXPECT_EQ(terminal.rows, 24);
   ::close(ends[0]);
   ::close(ends[1]);
@@ -77,7 +81,7 @@ TEST(Terminal, WishesAreRespected) {
 }
 
 TEST(Terminal, TextIsMeasuredInCharacters) {
-  EXPECT_EQ(columns_of("naïve ▏"), 7U);
+  EXPECT_EQ(starling::columns_of("naïve ▏"), 7U);
   EXPECT_EQ(fit("naïve", 3), "naï");
   EXPECT_EQ(fit("naïve", 2), "na");
   EXPECT_EQ(fit("naïve", 9), "naïve");

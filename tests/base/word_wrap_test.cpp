@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/word_wrap.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace starling {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(WordWrap, BreaksAtBlanks) {
+  EXPECT_THAT(break_at_blanks("", 5), ElementsAre(""));
+  EXPECT_THAT(break_at_blanks("ab cd", 5), ElementsAre("ab cd"));
+  EXPECT_THAT(break_at_blanks("ab cde f", 5), ElementsAre("ab", "cde f"));
+  EXPECT_THAT(break_at_blanks("ab   cde  ", 5), ElementsAre("ab", "cde  "));
+  EXPECT_THAT(break_at_blanks("a 1234567 b", 5), ElementsAre("a", "1234567", "b"));
+  EXPECT_THAT(break_at_blanks("1234567", 5), ElementsAre("1234567"));
+  EXPECT_THAT(break_at_blanks("é é é", 3), ElementsAre("é é", "é"));
+}
+
+}  // namespace
+}  // namespace starling
