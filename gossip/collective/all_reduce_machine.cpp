@@ -21,6 +21,9 @@ constexpr std::uint64_t kAttemptsAhead = 4096;
 // Who says that exchanges have ended without us is believed when another one says so too.
 constexpr std::size_t kWitnesses = 2;
 constexpr std::size_t kAskedMax = 4;  // of those who may be witnesses
+// Who got nowhere for so many repetitions is of no quorum any more: the others of it may be gone,
+// or may have gone on as a minority.
+constexpr unsigned kStandingRepeats = 3;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
@@ -647,6 +650,9 @@ bool AllReduceMachine::declined(Exchange exchange) const {
 void AllReduceMachine::repeat() {
   Current& c = *current_;
   c.repeat_at = now_ + options_.repeat;
+  if (++c.repeats >= kStandingRepeats && standing_ == Standing::kQuorum) {
+    standing_ = Standing::kUnknown;
+  }
   const Duration patience = options_.repeat * (1U << std::min(c.renewals, kDoublingsMax));
   if (now_ >= c.promised_at + patience && is_undone()) {
     ++c.renewals;

@@ -171,7 +171,8 @@ class AllReduceMachine {
     TimePoint repeat_at{};
     Attempt promised = 0;  // in no attempt below this
     TimePoint promised_at{};
-    unsigned renewals = 0;   // of what seemed to be stuck
+    unsigned renewals = 0;  // of what seemed to be stuck
+    unsigned repeats = 0;
     Attempt joined = 0;      // the last attempt taken part in
     Member reported_to = 0;  // the leader; oneself, perhaps
     std::optional<Run> run;

@@ -220,6 +220,20 @@ TEST(AllReduceHostile, AQuorumIsNotMovedByAMinorityThatIsFurther) {
   EXPECT_TRUE(machine.busy());
 }
 
+// The others of the quorum have gone on without one, as a minority: it does not wait for ever.
+TEST(AllReduceHostile, WhoIsLeftOfAQuorumFollowsTheOthers) {
+  AllReduceMachine machine = of_quorum();
+  TimePoint now{};
+  for (int i = 0; i < 4; ++i) {
+    now += std::chrono::seconds(2);
+    (void)machine.on(Tick{}, now);
+  }
+  EXPECT_FALSE(behind(machine.on(note(3, Kind::kCommit, 500, 1, {3, 4}), now)));
+  const auto fell = behind(machine.on(note(4, Kind::kCommit, 500, 1, {3, 4}), now));
+  ASSERT_TRUE(fell);
+  EXPECT_EQ(fell->exchange, 500U);
+}
+
 TEST(AllReduceHostile, AMinorityGoesBackToAQuorumThatIsNotAsFar) {
   AllReduceMachine machine(ring(), 1, 4, testing::member_names(5));
   (void)machine.on(Begin{500, share(kInput), Standing::kMinority}, TimePoint{});

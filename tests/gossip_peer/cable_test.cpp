@@ -16,13 +16,12 @@ namespace starling::gossip {
 namespace {
 
 using starling::testing::FakeNetwork;
-using std::chrono::seconds;
 
-constexpr std::uint64_t kSeedsEveryDay = 8;  // of each case
-constexpr Duration kAway = seconds(60);
-constexpr std::uint32_t kMembers = 8;
+constexpr std::uint64_t kCableSeedsEveryDay = 8;  // of each case
+constexpr Duration kCableAway = std::chrono::seconds(60);
+constexpr std::uint32_t kCableMembers = 8;
 
-struct Case {
+struct CableCase {
   const char* topology;
   const char* algorithm;
   bool in_step = true;  // synchronous: a local phase and a mixing an exchange
@@ -31,12 +30,12 @@ struct Case {
 
 std::uint64_t seeds() {
   const char* const said = std::getenv("STARLING_SEEDS");
-  return said == nullptr ? kSeedsEveryDay : std::strtoull(said, nullptr, 10);
+  return said == nullptr ? kCableSeedsEveryDay : std::strtoull(said, nullptr, 10);
 }
 
-NetOptions skewed(const Case& of) {
+NetOptions skewed_network(const CableCase& of) {
   NetOptions options =
-      testing::small_network_of_steps(100'000, of.topology, kMembers, of.algorithm);
+      testing::small_network_of_steps(100'000, of.topology, kCableMembers, of.algorithm);
   options.data.dataset = "synthetic:rows=320,features=12,classes=4";
   options.data.partition = "shards:per-part=1";
   return options;
@@ -44,32 +43,34 @@ NetOptions skewed(const Case& of) {
 
 class Cable {
  public:
-  Cable(const Case& of, std::uint64_t seed)
-      : net_(skewed(of), seed), in_step_(of.in_step), loss_(of.loss), seed_(seed) {
+  Cable(const CableCase& of, std::uint64_t seed)
+      : net_(skewed_network(of), seed), in_step_(of.in_step), loss_(of.loss), seed_(seed) {
     net_.patience = {};
-    for (Member member = 0; member < kMembers; ++member) {
+    for (Member member = 0; member < kCableMembers; ++member) {
       net_.peers[member]->phase = std::chrono::milliseconds(200);
       net_.start(member, member + 1);
     }
     net_.connect_all();
-    const auto first = static_cast<Member>(net_.rng.below(kMembers));
+    const auto first = static_cast<Member>(net_.rng.below(kCableMembers));
     pulled_.insert(first);
     // Neighbours on a ring, or any two.
-    const Member other = seed % 4 == 1 ? 1 : 1 + static_cast<Member>(net_.rng.below(kMembers - 1));
-    if (seed % 2 == 1) pulled_.insert((first + other) % kMembers);
+    const Member other =
+        seed % 4 == 1 ? 1 : 1 + static_cast<Member>(net_.rng.below(kCableMembers - 1));
+    if (seed % 2 == 1) pulled_.insert((first + other) % kCableMembers);
   }
 
   void run() {
-    run_for(seconds(20));
-    net_.pull(pulled_, kAway);
-    run_for(kAway / 2);
-    const double before = worst_accuracy(kAway / 2);  // what the absent alone know is forgotten
+    run_for(std::chrono::seconds(20));
+    net_.pull(pulled_, kCableAway);
+    run_for(kCableAway / 2);
+    const double before =
+        worst_accuracy(kCableAway / 2);  // what the absent alone know is forgotten
     std::vector<Exchange> exchanges, computed;
     for (const Member member : majority()) {
       exchanges.push_back(exchange(member));
       computed.push_back(net_.peers[member]->computations);
     }
-    const double worst = worst_accuracy(seconds(40));
+    const double worst = worst_accuracy(std::chrono::seconds(40));
     SCOPED_TRACE(::testing::Message() << "seed " << seed_ << ", " << pulled_.size() << " pulled");
     EXPECT_GE(worst, before - loss_);
     std::size_t i = 0;
@@ -110,7 +111,7 @@ class Cable {
 
   std::set<Member> majority() const {
     std::set<Member> members;
-    for (Member member = 0; member < kMembers; ++member) {
+    for (Member member = 0; member < kCableMembers; ++member) {
       if (!pulled_.contains(member)) members.insert(member);
     }
     return members;
@@ -123,7 +124,7 @@ class Cable {
       for (const data::DatasetView& part : net_.experiment.parts) {
         const auto evaluated =
             train::evaluate(*net_.experiment.model, net_.peers[member]->mixed, part);
-        sum += evaluated->accuracy / static_cast<double>(kMembers * members.size());
+        sum += evaluated->accuracy / static_cast<double>(kCableMembers * members.size());
       }
     }
     return sum;
@@ -132,7 +133,7 @@ class Cable {
   // How far the furthest is ahead of the last.
   Exchange spread() const {
     std::set<Exchange> all;
-    for (Member member = 0; member < kMembers; ++member) all.insert(exchange(member));
+    for (Member member = 0; member < kCableMembers; ++member) all.insert(exchange(member));
     return *all.rbegin() - *all.begin();
   }
 
@@ -145,7 +146,7 @@ class Cable {
 
 // Gradient tracking begins its state anew when somebody is back, and of push-sum the mass that was
 // on its way when the cable went still arrives: both recover within seconds.
-class CablePulled : public ::testing::TestWithParam<Case> {};
+class CablePulled : public ::testing::TestWithParam<CableCase> {};
 
 TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
   for (std::uint64_t seed = 0; seed < seeds() && !HasFailure(); ++seed)
@@ -154,9 +155,10 @@ TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
 
 INSTANTIATE_TEST_SUITE_P(
     Courses, CablePulled,
-    ::testing::Values(Case{"ring", "dpsgd"}, Case{"exponential", "dpsgd"},
-                      Case{"ring", "gradient-tracking", true, 0.02}, Case{"ring", "all-reduce"},
-                      Case{"ring", "ad-psgd", false}, Case{"exponential", "push-sum", false, 0.02}),
+    ::testing::Values(CableCase{"ring", "dpsgd"}, CableCase{"exponential", "dpsgd"},
+                      CableCase{"ring", "gradient-tracking", true, 0.02},
+                      CableCase{"ring", "all-reduce"}, CableCase{"ring", "ad-psgd", false},
+                      CableCase{"exponential", "push-sum", false, 0.02}),
     [](const auto& instance) {
       std::string name = std::string(instance.param.algorithm) + "_" + instance.param.topology;
       std::ranges::replace(name, '-', '_');

@@ -42,7 +42,7 @@ bool says_far(const FakeNetwork& net) {
   });
 }
 
-void start_all(FakeNetwork& net) {
+void start_and_connect(FakeNetwork& net) {
   for (protocol::Member member = 0; member < net.peers.size(); ++member) {
     net.start(member, member + 1);
   }
@@ -64,7 +64,7 @@ TEST(UsualDistance, HonestTrainingOnSkewedDataIsNeverLeftOut) {
     options.train.train.local_steps = 8;
     options.train.train.learning_rate = 0.5;
     FakeNetwork net(options, 3);
-    start_all(net);
+    start_and_connect(net);
     net.run_to_rest();
     EXPECT_FALSE(says_far(net)) << algorithm;
     for (const auto& peer : net.peers) EXPECT_EQ(peer->finishes, 1) << algorithm;
@@ -83,7 +83,7 @@ TEST(UsualDistance, AMemberThatSendsHugeNumbersSpoilsNothing) {
       const std::vector<float> huge(data.size() / sizeof(float), number);
       return SharedBytes::own(to_bytes(as_bytes(std::span(huge))));
     };
-    start_all(net);
+    start_and_connect(net);
     net.run_to_rest();
     EXPECT_TRUE(says_far(net)) << algorithm;
     for (const protocol::Member member : {0U, 1U, 2U}) {
