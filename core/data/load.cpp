@@ -160,7 +160,7 @@ Result<void> find_dataset(const DatasetSpec& spec) {
     case DatasetKind::kSynthetic:
       return {};
   }
-  return bad_spec(spec.path, "is of no known kind");
+  return bad_dataset_spec(spec.path, "is of no known kind");
 }
 
 Result<std::shared_ptr<const Dataset>> load_part(const DatasetSpec& spec,
