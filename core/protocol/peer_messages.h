@@ -131,7 +131,6 @@ struct ReduceNote {
   Exchange exchange = 0;
   std::uint32_t attempt = 0;
   std::uint32_t held = 0;       // the attempt whose mean the speaker holds; 0: none
-  bool quorum = false;          // the speaker's last mean was of more than half of the members
   std::vector<Member> members;  // kState: of `held`; without one, who is out of its reach
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };

@@ -266,7 +266,6 @@ Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
                               .exchange = from.getExchange(),
                               .attempt = from.getAttempt(),
                               .held = from.getHeld(),
-                              .quorum = from.getQuorum(),
                               .members = std::move(members)};
 }
 

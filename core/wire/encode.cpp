@@ -277,7 +277,6 @@ void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
   to.setExchange(note.exchange);
   auto members = to.initMembers(length(note.members.size()));
   for (unsigned i = 0; i < members.size(); ++i) members.set(i, note.members[i]);
-  to.setQuorum(note.quorum);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {

@@ -182,7 +182,6 @@ struct ReduceNote {
   epoch @3 :UInt64;
   exchange @4 :UInt64;
   members @5 :List(UInt32);
-  quorum @6 :Bool;
 }
 
 struct PeerReport {

@@ -18,12 +18,6 @@ using Kind = protocol::ReduceNote::Kind;
 constexpr unsigned kWantsMax = 16;
 // A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
 constexpr std::uint64_t kAttemptsAhead = 4096;
-// Who says that exchanges have ended without us is believed when another one says so too.
-constexpr std::size_t kWitnesses = 2;
-constexpr std::size_t kAskedMax = 4;  // of those who may be witnesses
-// Who got nowhere for so many repetitions is of no quorum any more: the others of it may be gone,
-// or may have gone on as a minority.
-constexpr unsigned kStandingRepeats = 3;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
@@ -106,7 +100,6 @@ void AllReduceMachine::handle(Begin& begin) {
   }
   early_.clear();
   next_ = begin.exchange + 1;
-  standing_ = begin.standing;
   current_ = Current{};
   current_->exchange = begin.exchange;
   current_->input = std::move(begin.input);
@@ -122,7 +115,6 @@ void AllReduceMachine::handle(Begin& begin) {
   } else {
     send_state(to);
   }
-  rejoin_quorum();
 }
 
 void AllReduceMachine::handle(Reachable& event) {
@@ -151,8 +143,6 @@ void AllReduceMachine::handle(Unreachable& event) {
   peer.begun.reset();
   peer.not_yet.reset();
   peer.declined = false;
-  peer.quorum = false;
-  peer.ended.reset();
   std::erase_if(early_, [&](const auto& entry) { return entry.first.first == event.member; });
   if (!current_) return;
   Current& c = *current_;
@@ -174,14 +164,6 @@ void AllReduceMachine::handle(Unreachable& event) {
 void AllReduceMachine::handle(NoteReceived& event) {
   protocol::ReduceNote& note = event.note;
   if (event.from >= peers_.size() || event.from == self_ || note.epoch != epoch_) return;
-  peers_[event.from].quorum = claims_quorum(note);
-  // The end of an exchange that we took part in is ours.
-  const bool is_ours = note.kind == Kind::kCommit && current_ &&
-                       note.exchange == current_->exchange &&
-                       std::ranges::find(note.members, self_) != note.members.end();
-  if (standing_ == Standing::kMinority && peers_[event.from].quorum && !is_ours) {
-    return meet_quorum(event.from, note);
-  }
   switch (note.kind) {
     case Kind::kState:
       return receive_state(event.from, note);
@@ -309,9 +291,7 @@ void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) 
 void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
   if (!current_ || note.exchange < current_->exchange || !are_members(note.members)) return;
   Current& c = *current_;
-  // A minority's mean is none, wherever it has got to.
-  if (standing_ == Standing::kQuorum && !peers_[from].quorum) return dismiss(from);
-  if (note.exchange > c.exchange) return hear_end(from, note);
+  if (note.exchange > c.exchange) return fall_behind(from, note);
   if (note.attempt == 0) return;
   if (c.held.attempt == note.attempt && c.held.members == note.members) {
     return finish(std::move(c.held));
@@ -329,17 +309,13 @@ void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& not
   } else if (last_ && note.exchange < last_->exchange) {
     return send_last(from);
   }
-  if (note.attempt == 0) {  // only asks where we are
-    if (mean == nullptr && is_long_over(note.exchange)) return say_it_is_over(from);
-    return send(from, Kind::kNotYet, note.exchange, 0);
-  }
   if (mean == nullptr && note.exchange < next_) {  // passed over here: the word was another's
     return send(from, Kind::kNotYet, note.exchange, 0);
   }
   if (mean == nullptr || mean->attempt == 0 || mean->attempt != note.attempt) return;
   if (peers_[from].wants == kWantsMax) return;
   ++peers_[from].wants;
-  actions_.emplace_back(
+  actions_.push_back(
       SendPiece{from, note.exchange, note.attempt, place_of(Phase::kResult, 0), mean->floats});
 }
 
@@ -447,9 +423,9 @@ void AllReduceMachine::join(Attempt attempt, Members members) {
 
 void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
   for (Reduction::Outgoing& piece : out) {
-    actions_.emplace_back(SendPiece{current_->run->members[piece.to], current_->exchange,
-                                    static_cast<std::uint32_t>(current_->joined), piece.place,
-                                    std::move(piece.floats)});
+    actions_.push_back(SendPiece{current_->run->members[piece.to], current_->exchange,
+                                 static_cast<std::uint32_t>(current_->joined), piece.place,
+                                 std::move(piece.floats)});
   }
 }
 
@@ -526,112 +502,32 @@ void AllReduceMachine::finish(Mean mean) {
   is_left_out_ = without_us;
   further_.clear();
   say_who_is_missing(exchange, result.members);
-  if (peers_.size() > 2) {
-    standing_ = is_quorum(result.members) ? Standing::kQuorum : Standing::kMinority;
-  }
-  actions_.emplace_back(Finished{exchange, static_cast<std::uint32_t>(result.attempt),
-                                 result.members, result.floats, standing_});
-}
-
-// --- who went on without us ----------------------------------------------------------------------
-
-bool AllReduceMachine::claims_quorum(const protocol::ReduceNote& note) const {
-  if (peers_.size() <= 2) return false;
-  // Peers that do not say it show it by whose mean they have.
-  return note.quorum ||
-         (note.kind == Kind::kCommit && are_members(note.members) && is_quorum(note.members));
-}
-
-bool AllReduceMachine::is_confirmed(std::size_t witnesses) const {
-  std::size_t others = 0;
-  for (Member m = 0; m < peers_.size(); ++m) others += m != self_ && is_reachable(m) ? 1 : 0;
-  return witnesses > 0 && witnesses >= std::min(kWitnesses, others);
-}
-
-// kWant of attempt 0: where are you? kCommit, where ours is over; else kNotYet.
-void AllReduceMachine::ask_witnesses() {
-  std::size_t asked = 0;
-  for (Member m = 0; m < peers_.size() && asked < kAskedMax; ++m) {
-    const bool is_witness =
-        standing_ == Standing::kMinority ? peers_[m].quorum : peers_[m].ended.has_value();
-    if (m == self_ || !is_reachable(m) || is_witness) continue;
-    send(m, Kind::kWant, current_->exchange, 0);
-    ++asked;
-  }
-}
-
-// What this minority did apart counts for nothing among a quorum, however far it got.
-void AllReduceMachine::meet_quorum(Member from, const protocol::ReduceNote& note) {
-  if (note.kind == Kind::kState) send(from, Kind::kNotYet, note.exchange, 0);
-  if (note.kind == Kind::kAsk) send(from, Kind::kNotYet, note.exchange, note.attempt);
-  const bool is_at_it = note.kind == Kind::kState || note.kind == Kind::kAsk ||
-                        note.kind == Kind::kAttempt || note.kind == Kind::kDone;
-  if (is_at_it && note.exchange > 0) peers_[from].ended = note.exchange - 1;
-  if (note.kind == Kind::kCommit) peers_[from].ended = note.exchange;
-  rejoin_quorum();
-}
-
-void AllReduceMachine::rejoin_quorum() {
-  if (!current_ || standing_ != Standing::kMinority) return;
-  Members by;
-  std::optional<Exchange> ended;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (m == self_ || !is_reachable(m) || !peers_[m].quorum) continue;
-    by.push_back(m);
-    if (!peers_[m].ended) continue;
-    ended = std::min(ended.value_or(*peers_[m].ended), *peers_[m].ended);
-  }
-  if (by.empty()) return;
-  if (!ended || !is_confirmed(by.size())) return ask_witnesses();
-  fall_behind(*ended, std::move(by));
-}
-
-// It is elsewhere, and takes part in nothing of ours until it has our model.
-void AllReduceMachine::dismiss(Member from) {
-  const Attempt attempt = current_->lead ? current_->lead->attempt : 0;
-  receive_not_yet(from, {.kind = Kind::kNotYet,
-                         .exchange = current_->exchange,
-                         .attempt = static_cast<std::uint32_t>(attempt)});
-}
-
-void AllReduceMachine::hear_end(Member from, const protocol::ReduceNote& note) {
-  peers_[from].ended = note.exchange;
-  std::vector<Exchange> ends;
-  Members by;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (m == self_ || !is_reachable(m) || !peers_[m].ended) continue;
-    if (*peers_[m].ended < current_->exchange) continue;
-    ends.push_back(*peers_[m].ended);
-    by.push_back(m);
-  }
-  if (!is_confirmed(by.size())) return ask_witnesses();
-  std::ranges::sort(ends, std::greater<>());
-  const Exchange ended = ends[std::min(ends.size(), kWitnesses) - 1];
-  if (ended > current_->exchange) fall_behind(ended, std::move(by));
+  actions_.push_back(Finished{exchange, static_cast<std::uint32_t>(result.attempt), result.members,
+                              result.floats});
 }
 
 // What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
 // what we now pass over.
-void AllReduceMachine::fall_behind(Exchange ended, Members by) {
+void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
   if (!std::exchange(is_left_out_, true)) {
     say(LogLevel::kWarning, fmt::format("exchange {} is over, says {}; we are still at {} and "
                                         "have to copy a model",
-                                        ended, names_[by.front()], current_->exchange));
+                                        note.exchange, names_[from], current_->exchange));
   }
   for (Member m = 0; m < peers_.size(); ++m) {
     const Peer& peer = peers_[m];
     if (waits(m)) {
-      send(m, Kind::kCommit, ended, 0, 0, by);
-    } else if (peer.begun && *peer.begun >= next_ && *peer.begun <= ended && !peer.declined) {
+      send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
+    } else if (peer.begun && *peer.begun >= next_ && *peer.begun <= note.exchange &&
+               !peer.declined) {
       decline(m);
     }
   }
-  next_ = ended + 1;
-  further_ = by;
-  if (standing_ == Standing::kMinority) last_.reset();  // nobody is to have that mean
+  next_ = note.exchange + 1;
+  further_ = note.members;
   current_.reset();
   early_.clear();
-  actions_.emplace_back(Behind{ended, std::move(by)});
+  actions_.push_back(Behind{note.exchange, note.members});
 }
 
 // Whoever has begun what we have not must not wait for us to lead.
@@ -650,9 +546,6 @@ bool AllReduceMachine::declined(Exchange exchange) const {
 void AllReduceMachine::repeat() {
   Current& c = *current_;
   c.repeat_at = now_ + options_.repeat;
-  if (++c.repeats >= kStandingRepeats && standing_ == Standing::kQuorum) {
-    standing_ = Standing::kUnknown;
-  }
   const Duration patience = options_.repeat * (1U << std::min(c.renewals, kDoublingsMax));
   if (now_ >= c.promised_at + patience && is_undone()) {
     ++c.renewals;
@@ -685,9 +578,8 @@ void AllReduceMachine::say_it_is_over(Member to) {
   if (further.empty()) {
     for (Member m = 0; m < peers_.size(); ++m) {
       const Peer& peer = peers_[m];
-      const bool is_ours = standing_ != Standing::kQuorum || peer.quorum;
-      const bool is_there = peer.reachable && peer.begun && *peer.begun >= open_exchange();
-      if (m == self_ || (is_ours && is_there)) further.push_back(m);
+      if (m == self_ || (peer.reachable && peer.begun && *peer.begun >= open_exchange()))
+        further.push_back(m);
     }
   }
   send(to, Kind::kCommit, open_exchange() - 1, 0, 0, std::move(further));
@@ -774,13 +666,12 @@ bool AllReduceMachine::are_members(const Members& members) const {
 void AllReduceMachine::send(Member to, Kind kind, Exchange exchange, Attempt attempt, Attempt held,
                             Members members) {
   STARLING_CHECK(attempt <= std::numeric_limits<std::uint32_t>::max());
-  actions_.emplace_back(
+  actions_.push_back(
       SendNote{to, protocol::ReduceNote{.kind = kind,
                                         .epoch = epoch_,
                                         .exchange = exchange,
                                         .attempt = static_cast<std::uint32_t>(attempt),
                                         .held = static_cast<std::uint32_t>(held),
-                                        .quorum = standing_ == Standing::kQuorum,
                                         .members = std::move(members)}});
 }
 
@@ -789,7 +680,7 @@ void AllReduceMachine::send_last(Member to) {
 }
 
 void AllReduceMachine::say(LogLevel level, std::string line) {
-  actions_.emplace_back(Say{level, std::move(line)});
+  actions_.push_back(Say{level, std::move(line)});
 }
 
 }  // namespace starling::collective

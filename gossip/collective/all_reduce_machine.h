@@ -25,15 +25,9 @@ using protocol::Exchange;
 using protocol::Member;
 
 // --- events -------------------------------------------------------------------------------------
-// What a model rests on: the last mean that is in it was of more than half of the members, or of
-// fewer; of one that comes from a checkpoint or is new it is not known. Of two members neither is a
-// majority, and all is unknown.
-enum class Standing { kUnknown, kMinority, kQuorum };
-
 struct Begin {  // local steps are done; beyond an exchange that is left unfinished is allowed
   Exchange exchange = 0;
   Floats input;
-  Standing standing = Standing::kUnknown;  // of the input
 };
 // From failure detection and links. All are reachable at first. When a connection breaks, both ends
 // hear Unreachable before Reachable, and nothing of the old connection afterwards. Of who is
@@ -77,10 +71,9 @@ struct Finished {
   std::uint32_t attempt = 0;
   std::vector<Member> members;  // whose mean it is, in order; oneself not, if one came too late
   Floats mean;
-  Standing standing = Standing::kUnknown;
 };
 // Others, `by`, ended `exchange`, and ours is given up: copy a model of theirs, then Begin a later
-// one. Of a minority among a quorum `exchange` may be one that it has ended apart.
+// one.
 struct Behind {
   Exchange exchange = 0;
   std::vector<Member> by;
@@ -134,9 +127,6 @@ class AllReduceMachine {
     Attempt asked = 0;      // of the current exchange
     bool done = false;      // with the attempt we lead
     unsigned wants = 0;     // served in this exchange
-    // What it said on this link: that it is of a quorum, and the last exchange that has ended.
-    bool quorum = false;
-    std::optional<Exchange> ended;
     // It was lost, or said that it lost others: a link may only be replaced by another.
     bool unsure = false;
     std::optional<TimePoint> unsure_since;
@@ -171,8 +161,7 @@ class AllReduceMachine {
     TimePoint repeat_at{};
     Attempt promised = 0;  // in no attempt below this
     TimePoint promised_at{};
-    unsigned renewals = 0;  // of what seemed to be stuck
-    unsigned repeats = 0;
+    unsigned renewals = 0;   // of what seemed to be stuck
     Attempt joined = 0;      // the last attempt taken part in
     Member reported_to = 0;  // the leader; oneself, perhaps
     std::optional<Run> run;
@@ -219,15 +208,7 @@ class AllReduceMachine {
   void want(Want want);
   void take_result(const Floats& floats);
   void finish(Mean mean);
-  bool is_quorum(const Members& members) const { return 2 * members.size() > peers_.size(); }
-  bool claims_quorum(const protocol::ReduceNote& note) const;
-  bool is_confirmed(std::size_t witnesses) const;
-  void ask_witnesses();
-  void meet_quorum(Member from, const protocol::ReduceNote& note);
-  void rejoin_quorum();
-  void dismiss(Member from);
-  void hear_end(Member from, const protocol::ReduceNote& note);
-  void fall_behind(Exchange ended, Members by);
+  void fall_behind(Member from, const protocol::ReduceNote& note);
   void decline(Member member);
   bool declined(Exchange exchange) const;
   void repeat();
@@ -269,8 +250,7 @@ class AllReduceMachine {
   Epoch epoch_;
   Member self_;
   std::vector<std::string> names_;
-  Exchange next_;  // to begin
-  Standing standing_ = Standing::kUnknown;
+  Exchange next_;             // to begin
   bool is_left_out_ = false;  // ourselves, as was said last
   Members missing_;           // others, as was said last
   std::optional<TimePoint> missing_said_at_;

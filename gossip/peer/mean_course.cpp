@@ -19,9 +19,6 @@ namespace {
 // Who copies takes a part of the model from so many.
 constexpr std::size_t kDonorsMax = 4;
 constexpr unsigned kDoublingsMax = 10;  // of the patience with a slow exchange
-// Exchanges without us are at most so many times as fast as those with us, and a little further.
-constexpr double kMeanPaceFactor = 16;
-constexpr Exchange kMeanAheadSlack = 16;
 
 collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exchange first) {
   collective::AllReduceOptions options;
@@ -50,10 +47,6 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
                start.exchange),
       algorithm_(take_algorithm(run, self_, start)),
       exchange_(start.exchange),
-      first_(start.exchange),
-      total_(schedule_.mixings_until(schedule_.steps)),
-      in_step_at_(host.now()),
-      in_step_(start.exchange),
       met_(names_.size()),
       linked_(names_.size()) {
   if (start.state.empty()) return;
@@ -81,8 +74,8 @@ std::vector<Member> MeanCourse::neighbours() const {
 }
 
 CourseProgress MeanCourse::progress() const {
-  static constexpr std::array<std::string_view, 7> kStates = {
-      "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
+  static constexpr std::array<std::string_view, 6> kStates = {
+      "joining", "training", "waiting", "training", "catching-up", "finished"};
   return {.state = kStates[static_cast<std::size_t>(state_)],
           .exchange = exchange_,
           .step = schedule_.after(exchange_),
@@ -108,10 +101,6 @@ std::optional<Handover> MeanCourse::hand_over() {
                   .trained = state_ == State::kReducing};
 }
 
-protocol::Support MeanCourse::support() const {
-  return {.minority = standing_ == collective::Standing::kMinority};
-}
-
 // --- the course ---------------------------------------------------------------------------------
 
 void MeanCourse::go_on() {
@@ -126,7 +115,6 @@ void MeanCourse::go_on() {
       .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = exchange_};
   const auto loss = std::make_shared<double>(0);
   state_ = State::kTraining;
-  began_ = host_.now();
   computing_ = true;
   host_.compute(
       [this, phase, loss] {
@@ -143,7 +131,6 @@ void MeanCourse::trained(double loss_sum, int steps) {
   if (!std::isfinite(loss_sum)) {
     return host_.failed(diverged(schedule_.after(exchange_)));
   }
-  work_ = host_.now() - began_;
   reduce();
 }
 
@@ -152,8 +139,7 @@ void MeanCourse::reduce() {
   state_ = State::kReducing;
   shakes_ = 0;
   expect_progress();
-  on(collective::Begin{exchange_, collective::share(std::vector<float>(own.begin(), own.end())),
-                       standing_});
+  on(collective::Begin{exchange_, collective::share(std::vector<float>(own.begin(), own.end()))});
 }
 
 void MeanCourse::perform(collective::Finished& finished) {
@@ -162,7 +148,6 @@ void MeanCourse::perform(collective::Finished& finished) {
   heard_ = static_cast<std::uint32_t>(
       finished.members.size() -
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
-  stand(finished.standing, finished.members.size());
   mean_ = std::move(finished.mean);
   message_ = {.first = mean_.values};
   inbox_ = {.from = 0, .weight = 1, .message = &message_};
@@ -180,40 +165,9 @@ void MeanCourse::perform(collective::Finished& finished) {
 void MeanCourse::mixed() {
   computing_ = false;
   mean_ = {};
-  // The first one's time is that in which the network started.
-  if (heard_ + 1 == names_.size() && exchange_ != first_) {
-    pace_.add(to_seconds(host_.now() - began_));
-  }
   ++exchange_;
   host_.advanced();  // while the model may be read
-  if (standing_ != collective::Standing::kMinority) {
-    in_step_at_ = host_.now();
-    in_step_ = exchange_;
-    return go_on();
-  }
-  // A minority must not run through the exchanges, which take it the least time.
-  resume_ = began_ + (pace_.size() > 0 ? from_seconds(pace_.median()) : 2 * work_);
-  state_ = State::kPacing;
-  if (resume_ <= host_.now()) go_on();
-}
-
-// What the model is of now.
-void MeanCourse::stand(collective::Standing standing, std::size_t members) {
-  if (std::exchange(standing_, standing) == standing) return;
-  if (standing != collective::Standing::kMinority) return;
-  host_.say(LogLevel::kWarning,
-            fmt::format("exchange {} had {} of {} members, no quorum of {}: trains on at the usual "
-                        "pace, and takes the model of a quorum when it meets one; if the others "
-                        "are gone for good, a new roster without them ends this",
-                        exchange_, members, names_.size(), names_.size() / 2 + 1));
-}
-
-// The exchange that others can be at by now, as far as the pace of this process' own tells.
-Exchange MeanCourse::explainable() const {
-  if (pace_.size() == 0) return total_;
-  const double exchanges = kMeanPaceFactor * to_seconds(host_.now() - in_step_at_) / pace_.median();
-  if (exchanges >= static_cast<double>(total_)) return total_;
-  return std::min(total_, in_step_ + kMeanAheadSlack + static_cast<Exchange>(exchanges));
+  go_on();
 }
 
 // Others ended an exchange without us.
@@ -239,9 +193,7 @@ void MeanCourse::copied(Exchange exchange, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
   algorithm_->restart(model);
   local_.forget_momentum();
-  stand(collective::Standing::kUnknown, 0);  // until an exchange with it has ended
-  // A donor's word of its exchange is believed no further than that of others.
-  exchange_ = std::max(exchange_, std::min(exchange, explainable()));
+  exchange_ = std::max(exchange_, exchange);
   go_on();
 }
 
@@ -315,7 +267,6 @@ void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
 }
 
 void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
-  if (note.exchange > explainable()) return;  // nobody can be there
   on(collective::NoteReceived{from, note});
 }
 
@@ -328,8 +279,7 @@ void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
   send_kept(from);
   on(collective::Reachable{from});
   // The network is under way: who has not been met is not starting, but gone.
-  const bool is_further = hello.exchange > exchange_ + 1 && hello.exchange <= explainable();
-  if (hello.begun && is_further && !start_over_) give_up_unmet();
+  if (hello.begun && hello.exchange > exchange_ + 1 && !start_over_) give_up_unmet();
 }
 
 void MeanCourse::link_lost(Member member) {
@@ -355,7 +305,6 @@ void MeanCourse::give_up_unmet() {
 
 void MeanCourse::tick() {
   if (!start_over_ && host_.now() >= start_until_) give_up_unmet();
-  if (state_ == State::kPacing && host_.now() >= resume_) go_on();
   const auto due = machine_.next_deadline();
   if (due && *due <= host_.now()) on(collective::Tick{});
   if (state_ == State::kReducing && host_.now() >= stalled_at_) shake();
@@ -388,7 +337,6 @@ std::optional<TimePoint> MeanCourse::next_deadline() const {
   const auto sooner = [&](TimePoint time) { due = std::min(due.value_or(time), time); };
   if (!start_over_) sooner(start_until_);
   if (state_ == State::kReducing) sooner(stalled_at_);
-  if (state_ == State::kPacing) sooner(resume_);
   return due;
 }
 

@@ -9,7 +9,6 @@
 
 #include "gossip/collective/all_reduce_machine.h"
 #include "gossip/peer/make_course.h"
-#include "gossip/peer/recent_median.h"
 
 namespace starling::gossip {
 
@@ -27,7 +26,7 @@ class MeanCourse final : public Course {
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override;
   std::optional<Handover> hand_over() override;
-  protocol::Support support() const override;
+  protocol::Support support() const override { return {}; }  // says nothing of it
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member from, const protocol::ReduceNote& note) override;
@@ -40,15 +39,12 @@ class MeanCourse final : public Course {
   std::optional<TimePoint> next_deadline() const override;
 
  private:
-  // kPacing: between two exchanges of a minority, until the next may begin.
-  enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished, kPacing };
+  enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished };
 
   void go_on();
   void trained(double loss_sum, int steps);
   void reduce();
   void mixed();
-  void stand(collective::Standing standing, std::size_t members);
-  Exchange explainable() const;
   void on(collective::Event event);
   void perform(collective::SendNote& send);
   void perform(collective::SendPiece& send);
@@ -80,15 +76,6 @@ class MeanCourse final : public Course {
   State state_ = State::kIdle;
   bool computing_ = false;
   Exchange exchange_;
-  const Exchange first_;
-  const Exchange total_;  // of the run
-  collective::Standing standing_ = collective::Standing::kUnknown;
-  TimePoint began_{};     // the exchange
-  Duration work_{};       // its local steps
-  TimePoint resume_{};    // kPacing: until
-  RecentMedian pace_;     // seconds of an exchange of all
-  TimePoint in_step_at_;  // when an exchange ended among a quorum, and the one that came then
-  Exchange in_step_;
   std::vector<bool> met_;
   std::vector<bool> linked_;  // as far as the links have said
   bool start_over_ = false;   // nobody is excused as starting any more

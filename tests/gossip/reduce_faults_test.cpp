@@ -278,12 +278,7 @@ using Kind = protocol::ReduceNote::Kind;
 
 NoteReceived note(Member from, Kind kind, Exchange exchange, std::uint32_t attempt,
                   std::vector<Member> members) {
-  return {from,
-          {.kind = kind,
-           .epoch = 1,
-           .exchange = exchange,
-           .attempt = attempt,
-           .members = std::move(members)}};
+  return {from, {kind, 1, exchange, attempt, 0, std::move(members)}};
 }
 
 std::vector<protocol::ReduceNote> notes_to(Member to, const std::vector<Action>& actions) {

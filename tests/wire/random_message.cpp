@@ -192,7 +192,6 @@ protocol::ReduceNote reduce_note(Rng& rng) {
   note.held = any_number32(rng, 0);
   note.members.resize(list_size(rng, wire::kMembersMax));
   for (protocol::Member& member : note.members) member = any_number32(rng, 0);
-  note.quorum = rng.below(2) == 1;
   return note;
 }
 
