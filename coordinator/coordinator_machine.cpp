@@ -239,6 +239,7 @@ void CoordinatorMachine::receive(SessionId id, Session& session, const protocol:
   }
   client->second.session = id;
   client->second.seen = true;
+  client->second.rows = hello.rows;
   ++connected_;
   came_back(session.client);
   actions_.push_back(ClientSeen{session.client, hello.rows});
@@ -323,10 +324,30 @@ void CoordinatorMachine::receive(SessionId id, Session& session,
   if (const auto valid = update::validate_head(offer.head, active_->start.schema); !valid) {
     return fail_task(task, valid.error());
   }
-  active_->round->offered(task, offer.head.weight);
-  active_->uploads[task] = Uploading{.head = offer.head};
+  const auto weight = counted_weight(session.client, offer.head.weight);
+  if (!weight) return fail_task(task, weight.error());
+  active_->round->offered(task, *weight);
+  Uploading& upload = active_->uploads[task] = Uploading{.head = offer.head};
+  upload.head.weight = *weight;
   active_->retries.clear(task);
   actions_.push_back(OpenUpload{task, offer.head.payload_bytes});
+}
+
+// Nothing proves a weight, so it is checked against the rows that the client announced in its
+// greeting (0: an older client that announces none) and limited to the run's bound.
+Result<double> CoordinatorMachine::counted_weight(const std::string& client, double weight) {
+  const auto rows = static_cast<double>(clients_.at(client).rows);
+  if (rows > 0 && weight > rows) {
+    return rejected("weight-above-rows",
+                    fmt::format("the update claims the weight of {} rows; the client announced {}",
+                                weight, rows));
+  }
+  const double largest = active_->start.job.aggregation.weight_max;
+  if (weight > largest) {
+    say(active_->start.id, fmt::format("{}: the weight {} counts as {} (aggregation.weight-max)",
+                                       client, weight, largest));
+  }
+  return std::min(weight, largest);
 }
 
 void CoordinatorMachine::handle(UploadOpened& event) {
@@ -575,8 +596,9 @@ void CoordinatorMachine::open_round(HeldRun& run, OpenAttempt open, bool resumed
           .bytes_in = open.bytes_in,
           .bytes_out = open.bytes_out},
       participants, now_);
+  const auto norm_max = NormBound::parse(start.job.aggregation.norm_max).value().limit(start.norms);
   actions_.push_back(BeginRound{start.id, round, open.attempt, resumed, participants, start.schema,
-                                start.version, start.model, clients_.size()});
+                                start.version, start.model, clients_.size(), norm_max});
   say(start.id, fmt::format("[round {}/{}] {} {} of {} clients{}", round, start.job.job.rounds,
                             resumed ? "resumed with" : "selected", asked, clients_.size(),
                             open.attempt > 1 ? fmt::format(" (attempt {})", open.attempt) : ""));
@@ -688,6 +710,9 @@ void CoordinatorMachine::handle(RoundDurable& event) {
   start.version = event.next->first;
   start.model = std::move(event.next->second);
   start.attempts.erase(start.attempts.begin(), start.attempts.upper_bound(start.version.round));
+  std::vector<double>& norms = start.norms.emplace_back();
+  for (const Contributor& contributor : summary.contributors) norms.push_back(contributor.norm);
+  if (start.norms.size() > NormBound::kRounds) start.norms.pop_front();
   for (const Contributor& contributor : summary.contributors) {
     send_to(contributor.client, protocol::RoundCommitted{.task = contributor.task,
                                                          .run = summary.run,

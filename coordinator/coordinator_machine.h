@@ -17,6 +17,7 @@
 
 #include "coordinator/client_sampler.h"
 #include "coordinator/job.h"
+#include "coordinator/norm_bound.h"
 #include "coordinator/round_machine.h"
 #include "core/base/deadlines.h"
 #include "core/model/parameters.h"
@@ -50,6 +51,7 @@ struct RunStart {
   model::Snapshot model;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `version`
   std::optional<OpenAttempt> open;
+  RecentNorms norms;  // up to `version`
   // Replay of a recorded run: who contributed, by round; empty: draw.
   std::map<Round, std::vector<std::string>> recorded_contributors;
 };
@@ -88,7 +90,7 @@ struct UploadOpened {  // the answer to OpenUpload
 };
 struct UploadSummed {  // the answer to SumUpload
   TaskId task;
-  Result<void> result;
+  Result<double> result;  // the update's norm
 };
 struct RoundDurable {  // the answer to CommitRound
   Result<std::pair<update::ModelVersion, model::Snapshot>> next;
@@ -121,8 +123,9 @@ struct BeginRound {  // durable before anything after it is performed; makes a n
   std::vector<Participant> participants;
   update::Schema schema;
   update::ModelVersion base;
-  model::Snapshot model;  // of `base`
-  std::size_t clients;    // admitted
+  model::Snapshot model;           // of `base`
+  std::size_t clients;             // admitted
+  std::optional<double> norm_max;  // an update of a larger norm is refused
 };
 struct OpenUpload {
   TaskId task;
@@ -223,6 +226,7 @@ class CoordinatorMachine {
     std::optional<SessionId> session;  // greeted
     TimePoint away_since{};
     bool seen = false;
+    std::uint64_t rows = 0;  // announced in its last greeting; 0: not announced
   };
   struct Uploading {
     update::ContributionHead head;
@@ -294,6 +298,8 @@ class CoordinatorMachine {
   TimePoint deadline_of(const Session& session) const;
   // The task if it belongs to the open round and to this client; else null.
   const RoundMachine::Task* open_task(TaskId task, const std::string& client) const;
+  // The weight that an offered one counts as. "weight-above-rows"
+  Result<double> counted_weight(const std::string& client, double weight);
   void send_plan(SessionId session, TaskId task);
   void pump_download(SessionId session, TaskId task);
   void fail_task(TaskId task, const Error& error);

@@ -158,10 +158,11 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
     handle(UploadSummed{task, payload.error()});
     return {};
   }
-  parts_.executor.add(std::move(action.head), std::move(*payload), [this, task](Result<void> done) {
-    parts_.uploads.end_sum(task);
-    handle(UploadSummed{task, std::move(done)});
-  });
+  parts_.executor.add(std::move(action.head), std::move(*payload),
+                      [this, task](Result<double> done) {
+                        parts_.uploads.end_sum(task);
+                        handle(UploadSummed{task, std::move(done)});
+                      });
   return {};
 }
 
@@ -182,7 +183,7 @@ Result<void> CoordinatorShell::perform(BeginRound& action) {
   }
   const HeldRun& run = runs_.at(action.run);
   parts_.executor.use(run.context, action.model);
-  parts_.executor.begin(action.schema);
+  parts_.executor.begin(action.schema, action.norm_max);
   parts_.committer.set_plan(run.plan);
   handlers_.on_round_began(action.run, run.context->job);
   return {};

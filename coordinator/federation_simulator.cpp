@@ -185,7 +185,8 @@ void FederationSimulator::begin_round(const BeginRound& begin) {
     const auto opened = store_.open_attempt(to_record(begin, clock_.wall_now()));
     if (!opened) return fail(opened.error());
   }
-  auto aggregate = RoundAggregate::begin(*context_, begin.schema, models_.rbegin()->second);
+  auto aggregate =
+      RoundAggregate::begin(*context_, begin.schema, models_.rbegin()->second, begin.norm_max);
   if (!aggregate) return fail(aggregate.error());
   aggregate_ = std::move(*aggregate);
 }

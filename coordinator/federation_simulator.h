@@ -36,6 +36,8 @@ struct SimulatedFaults {
   double coordinator_crash = 0;  // ... that the receiving coordinator is killed
   Duration restart_after = std::chrono::seconds(1);
   TimePoint until = TimePoint::max();  // faults end here, so that a run can finish
+  // What a dishonest client makes of the update that it trained; none: all are honest.
+  std::function<void(const std::string& client, client::PendingUpdate&)> forge;
 };
 
 class FederationSimulator {

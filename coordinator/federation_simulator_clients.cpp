@@ -166,6 +166,7 @@ void FederationSimulator::finish_training(std::size_t index, std::uint64_t incar
   auto update = training->promise.get_future().get();
   --in_flight_;
   submit_waiting();
+  if (update && options_.faults.forge) options_.faults.forge(node.name, *update);
   to_client(index, client::TrainingFinished{task, std::move(update)});
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "coordinator/fallback_network.h"
+#include "coordinator/norm_bound.h"
 
 namespace starling::coordinator {
 int RoundOptions::asked() const {
@@ -24,6 +25,7 @@ void Job::bind(config::Binder& binder) {
   binder.bind("train", training.train);
   binder.bind("strategy", training.strategy);
   binder.bind("round", round);
+  binder.bind("aggregation", aggregation);
   binder.bind("evaluate", evaluate);
   binder.bind("checkpoint", checkpoint);
   binder.bind("fallback", fallback);
@@ -51,6 +53,7 @@ Result<void> Job::validate() const {
   if (round.asked() > 1'000'000) {
     return rejected("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
   }
+  STARLING_TRY(NormBound::parse(aggregation.norm_max));
   STARLING_TRY(validate_fallback(*this));
   return train::validate(training.train);
 }

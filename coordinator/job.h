@@ -41,6 +41,11 @@ struct RoundOptions {
   int clients_awaited() const { return std::max(wait_for, updates_needed()); }
 };
 
+struct AggregationOptions {
+  double weight_max = 1'000'000;
+  std::string norm_max = "100x";
+};
+
 struct EvaluateOptions {
   int every = 1;
   std::string dataset;
@@ -70,6 +75,7 @@ struct Job {
   JobOptions job;
   client::TrainingSettings training;
   RoundOptions round;
+  AggregationOptions aggregation;
   EvaluateOptions evaluate;
   CheckpointOptions checkpoint;
   FallbackOptions fallback;
@@ -127,9 +133,22 @@ void describe(V& visit, RoundOptions& o) {
                   .min = 1e-30,
                   .max = 1e30});
   visit("weight-max", o.weight_max,
-        FieldInfo{.help = "largest weight (rows) of an update; a larger one is refused",
+        FieldInfo{.help = "largest weight (rows) that a round can add up; a larger one is refused",
                   .min = 1,
                   .max = 1e15});
+}
+
+template <class V>
+void describe(V& visit, AggregationOptions& o) {
+  visit("weight-max", o.weight_max,
+        FieldInfo{.help = "an update counts with at most this weight, whatever rows its client has",
+                  .unit = "rows",
+                  .min = 1,
+                  .max = 1e15});
+  visit("norm-max", o.norm_max,
+        FieldInfo{.help = "an update of a larger Euclidean norm is refused: a norm (\"12.5\"), a "
+                          "multiple of the median norm in the 5 rounds before (\"100x\"), or "
+                          "\"off\""});
 }
 
 template <class V>

@@ -1,28 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/round_aggregate.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/linalg/kernels.h"
+
 namespace starling::coordinator {
+
+namespace {
+
+// The same bits on every processor.
+double norm_of(const update::Contribution& contribution) {
+  double sum = 0;
+  for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
+    const std::span<const float> values = contribution.vector(i);
+    sum += linalg::default_kernels().squared_norm(values.data(), values.size());
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(const RunContext& context,
                                                               const update::Schema& schema,
-                                                              model::Snapshot base) {
+                                                              model::Snapshot base,
+                                                              std::optional<double> norm_max) {
   STARLING_ASSIGN(auto aggregator, context.strategy->make_aggregator(schema));
   return std::unique_ptr<RoundAggregate>(
-      new RoundAggregate(context, schema, std::move(base), std::move(aggregator)));
+      new RoundAggregate(context, schema, std::move(base), norm_max, std::move(aggregator)));
 }
 
 RoundAggregate::RoundAggregate(const RunContext& context, update::Schema schema,
-                               model::Snapshot base,
+                               model::Snapshot base, std::optional<double> norm_max,
                                std::unique_ptr<aggregate::Aggregator> aggregator)
     : context_(context),
       schema_(std::move(schema)),
       base_(std::move(base)),
+      norm_max_(norm_max),
       aggregator_(std::move(aggregator)) {}
 
-Result<void> RoundAggregate::add(update::ContributionHead head, SharedBytes payload) {
+Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes payload) {
   STARLING_ASSIGN(const update::Contribution contribution,
                   update::validate(std::move(head), std::move(payload), schema_));
-  return aggregator_->accumulate(contribution);
+  const double norm = norm_of(contribution);
+  if (norm_max_ && norm > *norm_max_) {
+    return rejected("norm-above-bound",
+                    fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",
+                                norm, *norm_max_));
+  }
+  STARLING_TRY(aggregator_->accumulate(contribution));
+  return norm;
 }
 
 Result<RoundOutcome> RoundAggregate::finish(Round round, ComputePool* pool) && {

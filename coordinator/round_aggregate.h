@@ -21,22 +21,24 @@ struct RoundOutcome {
 class RoundAggregate {
  public:
   // `context` must outlive the aggregate.
-  [[nodiscard]] static Result<std::unique_ptr<RoundAggregate>> begin(const RunContext& context,
-                                                                     const update::Schema& schema,
-                                                                     model::Snapshot base);
+  [[nodiscard]] static Result<std::unique_ptr<RoundAggregate>> begin(
+      const RunContext& context, const update::Schema& schema, model::Snapshot base,
+      std::optional<double> norm_max = std::nullopt);
 
-  // An update that is refused leaves the sum as it was, to the bit.
-  [[nodiscard]] Result<void> add(update::ContributionHead head, SharedBytes payload);
+  // Returns the Euclidean norm of all its vectors. An update that is refused ("norm-above-bound",
+  // and what validation finds) leaves the sum as it was, to the bit.
+  [[nodiscard]] Result<double> add(update::ContributionHead head, SharedBytes payload);
   // Ends the round; "diverged" where the model would not be finite. Requires: something was added.
   [[nodiscard]] Result<RoundOutcome> finish(Round round, ComputePool* pool) &&;
 
  private:
   RoundAggregate(const RunContext& context, update::Schema schema, model::Snapshot base,
-                 std::unique_ptr<aggregate::Aggregator> aggregator);
+                 std::optional<double> norm_max, std::unique_ptr<aggregate::Aggregator> aggregator);
 
   const RunContext& context_;
   update::Schema schema_;
   model::Snapshot base_;
+  std::optional<double> norm_max_;
   std::unique_ptr<aggregate::Aggregator> aggregator_;
 };
 

@@ -34,19 +34,20 @@ void RoundExecutor::use(std::shared_ptr<const RunContext> context, model::Snapsh
   });
 }
 
-void RoundExecutor::begin(update::Schema schema) {
-  thread_.submit([this, schema = std::move(schema)](unsigned) {
-    bench_.aggregate = RoundAggregate::begin(*bench_.context, schema, bench_.base);
+void RoundExecutor::begin(update::Schema schema, std::optional<double> norm_max) {
+  thread_.submit([this, schema = std::move(schema), norm_max](unsigned) {
+    bench_.aggregate = RoundAggregate::begin(*bench_.context, schema, bench_.base, norm_max);
   });
 }
 
-void RoundExecutor::add(update::ContributionHead head, SharedBytes payload, Completion<void> done) {
-  auto work = [this, head = std::move(head), payload = std::move(payload)]() -> Result<void> {
+void RoundExecutor::add(update::ContributionHead head, SharedBytes payload,
+                        Completion<double> done) {
+  auto work = [this, head = std::move(head), payload = std::move(payload)]() -> Result<double> {
     if (!bench_.aggregate) return bench_.aggregate.error();
     if (!*bench_.aggregate) return no_round();
     return (*bench_.aggregate)->add(head, payload);
   };
-  run<void>(std::move(work), std::move(done));
+  run<double>(std::move(work), std::move(done));
 }
 
 void RoundExecutor::finish(Round round, Completion<RoundOutcome> done) {

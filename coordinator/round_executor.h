@@ -26,9 +26,9 @@ class RoundExecutor {
 
   // What the rounds from now on compute with, and start from.
   void use(std::shared_ptr<const RunContext> context, model::Snapshot base);
-  void begin(update::Schema schema);
-  // `payload` must stay where it is until `done`.
-  void add(update::ContributionHead head, SharedBytes payload, Completion<void> done);
+  void begin(update::Schema schema, std::optional<double> norm_max);
+  // `payload` must stay where it is until `done`, which gets the update's norm.
+  void add(update::ContributionHead head, SharedBytes payload, Completion<double> done);
   void finish(Round round, Completion<RoundOutcome> done);
   // Durably, as the file of `round`.
   void write(store::Checkpoints checkpoints, Round round, model::Snapshot model,

@@ -99,11 +99,15 @@ std::optional<TaskId> RoundMachine::next_to_sum() {
   return std::nullopt;
 }
 
-void RoundMachine::summed(TaskId id, Result<void> result) {
+void RoundMachine::summed(TaskId id, Result<double> norm) {
   Task& task = at(id);
   STARLING_CHECK(task.state == State::kSumming);
-  enter(task, result ? State::kCounted : State::kFailed);
-  if (!result) task.failure = result.error();
+  enter(task, norm ? State::kCounted : State::kFailed);
+  if (norm) {
+    task.norm = *norm;
+  } else {
+    task.failure = norm.error();
+  }
 }
 
 bool RoundMachine::failed(TaskId id, Error reason) {
@@ -150,7 +154,7 @@ RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ende
   work_ += tasks_.size();
   for (auto& [id, task] : tasks_) {
     if (task.state == State::kCounted) {
-      summary.contributors.push_back({task.client, id, task.weight});
+      summary.contributors.push_back({task.client, id, task.weight, task.norm});
       continue;
     }
     if (!task.failure) {

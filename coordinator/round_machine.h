@@ -29,6 +29,7 @@ struct Contributor {
   std::string client;
   TaskId task;
   double weight = 0;
+  double norm = 0;  // Euclidean, of all its vectors
   friend bool operator==(const Contributor&, const Contributor&) = default;
 };
 
@@ -79,6 +80,7 @@ class RoundMachine {
     std::string client;
     State state = State::kAsked;
     double weight = 0;
+    double norm = 0;  // once counted
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
     std::optional<Error> failure;
@@ -103,8 +105,9 @@ class RoundMachine {
   // The upload whose turn it is to be added, which is kSumming from now on: in order of arrival,
   // and no more than are wanted.
   std::optional<TaskId> next_to_sum();
-  // How the summing ended: counted, or refused as a whole. Requires: state is kSumming.
-  void summed(TaskId task, Result<void> result);
+  // How the summing ended: counted, with the update's norm, or refused as a whole. Requires: state
+  // is kSumming.
+  void summed(TaskId task, Result<double> norm);
   // A transfer broke off; the client may offer again.
   void interrupted(TaskId task);
   void count_bytes(TaskId task, std::uint64_t in, std::uint64_t out);

@@ -78,7 +78,8 @@ Result<void> RunQueue::resume(const store::Run& run) {
 
 Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,
                                const LoadedRun& loaded) {
-  STARLING_ASSIGN(const auto rounds, store_.rounds(run.id, last.round));
+  const Round earlier = std::min<Round>(last.round, NormBound::kRounds - 1);
+  STARLING_ASSIGN(const auto rounds, store_.rounds(run.id, last.round - earlier));
   complaints_.erase(run.id);
   run_log_.say(run.id, fmt::format("resumed after round {}", last.round));
   handlers_.on_ready(loaded,

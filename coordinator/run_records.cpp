@@ -32,10 +32,33 @@ json::array failures_to_json(const std::vector<store::Failure>& failures) {
   return array;
 }
 
+// How far a contribution moves the weighted sum; by weight alone in rounds without norms.
+double pull_of(const store::Contribution& contribution) {
+  return contribution.weight * contribution.norm.value_or(1);
+}
+
+// Warns from three contributions on: of two, one nearly always counts for more than the other.
+json::array warnings_of(const store::RoundRecord& record) {
+  const auto& contributions = record.result.contributions;
+  if (record.state != store::RoundState::kCommitted || contributions.size() < 3) return {};
+  double total = 0;
+  for (const store::Contribution& c : contributions) total += pull_of(c);
+  json::array warnings;
+  for (const store::Contribution& c : contributions) {
+    if (pull_of(c) <= total / 2) continue;
+    const std::string norm = c.norm ? fmt::format("{:.4g}", *c.norm) : "unknown";
+    warnings.push_back(json::value(fmt::format(
+        "{} counted for more than the {} others together: {:.1f} % of weight x norm (weight {:g}, "
+        "norm {})",
+        c.client, contributions.size() - 1, 100 * pull_of(c) / total, c.weight, norm)));
+  }
+  return warnings;
+}
+
 json::object round_to_json(const store::RoundRecord& record) {
   json::array contributors;
   for (const store::Contribution& c : record.result.contributions) {
-    contributors.push_back({{"client", c.client}, {"weight", c.weight}});
+    contributors.push_back({{"client", c.client}, {"weight", c.weight}, {"norm", or_null(c.norm)}});
   }
   const bool closed = record.state != store::RoundState::kOpen;
   return {{"round", record.key.round},
@@ -44,6 +67,7 @@ json::object round_to_json(const store::RoundRecord& record) {
           {"cohort", record.cohort.size()},
           {"updates", record.result.contributions.size()},
           {"contributors", std::move(contributors)},
+          {"warnings", warnings_of(record)},
           {"failures", failures_to_json(record.result.failures)},
           {"train_loss", or_null(record.result.train_loss)},
           {"eval_loss", or_null(record.result.evaluation.loss)},
@@ -56,6 +80,15 @@ json::object round_to_json(const store::RoundRecord& record) {
                                                          {"reason", record.abandonment->reason}}
                                            : json::value(nullptr)},
           {"model_sha256", record.model ? json::value(record.model->hex()) : json::value(nullptr)}};
+}
+
+// Rounds that an earlier version committed have none.
+std::vector<double> norms_of(const store::RoundRecord& record) {
+  std::vector<double> norms;
+  for (const store::Contribution& c : record.result.contributions) {
+    if (c.norm) norms.push_back(*c.norm);
+  }
+  return norms;
 }
 
 std::string describe_failures(const std::vector<RoundFailure>& failures) {
@@ -85,7 +118,7 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
                               .bytes_in = summary.bytes_in,
                               .bytes_out = summary.bytes_out};
   for (const Contributor& c : summary.contributors) {
-    result.contributions.push_back({c.client, c.task, c.weight});
+    result.contributions.push_back({c.client, c.task, c.weight, c.norm});
   }
   for (const RoundFailure& f : summary.failures) {
     result.failures.push_back({f.client, f.code, f.reason, f.bytes_in, f.bytes_out});
@@ -119,6 +152,12 @@ RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVe
                  .version = version,
                  .model = std::move(model)};
   for (const store::RoundRecord& record : rounds) {
+    const bool recent =
+        record.key.round <= version.round && record.key.round + NormBound::kRounds > version.round;
+    if (recent && record.state == store::RoundState::kCommitted) {
+      std::vector<double> norms = norms_of(record);
+      if (!norms.empty()) start.norms.push_back(std::move(norms));
+    }
     if (record.key.round <= version.round) continue;
     if (record.state == store::RoundState::kOpen) {
       start.open = to_open_attempt(record);

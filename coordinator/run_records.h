@@ -17,7 +17,8 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
 OpenAttempt to_open_attempt(const store::RoundRecord& record);
 
 // A run as the machine takes it: from `model` on, which is the initial or the last committed one.
-// `rounds`: the run's records; an open attempt among them is resumed.
+// `rounds`: the run's records from NormBound::kRounds before the next round on; an open attempt
+// among them is resumed.
 RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
                       model::Snapshot model, const std::vector<store::RoundRecord>& rounds);
 

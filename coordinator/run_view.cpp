@@ -16,6 +16,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kFailuresShown = 20;
+constexpr std::size_t kWarningsShown = 10;
 
 const json::array& array_of(const json::value& object, const char* key) {
   static const json::array kNone;
@@ -82,6 +83,23 @@ std::string failures_table(const json::array& rounds, const telemetry::Terminal&
   return text;
 }
 
+std::string round_warnings(const json::array& rounds) {
+  std::string text;
+  std::size_t count = 0;
+  for (const json::value& round : rounds) {
+    for (const json::value& warning : array_of(round, "warnings")) {
+      if (!warning.is_string() || ++count > kWarningsShown) continue;
+      text += fmt::format("warning: round {}: {}\n", cell(round, "round"),
+                          std::string_view(warning.get_string()));
+    }
+  }
+  if (count == 0) return {};
+  if (count > kWarningsShown) {
+    text += fmt::format("and {} more warnings; --format json has all\n", count - kWarningsShown);
+  }
+  return "\n" + text;
+}
+
 std::string accuracy_curve(const json::array& rounds, const telemetry::Terminal& terminal) {
   std::vector<double> values;
   std::size_t evaluated = 0;
@@ -119,8 +137,8 @@ std::string describe_runs(const json::value& runs, const telemetry::Terminal& te
 std::string describe_run(const json::value& run, const telemetry::Terminal& terminal) {
   const json::array& rounds = array_of(run, "rounds");
   if (rounds.empty()) return head(run) + "no round yet\n";
-  return head(run) + "\n" + rounds_table(rounds, terminal) + failures_table(rounds, terminal) +
-         accuracy_curve(rounds, terminal);
+  return head(run) + "\n" + rounds_table(rounds, terminal) + round_warnings(rounds) +
+         failures_table(rounds, terminal) + accuracy_curve(rounds, terminal);
 }
 
 std::string describe_end(const json::value& run) {

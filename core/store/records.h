@@ -152,7 +152,8 @@ struct NewAttempt {
 struct Contribution {
   std::string client;
   TaskId task;
-  double weight = 0;  // finite, positive
+  double weight = 0;           // finite, positive
+  std::optional<double> norm;  // of the update; missing in rounds of older versions
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 

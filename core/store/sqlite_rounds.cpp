@@ -24,7 +24,8 @@ Result<CohortMember> read_member(Query& query) {
 
 Result<Contribution> read_contribution(Query& query) {
   Contribution contribution;
-  STARLING_TRY(query.into(contribution.client, contribution.task, contribution.weight));
+  STARLING_TRY(
+      query.into(contribution.client, contribution.task, contribution.weight, contribution.norm));
   return contribution;
 }
 
@@ -132,9 +133,9 @@ Result<void> SqliteStore::open_attempt(const NewAttempt& attempt) {
 Result<void> SqliteStore::insert_result_rows(const AttemptKey& key, const AttemptResult& result) {
   for (std::size_t i = 0; i < result.contributions.size(); ++i) {
     const Contribution& contribution = result.contributions[i];
-    STARLING_TRY(database_->execute("INSERT INTO contributions VALUES(?, ?, ?, ?, ?, ?, ?)",
+    STARLING_TRY(database_->execute("INSERT INTO contributions VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
                                     key.run, key.round, key.attempt, i, contribution.client,
-                                    contribution.task, contribution.weight));
+                                    contribution.task, contribution.weight, contribution.norm));
   }
   for (std::size_t i = 0; i < result.failures.size(); ++i) {
     const Failure& failure = result.failures[i];
@@ -267,10 +268,11 @@ Result<void> SqliteStore::read_round_rows(RoundRecord& record) {
                   database_->all("SELECT client, id FROM tasks WHERE run = ? AND round = ? "
                                  "AND attempt = ? ORDER BY position",
                                  read_member, key.run, key.round, key.attempt));
-  STARLING_ASSIGN(record.result.contributions,
-                  database_->all("SELECT client, task, weight FROM contributions WHERE run = ? "
-                                 "AND round = ? AND attempt = ? ORDER BY position",
-                                 read_contribution, key.run, key.round, key.attempt));
+  STARLING_ASSIGN(
+      record.result.contributions,
+      database_->all("SELECT client, task, weight, norm FROM contributions WHERE run = ? "
+                     "AND round = ? AND attempt = ? ORDER BY position",
+                     read_contribution, key.run, key.round, key.attempt));
   STARLING_ASSIGN(record.result.failures,
                   database_->all("SELECT client, code, reason, bytes_in, bytes_out FROM failures "
                                  "WHERE run = ? AND round = ? AND attempt = ? ORDER BY position",

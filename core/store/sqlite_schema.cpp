@@ -141,6 +141,9 @@ CREATE TABLE run_log(
   line TEXT NOT NULL,
   PRIMARY KEY(run, sequence)
 ) STRICT, WITHOUT ROWID;
+)sql",
+                                                                 R"sql(
+ALTER TABLE contributions ADD COLUMN norm REAL;
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

@@ -149,6 +149,48 @@ TEST_F(CoordinatorMachineTest, AWholeRunOfTwoRounds) {
   EXPECT_FALSE(machine.active_run());
 }
 
+TEST_F(CoordinatorMachineTest, AWeightAboveTheRowsThatWereAnnouncedIsRefused) {
+  open_round();
+  update::ContributionHead bold = head(plan_a);
+  bold.weight = 11;  // join() announces 10 rows
+  hear(1, protocol::UpdateOffer{bold});
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "weight-above-rows");
+  EXPECT_TRUE(did<OpenUpload>().empty());
+  EXPECT_NO_FATAL_FAILURE(upload(2, plan_b));
+}
+
+TEST_F(CoordinatorMachineTest, AWeightCountsUpToTheRunsBound) {
+  context.job.aggregation.weight_max = 4;
+  open_round();
+  EXPECT_NO_FATAL_FAILURE(upload(1, plan_a));
+  EXPECT_EQ(did<SumUpload>()[0].head.weight, 4);
+  feed(UploadSummed{plan_a.task, 1.0});
+  EXPECT_NO_FATAL_FAILURE(upload(2, plan_b));
+  feed(UploadSummed{plan_b.task, 1.0});
+  ASSERT_EQ(did<CommitRound>().size(), 1U);
+  EXPECT_EQ(did<CommitRound>()[0].summary.contributors[0].weight, 4) << "as it is recorded";
+}
+
+TEST_F(CoordinatorMachineTest, TheNormBoundFollowsFromTheCommittedRounds) {
+  context.job.aggregation.norm_max = "10x";
+  open_round();
+  EXPECT_EQ(did<BeginRound>()[0].norm_max, std::nullopt) << "nothing to compare with yet";
+  EXPECT_NO_FATAL_FAILURE(upload(1, plan_a));
+  feed(UploadSummed{plan_a.task, 3.0});
+  EXPECT_NO_FATAL_FAILURE(upload(2, plan_b));
+  feed(UploadSummed{plan_b.task, 2.0});
+  const RoundSummary summary = did<CommitRound>().at(0).summary;
+  commit();
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].norm_max, 30);
+  // ... and for a coordinator that starts from the record of round 1.
+  const store::RoundRecord record{.key = {RunId(1), 1, 1},
+                                  .state = store::RoundState::kCommitted,
+                                  .result = to_record(summary, nullptr)};
+  EXPECT_EQ(to_run_start(RunId(1), context, version, model, {record}).norms, (RecentNorms{{3, 2}}));
+}
+
 TEST_F(CoordinatorMachineTest, WaitsForTheClientsThatTheJobAwaits) {
   submit();
   join("a", 1);

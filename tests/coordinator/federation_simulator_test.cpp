@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <set>
 
 #include "coordinator/run_records.h"
@@ -187,6 +189,96 @@ TEST(FederationSimulator, TheSameFaultSeedGivesTheSameHistory) {
     return text;
   };
   EXPECT_EQ(history(), history());
+}
+
+// Four clients of about as many rows; one of them may be dishonest.
+Job job_of_four() {
+  Job job = small_job();
+  job.round.wait_for = 4;
+  job.data.partition = "iid";
+  return job;
+}
+
+Outcome simulate_forged(const Job& job, decltype(SimulatedFaults::forge) forge,
+                        double coordinator_crash = 0, std::uint64_t seed = 1) {
+  FederationSimulator::Options options;
+  options.faults = {.seed = seed,
+                    .latency_max = 10ms,
+                    .coordinator_crash = coordinator_crash,
+                    .forge = std::move(forge)};
+  return simulate_with(job, std::move(options), 4);
+}
+
+// Turns the update of client-1 around and makes it large: the largest element becomes `largest`.
+void forge_values(update::ContributionHead& head, SharedBytes& payload, float largest) {
+  std::vector<float> values(payload.size() / sizeof(float));
+  std::memcpy(values.data(), payload.view().data(), payload.size());
+  float most = 0;
+  for (const float value : values) most = std::max(most, std::abs(value));
+  for (float& value : values) value = -value / most * largest;
+  payload = SharedBytes::own(to_bytes(as_bytes(std::span(values))));
+  head.payload_checksum = checksum(payload.view());
+}
+
+double last_accuracy(const Outcome& outcome) {
+  return *outcome.rounds.back().result.evaluation.accuracy;
+}
+
+// The models of a federation in which the same clients contributed and nobody was dishonest.
+std::vector<std::string> honest_models(const Job& job, const Outcome& outcome) {
+  std::map<Round, std::vector<std::string>> contributors;
+  for (const auto& round : outcome.rounds) {
+    for (const auto& c : round.result.contributions)
+      contributors[round.key.round].push_back(c.client);
+  }
+  return simulate_with(job, {}, 4, std::move(contributors)).models();
+}
+
+TEST(FederationSimulator, AClientThatClaimsMoreRowsThanItAnnouncedDoesNotCount) {
+  const Job job = job_of_four();
+  const Outcome outcome = simulate_forged(job, [](const std::string& client, auto& update) {
+    if (client != "client-1") return;
+    update.head.weight = 1 << 24;
+    forge_values(update.head, update.payload, 1);
+  });
+  ASSERT_EQ(outcome.models().size(), 6U);
+  for (const auto& round : outcome.rounds) {
+    ASSERT_EQ(round.result.failures.size(), 1U);
+    EXPECT_EQ(round.result.failures[0].client, "client-1");
+    EXPECT_EQ(round.result.failures[0].code, "weight-above-rows");
+  }
+  EXPECT_EQ(outcome.models(), honest_models(job, outcome));
+  EXPECT_GT(last_accuracy(outcome), 0.8);
+}
+
+// The first round has no earlier norms to compare with, and is honest here. That the coordinator is
+// killed and restarted changes nothing: the bound follows from the records.
+TEST(FederationSimulator, ValuesFarAboveThoseOfEarlierRoundsDoNotCount) {
+  const auto forge = [](const std::string& client, client::PendingUpdate& update) {
+    if (client != "client-1" || update.head.base.round == 0) return;
+    forge_values(update.head, update.payload, 1 << 24);
+  };
+  Job job = job_of_four();
+  std::uint64_t crashes = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const Outcome outcome = simulate_forged(job, forge, 0.01, seed);
+    crashes += outcome.crashes;
+    ASSERT_EQ(outcome.models().size(), 6U);
+    for (const auto& round : outcome.rounds) {
+      for (const auto& c : round.result.contributions) {
+        EXPECT_TRUE(c.client != "client-1" || round.key.round == 1);
+      }
+      if (round.key.round == 1 || round.state != store::RoundState::kCommitted) continue;
+      ASSERT_EQ(round.result.failures.size(), 1U);
+      EXPECT_EQ(round.result.failures[0].code, "norm-above-bound");
+    }
+    EXPECT_EQ(outcome.models(), honest_models(job, outcome));
+    EXPECT_GT(last_accuracy(outcome), 0.7);
+  }
+  EXPECT_GT(crashes, 10U);
+  job.aggregation.norm_max = "off";
+  EXPECT_LT(last_accuracy(simulate_forged(job, forge)), 0.4) << "this is what the bound prevents";
 }
 
 TEST(FederationSimulator, ARunOfClientsThatDivergeFailsByName) {

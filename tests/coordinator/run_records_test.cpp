@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
+#include <cmath>
 
 #include "core/base/durable_file.h"
 #include "core/store/memory_store.h"
@@ -66,6 +67,89 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   ASSERT_EQ(recorded->contributors.size(), 1U) << "an open round has no contributors yet";
   EXPECT_EQ(recorded->contributors.at(3), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(recorded->models.at(3), Sha256Digest().hex());
+}
+
+TEST(RunRecords, WhoCountsForMoreThanAllOthersIsNamed) {
+  const store::Run run{.id = RunId(1), .name = "n", .state = store::RunState::kRunning, .seed = 9};
+  const auto warnings = [&](std::vector<store::Contribution> contributions) {
+    store::RoundRecord round{.key = {RunId(1), 1, 1}, .state = store::RoundState::kCommitted};
+    round.result.contributions = std::move(contributions);
+    const auto value = run_to_json(run, {round});
+    return boost::json::serialize(value.at("rounds").at(0).at("warnings"));
+  };
+  EXPECT_EQ(warnings({{"a", TaskId(1), 10, 1.0}, {"b", TaskId(2), 20, 1.0}}), "[]") << "of two";
+  EXPECT_EQ(
+      warnings({{"a", TaskId(1), 10, 1.0}, {"b", TaskId(2), 20, 1.0}, {"c", TaskId(3), 30, 1.0}}),
+      "[]");
+  const std::string heavy = warnings(
+      {{"a", TaskId(1), 600, 0.5}, {"b", TaskId(2), 1e6, 0.5}, {"c", TaskId(3), 600, 0.5}});
+  EXPECT_NE(heavy.find("b counted for more than the 2 others together: 99.9 %"), heavy.npos)
+      << heavy;
+  const std::string large =
+      warnings({{"a", TaskId(1), 10, 0.5}, {"b", TaskId(2), 10, 0.5}, {"c", TaskId(3), 10, 50.0}});
+  EXPECT_NE(large.find("c counted"), large.npos) << large;
+  const std::string old = warnings({{"a", TaskId(1), 10, std::nullopt},
+                                    {"b", TaskId(2), 10, std::nullopt},
+                                    {"c", TaskId(3), 100, std::nullopt}});
+  EXPECT_NE(old.find("c counted"), old.npos) << "by weight alone, in rounds without norms";
+}
+
+TEST(RunRecords, NormsAreOfTheLastCommittedRounds) {
+  Job job;
+  job.training.data = {{4}, 2};
+  job.evaluate.every = 0;
+  const RunContext context = prepare_run(job, nullptr).value();
+  const auto model =
+      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  std::vector<store::RoundRecord> rounds;
+  for (Round round = 1; round <= 9; ++round) {
+    const auto state = round == 6 ? store::RoundState::kAbandoned : store::RoundState::kCommitted;
+    rounds.push_back({.key = {RunId(1), round, 1}, .state = state});
+    const auto norm = round == 4 ? std::nullopt : std::optional(1.0 * round);
+    rounds.back().result.contributions = {{"a", TaskId(round), 1, norm}};
+  }
+  const auto norms_after = [&](Round last) {
+    return to_run_start(RunId(1), context, {RunId(1), last, {}}, model, rounds).norms;
+  };
+  EXPECT_EQ(norms_after(8), (RecentNorms{{5}, {7}, {8}}));
+  EXPECT_EQ(norms_after(2), (RecentNorms{{1}, {2}}));
+  EXPECT_EQ(norms_after(0), RecentNorms());
+}
+
+TEST(RoundAggregate, AnUpdateAboveTheNormBoundLeavesTheSumAsItWas) {
+  Job job;
+  job.training.model.kind = "softmax-regression";
+  job.training.data = {{4}, 2};
+  job.evaluate.every = 0;
+  job.round.cohort = 3;
+  const RunContext context = prepare_run(job, nullptr).value();
+  const auto model =
+      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  const update::Schema schema = context.schema();
+  const auto add = [&](RoundAggregate& aggregate, std::uint64_t task, float value) {
+    const std::vector<float> values(model->size(), value);
+    const SharedBytes payload = SharedBytes::own(to_bytes(as_bytes(std::span(values))));
+    return aggregate.add({.task = TaskId(task),
+                          .base = {RunId(1), 0, model->sha256()},
+                          .weight = 1,
+                          .vectors = schema.vectors,
+                          .payload_bytes = payload.size(),
+                          .payload_checksum = checksum(payload.view())},
+                         payload);
+  };
+  const auto digest = [&](std::optional<double> bound, bool with_large) {
+    auto aggregate = RoundAggregate::begin(context, schema, model, bound).value();
+    EXPECT_NEAR(add(*aggregate, 1, 0.5F).value(),
+                0.5 * std::sqrt(static_cast<double>(model->size())), 1e-12);
+    if (with_large) {
+      const auto refused = add(*aggregate, 2, 1e6F);
+      EXPECT_EQ(refused.has_error() ? refused.error().code() : "counted", "norm-above-bound");
+    }
+    return std::move(*aggregate).finish(1, nullptr).value().sha256;
+  };
+  const auto honest = digest(std::nullopt, false);
+  EXPECT_EQ(digest(100.0, true), honest);
+  EXPECT_EQ(digest(100.0, false), honest);
 }
 
 TEST(RunRecords, ReplayRefusesWhatIsNoRun) {

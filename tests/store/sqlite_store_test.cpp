@@ -123,13 +123,38 @@ TEST_F(SqliteStoreTest, NeitherDoTwoProcesses) {
 
 TEST_F(SqliteStoreTest, RefusesANewerSchemaUntouched) {
   ASSERT_TRUE(open_sqlite_store(file_, kQuick));
-  run_sql(file_, "PRAGMA user_version=2");
+  run_sql(file_, "PRAGMA user_version=3");
   const Bytes before = read_file(file_, 1 << 24).value();
   const auto store = open_sqlite_store(file_, kQuick);
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().kind(), ErrorKind::kUnsupported);
   EXPECT_EQ(store.error().code(), "schema-newer");
   EXPECT_EQ(read_file(file_, 1 << 24).value(), before);
+}
+
+TEST_F(SqliteStoreTest, AFileOfTheFirstVersionKeepsItsRoundsWithoutNorms) {
+  const AttemptKey key{RunId(1), 1, 1};
+  const auto commit_one = [&](std::optional<double> norm) {
+    const auto store = open_sqlite_store(file_, kQuick);
+    ASSERT_TRUE((*store)->submit_run({"job", 1, "", ""}, at(0)));
+    ASSERT_TRUE((*store)->start_run(RunId(1), model(0, "0"), at(0)));
+    ASSERT_TRUE((*store)->open_attempt(attempt(RunId(1), 1, 1, 1, {"a"}, "0")));
+    const TaskId task = (*store)->find_open_attempt(RunId(1)).value()->cohort[0].task;
+    ASSERT_TRUE(
+        (*store)->commit_attempt(key, {.contributions = {{"a", task, 2.5, norm}}}, model(1, "1")));
+  };
+  const auto contribution = [&] {
+    return (*open_sqlite_store(file_, kQuick))
+        ->rounds(RunId(1), 1)
+        .value()[0]
+        .result.contributions[0];
+  };
+  commit_one(0.75);
+  EXPECT_EQ(contribution().norm, 0.75);
+  run_sql(file_, "ALTER TABLE contributions DROP COLUMN norm; PRAGMA user_version=1");
+  EXPECT_EQ(contribution().norm, std::nullopt);
+  EXPECT_EQ(contribution().weight, 2.5);
+  EXPECT_EQ(run_sql(file_, "PRAGMA user_version"), "2");
 }
 
 TEST_F(SqliteStoreTest, RefusesADatabaseOfAnotherProgramUntouched) {
