@@ -66,7 +66,8 @@ TEST(ExchangeMachine, TwoMessagesOfANeighbourAreHeldAtMost) {
   ExchangeOptions options;
   options.schedule.steps = 1000;
   options.spread = kNodes;
-  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(kNodes, "node"), 0);
+  ExchangeMachine machine(options, **topology, 0, std::vector<std::string>(kNodes, "node"), 0,
+                          TimePoint{});
   machine.on(Begin{}, TimePoint{});
   std::vector<std::weak_ptr<const void>> models;
   const auto held = [&] {
