@@ -149,7 +149,7 @@ TEST(ExchangeMachine, WhoIsKilledComesBackAndNobodyWaitsBeyondTheDeadline) {
 TEST(ExchangeMachine, ASlowMemberIsWaitedForOnceItsPaceIsKnown) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     auto of = world(seed, 1000);
-    of.seconds_max = 4000;
+    of.seconds_max = 8000;  // a ring of four takes two of the slow member's steps an exchange
     ExchangeNetwork network(of);
     network.slow(2, 3);
     ASSERT_EQ(network.run(), "") << seed;
