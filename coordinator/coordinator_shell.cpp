@@ -118,7 +118,7 @@ Result<void> CoordinatorShell::perform(CloseSession& action) {
 }
 
 Result<void> CoordinatorShell::perform(ClientSeen& action) {
-  const auto stored = parts_.store.record_seen(action.client, parts_.clock.wall_now(), action.rows);
+  auto stored = parts_.store.record_seen(action.client, parts_.clock.wall_now(), action.rows);
   if (stored || stored.error().kind() != ErrorKind::kInternal) return {};
   return stored;
 }
@@ -168,8 +168,8 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
 
 // Not worth stopping for: a full disk loses a count.
 Result<void> CoordinatorShell::perform(RecordTraffic& action) {
-  const auto stored = parts_.store.record_traffic({action.run, action.round, action.attempt},
-                                                  action.bytes_in, action.bytes_out);
+  auto stored = parts_.store.record_traffic({action.run, action.round, action.attempt},
+                                            action.bytes_in, action.bytes_out);
   if (stored || stored.error().kind() != ErrorKind::kInternal) return {};
   return stored;
 }

@@ -173,13 +173,14 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   const identity::SignedRoster* replaced = kept ? &*kept : nullptr;
   STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, replaced));
   const WallTime now = clock.wall_now();
+  auto settings = settings_for(run.settings, members.size());
   identity::Roster roster{
       .federation = owner.identity().federation,
       .run = run.name,
       .epoch = epoch,
       .issued = now,
       .expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(lifetime),
-      .settings = settings_for(run.settings, members.size()),
+      .settings = std::move(settings),
       .members = std::move(members)};
   name_run(roster, replaced, now);
   return identity::SignedRoster::sign(roster, owner.credentials());
