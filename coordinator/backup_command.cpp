@@ -45,7 +45,7 @@ std::string describe_notes(const BackupListing& listing) {
 std::string describe_backup(const BackupListing& listing, const std::string& directory) {
   return fmt::format(
       "backup of the federation '{0}', {1}: {2} files, {3}, in {4}\n"
-      "It holds the authority's private key: whoever can read it can admit devices. Keep it as "
+      "It holds the authority's private key: anyone who can read it can admit devices. Keep it as "
       "safe as the coordinator.\n"
       "{5}"
       "To go on from it: starling-coordinator restore {4} --to NEW-DIR\n",

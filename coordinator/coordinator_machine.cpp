@@ -110,7 +110,7 @@ void CoordinatorMachine::handle(ClientRevoked& event) {
     if (const auto task = active_->round->task_of(event.client)) fail_task(*task, reason);
   }
   clients_.erase(event.client);
-  came_back(event.client);  // nobody waits for it any more
+  came_back(event.client);  // no longer waited for
 }
 
 void CoordinatorMachine::handle(SessionOpened& event) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator as a deterministic machine: sessions, runs, rounds and their attempts. One round
 // is open at a time: it is of the first run, in the order of submission, that could open one when
-// the last round ended. A run that waits for clients so holds up nobody, and keeps its place. It
-// owns no socket, clock, thread, file or randomness: events come in with the time, actions go out
-// for a shell (the service or the simulator) to perform in order. An event costs time logarithmic
-// in the clients and tasks, unless it begins or ends a run or a round, revokes a client or drains.
+// the last round ended. A run that waits for clients holds up no other run and keeps its place. The
+// machine owns no socket, clock, thread, file or randomness: events come in with the time, actions
+// go out for a shell (the service or the simulator) to perform in order. An event costs time
+// logarithmic in the clients and tasks, unless it begins or ends a run or a round, revokes a client
+// or drains.
 #pragma once
 
 #include <map>

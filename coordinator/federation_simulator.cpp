@@ -176,7 +176,7 @@ void FederationSimulator::perform(Action& action) {
     look_up(*look);
   } else if (const auto* line = std::get_if<Say>(&action)) {
     say(line->line);
-  }  // ClientSeen, RunWaits: nobody asks who is there, and there is no other run
+  }  // ClientSeen, RunWaits: a simulation has no operator to ask, and one run only
 }
 
 void FederationSimulator::begin_round(const BeginRound& begin) {

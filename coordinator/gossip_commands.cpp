@@ -134,7 +134,7 @@ Result<std::optional<identity::SignedRoster>> load_kept(const SignFlags& flags,
                                            "roster there, or remove it and say --epoch");
 }
 
-// Later than the one that is there, since whoever has that one takes no other.
+// Later than that of the kept roster: a peer that holds an epoch refuses another roster of it.
 Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::SignedRoster* kept) {
   const std::uint64_t least = kept != nullptr ? kept->roster().epoch + 1 : 1;
   if (flags.epoch == 0) return least;

@@ -116,10 +116,11 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
                     "new CLIENT --role peer'");
   }
   STARLING_TRY(check_network(run.settings, listed.size()));
+  Settings settings = settings_for(run.settings, listed.size());
   identity::Roster roster{.federation = federation_,
                           .run = run.name,
                           .epoch = next_epoch(),
-                          .settings = settings_for(run.settings, listed.size()),
+                          .settings = std::move(settings),
                           .members = std::move(listed)};
   roster.begin_run(parts_.clock.wall_now());
   reports_.clear();

@@ -61,8 +61,8 @@ class GossipIssuer {
   // Tells the members to end. "not-running"
   [[nodiscard]] Result<void> stop();
   // Clients have joined or were revoked. A revocation takes effect at once. Newcomers wait until
-  // kNewcomersEvery has passed since the last change of members, and those with whom the graph
-  // could not be formed until it can. When nobody is left, the network is stopped.
+  // kNewcomersEvery has passed since the last change of members; newcomers with which the graph
+  // cannot be formed wait until it can. When no member is left, the network is stopped.
   void members_changed() { refresh(); }
 
   // Null before the first run.

@@ -12,7 +12,7 @@ namespace {
 // Nobody has to show who he is to be refused, so it must not hold a connection for long.
 constexpr Duration kGoodbyeOfRefused = std::chrono::milliseconds(300);
 
-// The token stays good: whoever has it takes the other program and tries again.
+// The token stays valid, so that it can be used with the right program.
 Error wrong_role(const Grant& grant) {
   const bool is_operator = grant.role == identity::Role::kOperator;
   return rejected("token-role", "this token admits the " + std::string(to_string(grant.role)) +
