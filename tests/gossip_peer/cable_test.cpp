@@ -158,7 +158,9 @@ INSTANTIATE_TEST_SUITE_P(Courses, CablePulled,
                                            CableCase{"exponential", "dpsgd"},
                                            CableCase{"ring", "gradient-tracking", true, 0.02},
                                            CableCase{"ring", "ad-psgd", false},
-                                           CableCase{"exponential", "push-sum", false, 0.02}),
+                                           CableCase{"exponential", "push-sum", false, 0.02},
+                                           CableCase{"ring", "all-reduce"},
+                                           CableCase{"ring", "diloco-all"}),
                          [](const auto& instance) {
                            std::string name = std::string(instance.param.algorithm) + "_" +
                                               instance.param.topology;
