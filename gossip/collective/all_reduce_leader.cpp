@@ -78,7 +78,7 @@ void AllReduceMachine::consider() {
   const bool late = is_late();
   if (lead.recovering || late) ask_missing();
   for (Member m = 0; m < peers_.size(); ++m) {
-    if (m == self_ || !is_reachable(m) || has_answered(m)) continue;
+    if (m == self_ || !is_reachable(m) || has_answered(m) || peers_[m].elsewhere) continue;
     const Peer& peer = peers_[m];
     const bool declined = peer.begun != current_->at && late && peer.not_yet == current_->at &&
                           peer.not_yet_attempt == lead.attempt;

@@ -105,6 +105,7 @@ void AllReduceMachine::handle(Begin& begin) {
   for (Peer& peer : peers_) {
     if (peer.ahead && *peer.ahead <= begin.at) peer.ahead.reset();
     peer.sounded = false;
+    peer.elsewhere = false;
     peer.asked = 0;
     peer.done = false;
     peer.wants = 0;
@@ -156,6 +157,7 @@ void AllReduceMachine::handle(Unreachable& event) {
   peer.declined = false;
   peer.ahead.reset();
   peer.sounded = false;
+  peer.elsewhere = false;
   std::erase_if(early_, [&](const auto& entry) { return entry.first.first == event.member; });
   if (!current_) return;
   Current& c = *current_;
@@ -312,7 +314,10 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
     if (!may_follow(next)) hear_of_further(from, next, std::move(note.members));
     return;
   }
-  if (at > c.at) return hear_of_further(from, after(at, note.members), std::move(note.members));
+  if (at > c.at) {
+    const Progress next = after(at, note.members);
+    return hear_of_further(from, next, std::move(note.members));
+  }
   if (at < c.at) return;
   if (c.held.attempt == note.attempt && c.held.members == note.members) {
     return finish(std::move(c.held));
@@ -378,7 +383,8 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
 Member AllReduceMachine::leader() const {
   const Progress at = current_->at;
   for (Member m = 0; m < peers_.size(); ++m) {
-    const bool out = m == self_ ? declined(at) : peers_[m].not_yet == at;
+    const bool out =
+        m == self_ ? declined(at) : peers_[m].not_yet == at || peers_[m].elsewhere;
     if (is_reachable(m) && !out) return m;
   }
   return self_;
@@ -565,8 +571,10 @@ bool AllReduceMachine::is_believed(Progress next, std::size_t witnesses) const {
   if (witnesses >= std::min(static_cast<std::size_t>(others), kWitnesses)) {
     return is_explainable(next);
   }
+  // Who is new here has nothing to hold against it but what the others say.
+  const bool nobody_else = current_->sounded_at && now_ >= *current_->sounded_at + options_.repeat;
   const auto most = pace_.explained(1, now_);
-  return most && next.exchange <= *most;
+  return most ? next.exchange <= *most : nobody_else;
 }
 
 bool AllReduceMachine::is_explainable(Progress at) const {
@@ -576,11 +584,19 @@ bool AllReduceMachine::is_explainable(Progress at) const {
 
 // Whoever is further answers where it is.
 void AllReduceMachine::sound_others() {
+  if (!current_->sounded_at) current_->sounded_at = now_;
   for (Member m = 0; m < peers_.size(); ++m) {
     Peer& peer = peers_[m];
     if (m == self_ || !peer.reachable || peer.ahead || std::exchange(peer.sounded, true)) continue;
     send_state(m);
   }
+}
+
+// Whose word is not believed though all have been asked neither leads nor is waited for.
+void AllReduceMachine::go_on_without_strays() {
+  Current& c = *current_;
+  if (!c.sounded_at || now_ < *c.sounded_at + options_.repeat) return;
+  for (Peer& peer : peers_) peer.elsewhere = peer.ahead && *peer.ahead > c.at;
 }
 
 // What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
@@ -625,6 +641,7 @@ void AllReduceMachine::repeat() {
   for (Peer& peer : peers_) peer.sounded = false;
   look_ahead();
   if (!current_) return;
+  go_on_without_strays();
   Current& c = *current_;
   const Duration patience = options_.repeat * (1U << std::min(c.renewals, kDoublingsMax));
   if (now_ >= c.promised_at + patience && is_undone()) {

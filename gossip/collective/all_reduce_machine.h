@@ -136,7 +136,8 @@ class AllReduceMachine {
     // It said that these have come so far, beyond what we are at.
     std::optional<Progress> ahead;
     Members ahead_by;
-    bool sounded = false;  // asked how far it is
+    bool sounded = false;    // asked how far it is
+    bool elsewhere = false;  // for the current exchange: what it says is not believed of anybody
     Attempt asked = 0;     // of the current exchange
     bool done = false;     // with the attempt we lead
     unsigned wants = 0;    // served in this exchange
@@ -175,6 +176,7 @@ class AllReduceMachine {
     Attempt promised = 0;  // in no attempt below this
     TimePoint promised_at{};
     unsigned renewals = 0;   // of what seemed to be stuck
+    std::optional<TimePoint> sounded_at;  // others were asked, of a word that was not believed
     Attempt joined = 0;      // the last attempt taken part in
     Member reported_to = 0;  // the leader; oneself, perhaps
     std::optional<Run> run;
@@ -225,6 +227,7 @@ class AllReduceMachine {
   void look_ahead();
   bool is_believed(Progress next, std::size_t witnesses) const;
   void sound_others();
+  void go_on_without_strays();
   void fall_behind(Progress next, Members by);
   void decline(Member member);
   bool declined(Progress at) const;

