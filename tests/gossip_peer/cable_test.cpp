@@ -159,8 +159,8 @@ INSTANTIATE_TEST_SUITE_P(Courses, CablePulled,
                                            CableCase{"ring", "gradient-tracking", true, 0.02},
                                            CableCase{"ring", "ad-psgd", false},
                                            CableCase{"exponential", "push-sum", false, 0.02},
-                                           CableCase{"ring", "all-reduce"},
-                                           CableCase{"ring", "diloco-all"}),
+                                           CableCase{"ring", "all-reduce", true, 0.005},
+                                           CableCase{"ring", "diloco-all", true, 0.005}),
                          [](const auto& instance) {
                            std::string name = std::string(instance.param.algorithm) + "_" +
                                               instance.param.topology;
