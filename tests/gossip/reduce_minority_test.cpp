@@ -47,8 +47,8 @@ void split(ReduceNetwork& network, const std::set<Member>& side, std::size_t mem
 
 bool without_majority(const Finished& result) { return result.next.backed < result.next.exchange; }
 
-// What a majority ended is in the models of all in the end, and no majority's member ever took
-// another's model.
+// What a majority ended is in the models of all in the end, and no majority's member is drawn to
+// what others did apart.
 TEST(AllReduceMinority, WhoWasCutOffTakesTheMajoritysModelHoweverFarItCame) {
   constexpr std::size_t kMembers = 7;
   std::size_t came_further = 0;
@@ -76,13 +76,14 @@ TEST(AllReduceMinority, WhoWasCutOffTakesTheMajoritysModelHoweverFarItCame) {
         }
         continue;
       }
-      EXPECT_EQ(network.behinds(m), 0U) << m;
-      // Each exchange; seldom with few, when views differ in the moment of the split.
-      ASSERT_EQ(results.size(), 120U) << m;
+      // In the moment of the split views differ: a mean may have few members, and who misses two
+      // of its own side's takes their model. Nobody of a majority is drawn further.
+      EXPECT_LE(network.behinds(m).size(), 1U) << m;
+      EXPECT_GE(results.size(), 117U) << m;
       EXPECT_LE(std::ranges::count_if(results, without_majority), 3) << m;
       for (std::size_t i = 0; i < results.size(); ++i) {
         if (results[i].members.size() < kMembers)
-          majority_then = std::max<Exchange>(majority_then, i);
+          majority_then = std::max(majority_then, results[i].at.exchange);
       }
     }
     came_further += furthest_apart > majority_then;
@@ -121,7 +122,7 @@ TEST(AllReduceMinority, WhoIsLeftOfAMajorityGoesOn) {
       EXPECT_EQ(network.finished(m).size(), 60U);
       EXPECT_EQ(network.finished(m).back().members, (std::vector<Member>{1, 3}));
       EXPECT_LT(network.finished(m).back().next.backed, 60U);
-      EXPECT_EQ(network.behinds(m), 0U);
+      EXPECT_TRUE(network.behinds(m).empty());
     }
   }
 }

@@ -235,7 +235,7 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
       trace_ +=
           fmt::format("{} behind e{}/{}\n", member, behind->next.exchange, behind->next.backed);
       node.next = behind->next;
-      ++node.behinds;
+      node.behinds.push_back(behind->next);
       begin_next(member, rng_.uniform() * world_.spread);
     } else {
       said_.push_back(fmt::format("{}: {}", member, std::get<Say>(action).line));

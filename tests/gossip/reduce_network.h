@@ -60,8 +60,8 @@ class ReduceNetwork {
 
   const std::vector<Finished>& finished(Member member) const { return nodes_[member].finished; }
   const Finished* finished(Member member, Exchange exchange) const;
-  // How often it was told that others are further.
-  std::size_t behinds(Member member) const { return nodes_[member].behinds; }
+  // Where it was told that others are, and to copy their model.
+  const std::vector<Progress>& behinds(Member member) const { return nodes_[member].behinds; }
   bool alive(Member member) const { return nodes_[member].alive; }
   std::vector<float> input(Member member, Exchange exchange) const;
   // Finished results that are not the mean of their members, or not the same for one attempt.
@@ -91,7 +91,7 @@ class ReduceNetwork {
     TimePoint tick_at{};
     Progress next;
     std::vector<Finished> finished;
-    std::size_t behinds = 0;
+    std::vector<Progress> behinds;
     std::uint64_t floats_sent = 0;
     std::set<Member> unreachable;
   };
