@@ -201,25 +201,60 @@ void MeanCourse::say_standing(const Progress& next, std::size_t members) {
 // Others have come further without us.
 void MeanCourse::perform(collective::Behind& behind) {
   unsent_.clear();
+  std::vector<Member> from = donors(behind.by);
+  next_ = behind.next;
+  state_ = State::kCopying;
+  if (from.empty()) return not_copied();
+  host_.say(LogLevel::kInfo,
+            fmt::format("the others have come to exchange {} without this peer, which is at {}: "
+                        "taking their model",
+                        next_.exchange, at_.exchange));
+  host_.copy_model(std::move(from));
+}
+
+// Of these as many as can be reached; of none, any other.
+std::vector<Member> MeanCourse::donors(const std::vector<Member>& first) const {
   std::vector<Member> donors;
-  for (const Member member : behind.by) {
+  for (const Member member : first) {
     if (member != self_ && linked_[member] && donors.size() < kDonorsMax) donors.push_back(member);
   }
   for (Member member = 0; donors.empty() && member < names_.size(); ++member) {
     if (linked_[member]) donors.push_back(member);
   }
-  next_ = behind.next;
+  return donors;
+}
+
+// Who ended the run among a minority takes part again where a majority still trains, and keeps it
+// waiting for nothing otherwise. Two donors tell how far they are, where there are two.
+void MeanCourse::come_back(Member from, Progress theirs) {
+  if (state_ != State::kFinished || !is_minority() || host_.is_leaving()) return;
+  if (theirs.backed <= at_.backed || theirs.exchange > total_) return;
+  if (host_.now() < return_again_) return;
+  return_again_ = host_.now() + patience_;
+  std::vector<Member> others = {from};
+  for (Member member = 0; member < names_.size(); ++member) {
+    if (member != from) others.push_back(member);
+  }
   state_ = State::kCopying;
-  if (donors.empty()) return not_copied();
-  host_.say(LogLevel::kInfo,
-            fmt::format("the others have come to exchange {} without this peer, which is at {}: "
-                        "taking their model",
-                        next_.exchange, at_.exchange));
-  host_.copy_model(std::move(donors));
+  returning_ = true;
+  next_ = at_;
+  host_.copy_model(donors(others));
 }
 
 void MeanCourse::copied(Progress progress, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
+  if (std::exchange(returning_, false)) {
+    const bool is_further = progress.backed > at_.backed && progress.exchange <= total_;
+    if (!is_further) {
+      state_ = State::kFinished;
+      return;
+    }
+    host_.say(LogLevel::kInfo,
+              fmt::format("a quorum is still at exchange {}: goes on from its model in place of "
+                          "what was learned apart",
+                          progress.exchange));
+    next_ = progress;
+  }
   algorithm_->restart(model);
   local_.forget_momentum();
   // Meanwhile they went on; how far is believed as far as it can be.
@@ -230,6 +265,10 @@ void MeanCourse::copied(Progress progress, std::span<const float> model) {
 
 // The local steps are done; where the others are this peer can only be with their model.
 void MeanCourse::not_copied() {
+  if (std::exchange(returning_, false)) {
+    state_ = State::kFinished;
+    return;
+  }
   host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
   reduce();
 }
@@ -301,6 +340,7 @@ void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
 
 void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
   if (note.exchange >= total_) return;  // no member of this run can be there
+  come_back(from, {.backed = note.backed, .exchange = note.exchange});
   on(collective::NoteReceived{from, note});
 }
 
@@ -310,6 +350,7 @@ bool MeanCourse::may_be_starting(Member member) const { return !start_over_ && !
 void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
   met_[from] = true;
   linked_[from] = true;
+  if (hello.begun) come_back(from, {.backed = hello.support.backed, .exchange = hello.exchange});
   send_kept(from);
   on(collective::Reachable{from});
   // The network is under way: who has not been met is not starting, but gone.

@@ -48,6 +48,8 @@ class MeanCourse final : public Course {
   void reduce();
   bool is_minority() const { return at_.backed < at_.exchange; }
   void say_standing(const Progress& next, std::size_t members);
+  void come_back(Member from, Progress theirs);
+  std::vector<Member> donors(const std::vector<Member>& first) const;
   void mixed();
   void on(collective::Event event);
   void perform(collective::SendNote& send);
@@ -82,9 +84,11 @@ class MeanCourse final : public Course {
   Progress at_;
   Progress next_;  // kMixing: afterwards; kCopying: with a model of theirs
   const Exchange total_;
-  TimePoint began_{};   // the local steps
-  Duration work_{};     // that they took last
-  TimePoint resume_{};  // kPacing: until
+  TimePoint began_{};         // the local steps
+  Duration work_{};           // that they took last
+  TimePoint resume_{};        // kPacing: until
+  bool returning_ = false;    // kCopying: it had finished among a minority
+  TimePoint return_again_{};  // not before
   std::vector<bool> met_;
   std::vector<bool> linked_;  // as far as the links have said
   bool start_over_ = false;   // nobody is excused as starting any more
