@@ -9,6 +9,7 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/check.h"
 #include "core/identity/host_port.h"
@@ -170,6 +171,17 @@ TokenKey JoinToken::key() const {
   TokenKey key;
   hkdf(secret, kLabel, key.bytes_);
   return key;
+}
+
+void hide_join_tokens(std::span<char* const> arguments) {
+  for (char* const argument : arguments) {
+    for (char* at = argument; *at != '\0'; ++at) {
+      if (!has_prefix(at)) continue;
+      at += kPrefix.size();
+      std::fill_n(at, std::strlen(at), '*');
+      break;
+    }
+  }
 }
 
 }  // namespace starling::identity

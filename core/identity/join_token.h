@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -66,5 +67,9 @@ struct JoinToken {
   std::string text() const;
   TokenKey key() const;
 };
+
+// Overwrites what follows STJ1- in a program's arguments, which every user of the machine can list
+// as long as it runs (ps, /proc/PID/cmdline). For main, once the arguments are read.
+void hide_join_tokens(std::span<char* const> arguments);
 
 }  // namespace starling::identity

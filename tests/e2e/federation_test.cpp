@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real processes over mutual TLS on loopback: the programs as their users run them.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <fstream>
 
+#include "core/identity/join_token.h"
 #include "tests/e2e/federation.h"
 
 namespace starling {
@@ -124,6 +131,53 @@ TEST_F(Federation, AKilledClientLosesNothingAndARevokedOneIsOut) {
       EXPECT_EQ(client.at("state"), "revoked");
       EXPECT_EQ(client.at("connected"), false);
     }
+  }
+}
+
+// Accepts connections and never says anything.
+class SilentServer {
+ public:
+  SilentServer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address_;
+    auto* const address = reinterpret_cast<sockaddr*>(&address_);
+    EXPECT_EQ(::bind(fd_, address, length), 0);
+    EXPECT_EQ(::listen(fd_, 8), 0);
+    EXPECT_EQ(::getsockname(fd_, address, &length), 0);
+  }
+  ~SilentServer() {
+    ::close(accepted_);
+    ::close(fd_);
+  }
+  SilentServer(const SilentServer&) = delete;
+  SilentServer& operator=(const SilentServer&) = delete;
+
+  std::uint16_t port() const { return ntohs(address_.sin_port); }
+  bool accept() {
+    pollfd waiting{.fd = fd_, .events = POLLIN, .revents = 0};
+    if (::poll(&waiting, 1, 60'000) == 1) accepted_ = ::accept(fd_, nullptr, nullptr);
+    return accepted_ >= 0;
+  }
+
+ private:
+  int fd_;
+  sockaddr_in address_{};
+  int accepted_ = -1;
+};
+
+TEST_F(Federation, TheArgumentsOfARunningProgramHoldNoToken) {
+  for (const char* program : {"starling-edge", "starling-coordinator"}) {
+    SilentServer server;
+    const auto token =
+        identity::JoinToken::make(sha256(as_bytes("authority")), "127.0.0.1", server.port());
+    const Process joining(
+        {kPrograms + program, "join", token.text(), "--state", path("silent") + program});
+    ASSERT_TRUE(server.accept()) << joining.output();
+    std::ifstream file("/proc/" + std::to_string(joining.id()) + "/cmdline", std::ios::binary);
+    const std::string arguments(std::istreambuf_iterator<char>(file), {});
+    EXPECT_NE(arguments.find("STJ1-***"), arguments.npos) << arguments;
+    EXPECT_EQ(arguments.find(token.text().substr(5)), arguments.npos) << arguments;
   }
 }
 

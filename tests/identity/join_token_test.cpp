@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "core/base/rng.h"
 
@@ -105,6 +108,18 @@ TEST(TokenId, HasOneText) {
   EXPECT_EQ(*parse_token_id("0123456789abcdef"), TokenId(0x0123456789ABCDEFULL));
   EXPECT_FALSE(parse_token_id("0123456789abcde"));
   EXPECT_FALSE(parse_token_id("0123456789abcdef00"));
+}
+
+TEST(JoinToken, IsHiddenAmongTheArguments) {
+  std::vector<std::string> words = {"starling-edge", "join", example().text(),
+                                    "--state",       "STJ",  "--token=stj1-abc"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  const std::size_t letters = words[2].size() - std::strlen("STJ1-");
+  hide_join_tokens(arguments);
+  EXPECT_EQ(words,
+            (std::vector<std::string>{"starling-edge", "join", "STJ1-" + std::string(letters, '*'),
+                                      "--state", "STJ", "--token=stj1-***"}));
 }
 
 // The figures come from an independent HKDF and HMAC (Python's hmac and hashlib).

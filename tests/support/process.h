@@ -25,6 +25,7 @@ class Process {
   // The exit code (128 + n after signal n); nothing at the deadline.
   std::optional<int> wait(std::chrono::seconds deadline = std::chrono::minutes(3));
   void signal(int number) const;
+  pid_t id() const { return pid_; }
   // Everything read so far.
   const std::string& output() const { return output_; }
 
