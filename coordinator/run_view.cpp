@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "coordinator/text_table.h"
+#include "core/base/escape_controls.h"
 #include "core/telemetry/terminal_chart.h"
 
 namespace starling::coordinator {
@@ -90,7 +91,7 @@ std::string round_warnings(const json::array& rounds) {
     for (const json::value& warning : array_of(round, "warnings")) {
       if (!warning.is_string() || ++count > kWarningsShown) continue;
       text += fmt::format("warning: round {}: {}\n", cell(round, "round"),
-                          std::string_view(warning.get_string()));
+                          escape_controls(std::string_view(warning.get_string())));
     }
   }
   if (count == 0) return {};

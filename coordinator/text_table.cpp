@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/bytes.h"
+#include "core/base/escape_controls.h"
 
 namespace starling::coordinator {
 namespace {
@@ -21,7 +22,7 @@ const json::value* member(const json::value& object, std::string_view key) {
 }
 
 std::string text_cell(std::string_view text) {
-  return text.empty() ? std::string(kMissing) : telemetry::on_one_line(text);
+  return text.empty() ? std::string(kMissing) : escape_controls(text);
 }
 
 std::optional<double> number(const json::value* value) {

@@ -12,8 +12,8 @@ namespace starling::coordinator {
 
 using telemetry::TextTable;
 
-// A member of a JSON object as a cell: texts as they are (control bytes as '?'), numbers in short
-// form, true and false as yes and no, null and what is missing as "-".
+// A member of a JSON object as a cell: texts as they are (control characters escaped), numbers in
+// short form, true and false as yes and no, null and what is missing as "-".
 std::string cell(const boost::json::value& object, std::string_view key);
 // The same with so many digits after the point.
 std::string cell(const boost::json::value& object, std::string_view key, int digits);

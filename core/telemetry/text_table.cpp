@@ -118,11 +118,4 @@ std::string TextTable::text(std::size_t columns) const {
   return text;
 }
 
-std::string on_one_line(std::string_view text) {
-  std::string line(text);
-  std::ranges::replace_if(
-      line, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return line;
-}
-
 }  // namespace starling::telemetry

@@ -43,7 +43,4 @@ class TextTable {
   std::vector<Cells> rows_;
 };
 
-// The text with control bytes as '?', so that names of others cannot steer a terminal.
-std::string on_one_line(std::string_view text);
-
 }  // namespace starling::telemetry

@@ -303,7 +303,8 @@ template <class Message>
 void clean_words(Message& message) {
   if constexpr (std::is_same_v<Message, protocol::Bye> ||
                 std::is_same_v<Message, protocol::TaskEnded> ||
-                std::is_same_v<Message, protocol::TaskFailed>) {
+                std::is_same_v<Message, protocol::TaskFailed> ||
+                std::is_same_v<Message, protocol::OperatorReply>) {
     message.code = escape_controls(message.code);
     message.message = escape_controls(message.message);
   }

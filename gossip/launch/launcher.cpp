@@ -14,9 +14,9 @@
 #include <map>
 
 #include "core/base/durable_file.h"
+#include "core/base/escape_controls.h"
 #include "core/net/alarm.h"
 #include "core/net/signals.h"
-#include "core/telemetry/text_table.h"
 #include "gossip/launch/child_process.h"
 #include "gossip/launch/issuer_service.h"
 #include "gossip/launch/node_directory.h"
@@ -44,7 +44,7 @@ std::string last_line(const std::filesystem::path& path) {
   for (std::string line; std::getline(file, line);) {
     if (!line.empty()) last = line;
   }
-  return telemetry::on_one_line(last);
+  return escape_controls(last);
 }
 
 class Launcher {

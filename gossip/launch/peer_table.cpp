@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "core/base/check.h"
+#include "core/base/escape_controls.h"
 #include "core/telemetry/quantities.h"
 #include "core/telemetry/text_table.h"
 
@@ -46,7 +47,7 @@ std::string summary(std::span<const PeerRow> rows, std::size_t hidden) {
   std::string text = fmt::format("{} peers:", rows.size());
   std::string_view mark = " ";
   for (const auto& [state, count] : count_states(rows)) {
-    text += fmt::format("{}{} {}", mark, count, telemetry::on_one_line(state));
+    text += fmt::format("{}{} {}", mark, count, escape_controls(state));
     mark = ", ";
   }
   const auto [least, most] = std::ranges::minmax_element(rows, {}, &PeerRow::step);
@@ -68,7 +69,7 @@ std::string peer_table(std::span<const PeerRow> rows, std::size_t columns, std::
   const std::vector<std::size_t> chosen = choose(rows, lines_max - 2);
   for (const std::size_t i : chosen) {
     const PeerRow& row = rows[i];
-    table.add({row.name, telemetry::on_one_line(row.state), std::to_string(row.step),
+    table.add({row.name, escape_controls(row.state), std::to_string(row.step),
                fmt::format("{}/{}", row.neighbours, row.expected), number(row.loss),
                number(row.distance), telemetry::format_bytes(row.bytes_sent),
                telemetry::format_bytes(row.bytes_received)});

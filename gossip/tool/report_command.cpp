@@ -10,6 +10,7 @@
 #include <ostream>
 
 #include "core/base/durable_file.h"
+#include "core/base/escape_controls.h"
 #include "core/config/command_line.h"
 #include "core/report/comparison.h"
 #include "core/report/run_directory.h"
@@ -45,7 +46,7 @@ std::string as_text(const report::Comparison& comparison, const telemetry::Termi
   telemetry::TextTable table(std::move(headers));
   for (const std::vector<std::string>& row : comparison.rows) {
     std::vector<std::string> cells;
-    for (const std::string& cell : row) cells.push_back(telemetry::on_one_line(cell));
+    for (const std::string& cell : row) cells.push_back(escape_controls(cell));
     table.add(std::move(cells));
   }
   return table.text(terminal.line_max);

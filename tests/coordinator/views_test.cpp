@@ -35,7 +35,8 @@ TEST(TextTable, CellsOfJson) {
   const json::value value = json::parse(
       R"({"text":"a\nb\u001b[31m","none":null,"yes":true,"count":12,"real":0.25,"bytes":4800000,
           "time":"2026-11-20T09:10:11.123Z","empty":""})");
-  EXPECT_EQ(cell(value, "text"), "a?b?[31m") << "nothing of a log can move a terminal's cursor";
+  EXPECT_EQ(cell(value, "text"), "a\\nb\\x1b[31m")
+      << "nothing of a log can move a terminal's cursor";
   EXPECT_EQ(cell(value, "none"), "-");
   EXPECT_EQ(cell(value, "missing"), "-");
   EXPECT_EQ(cell(value, "empty"), "-");
@@ -71,6 +72,15 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
   EXPECT_NE(text.find("0.7500"), text.npos);
   EXPECT_NE(text.find("accuracy: 0.8750 at round 2"), text.npos) << text;
   EXPECT_EQ(describe_end(run), "run 3 failed: the model is not finite\n");
+}
+
+TEST(RunView, AWarningCannotSteerTheTerminal) {
+  const json::value run = json::parse(
+      R"({"id":3,"name":"demo","state":"running","rounds":[
+          {"round":1,"warnings":["the weight of cam-7\u001b[2K dominates"]}]})");
+  EXPECT_NE(describe_run(run, {}).find("warning: round 1: the weight of cam-7\\x1b[2K dominates\n"),
+            std::string::npos)
+      << describe_run(run, {});
 }
 
 TEST(RunView, FitsATerminal) {

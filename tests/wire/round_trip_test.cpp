@@ -33,7 +33,8 @@ constexpr auto cleaned = [](auto message) -> protocol::Message {
   using Message = decltype(message);
   if constexpr (std::is_same_v<Message, protocol::Bye> ||
                 std::is_same_v<Message, protocol::TaskEnded> ||
-                std::is_same_v<Message, protocol::TaskFailed>) {
+                std::is_same_v<Message, protocol::TaskFailed> ||
+                std::is_same_v<Message, protocol::OperatorReply>) {
     message.code = escape_controls(message.code);
     message.message = escape_controls(message.message);
   }
@@ -51,6 +52,13 @@ TEST(RoundTrip, AGoodbyeCannotPretendToBeAnotherLine) {
   const auto back = there_and_back(protocol::Bye{"bye\n", "\x1b[2K\rcam-8 joined"});
   ASSERT_TRUE(back);
   EXPECT_EQ(std::get<protocol::Bye>(*back), (protocol::Bye{"bye\\n", "\\x1b[2K\\rcam-8 joined"}));
+}
+
+TEST(RoundTrip, ARefusalCannotSteerTheOperatorsTerminal) {
+  const auto back = there_and_back(
+      protocol::OperatorReply{.id = 7, .code = "run-unknown", .message = "\x1b]0;x\a no run"});
+  ASSERT_TRUE(back);
+  EXPECT_EQ(std::get<protocol::OperatorReply>(*back).message, "\\x1b]0;x\\x07 no run");
 }
 
 class RandomRoundTrip : public ::testing::TestWithParam<int> {};
