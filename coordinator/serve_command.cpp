@@ -14,6 +14,7 @@
 #include "core/base/durable_file.h"
 #include "core/net/signals.h"
 #include "core/net/task_group.h"
+#include "core/telemetry/wrapped_stream.h"
 
 namespace starling::coordinator {
 namespace {
@@ -31,7 +32,8 @@ class Server {
       : state_(state),
         flags_(flags),
         context_(context),
-        log_(make_stderr_log(flags.verbose ? LogLevel::kDebug : LogLevel::kInfo)) {}
+        log_(telemetry::make_program_log(flags.verbose ? LogLevel::kDebug : LogLevel::kInfo,
+                                         std::getenv)) {}
 
   int serve() {
     auto service = CoordinatorService::start(loop_, context_.clock, *log_, state_, flags_.settings,

@@ -61,7 +61,9 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
   telemetry::Progress progress(context.err, context.clock, terminal,
                                static_cast<std::uint64_t>(flags.job.job.rounds));
   FederationSimulator::Hooks hooks;
-  hooks.on_line = [&](const std::string& line) { progress.print(line); };
+  hooks.on_line = [&](const std::string& line) {
+    progress.print(telemetry::leading_facts(line, terminal.line_max));
+  };
   hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
     const auto note = outcome.evaluation
                           ? fmt::format("accuracy {:.4f}", outcome.evaluation->accuracy)

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's program. Here alone are the environment, the system's randomness and the signals.
-#include <unistd.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -12,6 +10,7 @@
 
 #include "core/base/core_dumps.h"
 #include "core/config/binder.h"
+#include "core/identity/join_token.h"
 #include "core/telemetry/wrapped_stream.h"
 #include "edge_client/join_command.h"
 #include "edge_client/preflight_command.h"
@@ -86,7 +85,7 @@ bool ignores_hang_up() {
 int run_start(const StateDirectory& state, Arguments& arguments, const Clock& clock) {
   const auto options = arguments.read_options(state);
   if (!options) return config::report(options.error(), std::cerr);
-  const auto log = make_stderr_log(options->log.threshold());
+  const auto log = telemetry::make_program_log(options->log.threshold(), std::getenv);
   const StartRequest request{.state = state,
                              .options = *options,
                              .version = STARLING_VERSION,
@@ -120,17 +119,15 @@ int run(CLI::App& app, Arguments& arguments) {
 int main(int argc, char** argv) {
   using namespace starling;
   forbid_core_dumps();
-  const telemetry::WrappedStream out(
-      std::cout, telemetry::detect_terminal(STDOUT_FILENO, std::getenv).line_max);
-  const telemetry::WrappedStream err(
-      std::cerr, telemetry::detect_terminal(STDERR_FILENO, std::getenv).line_max);
+  const telemetry::ProgramOutput output(std::getenv);
   CLI::App app("A device of a Starling federation: it trains on its own data and reports updates.",
                "starling-edge");
   config::set_up(app, STARLING_VERSION);
   edge_client::Arguments arguments;
   edge_client::bind(arguments.binder, arguments.options);
   edge_client::add_commands(app, arguments);
-  const auto ended =
-      config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);
+  const std::span<char* const> words(argv, static_cast<std::size_t>(argc));
+  const auto ended = config::parse(app, words, std::cout, std::cerr);
+  identity::hide_join_tokens(words);
   return ended ? *ended : edge_client::run(app, arguments);
 }

@@ -4,7 +4,11 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdint>
+
 #include "core/base/escape_controls.h"
+#include "core/base/terminal_log.h"
+#include "core/base/word_wrap.h"
 
 namespace starling {
 namespace {
@@ -25,8 +29,9 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
 
 class StderrLog final : public Log {
  public:
-  explicit StderrLog(LogLevel level)
-      : logger_("starling", std::make_shared<spdlog::sinks::stderr_color_sink_mt>()) {
+  StderrLog(LogLevel level, std::size_t columns)
+      : columns_(columns),
+        logger_("starling", std::make_shared<spdlog::sinks::stderr_color_sink_mt>()) {
     logger_.set_level(to_spdlog(level));
     logger_.flush_on(spdlog::level::debug);
     logger_.set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %^%l%$ %v", spdlog::pattern_time_type::utc);
@@ -34,16 +39,29 @@ class StderrLog final : public Log {
 
   void write(LogLevel level, std::string_view line) override {
     // Names, addresses and reasons from outside are in it.
-    const std::string clean = escape_controls(line);
+    std::string clean = escape_controls(line);
+    if (columns_ != SIZE_MAX) {
+      const spdlog::string_view_t word = spdlog::level::to_string_view(to_spdlog(level));
+      clean = wrap(clean, columns_, kTimeColumns + word.size() + 2);
+    }
     logger_.log(to_spdlog(level), spdlog::string_view_t(clean.data(), clean.size()));
   }
 
  private:
+  static constexpr std::size_t kTimeColumns = 24;
+
+  const std::size_t columns_;
   spdlog::logger logger_;
 };
 
 }  // namespace
 
-std::unique_ptr<Log> make_stderr_log(LogLevel level) { return std::make_unique<StderrLog>(level); }
+std::unique_ptr<Log> make_stderr_log(LogLevel level) {
+  return std::make_unique<StderrLog>(level, SIZE_MAX);
+}
+
+std::unique_ptr<Log> make_terminal_log(LogLevel level, std::size_t columns) {
+  return std::make_unique<StderrLog>(level, columns);
+}
 
 }  // namespace starling

@@ -26,4 +26,17 @@ std::vector<std::string> break_at_blanks(std::string_view text, std::size_t colu
   return lines;
 }
 
+std::string wrap(std::string_view text, std::size_t columns, std::size_t taken) {
+  constexpr std::string_view kIndent = "  ";
+  const std::string whole = std::string(taken, '.') + std::string(text);
+  std::string lines = break_at_blanks(whole, columns).front().substr(taken);
+  text.remove_prefix(lines.size());
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  if (text.empty()) return lines;
+  for (const std::string& line : break_at_blanks(text, columns - kIndent.size())) {
+    lines.append("\n").append(kIndent).append(line);
+  }
+  return lines;
+}
+
 }  // namespace starling

@@ -16,4 +16,8 @@ std::size_t columns_of(std::string_view text);
 // word that is wider stands on a line of its own. At least one line.
 std::vector<std::string> break_at_blanks(std::string_view text, std::size_t columns);
 
+// The same as one text, in which the lines after the first begin with two blanks. Of the first line
+// `taken` columns are taken already.
+std::string wrap(std::string_view text, std::size_t columns, std::size_t taken = 0);
+
 }  // namespace starling

@@ -10,6 +10,15 @@
 
 namespace starling::telemetry {
 
+namespace {
+
+// No number is cut, unless the first fact is wider than the line.
+std::string fit_facts(std::string_view text, std::size_t columns) {
+  return std::string(fit(leading_facts(text, columns), columns));
+}
+
+}  // namespace
+
 std::string bar(double fraction, std::size_t columns, bool unicode) {
   static constexpr std::array<std::string_view, 8> kEighths = {" ", "▏", "▎", "▍",
                                                                "▌", "▋", "▊", "▉"};
@@ -92,9 +101,9 @@ void Progress::draw() {
     const double fraction = static_cast<double>(done_) / static_cast<double>(total_);
     const std::string drawing = bar(fraction, kBarColumns, terminal_.unicode);
     text = (terminal_.colour ? "\x1b[32m" + drawing + "\x1b[0m" : drawing) + " " +
-           std::string(fit(text, columns - kBarColumns - 1));
+           fit_facts(text, columns - kBarColumns - 1);
   } else {
-    text = fit(text, columns);
+    text = fit_facts(text, columns);
   }
   out_ << "\r\x1b[K" << text << std::flush;
   shown_ = clock_.now();

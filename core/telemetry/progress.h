@@ -29,7 +29,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` of the total; `note` stands at the bar's end while there is room.
+  // `done` of the total; `note` stands at the bar's end where there is room for it whole.
   void update(std::uint64_t done, std::string_view note = "");
   // A line of the work itself, in full, above the bar.
   void print(std::string_view line);

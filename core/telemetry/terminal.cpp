@@ -6,6 +6,8 @@
 
 #include <charconv>
 
+#include "core/base/word_wrap.h"
+
 namespace starling::telemetry {
 namespace {
 
@@ -71,6 +73,15 @@ std::string_view fit(std::string_view text, std::size_t columns) {
     --columns;
   }
   return text.substr(0, bytes);
+}
+
+std::string_view leading_facts(std::string_view line, std::size_t columns) {
+  while (columns_of(line) > columns) {
+    const std::size_t last = line.rfind("  ");
+    if (last == line.npos) break;
+    line = line.substr(0, last);
+  }
+  return line;
 }
 
 }  // namespace starling::telemetry

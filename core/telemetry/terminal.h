@@ -29,4 +29,8 @@ Terminal detect_terminal(int file_descriptor, const Environment& environment);
 // The first `columns` characters of UTF-8 text, one column a character.
 std::string_view fit(std::string_view text, std::size_t columns);
 
+// Of a line of facts with two blanks between them, the first ones, as many as fit `columns`; always
+// the first.
+std::string_view leading_facts(std::string_view line, std::size_t columns);
+
 }  // namespace starling::telemetry

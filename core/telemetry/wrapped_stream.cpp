@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/telemetry/wrapped_stream.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <iostream>
 #include <streambuf>
 #include <string>
 #include <string_view>
 
+#include "core/base/terminal_log.h"
 #include "core/base/word_wrap.h"
 
 namespace starling::telemetry {
 namespace {
 
 constexpr char kEscape = '\x1b';
-constexpr std::size_t kIndent = 2;
 
 // Bytes at the front that move the cursor or erase: '\r' and "ESC [ ... letter".
 std::size_t cursor_bytes(std::string_view text) {
@@ -69,18 +72,7 @@ class WrappedStream::Buffer final : public std::streambuf {
     const std::string_view whole = std::string_view(line_).substr(0, line_.size() - 1);
     const std::string_view line = whole.substr(cursor_bytes(whole));
     if (columns_of(line) <= columns_ || !is_prose(line)) return release();
-    std::string text(whole.substr(0, whole.size() - line.size()));
-    const auto parts = break_at_blanks(line, columns_);
-    text += parts.front() + '\n';
-    // The others are narrower by their indent.
-    const std::string_view rest = line.substr(parts.front().size());
-    const std::size_t blanks = std::min(rest.find_first_not_of(' '), rest.size());
-    if (blanks < rest.size()) {
-      for (const std::string& part : break_at_blanks(rest.substr(blanks), columns_ - kIndent)) {
-        text += std::string(kIndent, ' ') + part + '\n';
-      }
-    }
-    line_ = text;
+    line_ = std::string(whole.substr(0, whole.size() - line.size())) + wrap(line, columns_) + '\n';
     release();
   }
 
@@ -101,5 +93,16 @@ WrappedStream::~WrappedStream() {
   out_.rdbuf(&buffer_->below());
   out_.flush();
 }
+
+std::unique_ptr<Log> make_program_log(LogLevel level, const Environment& environment) {
+  const Terminal terminal = detect_terminal(STDERR_FILENO, environment);
+  if (!terminal.interactive) return make_stderr_log(level);
+  return make_terminal_log(level, terminal.line_max);
+}
+
+ProgramOutput::ProgramOutput(const Environment& environment)
+    : terminal_(detect_terminal(STDOUT_FILENO, environment)),
+      out_(std::cout, terminal_.line_max),
+      err_(std::cerr, detect_terminal(STDERR_FILENO, environment).line_max) {}
 
 }  // namespace starling::telemetry

@@ -7,6 +7,7 @@
 #include <memory>
 #include <ostream>
 
+#include "core/base/log.h"
 #include "core/telemetry/terminal.h"
 
 namespace starling::telemetry {
@@ -25,6 +26,24 @@ class WrappedStream {
   class Buffer;
   std::ostream& out_;
   std::unique_ptr<Buffer> buffer_;  // null: nothing is changed
+};
+
+// The log of a program, on standard error; its lines too are broken where that is a terminal. For
+// main.
+std::unique_ptr<Log> make_program_log(LogLevel level, const Environment& environment);
+
+// std::cout and std::cerr of a program, each with lines as wide as what it is shown on. For main.
+class ProgramOutput {
+ public:
+  explicit ProgramOutput(const Environment& environment);
+
+  // That std::cout is shown on.
+  const Terminal& terminal() const { return terminal_; }
+
+ private:
+  const Terminal terminal_;
+  const WrappedStream out_;
+  const WrappedStream err_;
 };
 
 }  // namespace starling::telemetry

@@ -89,13 +89,14 @@ void print_events(const FaultScript& script, config::OutputFormat format, std::o
 
 Result<SimulationResult> run_with_table(const LaunchFlags& flags, const LaunchRequest& request,
                                         std::optional<RunWriter>& writer, CommandContext& context) {
-  LiveTable table(context.err, context.clock,
-                  telemetry::detect_terminal(STDERR_FILENO, std::getenv));
+  const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
+  LiveTable table(context.err, context.clock, terminal);
   LineLog log(table);
   Result<void> written;
   LaunchHooks hooks;
   hooks.on_measurement = [&](const Measurement& measurement) {
-    table.print(describe(measurement, flags.config.net.run.steps, ""));
+    const std::string line = describe(measurement, flags.config.net.run.steps, "");
+    table.print(telemetry::leading_facts(line, terminal.line_max));
     if (writer && written) written = writer->write(measurement);
   };
   hooks.on_peers = [&](std::span<const PeerRow> rows) { table.show(rows); };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // starling-gossip: the researcher's program.
-#include <unistd.h>
-
 #include <CLI/App.hpp>
 #include <cstdlib>
 #include <iostream>
@@ -15,14 +13,8 @@ int main(int argc, char** argv) {
   namespace gossip = starling::gossip;
   starling::forbid_core_dumps();
   const starling::SystemClock clock;
-  gossip::CommandContext context{clock,
-                                 std::cout,
-                                 std::cerr,
-                                 {},
-                                 starling::telemetry::detect_terminal(STDOUT_FILENO, std::getenv)};
-  const starling::telemetry::WrappedStream out(std::cout, context.terminal.line_max);
-  const starling::telemetry::WrappedStream err(
-      std::cerr, starling::telemetry::detect_terminal(STDERR_FILENO, std::getenv).line_max);
+  const starling::telemetry::ProgramOutput output(std::getenv);
+  gossip::CommandContext context{clock, std::cout, std::cerr, {}, output.terminal()};
   CLI::App app("Training without a coordinator: topologies, algorithms and simulated networks.",
                "starling-gossip");
   starling::config::set_up(app, STARLING_VERSION);

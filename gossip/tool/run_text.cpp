@@ -17,13 +17,14 @@ namespace starling::gossip {
 std::string describe(const Measurement& m, std::uint64_t steps, std::string_view time) {
   std::string line = fmt::format("[step {}/{}]", m.step, steps);
   if (m.train_loss) line += fmt::format(" train loss {:.4f}", *m.train_loss);
+  if (m.eval_accuracy) line += fmt::format("  accuracy {:.4f}", *m.eval_accuracy);
+  line += fmt::format("  {}{}  consensus {:.3g}", telemetry::format_seconds(m.virtual_seconds),
+                      time, m.consensus_distance);
   if (m.eval_accuracy) {
-    line += fmt::format("  eval loss {:.4f}  accuracy {:.4f} (mean model {:.4f})", *m.eval_loss,
-                        *m.eval_accuracy, *m.eval_accuracy_mean_model);
+    line += fmt::format("  mean model {:.4f}  eval loss {:.4f}", *m.eval_accuracy_mean_model,
+                        *m.eval_loss);
   }
-  return line + fmt::format("  consensus {:.3g}  {}{}  sent {}", m.consensus_distance,
-                            telemetry::format_seconds(m.virtual_seconds), time,
-                            telemetry::format_bytes(m.bytes_sent));
+  return line + "  sent " + telemetry::format_bytes(m.bytes_sent);
 }
 
 void print_summary(const SimulationResult& result, const SummaryOptions& options,

@@ -12,7 +12,8 @@
 
 namespace starling::gossip {
 
-// A line about one evaluation. `time`: what follows the seconds, " virtual" or nothing.
+// A line about one evaluation, what matters most first (see telemetry::leading_facts). `time`: what
+// follows the seconds, " virtual" or nothing.
 std::string describe(const Measurement& measurement, std::uint64_t steps, std::string_view time);
 
 struct SummaryOptions {

@@ -38,7 +38,8 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Exp
   Result<void> written;
   SimulationHooks hooks;
   hooks.on_measurement = [&](const Measurement& measurement) {
-    progress.print(describe(measurement, steps, " virtual"));
+    const std::string line = describe(measurement, steps, " virtual");
+    progress.print(telemetry::leading_facts(line, terminal.line_max));
     if (writer && written) written = writer->write(measurement);
   };
   hooks.on_progress = [&](const Totals& totals) {

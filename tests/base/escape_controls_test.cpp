@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/base/log.h"
+#include "core/base/terminal_log.h"
 
 namespace starling {
 namespace {
@@ -36,6 +36,14 @@ TEST(Log, ALineFromOutsideStaysOneLine) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
   EXPECT_EQ(text.find('\x1b'), text.npos) << text;
   EXPECT_EQ(text.find('\r'), text.npos) << text;
+}
+
+TEST(Log, ALineIsBrokenAtBlanksWhereTheTerminalEnds) {
+  ::testing::internal::CaptureStderr();
+  make_terminal_log(LogLevel::kInfo, 60)->info("cam-7 connected from 10.0.0.1:23456 with 600 rows");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  ASSERT_GT(text.size(), 24U);
+  EXPECT_EQ(text.substr(24), " info cam-7 connected from\n  10.0.0.1:23456 with 600 rows\n");
 }
 
 }  // namespace

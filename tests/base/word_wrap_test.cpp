@@ -19,5 +19,14 @@ TEST(WordWrap, BreaksAtBlanks) {
   EXPECT_THAT(break_at_blanks("é é é", 3), ElementsAre("é é", "é"));
 }
 
+TEST(Wrap, GoesOnTwoColumnsIn) {
+  EXPECT_EQ(wrap("one two three", 13), "one two three");
+  EXPECT_EQ(wrap("one two three four", 9), "one two\n  three\n  four");
+  EXPECT_EQ(wrap("one two three", 13, 4), "one two\n  three") << "of the first line 4 are taken";
+  EXPECT_EQ(wrap("one", 9, 20), "one");
+  EXPECT_EQ(wrap("one two   ", 8), "one two");
+  EXPECT_EQ(wrap("", 9), "");
+}
+
 }  // namespace
 }  // namespace starling

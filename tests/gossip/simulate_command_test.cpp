@@ -83,7 +83,7 @@ class SimulateCommand : public ::testing::Test {
 TEST_F(SimulateCommand, SaysEachEvaluationAndHowItEnded) {
   const Answer answer = run_small({"--topology", "ring"});
   EXPECT_EQ(answer.code, 0) << answer.err;
-  for (const char* line : {"[step 0/8]  eval loss ", "[step 4/8] train loss ", "[step 8/8] "}) {
+  for (const char* line : {"[step 0/8]  accuracy ", "[step 4/8] train loss ", "[step 8/8] "}) {
     EXPECT_THAT(answer.err, HasSubstr(line));
   }
   EXPECT_THAT(answer.out, HasSubstr("accuracy, mean over nodes"));

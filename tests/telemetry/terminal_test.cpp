@@ -88,5 +88,14 @@ TEST(Terminal, TextIsMeasuredInCharacters) {
   EXPECT_EQ(fit("naïve", 0), "");
 }
 
+TEST(Terminal, TheLeadingFactsOfALineFit) {
+  const std::string line = "[round 3/20] loss 0.41  accuracy 0.84  in 38.4 MB";
+  EXPECT_EQ(leading_facts(line, SIZE_MAX), line);
+  EXPECT_EQ(leading_facts(line, line.size()), line);
+  EXPECT_EQ(leading_facts(line, line.size() - 1), "[round 3/20] loss 0.41  accuracy 0.84");
+  EXPECT_EQ(leading_facts(line, 24), "[round 3/20] loss 0.41");
+  EXPECT_EQ(leading_facts(line, 3), "[round 3/20] loss 0.41") << "never less than the first";
+}
+
 }  // namespace
 }  // namespace starling::telemetry
