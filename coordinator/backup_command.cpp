@@ -10,6 +10,7 @@
 
 #include "coordinator/backup_directory.h"
 #include "coordinator/commands.h"
+#include "core/base/escape_controls.h"
 
 namespace starling::coordinator {
 namespace {
@@ -36,35 +37,36 @@ json::object to_json(const BackupListing& listing, const std::string& directory)
           {"notes", json::array(listing.notes.begin(), listing.notes.end())}};
 }
 
-std::string describe_notes(const BackupListing& listing) {
-  std::string text;
-  for (const std::string& note : listing.notes) text += fmt::format("note: {}\n", note);
-  return text;
+// Fills in {federation}, {created}, {files}, {bytes}, {directory} and {notes}.
+std::string describe_listing(std::string_view words, const BackupListing& listing,
+                             const std::string& directory) {
+  std::string notes;
+  for (const std::string& note : listing.notes) {
+    notes += fmt::format("note: {}\n", escape_controls(note));
+  }
+  return fmt::format(fmt::runtime(words), fmt::arg("federation", listing.federation),
+                     fmt::arg("created", listing.created), fmt::arg("files", listing.files.size()),
+                     fmt::arg("bytes", format_byte_count(listing.bytes())),
+                     fmt::arg("directory", directory), fmt::arg("notes", notes));
 }
 
-std::string describe_backup(const BackupListing& listing, const std::string& directory) {
-  return fmt::format(
-      "backup of the federation '{0}', {1}: {2} files, {3}, in {4}\n"
-      "It holds the authority's private key: anyone who can read it can admit devices. Keep it as "
-      "safe as the coordinator.\n"
-      "{5}"
-      "To go on from it: starling-coordinator restore {4} --to NEW-DIR\n",
-      listing.federation, listing.created, listing.files.size(), format_byte_count(listing.bytes()),
-      directory, describe_notes(listing));
-}
+constexpr std::string_view kBackupMade =
+    "backup of the federation '{federation}', {created}: {files} files, {bytes}, in {directory}\n"
+    "It holds the authority's private key: anyone who can read it can admit devices. Keep it as "
+    "safe as the coordinator.\n"
+    "{notes}"
+    "To go on from it: starling-coordinator restore {directory} --to NEW-DIR\n";
 
-std::string describe_restored(const BackupListing& listing, const std::string& directory) {
-  return fmt::format(
-      "the federation '{0}' as it was at {1} is in {2}: {3} files, {4}, each with the SHA-256 of "
-      "its backup\n"
-      "What happened since then is not known to it:\n"
-      "  clients that joined need a new token; clients that were revoked must be revoked again;\n"
-      "  tokens that had not been used are revoked; rounds that were committed are run again.\n"
-      "{5}"
-      "Next: starling-coordinator serve {2}\n",
-      listing.federation, listing.created, directory, listing.files.size(),
-      format_byte_count(listing.bytes()), describe_notes(listing));
-}
+constexpr std::string_view kRestored =
+    "the federation '{federation}' as it was at {created} is in {directory}: {files} files, "
+    "{bytes}, each with the SHA-256 of its backup\n"
+    "What happened since then is not known to it:\n"
+    "  clients that joined need a new token;\n"
+    "  clients that were revoked must be revoked again;\n"
+    "  tokens that had not been used are revoked;\n"
+    "  rounds that were committed are run again.\n"
+    "{notes}"
+    "Next: starling-coordinator serve {directory}\n";
 
 Result<int> backup(OperatorClient& client, const BackupFlags& flags, CommandContext& context) {
   STARLING_ASSIGN(BackupReceiver receiver, BackupReceiver::create(flags.to));
@@ -74,7 +76,7 @@ Result<int> backup(OperatorClient& client, const BackupFlags& flags, CommandCont
   if (flags.common.format == config::OutputFormat::kJson) {
     context.out << json::serialize(to_json(listing, flags.to)) << '\n';
   } else {
-    context.out << describe_backup(listing, flags.to);
+    context.out << describe_listing(kBackupMade, listing, flags.to);
   }
   return 0;
 }
@@ -85,7 +87,7 @@ int restore(const RestoreFlags& flags, CommandContext& context) {
   if (flags.format == config::OutputFormat::kJson) {
     context.out << json::serialize(to_json(*listing, flags.to)) << '\n';
   } else {
-    context.out << describe_restored(*listing, flags.to);
+    context.out << describe_listing(kRestored, *listing, flags.to);
   }
   return 0;
 }
