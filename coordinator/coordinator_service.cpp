@@ -295,7 +295,12 @@ Result<void> CoordinatorService::Impl::start() {
       OperatorDesk::Handlers{
           .heard_at = [this](const std::string& name) { return shell->machine().heard_at(name); },
           .on_revoked = [this](const std::string& name) { revoked(name); },
+          .try_job =
+              [this](const Job& job, std::function<void(Result<void>)> done) {
+                runs->try_job(job, std::move(done));
+              },
           .on_submitted = [this] { runs->load_next(); },
+          .on_answered = [this] { operators->wake(); },
           .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
           .waits_for =
               [this](const store::Run& run) {

@@ -35,15 +35,17 @@ Answer OperatorDesk::respond(const std::string& command, const OperatorCall& cal
       {"backup-directory", &OperatorDesk::backup},
   }};
   for (const auto& [name, method] : kCommands) {
-    if (name != command) continue;
-    Answer answer = (this->*method)(call);
-    const bool broken = !answer && answer.error().kind() == ErrorKind::kInternal;
-    if (broken) handlers_.on_broken(answer.error());
-    return answer;
+    if (name == command) return noted((this->*method)(call));
   }
   return unsupported("unknown-command", "this coordinator does not know the request '" +
                                             printable(command) +
                                             "'; it may be older than the program that asks");
+}
+
+Answer OperatorDesk::noted(Answer answer) {
+  const bool broken = !answer && answer.error().kind() == ErrorKind::kInternal;
+  if (broken) handlers_.on_broken(answer.error());
+  return answer;
 }
 
 }  // namespace starling::coordinator

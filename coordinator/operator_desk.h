@@ -11,6 +11,7 @@
 #include "coordinator/client_registry.h"
 #include "coordinator/coordinator_options.h"
 #include "coordinator/gossip_issuer.h"
+#include "coordinator/job.h"
 #include "coordinator/operator_answer.h"
 #include "coordinator/state_directory.h"
 #include "core/base/clock.h"
@@ -35,7 +36,10 @@ class OperatorDesk {
     // Of a client that is connected.
     std::function<std::optional<TimePoint>(const std::string& client)> heard_at;
     std::function<void(const std::string& client)> on_revoked;  // the registry knows already
+    // Whether a run of this job could begin; `done` is called later.
+    std::function<void(const Job&, std::function<void(Result<void>)> done)> try_job;
     std::function<void()> on_submitted;
+    std::function<void()> on_answered;   // an answer that had nothing has something now
     std::function<void(RunId)> on_stop;  // of a running run
     // What a run that has not ended waits for; empty: for nothing.
     std::function<std::string(const store::Run&)> waits_for;
@@ -69,6 +73,9 @@ class OperatorDesk {
   Answer gossip_stop(const OperatorCall& call);
   Answer backup(const OperatorCall& call);
 
+  Answer store_run(const std::string& caller, const store::NewRun& run);
+  // Tells the service where the answer says that the store is broken.
+  Answer noted(Answer answer);
   // null, or what the run waits for
   boost::json::value waits_for(const store::Run& run) const;
   Result<store::Run> find_run(const OperatorCall& call);

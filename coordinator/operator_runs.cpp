@@ -6,7 +6,6 @@
 
 #include "coordinator/job.h"
 #include "coordinator/operator_desk.h"
-#include "coordinator/run_context.h"
 #include "coordinator/run_records.h"
 
 namespace starling::coordinator {
@@ -49,6 +48,24 @@ class LogAnswer final : public OperatorAnswer {
   std::uint64_t next_;
   bool follow_;
   bool done_ = false;
+};
+
+// One that is not known yet: nothing until it is.
+class LaterAnswer final : public OperatorAnswer {
+ public:
+  explicit LaterAnswer(std::shared_ptr<std::optional<Answer>> answer)
+      : answer_(std::move(answer)) {}
+
+  Result<SharedBytes> next() override {
+    if (!*answer_) return SharedBytes();
+    Answer& answer = **answer_;
+    if (!answer) return answer.error();
+    return (*answer)->next();
+  }
+  bool done() const override { return *answer_ && **answer_ && (***answer_)->done(); }
+
+ private:
+  std::shared_ptr<std::optional<Answer>> answer_;
 };
 
 json::value time_or_null(const std::optional<WallTime>& time) {
@@ -103,13 +120,24 @@ Answer OperatorDesk::run_submit(const OperatorCall& call) {
                     fmt::format("a submit token may have {} bytes", kSubmitTokenBytesMax));
   }
   STARLING_ASSIGN(const Job job, parse_job(call.payload, "job"));
-  STARLING_TRY(check_job(job));
-  STARLING_ASSIGN(const RunId id, parts_.store.submit_run({.name = job.job.name,
-                                                           .seed = job.job.seed,
-                                                           .submit_token = submit_token,
-                                                           .job = std::string(call.payload)},
-                                                          parts_.clock.wall_now()));
-  parts_.log.info("{} submitted run {} '{}'", call.caller, id.value(), job.job.name);
+  const store::NewRun run{.name = job.job.name,
+                          .seed = job.job.seed,
+                          .submit_token = submit_token,
+                          .job = std::string(call.payload)};
+  const auto answer = std::make_shared<std::optional<Answer>>();
+  handlers_.try_job(job, [this, caller = call.caller, run,
+                          asked = std::weak_ptr(answer)](const Result<void>& tried) {
+    const auto waiting = asked.lock();
+    if (!waiting) return;  // the operator has gone: nothing is submitted
+    waiting->emplace(tried ? noted(store_run(caller, run)) : tried.error());
+    handlers_.on_answered();
+  });
+  return std::make_unique<LaterAnswer>(answer);
+}
+
+Answer OperatorDesk::store_run(const std::string& caller, const store::NewRun& run) {
+  STARLING_ASSIGN(const RunId id, parts_.store.submit_run(run, parts_.clock.wall_now()));
+  parts_.log.info("{} submitted run {} '{}'", caller, id.value(), run.name);
   handlers_.on_submitted();
   return answer_json(json::object{{"id", id.value()}});
 }

@@ -30,6 +30,15 @@ Result<void> check_class_names(const data::Dataset& evaluation, const data::Data
                                      "the classes' numbers, from 0, in every file");
 }
 
+Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
+  constexpr const char* kKey = "evaluate.dataset";
+  const auto spec = data::DatasetSpec::parse(job.evaluate.dataset);
+  if (!spec) return spec.error().within(kKey);
+  auto dataset = data::load_dataset(*spec);
+  if (!dataset) return dataset.error().within(kKey);
+  return dataset;
+}
+
 }  // namespace
 
 bool RunContext::evaluates(Round round) const {
@@ -47,8 +56,7 @@ Result<RunContext> prepare_run(const Job& job,
   RunContext context{.job = job};
   client::DataShape& shape = context.job.training.data;
   if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
-    STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(job.evaluate.dataset));
-    STARLING_ASSIGN(const auto dataset, data::load_dataset(spec));
+    STARLING_ASSIGN(const auto dataset, load_evaluation(job));
     context.evaluation = data::DatasetView{dataset};
     STARLING_TRY(check_class_names(*dataset, known_shape.get()));
     STARLING_TRY(fill_shape(shape, *dataset));
@@ -63,19 +71,6 @@ Result<RunContext> prepare_run(const Job& job,
   STARLING_ASSIGN(auto strategy, strategy::make_server_strategy(job.training.strategy));
   context.strategy = std::move(strategy);
   return context;
-}
-
-Result<void> check_job(const Job& job) {
-  if (job.evaluate.dataset.empty() || job.evaluate.every == 0) {
-    STARLING_TRY(prepare_run(job, nullptr));
-    return {};
-  }
-  constexpr const char* kKey = "evaluate.dataset";
-  const auto spec = data::DatasetSpec::parse(job.evaluate.dataset);
-  if (!spec) return spec.error().within(kKey);
-  const auto found = data::find_dataset(*spec);
-  if (!found) return found.error().within(kKey);
-  return {};
 }
 
 }  // namespace starling::coordinator

@@ -33,7 +33,4 @@ struct RunContext {
 [[nodiscard]] Result<RunContext> prepare_run(
     const Job& job, const std::shared_ptr<const data::Dataset>& known_shape);
 
-// What prepare_run would refuse, as far as it can be told without reading data, in no time.
-[[nodiscard]] Result<void> check_job(const Job& job);
-
 }  // namespace starling::coordinator

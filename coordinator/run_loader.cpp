@@ -15,14 +15,25 @@ Result<std::shared_ptr<const RunContext>> load_context(const store::Run& run) {
   return std::make_shared<const RunContext>(std::move(context));
 }
 
+Result<model::Snapshot> make_initial_model(const RunContext& context, std::uint64_t seed) {
+  auto model =
+      std::make_shared<const model::Parameters>(model::initial_parameters(*context.model, seed));
+  // Bounds that no sum can hold are refused now, not when clients have trained.
+  STARLING_TRY(RoundAggregate::begin(context, context.schema(), model));
+  return model;
+}
+
 }  // namespace
+
+Result<void> try_job(const Job& job) {
+  STARLING_ASSIGN(const RunContext context, prepare_run(job, nullptr));
+  STARLING_TRY(make_initial_model(context, job.job.seed));
+  return {};
+}
 
 Result<LoadedRun> load_new_run(const store::Run& run) {
   STARLING_ASSIGN(const auto context, load_context(run));
-  const auto model = std::make_shared<const model::Parameters>(
-      model::initial_parameters(*context->model, run.seed));
-  // Bounds that no sum can hold are refused now, not when clients have trained.
-  STARLING_TRY(RoundAggregate::begin(*context, context->schema(), model));
+  STARLING_ASSIGN(const auto model, make_initial_model(*context, run.seed));
   return LoadedRun{context, {run.id, 0, model->sha256()}, model};
 }
 

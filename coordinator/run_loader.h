@@ -16,6 +16,9 @@ struct LoadedRun {
   model::Snapshot model;
 };
 
+// What load_new_run would refuse of a run of this job; reads the data as it does.
+[[nodiscard]] Result<void> try_job(const Job& job);
+
 // With the initial model. The errors of parse_job, prepare_run and of bounds that cannot be summed.
 [[nodiscard]] Result<LoadedRun> load_new_run(const store::Run& run);
 

@@ -119,6 +119,11 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
 
 // --- the next pending one -----------------------------------------------------------------------
 
+void RunQueue::try_job(const Job& job, Completion<void> done) {
+  compute<void>(
+      thread_, loop_, alive_, [job] { return coordinator::try_job(job); }, std::move(done));
+}
+
 void RunQueue::load_next() {
   if (loading_ || held_.size() >= kHeldMax) return;
   const auto clients = handlers_.idle_clients();

@@ -125,10 +125,4 @@ Result<Dataset::Content> read_idx(const fs::path& directory, Split split,
   return content;
 }
 
-Result<void> find_idx(const fs::path& directory, Split split) {
-  STARLING_TRY(open_idx(directory, split, kLabelsFile));
-  STARLING_TRY(open_idx(directory, split, kImagesFile));
-  return {};
-}
-
 }  // namespace starling::data

@@ -14,7 +14,4 @@ namespace starling::data {
 [[nodiscard]] Result<Dataset::Content> read_idx(const std::filesystem::path& directory, Split split,
                                                 const LoadOptions& options);
 
-// Whether both files are there and may be read.
-[[nodiscard]] Result<void> find_idx(const std::filesystem::path& directory, Split split);
-
 }  // namespace starling::data

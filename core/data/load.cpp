@@ -147,22 +147,6 @@ Result<std::shared_ptr<const Dataset>> load_dataset(const DatasetSpec& spec,
   }
 }
 
-Result<void> find_dataset(const DatasetSpec& spec) {
-  switch (spec.kind) {
-    case DatasetKind::kIdx:
-      return find_idx(spec.path, spec.split);
-    case DatasetKind::kFashionMnist:
-      STARLING_TRY(expect_fashion_mnist(spec));
-      return find_idx(spec.path, spec.split);
-    case DatasetKind::kCsv:
-      STARLING_TRY(CsvRecords::open(spec.path, LoadOptions().bytes_max));
-      return {};
-    case DatasetKind::kSynthetic:
-      return {};
-  }
-  return bad_dataset_spec(spec.path, "is of no known kind");
-}
-
 Result<std::shared_ptr<const Dataset>> load_part(const DatasetSpec& spec,
                                                  const PartitionSpec& partition,
                                                  LoadOptions options) {

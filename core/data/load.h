@@ -53,10 +53,6 @@ struct LoadOptions {
 [[nodiscard]] Result<std::shared_ptr<const Dataset>> load_dataset(const DatasetSpec& spec,
                                                                   const LoadOptions& options = {});
 
-// Whether the files of `spec` are there and may be read, without reading the data: the first errors
-// of load_dataset.
-[[nodiscard]] Result<void> find_dataset(const DatasetSpec& spec);
-
 // The part that `partition` names (its index and of), with the same rows in the same order as
 // partition_views gives to that part; a spec without an index: every row. Sets group_column and
 // select itself.

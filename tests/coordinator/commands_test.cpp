@@ -231,14 +231,15 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
   EXPECT_EQ(ask({"run", "stop", "1"}), 0);
   EXPECT_EQ(ask({"run", "wait", "1"}), 1);
   EXPECT_THAT(out, HasSubstr("run 1 stopped\n"));
+  EXPECT_EQ(ask({"run", "wait", "1", "--format", "json"}), 1);
+  EXPECT_THAT(out, HasSubstr("\"state\":\"stopped\""));
   EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset", "idx:/nowhere", "--wait"}), 1);
   EXPECT_THAT(err, HasSubstr("there is neither /nowhere/t"));
   std::ofstream(directory.path() / "damaged.csv") << "a,b,y\n1,2\n";
-  EXPECT_EQ(
-      ask({"run", "submit", tiny_job(), "--evaluate.dataset",
-           "csv:" + (directory.path() / "damaged.csv").string(), "--wait", "--format", "json"}),
-      1);
-  EXPECT_THAT(out, HasSubstr("\"state\":\"failed\""));
+  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset",
+                 "csv:" + (directory.path() / "damaged.csv").string(), "--wait"}),
+            1);
+  EXPECT_THAT(err, HasSubstr("error: evaluate.dataset: "));
   EXPECT_EQ(ask({"run", "wait", "9"}), 1);
   EXPECT_EQ(ask({"run", "show", "one"}), 2);
 }

@@ -217,14 +217,17 @@ TEST_F(CoordinatorServiceTest, APendingRunIsStoppedAtOnceAndARestartLeavesItSo) 
   EXPECT_EQ(federation.wait_for_end(pending), "stopped");
 }
 
-TEST_F(CoordinatorServiceTest, ARunThatCannotBeLoadedFailsByName) {
+TEST_F(CoordinatorServiceTest, ARunWhoseDataAreDamagedWhileItWaitsFailsByName) {
   federation.start_service();
   const testing::TemporaryDirectory directory;
-  const auto damaged = directory.path() / "damaged.csv";
-  ASSERT_TRUE(write_durably(damaged, as_bytes("a,b,y\n1,2\n")));
+  const auto file = directory.path() / "rows.csv";
+  ASSERT_TRUE(write_durably(file, as_bytes("a,b,y\n1,2,0\n3,4,1\n")));
+  const std::string held = submit(tiny_job(2));  // waits for clients
   Job job = tiny_job(1);
-  job.evaluate.dataset = "csv:" + damaged.string();
+  job.evaluate.dataset = "csv:" + file.string();
   const std::string run = submit(job);
+  ASSERT_TRUE(write_durably(file, as_bytes("a,b,y\n1,2\n")));
+  EXPECT_TRUE(federation.ask("run-stop", {{"id", held}}));
   EXPECT_EQ(federation.wait_for_end(run), "failed");
   const auto state = federation.ask("run-state", {{"id", run}}).value();
   EXPECT_EQ(state.at("error").at("code"), "dataset-malformed");
@@ -242,6 +245,16 @@ TEST_F(CoordinatorServiceTest, AJobThatCannotWorkIsRefusedAtItsSubmission) {
   for (const char* missing : {"idx:/nowhere", "fashion-mnist:/nowhere"}) {
     job.evaluate.dataset = missing;
     EXPECT_THAT(refusal(job), ::testing::StartsWith("dataset-missing: evaluate.dataset: "));
+  }
+  const testing::TemporaryDirectory directory;
+  ASSERT_TRUE(write_durably(directory.path() / "damaged.csv", as_bytes("a,b,y\n1,2\n")));
+  for (const char* name : {"t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte"}) {
+    ASSERT_TRUE(write_durably(directory.path() / name, as_bytes("no idx file")));
+  }
+  for (const std::string& damaged : {"csv:" + directory.path().string() + "/damaged.csv",
+                                     "idx:" + directory.path().string() + ":test"}) {
+    job.evaluate.dataset = damaged;
+    EXPECT_THAT(refusal(job), ::testing::StartsWith("dataset-malformed: evaluate.dataset: "));
   }
   job.evaluate.dataset = "cvs:rows.csv";
   EXPECT_THAT(refusal(job), ::testing::StartsWith("dataset-spec: evaluate.dataset: "));
@@ -271,7 +284,8 @@ class RunWithoutItsDataTest : public CoordinatorServiceTest {
     federation.stop_service();
     std::filesystem::remove(file);
     federation.start_service();
-    federation.log.wait_for("run " + run + ": cannot go on yet: there is no file");
+    federation.log.wait_for("run " + run +
+                            ": cannot go on yet: evaluate.dataset: there is no file");
     EXPECT_EQ(federation.ask("run-state", {{"id", run}}).value().at("state"), "running");
   }
   void write_data() const {
