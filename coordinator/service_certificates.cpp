@@ -29,7 +29,12 @@ Result<std::shared_ptr<const net::TlsContext>> make_service_tls(
   identity::PeerPolicy policy;
   policy.federation = federation;
   policy.roles = {identity::Role::kDevice, identity::Role::kPeer, identity::Role::kOperator};
-  policy.time = [&clock] { return identity::JudgementTime{.now = clock.wall_now()}; };
+  // A certificate of this authority that is not valid yet was issued while this clock ran ahead. It
+  // counts as just begun: who could not connect yet could never be admitted again.
+  policy.time = [&clock] {
+    const WallTime now = clock.wall_now();
+    return identity::JudgementTime{.now = now, .last_authenticated = now};
+  };
   policy.is_revoked = [&registry](const std::string& serial, const Sha256Digest& public_key) {
     return registry.is_revoked(serial, public_key);
   };

@@ -16,8 +16,10 @@
 
 namespace starling::identity {
 
-// What the judge knows of the time. The coordinator goes by its clock alone; a device whose clock
-// lies outside a certificate's validity goes by the last time that a coordinator authenticated.
+// What the judge knows of the time. A device whose clock lies outside a certificate's validity goes
+// by the last time that a coordinator authenticated. The coordinator goes by its clock, and gives
+// it as the last authenticated time too: what its authority has issued for later counts as just
+// begun.
 struct JudgementTime {
   WallTime now;
   std::optional<WallTime> last_authenticated = {};

@@ -177,6 +177,31 @@ TEST_F(ServiceSessionsTest, ACertificateThatExpiresEndsItsConnection) {
   EXPECT_EQ(connect(device).refusal(), "refused-certificate-expired");
 }
 
+TEST_F(ServiceSessionsTest, WhoJoinedWhileTheClockRanAheadConnectsOnceItIsRight) {
+  const auto ahead = std::chrono::hours(24 * 400);
+  federation.settings().enrol.certificate_lifetime = std::chrono::hours(24 * 30);
+  federation.start_service();
+  federation.stop_service();
+  federation.clock.put_forward(ahead);
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  const auto peer = federation.join("cam-8", "peer", "127.0.0.1:7000");
+  EXPECT_EQ(connect(device).greet(), "Welcome");
+  federation.stop_service();
+  federation.clock.put_forward(-ahead);
+  federation.start_service();
+  for (const auto& one : {device, peer}) {
+    RawConnection connection = connect(one);
+    ASSERT_EQ(connection.refusal(), "");
+    EXPECT_EQ(connection.greet(), "Welcome");
+  }
+  EXPECT_TRUE(federation.ask("client-list")) << "the operator's certificate was renewed meanwhile";
+  federation.stop_service();
+  federation.clock.put_forward(ahead + std::chrono::hours(24 * 31));
+  federation.start_service();
+  EXPECT_EQ(connect(device).refusal(), "refused-certificate-expired");
+}
+
 TEST_F(ServiceSessionsTest, TheServicesOwnCertificatesAreRenewedInTime) {
   federation.start_service();
   federation.stop_service();

@@ -147,6 +147,16 @@ TEST_F(CommandsTest, PreflightSaysWhatToDoAboutAnExpiredCertificate) {
   EXPECT_THAT(printed.get().text, HasSubstr("this device's certificate has expired"));
 }
 
+TEST_F(CommandsTest, PreflightTakesACertificateThatWasIssuedByAClockThatRanAhead) {
+  const WallTime now = kNow - hours(24 * 20);
+  clock_.set(now);
+  auto printed = preflight_beside();
+  play_greeting(now);
+  const Printed result = printed.get();
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("which is still to come"));
+}
+
 TEST_F(CommandsTest, PreflightLeavesARunningProcessItsSession) {
   const auto lock = StateLock::acquire(state_);
   auto printed = preflight_beside();
