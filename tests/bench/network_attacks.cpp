@@ -3,6 +3,7 @@
 // over one connection, or connects anew, throughout. Loopback only; see network_attacks.sh.
 // usage: network_attacks STATE resets COUNT | updates SECONDS | half-open SECONDS
 //        network_attacks STATE pongs SECONDS DEVICE-STATE
+//        network_attacks STATE peer-pongs SECONDS PEER-STATE PORT RATE
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -81,16 +82,10 @@ class Member {
 
   std::uint16_t port() const { return identity_.coordinator().port; }
   Result<void> connect() {
-    connection_.reset();
-    identity::PeerPolicy policy;
-    policy.federation = identity_.identity().federation;
-    policy.roles = {identity::Role::kCoordinator};
-    policy.time = [this] { return identity::JudgementTime{.now = clock_.wall_now()}; };
-    STARLING_ASSIGN(auto tls, net::TlsContext::make_client(net::Protocol::kSession,
-                                                           identity_.credentials(), policy));
-    auto dialling = net::connect(loop_, "127.0.0.1", port(), std::move(tls), {});
-    STARLING_ASSIGN(connection_, net::run_task(loop_, std::move(dialling)));
-    return {};
+    return dial(port(), net::Protocol::kSession, identity::Role::kCoordinator);
+  }
+  Result<void> connect_to_peer(std::uint16_t at) {
+    return dial(at, net::Protocol::kPeer, identity::Role::kPeer);
   }
   Result<void> send(protocol::Message message) {
     return link::send(*connection_, {std::move(message), {}});
@@ -108,6 +103,18 @@ class Member {
 
  private:
   static net::Async<void> turn() { co_return; }
+  Result<void> dial(std::uint16_t at, net::Protocol protocol, identity::Role role) {
+    connection_.reset();
+    identity::PeerPolicy policy;
+    policy.federation = identity_.identity().federation;
+    policy.roles = {role};
+    policy.time = [this] { return identity::JudgementTime{.now = clock_.wall_now()}; };
+    STARLING_ASSIGN(auto tls,
+                    net::TlsContext::make_client(protocol, identity_.credentials(), policy));
+    auto dialling = net::connect(loop_, "127.0.0.1", at, std::move(tls), {});
+    STARLING_ASSIGN(connection_, net::run_task(loop_, std::move(dialling)));
+    return {};
+  }
 
   SystemClock clock_;
   identity::IdentityDirectory identity_;
@@ -250,6 +257,32 @@ void pongs(Member& honest, Duration time, const std::string& device) {
   fmt::print("the device had sent {} pongs in {} s\n", sent.load(), to_seconds(time));
 }
 
+// So many pongs a second for one gossip peer, as one member of its network. What they cost the
+// others is for the script to see.
+void peer_pongs(const std::string& member, std::uint16_t port, double rate, Duration time) {
+  constexpr Duration kPeriod = 10ms;
+  Member bad(member);
+  const SystemClock clock;
+  const TimePoint begin = clock.now();
+  double sent = 0;
+  int connections = 0;
+  bool connected = false;
+  while (clock.now() < begin + time) {
+    if (!connected) {
+      if (const auto dialled = bad.connect_to_peer(port); !dialled) fail(dialled.error().message());
+      connected = bad.send(protocol::PeerHello{.software = "attack"}).has_value();
+      ++connections;
+    }
+    for (const double due = rate * to_seconds(clock.now() - begin); connected && sent < due;) {
+      connected = bad.send(protocol::Pong{}).has_value();
+      ++sent;
+    }
+    bad.flush();
+    std::this_thread::sleep_for(kPeriod);
+  }
+  fmt::print("{:.0f} pongs in {:.0f} s on {} connections\n", sent, to_seconds(time), connections);
+}
+
 int run(const std::vector<std::string>& arguments) {
   if (arguments.size() < 3) fail("needs STATE, an attack, and how much of it");
   ::signal(SIGPIPE, SIG_IGN);
@@ -267,6 +300,10 @@ int run(const std::vector<std::string>& arguments) {
     half_open(honest, time);
   } else if (attack == "pongs" && arguments.size() == 4) {
     pongs(honest, time, arguments[3] + "/identity");
+  } else if (attack == "peer-pongs" && arguments.size() == 6) {
+    peer_pongs(arguments[3] + "/identity",
+               static_cast<std::uint16_t>(std::atoi(arguments[4].c_str())),
+               std::atof(arguments[5].c_str()), time);
   } else {
     fail("knows no attack " + attack);
   }
