@@ -28,6 +28,24 @@ RoundSummary summary() {
           .bytes_out = 1'000};
 }
 
+// A run of a small model without evaluation data, and its initial model.
+struct SmallRun {
+  RunStart start_after(Round last, const std::vector<store::RoundRecord>& rounds) const {
+    return to_run_start(RunId(1), context, {RunId(1), last, {}}, model, rounds);
+  }
+
+  const RunContext context = [] {
+    Job job;
+    job.training.model.kind = "softmax-regression";
+    job.training.data = {{4}, 2};
+    job.evaluate.every = 0;
+    job.round.cohort = 3;
+    return prepare_run(job, nullptr).value();
+  }();
+  const model::Snapshot model =
+      std::make_shared<const model::Parameters>(model::initial_parameters(*context.model, 1));
+};
+
 TEST(RunRecords, LinesReadAsPeopleExpect) {
   RoundOutcome outcome{.train_loss = 0.41271,
                        .evaluation = train::Evaluation{.loss = 0.43849, .accuracy = 0.8421}};
@@ -95,12 +113,7 @@ TEST(RunRecords, WhoCountsForMoreThanAllOthersIsNamed) {
 }
 
 TEST(RunRecords, NormsAreOfTheLastCommittedRounds) {
-  Job job;
-  job.training.data = {{4}, 2};
-  job.evaluate.every = 0;
-  const RunContext context = prepare_run(job, nullptr).value();
-  const auto model =
-      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  const SmallRun run;
   std::vector<store::RoundRecord> rounds;
   for (Round round = 1; round <= 9; ++round) {
     const auto state = round == 6 ? store::RoundState::kAbandoned : store::RoundState::kCommitted;
@@ -108,24 +121,16 @@ TEST(RunRecords, NormsAreOfTheLastCommittedRounds) {
     const auto norm = round == 4 ? std::nullopt : std::optional(1.0 * round);
     rounds.back().result.contributions = {{"a", TaskId(round), 1, norm}};
   }
-  const auto norms_after = [&](Round last) {
-    return to_run_start(RunId(1), context, {RunId(1), last, {}}, model, rounds).norms;
-  };
+  const auto norms_after = [&](Round last) { return run.start_after(last, rounds).norms; };
   EXPECT_EQ(norms_after(8), (RecentNorms{{5}, {7}, {8}}));
   EXPECT_EQ(norms_after(2), (RecentNorms{{1}, {2}}));
   EXPECT_EQ(norms_after(0), RecentNorms());
 }
 
 TEST(RoundAggregate, AnUpdateAboveTheNormBoundLeavesTheSumAsItWas) {
-  Job job;
-  job.training.model.kind = "softmax-regression";
-  job.training.data = {{4}, 2};
-  job.evaluate.every = 0;
-  job.round.cohort = 3;
-  const RunContext context = prepare_run(job, nullptr).value();
-  const auto model =
-      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
-  const update::Schema schema = context.schema();
+  const SmallRun run;
+  const auto& model = run.model;
+  const update::Schema schema = run.context.schema();
   const auto add = [&](RoundAggregate& aggregate, std::uint64_t task, float value) {
     const std::vector<float> values(model->size(), value);
     const SharedBytes payload = SharedBytes::own(to_bytes(as_bytes(std::span(values))));
@@ -138,7 +143,7 @@ TEST(RoundAggregate, AnUpdateAboveTheNormBoundLeavesTheSumAsItWas) {
                          payload);
   };
   const auto digest = [&](std::optional<double> bound, bool with_large) {
-    auto aggregate = RoundAggregate::begin(context, schema, model, bound).value();
+    auto aggregate = RoundAggregate::begin(run.context, schema, model, bound).value();
     EXPECT_NEAR(add(*aggregate, 1, 0.5F).value(),
                 0.5 * std::sqrt(static_cast<double>(model->size())), 1e-12);
     if (with_large) {
@@ -165,18 +170,13 @@ TEST(RunRecords, ReplayRefusesWhatIsNoRun) {
 }
 
 TEST(RunRecords, AnOpenAttemptIsResumedAndClosedOnesCount) {
-  Job job;
-  job.training.data = {{4}, 2};
-  job.evaluate.every = 0;
-  const RunContext context = prepare_run(job, nullptr).value();
-  const auto model =
-      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  const SmallRun run;
   std::vector<store::RoundRecord> rounds(3);
   rounds[0] = {.key = {RunId(1), 1, 1}, .state = store::RoundState::kCommitted};
   rounds[1] = {.key = {RunId(1), 2, 1}, .state = store::RoundState::kAbandoned};
   rounds[2] = {
       .key = {RunId(1), 2, 2}, .state = store::RoundState::kOpen, .cohort = {{"a", TaskId(5)}}};
-  const RunStart start = to_run_start(RunId(1), context, {RunId(1), 1, {}}, model, rounds);
+  const RunStart start = run.start_after(1, rounds);
   EXPECT_EQ(start.attempts.at(2).last, 1U);
   EXPECT_EQ(start.attempts.at(2).failed, 1);
   ASSERT_TRUE(start.open);
@@ -185,21 +185,15 @@ TEST(RunRecords, AnOpenAttemptIsResumedAndClosedOnesCount) {
 }
 
 TEST(RunRecords, AttemptsThatWereWithdrawnKeepTheirNumbersAndHaveNotFailed) {
-  Job job;
-  job.training.data = {{4}, 2};
-  job.evaluate.every = 0;
-  const RunContext context = prepare_run(job, nullptr).value();
-  const auto model =
-      std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
+  const SmallRun run;
   const auto abandoned = [](Round round, Attempt attempt, std::string code) {
     return store::RoundRecord{.key = {RunId(1), round, attempt},
                               .state = store::RoundState::kAbandoned,
                               .abandonment = store::Abandonment{std::move(code), "x"}};
   };
   const RunStart start =
-      to_run_start(RunId(1), context, {RunId(1), 0, {}}, model,
-                   {abandoned(1, 1, "too-few-updates"), abandoned(1, 2, "model-damaged"),
-                    abandoned(2, 1, "base-withdrawn")});
+      run.start_after(0, {abandoned(1, 1, "too-few-updates"), abandoned(1, 2, "model-damaged"),
+                          abandoned(2, 1, "base-withdrawn")});
   EXPECT_EQ(start.attempts.at(1).last, 2U);
   EXPECT_EQ(start.attempts.at(1).failed, 1);
   EXPECT_EQ(start.attempts.at(2).last, 1U);

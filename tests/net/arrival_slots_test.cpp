@@ -62,6 +62,15 @@ TEST_F(ArrivalSlotsTest, AnAddressThatHoldsMoreThanOthersMakesRoomAtOnce) {
   EXPECT_EQ(victim("192.0.2.9"), oldest_of_three);
 }
 
+TEST_F(ArrivalSlotsTest, AnAddressThatHoldsMoreMakesRoomBeforeOneThatIsSlow) {
+  take("192.0.2.1");
+  now += milliseconds(500);
+  const Id oldest_of_three = take("192.0.2.2", 500, 2000);
+  take("192.0.2.2", 500, 2000);
+  take("192.0.2.2", 500, 2000);
+  EXPECT_EQ(victim("192.0.2.9"), oldest_of_three);
+}
+
 TEST_F(ArrivalSlotsTest, ANewcomerWhoWasNotAnsweredYetIsNotEvictedForThoseThatWere) {
   const Id old = take("192.0.2.1", 500, 2000);
   now += milliseconds(500);

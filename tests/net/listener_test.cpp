@@ -10,6 +10,7 @@
 #include "core/net/deadline.h"
 #include "tests/net/loopback.h"
 #include "tests/net/raw_client.h"
+#include "tests/support/machine_stopwatch.h"
 
 namespace starling::net {
 namespace {
@@ -81,6 +82,7 @@ TEST_F(ListenerTest, WhoSaysNothingMakesRoomForNewcomers) {
 
 TEST_F(ListenerTest, WhoWasRefusedHoldsNoSlotWhileItReadsWhy) {
   listen({.handshakes_max = 1, .handshake_undisturbed = std::chrono::seconds(60)});
+  const testing::MachineStopwatch since_start;
   std::vector<std::unique_ptr<RawSocket>> refused;  // each may linger for a second
   for (int i = 0; i < 20; ++i) {
     refused.push_back(std::make_unique<RawSocket>(listener->port()));
@@ -88,6 +90,7 @@ TEST_F(ListenerTest, WhoWasRefusedHoldsNoSlotWhileItReadsWhy) {
     EXPECT_EQ(next_refusal(), "not-tls");
   }
   EXPECT_TRUE(connect_pair({.deadline = std::chrono::seconds(10)}).server);
+  EXPECT_LT(since_start.seconds(), 10) << "each would have waited a second for the one before";
 }
 
 // A socket that was reset knows its address no more: it used to be counted under one address and
