@@ -29,10 +29,6 @@ std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member s
   return make_algorithm<float>(run.plan, self, std::span<const float>(start.model));
 }
 
-bool outlives_members(const AlgorithmTraits& traits) {
-  return traits.loss_safe && !traits.per_receiver && !traits.weighs;
-}
-
 std::size_t messages_of_use(const NetworkRun& run) {
   constexpr std::size_t kMutual = 2;
   constexpr std::size_t kMost = 16;  // beyond, a slow link loses some
@@ -50,7 +46,7 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
           ExchangeOptions{.schedule = run.options.schedule(),
                           .loss_safe = run.plan.traits.loss_safe,
                           .spread = run.spread,
-                          .resent = resent_exchanges(run),
+                          .resent = messages_of_use(run),
                           .held_max = messages_of_use(run),
                           // Where nobody is expected to go, whoever is slow is waited for.
                           .patience_min = run.lossy ? patience.min : patience.max,

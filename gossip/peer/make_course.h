@@ -38,8 +38,6 @@ struct CoursePatience {
 // The algorithm that a course starts with.
 std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,
                                                  CourseStart& start);
-// Whether an algorithm holds nothing that depends on the other members.
-bool outlives_members(const AlgorithmTraits& traits);
 
 // How many messages of one peer to another may be of use at a time: whom a peer waits for is one
 // exchange ahead at most where edges are mutual, else by as much as a word takes to spread.

@@ -44,6 +44,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       self_(place.self),
       names_(std::move(place.names)),
       absent_(std::move(place.absent)),
+      continues_(start.former != nullptr),
       trained_(start.former && start.former->trained),
       incarnation_(start.incarnation),
       resent_(options.resent),
@@ -57,7 +58,30 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
 
 void NeighbourCourse::begin() {
   for (const Member member : absent_) on(exchange::Absent{member});
-  on(exchange::Begin{.trained = trained_});
+  if (!continues_) return on(exchange::Begin{});
+  computing_ = true;
+  host_.compute([this] { regroup(); },
+                [this] {
+                  computing_ = false;
+                  take_postponed();
+                  on(exchange::Begin{.trained = trained_});
+                });
+}
+
+LocalPhase NeighbourCourse::phase_of(Exchange exchange) const {
+  const StepSchedule schedule = run_.options.schedule();
+  const std::uint64_t step = schedule.after(exchange);
+  return {.step = step,
+          .steps = static_cast<int>(schedule.after(exchange + 1) - step),
+          .rate = local_.rate_at(step),
+          .exchange = exchange};
+}
+
+// From the members of the epoch before to these.
+void NeighbourCourse::regroup() {
+  if (!trained_) return algorithm_->regroup(run_.plan, links(), nullptr);
+  const LocalPhase phase = phase_of(machine_.exchange());
+  algorithm_->regroup(run_.plan, links(), &phase);
 }
 
 std::vector<Member> NeighbourCourse::neighbours() const {
@@ -91,7 +115,6 @@ std::optional<std::span<const float>> NeighbourCourse::model() const {
 
 std::optional<Handover> NeighbourCourse::hand_over() {
   STARLING_CHECK(!computing_);
-  if (!outlives_members(run_.plan.traits)) return std::nullopt;
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = machine_.exchange(),
                   .trained = machine_.state() == ExchangeMachine::State::kWaiting};
@@ -131,10 +154,7 @@ void NeighbourCourse::perform(exchange::Train& train) {
   if (host_.is_leaving()) return;
   forget_sent();
   packed_.clear();
-  const LocalPhase phase{.step = train.step,
-                         .steps = train.steps,
-                         .rate = local_.rate_at(train.step),
-                         .exchange = train.exchange};
+  const LocalPhase phase = phase_of(train.exchange);
   const bool restart = train.restart;
   const auto loss = std::make_shared<double>(0);
   computing_ = true;
@@ -225,7 +245,9 @@ std::optional<Message<float>> NeighbourCourse::read(Member from,
 bool NeighbourCourse::is_usual(Member from, const Message<float>& message) {
   const Message<float>& own = algorithm_->message(0);
   const UsualDistance* far = nullptr;
-  if (!usual_first_.accepts(from, message.first, own.first)) {
+  if (const auto unpacked = algorithm_->unpack(from, message)) {
+    if (!usual_first_.accepts(from, unpacked->theirs, unpacked->own)) far = &usual_first_;
+  } else if (!usual_first_.accepts(from, message.first, own.first)) {
     far = &usual_first_;
   } else if (!usual_second_.accepts(from, message.second, own.second)) {
     far = &usual_second_;
@@ -297,9 +319,9 @@ void NeighbourCourse::perform(exchange::Finish&) { host_.finished(); }
 // Where mass is counted on edges, both ends must have begun to count together: a message bears its
 // sender's incarnation, and the receiver's as far as the sender knows it.
 bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
-  std::uint32_t& known = incarnations_[from];
-  if (known != parcel.era) {
-    known = parcel.era;
+  const std::uint32_t known = std::exchange(incarnations_[from], parcel.era);
+  // Who was not known took nothing that was pushed: nothing named its incarnation.
+  if (known != 0 && known != parcel.era) {
     algorithm_->forget(from);
     packed_.clear();  // what was pushed to its former self
   }

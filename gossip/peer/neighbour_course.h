@@ -53,6 +53,8 @@ class NeighbourCourse final : public Course {
   void perform(exchange::Copy& copy);
   void perform(exchange::Say& say);
   void perform(exchange::Finish&);
+  LocalPhase phase_of(Exchange exchange) const;
+  void regroup();
   void remake(std::span<const float> model);
   void trained(double loss_sum, int steps);
   void mixed();
@@ -73,7 +75,8 @@ class NeighbourCourse final : public Course {
   Member self_;
   std::vector<std::string> names_;
   const std::set<Member> absent_;
-  const bool trained_;  // before it begins
+  const bool continues_;  // with the algorithm of the epoch before
+  const bool trained_;    // before it begins
   std::uint32_t incarnation_;
   std::uint64_t resent_;  // exchanges whose messages are kept to be sent again
   ExchangeMachine machine_;
