@@ -328,6 +328,17 @@ bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
   return parcel.attempt == incarnation_;
 }
 
+// Who sends to us and gets nothing from us, as on directed graphs, has to know us too: a parcel
+// without vectors says no more than that.
+void NeighbourCourse::introduce(Member to) {
+  if (!tags_edges_) return;
+  Parcel parcel{.kind = Parcel::Kind::kMix, .exchange = machine_.exchange()};
+  parcel.era = incarnation_;
+  const auto theirs = incarnations_.find(to);
+  parcel.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
+  host_.send(to, parcel, {});
+}
+
 // Whether it bears what its sender must be known by before anything of it counts.
 bool NeighbourCourse::introduces(Member from, const Parcel& parcel) const {
   if (!tags_edges_) return false;
@@ -343,6 +354,8 @@ bool NeighbourCourse::may_send(Member from, Exchange exchange) const {
 }
 
 Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
+  const bool is_introduction = tags_edges_ && payload_bytes(parcel) == 0;
+  if (parcel.kind == Parcel::Kind::kMix && is_introduction) return {};
   const bool wanted = machine_.wants(parcel.exchange) || introduces(from, parcel);
   if (parcel.kind != Parcel::Kind::kMix || !wanted || !may_send(from, parcel.exchange)) {
     return rejected("not-wanted", "this parcel is of no use here now");
@@ -369,19 +382,23 @@ void NeighbourCourse::take_postponed() {
 void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
   if (tags_edges_) {
     const bool is_new = introduces(from, whole.parcel);
+    const bool is_empty = whole.data.size() == 0;
     if (computing_ && is_new) {  // with the edges: they cannot be changed now
-      postponed_.insert_or_assign(from, std::move(whole));
+      if (!is_empty || !postponed_.contains(from)) {
+        postponed_.insert_or_assign(from, std::move(whole));
+      }
       return;
     }
     const bool agreed = agree_on_edge(from, whole.parcel);
     if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
-    if (!agreed) return;
+    if (!agreed || is_empty) return;
     whole.parcel.era = whole.parcel.attempt = 0;
   }
   on(exchange::Came{{from, whole.parcel, std::move(whole.data)}});
 }
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
+  introduce(from);
   on(exchange::Told{from, hello.exchange, hello.begun, hello.support});
   // What was under way on an earlier link may be lost with it, though we have gone on. The message
   // that the others wait for with us is announced anew by the machine.

@@ -62,6 +62,7 @@ class NeighbourCourse final : public Course {
   void forget_sent();
   Links links() const;
   const Packed& packed(std::size_t place);
+  void introduce(Member to);
   bool introduces(Member from, const protocol::Parcel& parcel) const;
   bool may_send(Member from, Exchange exchange) const;
   void take_postponed();
