@@ -30,10 +30,11 @@ std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member s
 }
 
 std::size_t messages_of_use(const NetworkRun& run) {
-  constexpr std::size_t kMutual = 2;
-  constexpr std::size_t kMost = 16;  // beyond, a slow link loses some
-  if (run.plan.traits.pattern != Pattern::kNeighbours) return kMutual;
-  return std::clamp<std::size_t>(resent_exchanges(run), kMutual, kMost);
+  constexpr std::size_t kFew = 2;
+  constexpr std::size_t kMost = 16;  // beyond, whoever is slow loses some
+  const bool one_way = run.plan.traits.pattern == Pattern::kNeighbours &&
+                       run.topology->directed() && !run.topology->time_varying();
+  return one_way ? std::clamp<std::size_t>(resent_exchanges(run), kFew, kMost) : kFew;
 }
 
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,
@@ -46,7 +47,7 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
           ExchangeOptions{.schedule = run.options.schedule(),
                           .loss_safe = run.plan.traits.loss_safe,
                           .spread = run.spread,
-                          .resent = messages_of_use(run),
+                          .resent = resent_exchanges(run),
                           .held_max = messages_of_use(run),
                           // Where nobody is expected to go, whoever is slow is waited for.
                           .patience_min = run.lossy ? patience.min : patience.max,

@@ -48,6 +48,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       trained_(start.former && start.former->trained),
       incarnation_(start.incarnation),
       resent_(options.resent),
+      kept_max_(options.held_max),
       machine_(options, *run.topology, self_, names_, start.exchange, host.now()),
       algorithm_(take_algorithm(run, self_, start)),
       tags_edges_(algorithm_->counts_on_edges()) {
@@ -217,6 +218,7 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   std::deque<Packed>& sent = sent_[announce.to];
   if (!sent.empty() && sent.back().parcel.exchange == announce.exchange) sent.pop_back();
   sent.push_back({parcel, message.data});
+  if (sent.size() > kept_max_) sent.pop_front();
   host_.send(announce.to, parcel, message.data);
 }
 

@@ -79,7 +79,8 @@ class NeighbourCourse final : public Course {
   const bool continues_;  // with the algorithm of the epoch before
   const bool trained_;    // before it begins
   std::uint32_t incarnation_;
-  std::uint64_t resent_;  // exchanges whose messages are kept to be sent again
+  std::uint64_t resent_;  // exchanges whose messages are kept to be sent again, and
+  std::size_t kept_max_;  // how many of one neighbour's
   ExchangeMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;  // the compute thread's, while it computes
   const bool tags_edges_;                        // it counts mass on edges
