@@ -115,8 +115,9 @@ class Algorithm {
   virtual void restart(std::span<const T> model) = 0;
 
   // The members are others from here on, and this is links.node of `plan`. What members share
-  // begins anew, as in a new object; what this node learned by itself stays. `trained`: the phase of
-  // the last adapt(), which is not mixed yet: its messages are ready for `links` then. Null: none.
+  // begins anew, as in a new object; what this node learned by itself stays. `trained`: the phase
+  // of the last adapt(), which is not mixed yet: its messages are ready for `links` then. Null:
+  // none.
   virtual void regroup(const Plan& /*plan*/, const Links& /*links*/,
                        const LocalPhase* /*trained*/) {}
 

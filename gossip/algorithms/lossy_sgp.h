@@ -41,7 +41,7 @@ class LossySgp final : public Algorithm<T> {
 
   MassLedger ledger_;
   Vector<T> z_;
-  Vector<T> update_;  // of the last local steps
+  Vector<T> update_;                  // of the last local steps
   std::vector<Message<T>> messages_;  // by receiver
 };
 

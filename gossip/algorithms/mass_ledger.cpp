@@ -120,10 +120,10 @@ void MassLedger::read_new(Node from, std::span<const std::byte> total, std::span
   for (std::size_t i = 0; i < z.size(); ++i) z[i] = static_cast<T>(change(i) / weight);
 }
 
-#define STARLING_INSTANTIATE(T)                                                                  \
-  template void MassLedger::read_new<T>(Node, std::span<const std::byte>, std::span<T>) const;   \
-  template void MassLedger::reset<T>(std::span<const T>);       \
-  template void MassLedger::add<T>(std::span<const T>, double); \
+#define STARLING_INSTANTIATE(T)                                                                \
+  template void MassLedger::read_new<T>(Node, std::span<const std::byte>, std::span<T>) const; \
+  template void MassLedger::reset<T>(std::span<const T>);                                      \
+  template void MassLedger::add<T>(std::span<const T>, double);                                \
   template void MassLedger::read<T>(std::span<T>) const;
 STARLING_INSTANTIATE(float)
 STARLING_INSTANTIATE(double)

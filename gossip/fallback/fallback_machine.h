@@ -65,7 +65,7 @@ struct Keep {    // durably, in place of what was kept before
   Kept kept;
 };
 struct Forget {};  // what was kept
-struct Merge {   // answers Asked: contribute this model instead of a training
+struct Merge {     // answers Asked: contribute this model instead of a training
   TaskId task;
   Trained trained;
 };
@@ -142,9 +142,9 @@ class FallbackMachine {
   std::optional<fallback::Trained> interrupted_;
   bool kept_ = false;  // something is
   TimePoint keep_at_{};
-  std::uint64_t steps_ = 0;       // by gossip, ever
-  std::uint64_t spent_ = 0;       // ... in this absence
-  RunId paced_run_;               // what the following three are of
+  std::uint64_t steps_ = 0;  // by gossip, ever
+  std::uint64_t spent_ = 0;  // ... in this absence
+  RunId paced_run_;          // what the following three are of
   Round rounds_ = 0;
   std::uint64_t steps_in_round_ = 0;
   std::deque<Duration> took_;  // the last rounds

@@ -172,11 +172,12 @@ bool MeanCourse::is_usual(const collective::Finished& finished) {
   for (const Member member : finished.members) {
     if (member != self_) names += (names.empty() ? "" : ", ") + names_[member];
   }
-  host_.say(LogLevel::kWarning,
-            fmt::format("the mean of exchange {} is {:.3g} away from the model before it, more than "
-                        "{:.3g}: left out, this peer goes on with its own model; one of {} sends "
-                        "wrong numbers",
-                        finished.exchange, usual_.distance(), usual_.limit(), names));
+  host_.say(
+      LogLevel::kWarning,
+      fmt::format("the mean of exchange {} is {:.3g} away from the model before it, more than "
+                  "{:.3g}: left out, this peer goes on with its own model; one of {} sends "
+                  "wrong numbers",
+                  finished.exchange, usual_.distance(), usual_.limit(), names));
   return false;
 }
 

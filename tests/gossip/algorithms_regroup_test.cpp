@@ -56,9 +56,7 @@ TEST_P(Regroup, EveryTrainedPhaseCountsOnce) {
   Fleet<double> fleet(plan(), problem, scattered(kMembers, kDimensions));
   const Mesh few = ring(kMembers, 0.2), all = complete(kMembers);
   Row expected = mean_row(fleet.models());
-  const auto gradient = [&] {
-    return mean_row(problem.gradients(Matrix(kMembers, expected)));
-  };
+  const auto gradient = [&] { return mean_row(problem.gradients(Matrix(kMembers, expected))); };
   Row last(kDimensions);
   for (int t = 0; t < 20; ++t) {
     for (int k = 0; k < local_steps; ++k) {

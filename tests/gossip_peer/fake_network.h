@@ -52,7 +52,7 @@ class FakeNetwork {
     std::vector<float> mixed;  // the model when it advanced last
     int copies = 0;
     int finishes = 0;
-    std::uint64_t computations = 0;  // local phases and mixings
+    std::uint64_t computations = 0;           // local phases and mixings
     const gossip::NetworkRun* run = nullptr;  // of the epoch that it is in
     std::uint64_t trained_before = 0;         // steps, in earlier epochs
     std::optional<Error> failure;

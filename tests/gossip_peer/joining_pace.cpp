@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a ring of real peers exchanges, over TLS in one process, in calm and while a device joins
-// every second that is never started. Ends with 1 where less than half of the calm pace is left.
+// How fast a ring of real peers exchanges, over TLS in one process, in calm and while a device
+// joins every second that is never started. Ends with 1 where less than half of the calm pace is
+// left.
 //   joining_pace [PEERS [SECONDS [LOCAL-STEPS [ALGORITHM]]]]
 // Run by hand: figures of this machine, not a test.
 #include <fmt/format.h>
@@ -88,9 +89,10 @@ int measure(int argc, char** argv) {
                    local_steps, algorithm);
   const double calm = ring.pace(seconds, false);
   const double joining = ring.pace(seconds, true);
-  fmt::print("{}, {} peers, {} local steps: {:.1f} exchanges/s in calm, {:.1f} with a join a second "
-             "({:.2f} of it)\n",
-             algorithm, running, local_steps, calm, joining, joining / calm);
+  fmt::print(
+      "{}, {} peers, {} local steps: {:.1f} exchanges/s in calm, {:.1f} with a join a second "
+      "({:.2f} of it)\n",
+      algorithm, running, local_steps, calm, joining, joining / calm);
   return joining >= calm / 2 ? 0 : 1;
 }
 

@@ -138,7 +138,8 @@ TEST(UsualDistance, AMemberThatPushesHugeMassSpoilsNothing) {
   net.falsify = [&](protocol::Member from, SharedBytes data) {
     if (from != 3 || data.size() == 0) return data;
     Bytes bytes = to_bytes(data.view());
-    store_little<std::uint64_t>(bytes.data(), load_little<std::uint64_t>(bytes.data()) + (1ULL << 58));
+    store_little<std::uint64_t>(bytes.data(),
+                                load_little<std::uint64_t>(bytes.data()) + (1ULL << 58));
     return SharedBytes::own(std::move(bytes));
   };
   expect_unspoilt(net, "sgp");
