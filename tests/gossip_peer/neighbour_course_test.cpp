@@ -70,7 +70,7 @@ TEST(NeighbourCourse, TwoMessagesOfANeighbourAreEnoughForASlowMember) {
 // What is kept for a link that breaks: two models a neighbour, however far a word has to go.
 TEST(NeighbourCourse, TwoMessagesOfANeighbourAreKeptToBeSentAgain) {
   constexpr std::uint32_t kMembers = 16;
-  FakeNetwork net(testing::small_network_of_steps(400, "one-peer-exponential", kMembers), 3);
+  FakeNetwork net(testing::small_network_of_steps(400, "one-peer-exponential", kMembers, "sgp"), 3);
   net.patience.min = std::chrono::seconds(2);
   net.patience.max = std::chrono::minutes(1);
   net.peers[5]->phase = std::chrono::milliseconds(100);
