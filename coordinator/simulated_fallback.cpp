@@ -115,13 +115,14 @@ void SimulatedFallback::perform(std::size_t member, const gossip::fallback::Acti
                                                      .train_loss = merge->trained.loss,
                                                      .samples = 0,
                                                      .steps = merge->trained.steps});
-  }  // Say: a thousand clients' diaries interest nobody
+  }  // the others: a thousand clients' diaries interest nobody
 }
 
 void SimulatedFallback::begin(Node& node, const Begin& begin) {
-  const auto* floats = reinterpret_cast<const float*>(begin.model.view().data());
+  const SharedBytes& model = begin.from.model;
+  const auto* floats = reinterpret_cast<const float*>(model.view().data());
   node.algorithm = gossip::make_algorithm<float>(
-      plan_, node.place, std::span<const float>(floats, begin.model.size() / sizeof(float)));
+      plan_, node.place, std::span<const float>(floats, model.size() / sizeof(float)));
   if (node.data.optimizer) node.data.optimizer->reset();
   node.pace = begin.pace;
   node.gained = {};

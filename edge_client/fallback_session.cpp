@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/fallback_session.h"
 
+#include "core/base/durable_file.h"
 #include "core/client/given_model.h"
 #include "core/client/training_settings.h"
 #include "core/train/local_trainer.h"
@@ -9,11 +10,36 @@ namespace starling::edge_client {
 
 using namespace gossip::fallback;
 
-FallbackSession::FallbackSession(net::EventLoop& loop, Log& log, gossip::PeerNode& node,
-                                 std::uint64_t rows)
-    : loop_(loop), log_(log), node_(node), rows_(rows), machine_(loop.now()), alarm_(loop, [this] {
-        on(Tick{});
-      }) {}
+FallbackSession::FallbackSession(net::EventLoop& loop, const Clock& clock, Log& log,
+                                 gossip::PeerNode& node, std::uint64_t rows,
+                                 std::filesystem::path path)
+    : loop_(loop),
+      clock_(clock),
+      log_(log),
+      node_(node),
+      rows_(rows),
+      path_(std::move(path)),
+      machine_(loop.now()),
+      alarm_(loop, [this] { on(Tick{}); }) {
+  restore();
+}
+
+void FallbackSession::restore() {
+  auto loaded = load_fallback(path_);
+  if (!loaded) return log_.warning("{}", loaded.error().message());
+  if (!*loaded) return;
+  Kept& kept = (*loaded)->kept;
+  log_.info("{} steps trained by gossip for run {} were kept", kept.trained.steps, kept.run);
+  const Duration since = std::max<Duration>(clock_.wall_now() - (*loaded)->at, Duration{});
+  on(Restored{std::move(kept), since});
+}
+
+void FallbackSession::stop() {
+  if (machine_.state() == gossip::FallbackMachine::State::kGossiping) {
+    on(Progress{node_.gossiped()});
+  }
+  disk_.for_each(1, [](std::size_t, unsigned) {});
+}
 
 void FallbackSession::see(const protocol::Envelope& envelope) {
   if (const auto* committed = std::get_if<protocol::RoundCommitted>(&envelope.message)) {
@@ -51,6 +77,24 @@ void FallbackSession::perform(const Begin& begin) {
 }
 
 void FallbackSession::perform(const Rest&) { on(Rested{node_.rest()}); }
+
+void FallbackSession::perform(const Look&) { on(Progress{node_.gossiped()}); }
+
+void FallbackSession::perform(const Keep& keep) {
+  disk_.submit([this, kept = keep.kept, now = clock_.wall_now()](unsigned) {
+    const auto saved = save_fallback(path_, kept, now);
+    if (saved) return;
+    log_.warning("what is trained by gossip would be lost in a restart: {}",
+                 saved.error().message());
+  });
+}
+
+void FallbackSession::perform(const Forget&) {
+  disk_.submit([this](unsigned) {
+    const auto removed = remove_durably(path_);
+    if (!removed) log_.warning("{} is not removed: {}", path_.string(), removed.error().message());
+  });
+}
 
 void FallbackSession::perform(const Merge& merge) {
   merging_ = std::make_shared<client::GivenModel>(

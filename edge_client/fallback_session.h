@@ -3,9 +3,12 @@
 // gossip and what it contributes afterwards. The gossip itself is the peer node's.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <variant>
 
+#include "core/base/clock.h"
+#include "core/base/compute_pool.h"
 #include "core/base/log.h"
 #include "core/client/client_machine.h"
 #include "core/client/trainer.h"
@@ -18,8 +21,10 @@ namespace starling::edge_client {
 
 class FallbackSession {
  public:
-  // All references must outlive the session. `rows`: held by this device.
-  FallbackSession(net::EventLoop& loop, Log& log, gossip::PeerNode& node, std::uint64_t rows);
+  // All references must outlive the session. `rows`: held by this device. Goes on with what an
+  // earlier process left in `path`.
+  FallbackSession(net::EventLoop& loop, const Clock& clock, Log& log, gossip::PeerNode& node,
+                  std::uint64_t rows, std::filesystem::path path);
 
   // Of the link with the coordinator.
   void link_up() { on(gossip::fallback::Heard{}); }
@@ -30,22 +35,33 @@ class FallbackSession {
   // A round wants a training: what contributes in its place, or null.
   std::shared_ptr<client::Trainer> take_training(const client::Train& train);
 
+  // What was trained is kept for the next process. Nothing but the destructor may follow.
+  void stop();
+
   const gossip::FallbackMachine& machine() const { return machine_; }
 
  private:
   void on(gossip::fallback::Event event);
   void perform(const gossip::fallback::Begin& begin);
   void perform(const gossip::fallback::Rest&);
+  void perform(const gossip::fallback::Look&);
+  void perform(const gossip::fallback::Keep& keep);
+  void perform(const gossip::fallback::Forget&);
   void perform(const gossip::fallback::Merge& merge);
   void perform(const gossip::fallback::Say& say);
 
+  void restore();
+
   net::EventLoop& loop_;
+  const Clock& clock_;
   Log& log_;
   gossip::PeerNode& node_;
   std::uint64_t rows_;
+  const std::filesystem::path path_;
   gossip::FallbackMachine machine_;
   std::shared_ptr<client::Trainer> merging_;  // the answer to what is asked just now
   net::Alarm alarm_;
+  ComputePool disk_{1};
 };
 
 // All ways between the link's owner, the peer, and what the device does without the link. Before

@@ -65,10 +65,13 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   GossipSession gossip({loop, clock, log, request.state, identity}, std::move(peer), data,
                        {.send = [&session](const protocol::Envelope& e) { session.send(e); },
                         .queued_bytes = [&session] { return session.queued_bytes(); }});
-  FallbackSession fallback(loop, log, gossip.node(), data.size());
+  FallbackSession fallback(loop, clock, log, gossip.node(), data.size(),
+                           request.state.gossip() / "fallback");
   join_up(session, gossip, fallback);
   STARLING_TRY(gossip.start());
-  return run_session(request, session, gossip, loop, log);
+  auto result = run_session(request, session, gossip, loop, log);
+  fallback.stop();
+  return result;
 }
 
 }  // namespace starling::edge_client

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "core/base/error.h"
 #include "gossip/algorithms/algorithm_state.h"
@@ -16,6 +18,8 @@
 namespace starling::gossip {
 
 using topologies::Node;
+
+struct Plan;  // make_algorithm.h
 
 // What a node trains on: its rows, the order of its batches, its optimizer's state.
 template <class T>
@@ -74,6 +78,13 @@ struct Columns {
   std::size_t end = 0;
 };
 
+// An encoded message as vectors that can be compared, [d] each.
+template <class T>
+struct Unpacked {
+  std::vector<T> theirs;
+  std::vector<T> own;  // this node's of the same kind
+};
+
 template <class T>
 class Algorithm {
  public:
@@ -103,6 +114,13 @@ class Algorithm {
   // A node that comes back, or joins late, with another node's model: everything else as new.
   virtual void restart(std::span<const T> model) = 0;
 
+  // The members are others from here on, and this is links.node of `plan`. What members share
+  // begins anew, as in a new object; what this node learned by itself stays. `trained`: the phase
+  // of the last adapt(), which is not mixed yet: its messages are ready for `links` then. Null:
+  // none.
+  virtual void regroup(const Plan& /*plan*/, const Links& /*links*/,
+                       const LocalPhase* /*trained*/) {}
+
   // What a process that comes back goes on with beside its own model (algorithm_state.h), between
   // conclude() and adapt(). Nothing that the two ends of an edge share: they agree anew on it.
   virtual void visit_state(StateVisitor&) {}
@@ -110,6 +128,9 @@ class Algorithm {
   // Whether encoded bytes of the right number, from that sender, can be absorbed: what a stranger's
   // hand may have written is asked about first.
   virtual bool can_read(Node, std::span<const std::byte>) const { return true; }
+  // What an encoded message of that sender would bring. None where messages are not encoded.
+  // Requires: can_read(); between adapt() and conclude().
+  virtual std::optional<Unpacked<T>> unpack(Node, const Message<T>&) const { return std::nullopt; }
   // Whether both ends of an edge keep count of what passed it. Then forget() both counts of an edge
   // whose other end has begun anew, and what it had not taken is lost with it.
   virtual bool counts_on_edges() const { return false; }

@@ -2,6 +2,7 @@
 #include "gossip/algorithms/choco.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/base/check.h"
 
@@ -92,6 +93,34 @@ void Choco<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns 
 template <class T>
 void Choco<T>::restart(std::span<const T> model) {
   std::ranges::copy(model, x_.begin());
+}
+
+template <class T>
+void Choco<T>::regroup(const Plan&, const Links& links, const LocalPhase* trained) {
+  node_ = links.node;
+  std::ranges::fill(copy_, 0);
+  std::ranges::fill(pull_, 0);
+  if (trained != nullptr) compress(trained->exchange);
+}
+
+template <class T>
+std::vector<T> Choco<T>::decoded(const Message<T>& message) const {
+  std::vector<double> difference(x_.size());
+  add_decoded(message, 1, difference);
+  constexpr double kLargest = static_cast<double>(std::numeric_limits<T>::max());
+  std::vector<T> result;
+  result.reserve(difference.size());
+  for (const double value : difference) {
+    result.push_back(static_cast<T>(std::clamp(value, -kLargest, kLargest)));
+  }
+  return result;
+}
+
+// The differences, since all that a message does is to add one to a copy.
+template <class T>
+std::optional<Unpacked<T>> Choco<T>::unpack(Node, const Message<T>& message) const {
+  if (!compressor_) return std::nullopt;
+  return Unpacked<T>{.theirs = decoded(message), .own = decoded(message_)};
 }
 
 template class Choco<float>;

@@ -31,9 +31,14 @@ class Choco final : public Algorithm<T> {
   // begin with new copies together.
   void restart(std::span<const T> model) override;
 
+  // All begin with new copies.
+  void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
+
   bool can_read(Node, std::span<const std::byte> packed) const override {
     return !compressor_ || compressor_->can_add(packed);
   }
+
+  std::optional<Unpacked<T>> unpack(Node from, const Message<T>& message) const override;
 
   double consensus_step() const { return gamma_; }
   std::span<const double> public_copy() const { return copy_; }  // xhat_i
@@ -41,6 +46,7 @@ class Choco final : public Algorithm<T> {
 
  private:
   void compress(std::uint64_t exchange);
+  std::vector<T> decoded(const Message<T>& message) const;
   void add_decoded(const Message<T>& message, double weight, std::span<double> sum) const;
   void combine();
 

@@ -44,6 +44,14 @@ void D2<T>::restart(std::span<const T> model) {
   std::ranges::fill(correction_, 0);
 }
 
+template <class T>
+void D2<T>::regroup(const Plan&, const Links&, const LocalPhase* trained) {
+  if (trained != nullptr) {
+    for (std::size_t i = 0; i < v_.size(); ++i) v_[i] -= static_cast<T>(whole_ * correction_[i]);
+  }
+  std::ranges::fill(correction_, 0);
+}
+
 template class D2<float>;
 template class D2<double>;
 

@@ -25,6 +25,9 @@ class D2 final : public Algorithm<T> {
   // together.
   void restart(std::span<const T> model) override;
 
+  // c = 0 at everybody: v is x + u, as if these members had begun together before the steps.
+  void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
+
   // c; the mean over all nodes is 0.
   std::span<const double> correction() const { return correction_; }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "gossip/algorithms/make_algorithm.h"
+
 namespace starling::gossip {
 
 double acceleration(double slem) {
@@ -42,12 +44,18 @@ double Detag<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, cons
     for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += sample_[i];
   }
   samples_ += phase.steps;
+  show(phase);
+  return loss;
+}
+
+// What is sent in this exchange.
+template <class T>
+void Detag<T>::show(const LocalPhase& phase) {
   rate_ = phase.rate;
   round_ = phase.exchange % rounds_;
   std::ranges::transform(mixed_y_.now, shown_y_.begin(),
                          [](double y) { return static_cast<T>(y); });
   message_ = {.first = mixed_x_.now, .second = shown_y_};
-  return loss;
 }
 
 template <class T>
@@ -110,6 +118,16 @@ void Detag<T>::restart(std::span<const T> model) {
   std::ranges::fill(sum_, T{0});
   std::ranges::fill(previous_, T{0});
   samples_ = 0;
+}
+
+template <class T>
+void Detag<T>::regroup(const Plan& plan, const Links&, const LocalPhase* trained) {
+  acceleration_ = acceleration(plan.slem);
+  rounds_ = static_cast<std::uint64_t>(plan.options.gossip_rounds);
+  std::ranges::copy(mixed_x_.now, mixed_x_.before.begin());
+  std::ranges::copy(previous_, mixed_y_.now.begin());
+  std::ranges::copy(previous_, mixed_y_.before.begin());
+  if (trained != nullptr) show(*trained);
 }
 
 template class Detag<float>;

@@ -62,6 +62,14 @@ void GradientTracking<T>::restart(std::span<const T> model) {
   std::ranges::fill(correction_, 0);
 }
 
+template <class T>
+void GradientTracking<T>::regroup(const Plan&, const Links&, const LocalPhase* trained) {
+  if (trained != nullptr && trained->rate > 0) {
+    for (std::size_t i = 0; i < z_.size(); ++i) z_[i] -= static_cast<T>(correction_[i]);
+  }
+  std::ranges::fill(correction_, 0);
+}
+
 template class GradientTracking<float>;
 template class GradientTracking<double>;
 

@@ -25,6 +25,9 @@ class GradientTracking final : public Algorithm<T> {
   // Only the model outlives a process: the corrections of all must cancel, so they begin anew
   // together.
   void restart(std::span<const T> model) override;
+  // c = 0 at everybody, and z is the mean gradient of the trained steps: mean(c) stays 0 whoever
+  // is there.
+  void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
 
   // c, in units of the gradient; the mean over all nodes is 0.
   std::span<const double> correction() const { return correction_; }

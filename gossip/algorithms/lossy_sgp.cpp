@@ -22,7 +22,12 @@ double LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, c
   const double loss = local_steps<T>(training, phase, update_);
   for (std::size_t i = 0; i < z_.size(); ++i) update_[i] -= z_[i];
   ledger_.add<T>(update_, std::min(1.0, kMostStretch * ledger_.weight()));
+  push(links);
+  return loss;
+}
 
+template <class T>
+void LossySgp<T>::push(const Links& links) {
   messages_.clear();
   double left = 1;  // of the mass before the first push
   for (const topologies::Weight& receiver : links.receivers) {
@@ -30,7 +35,6 @@ double LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, c
     left -= receiver.weight;
   }
   for (const topologies::Weight& sender : links.senders) ledger_.open(sender.node);
-  return loss;
 }
 
 template <class T>
@@ -61,9 +65,27 @@ void LossySgp<T>::restart(std::span<const T> model) {
 }
 
 template <class T>
+void LossySgp<T>::regroup(const Plan&, const Links& links, const LocalPhase* trained) {
+  if (trained != nullptr) {
+    for (std::size_t i = 0; i < z_.size(); ++i) z_[i] += update_[i];
+  }
+  ledger_ = MassLedger(z_.size());
+  ledger_.reset<T>(z_);
+  if (trained != nullptr) push(links);
+}
+
+template <class T>
 void LossySgp<T>::visit_state(StateVisitor& state) {
   ledger_.visit_state(state);
   ledger_.read<T>(z_);
+}
+
+// The model whose mass is new on the edge; where none is, this node's own.
+template <class T>
+std::optional<Unpacked<T>> LossySgp<T>::unpack(Node from, const Message<T>& message) const {
+  Unpacked<T> unpacked{.theirs = {z_.begin(), z_.end()}, .own = {z_.begin(), z_.end()}};
+  ledger_.read_new<T>(from, message.packed, unpacked.theirs);
+  return unpacked;
 }
 
 template class LossySgp<float>;

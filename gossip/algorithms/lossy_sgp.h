@@ -23,8 +23,11 @@ class LossySgp final : public Algorithm<T> {
   bool can_read(Node from, std::span<const std::byte> packed) const override {
     return ledger_.is_plausible(from, packed);
   }
+  std::optional<Unpacked<T>> unpack(Node from, const Message<T>& message) const override;
   // Edges keep their totals.
   void restart(std::span<const T> model) override;
+  // All begin with weight 1, and edges with nothing.
+  void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
   // The mass that is here, so that a restart makes none. What is on the edges is lost with them.
   void visit_state(StateVisitor& state) override;
 
@@ -34,9 +37,11 @@ class LossySgp final : public Algorithm<T> {
   const MassLedger& ledger() const { return ledger_; }
 
  private:
+  void push(const Links& links);
+
   MassLedger ledger_;
   Vector<T> z_;
-  Vector<T> update_;
+  Vector<T> update_;                  // of the last local steps
   std::vector<Message<T>> messages_;  // by receiver
 };
 

@@ -106,9 +106,24 @@ std::span<const MassLedger::Fixed> MassLedger::pulled(Node from) const {
   return edge == pulled_.end() ? std::span<const Fixed>() : edge->second;
 }
 
-#define STARLING_INSTANTIATE(T)                                 \
-  template void MassLedger::reset<T>(std::span<const T>);       \
-  template void MassLedger::add<T>(std::span<const T>, double); \
+template <class T>
+void MassLedger::read_new(Node from, std::span<const std::byte> total, std::span<T> z) const {
+  STARLING_CHECK(total.size() == mass_.size() * sizeof(Fixed) && z.size() == size());
+  const std::span<const Fixed> before = pulled(from);
+  const auto change = [&](std::size_t i) {
+    Fixed now = 0;
+    std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
+    return value(now - (before.empty() ? 0 : before[i]));
+  };
+  const double weight = change(size());
+  if (!(weight > 0)) return;
+  for (std::size_t i = 0; i < z.size(); ++i) z[i] = static_cast<T>(change(i) / weight);
+}
+
+#define STARLING_INSTANTIATE(T)                                                                \
+  template void MassLedger::read_new<T>(Node, std::span<const std::byte>, std::span<T>) const; \
+  template void MassLedger::reset<T>(std::span<const T>);                                      \
+  template void MassLedger::add<T>(std::span<const T>, double);                                \
   template void MassLedger::read<T>(std::span<T>) const;
 STARLING_INSTANTIATE(float)
 STARLING_INSTANTIATE(double)

@@ -51,6 +51,9 @@ class MassLedger {
   // Whether an honest other end can have pushed so much: no less weight than before, and no element
   // that has changed by 2^20. O(d).
   bool is_plausible(Node from, std::span<const std::byte> total) const;
+  // z = x / w of what is new in the edge's total; z stays where no weight is.
+  template <class T>
+  void read_new(Node from, std::span<const std::byte> total, std::span<T> z) const;
   // Both totals of the edge begin at 0 again: its other end has lost them.
   void forget(Node other);
   // The mass here, without the edges.

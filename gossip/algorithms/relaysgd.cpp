@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "gossip/algorithms/make_algorithm.h"
 
 namespace starling::gossip {
 
@@ -31,6 +32,13 @@ void RelaySgd<T>::relay(Columns part, double total) {
 template <class T>
 double RelaySgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) {
   const double loss = local_steps<T>(training, phase, x_);
+  prepare(links);
+  return loss;
+}
+
+// The messages to the neighbours.
+template <class T>
+void RelaySgd<T>::prepare(const Links& links) {
   if (neighbours_.empty()) {
     const Vector<T> zero(x_.size());
     neighbours_.assign(links.receivers.size(), {.came = zero, .sent = zero});
@@ -42,7 +50,6 @@ double RelaySgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, c
   for (Neighbour& to : neighbours_) {
     to.message = {.first = to.sent, .scalar = total - to.count, .has_scalar = true};
   }
-  return loss;
 }
 
 template <class T>
@@ -75,6 +82,13 @@ template <class T>
 void RelaySgd<T>::restart(std::span<const T> model) {
   std::ranges::copy(model, x_.begin());
   for (Neighbour& neighbour : neighbours_) neighbour.count = 0;
+}
+
+template <class T>
+void RelaySgd<T>::regroup(const Plan& plan, const Links& links, const LocalPhase* trained) {
+  nodes_ = plan.nodes;
+  neighbours_.clear();
+  if (trained != nullptr) prepare(links);
 }
 
 template class RelaySgd<float>;

@@ -27,6 +27,8 @@ class RelaySgd final : public Algorithm<T> {
   std::span<const T> model() const override { return x_; }
   // Only the model outlives a process: sums that neighbours sent count in their next messages.
   void restart(std::span<const T> model) override;
+  // The tree is another one: nothing was relayed on it yet.
+  void regroup(const Plan& plan, const Links& links, const LocalPhase* trained) override;
 
  private:
   struct Neighbour {
@@ -35,6 +37,7 @@ class RelaySgd final : public Algorithm<T> {
     Vector<T> sent;    // m_ij
     Message<T> message;
   };
+  void prepare(const Links& links);
   void relay(Columns part, double total);
 
   Node nodes_;

@@ -61,6 +61,13 @@ void Sgp<T>::restart(std::span<const T> model) {
   weight_ = 1;
 }
 
+template <class T>
+void Sgp<T>::regroup(const Plan&, const Links&, const LocalPhase* trained) {
+  if (trained != nullptr && weight_ != 1) stretch<T>(z_, next_, weight_);  // as u of weight 1
+  weight_ = 1;
+  message_.scalar = 1;
+}
+
 template class Sgp<float>;
 template class Sgp<double>;
 template void stretch(std::span<float>, std::span<const float>, double);

@@ -12,6 +12,7 @@ using namespace fallback;
 namespace {
 
 constexpr std::size_t kRoundsMeasured = 9;  // the median of so many is what a round usually takes
+constexpr Duration kKeepEvery = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -22,21 +23,28 @@ std::vector<Action> FallbackMachine::on(Event event, TimePoint now) {
 }
 
 std::optional<TimePoint> FallbackMachine::next_deadline() const {
+  if (state_ == State::kGossiping) return keep_at_;
   const bool ready = state_ == State::kAway && terms_ && pace();
   if (!ready) return std::nullopt;
-  return lost_at_ + terms_->after;
+  return missed_since_ + terms_->after;
 }
 
 void FallbackMachine::handle(Heard&) {
   if (state_ == State::kGossiping) return rest(State::kConnected);
   state_ = State::kConnected;
-  if (gained_ && !gained_->returned_at) gained_->returned_at = now_;
+  if (interrupted_) {
+    Rested rested{std::exchange(interrupted_, std::nullopt)};
+    return handle(rested);
+  }
+  if (!gained_ || gained_->returned_at) return;
+  gained_->returned_at = now_;
+  keep(gained_->trained, true);
 }
 
 void FallbackMachine::handle(Lost&) {
   if (state_ != State::kConnected) return;
   state_ = State::kAway;
-  lost_at_ = now_;
+  missed_since_ = lost_at_ = now_;
   spent_ = 0;
   seen_.reset();  // the absence is no part of a round
 }
@@ -49,18 +57,31 @@ void FallbackMachine::handle(Told& event) {
     return kept && terms_ && kept->run.value() != terms_->run;
   };
   if (state_ == State::kGossiping && (!terms_ || of_another(held_))) rest(State::kAway);
-  if (of_another(held_)) held_.reset();
+  if (of_another(held_)) {
+    held_.reset();
+    interrupted_.reset();
+    forget();
+  }
   if (of_another(gained_)) gained_.reset();
 }
 
 void FallbackMachine::handle(Tick&) {
   const auto due = next_deadline();
   if (!due || now_ < *due) return;
+  if (state_ == State::kAway) return begin();
+  keep_at_ = now_ + kKeepEvery;
+  actions_.emplace_back(Look{});
+}
+
+void FallbackMachine::begin() {
   state_ = State::kGossiping;
+  keep_at_ = now_ + kKeepEvery;
   say(LogLevel::kWarning, fmt::format("the coordinator has been gone for {}: training on by gossip "
                                       "with those who can be reached",
                                       format_duration(terms_->after)));
-  actions_.emplace_back(Begin{held_->model, steps_, *pace()});
+  const Trained from = std::exchange(interrupted_, std::nullopt).value_or(Trained{held_->model});
+  if (!gained_) keep(from, false);
+  actions_.emplace_back(Begin{from, steps_, *pace()});
 }
 
 void FallbackMachine::rest(State next) {
@@ -70,7 +91,11 @@ void FallbackMachine::rest(State next) {
 
 // Comes at once after Rest, from whichever state that was said in.
 void FallbackMachine::handle(Rested& event) {
-  if (!event.trained || event.trained->exchanges == 0 || !held_) return;
+  if (!held_) return;
+  if (!event.trained || event.trained->exchanges == 0) {
+    if (!gained_) forget();
+    return;
+  }
   steps_ += event.trained->steps;
   spent_ += event.trained->steps;
   held_->earlier += event.trained->steps;
@@ -79,6 +104,68 @@ void FallbackMachine::handle(Rested& event) {
   held_->model = event.trained->model;
   gained_ = Gained{.run = held_->run, .trained = std::move(*event.trained), .returned_at = {}};
   if (state_ == State::kConnected) gained_->returned_at = now_;  // else the roster came to its end
+  keep(gained_->trained, true);
+}
+
+// --- across restarts ----------------------------------------------------------------------------
+
+void FallbackMachine::handle(Progress& event) {
+  const bool counts = state_ == State::kGossiping && event.trained && event.trained->exchanges > 0;
+  if (counts) keep(*event.trained, false);
+}
+
+void FallbackMachine::keep(const Trained& trained, bool ended) {
+  const auto pace_now = pace();
+  Kept kept{.run = held_->run.value(),
+            .round = held_->round,
+            .rounds = rounds_,
+            .steps_in_round = std::max<std::uint64_t>(steps_in_round_, 1),
+            .per_round = pace_now ? pace_now->per_round : Duration{},
+            .earlier = held_->earlier,
+            .spent = spent_,
+            .steps = steps_,
+            .away = now_ - lost_at_,
+            .ended = ended,
+            .trained = trained};
+  if (ended && gained_->returned_at) kept.returned = now_ - *gained_->returned_at;
+  if (ended && gained_->task) {
+    kept.task = gained_->task->value();
+    kept.base = gained_->base.round;
+    kept.base_digest = gained_->base.sha256.hex();
+  }
+  kept_ = true;
+  actions_.emplace_back(Keep{std::move(kept)});
+}
+
+void FallbackMachine::forget() {
+  if (std::exchange(kept_, false)) actions_.emplace_back(Forget{});
+}
+
+// The coordinator is still away, as far as anybody knows. The time in which no process ran counts
+// as the wall clock has it; one that was set back gives no time to train in.
+void FallbackMachine::handle(Restored& event) {
+  Kept& kept = event.kept;
+  kept_ = true;
+  held_ = Held{RunId(kept.run), kept.trained.model, kept.round, kept.earlier};
+  steps_ = kept.steps;
+  paced_run_ = held_->run;
+  rounds_ = kept.rounds;
+  steps_in_round_ = kept.steps_in_round;
+  if (kept.per_round > Duration{}) learn(kept.per_round);
+  if (!kept.returned) {  // else the absence that begins is another one
+    lost_at_ = now_ - kept.away - event.since;
+    spent_ = kept.spent;
+  }
+  if (!kept.ended) {
+    interrupted_ = std::move(kept.trained);
+    return;
+  }
+  gained_ = Gained{.run = held_->run, .trained = std::move(kept.trained), .returned_at = {}};
+  if (kept.returned) gained_->returned_at = now_ - *kept.returned - event.since;
+  const auto digest = Sha256Digest::parse(kept.base_digest);
+  if (kept.task == 0 || !digest) return;
+  gained_->task = TaskId(kept.task);
+  gained_->base = {held_->run, kept.base, *digest};
 }
 
 // --- the pace of the rounds ---------------------------------------------------------------------
@@ -132,6 +219,7 @@ bool FallbackMachine::may_merge(const Asked& asked) {
                     fits ? "no round asked for it in time" : "the round's model has another size"));
   }
   gained_.reset();
+  forget();
   return false;
 }
 
@@ -142,6 +230,7 @@ void FallbackMachine::handle(Asked& event) {
     gained_->base = event.base;
     say(LogLevel::kInfo,
         fmt::format("merging what was trained by gossip into round {}", event.base.round + 1));
+    keep(gained_->trained, true);
     actions_.emplace_back(Merge{event.task, gained_->trained});
   }
   // Who is lost again before the merge counted goes on from what it had gained.
@@ -156,8 +245,10 @@ void FallbackMachine::handle(Settled& event) {
   if (!gained_ || gained_->task != event.task) return;
   if (event.counted) {
     gained_.reset();
+    forget();
   } else {
     gained_->task.reset();
+    keep(gained_->trained, true);
   }
 }
 

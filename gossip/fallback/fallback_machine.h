@@ -17,18 +17,11 @@
 #include "core/update/contribution.h"
 #include "gossip/fallback/fallback_pace.h"
 #include "gossip/fallback/fallback_terms.h"
+#include "gossip/fallback/kept_fallback.h"
 
 namespace starling::gossip {
 
 namespace fallback {
-
-// What gossip has made of the model that it began with.
-struct Trained {
-  SharedBytes model;            // [d] floats
-  std::uint64_t exchanges = 0;  // 0: nothing became of it
-  std::uint64_t steps = 0;
-  double loss = 0;  // mean over the steps
-};
 
 // --- events -------------------------------------------------------------------------------------
 struct Heard {};  // the coordinator welcomed this device
@@ -50,17 +43,29 @@ struct Settled {  // the coordinator counted a task, or ended it otherwise
 struct Rested {  // answers Rest
   std::optional<Trained> trained;
 };
+struct Progress {  // answers Look
+  std::optional<Trained> trained;
+};
+struct Restored {  // before all others: what an earlier process kept, so long ago
+  Kept kept;
+  Duration since{};
+};
 struct Tick {};
-using Event = std::variant<Heard, Lost, Told, Asked, Settled, Rested, Tick>;
+using Event = std::variant<Heard, Lost, Told, Asked, Settled, Rested, Progress, Restored, Tick>;
 
 // --- actions ------------------------------------------------------------------------------------
-struct Begin {  // train on by gossip
-  SharedBytes model;
+struct Begin {  // train on by gossip; what an earlier process trained in it counts as its own
+  Trained from;
   std::uint64_t steps_before = 0;  // of earlier absences: batches go on behind them
   FallbackPace pace;
 };
 struct Rest {};  // end it, then Rested
-struct Merge {   // answers Asked: contribute this model instead of a training
+struct Look {};  // say what it has come to, then Progress
+struct Keep {    // durably, in place of what was kept before
+  Kept kept;
+};
+struct Forget {};  // what was kept
+struct Merge {     // answers Asked: contribute this model instead of a training
   TaskId task;
   Trained trained;
 };
@@ -68,14 +73,14 @@ struct Say {
   LogLevel level;
   std::string line;
 };
-using Action = std::variant<Begin, Rest, Merge, Say>;
+using Action = std::variant<Begin, Rest, Look, Keep, Forget, Merge, Say>;
 
 }  // namespace fallback
 
 class FallbackMachine {
  public:
   // The coordinator counts as lost from `now` on.
-  explicit FallbackMachine(TimePoint now) : lost_at_(now) {}
+  explicit FallbackMachine(TimePoint now) : missed_since_(now), lost_at_(now) {}
 
   std::vector<fallback::Action> on(fallback::Event event, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
@@ -112,8 +117,13 @@ class FallbackMachine {
   void handle(fallback::Asked&);
   void handle(fallback::Settled&);
   void handle(fallback::Rested&);
+  void handle(fallback::Progress&);
+  void handle(fallback::Restored&);
   void handle(fallback::Tick&);
+  void begin();
   void rest(State next);
+  void keep(const fallback::Trained& trained, bool ended);
+  void forget();
   bool may_merge(const fallback::Asked& asked);
   void learn_pace(const fallback::Asked& asked);
   void learn(Duration round);
@@ -123,13 +133,18 @@ class FallbackMachine {
 
   State state_ = State::kAway;
   TimePoint now_{};
-  TimePoint lost_at_;
+  TimePoint missed_since_;  // the coordinator, by this process
+  TimePoint lost_at_;       // by any process of this device
   std::optional<FallbackTerms> terms_;
   std::optional<Held> held_;      // the newest model of the run that this device knows
   std::optional<Gained> gained_;  // not merged yet
-  std::uint64_t steps_ = 0;       // by gossip, ever
-  std::uint64_t spent_ = 0;       // ... in this absence
-  RunId paced_run_;               // what the following three are of
+  // Of a gossip that an earlier process did not end.
+  std::optional<fallback::Trained> interrupted_;
+  bool kept_ = false;  // something is
+  TimePoint keep_at_{};
+  std::uint64_t steps_ = 0;  // by gossip, ever
+  std::uint64_t spent_ = 0;  // ... in this absence
+  RunId paced_run_;          // what the following three are of
   Round rounds_ = 0;
   std::uint64_t steps_in_round_ = 0;
   std::deque<Duration> took_;  // the last rounds

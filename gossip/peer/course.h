@@ -85,8 +85,8 @@ class Course {
   virtual std::optional<std::span<const float>> model() const = 0;
   // What is stored with it (algorithm_state.h); empty where the model is all. Requires: model().
   virtual Bytes state() const { return {}; }
-  // None where the algorithm shares state with the members of this epoch: then the model and
-  // state() are what continues. Requires: !is_computing(). Nothing but the destructor may follow.
+  // None: the model and state() are what continues. Requires: !is_computing(). Nothing but the
+  // destructor may follow.
   virtual std::optional<Handover> hand_over() { return std::nullopt; }
 
   // What a greeting says of the model.

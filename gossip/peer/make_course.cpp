@@ -29,15 +29,12 @@ std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member s
   return make_algorithm<float>(run.plan, self, std::span<const float>(start.model));
 }
 
-bool outlives_members(const AlgorithmTraits& traits) {
-  return traits.loss_safe && !traits.per_receiver && !traits.weighs;
-}
-
 std::size_t messages_of_use(const NetworkRun& run) {
-  constexpr std::size_t kMutual = 2;
-  constexpr std::size_t kMost = 16;  // beyond, a slow link loses some
-  if (run.plan.traits.pattern != Pattern::kNeighbours) return kMutual;
-  return std::clamp<std::size_t>(resent_exchanges(run), kMutual, kMost);
+  constexpr std::size_t kFew = 2;
+  constexpr std::size_t kMost = 16;  // beyond, whoever is slow loses some
+  const bool one_way = run.plan.traits.pattern == Pattern::kNeighbours &&
+                       run.topology->directed() && !run.topology->time_varying();
+  return one_way ? std::clamp<std::size_t>(resent_exchanges(run), kFew, kMost) : kFew;
 }
 
 std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, CourseHost& host,

@@ -39,11 +39,12 @@ struct CoursePatience {
 // The algorithm that a course starts with.
 std::unique_ptr<Algorithm<float>> take_algorithm(const NetworkRun& run, Member self,
                                                  CourseStart& start);
-// Whether an algorithm holds nothing that depends on the other members.
-bool outlives_members(const AlgorithmTraits& traits);
 
-// How many messages of one peer to another may be of use at a time: whom a peer waits for is one
-// exchange ahead at most where edges are mutual, else by as much as a word takes to spread.
+// How many messages of one peer to another may be of use at a time, so that no more are kept,
+// queued or held. Two: where edges are mutual, whom a peer waits for is one exchange ahead at most;
+// where edges change, a neighbour sends once in a while. Where the same edge is used one way at
+// every exchange, nobody waits for a slow receiver until word of it has gone round, and with two it
+// would lose most messages.
 std::size_t messages_of_use(const NetworkRun& run);
 
 // All references must outlive the course.

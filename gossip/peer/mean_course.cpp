@@ -96,7 +96,7 @@ Bytes MeanCourse::state() const { return save_state(*algorithm_); }
 // While a model is being copied, this one is of no exchange.
 std::optional<Handover> MeanCourse::hand_over() {
   STARLING_CHECK(!computing_);
-  if (state_ == State::kCopying || !outlives_members(run_.plan.traits)) return std::nullopt;
+  if (state_ == State::kCopying) return std::nullopt;
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = at_.exchange,
                   .backed = at_.backed,
@@ -158,9 +158,10 @@ void MeanCourse::perform(collective::Finished& finished) {
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
   say_standing(finished.next, finished.members.size());
   next_ = finished.next;
+  const bool counts = is_usual(finished);
   mean_ = std::move(finished.mean);
   message_ = {.first = mean_.values};
-  inbox_ = {.from = 0, .weight = 1, .message = &message_};
+  inbox_ = {.from = 0, .weight = 1, .message = counts ? &message_ : nullptr};
   state_ = State::kMixing;
   computing_ = true;
   host_.compute(
@@ -172,8 +173,30 @@ void MeanCourse::perform(collective::Finished& finished) {
       [this] { mixed(); });
 }
 
+// False: it is left out, and this peer goes on with its own model.
+bool MeanCourse::is_usual(const collective::Finished& finished) {
+  const std::span<const float> own = algorithm_->message(0).first;
+  const std::span<const float> before = common_.empty() ? own : std::span<const float>(common_);
+  if (usual_.accepts(self_, finished.mean.values, before)) return true;
+  std::string names;
+  for (const Member member : finished.members) {
+    if (member != self_) names += (names.empty() ? "" : ", ") + names_[member];
+  }
+  host_.say(
+      LogLevel::kWarning,
+      fmt::format("the mean of exchange {} is {:.3g} away from the model before it, more than "
+                  "{:.3g}: left out, this peer goes on with its own model; one of {} sends "
+                  "wrong numbers",
+                  finished.at.exchange, usual_.distance(), usual_.limit(), names));
+  return false;
+}
+
 void MeanCourse::mixed() {
   computing_ = false;
+  if (inbox_.message != nullptr) {
+    const std::span<const float> model = algorithm_->model();
+    common_.assign(model.begin(), model.end());
+  }
   mean_ = {};
   at_ = next_;
   host_.advanced();  // while the model may be read
@@ -256,6 +279,7 @@ void MeanCourse::copied(Progress progress, std::span<const float> model) {
     next_ = progress;
   }
   algorithm_->restart(model);
+  common_.assign(model.begin(), model.end());
   local_.forget_momentum();
   // Meanwhile they went on; how far is believed as far as it can be.
   const bool counts = progress.exchange <= total_ && machine_.is_explainable(progress);

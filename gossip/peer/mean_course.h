@@ -10,6 +10,7 @@
 
 #include "gossip/collective/all_reduce_machine.h"
 #include "gossip/peer/make_course.h"
+#include "gossip/peer/usual_distance.h"
 
 namespace starling::gossip {
 
@@ -57,6 +58,7 @@ class MeanCourse final : public Course {
   void keep(const collective::SendPiece& send);
   void send_kept(Member to);
   void perform(collective::Finished& finished);
+  bool is_usual(const collective::Finished& finished);
   void perform(collective::Behind& behind);
   void perform(collective::Say& say);
   bool may_be_starting(Member member) const;
@@ -95,6 +97,10 @@ class MeanCourse final : public Course {
   // Pieces of the last attempt for members whose link is still being made.
   std::map<Member, std::vector<collective::SendPiece>> unsent_;
   collective::Floats mean_;  // being mixed
+  // The model that all members had before their last local steps, empty where it is not known, and
+  // how far means usually are from it: where members agree on both, they agree on what is too far.
+  std::vector<float> common_;
+  UsualDistance usual_;
   Message<float> message_;
   Received<float> inbox_;
   std::uint32_t heard_ = 0;

@@ -44,9 +44,11 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       self_(place.self),
       names_(std::move(place.names)),
       absent_(std::move(place.absent)),
+      continues_(start.former != nullptr),
       trained_(start.former && start.former->trained),
       incarnation_(start.incarnation),
       resent_(options.resent),
+      kept_max_(options.held_max),
       machine_(options, *run.topology, self_, names_, start.exchange, host.now()),
       algorithm_(take_algorithm(run, self_, start)),
       tags_edges_(algorithm_->counts_on_edges()) {
@@ -57,7 +59,30 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
 
 void NeighbourCourse::begin() {
   for (const Member member : absent_) on(exchange::Absent{member});
-  on(exchange::Begin{.trained = trained_});
+  if (!continues_) return on(exchange::Begin{});
+  computing_ = true;
+  host_.compute([this] { regroup(); },
+                [this] {
+                  computing_ = false;
+                  take_postponed();
+                  on(exchange::Begin{.trained = trained_});
+                });
+}
+
+LocalPhase NeighbourCourse::phase_of(Exchange exchange) const {
+  const StepSchedule schedule = run_.options.schedule();
+  const std::uint64_t step = schedule.after(exchange);
+  return {.step = step,
+          .steps = static_cast<int>(schedule.after(exchange + 1) - step),
+          .rate = local_.rate_at(step),
+          .exchange = exchange};
+}
+
+// From the members of the epoch before to these.
+void NeighbourCourse::regroup() {
+  if (!trained_) return algorithm_->regroup(run_.plan, links(), nullptr);
+  const LocalPhase phase = phase_of(machine_.exchange());
+  algorithm_->regroup(run_.plan, links(), &phase);
 }
 
 std::vector<Member> NeighbourCourse::neighbours() const {
@@ -91,7 +116,6 @@ std::optional<std::span<const float>> NeighbourCourse::model() const {
 
 std::optional<Handover> NeighbourCourse::hand_over() {
   STARLING_CHECK(!computing_);
-  if (!outlives_members(run_.plan.traits)) return std::nullopt;
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = machine_.exchange(),
                   .trained = machine_.state() == ExchangeMachine::State::kWaiting};
@@ -131,10 +155,7 @@ void NeighbourCourse::perform(exchange::Train& train) {
   if (host_.is_leaving()) return;
   forget_sent();
   packed_.clear();
-  const LocalPhase phase{.step = train.step,
-                         .steps = train.steps,
-                         .rate = local_.rate_at(train.step),
-                         .exchange = train.exchange};
+  const LocalPhase phase = phase_of(train.exchange);
   const bool restart = train.restart;
   const auto loss = std::make_shared<double>(0);
   computing_ = true;
@@ -197,6 +218,7 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   std::deque<Packed>& sent = sent_[announce.to];
   if (!sent.empty() && sent.back().parcel.exchange == announce.exchange) sent.pop_back();
   sent.push_back({parcel, message.data});
+  if (sent.size() > kept_max_) sent.pop_front();
   host_.send(announce.to, parcel, message.data);
 }
 
@@ -225,7 +247,9 @@ std::optional<Message<float>> NeighbourCourse::read(Member from,
 bool NeighbourCourse::is_usual(Member from, const Message<float>& message) {
   const Message<float>& own = algorithm_->message(0);
   const UsualDistance* far = nullptr;
-  if (!usual_first_.accepts(from, message.first, own.first)) {
+  if (const auto unpacked = algorithm_->unpack(from, message)) {
+    if (!usual_first_.accepts(from, unpacked->theirs, unpacked->own)) far = &usual_first_;
+  } else if (!usual_first_.accepts(from, message.first, own.first)) {
     far = &usual_first_;
   } else if (!usual_second_.accepts(from, message.second, own.second)) {
     far = &usual_second_;
@@ -297,13 +321,24 @@ void NeighbourCourse::perform(exchange::Finish&) { host_.finished(); }
 // Where mass is counted on edges, both ends must have begun to count together: a message bears its
 // sender's incarnation, and the receiver's as far as the sender knows it.
 bool NeighbourCourse::agree_on_edge(Member from, const Parcel& parcel) {
-  std::uint32_t& known = incarnations_[from];
-  if (known != parcel.era) {
-    known = parcel.era;
+  const std::uint32_t known = std::exchange(incarnations_[from], parcel.era);
+  // Who was not known took nothing that was pushed: nothing named its incarnation.
+  if (known != 0 && known != parcel.era) {
     algorithm_->forget(from);
     packed_.clear();  // what was pushed to its former self
   }
   return parcel.attempt == incarnation_;
+}
+
+// Who sends to us and gets nothing from us, as on directed graphs, has to know us too: a parcel
+// without vectors says no more than that.
+void NeighbourCourse::introduce(Member to) {
+  if (!tags_edges_) return;
+  Parcel parcel{.kind = Parcel::Kind::kMix, .exchange = machine_.exchange()};
+  parcel.era = incarnation_;
+  const auto theirs = incarnations_.find(to);
+  parcel.attempt = theirs == incarnations_.end() ? 0 : theirs->second;
+  host_.send(to, parcel, {});
 }
 
 // Whether it bears what its sender must be known by before anything of it counts.
@@ -321,6 +356,8 @@ bool NeighbourCourse::may_send(Member from, Exchange exchange) const {
 }
 
 Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
+  const bool is_introduction = tags_edges_ && payload_bytes(parcel) == 0;
+  if (parcel.kind == Parcel::Kind::kMix && is_introduction) return {};
   const bool wanted = machine_.wants(parcel.exchange) || introduces(from, parcel);
   if (parcel.kind != Parcel::Kind::kMix || !wanted || !may_send(from, parcel.exchange)) {
     return rejected("not-wanted", "this parcel is of no use here now");
@@ -347,19 +384,23 @@ void NeighbourCourse::take_postponed() {
 void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
   if (tags_edges_) {
     const bool is_new = introduces(from, whole.parcel);
+    const bool is_empty = whole.data.size() == 0;
     if (computing_ && is_new) {  // with the edges: they cannot be changed now
-      postponed_.insert_or_assign(from, std::move(whole));
+      if (!is_empty || !postponed_.contains(from)) {
+        postponed_.insert_or_assign(from, std::move(whole));
+      }
       return;
     }
     const bool agreed = agree_on_edge(from, whole.parcel);
     if (is_new) on(exchange::LinkUp{from});  // now it can be told that we know it
-    if (!agreed) return;
+    if (!agreed || is_empty) return;
     whole.parcel.era = whole.parcel.attempt = 0;
   }
   on(exchange::Came{{from, whole.parcel, std::move(whole.data)}});
 }
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {
+  introduce(from);
   on(exchange::Told{from, hello.exchange, hello.begun, hello.support});
   // What was under way on an earlier link may be lost with it, though we have gone on. The message
   // that the others wait for with us is announced anew by the machine.

@@ -53,6 +53,8 @@ class NeighbourCourse final : public Course {
   void perform(exchange::Copy& copy);
   void perform(exchange::Say& say);
   void perform(exchange::Finish&);
+  LocalPhase phase_of(Exchange exchange) const;
+  void regroup();
   void remake(std::span<const float> model);
   void trained(double loss_sum, int steps);
   void mixed();
@@ -60,6 +62,7 @@ class NeighbourCourse final : public Course {
   void forget_sent();
   Links links() const;
   const Packed& packed(std::size_t place);
+  void introduce(Member to);
   bool introduces(Member from, const protocol::Parcel& parcel) const;
   bool may_send(Member from, Exchange exchange) const;
   void take_postponed();
@@ -73,9 +76,11 @@ class NeighbourCourse final : public Course {
   Member self_;
   std::vector<std::string> names_;
   const std::set<Member> absent_;
-  const bool trained_;  // before it begins
+  const bool continues_;  // with the algorithm of the epoch before
+  const bool trained_;    // before it begins
   std::uint32_t incarnation_;
-  std::uint64_t resent_;  // exchanges whose messages are kept to be sent again
+  std::uint64_t resent_;  // exchanges whose messages are kept to be sent again, and
+  std::size_t kept_max_;  // how many of one neighbour's
   ExchangeMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;  // the compute thread's, while it computes
   const bool tags_edges_;                        // it counts mass on edges

@@ -75,6 +75,8 @@ struct PeerNode::Spell {
   Duration start_patience{};
   std::uint64_t steps_before = 0;
   FallbackPace pace;
+  double loss_sum_before = 0;  // in earlier processes, as the next
+  std::uint64_t loss_steps_before = 0;
   std::uint64_t exchanges = 0;  // what follows: when the model was last mixed
   std::uint64_t steps = 0;
   double loss_sum = 0;
@@ -249,26 +251,46 @@ Result<void> PeerNode::begin_with(const fallback::Begin& begin) {
   const auto terms = standby();
   if (!terms || life_) return rejected("no-fallback", "no roster stands by");
   const identity::Roster& roster = roster_->roster();
-  const auto* floats = reinterpret_cast<const float*>(begin.model.view().data());
+  const fallback::Trained& from = begin.from;
+  const auto* floats = reinterpret_cast<const float*>(from.model.view().data());
   const std::string run = roster.run_identity();
   former_.reset();
   start_.reset();
-  latest_ = Checkpoint{run, 0, {floats, floats + begin.model.size() / sizeof(float)}};
+  latest_ = Checkpoint{run, from.exchanges, {floats, floats + from.model.size() / sizeof(float)}};
+  const double loss_sum = from.loss * static_cast<double>(from.steps);
   spell_ = std::make_unique<Spell>(Spell{.run_id = run,
                                          .start_patience = terms->after,
                                          .steps_before = begin.steps_before,
-                                         .pace = begin.pace});
+                                         .pace = begin.pace,
+                                         .loss_sum_before = loss_sum,
+                                         .loss_steps_before = from.steps,
+                                         .exchanges = from.exchanges,
+                                         .steps = from.steps,
+                                         .loss_sum = loss_sum,
+                                         .loss_steps = from.steps});
   auto begun = begin_life(*roster.find(world_.identity.identity().name));
   if (!begun) failed(begun.error());
   set_alarm();
   return begun;
 }
 
+// What lies after the last mixing is no network's yet.
+std::optional<fallback::Trained> PeerNode::gossiped() const {
+  if (!spell_ || !latest_ || latest_->run != spell_->run_id) return std::nullopt;
+  const double loss =
+      spell_->loss_steps > 0 ? spell_->loss_sum / static_cast<double>(spell_->loss_steps) : 0.0;
+  const std::span<const float> model(latest_->model);
+  return fallback::Trained{.model = SharedBytes::own(to_bytes(as_bytes(model))),
+                           .exchanges = spell_->exchanges,
+                           .steps = spell_->steps,
+                           .loss = loss};
+}
+
 std::optional<fallback::Trained> PeerNode::rest() {
-  const auto spell = std::move(spell_);
-  if (!spell || !latest_ || latest_->run != spell->run_id) return std::nullopt;
-  std::vector<float> model = std::move(latest_->model);  // what lies after the last mixing is no
-  end_life();                                            // network's yet
+  auto trained = gossiped();
+  spell_.reset();
+  if (!trained) return std::nullopt;
+  end_life();
   if (ended_) ended_->reachable.reset();  // whoever heard of the coordinator earlier seemed dead
   latest_.reset();
   keep_links();
@@ -277,13 +299,7 @@ std::optional<fallback::Trained> PeerNode::rest() {
   } else {
     set_alarm();
   }
-  const double loss =
-      spell->loss_steps > 0 ? spell->loss_sum / static_cast<double>(spell->loss_steps) : 0.0;
-  return fallback::Trained{
-      .model = SharedBytes::own(to_bytes(as_bytes(std::span<const float>(model)))),
-      .exchanges = spell->exchanges,
-      .steps = spell->steps,
-      .loss = loss};
+  return trained;
 }
 
 // --- an epoch's life ----------------------------------------------------------------------------
@@ -339,8 +355,7 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
 }
 
 // The local phase that waits to be mixed, the algorithm's state and the order of batches continue
-// in the next epoch. Algorithms that share state with the members go on from their model, which
-// holds that phase (not of d2 and sgp), and train for the exchange once more.
+// in the next epoch. What an algorithm shares with the members begins anew (Algorithm::regroup).
 void PeerNode::hand_over() {
   former_ = std::make_unique<Former>(Former{.run_id = life_->run_id,
                                             .settings = life_->settings,
@@ -538,8 +553,8 @@ void PeerNode::note_spell() {
   latest_ = Checkpoint{life_->run_id, progress.exchange, {model->begin(), model->end()}};
   spell_->exchanges = progress.exchange;
   spell_->steps = progress.step;
-  spell_->loss_sum = progress.loss_sum;
-  spell_->loss_steps = progress.loss_steps;
+  spell_->loss_sum = spell_->loss_sum_before + progress.loss_sum;
+  spell_->loss_steps = spell_->loss_steps_before + progress.loss_steps;
 }
 
 void PeerNode::finished() {

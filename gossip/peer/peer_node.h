@@ -78,7 +78,10 @@ class PeerNode final : private CourseHost {
   // Trains on by it, at its pace and from its model. "no-fallback", "wrong-vectors", and as
   // derive_run.
   [[nodiscard]] Result<void> begin_with(const fallback::Begin& begin);
-  // Ends that, without the local phase at work. None where it ended by itself before it began.
+  // What came of it so far, without the local phase at work. None where it ended by itself before
+  // it began.
+  std::optional<fallback::Trained> gossiped() const;
+  // The same, and ends it.
   std::optional<fallback::Trained> rest();
 
   bool is_finished() const;

@@ -35,7 +35,7 @@ bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs
     const double of_this = of_sender.size() > 0 ? of_sender.median() : 0;
     limit_ = std::max(kTimesNorm * norm, kTimesUsual * std::max(of_this, of_all_.median()));
   }
-  if (distance_ > limit_) return false;
+  if (!(distance_ <= limit_)) return false;  // what is not a number is not usual
   of_sender.add(distance_);
   of_all_.add(distance_);
   return true;

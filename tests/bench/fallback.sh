@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Edges that lose their coordinator: it is killed for a while and started again; they train on by
-# gossip and merge. Beside it the same job undisturbed. A device that was revoked before stays out.
+# gossip and merge. One of them is killed in the middle and goes on with what it kept. Beside it the
+# same job undisturbed. A device that was revoked before stays out.
 # usage: tests/bench/fallback.sh [DIRECTORY-OF-PROGRAMS]
 # EDGES, AWAY, AFTER (seconds), ROUNDS, KILL_AT, DATASET, EVALUATION, TOLERANCE (points) say otherwise.
 set -euo pipefail
@@ -72,6 +73,13 @@ accuracy() {  # FILE: of the last round, in percent
   sed -n 's/.*accuracy \([0-9.]*\) .*/\1/p' "$1" | tail -n 1 | awk '{ printf "%.2f", 100 * $1 }'
 }
 
+start_edge() {  # K; its process is then the last of pids
+  "$programs/starling-edge" start --state "edge-$1" --data.dataset "$dataset" \
+    --data.partition "dirichlet:alpha=1,index=$(($1 > edges ? 1 : $1)),of=$edges" \
+    --gossip.listen "127.0.0.1:${ports[$1]}" --connection.backoff-max 2s >>"edge-$1.log" 2>&1 &
+  pids+=($!)
+}
+
 read -ra ports < <(free_ports $((edges + 2)))
 coordinator_address=127.0.0.1:${ports[0]}
 "$programs/starling-coordinator" init hub --federation trial --listen "$coordinator_address" \
@@ -81,10 +89,8 @@ for k in $(seq $((edges + 1))); do
   token=$(coordinator token new "edge-$k" --role peer --address "127.0.0.1:${ports[$k]}" --format json |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
   "$programs/starling-edge" join "$token" --state "edge-$k" >/dev/null
-  "$programs/starling-edge" start --state "edge-$k" --data.dataset "$dataset" \
-    --data.partition "dirichlet:alpha=1,index=$((k > edges ? 1 : k)),of=$edges" \
-    --gossip.listen "127.0.0.1:${ports[$k]}" --connection.backoff-max 2s >"edge-$k.log" 2>&1 &
-  pids+=($!)
+  start_edge "$k"
+  if [[ $k -eq 1 ]]; then restarted=$!; fi
 done
 revoked=edge-$((edges + 1))
 for k in $(seq "$edges"); do wait_for_line "edge-$k.log" "connected to federation" 60; done
@@ -101,7 +107,11 @@ wait_for_line fallback.txt "[round $kill_at/$rounds]" 300
 kill -9 "$hub"
 wait "$hub" 2>/dev/null || true
 echo "killed after round $kill_at; away for $away s"
-sleep "$((away - 1))"
+sleep "$((away / 2))"
+kill -9 "$restarted"
+wait "$restarted" 2>/dev/null || true
+start_edge 1
+sleep "$((away - away / 2 - 1))"
 heard=$(python3 -c 'import json, sys
 gossip = json.load(open(sys.argv[1]))["gossip"]
 print(gossip["neighbours"], gossip["expected"])' "$revoked/status.json")
@@ -119,6 +129,7 @@ printf 'undisturbed %s %%, with the fallback %s %% after %s rounds\n' \
   "$undisturbed" "$disturbed" "$rounds"
 printf 'merged by %s of %s; steps by gossip: %s\nmembers: %s\n' "$merged" "$edges" "$steps" "$members"
 [[ $merged -eq $edges ]]
+grep -q "steps trained by gossip for run 1 were kept" edge-1.log || { echo "edge-1 kept nothing"; exit 1; }
 if [[ " $members " == *" $revoked "* ]]; then echo "$revoked is a member"; exit 1; fi
 grep -q "training on by gossip" "$revoked.log" || echo "$revoked did not even try"
 printf 'heard by %s meanwhile: %s of %s neighbours; lines of others that refused it: %s\n' "$revoked" $heard \

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/durable_file.h"
+#include "core/base/settings.h"
+#include "tests/support/temporary_directory.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -30,13 +34,20 @@ class FallbackMachineTest : public ::testing::Test {
     std::string done;
     for (const Action& action : machine.on(std::move(event), kStart + at)) {
       if (const auto* begin = std::get_if<Begin>(&action)) {
-        done += "begin " + std::to_string(static_cast<int>(value_of(begin->model)));
+        done += "begin " + std::to_string(static_cast<int>(value_of(begin->from.model)));
+        from_exchange = begin->from.exchanges;
         skipped = begin->steps_before;
         pace = begin->pace;
       } else if (std::holds_alternative<Rest>(action)) {
         done += "rest";
       } else if (const auto* merge = std::get_if<Merge>(&action)) {
         done += "merge " + std::to_string(static_cast<int>(value_of(merge->trained.model)));
+      } else if (const auto* keep = std::get_if<Keep>(&action)) {
+        kept = keep->kept;
+      } else if (std::holds_alternative<Forget>(action)) {
+        kept.reset();
+      } else if (std::holds_alternative<Look>(action)) {
+        ++looks;
       }
     }
     return done;
@@ -65,10 +76,24 @@ class FallbackMachineTest : public ::testing::Test {
     ASSERT_EQ(on(Tick{}, 32s), "begin 3");
   }
 
+  // By a gossip that goes on.
+  std::string progress(float value, Duration at, std::uint64_t made) {
+    return on(Progress{Trained{model_of(value), made, 2 * made, 0.5}}, at);
+  }
+  // Another process, with what was kept so long before.
+  void restart(Duration at, Duration since) {
+    machine = FallbackMachine(kStart + at);
+    if (kept) on(Restored{Kept(*kept), since}, at);
+    on(Told{terms}, at);
+  }
+
   FallbackTerms terms{.run = 1, .after = 30s, .merge_within = 60s, .classes = 2};
   FallbackMachine machine{kStart};
   std::uint64_t skipped = 0;
+  std::uint64_t from_exchange = 0;  // that the gossip begins with
   FallbackPace pace;
+  std::optional<Kept> kept;
+  int looks = 0;
 };
 
 TEST_F(FallbackMachineTest, BeginsOnceTheCoordinatorIsGoneForTheStatedTime) {
@@ -79,7 +104,7 @@ TEST_F(FallbackMachineTest, BeginsOnceTheCoordinatorIsGoneForTheStatedTime) {
   EXPECT_EQ(on(Lost{}, 20s), "") << "a second word of the same absence";
   EXPECT_EQ(on(Tick{}, 31s), "");
   EXPECT_EQ(on(Tick{}, 32s), "begin 3");
-  EXPECT_EQ(machine.next_deadline(), std::nullopt);
+  EXPECT_EQ(machine.next_deadline(), kStart + 62s) << "to keep what is trained";
   EXPECT_EQ(on(Tick{}, 99s), "");
 }
 
@@ -271,6 +296,121 @@ TEST_F(FallbackMachineTest, NoStepIsAllowedTwice) {
   EXPECT_EQ(pace.due(10), kStart + 101s) << "another absence has a time of its own";
   EXPECT_EQ(pace.round_at(0), 7U) << "behind the thirty steps before";
   EXPECT_EQ(pace.due(941), std::nullopt);
+}
+
+TEST_F(FallbackMachineTest, ARestartInTheMiddleGoesOnWithTheModelAndItsBudget) {
+  gossip();
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(on(Tick{}, 62s), "");
+  EXPECT_EQ(looks, 1);
+  progress(7, 62s, 20);
+  ASSERT_EQ(machine.next_deadline(), kStart + 92s) << "the next look";
+  restart(80s, 18s);
+  EXPECT_EQ(on(Tick{}, 109s), "") << "the coordinator may answer";
+  ASSERT_EQ(on(Tick{}, 110s), "begin 7");
+  EXPECT_EQ(from_exchange, 20U);
+  EXPECT_EQ(skipped, 0U) << "those exchanges stand for their batches";
+  EXPECT_EQ(pace.due(40), kStart + 6s) << "what was trained, since the loss that the former saw";
+  EXPECT_EQ(pace.due(971), std::nullopt);
+  on(Heard{}, 120s);
+  rested(9, 120s, 30);
+  restart(130s, 10s);
+  on(Heard{}, 131s);
+  EXPECT_EQ(ask(2, 4, 4, 132s), "merge 9");
+  on(Settled{TaskId(2), true}, 133s);
+  EXPECT_FALSE(kept) << "it counted";
+}
+
+// Whoever trains as much as it may and restarts every 45 s has trained what one process may.
+TEST_F(FallbackMachineTest, RestartsGiveNobodyMoreSteps) {
+  gossip();
+  std::uint64_t made = 0;
+  for (Duration at = 50s; at < 200s; at += 45s) {
+    while (pace.due(2 * (made + 1)).value_or(TimePoint::max()) <= kStart + at) ++made;
+    EXPECT_EQ(2 * made, std::min<std::uint64_t>(970, static_cast<std::uint64_t>(at / 1s - 2) * 10));
+    progress(7, at, made);
+    restart(at + 5s, 5s);
+    ASSERT_EQ(on(Tick{}, at + 35s), "begin 7");
+    ASSERT_EQ(from_exchange, made);
+  }
+  EXPECT_EQ(pace.due(2 * (made + 1)), std::nullopt) << "the run's last round";
+}
+
+TEST_F(FallbackMachineTest, AClockThatWasSetBackGivesNoTimeToTrainIn) {
+  gossip();
+  progress(7, 62s, 20);
+  restart(1000s, 0s);  // as if no time had passed
+  ASSERT_EQ(on(Tick{}, 1030s), "begin 7");
+  EXPECT_EQ(pace.from, kStart + 940s) << "60 s, as when it was kept";
+}
+
+TEST_F(FallbackMachineTest, AReturnRightAfterARestartMergesWhatWasTrainedBefore) {
+  gossip();
+  progress(7, 62s, 20);
+  restart(80s, 18s);
+  EXPECT_EQ(on(Heard{}, 81s), "");
+  EXPECT_EQ(ask(2, 4, 4, 82s), "merge 7");
+  restart(90s, 8s);
+  on(Heard{}, 91s);
+  EXPECT_EQ(ask(3, 4, 4, 92s), "merge 7") << "the same base asks again";
+  restart(95s, 3s);
+  on(Heard{}, 96s);
+  EXPECT_EQ(ask(4, 5, 5, 97s), "") << "it may have counted";
+  EXPECT_FALSE(kept);
+}
+
+TEST_F(FallbackMachineTest, ARestartDoesNotGiveRoundsMoreTimeToAsk) {
+  gossip();
+  on(Heard{}, 100s);
+  rested(8, 100s);
+  restart(150s, 50s);
+  on(Heard{}, 151s);
+  EXPECT_EQ(ask(2, 4, 4, 161s), "");
+}
+
+TEST_F(FallbackMachineTest, AnotherRunForgetsWhatWasKept) {
+  gossip();
+  progress(7, 62s, 20);
+  terms.run = 2;
+  restart(80s, 18s);
+  EXPECT_FALSE(kept);
+  EXPECT_EQ(on(Tick{}, 200s), "");
+}
+
+TEST(KeptFallback, IsReadAsItWasWritten) {
+  const starling::testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "fallback";
+  EXPECT_FALSE(load_fallback(path).value());
+  const Kept kept{.run = 7,
+                  .round = 3,
+                  .rounds = 100,
+                  .steps_in_round = 10,
+                  .per_round = 1234567us,
+                  .earlier = 5,
+                  .spent = 4,
+                  .steps = 6,
+                  .away = 89s,
+                  .ended = true,
+                  .returned = 2s,
+                  .task = 1ULL << 63,
+                  .base = 4,
+                  .base_digest = Sha256Digest().hex(),
+                  .trained = {model_of(2.5F), 20, 40, 0.1}};
+  ASSERT_TRUE(save_fallback(path, kept, WallTime(5ms)));
+  const auto loaded = load_fallback(path);
+  ASSERT_TRUE(loaded && *loaded);
+  const Kept& read = (*loaded)->kept;
+  EXPECT_EQ((*loaded)->at, WallTime(5ms));
+  EXPECT_EQ(to_settings("", read), to_settings("", kept));
+  EXPECT_EQ(value_of(read.trained.model), 2.5F);
+  EXPECT_EQ(read.trained.model.size(), kept.trained.model.size());
+  Bytes bytes = *read_file(path, 1 << 20);
+  for (std::size_t i = 0; i < bytes.size(); i += 23) {
+    Bytes other = bytes;
+    other[i] ^= std::byte{1};
+    ASSERT_TRUE(write_durably(path, other));
+    EXPECT_EQ(load_fallback(path).error().code(), "fallback-damaged") << i;
+  }
 }
 
 TEST(FallbackTerms, TravelAsSettings) {

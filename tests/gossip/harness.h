@@ -270,6 +270,22 @@ class Fleet {
       const double loss = nodes_[i]->adapt(*training_[i], phase, mesh.links(i));
       losses_ += loss;
     }
+    mix(mesh);
+  }
+  // As step(), but between the local steps and their mixing the members are others, on `after`.
+  void step_across(const Mesh& before, const Mesh& after, double rate, int steps = 1) {
+    const LocalPhase phase = {.step = exchange_ * static_cast<std::uint64_t>(steps),
+                              .steps = steps,
+                              .rate = rate,
+                              .exchange = exchange_};
+    for (Node i = 0; i < plan_.nodes; ++i) {
+      losses_ += nodes_[i]->adapt(*training_[i], phase, before.links(i));
+      nodes_[i]->regroup(plan_, after.links(i), &phase);
+    }
+    mix(after);
+  }
+  // What was sent is mixed.
+  void mix(const Mesh& mesh) {
     const auto inboxes = plan_.traits.pattern == Pattern::kMean ? mean_inboxes() : deliver(mesh);
     for (Node i = 0; i < plan_.nodes; ++i) absorb(mesh, i, inboxes[i]);
     for (Node i = 0; i < plan_.nodes; ++i) nodes_[i]->conclude(mesh.links(i), inboxes[i]);

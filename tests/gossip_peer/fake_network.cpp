@@ -14,11 +14,11 @@ gossip::Experiment prepared(const gossip::NetOptions& options) {
 
 namespace {
 
-gossip::NetworkRun derived(const gossip::Experiment& experiment) {
+gossip::NetworkRun derived(const gossip::Experiment& experiment, std::size_t members) {
   identity::Roster roster{.federation = "kitchen", .run = "run-1", .epoch = 1};
   gossip::NetOptions options = experiment.options;
   roster.settings = gossip::run_settings(options, true);
-  roster.members.resize(experiment.nodes());
+  roster.members.resize(members);
   const data::Dataset& dataset = *experiment.parts.front().dataset;
   auto run = gossip::derive_run(roster, dataset.shape(), dataset.classes());
   EXPECT_TRUE(run) << run.error().message();
@@ -28,7 +28,10 @@ gossip::NetworkRun derived(const gossip::Experiment& experiment) {
 }  // namespace
 
 FakeNetwork::FakeNetwork(const gossip::NetOptions& options, std::uint64_t seed)
-    : experiment(prepared(options)), run(derived(experiment)), rng({.seed = seed}) {
+    : experiment(prepared(options)),
+      run(derived(experiment, experiment.nodes())),
+      rng({.seed = seed}),
+      run_now_(&run) {
   patience = {.min = std::chrono::milliseconds(50),
               .max = std::chrono::seconds(1),
               .start = std::chrono::milliseconds(200)};
@@ -65,12 +68,11 @@ void FakeNetwork::Peer::carry(Member to, std::function<void(gossip::Course&)> ar
   const TimePoint leaves = waits ? std::max(network_.now, network_.plugged_in_) : network_.now;
   link.busy_until = std::max(link.busy_until, leaves + latency);
   network_.at(link.busy_until,
-              [this, to, arrive = std::move(arrive), generation = link.generation] {
+              [this, to, arrive = std::move(arrive), generation = link.generation, epoch = run] {
                 const Link& then = network_.link(self_, to);
-                gossip::Course* const receiver = network_.peers[to]->course.get();
-                if (then.up && then.generation == generation && receiver != nullptr) {
-                  arrive(*receiver);
-                }
+                const Peer& receiver = *network_.peers[to];
+                if (!then.up || then.generation != generation || receiver.course == nullptr) return;
+                if (receiver.run == epoch && !receiver.is_leaving()) arrive(*receiver.course);
               });
 }
 
@@ -79,15 +81,27 @@ void FakeNetwork::Peer::advanced() {
   if (const auto model = course->model()) mixed.assign(model->begin(), model->end());
 }
 
-// The work is done at once; nothing of it shows before `done`.
 void FakeNetwork::Peer::compute(std::function<void()> work, std::function<void()> done) {
+  compute_for(mixing.value_or(phase), work, std::move(done));
+}
+
+void FakeNetwork::Peer::train(std::uint64_t, std::function<void()> work,
+                              std::function<void()> done) {
+  compute_for(phase, work, std::move(done));
+}
+
+// The work is done at once; nothing of it shows before `done`.
+void FakeNetwork::Peer::compute_for(Duration mean, const std::function<void()>& work,
+                                    std::function<void()> done) {
   work();
   ++computations;
   const auto ended = [this, done = std::move(done), mine = life] {
-    if (mine == life && course) done();
+    if (mine != life || !course) return;
+    done();
+    if (is_leaving() && !course->is_computing()) network_.adopt(self_);
   };
   const double factor = network_.rng.uniform(0.5, 1.5);
-  network_.at(network_.now + from_seconds(factor * to_seconds(phase)), ended);
+  network_.at(network_.now + from_seconds(factor * to_seconds(mean)), ended);
 }
 
 void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
@@ -117,11 +131,64 @@ void FakeNetwork::start(Member member, std::uint32_t incarnation,
   start->incarnation = incarnation;
   const std::uint64_t step = run.options.schedule().after(start->exchange);
   peer.local = std::make_unique<gossip::LocalSteps>(run, experiment.parts[member], member, step);
+  peer.trained_before = 0;
+  make_course(member, std::move(*start));
+}
+
+void FakeNetwork::make_course(Member member, gossip::CourseStart start) {
+  Peer& peer = *peers[member];
+  peer.run = run_now_;
   gossip::CoursePlace place{.self = member, .names = {}, .absent = absent};
   for (std::size_t i = 0; i < peers.size(); ++i) place.names.push_back(fmt::format("node-{}", i));
-  peer.course =
-      gossip::make_course(run, *peer.local, peer, std::move(place), patience, std::move(*start));
+  peer.course = gossip::make_course(*peer.run, *peer.local, peer, std::move(place), patience,
+                                    std::move(start));
   peer.course->begin();
+}
+
+// --- epochs -------------------------------------------------------------------------------------
+
+void FakeNetwork::join_without_starting() {
+  const auto newcomer = static_cast<Member>(peers.size());
+  peers.push_back(std::make_unique<Peer>(*this, newcomer));
+  later_runs_.push_back(std::make_unique<gossip::NetworkRun>(derived(experiment, peers.size())));
+  run_now_ = later_runs_.back().get();
+  absent.insert(newcomer);
+  for (Member member = 0; member < newcomer; ++member) {
+    const auto& course = peers[member]->course;
+    if (course && !course->is_computing()) adopt(member);
+  }
+}
+
+// As PeerNode: what was computed goes on; those who are in this epoch already greet each other.
+void FakeNetwork::adopt(Member member) {
+  Peer& peer = *peers[member];
+  gossip::CourseStart start{.exchange = peer.course->progress().exchange,
+                            .incarnation = static_cast<std::uint32_t>(rng.next_u64()) | 1U};
+  const auto model = peer.course->model();
+  start.model.assign(model->begin(), model->end());
+  peer.trained_before = trained(member);
+  if (auto former = peer.course->hand_over()) {
+    start.exchange = former->exchange;
+    start.former = std::make_shared<gossip::Handover>(std::move(*former));
+  }
+  ++peer.life;
+  make_course(member, std::move(start));
+  for (Member other = 0; other < peers.size(); ++other) {
+    if (!link(member, other).up || peers[other]->run != run_now_) continue;
+    const auto greet = [this](Member from, Member to) {
+      at(now + std::chrono::milliseconds(5), [this, from, to, epoch = run_now_] {
+        const bool together = peers[from]->run == epoch && peers[to]->run == epoch;
+        if (together && epoch == run_now_) peers[to]->course->told(from, hello_of(from));
+      });
+    };
+    greet(member, other);
+    greet(other, member);
+  }
+}
+
+std::uint64_t FakeNetwork::trained(Member member) const {
+  const Peer& peer = *peers[member];
+  return peer.trained_before + (peer.course ? peer.course->progress().loss_steps : 0);
 }
 
 void FakeNetwork::stop(Member member) {
@@ -130,21 +197,22 @@ void FakeNetwork::stop(Member member) {
   peers[member]->course.reset();
 }
 
+protocol::PeerHello FakeNetwork::hello_of(Member member) const {
+  return protocol::PeerHello{.epoch = 1,
+                             .exchange = peers[member]->course->progress().exchange,
+                             .begun = true,
+                             .support = peers[member]->course->support()};
+}
+
 void FakeNetwork::connect(Member a, Member b) {
   if (a == b || link(a, b).up || !peers[a]->course || !peers[b]->course) return;
-  const auto hello = [this](Member member) {
-    return protocol::PeerHello{.epoch = 1,
-                               .exchange = peers[member]->course->progress().exchange,
-                               .begun = true,
-                               .support = peers[member]->course->support()};
-  };
   for (Link* direction : {&link(a, b), &link(b, a)}) {
     ++direction->generation;
     direction->up = true;
     direction->busy_until = now;
   }
-  peers[a]->course->told(b, hello(b));
-  peers[b]->course->told(a, hello(a));
+  peers[a]->course->told(b, hello_of(b));
+  peers[b]->course->told(a, hello_of(a));
 }
 
 void FakeNetwork::connect_all() {

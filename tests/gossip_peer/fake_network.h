@@ -34,10 +34,11 @@ class FakeNetwork {
     void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
     void send(Member to, protocol::ReduceNote note) override;
     void compute(std::function<void()> work, std::function<void()> done) override;
+    void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
     void copy_model(std::vector<Member> donors) override;
     void say(LogLevel, std::string line) override { said.push_back(std::move(line)); }
     void advanced() override;
-    bool is_leaving() const override { return false; }
+    bool is_leaving() const override { return run != network_.run_now_; }
     void finished() override { ++finishes; }
     void failed(Error error) override { failure = std::move(error); }
 
@@ -45,16 +46,21 @@ class FakeNetwork {
     std::unique_ptr<gossip::Course> course;  // null: not running
     std::uint64_t life = 0;
     Duration phase = std::chrono::milliseconds(10);  // on average
+    std::optional<Duration> mixing;                  // and all that is no training; none: phase
     std::vector<std::string> said;
     int advances = 0;
     std::vector<float> mixed;  // the model when it advanced last
     int copies = 0;
     int finishes = 0;
-    std::uint64_t computations = 0;  // local phases and mixings
+    std::uint64_t computations = 0;           // local phases and mixings
+    const gossip::NetworkRun* run = nullptr;  // of the epoch that it is in
+    std::uint64_t trained_before = 0;         // steps, in earlier epochs
     std::optional<Error> failure;
 
    private:
+    friend class FakeNetwork;
     void carry(Member to, std::function<void(gossip::Course&)> arrive);
+    void compute_for(Duration mean, const std::function<void()>& work, std::function<void()> done);
 
     FakeNetwork& network_;
     Member self_;
@@ -73,6 +79,10 @@ class FakeNetwork {
   // links look whole, and what is sent waits, as with TCP. Failure detection finds out one by one.
   void pull(const std::set<Member>& members, Duration away);
   void at(TimePoint time, std::function<void()> event);
+  // Another epoch, with a member more that is never started. Whoever runs goes on in it once it
+  // computes nothing, as a peer does, and greets the others then.
+  void join_without_starting();
+  std::uint64_t trained(Member member) const;  // steps in this life, over all epochs
 
   // The next event. False: nothing will ever happen again.
   bool advance();
@@ -101,7 +111,12 @@ class FakeNetwork {
     TimePoint busy_until{};  // of what was sent last
   };
   Link& link(Member from, Member to) { return links_[{from, to}]; }
+  void make_course(Member member, gossip::CourseStart start);
+  protocol::PeerHello hello_of(Member member) const;
+  void adopt(Member member);
 
+  std::vector<std::unique_ptr<gossip::NetworkRun>> later_runs_;  // of later epochs
+  const gossip::NetworkRun* run_now_;
   std::map<std::pair<Member, Member>, Link> links_;
   std::set<Member> pulled_;
   TimePoint plugged_in_{};

@@ -411,11 +411,22 @@ TEST(PeerNode, WhoJoinsAndIsNeverStartedIsWaitedForInNoEpoch) {
 }
 
 TEST(PeerNode, AChangeOfEpochTrainsNoLocalPhaseTwice) {
-  for (const std::string algorithm : {"dpsgd", "qg-dsgdm", "diloco", "all-reduce", "diloco-all"}) {
+  struct Training {
+    std::string algorithm;
+    std::string topology = "ring";
+    std::string mixing = "own";
+    bool lossy = true;
+  };
+  for (const auto& [algorithm, topology, mixing, lossy] :
+       {Training{"dpsgd"}, Training{"qg-dsgdm"}, Training{"diloco"}, Training{"all-reduce"},
+        Training{"diloco-all"}, Training{"sgp"}, Training{"sgp", "ring", "own", false},
+        Training{"gradient-tracking"}, Training{"choco"}, Training{"d2", "ring", "lazy"},
+        Training{"relaysgd", "path"}, Training{"detag"}}) {
     SCOPED_TRACE(algorithm);
-    NetOptions options = testing::small_network_of_steps(3000, "ring", 4, algorithm);
+    NetOptions options = testing::small_network_of_steps(3000, topology, 4, algorithm);
+    options.topology.mixing = mixing;
     options.train.train.local_steps = 100;
-    PeerCluster cluster(options, true);
+    PeerCluster cluster(options, lossy);
     cluster.start_all();
     cluster.publish(cluster.roster(1));
     for (std::uint64_t epoch = 2; epoch <= 6; ++epoch) {
