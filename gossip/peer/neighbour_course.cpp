@@ -14,6 +14,7 @@
 namespace starling::gossip {
 
 using protocol::Parcel;
+using protocol::ReduceNote;
 
 namespace {
 
@@ -200,6 +201,16 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   host_.send(announce.to, parcel, message.data);
 }
 
+// In the words of an all-reduce: a member is asked for its state.
+void NeighbourCourse::perform(exchange::Ask& ask) {
+  host_.send(ask.to, {.kind = ReduceNote::Kind::kAsk, .exchange = machine_.exchange()});
+}
+
+void NeighbourCourse::perform(exchange::Answer& answer) {
+  host_.send(answer.to, {.kind = answer.sent ? ReduceNote::Kind::kDone : ReduceNote::Kind::kNotYet,
+                         .exchange = answer.exchange});
+}
+
 // A message as it came, if it is one that this algorithm could have sent.
 std::optional<Message<float>> NeighbourCourse::read(Member from,
                                                     const exchange::Arrival& arrival) const {
@@ -321,7 +332,7 @@ bool NeighbourCourse::may_send(Member from, Exchange exchange) const {
 }
 
 Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
-  const bool wanted = machine_.wants(parcel.exchange) || introduces(from, parcel);
+  const bool wanted = machine_.wants(from, parcel.exchange) || introduces(from, parcel);
   if (parcel.kind != Parcel::Kind::kMix || !wanted || !may_send(from, parcel.exchange)) {
     return rejected("not-wanted", "this parcel is of no use here now");
   }
@@ -357,6 +368,14 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
     whole.parcel.era = whole.parcel.attempt = 0;
   }
   on(exchange::Came{{from, whole.parcel, std::move(whole.data)}});
+}
+
+void NeighbourCourse::take(Member from, const ReduceNote& note) {
+  if (note.kind == ReduceNote::Kind::kAsk) {
+    on(exchange::Asked{from});
+  } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
+    on(exchange::Answered{from, note.exchange, note.kind == ReduceNote::Kind::kDone});
+  }
 }
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {

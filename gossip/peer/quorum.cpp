@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace starling::gossip {
@@ -17,6 +18,8 @@ constexpr Duration kReturnSpread = std::chrono::seconds(10);
 constexpr Duration kReturnHeard = std::chrono::seconds(20);
 // From the first silence to failure detection's last word on a partition.
 constexpr Duration kDetection = std::chrono::seconds(15);
+// About so many exchanges say what is usual.
+constexpr int kPaceExchanges = 32;
 
 }  // namespace
 
@@ -84,8 +87,13 @@ bool Quorum::in_doubt(TimePoint now) const {
   return !held() || (somebody_lost_at_ && now < *somebody_lost_at_ + kDetection);
 }
 
+void Quorum::learn(Duration exchange) {
+  learned_ = std::min(learned_ + 1, kPaceExchanges);
+  pace_ += (to_seconds(exchange) - pace_) / learned_;
+}
+
 Duration Quorum::pace(Duration work) const {
-  return knows_pace() ? from_seconds(pace_.median()) : 2 * work;
+  return knows_pace() ? from_seconds(pace_) : 2 * work;
 }
 
 }  // namespace starling::gossip

@@ -10,7 +10,6 @@
 
 #include "core/base/clock.h"
 #include "core/protocol/peer_messages.h"
-#include "gossip/peer/recent_median.h"
 
 namespace starling::gossip {
 
@@ -41,10 +40,10 @@ class Quorum {
   // it is not held, or somebody was lost a moment ago. Failure detection finds one after the other.
   bool in_doubt(TimePoint now) const;
   // An exchange with all that was expected, among a quorum, took so long.
-  void learn(Duration exchange) { pace_.add(to_seconds(exchange)); }
-  // The usual time of an exchange; as long as none was seen, twice one's own work.
+  void learn(Duration exchange);
+  // The mean time of the latest exchanges; as long as none was seen, twice one's own work.
   Duration pace(Duration work) const;
-  bool knows_pace() const { return pace_.size() > 0; }
+  bool knows_pace() const { return learned_ > 0; }
 
  private:
   TimePoint settled_at() const;
@@ -56,7 +55,8 @@ class Quorum {
   bool lost_ = false;    // since then, and the model is not of another one yet
   TimePoint back_at_{};  // while lost_ and held()
   std::optional<TimePoint> somebody_lost_at_;
-  RecentMedian pace_;
+  double pace_ = 0;  // seconds
+  int learned_ = 0;
 };
 
 }  // namespace starling::gossip

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iostream>
 #include <set>
 
 #include "tests/gossip_peer/exchange_network.h"
@@ -95,8 +96,7 @@ TEST(ExchangeMachine, InAPartitionWhoIsSilentIsWaitedForOnce) {
     Exchange apart = 0;
     network.at(24.9, [&] { apart = network.exchange(0); });
     ASSERT_EQ(network.run(), "") << seed;
-    // Both sides went on at the pace that they had: 5 s together, some 18 s alone.
-    EXPECT_GT(apart, 250U) << seed;
+    EXPECT_GT(apart, 300U) << seed;  // both sides went on: 5 s together, some 18 s alone
     EXPECT_EQ(network.wrong_entries(), 0U);
     EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
     for (const auto& [member, count] : long_waits(network, of.options)) {
@@ -123,7 +123,7 @@ TEST(ExchangeMachine, SilenceCostsOneDeadlineWhateverFailureDetectionSays) {
     Exchange apart = 0;
     network.at(24.9, [&] { apart = network.exchange(0); });
     ASSERT_EQ(network.run(), "") << seed;
-    EXPECT_GT(apart, 250U) << seed;
+    EXPECT_GT(apart, 300U) << seed;
     EXPECT_LE(longest_wait(network), 2 * seconds(of.options.patience_min)) << seed;
   }
 }
@@ -143,19 +143,53 @@ TEST(ExchangeMachine, WhoIsKilledComesBackAndNobodyWaitsBeyondTheDeadline) {
   }
 }
 
-// Three seconds a step are more than the least deadline: the others learn to wait for it. On sparse
-// graphs the others may be apart by what each gave up on, and it cannot be with all of them: there
-// no more is sure than that all finish.
+// Three seconds a step are more than the least deadline. It answers that its message is not sent yet,
+// and so do those who wait for it: nobody is given up, on any graph.
 TEST(ExchangeMachine, ASlowMemberIsWaitedForOnceItsPaceIsKnown) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     auto of = world(seed, 1000);
-    of.seconds_max = 8000;  // a ring of four takes two of the slow member's steps an exchange
+    of.seconds_max = 4000;
     ExchangeNetwork network(of);
     network.slow(2, 3);
     ASSERT_EQ(network.run(), "") << seed;
-    if (of.topology != "complete") continue;
     const auto lost = [&](const auto& wait) { return wait.exchange >= 990 && !wait.complete; };
     EXPECT_EQ(std::ranges::count_if(network.waits(), lost), 0) << seed << " " << of.topology;
+    for (Member member = 0; member < of.members; ++member) {
+      EXPECT_EQ(network.skipped_by(member), 0U) << seed << " " << of.topology;
+    }
+  }
+}
+
+// A loss is known a question and an answer later, and nobody gives up who waits because of one.
+TEST(ExchangeMachine, AsManyMessagesAreMixedAsAreNotLost) {
+  constexpr std::size_t kMembers = 32;
+  constexpr Exchange kSteps = 1000;
+  for (const char* const topology : {"exponential", "one-peer-exponential", "ring"}) {
+    double calm = 0;
+    for (const double loss : {0.0, 0.001, 0.01, 0.1, 0.2}) {
+      auto of = world(1, kSteps);
+      of.topology = topology;
+      of.members = kMembers;
+      of.loss = loss;
+      of.options.spread = of.topology == "ring" ? kMembers / 2 : 5;
+      of.options.resent = of.options.held_max = of.options.spread + 1;
+      of.options.patience_min = std::chrono::milliseconds(200);
+      ExchangeNetwork network(of);
+      ASSERT_EQ(network.run(), "") << topology << " " << loss;
+      const auto sent = static_cast<double>(network.traffic().messages);
+      const double used = static_cast<double>(network.filled_entries()) / sent;
+      if (loss == 0) calm = network.now();
+      std::cout << topology << " loss " << loss << " used " << used << " arrived "
+                << static_cast<double>(network.traffic().arrived) / sent << " lost "
+                << static_cast<double>(network.traffic().lost) / sent << " late "
+                << network.traffic().late << " silence " << network.longest_silence() << " time "
+                << network.now() << " skipped " << network.skipped_by(3) << "\n";
+      EXPECT_NEAR(used, 1 - loss, 0.01 * (1 - loss)) << topology << " " << loss;
+      EXPECT_LE(network.longest_silence(), 12U) << topology << " " << loss;
+      EXPECT_EQ(network.wrong_entries(), 0U);
+      EXPECT_EQ(network.copies(), 0U);
+      EXPECT_LE(network.now(), 6 * calm) << topology << " " << loss;
+    }
   }
 }
 
