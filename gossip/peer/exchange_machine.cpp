@@ -225,7 +225,7 @@ void ExchangeMachine::ask_and_give_up() {
       neighbour.given_up = exchange_;
     } else if (const auto at = ask_at(sender.node); at && now_ >= *at) {
       neighbour.asked_at = now_;
-      actions_.push_back(Ask{sender.node});
+      actions_.push_back(Ask{sender.node, exchange_});
     }
   }
   if (count == 0) return;
@@ -545,6 +545,10 @@ void ExchangeMachine::handle(const Asked& asked) {
   if (asked.from >= names_.size()) return;
   const bool sent = state_ == State::kWaiting || state_ == State::kMixing;
   actions_.push_back(Answer{asked.from, exchange_, sent});
+  const auto found = neighbours_.find(asked.from);
+  if (found == neighbours_.end() || !found->second.met || asked.exchange > last_) return;
+  follow(found->second, surely_past(asked.exchange));
+  mix_if_complete();
 }
 
 void ExchangeMachine::handle(const Answered& answered) {
@@ -552,15 +556,24 @@ void ExchangeMachine::handle(const Answered& answered) {
   if (found == neighbours_.end()) return;
   const bool sent = answered.exchange > exchange_ || (answered.exchange == exchange_ && answered.sent);
   if (sent) found->second.sent = exchange_;
-  // Who is further behind is about to leave out exchanges, this one perhaps.
-  if (answered.exchange + options_.spread >= exchange_) found->second.alive_at = now_;
+  if (answered.exchange + options_.spread >= exchange_) {
+    found->second.alive_at = now_;
+  } else if (state_ == State::kWaiting) {
+    found->second.given_up = exchange_;  // it does not wait for us, nor we for it
+    mix_if_complete();
+  }
 }
 
 void ExchangeMachine::handle(const Told& told) {
   if (told.from >= names_.size() || !told.begun) return;
-  // What it sends again follows: only what is older than that is known to be lost.
-  const Exchange sure = told.exchange - std::min(told.exchange, options_.resent);
-  if (told.exchange <= last_ && note(told.from, sure, told.support)) mix_if_complete();
+  if (told.exchange > last_) return;
+  if (note(told.from, surely_past(told.exchange), told.support)) mix_if_complete();
+}
+
+// Who says that it is at this exchange may have messages under way, or send them again: only what is
+// older than that is known to be lost.
+Exchange ExchangeMachine::surely_past(Exchange exchange) const {
+  return exchange - std::min(exchange, options_.resent);
 }
 
 // What was sent while there was no link did not go anywhere.

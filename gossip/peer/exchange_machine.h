@@ -55,8 +55,9 @@ struct Told {  // a neighbour's hello: where it stands
   bool begun = false;
   protocol::Support support;
 };
-struct Asked {  // where are we?
+struct Asked {  // where are we? It waits for us, and is at this exchange.
   Member from = 0;
+  Exchange exchange = 0;
 };
 struct Answered {  // to Ask
   Member from = 0;
@@ -97,8 +98,9 @@ struct Announce {  // send the message for receivers[place] of this exchange's m
   std::uint32_t era = 0;
   std::uint32_t next_era = 0;
 };
-struct Ask {  // where it is; question and answer may get lost
+struct Ask {  // where it is, as we are at this exchange; question and answer may get lost
   Member to = 0;
+  Exchange exchange = 0;
 };
 struct Answer {  // to Asked
   Member to = 0;
@@ -147,8 +149,8 @@ struct ExchangeOptions {
 };
 
 // Who is waited for is asked where it is. As long as it has not sent its message it is slow, and
-// waited for, unless it is further behind than a word takes to spread; once it has, the message is
-// on its way or lost; without an answer it is dead or cut off. So what one peer waits for does not make its neighbours give it up, and nothing has to
+// waited for, unless it is further behind than a word takes to spread; once it has sent it, it is on
+// its way or lost; without an answer it is dead or cut off. So what one peer waits for does not make its neighbours give it up, and nothing has to
 // be learned from waits. A message that comes after the mixing is not lost: it is mixed at the next
 // exchange with its sender, unless a newer one is there, as in the simulation (StepClock).
 class ExchangeMachine {
@@ -214,6 +216,7 @@ class ExchangeMachine {
   void handle(const exchange::Told&);
   void handle(const exchange::Asked&);
   void handle(const exchange::Answered&);
+  exchange::Exchange surely_past(exchange::Exchange exchange) const;
   void handle(const exchange::LinkUp&);
   void handle(const exchange::LinkDown&);
   void handle(const exchange::Reach&);

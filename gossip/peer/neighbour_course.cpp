@@ -203,7 +203,7 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
 
 // In the words of an all-reduce: a member is asked for its state.
 void NeighbourCourse::perform(exchange::Ask& ask) {
-  host_.send(ask.to, {.kind = ReduceNote::Kind::kAsk, .exchange = machine_.exchange()});
+  host_.send(ask.to, {.kind = ReduceNote::Kind::kAsk, .exchange = ask.exchange});
 }
 
 void NeighbourCourse::perform(exchange::Answer& answer) {
@@ -372,7 +372,7 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
 
 void NeighbourCourse::take(Member from, const ReduceNote& note) {
   if (note.kind == ReduceNote::Kind::kAsk) {
-    on(exchange::Asked{from});
+    on(exchange::Asked{from, note.exchange});
   } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
     on(exchange::Answered{from, note.exchange, note.kind == ReduceNote::Kind::kDone});
   }

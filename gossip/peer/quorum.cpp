@@ -18,8 +18,9 @@ constexpr Duration kReturnSpread = std::chrono::seconds(10);
 constexpr Duration kReturnHeard = std::chrono::seconds(20);
 // From the first silence to failure detection's last word on a partition.
 constexpr Duration kDetection = std::chrono::seconds(15);
-// About so many exchanges say what is usual.
-constexpr int kPaceExchanges = 32;
+// The median of single exchanges is less than their mean where a few take long, and the mean is much
+// more where one waited for somebody silent: so the median of the means of so many.
+constexpr int kPaceExchanges = 4;
 
 }  // namespace
 
@@ -88,12 +89,14 @@ bool Quorum::in_doubt(TimePoint now) const {
 }
 
 void Quorum::learn(Duration exchange) {
-  learned_ = std::min(learned_ + 1, kPaceExchanges);
-  pace_ += (to_seconds(exchange) - pace_) / learned_;
+  sum_ += to_seconds(exchange);
+  if (++summed_ < kPaceExchanges) return;
+  pace_.add(sum_ / kPaceExchanges);
+  sum_ = summed_ = 0;
 }
 
 Duration Quorum::pace(Duration work) const {
-  return knows_pace() ? from_seconds(pace_) : 2 * work;
+  return knows_pace() ? from_seconds(pace_.median()) : 2 * work;
 }
 
 }  // namespace starling::gossip

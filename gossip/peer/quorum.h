@@ -10,6 +10,7 @@
 
 #include "core/base/clock.h"
 #include "core/protocol/peer_messages.h"
+#include "gossip/peer/recent_median.h"
 
 namespace starling::gossip {
 
@@ -41,9 +42,9 @@ class Quorum {
   bool in_doubt(TimePoint now) const;
   // An exchange with all that was expected, among a quorum, took so long.
   void learn(Duration exchange);
-  // The mean time of the latest exchanges; as long as none was seen, twice one's own work.
+  // The usual time of an exchange; as long as it is not known, twice one's own work.
   Duration pace(Duration work) const;
-  bool knows_pace() const { return learned_ > 0; }
+  bool knows_pace() const { return pace_.size() > 0; }
 
  private:
   TimePoint settled_at() const;
@@ -55,8 +56,9 @@ class Quorum {
   bool lost_ = false;    // since then, and the model is not of another one yet
   TimePoint back_at_{};  // while lost_ and held()
   std::optional<TimePoint> somebody_lost_at_;
-  double pace_ = 0;  // seconds
-  int learned_ = 0;
+  RecentMedian pace_;  // of the means of a few exchanges in a row, seconds
+  double sum_ = 0;     // of the latest exchanges, which are not in it yet
+  int summed_ = 0;
 };
 
 }  // namespace starling::gossip

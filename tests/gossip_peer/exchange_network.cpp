@@ -187,7 +187,7 @@ void ExchangeNetwork::perform(Member self, const Action& action) {
   } else if (const auto* announce = std::get_if<Announce>(&action)) {
     perform(self, *announce);
   } else if (const auto* ask = std::get_if<Ask>(&action)) {
-    if (nodes_[ask->to].machine) send(self, ask->to, Asked{self});
+    if (nodes_[ask->to].machine) send(self, ask->to, Asked{self, ask->exchange});
   } else if (const auto* answer = std::get_if<Answer>(&action)) {
     if (nodes_[answer->to].machine) {
       send(self, answer->to, Answered{self, answer->exchange, answer->sent});
