@@ -553,15 +553,16 @@ void ExchangeMachine::handle(const Asked& asked) {
 
 void ExchangeMachine::handle(const Answered& answered) {
   const auto found = neighbours_.find(answered.from);
-  if (found == neighbours_.end()) return;
+  if (found == neighbours_.end() || !found->second.met || answered.exchange > last_ + 1) return;
+  follow(found->second, surely_past(answered.exchange));
   const bool sent = answered.exchange > exchange_ || (answered.exchange == exchange_ && answered.sent);
   if (sent) found->second.sent = exchange_;
   if (answered.exchange + options_.spread >= exchange_) {
     found->second.alive_at = now_;
   } else if (state_ == State::kWaiting) {
     found->second.given_up = exchange_;  // it does not wait for us, nor we for it
-    mix_if_complete();
   }
+  mix_if_complete();
 }
 
 void ExchangeMachine::handle(const Told& told) {

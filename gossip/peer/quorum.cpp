@@ -14,6 +14,8 @@ namespace {
 
 // Two peers learn at most so far apart that their network is whole again.
 constexpr Duration kReturnSpread = std::chrono::seconds(10);
+// What a partition held up has come within this.
+constexpr Duration kReturnHeld = std::chrono::seconds(1);
 // Who is back has heard its neighbours within this and two exchanges.
 constexpr Duration kReturnHeard = std::chrono::seconds(20);
 // From the first silence to failure detection's last word on a partition.
@@ -67,6 +69,8 @@ bool Quorum::outranks_minorities(TimePoint now) const {
 
 bool Quorum::outranked_by(const Support& theirs, TimePoint told_at, TimePoint now) const {
   if (!held() || !is_minority(now) || theirs.minority) return false;
+  // What was said before says nothing of the time between, and may be under way until now.
+  if (told_at < back_at_ + kReturnHeld) return false;
   return told_at - std::chrono::seconds(theirs.quorum_seconds) + kReturnSpread <= back_at_;
 }
 

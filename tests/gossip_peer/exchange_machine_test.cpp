@@ -112,6 +112,18 @@ TEST(ExchangeMachine, InAPartitionWhoIsSilentIsWaitedForOnce) {
   }
 }
 
+// Neither had a quorum, and what says so from before the partition comes when it is over.
+TEST(ExchangeMachine, HalvesThatMeetAgainKeepWhatTheyLearned) {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    auto of = world(seed, 900);
+    of.members = 8;
+    ExchangeNetwork network(of);
+    network.at(30, [&] { network.split(4, 20); });
+    ASSERT_EQ(network.run(), "") << seed;
+    EXPECT_EQ(network.copies(), 0U) << seed << " " << of.topology;
+  }
+}
+
 // Where nothing but the silence tells: a ring, whose two cuts are noticed by who stands at them.
 TEST(ExchangeMachine, SilenceCostsOneDeadlineWhateverFailureDetectionSays) {
   for (std::uint64_t seed = 0; seed < 24; seed += 4) {
