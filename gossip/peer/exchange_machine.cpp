@@ -40,6 +40,7 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       names_(std::move(names)),
       exchange_(exchange),
       first_(exchange),
+      resumed_(exchange),
       last_(options.schedule.mixings_until(options.schedule.steps)),
       matrix_(topology.at(exchange)),
       quorum_(names_.size(), now),
@@ -421,7 +422,7 @@ bool ExchangeMachine::is_stale() const {
 void ExchangeMachine::go_to(Exchange target) {
   say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
                                    target, exchange_));
-  exchange_ = in_step_ = target;
+  exchange_ = in_step_ = resumed_ = target;
   in_step_at_ = now_;
   for (auto& [member, neighbour] : neighbours_) {
     neighbour.overtaken = false;
@@ -543,24 +544,34 @@ void ExchangeMachine::handle(const Overheard& overheard) {
 
 void ExchangeMachine::handle(const Asked& asked) {
   if (asked.from >= names_.size()) return;
-  const bool sent = state_ == State::kWaiting || state_ == State::kMixing;
-  actions_.push_back(Answer{asked.from, exchange_, sent});
+  actions_.push_back(Answer{asked.from, asked.exchange, exchange_, has_sent(asked.exchange)});
   const auto found = neighbours_.find(asked.from);
   if (found == neighbours_.end() || !found->second.met || asked.exchange > last_) return;
   follow(found->second, surely_past(asked.exchange));
   mix_if_complete();
 }
 
+bool ExchangeMachine::has_sent(Exchange exchange) const {
+  if (exchange < resumed_) return false;
+  if (exchange < exchange_) return true;
+  return exchange == exchange_ && (state_ == State::kWaiting || state_ == State::kMixing);
+}
+
 void ExchangeMachine::handle(const Answered& answered) {
   const auto found = neighbours_.find(answered.from);
-  if (found == neighbours_.end() || !found->second.met || answered.exchange > last_ + 1) return;
-  follow(found->second, surely_past(answered.exchange));
-  const bool sent = answered.exchange > exchange_ || (answered.exchange == exchange_ && answered.sent);
-  if (sent) found->second.sent = exchange_;
-  if (answered.exchange + options_.spread >= exchange_) {
-    found->second.alive_at = now_;
-  } else if (state_ == State::kWaiting) {
-    found->second.given_up = exchange_;  // it does not wait for us, nor we for it
+  if (found == neighbours_.end() || !found->second.met || answered.exchange > last_) return;
+  Neighbour& neighbour = found->second;
+  follow(neighbour, surely_past(answered.exchange));
+  if (state_ != State::kWaiting || answered.asked != exchange_) return;
+  const bool is_near = answered.exchange <= exchange_ &&
+                       answered.exchange + options_.spread >= exchange_;
+  if (answered.sent) {
+    neighbour.sent = exchange_;
+    neighbour.alive_at = now_;
+  } else if (is_near) {
+    neighbour.alive_at = now_;
+  } else {
+    neighbour.given_up = exchange_;  // it has left it out, or is about to
   }
   mix_if_complete();
 }

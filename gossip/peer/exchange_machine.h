@@ -55,14 +55,15 @@ struct Told {  // a neighbour's hello: where it stands
   bool begun = false;
   protocol::Support support;
 };
-struct Asked {  // where are we? It waits for us, and is at this exchange.
+struct Asked {  // where is our message of this exchange? It waits for it.
   Member from = 0;
   Exchange exchange = 0;
 };
 struct Answered {  // to Ask
   Member from = 0;
-  Exchange exchange = 0;
-  bool sent = false;  // its message of that exchange
+  Exchange asked = 0;
+  Exchange exchange = 0;  // where it is
+  bool sent = false;      // the message that was asked for
 };
 struct Absent {  // before Begin: it is not starting with us, and not waited for before it is heard
   Member member = 0;
@@ -98,14 +99,15 @@ struct Announce {  // send the message for receivers[place] of this exchange's m
   std::uint32_t era = 0;
   std::uint32_t next_era = 0;
 };
-struct Ask {  // where it is, as we are at this exchange; question and answer may get lost
+struct Ask {  // where its message of this exchange is; question and answer may get lost
   Member to = 0;
   Exchange exchange = 0;
 };
 struct Answer {  // to Asked
   Member to = 0;
+  Exchange asked = 0;
   Exchange exchange = 0;
-  bool sent = false;  // the message of that exchange
+  bool sent = false;
 };
 // Then Mixed. One entry a sender of the matrix, in order, none where nothing came; of loss-safe
 // algorithms it may be of an earlier exchange.
@@ -148,9 +150,9 @@ struct ExchangeOptions {
   std::size_t donors_max = 4;
 };
 
-// Who is waited for is asked where it is. As long as it has not sent its message it is slow, and
-// waited for, unless it is further behind than a word takes to spread; once it has sent it, it is on
-// its way or lost; without an answer it is dead or cut off. So what one peer waits for does not make its neighbours give it up, and nothing has to
+// Who is waited for is asked where its message is. As long as it has not sent it, it is slow, and
+// waited for, unless it has left out that exchange, or is further behind than a word takes to
+// spread; what is sent is on its way or lost; without an answer it is dead or cut off. So what one peer waits for does not make its neighbours give it up, and nothing has to
 // be learned from waits. A message that comes after the mixing is not lost: it is mixed at the next
 // exchange with its sender, unless a newer one is there, as in the simulation (StepClock).
 class ExchangeMachine {
@@ -217,6 +219,7 @@ class ExchangeMachine {
   void handle(const exchange::Asked&);
   void handle(const exchange::Answered&);
   exchange::Exchange surely_past(exchange::Exchange exchange) const;
+  bool has_sent(exchange::Exchange exchange) const;
   void handle(const exchange::LinkUp&);
   void handle(const exchange::LinkDown&);
   void handle(const exchange::Reach&);
@@ -267,6 +270,7 @@ class ExchangeMachine {
   State state_ = State::kIdle;
   exchange::Exchange exchange_;
   const exchange::Exchange first_;
+  exchange::Exchange resumed_;  // since this one, none was left out
   const exchange::Exchange last_;  // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke

@@ -201,14 +201,15 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   host_.send(announce.to, parcel, message.data);
 }
 
-// In the words of an all-reduce: a member is asked for its state.
+// In the words of an all-reduce; an answer's attempt is the exchange that was asked for.
 void NeighbourCourse::perform(exchange::Ask& ask) {
   host_.send(ask.to, {.kind = ReduceNote::Kind::kAsk, .exchange = ask.exchange});
 }
 
 void NeighbourCourse::perform(exchange::Answer& answer) {
   host_.send(answer.to, {.kind = answer.sent ? ReduceNote::Kind::kDone : ReduceNote::Kind::kNotYet,
-                         .exchange = answer.exchange});
+                         .exchange = answer.exchange,
+                         .attempt = static_cast<std::uint32_t>(answer.asked)});
 }
 
 // A message as it came, if it is one that this algorithm could have sent.
@@ -374,7 +375,7 @@ void NeighbourCourse::take(Member from, const ReduceNote& note) {
   if (note.kind == ReduceNote::Kind::kAsk) {
     on(exchange::Asked{from, note.exchange});
   } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
-    on(exchange::Answered{from, note.exchange, note.kind == ReduceNote::Kind::kDone});
+    on(exchange::Answered{from, note.attempt, note.exchange, note.kind == ReduceNote::Kind::kDone});
   }
 }
 

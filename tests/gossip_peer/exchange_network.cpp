@@ -190,7 +190,7 @@ void ExchangeNetwork::perform(Member self, const Action& action) {
     if (nodes_[ask->to].machine) send(self, ask->to, Asked{self, ask->exchange});
   } else if (const auto* answer = std::get_if<Answer>(&action)) {
     if (nodes_[answer->to].machine) {
-      send(self, answer->to, Answered{self, answer->exchange, answer->sent});
+      send(self, answer->to, Answered{self, answer->asked, answer->exchange, answer->sent});
     }
   } else if (const auto* mix = std::get_if<Mix>(&action)) {
     perform(self, *mix);
