@@ -460,6 +460,8 @@ bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Sup
   if (exchange > last_) return false;
   const bool was_starting = is_starting();
   Neighbour& neighbour = neighbours_[member];
+  // It took the model of a quorum: where it had gone without one is no progress.
+  if (neighbour.support.minority && !support.minority) go_back(neighbour, exchange);
   neighbour.support = support;
   neighbour.told_at = neighbour.alive_at = now_;
   neighbour.missed = false;
@@ -471,13 +473,16 @@ bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Sup
   return true;
 }
 
+void ExchangeMachine::go_back(Neighbour& neighbour, Exchange exchange) {
+  if (exchange >= neighbour.latest) return;
+  neighbour.latest = exchange;
+  neighbour.heard_at = exchange_;
+  neighbour.next = std::min(neighbour.next, exchange);
+}
+
 void ExchangeMachine::follow(Neighbour& neighbour, Exchange exchange) {
   // Not what is sent again: it took the model of a quorum that is not as far.
-  if (exchange + options_.resent + 1 < neighbour.latest) {
-    neighbour.latest = exchange;
-    neighbour.heard_at = exchange_;
-    neighbour.next = std::min(neighbour.next, exchange);
-  }
+  if (exchange + options_.resent + 1 < neighbour.latest) go_back(neighbour, exchange);
   if (exchange <= neighbour.latest) return;
   const Exchange theirs = exchange - neighbour.latest;
   const Exchange ours = exchange_ - std::min(exchange_, neighbour.heard_at);

@@ -248,6 +248,7 @@ class ExchangeMachine {
   void move_on();
   bool rejoin_majority();
   bool note(exchange::Member member, exchange::Exchange exchange, const protocol::Support& support);
+  void go_back(Neighbour& neighbour, exchange::Exchange exchange);
   void follow(Neighbour& neighbour, exchange::Exchange exchange);
   bool is_there(const Neighbour& neighbour) const;
   exchange::Exchange furthest() const;

@@ -25,7 +25,7 @@ struct CableCase {
   const char* topology;
   const char* algorithm;
   bool in_step = true;  // synchronous: a local phase and a mixing an exchange
-  double loss = 0.01;   // of accuracy, at most; single steps cost as much
+  double loss = 0.005;  // of accuracy, at most
 };
 
 std::uint64_t seeds() {
@@ -156,9 +156,9 @@ TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
 INSTANTIATE_TEST_SUITE_P(Courses, CablePulled,
                          ::testing::Values(CableCase{"ring", "dpsgd"},
                                            CableCase{"exponential", "dpsgd"},
-                                           CableCase{"ring", "gradient-tracking", true, 0.02},
+                                           CableCase{"ring", "gradient-tracking"},
                                            CableCase{"ring", "ad-psgd", false},
-                                           CableCase{"exponential", "push-sum", false, 0.02}),
+                                           CableCase{"exponential", "push-sum", false}),
                          [](const auto& instance) {
                            std::string name = std::string(instance.param.algorithm) + "_" +
                                               instance.param.topology;
