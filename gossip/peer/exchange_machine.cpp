@@ -460,14 +460,11 @@ bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Sup
   if (exchange > last_) return false;
   const bool was_starting = is_starting();
   Neighbour& neighbour = neighbours_[member];
-  // It took the model of a quorum: where it had gone without one is no progress.
-  if (neighbour.support.minority && !support.minority) go_back(neighbour, exchange);
-  neighbour.support = support;
-  neighbour.told_at = neighbour.alive_at = now_;
+  neighbour.alive_at = now_;
   neighbour.missed = false;
   neighbour.lost_in_a_row = 0;
   if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
-  follow(neighbour, exchange);
+  follow(neighbour, exchange, support);
   // What the others send to who comes to a network that runs is on its way only now.
   if (was_starting && !is_starting()) patient_since_ = now_;
   return true;
@@ -480,7 +477,12 @@ void ExchangeMachine::go_back(Neighbour& neighbour, Exchange exchange) {
   neighbour.next = std::min(neighbour.next, exchange);
 }
 
-void ExchangeMachine::follow(Neighbour& neighbour, Exchange exchange) {
+void ExchangeMachine::follow(Neighbour& neighbour, Exchange exchange,
+                             const protocol::Support& support) {
+  // It took the model of a quorum: where it had gone without one is no progress.
+  if (neighbour.support.minority && !support.minority) go_back(neighbour, exchange);
+  neighbour.support = support;
+  neighbour.told_at = now_;
   // Not what is sent again: it took the model of a quorum that is not as far.
   if (exchange + options_.resent + 1 < neighbour.latest) go_back(neighbour, exchange);
   if (exchange <= neighbour.latest) return;
@@ -552,7 +554,7 @@ void ExchangeMachine::handle(const Asked& asked) {
   actions_.push_back(Answer{asked.from, asked.exchange, exchange_, has_sent(asked.exchange)});
   const auto found = neighbours_.find(asked.from);
   if (found == neighbours_.end() || !found->second.met || asked.exchange > last_) return;
-  follow(found->second, surely_past(asked.exchange));
+  follow(found->second, surely_past(asked.exchange), asked.support);
   mix_if_complete();
 }
 
@@ -566,10 +568,10 @@ void ExchangeMachine::handle(const Answered& answered) {
   const auto found = neighbours_.find(answered.from);
   if (found == neighbours_.end() || !found->second.met || answered.exchange > last_) return;
   Neighbour& neighbour = found->second;
-  follow(neighbour, surely_past(answered.exchange));
+  follow(neighbour, surely_past(answered.exchange), answered.support);
   if (state_ != State::kWaiting || answered.asked != exchange_) return;
-  const bool is_near = answered.exchange <= exchange_ &&
-                       answered.exchange + options_.spread >= exchange_;
+  const bool is_near =
+      answered.exchange <= exchange_ && answered.exchange + options_.spread >= exchange_;
   if (answered.sent) {
     neighbour.sent = exchange_;
     neighbour.alive_at = now_;
@@ -587,8 +589,8 @@ void ExchangeMachine::handle(const Told& told) {
   if (note(told.from, surely_past(told.exchange), told.support)) mix_if_complete();
 }
 
-// Who says that it is at this exchange may have messages under way, or send them again: only what is
-// older than that is known to be lost.
+// Who says that it is at this exchange may have messages under way, or send them again: only what
+// is older than that is known to be lost.
 Exchange ExchangeMachine::surely_past(Exchange exchange) const {
   return exchange - std::min(exchange, options_.resent);
 }

@@ -58,12 +58,14 @@ struct Told {  // a neighbour's hello: where it stands
 struct Asked {  // where is our message of this exchange? It waits for it.
   Member from = 0;
   Exchange exchange = 0;
+  protocol::Support support;
 };
 struct Answered {  // to Ask
   Member from = 0;
   Exchange asked = 0;
   Exchange exchange = 0;  // where it is
   bool sent = false;      // the message that was asked for
+  protocol::Support support;
 };
 struct Absent {  // before Begin: it is not starting with us, and not waited for before it is heard
   Member member = 0;
@@ -152,9 +154,10 @@ struct ExchangeOptions {
 
 // Who is waited for is asked where its message is. As long as it has not sent it, it is slow, and
 // waited for, unless it has left out that exchange, or is further behind than a word takes to
-// spread; what is sent is on its way or lost; without an answer it is dead or cut off. So what one peer waits for does not make its neighbours give it up, and nothing has to
-// be learned from waits. A message that comes after the mixing is not lost: it is mixed at the next
-// exchange with its sender, unless a newer one is there, as in the simulation (StepClock).
+// spread; what is sent is on its way or lost; without an answer it is dead or cut off. So what one
+// peer waits for does not make its neighbours give it up, and nothing has to be learned from waits.
+// A message that comes after the mixing is not lost: it is mixed at the next exchange with its
+// sender, unless a newer one is there, as in the simulation (StepClock).
 class ExchangeMachine {
  public:
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning). The topology
@@ -198,8 +201,8 @@ class ExchangeMachine {
     TimePoint alive_at{};                 // its last sign of life
     TimePoint asked_at{};
     std::optional<exchange::Exchange> sent;  // its message of this exchange is sent, as it answered
-    // How long it may be silent, or its message under way: doubled when that was too short, until it
-    // has another link. 0: options' least.
+    // How long it may be silent, or its message under way: doubled when that was too short, until
+    // it has another link. 0: options' least.
     Duration patience{};
     // A deadline passed without its message, or it was absent, and nothing came since: not waited
     // for.
@@ -249,7 +252,7 @@ class ExchangeMachine {
   bool rejoin_majority();
   bool note(exchange::Member member, exchange::Exchange exchange, const protocol::Support& support);
   void go_back(Neighbour& neighbour, exchange::Exchange exchange);
-  void follow(Neighbour& neighbour, exchange::Exchange exchange);
+  void follow(Neighbour& neighbour, exchange::Exchange exchange, const protocol::Support& support);
   bool is_there(const Neighbour& neighbour) const;
   exchange::Exchange furthest() const;
   exchange::Exchange explained(double factor) const;
@@ -271,15 +274,15 @@ class ExchangeMachine {
   State state_ = State::kIdle;
   exchange::Exchange exchange_;
   const exchange::Exchange first_;
-  exchange::Exchange resumed_;  // since this one, none was left out
+  exchange::Exchange resumed_;     // since this one, none was left out
   const exchange::Exchange last_;  // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
   TimePoint waiting_{};                               // since
   TimePoint patient_since_{};  // waiting_, or later: when it was seen that the network runs already
-  Duration work_{};      // of the last local steps
-  TimePoint resume_{};   // kPacing: until
+  Duration work_{};            // of the last local steps
+  TimePoint resume_{};         // kPacing: until
   Quorum quorum_;
   Traffic traffic_;
   // When all were heard last, or a common exchange was found, and which one came then.

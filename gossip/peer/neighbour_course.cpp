@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/base/check.h"
 #include "topologies/topology.h"
@@ -28,6 +29,17 @@ SharedBytes pack(const Message<float>& message) {
     to += part.size();
   }
   return SharedBytes::own(std::move(bytes));
+}
+
+// 0: of a minority; else one more than the seconds of its quorum.
+std::uint32_t note_of(const protocol::Support& support) {
+  return support.minority ? 0 : 1U + support.quorum_seconds;
+}
+
+protocol::Support support_of(const ReduceNote& note) {
+  if (note.held == 0) return {.minority = true};
+  constexpr std::uint32_t kMost = std::numeric_limits<std::uint16_t>::max();
+  return {.quorum_seconds = static_cast<std::uint16_t>(std::min(note.held - 1, kMost))};
 }
 
 const float* floats(const SharedBytes& data) {
@@ -201,15 +213,19 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   host_.send(announce.to, parcel, message.data);
 }
 
-// In the words of an all-reduce; an answer's attempt is the exchange that was asked for.
+// Questions and answers in the words of an all-reduce. `attempt`: of an answer, the exchange that
+// was asked for; `held`: the support, see note_of().
 void NeighbourCourse::perform(exchange::Ask& ask) {
-  host_.send(ask.to, {.kind = ReduceNote::Kind::kAsk, .exchange = ask.exchange});
+  host_.send(
+      ask.to,
+      {.kind = ReduceNote::Kind::kAsk, .exchange = ask.exchange, .held = note_of(support())});
 }
 
 void NeighbourCourse::perform(exchange::Answer& answer) {
   host_.send(answer.to, {.kind = answer.sent ? ReduceNote::Kind::kDone : ReduceNote::Kind::kNotYet,
                          .exchange = answer.exchange,
-                         .attempt = static_cast<std::uint32_t>(answer.asked)});
+                         .attempt = static_cast<std::uint32_t>(answer.asked),
+                         .held = note_of(support())});
 }
 
 // A message as it came, if it is one that this algorithm could have sent.
@@ -373,9 +389,10 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
 
 void NeighbourCourse::take(Member from, const ReduceNote& note) {
   if (note.kind == ReduceNote::Kind::kAsk) {
-    on(exchange::Asked{from, note.exchange});
+    on(exchange::Asked{from, note.exchange, support_of(note)});
   } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
-    on(exchange::Answered{from, note.attempt, note.exchange, note.kind == ReduceNote::Kind::kDone});
+    on(exchange::Answered{from, note.attempt, note.exchange, note.kind == ReduceNote::Kind::kDone,
+                          support_of(note)});
   }
 }
 

@@ -20,8 +20,8 @@ constexpr Duration kReturnHeld = std::chrono::seconds(1);
 constexpr Duration kReturnHeard = std::chrono::seconds(20);
 // From the first silence to failure detection's last word on a partition.
 constexpr Duration kDetection = std::chrono::seconds(15);
-// The median of single exchanges is less than their mean where a few take long, and the mean is much
-// more where one waited for somebody silent: so the median of the means of so many.
+// The median of single exchanges is less than their mean where a few take long, and the mean is
+// much more where one waited for somebody silent: so the median of the means of so many.
 constexpr int kPaceExchanges = 4;
 
 }  // namespace

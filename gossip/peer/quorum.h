@@ -29,8 +29,8 @@ class Quorum {
   bool is_minority(TimePoint now) const;
   // It has been no minority's for so long that what a minority's members say does not count.
   bool outranks_minorities(TimePoint now) const;
-  // The model is a minority's, and a neighbour that said this at `told_at`, a moment after this peer
-  // had its quorum back, had one before: its model replaces ours.
+  // The model is a minority's, and a neighbour that said this at `told_at`, a moment after this
+  // peer had its quorum back, had one before: its model replaces ours.
   bool outranked_by(const protocol::Support& theirs, TimePoint told_at, TimePoint now) const;
   // The model is now that of such a neighbour.
   void rejoin(const protocol::Support& theirs, TimePoint told_at);

@@ -155,8 +155,8 @@ TEST(ExchangeMachine, WhoIsKilledComesBackAndNobodyWaitsBeyondTheDeadline) {
   }
 }
 
-// Three seconds a step are more than the least deadline. It answers that its message is not sent yet,
-// and so do those who wait for it: nobody is given up, on any graph.
+// Three seconds a step are more than the least deadline. It answers that its message is not sent
+// yet, and so do those who wait for it: nobody is given up, on any graph.
 TEST(ExchangeMachine, ASlowMemberIsWaitedForOnceItsPaceIsKnown) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     auto of = world(seed, 1000);

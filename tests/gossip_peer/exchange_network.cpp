@@ -36,6 +36,10 @@ Exchange ExchangeNetwork::exchange(Member member) const {
   return nodes_[member].machine->exchange();
 }
 
+protocol::Support ExchangeNetwork::support(Member member) const {
+  return nodes_[member].machine->support(queue_.now());
+}
+
 // --- faults -------------------------------------------------------------------------------------
 
 bool ExchangeNetwork::is_cut(Member a, Member b) const {
@@ -128,7 +132,7 @@ void ExchangeNetwork::connect(Member a, Member b) {
 }
 
 void ExchangeNetwork::tell(Member from, Member to) {
-  send(from, to, Told{from, exchange(from), true, nodes_[from].machine->support(queue_.now())});
+  send(from, to, Told{from, exchange(from), true, support(from)});
   for (const Arrival& arrival : nodes_[from].sent[to]) send(from, to, Came{arrival});
   later(from, 0, LinkUp{to});
 }
@@ -142,7 +146,8 @@ void ExchangeNetwork::later(Member member, double seconds, Event event) {
 }
 
 void ExchangeNetwork::send(Member from, Member to, const Event& event) {
-  if (world_.loss > 0 && !std::holds_alternative<Told>(event) && rng_.uniform() < world_.loss) return;
+  if (world_.loss > 0 && !std::holds_alternative<Told>(event) && rng_.uniform() < world_.loss)
+    return;
   TimePoint when = is_cut(from, to) ? healed_ : queue_.now();
   when += from_seconds(-world_.latency * std::log1p(-rng_.uniform()));
   TimePoint& last = last_[{from, to}];
@@ -178,7 +183,8 @@ void ExchangeNetwork::wake(Member member) {
 
 void ExchangeNetwork::perform(Member self, const Action& action) {
   if (const auto* train = std::get_if<Train>(&action)) {
-    const Exchange next = nodes_[self].trained_for ? *nodes_[self].trained_for + 1 : train->exchange;
+    const Exchange next =
+        nodes_[self].trained_for ? *nodes_[self].trained_for + 1 : train->exchange;
     nodes_[self].skipped += train->exchange - std::min(next, train->exchange);
     nodes_[self].trained_for = train->exchange;
     const double work = train->steps * drawn(world_.work) + slowness_[self];
@@ -187,10 +193,11 @@ void ExchangeNetwork::perform(Member self, const Action& action) {
   } else if (const auto* announce = std::get_if<Announce>(&action)) {
     perform(self, *announce);
   } else if (const auto* ask = std::get_if<Ask>(&action)) {
-    if (nodes_[ask->to].machine) send(self, ask->to, Asked{self, ask->exchange});
+    if (nodes_[ask->to].machine) send(self, ask->to, Asked{self, ask->exchange, support(self)});
   } else if (const auto* answer = std::get_if<Answer>(&action)) {
     if (nodes_[answer->to].machine) {
-      send(self, answer->to, Answered{self, answer->asked, answer->exchange, answer->sent});
+      send(self, answer->to,
+           Answered{self, answer->asked, answer->exchange, answer->sent, support(self)});
     }
   } else if (const auto* mix = std::get_if<Mix>(&action)) {
     perform(self, *mix);
@@ -211,7 +218,7 @@ void ExchangeNetwork::perform(Member self, const Announce& announce) {
   parcel.exchange = announce.exchange;
   parcel.era = announce.era;
   parcel.attempt = announce.next_era;
-  parcel.support = nodes_[self].machine->support(queue_.now());
+  parcel.support = support(self);
   auto& sent = nodes_[self].sent[announce.to];
   while (!sent.empty() &&
          sent.front().parcel.exchange + world_.options.resent < announce.exchange) {

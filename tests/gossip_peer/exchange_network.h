@@ -88,6 +88,7 @@ class ExchangeNetwork {
 
   void after(double seconds, std::function<void()> what);
   double drawn(double mean) { return mean * (0.5 + rng_.uniform()); }
+  protocol::Support support(exchange::Member member) const;
   bool is_cut(exchange::Member a, exchange::Member b) const;
   void start(exchange::Member member, exchange::Exchange from);
   void forget_mixed(exchange::Member member);
@@ -112,7 +113,7 @@ class ExchangeNetwork {
   std::map<std::pair<exchange::Member, exchange::Member>, std::uint64_t> link_;
   std::set<exchange::Member> pulled_;
   TimePoint healed_{};
-  std::map<std::pair<exchange::Member, exchange::Member>, exchange::Exchange> mixed_;  // up to
+  std::map<std::pair<exchange::Member, exchange::Member>, exchange::Exchange> mixed_;   // up to
   std::map<std::pair<exchange::Member, exchange::Member>, exchange::Exchange> silent_;  // in a row
   std::vector<Wait> waits_;
   std::size_t wrong_entries_ = 0;
