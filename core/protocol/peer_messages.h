@@ -150,6 +150,11 @@ struct PeerReport {
   std::uint64_t bytes_received = 0;
   std::uint64_t messages = 0;  // sent
   std::string problem;         // a sentence, or empty
+  // Of messages to it: those that came, of these after it had gone on, and those that did not come.
+  std::uint64_t arrived = 0;
+  std::uint64_t late = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t staleness = 0;  // summed over those that came: exchanges that it ended meanwhile
   friend bool operator==(const PeerReport&, const PeerReport&) = default;
 };
 

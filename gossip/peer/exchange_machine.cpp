@@ -172,8 +172,10 @@ std::optional<TimePoint> ExchangeMachine::ask_at(Member member) const {
   if (found == neighbours_.end()) return std::nullopt;
   const Neighbour& neighbour = found->second;
   if (!neighbour.met || neighbour.down_since || neighbour.sent == exchange_) return std::nullopt;
-  return std::max({patient_since_, neighbour.alive_at, neighbour.asked_at}) +
-         options_.patience_min / kAsksInPatience;
+  const Duration interval = options_.patience_min / kAsksInPatience;
+  const TimePoint asked_at = std::max(patient_since_, neighbour.asked_at);
+  // Who has just answered is asked less often.
+  return std::max(asked_at + interval, neighbour.alive_at + 2 * interval);
 }
 
 // Whether the network may just be starting: nobody who was heard is beyond what that explains.

@@ -86,7 +86,8 @@ CourseProgress NeighbourCourse::progress() const {
                           .loss_sum = loss_sum_,
                           .loss_steps = loss_steps_,
                           .heard = machine_.heard(),
-                          .expected = machine_.expected()};
+                          .expected = machine_.expected(),
+                          .traffic = machine_.traffic()};
   if (progress.state == "training" && progress.expected > 0 && progress.heard == 0) {
     progress.state = "alone";
   }
