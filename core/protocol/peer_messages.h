@@ -3,6 +3,7 @@
 // place in the roster of the epoch that the message bears; who speaks stands in the certificate.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,10 +17,20 @@ using Epoch = std::uint64_t;     // of a roster, from 1
 using Member = std::uint32_t;    // place in the roster, from 0: the node of the topology
 using Exchange = std::uint64_t;  // number of a mixing, from 0
 
+// How far a model is that is a mean over all who were there. Of two, the further is the one with
+// more support, and only among equals the one with more exchanges: what half of the members or
+// fewer did apart, however much, comes before all that a majority did meanwhile.
+struct Progress {
+  Exchange backed = 0;    // the exchange after the last whose mean was of more than half
+  Exchange exchange = 0;  // to be ended next
+  friend auto operator<=>(const Progress&, const Progress&) = default;
+};
+
 // What the speaker's model rests on. A version without these fields counts as no minority.
 struct Support {
   bool minority = false;             // its model grew among half of its epoch's members, or fewer
   std::uint16_t quorum_seconds = 0;  // else: for how long it has reached more than half; at most
+  Exchange backed = 0;               // of means over all: Progress::backed
   friend bool operator==(const Support&, const Support&) = default;
 };
 
@@ -102,7 +113,7 @@ struct Parcel {
   std::uint64_t packed = 0;
   bool has_scalar = false;
   double scalar = 0;
-  Support support = {};  // of kMix, kPush, kRequest and kReply
+  Support support = {};  // of all but kModel
   friend bool operator==(const Parcel&, const Parcel&) = default;
 };
 
@@ -121,7 +132,8 @@ struct ReduceNote {
     kState,    // to the leader: I have begun `exchange` and take part in nothing below `attempt`
     kAttempt,  // leader: reduce among `members`; or, with `held`, take the mean that stands
     kDone,     // to the leader: I hold the mean that `attempt` was about
-    kCommit,   // `exchange` has ended with the mean of `attempt` over `members`
+    kCommit,   // `exchange` has ended with the mean of `attempt` over `members`; attempt 0: copy
+               // a model of these, which have come to the exchange after it
     kWant,     // send me the mean of `attempt`
     kAsk,      // leader: tell me your state, and leave attempts below this one
     kNotYet,   // I have not begun `exchange`; unasked (attempt 0): go on without me
@@ -132,6 +144,7 @@ struct ReduceNote {
   std::uint32_t attempt = 0;
   std::uint32_t held = 0;       // the attempt whose mean the speaker holds; 0: none
   std::vector<Member> members;  // kState: of `held`; without one, who is out of its reach
+  Exchange backed = 0;          // Progress::backed of who begins `exchange`
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 

@@ -210,14 +210,15 @@ Result<std::vector<protocol::Member>> read_members(capnp::List<std::uint32_t>::R
 }
 
 Result<protocol::PeerHello> read(schema::PeerHello::Reader from) {
-  return protocol::PeerHello{
-      .version_min = from.getVersionMin(),
-      .version_max = from.getVersionMax(),
-      .software = text(from.getSoftware()),
-      .epoch = from.getEpoch(),
-      .exchange = from.getExchange(),
-      .begun = from.getBegun(),
-      .support = {.minority = from.getMinority(), .quorum_seconds = from.getQuorumSeconds()}};
+  return protocol::PeerHello{.version_min = from.getVersionMin(),
+                             .version_max = from.getVersionMax(),
+                             .software = text(from.getSoftware()),
+                             .epoch = from.getEpoch(),
+                             .exchange = from.getExchange(),
+                             .begun = from.getBegun(),
+                             .support = {.minority = from.getMinority(),
+                                         .quorum_seconds = from.getQuorumSeconds(),
+                                         .backed = from.getBacked()}};
 }
 
 Result<protocol::RosterAsk> read(schema::RosterAsk::Reader from) {
@@ -239,20 +240,21 @@ Result<protocol::Swim> read(schema::Swim::Reader from) {
 }
 
 Result<protocol::Parcel> read(schema::Parcel::Reader from) {
-  return protocol::Parcel{
-      .transfer = TaskId(from.getTransfer()),
-      .kind = static_cast<protocol::Parcel::Kind>(from.getKind()),
-      .epoch = from.getEpoch(),
-      .exchange = from.getExchange(),
-      .era = from.getEra(),
-      .attempt = from.getAttempt(),
-      .place = from.getPlace(),
-      .first = from.getFirst(),
-      .second = from.getSecond(),
-      .packed = from.getPacked(),
-      .has_scalar = from.getHasScalar(),
-      .scalar = from.getScalar(),
-      .support = {.minority = from.getMinority(), .quorum_seconds = from.getQuorumSeconds()}};
+  return protocol::Parcel{.transfer = TaskId(from.getTransfer()),
+                          .kind = static_cast<protocol::Parcel::Kind>(from.getKind()),
+                          .epoch = from.getEpoch(),
+                          .exchange = from.getExchange(),
+                          .era = from.getEra(),
+                          .attempt = from.getAttempt(),
+                          .place = from.getPlace(),
+                          .first = from.getFirst(),
+                          .second = from.getSecond(),
+                          .packed = from.getPacked(),
+                          .has_scalar = from.getHasScalar(),
+                          .scalar = from.getScalar(),
+                          .support = {.minority = from.getMinority(),
+                                      .quorum_seconds = from.getQuorumSeconds(),
+                                      .backed = from.getBacked()}};
 }
 
 Result<protocol::ColumnsAsk> read(schema::ColumnsAsk::Reader from) {
@@ -266,7 +268,8 @@ Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
                               .exchange = from.getExchange(),
                               .attempt = from.getAttempt(),
                               .held = from.getHeld(),
-                              .members = std::move(members)};
+                              .members = std::move(members),
+                              .backed = from.getBacked()};
 }
 
 Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {

@@ -216,6 +216,7 @@ void write(capnp::MessageBuilder& message, const protocol::PeerHello& hello) {
   to.setBegun(hello.begun);
   to.setMinority(hello.support.minority);
   to.setQuorumSeconds(hello.support.quorum_seconds);
+  to.setBacked(hello.support.backed);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::RosterAsk& ask) {
@@ -259,6 +260,7 @@ void write(capnp::MessageBuilder& message, const protocol::Parcel& parcel) {
   to.setScalar(parcel.scalar);
   to.setMinority(parcel.support.minority);
   to.setQuorumSeconds(parcel.support.quorum_seconds);
+  to.setBacked(parcel.support.backed);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::ColumnsAsk& ask) {
@@ -277,6 +279,7 @@ void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
   to.setExchange(note.exchange);
   auto members = to.initMembers(length(note.members.size()));
   for (unsigned i = 0; i < members.size(); ++i) members.set(i, note.members[i]);
+  to.setBacked(note.backed);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {

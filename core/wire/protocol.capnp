@@ -127,6 +127,7 @@ struct PeerHello {
   begun @5 :Bool;
   minority @6 :Bool;
   quorumSeconds @7 :UInt16;
+  backed @8 :UInt64;
 }
 
 struct RosterAsk {
@@ -167,6 +168,7 @@ struct Parcel {
   scalar @11 :Float64;
   minority @12 :Bool;
   quorumSeconds @13 :UInt16;
+  backed @14 :UInt64;
 }
 
 struct ColumnsAsk {
@@ -182,6 +184,7 @@ struct ReduceNote {
   epoch @3 :UInt64;
   exchange @4 :UInt64;
   members @5 :List(UInt32);
+  backed @6 :UInt64;
 }
 
 struct PeerReport {

@@ -20,7 +20,7 @@ constexpr Duration kUnsureAgain = std::chrono::seconds(2);  // who flaps is not 
 
 void AllReduceMachine::lead(Attempt attempt, bool recovering) {
   for (const Peer& peer : peers_) {  // what followers promised to us, perhaps before we led
-    const bool mine = peer.begun == current_->exchange && peer.attempt != 0 &&
+    const bool mine = peer.begun == current_->at && peer.attempt != 0 &&
                       owner(peer.attempt) == self_ && is_plausible(peer.attempt);
     if (mine) attempt = std::max(attempt, peer.attempt);
   }
@@ -49,7 +49,7 @@ TimePoint AllReduceMachine::unsure_until() const {
 
 bool AllReduceMachine::has_answered(Member member) const {
   const Peer& peer = peers_[member];
-  return peer.begun == current_->exchange && peer.attempt == current_->lead->attempt;
+  return peer.begun == current_->at && peer.attempt == current_->lead->attempt;
 }
 
 void AllReduceMachine::ask_missing() {
@@ -57,7 +57,7 @@ void AllReduceMachine::ask_missing() {
     if (m == self_ || !is_reachable(m) || has_answered(m)) continue;
     if (peers_[m].asked == current_->lead->attempt) continue;
     peers_[m].asked = current_->lead->attempt;
-    send(m, Kind::kAsk, current_->exchange, current_->lead->attempt);
+    send(m, Kind::kAsk, current_->at, current_->lead->attempt);
   }
 }
 
@@ -65,8 +65,8 @@ void AllReduceMachine::ask_missing() {
 void AllReduceMachine::ask_ahead(Member member) {
   if (!current_ || !current_->lead || !is_reachable(member)) return;
   const Peer& peer = peers_[member];
-  if (!peer.begun || *peer.begun <= current_->exchange) return;
-  send(member, Kind::kAsk, current_->exchange, current_->lead->attempt);
+  if (!peer.begun || *peer.begun <= current_->at) return;
+  send(member, Kind::kAsk, current_->at, current_->lead->attempt);
 }
 
 // Everybody reachable has to have spoken under this very attempt: that he has begun, and then takes
@@ -78,10 +78,9 @@ void AllReduceMachine::consider() {
   const bool late = is_late();
   if (lead.recovering || late) ask_missing();
   for (Member m = 0; m < peers_.size(); ++m) {
-    if (m == self_ || !is_reachable(m) || has_answered(m)) continue;
+    if (m == self_ || !is_reachable(m) || has_answered(m) || peers_[m].elsewhere) continue;
     const Peer& peer = peers_[m];
-    const bool declined = peer.begun != current_->exchange && late &&
-                          peer.not_yet == current_->exchange &&
+    const bool declined = peer.begun != current_->at && late && peer.not_yet == current_->at &&
                           peer.not_yet_attempt == lead.attempt;
     if (!declined) return;
   }
@@ -127,7 +126,7 @@ void AllReduceMachine::let_stand(Attempt attempt) {
     if (m != self_ && is_reachable(m) && has_answered(m)) c.lead->awaited.push_back(m);
   }
   say(LogLevel::kInfo, fmt::format("exchange {}: the mean of attempt {} over {} members stands",
-                                   c.exchange, attempt, c.held.members.size()));
+                                   c.at.exchange, attempt, c.held.members.size()));
   announce(c.lead->awaited, c.held.members, attempt);
   check_done();
 }
@@ -161,12 +160,12 @@ AllReduceMachine::Members AllReduceMachine::choose() const {
 
 void AllReduceMachine::announce(const Members& to, const Members& members, Attempt held) {
   for (Member m : to) {
-    send(m, Kind::kAttempt, current_->exchange, current_->lead->attempt, held, members);
+    send(m, Kind::kAttempt, current_->at, current_->lead->attempt, held, members);
   }
 }
 
 void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& note) {
-  if (!current_ || !current_->lead || note.exchange != current_->exchange) return;
+  if (!current_ || !current_->lead || Progress{note.backed, note.exchange} != current_->at) return;
   const Lead& lead = *current_->lead;
   if (lead.stage != Lead::Stage::kRunning || note.attempt != lead.attempt) return;
   peers_[from].done = true;

@@ -22,18 +22,26 @@ constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
 constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
+// Who did not wait for us is at most so many times as fast as exchanges went with us, and a little
+// further.
+constexpr double kPaceFactor = 16;
+constexpr Exchange kAheadSlack = 8;
+constexpr std::size_t kWitnesses = 2;
+
+Progress at_of(const protocol::ReduceNote& note) { return {note.backed, note.exchange}; }
 
 }  // namespace
 
 AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
-                                   std::vector<std::string> names, Exchange next)
+                                   std::vector<std::string> names, Progress next)
     : options_(options),
       epoch_(epoch),
       self_(self),
       names_(std::move(names)),
       next_(next),
       peers_(names_.size()),
-      arrivals_(options.stragglers) {
+      arrivals_(options.stragglers),
+      pace_(next.exchange) {
   STARLING_CHECK(self < names_.size());
 }
 
@@ -87,21 +95,25 @@ std::size_t AllReduceMachine::early_floats() const {
 // --- what happens to us --------------------------------------------------------------------------
 
 void AllReduceMachine::handle(Begin& begin) {
-  STARLING_CHECK(begin.exchange >= next_);
+  STARLING_CHECK(!last_ || begin.at > last_->at);
   TimePoint first = now_;
   for (const Peer& peer : peers_) {
-    if (peer.begun == begin.exchange) first = std::min(first, peer.begun_at);
+    if (peer.begun == begin.at) first = std::min(first, peer.begun_at);
   }
-  if (declined(begin.exchange)) arrivals_.learn(now_ - first);
+  if (declined(begin.at)) arrivals_.learn(now_ - first);
+  if (!further_.empty() && begin.at >= next_) pace_.took(begin.at.exchange, now_);
   for (Peer& peer : peers_) {
+    if (peer.ahead && *peer.ahead <= begin.at) peer.ahead.reset();
+    peer.sounded = false;
+    peer.elsewhere = false;
     peer.asked = 0;
     peer.done = false;
     peer.wants = 0;
   }
   early_.clear();
-  next_ = begin.exchange + 1;
+  next_ = {begin.at.backed, begin.at.exchange + 1};
   current_ = Current{};
-  current_->exchange = begin.exchange;
+  current_->at = begin.at;
   current_->input = std::move(begin.input);
   current_->first_at = first;
   current_->repeat_at = now_ + options_.repeat;
@@ -143,6 +155,9 @@ void AllReduceMachine::handle(Unreachable& event) {
   peer.begun.reset();
   peer.not_yet.reset();
   peer.declined = false;
+  peer.ahead.reset();
+  peer.sounded = false;
+  peer.elsewhere = false;
   std::erase_if(early_, [&](const auto& entry) { return entry.first.first == event.member; });
   if (!current_) return;
   Current& c = *current_;
@@ -156,7 +171,7 @@ void AllReduceMachine::handle(Unreachable& event) {
   if (awaited || in_run) {
     say(LogLevel::kWarning, fmt::format("{} was lost in exchange {}, attempt {}: the "
                                         "others begin again without it",
-                                        names_[event.member], c.exchange, c.joined));
+                                        names_[event.member], c.at.exchange, c.joined));
   }
   if (wanted || awaited || in_run || c.reported_to == event.member) report();
 }
@@ -164,6 +179,7 @@ void AllReduceMachine::handle(Unreachable& event) {
 void AllReduceMachine::handle(NoteReceived& event) {
   protocol::ReduceNote& note = event.note;
   if (event.from >= peers_.size() || event.from == self_ || note.epoch != epoch_) return;
+  if (note.backed > note.exchange + (note.kind == Kind::kCommit ? 1 : 0)) return;  // cannot be
   switch (note.kind) {
     case Kind::kState:
       return receive_state(event.from, note);
@@ -184,7 +200,7 @@ void AllReduceMachine::handle(NoteReceived& event) {
 
 void AllReduceMachine::handle(PieceReceived& piece) {
   if (piece.from >= peers_.size() || piece.from == self_ || piece.epoch != epoch_) return;
-  if (!current_ || piece.exchange != current_->exchange) return;
+  if (!current_ || piece.at != current_->at) return;
   Current& c = *current_;
   if (piece.place == place_of(Phase::kResult, 0)) {
     const bool wanted = c.want && c.want->from == piece.from && c.want->attempt == piece.attempt &&
@@ -209,7 +225,7 @@ void AllReduceMachine::handle(Tick&) {
     if (!std::exchange(is_left_out_, true)) {
       say(LogLevel::kWarning,
           fmt::format("we are late for exchange {}, which {} has begun: it goes on without us",
-                      *peers_[m].begun, names_[m]));
+                      peers_[m].begun->exchange, names_[m]));
     }
     for (Member other = 0; other < peers_.size(); ++other) {  // or their leaders would differ
       const bool same = peers_[other].begun == peers_[m].begun && !peers_[other].declined;
@@ -223,26 +239,27 @@ void AllReduceMachine::handle(Tick&) {
 // --- notes ---------------------------------------------------------------------------------------
 
 void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
-  if (last_ && note.exchange <= last_->exchange) {
-    if (note.exchange == last_->exchange && last_->first_at) {
+  const Progress at = at_of(note);
+  if (last_ && at <= last_->at) {
+    if (at == last_->at && last_->first_at) {
       arrivals_.learn(now_ - *last_->first_at);
     }
     return send_last(from);
   }
-  if (is_long_over(note.exchange)) return say_it_is_over(from);
-  const bool is_current = current_ && note.exchange == current_->exchange;
-  if (!is_current && note.exchange < next_) {  // passed over here
-    return send(from, Kind::kNotYet, note.exchange, 0);
+  if (is_long_over(at)) return say_it_is_over(from);
+  const bool is_current = current_ && at == current_->at;
+  if (!is_current && at < next_) {  // passed over here
+    return send(from, Kind::kNotYet, at, 0);
   }
   if (!note.members.empty() && !are_members(note.members)) return;
   Peer& peer = peers_[from];
   if (!peer.reachable) return;
-  if (peer.begun != note.exchange) {
+  if (peer.begun != at) {
     peer.begun_at = now_;
     peer.declined = false;
     peer.asked = 0;
   }
-  peer.begun = note.exchange;
+  peer.begun = at;
   peer.attempt = note.attempt;
   peer.held = note.members.empty() ? 0 : note.held;
   const bool lacks_more = std::ranges::any_of(note.members, [&](Member m) {
@@ -253,12 +270,12 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
   peer.members = std::move(note.members);
   if (!is_current) {
     ask_ahead(from);
-    // Beyond the next one: they ended one that we have not begun.
-    if (note.exchange > next_ || declined(note.exchange)) decline(from);
+    // They ended one that we have not begun.
+    if (is_beyond_next(at) || declined(at)) decline(from);
     return;
   }
   Current& c = *current_;
-  if (!c.lead && declined(note.exchange)) decline(from);  // we told others not to count on us
+  if (!c.lead && declined(at)) decline(from);  // we told others not to count on us
   const bool mine = note.attempt != 0 && owner(note.attempt) == self_;
   if (c.lead && mine && peer.attempt > c.promised && is_plausible(peer.attempt)) {
     promise(peer.attempt);
@@ -267,7 +284,7 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
 }
 
 void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) {
-  if (!current_ || note.exchange != current_->exchange || note.attempt == 0) return;
+  if (!current_ || at_of(note) != current_->at || note.attempt == 0) return;
   Current& c = *current_;
   if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from ||
       !are_members(note.members)) {
@@ -275,7 +292,7 @@ void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) 
   }
   if (note.held != 0) {
     c.joined = note.attempt;
-    if (c.held.attempt == note.held) return send(from, Kind::kDone, c.exchange, note.attempt);
+    if (c.held.attempt == note.held) return send(from, Kind::kDone, c.at, note.attempt);
     return want({Want::For::kStanding, from, note.held, std::move(note.members)});
   }
   auto is_in = [&](Member m) { return std::ranges::binary_search(note.members, m); };
@@ -289,10 +306,19 @@ void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) 
 }
 
 void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
-  if (!current_ || note.exchange < current_->exchange || !are_members(note.members)) return;
+  if (!current_ || !are_members(note.members)) return;
   Current& c = *current_;
-  if (note.exchange > c.exchange) return fall_behind(from, note);
-  if (note.attempt == 0) return;
+  const Progress at = at_of(note);
+  if (note.attempt == 0) {
+    const Progress next{note.backed, note.exchange + 1};
+    if (!may_follow(next)) hear_of_further(from, next, std::move(note.members));
+    return;
+  }
+  if (at > c.at) {
+    const Progress next = after(at, note.members);
+    return hear_of_further(from, next, std::move(note.members));
+  }
+  if (at < c.at) return;
   if (c.held.attempt == note.attempt && c.held.members == note.members) {
     return finish(std::move(c.held));
   }
@@ -302,30 +328,29 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
 
 void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
   const Mean* mean = nullptr;
-  if (last_ && note.exchange == last_->exchange) {
+  const Progress at = at_of(note);
+  if (last_ && at == last_->at) {
     mean = &last_->mean;
-  } else if (current_ && note.exchange == current_->exchange) {
+  } else if (current_ && at == current_->at) {
     mean = &current_->held;
-  } else if (last_ && note.exchange < last_->exchange) {
+  } else if (last_ && at < last_->at) {
     return send_last(from);
   }
-  if (mean == nullptr && note.exchange < next_) {  // passed over here: the word was another's
-    return send(from, Kind::kNotYet, note.exchange, 0);
+  if (mean == nullptr && at < next_) {  // passed over here: the word was another's
+    return send(from, Kind::kNotYet, at, 0);
   }
   if (mean == nullptr || mean->attempt == 0 || mean->attempt != note.attempt) return;
   if (peers_[from].wants == kWantsMax) return;
   ++peers_[from].wants;
-  actions_.push_back(
-      SendPiece{from, note.exchange, note.attempt, place_of(Phase::kResult, 0), mean->floats});
+  actions_.push_back(SendPiece{from, at, note.attempt, place_of(Phase::kResult, 0), mean->floats});
 }
 
 void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
   if (note.attempt == 0 || owner(note.attempt) != from) return;
-  if (last_ && note.exchange <= last_->exchange) return send_last(from);
-  if (is_long_over(note.exchange)) return say_it_is_over(from);
-  if (!current_ || note.exchange != current_->exchange) {
-    return send(from, Kind::kNotYet, note.exchange, note.attempt);
-  }
+  const Progress at = at_of(note);
+  if (last_ && at <= last_->at) return send_last(from);
+  if (is_long_over(at)) return say_it_is_over(from);
+  if (!current_ || at != current_->at) return send(from, Kind::kNotYet, at, note.attempt);
   Current& c = *current_;
   if (!is_plausible(note.attempt)) return;
   if (note.attempt > c.promised) {
@@ -336,9 +361,10 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
 }
 
 void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
-  peers_[from].not_yet = note.exchange;
+  const Progress at = at_of(note);
+  peers_[from].not_yet = at;
   peers_[from].not_yet_attempt = note.attempt;
-  if (!current_ || note.exchange != current_->exchange) return;
+  if (!current_ || at != current_->at) return;
   Current& c = *current_;
   if (note.attempt != 0) peers_[from].begun.reset();  // it may have begun, and given up
   if (c.want && c.want->from == from) {  // it does not hold what it has passed on the word of
@@ -355,9 +381,10 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
 // The lowest who is reachable and has not asked to be left out; the same in all views once they
 // agree on who that is. It is never relied upon: attempts are.
 Member AllReduceMachine::leader() const {
-  const Exchange exchange = current_->exchange;
+  const Progress at = current_->at;
   for (Member m = 0; m < peers_.size(); ++m) {
-    const bool out = m == self_ ? declined(exchange) : peers_[m].not_yet == exchange;
+    const bool out =
+        m == self_ ? declined(at) : peers_[m].not_yet == at || peers_[m].elsewhere;
     if (is_reachable(m) && !out) return m;
   }
   return self_;
@@ -404,7 +431,7 @@ void AllReduceMachine::send_state(Member to) {
       if (!is_reachable(m)) members.push_back(m);
     }
   }
-  send(to, Kind::kState, c.exchange, c.promised, c.held.attempt, std::move(members));
+  send(to, Kind::kState, c.at, c.promised, c.held.attempt, std::move(members));
 }
 
 void AllReduceMachine::join(Attempt attempt, Members members) {
@@ -423,7 +450,7 @@ void AllReduceMachine::join(Attempt attempt, Members members) {
 
 void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
   for (Reduction::Outgoing& piece : out) {
-    actions_.push_back(SendPiece{current_->run->members[piece.to], current_->exchange,
+    actions_.push_back(SendPiece{current_->run->members[piece.to], current_->at,
                                  static_cast<std::uint32_t>(current_->joined), piece.place,
                                  std::move(piece.floats)});
   }
@@ -437,7 +464,7 @@ void AllReduceMachine::after_progress() {
   if (owner(c.joined) == self_) {
     check_done();
   } else {
-    send(owner(c.joined), Kind::kDone, c.exchange, c.joined);
+    send(owner(c.joined), Kind::kDone, c.at, c.joined);
   }
 }
 
@@ -466,7 +493,7 @@ void AllReduceMachine::take_early() {
 }
 
 void AllReduceMachine::want(Want want) {
-  send(want.from, Kind::kWant, current_->exchange, want.attempt);
+  send(want.from, Kind::kWant, current_->at, want.attempt);
   current_->want = std::move(want);
 }
 
@@ -479,12 +506,12 @@ void AllReduceMachine::take_result(const Floats& floats) {
   if (want.purpose == Want::For::kFinish) return finish(std::move(mean));
   c.held = std::move(mean);
   if (want.purpose == Want::For::kLead) return let_stand(want.attempt);
-  send(want.from, Kind::kDone, c.exchange, c.joined);
+  send(want.from, Kind::kDone, c.at, c.joined);
 }
 
 void AllReduceMachine::finish(Mean mean) {
-  const Exchange exchange = current_->exchange;
-  last_ = Last{exchange, std::move(mean), std::nullopt};
+  const Progress at = current_->at;
+  last_ = Last{at, std::move(mean), std::nullopt};
   if (current_->lead) last_->first_at = current_->first_at;
   // First the notes: whoever waits for us does not wait for what we do with the mean.
   for (Member m = 0; m < peers_.size(); ++m) {
@@ -493,41 +520,108 @@ void AllReduceMachine::finish(Mean mean) {
   current_.reset();
   early_.clear();
   const Mean& result = last_->mean;
+  next_ = after(at, result.members);
+  if (next_.backed == next_.exchange) pace_.ended(at.exchange, now_);
   const bool without_us = !std::ranges::binary_search(result.members, self_);
   if (without_us && !is_left_out_) {
     say(LogLevel::kWarning,
-        fmt::format("exchange {} ended without us, in attempt {}; we take its mean", exchange,
+        fmt::format("exchange {} ended without us, in attempt {}; we take its mean", at.exchange,
                     result.attempt));
   }
   is_left_out_ = without_us;
   further_.clear();
-  say_who_is_missing(exchange, result.members);
-  actions_.push_back(Finished{exchange, static_cast<std::uint32_t>(result.attempt), result.members,
+  say_who_is_missing(at.exchange, result.members);
+  actions_.push_back(Finished{at, next_, static_cast<std::uint32_t>(result.attempt), result.members,
                               result.floats});
+}
+
+// --- others are further --------------------------------------------------------------------------
+
+void AllReduceMachine::hear_of_further(Member from, Progress next, Members by) {
+  if (next <= current_->at) return;
+  Peer& peer = peers_[from];
+  peer.ahead = next;
+  peer.ahead_by = std::move(by);
+  look_ahead();
+}
+
+// To where the furthest are whom we can believe. A member's word alone moves nobody beyond what the
+// time explains that we took for ours.
+void AllReduceMachine::look_ahead() {
+  if (!current_) return;
+  Members witnesses;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    const Peer& peer = peers_[m];
+    if (peer.reachable && peer.ahead && *peer.ahead > current_->at) witnesses.push_back(m);
+  }
+  if (witnesses.empty()) return;
+  std::ranges::stable_sort(witnesses,
+                           [&](Member a, Member b) { return *peers_[a].ahead > *peers_[b].ahead; });
+  for (std::size_t i = 0; i < witnesses.size(); ++i) {
+    const Peer& peer = peers_[witnesses[i]];
+    if (is_believed(*peer.ahead, i + 1)) return fall_behind(*peer.ahead, peer.ahead_by);
+  }
+  sound_others();
+}
+
+// That many members say that they, or others whom they know, have come at least that far.
+bool AllReduceMachine::is_believed(Progress next, std::size_t witnesses) const {
+  if (2 * witnesses > peers_.size()) return true;
+  const auto others = std::ranges::count_if(peers_, &Peer::reachable) - 1;  // not ourselves
+  if (witnesses >= std::min(static_cast<std::size_t>(others), kWitnesses)) {
+    return is_explainable(next);
+  }
+  // Who is new here has nothing to hold against it but what the others say.
+  const bool nobody_else = current_->sounded_at && now_ >= *current_->sounded_at + options_.repeat;
+  const auto most = pace_.explained(1, now_);
+  return most ? next.exchange <= *most : nobody_else;
+}
+
+bool AllReduceMachine::is_explainable(Progress at) const {
+  const auto most = pace_.explained(kPaceFactor, now_);
+  return !most || at.exchange <= *most + kAheadSlack;
+}
+
+// Whoever is further answers where it is.
+void AllReduceMachine::sound_others() {
+  if (!current_->sounded_at) current_->sounded_at = now_;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    Peer& peer = peers_[m];
+    if (m == self_ || !peer.reachable || peer.ahead || std::exchange(peer.sounded, true)) continue;
+    send_state(m);
+  }
+}
+
+// Whose word is not believed though all have been asked neither leads nor is waited for.
+void AllReduceMachine::go_on_without_strays() {
+  Current& c = *current_;
+  if (!c.sounded_at || now_ < *c.sounded_at + options_.repeat) return;
+  for (Peer& peer : peers_) peer.elsewhere = peer.ahead && *peer.ahead > c.at;
 }
 
 // What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
 // what we now pass over.
-void AllReduceMachine::fall_behind(Member from, const protocol::ReduceNote& note) {
+void AllReduceMachine::fall_behind(Progress next, Members by) {
   if (!std::exchange(is_left_out_, true)) {
-    say(LogLevel::kWarning, fmt::format("exchange {} is over, says {}; we are still at {} and "
-                                        "have to copy a model",
-                                        note.exchange, names_[from], current_->exchange));
+    say(LogLevel::kWarning,
+        fmt::format("{} have come to exchange {}{}; we are still at {} and have to copy a model",
+                    list_some(by, kNamedMax, [this](Member m) { return names_[m]; }), next.exchange,
+                    next.backed > current_->at.backed ? " with more than half of the members" : "",
+                    current_->at.exchange));
   }
   for (Member m = 0; m < peers_.size(); ++m) {
     const Peer& peer = peers_[m];
     if (waits(m)) {
-      send(m, Kind::kCommit, note.exchange, note.attempt, 0, note.members);
-    } else if (peer.begun && *peer.begun >= next_ && *peer.begun <= note.exchange &&
-               !peer.declined) {
+      send(m, Kind::kCommit, {next.backed, next.exchange - 1}, 0, 0, by);
+    } else if (peer.begun && *peer.begun >= next_ && *peer.begun < next && !peer.declined) {
       decline(m);
     }
   }
-  next_ = note.exchange + 1;
-  further_ = note.members;
+  next_ = next;
+  further_ = by;
   current_.reset();
   early_.clear();
-  actions_.push_back(Behind{note.exchange, note.members});
+  actions_.push_back(Behind{next, std::move(by)});
 }
 
 // Whoever has begun what we have not must not wait for us to lead.
@@ -536,16 +630,19 @@ void AllReduceMachine::decline(Member member) {
   send(member, Kind::kNotYet, *peers_[member].begun, 0);
 }
 
-bool AllReduceMachine::declined(Exchange exchange) const {
-  return std::ranges::any_of(peers_,
-                             [&](const Peer& p) { return p.declined && p.begun == exchange; });
+bool AllReduceMachine::declined(Progress at) const {
+  return std::ranges::any_of(peers_, [&](const Peer& p) { return p.declined && p.begun == at; });
 }
 
 // Views may have differed when something was asked: ask again. What looks stuck may only be slow,
 // so each attempt that we undo leaves the next one twice the time.
 void AllReduceMachine::repeat() {
+  current_->repeat_at = now_ + options_.repeat;
+  for (Peer& peer : peers_) peer.sounded = false;
+  look_ahead();
+  if (!current_) return;
+  go_on_without_strays();
   Current& c = *current_;
-  c.repeat_at = now_ + options_.repeat;
   const Duration patience = options_.repeat * (1U << std::min(c.renewals, kDoublingsMax));
   if (now_ >= c.promised_at + patience && is_undone()) {
     ++c.renewals;
@@ -556,20 +653,43 @@ void AllReduceMachine::repeat() {
     if (c.reported_to != self_) send_state(c.reported_to);
   } else if (c.lead->stage == Lead::Stage::kRunning) {
     for (Member m : c.lead->awaited) {
-      if (!peers_[m].done) send(m, Kind::kAsk, c.exchange, c.lead->attempt);
+      if (!peers_[m].done) send(m, Kind::kAsk, c.at, c.lead->attempt);
     }
   } else {
     for (Peer& peer : peers_) peer.asked = 0;
   }
 }
 
-// What we have ended, or passed over, lies before this.
-Exchange AllReduceMachine::open_exchange() const { return current_ ? current_->exchange : next_; }
+// What comes after `at` has ended with the mean of these. Of two members neither is a majority, and
+// none gives way.
+Progress AllReduceMachine::after(Progress at, const Members& members) const {
+  const bool backed = peers_.size() <= 2 || 2 * members.size() > peers_.size();
+  return {backed ? at.exchange + 1 : at.backed, at.exchange + 1};
+}
 
-// We are further by more than one, without having ended that or any later one here: whoever asks
-// has no mean to expect. Of the one just before, others may hold the mean.
-bool AllReduceMachine::is_long_over(Exchange exchange) const {
-  return open_exchange() > 1 && exchange < open_exchange() - 1;
+// What we have ended, or passed over, lies before this.
+Progress AllReduceMachine::open() const { return current_ ? current_->at : next_; }
+
+// They have ended one that we have not begun: not the one after ours, whatever its mean will be of.
+bool AllReduceMachine::is_beyond_next(Progress at) const {
+  return at > next_ && !(current_ && may_follow(at));
+}
+
+// Requires: current_. Ours may end with a mean of a majority or of fewer.
+bool AllReduceMachine::may_follow(Progress at) const {
+  const Progress& ours = current_->at;
+  return at.exchange == ours.exchange + 1 && (at.backed == at.exchange || at.backed == ours.backed);
+}
+
+// We are further, by more than one or by the support of others, without having ended that or any
+// later one here: whoever asks has no mean to expect. Of the one just before, others may hold the
+// mean.
+bool AllReduceMachine::is_long_over(Progress at) const {
+  const Progress ours = open();
+  if (ours.exchange < 2 || at >= ours) return false;
+  const bool may_precede = at.exchange + 1 == ours.exchange &&
+                           (ours.backed == ours.exchange || ours.backed == at.backed);
+  return !may_precede;
 }
 
 // Attempt 0: there is no mean to be had here, a model has to be copied of those who are named.
@@ -578,11 +698,11 @@ void AllReduceMachine::say_it_is_over(Member to) {
   if (further.empty()) {
     for (Member m = 0; m < peers_.size(); ++m) {
       const Peer& peer = peers_[m];
-      if (m == self_ || (peer.reachable && peer.begun && *peer.begun >= open_exchange()))
+      if (m == self_ || (peer.reachable && peer.begun && *peer.begun >= open()))
         further.push_back(m);
     }
   }
-  send(to, Kind::kCommit, open_exchange() - 1, 0, 0, std::move(further));
+  send(to, Kind::kCommit, {open().backed, open().exchange - 1}, 0, 0, std::move(further));
 }
 
 // Not more often than every so often, whoever falls out and returns in between.
@@ -624,7 +744,7 @@ bool AllReduceMachine::is_undone() const {
   // Whom we follow follows us: one of the two has to lead.
   const Peer& followed = peers_[c.reported_to];
   const bool follows_us =
-      followed.begun == c.exchange && followed.attempt != 0 && owner(followed.attempt) == self_;
+      followed.begun == c.at && followed.attempt != 0 && owner(followed.attempt) == self_;
   return follows_us && leader() == self_;
 }
 
@@ -651,7 +771,7 @@ bool AllReduceMachine::is_plausible(Attempt attempt) const {
 }
 
 bool AllReduceMachine::waits(Member member) const {
-  return member != self_ && is_reachable(member) && peers_[member].begun == current_->exchange;
+  return member != self_ && is_reachable(member) && peers_[member].begun == current_->at;
 }
 
 Member AllReduceMachine::owner(Attempt attempt) const {
@@ -663,20 +783,21 @@ bool AllReduceMachine::are_members(const Members& members) const {
          std::ranges::adjacent_find(members, std::greater_equal<>()) == members.end();
 }
 
-void AllReduceMachine::send(Member to, Kind kind, Exchange exchange, Attempt attempt, Attempt held,
+void AllReduceMachine::send(Member to, Kind kind, Progress at, Attempt attempt, Attempt held,
                             Members members) {
   STARLING_CHECK(attempt <= std::numeric_limits<std::uint32_t>::max());
   actions_.push_back(
       SendNote{to, protocol::ReduceNote{.kind = kind,
                                         .epoch = epoch_,
-                                        .exchange = exchange,
+                                        .exchange = at.exchange,
                                         .attempt = static_cast<std::uint32_t>(attempt),
                                         .held = static_cast<std::uint32_t>(held),
-                                        .members = std::move(members)}});
+                                        .members = std::move(members),
+                                        .backed = at.backed}});
 }
 
 void AllReduceMachine::send_last(Member to) {
-  send(to, Kind::kCommit, last_->exchange, last_->mean.attempt, 0, last_->mean.members);
+  send(to, Kind::kCommit, last_->at, last_->mean.attempt, 0, last_->mean.members);
 }
 
 void AllReduceMachine::say(LogLevel level, std::string line) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce among peers without a coordinator, as a deterministic machine: whoever is reachable
 // ends an exchange with the same mean over the same members, also when members die at any message.
-// Pieces move as Reduction says; README.md of this folder has the protocol and why it agrees.
+// An exchange is named by its number and by what its inputs rest on (Progress): what half of the
+// members or fewer did apart gives way to what a majority did meanwhile. Pieces move as Reduction
+// says; README.md of this folder has the protocol and why it agrees.
 #pragma once
 
 #include <map>
@@ -15,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/protocol/peer_messages.h"
 #include "gossip/collective/arrival_deadline.h"
+#include "gossip/collective/exchange_pace.h"
 #include "gossip/collective/floats.h"
 #include "gossip/collective/reduction.h"
 
@@ -23,10 +26,11 @@ namespace starling::collective {
 using protocol::Epoch;
 using protocol::Exchange;
 using protocol::Member;
+using protocol::Progress;
 
 // --- events -------------------------------------------------------------------------------------
-struct Begin {  // local steps are done; beyond an exchange that is left unfinished is allowed
-  Exchange exchange = 0;
+struct Begin {  // local steps are done; an exchange that is left unfinished may be passed over
+  Progress at;
   Floats input;
 };
 // From failure detection and links. All are reachable at first. When a connection breaks, both ends
@@ -46,7 +50,7 @@ struct NoteReceived {
 struct PieceReceived {  // whole
   Member from = 0;
   Epoch epoch = 0;
-  Exchange exchange = 0;
+  Progress at;
   std::uint32_t attempt = 0;
   std::uint64_t place = 0;
   Floats floats;
@@ -61,21 +65,22 @@ struct SendNote {
 };
 struct SendPiece {  // as a parcel of kind kReduce; its floats never change
   Member to = 0;
-  Exchange exchange = 0;
+  Progress at;
   std::uint32_t attempt = 0;
   std::uint64_t place = 0;
   Floats floats;
 };
 struct Finished {
-  Exchange exchange = 0;
+  Progress at;
+  Progress next;  // to begin
   std::uint32_t attempt = 0;
   std::vector<Member> members;  // whose mean it is, in order; oneself not, if one came too late
   Floats mean;
 };
-// Others, `by`, ended `exchange`, and ours is given up: copy a model of theirs, then Begin a later
-// one.
+// Others, `by`, have come to `next`, and what we are at is given up: copy a model of theirs, then
+// Begin there or further; or, where nobody gives one, begin again where we were.
 struct Behind {
-  Exchange exchange = 0;
+  Progress next;
   std::vector<Member> by;
 };
 struct Say {
@@ -93,10 +98,10 @@ struct AllReduceOptions {
 
 class AllReduceMachine {
  public:
-  // `names`: of all members, for sentences. Requires: self < names.size(). `next`: the exchange
-  // that the first Begin will be of, or before.
+  // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
+  // Begin will be of, or before.
   AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
-                   std::vector<std::string> names, Exchange next = 0);
+                   std::vector<std::string> names, Progress next = {});
 
   std::vector<Action> on(Event event, TimePoint now);
   // When Tick is due; nothing while no one waits.
@@ -106,6 +111,10 @@ class AllReduceMachine {
   // Whom this member itself waits for. Who answers failure detection but not its peers holds them
   // up: a shell that sees neither notes nor bytes from one of these calls it unreachable.
   std::vector<Member> waiting_for() const;
+  // Whether a majority can be there by now, as far as the pace of exchanges tells.
+  bool is_explainable(Progress at) const;
+  // What an exchange of a majority takes, local steps included; none: not seen yet.
+  std::optional<Duration> pace() const { return pace_.usual(); }
   // Floats that came before the attempt they belong to; at most d of each other member.
   std::size_t early_floats() const;
 
@@ -115,18 +124,23 @@ class AllReduceMachine {
   struct Peer {
     bool reachable = true;
     // Its last kState, and when it was the first of its exchange.
-    std::optional<Exchange> begun;
+    std::optional<Progress> begun;
     TimePoint begun_at{};
     Attempt attempt = 0;
     Attempt held = 0;
     Members members;
     // Its last kNotYet, and the attempt whose question it answers.
-    std::optional<Exchange> not_yet;
+    std::optional<Progress> not_yet;
     Attempt not_yet_attempt = 0;
     bool declined = false;  // we told it to go on without us in `begun`
-    Attempt asked = 0;      // of the current exchange
-    bool done = false;      // with the attempt we lead
-    unsigned wants = 0;     // served in this exchange
+    // It said that these have come so far, beyond what we are at.
+    std::optional<Progress> ahead;
+    Members ahead_by;
+    bool sounded = false;    // asked how far it is
+    bool elsewhere = false;  // for the current exchange: what it says is not believed of anybody
+    Attempt asked = 0;     // of the current exchange
+    bool done = false;     // with the attempt we lead
+    unsigned wants = 0;    // served in this exchange
     // It was lost, or said that it lost others: a link may only be replaced by another.
     bool unsure = false;
     std::optional<TimePoint> unsure_since;
@@ -155,13 +169,14 @@ class AllReduceMachine {
     Members awaited;          // kRunning: who has to be done, without us
   };
   struct Current {
-    Exchange exchange = 0;
+    Progress at;
     Floats input;
     TimePoint first_at{};  // who was the first to begin it
     TimePoint repeat_at{};
     Attempt promised = 0;  // in no attempt below this
     TimePoint promised_at{};
     unsigned renewals = 0;   // of what seemed to be stuck
+    std::optional<TimePoint> sounded_at;  // others were asked, of a word that was not believed
     Attempt joined = 0;      // the last attempt taken part in
     Member reported_to = 0;  // the leader; oneself, perhaps
     std::optional<Run> run;
@@ -170,7 +185,7 @@ class AllReduceMachine {
     std::optional<Lead> lead;
   };
   struct Last {
-    Exchange exchange = 0;
+    Progress at;
     Mean mean;
     std::optional<TimePoint> first_at;  // if we led it
   };
@@ -208,13 +223,21 @@ class AllReduceMachine {
   void want(Want want);
   void take_result(const Floats& floats);
   void finish(Mean mean);
-  void fall_behind(Member from, const protocol::ReduceNote& note);
+  void hear_of_further(Member from, Progress next, Members by);
+  void look_ahead();
+  bool is_believed(Progress next, std::size_t witnesses) const;
+  void sound_others();
+  void go_on_without_strays();
+  void fall_behind(Progress next, Members by);
   void decline(Member member);
-  bool declined(Exchange exchange) const;
+  bool declined(Progress at) const;
   void repeat();
   void put_again(Member member);
-  Exchange open_exchange() const;
-  bool is_long_over(Exchange exchange) const;
+  Progress after(Progress at, const Members& members) const;
+  Progress open() const;
+  bool is_beyond_next(Progress at) const;
+  bool may_follow(Progress at) const;
+  bool is_long_over(Progress at) const;
   void say_it_is_over(Member to);
   void say_who_is_missing(Exchange exchange, const Members& members);
   bool is_undone() const;
@@ -241,7 +264,7 @@ class AllReduceMachine {
   Member owner(Attempt attempt) const;
   bool are_members(const Members& members) const;
   bool is_reachable(Member member) const { return member == self_ || peers_[member].reachable; }
-  void send(Member to, protocol::ReduceNote::Kind kind, Exchange exchange, Attempt attempt,
+  void send(Member to, protocol::ReduceNote::Kind kind, Progress at, Attempt attempt,
             Attempt held = 0, Members members = {});
   void send_last(Member to);
   void say(LogLevel level, std::string line);
@@ -250,13 +273,14 @@ class AllReduceMachine {
   Epoch epoch_;
   Member self_;
   std::vector<std::string> names_;
-  Exchange next_;             // to begin
+  Progress next_;             // to begin, or before it while one is current
   bool is_left_out_ = false;  // ourselves, as was said last
   Members missing_;           // others, as was said last
   std::optional<TimePoint> missing_said_at_;
   Members further_;  // whose model we were told to copy, until we end an exchange
   std::vector<Peer> peers_;
   ArrivalDeadline arrivals_;
+  ExchangePace pace_;
   TimePoint now_{};
   std::vector<Action> actions_;
   std::optional<Current> current_;

@@ -374,7 +374,7 @@ void AsyncCourse::caught_up() {
 }
 
 // As if it had been learnt: the weight that this peer's model counts with stays, and so does mass.
-void AsyncCourse::copied(Exchange, std::span<const float> model) {
+void AsyncCourse::copied(Progress, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying && !computing_ && model.size() == run_.initial.size());
   for (const auto& [member, neighbour] : neighbours_) {
     if (outranks(neighbour)) quorum_.rejoin(neighbour.support, neighbour.told_at);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kRun = "run";
 constexpr const char* kExchange = "exchange";
+constexpr const char* kBacked = "backed";  // left out where it is 0, as older versions do
 constexpr const char* kDigest = "sha256";
 
 // A state file: a line "starling-state VERSION ALGORITHM EPOCH MODEL", MODEL being the digest in
@@ -43,6 +44,7 @@ std::filesystem::path state_path(std::filesystem::path path) {
 std::string digest_of(const Checkpoint& checkpoint) {
   Sha256 hash;
   hash.update(as_bytes(fmt::format("{}\n{}\n", checkpoint.run, checkpoint.exchange)));
+  if (checkpoint.backed > 0) hash.update(as_bytes(fmt::format("{}\n", checkpoint.backed)));
   hash.update(as_bytes(std::span(checkpoint.model)));
   return std::move(hash).finish().hex();
 }
@@ -69,10 +71,11 @@ Result<void> save_model(const std::filesystem::path& path, const Checkpoint& che
                         std::shared_ptr<const model::Layout> layout) {
   model::Parameters parameters(std::move(layout));
   std::ranges::copy(checkpoint.model, parameters.values().begin());
-  return model::write_safetensors(path, parameters,
-                                  {{kRun, checkpoint.run},
-                                   {kExchange, std::to_string(checkpoint.exchange)},
-                                   {kDigest, digest_of(checkpoint)}});
+  model::Metadata metadata = {{kRun, checkpoint.run},
+                              {kExchange, std::to_string(checkpoint.exchange)},
+                              {kDigest, digest_of(checkpoint)}};
+  if (checkpoint.backed > 0) metadata[kBacked] = std::to_string(checkpoint.backed);
+  return model::write_safetensors(path, parameters, metadata);
 }
 
 // The state first: after a crash in between, the older model finds no state of its own.
@@ -101,6 +104,8 @@ Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,
   if (run == end || exchange == end || digest == end) return damaged(path);
   Checkpoint checkpoint{.run = run->second};
   if (!parse(exchange->second, checkpoint.exchange)) return damaged(path);
+  const auto backed = file.metadata.find(kBacked);
+  if (backed != end && !parse(backed->second, checkpoint.backed)) return damaged(path);
   const auto values = file.parameters.values();
   checkpoint.model.assign(values.begin(), values.end());
   if (digest_of(checkpoint) != digest->second) return damaged(path);

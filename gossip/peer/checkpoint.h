@@ -26,6 +26,7 @@ struct Checkpoint {
   protocol::Exchange exchange = 0;  // to go on with
   std::vector<float> model;
   KeptState state = {};
+  protocol::Exchange backed = 0;  // Progress::backed
 };
 
 // CHECKPOINT.safetensors, and CHECKPOINT.state that goes with it. Each is whole or absent after a

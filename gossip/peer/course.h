@@ -23,6 +23,7 @@ namespace starling::gossip {
 
 using protocol::Exchange;
 using protocol::Member;
+using protocol::Progress;
 
 // What a course asks of the peer around it. All on one thread, but for the work of compute().
 class CourseHost {
@@ -70,6 +71,7 @@ struct CourseProgress {
 struct Handover {
   std::unique_ptr<Algorithm<float>> algorithm;
   Exchange exchange = 0;
+  Exchange backed = 0;   // Progress::backed
   bool trained = false;  // the local phase of this exchange is done, and was not mixed
 };
 
@@ -103,8 +105,8 @@ class Course {
   // The link broke, or there was none and it cannot be made.
   virtual void link_lost(Member member) = 0;
   virtual void reach(Member member, bool reachable) = 0;
-  // The answer to copy_model(): a model of `exchange`, or nobody gave one.
-  virtual void copied(Exchange exchange, std::span<const float> model) = 0;
+  // The answer to copy_model(): a model that has come so far, or nobody gave one.
+  virtual void copied(Progress progress, std::span<const float> model) = 0;
   virtual void not_copied() = 0;
 
   virtual void tick() = 0;

@@ -13,6 +13,7 @@ namespace starling::gossip {
 // Where a course begins.
 struct CourseStart {
   Exchange exchange = 0;     // to go on from
+  Exchange backed = 0;       // Progress::backed
   std::vector<float> model;  // [d]
   Bytes state = {};          // kept with the model (algorithm_state.h), or empty
   // Of the epoch before, in place of model and state, taken by the course; null: none.

@@ -44,9 +44,10 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       patience_(patience.max + patience.start),
       start_until_(host.now() + (start.exchange == 0 ? patience.start : patience.min)),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
-               start.exchange),
+               Progress{start.backed, start.exchange}),
       algorithm_(take_algorithm(run, self_, start)),
-      exchange_(start.exchange),
+      at_{start.backed, start.exchange},
+      total_(schedule_.mixings_until(schedule_.steps)),
       met_(names_.size()),
       linked_(names_.size()) {
   if (start.state.empty()) return;
@@ -74,11 +75,11 @@ std::vector<Member> MeanCourse::neighbours() const {
 }
 
 CourseProgress MeanCourse::progress() const {
-  static constexpr std::array<std::string_view, 6> kStates = {
-      "joining", "training", "waiting", "training", "catching-up", "finished"};
+  static constexpr std::array<std::string_view, 7> kStates = {
+      "joining", "training", "waiting", "training", "catching-up", "finished", "waiting"};
   return {.state = kStates[static_cast<std::size_t>(state_)],
-          .exchange = exchange_,
-          .step = schedule_.after(exchange_),
+          .exchange = at_.exchange,
+          .step = schedule_.after(at_.exchange),
           .loss_sum = loss_sum_,
           .loss_steps = loss_steps_,
           .heard = heard_,
@@ -97,24 +98,30 @@ std::optional<Handover> MeanCourse::hand_over() {
   STARLING_CHECK(!computing_);
   if (state_ == State::kCopying || !outlives_members(run_.plan.traits)) return std::nullopt;
   return Handover{.algorithm = std::move(algorithm_),
-                  .exchange = exchange_,
+                  .exchange = at_.exchange,
+                  .backed = at_.backed,
                   .trained = state_ == State::kReducing};
+}
+
+protocol::Support MeanCourse::support() const {
+  return {.minority = is_minority(), .backed = at_.backed};
 }
 
 // --- the course ---------------------------------------------------------------------------------
 
 void MeanCourse::go_on() {
-  const std::uint64_t step = schedule_.after(exchange_);
+  const std::uint64_t step = schedule_.after(at_.exchange);
   if (step == schedule_.steps) {
     state_ = State::kFinished;
     return host_.finished();
   }
   if (host_.is_leaving()) return;
-  const int steps = static_cast<int>(schedule_.after(exchange_ + 1) - step);
+  const int steps = static_cast<int>(schedule_.after(at_.exchange + 1) - step);
   const LocalPhase phase{
-      .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = exchange_};
+      .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = at_.exchange};
   const auto loss = std::make_shared<double>(0);
   state_ = State::kTraining;
+  began_ = host_.now();
   computing_ = true;
   host_.compute(
       [this, phase, loss] {
@@ -129,8 +136,9 @@ void MeanCourse::trained(double loss_sum, int steps) {
   loss_sum_ += loss_sum;
   loss_steps_ += static_cast<std::uint64_t>(steps);
   if (!std::isfinite(loss_sum)) {
-    return host_.failed(diverged(schedule_.after(exchange_)));
+    return host_.failed(diverged(schedule_.after(at_.exchange)));
   }
+  work_ = host_.now() - began_;
   reduce();
 }
 
@@ -139,15 +147,17 @@ void MeanCourse::reduce() {
   state_ = State::kReducing;
   shakes_ = 0;
   expect_progress();
-  on(collective::Begin{exchange_, collective::share(std::vector<float>(own.begin(), own.end()))});
+  on(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end()))});
 }
 
 void MeanCourse::perform(collective::Finished& finished) {
-  STARLING_CHECK(state_ == State::kReducing && finished.exchange == exchange_);
+  STARLING_CHECK(state_ == State::kReducing && finished.at == at_);
   unsent_.clear();
   heard_ = static_cast<std::uint32_t>(
       finished.members.size() -
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
+  say_standing(finished.next, finished.members.size());
+  next_ = finished.next;
   mean_ = std::move(finished.mean);
   message_ = {.first = mean_.values};
   inbox_ = {.from = 0, .weight = 1, .message = &message_};
@@ -165,41 +175,102 @@ void MeanCourse::perform(collective::Finished& finished) {
 void MeanCourse::mixed() {
   computing_ = false;
   mean_ = {};
-  ++exchange_;
+  at_ = next_;
   host_.advanced();  // while the model may be read
-  go_on();
+  // Who cannot know what the others do must not run through the exchanges, which take the least
+  // time where nobody is waited for.
+  if (is_minority()) resume_ = began_ + machine_.pace().value_or(2 * work_);
+  if (!is_minority() || resume_ <= host_.now()) return go_on();
+  state_ = State::kPacing;
 }
 
-// Others ended an exchange without us.
+void MeanCourse::say_standing(const Progress& next, std::size_t members) {
+  const bool backed = next.backed == next.exchange;
+  if (backed != is_minority()) return;
+  if (backed) {
+    return host_.say(LogLevel::kInfo, fmt::format("exchange {} had {} of {} members, a quorum",
+                                                  at_.exchange, members, names_.size()));
+  }
+  host_.say(LogLevel::kWarning,
+            fmt::format("exchange {} had {} of {} members, no quorum of {}: trains on at the usual "
+                        "pace, and takes the model of a quorum when it meets one; if the others "
+                        "are gone for good, a new roster without them ends this",
+                        at_.exchange, members, names_.size(), names_.size() / 2 + 1));
+}
+
+// Others have come further without us.
 void MeanCourse::perform(collective::Behind& behind) {
   unsent_.clear();
+  std::vector<Member> from = donors(behind.by);
+  next_ = behind.next;
+  state_ = State::kCopying;
+  if (from.empty()) return not_copied();
+  host_.say(LogLevel::kInfo,
+            fmt::format("the others have come to exchange {} without this peer, which is at {}: "
+                        "taking their model",
+                        next_.exchange, at_.exchange));
+  host_.copy_model(std::move(from));
+}
+
+// Of these as many as can be reached; of none, any other.
+std::vector<Member> MeanCourse::donors(const std::vector<Member>& first) const {
   std::vector<Member> donors;
-  for (const Member member : behind.by) {
+  for (const Member member : first) {
     if (member != self_ && linked_[member] && donors.size() < kDonorsMax) donors.push_back(member);
   }
   for (Member member = 0; donors.empty() && member < names_.size(); ++member) {
     if (linked_[member]) donors.push_back(member);
   }
-  exchange_ = behind.exchange + 1;
-  state_ = State::kCopying;
-  if (donors.empty()) return not_copied();
-  host_.say(LogLevel::kInfo,
-            fmt::format("the others ended exchange {} without this peer: taking their model",
-                        behind.exchange));
-  host_.copy_model(std::move(donors));
+  return donors;
 }
 
-void MeanCourse::copied(Exchange exchange, std::span<const float> model) {
+// Who ended the run among a minority takes part again where a majority still trains, and keeps it
+// waiting for nothing otherwise. Two donors tell how far they are, where there are two.
+void MeanCourse::come_back(Member from, Progress theirs) {
+  if (state_ != State::kFinished || !is_minority() || host_.is_leaving()) return;
+  if (theirs.backed <= at_.backed || theirs.exchange > total_) return;
+  if (host_.now() < return_again_) return;
+  return_again_ = host_.now() + patience_;
+  std::vector<Member> others = {from};
+  for (Member member = 0; member < names_.size(); ++member) {
+    if (member != from) others.push_back(member);
+  }
+  state_ = State::kCopying;
+  returning_ = true;
+  next_ = at_;
+  host_.copy_model(donors(others));
+}
+
+void MeanCourse::copied(Progress progress, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
+  if (std::exchange(returning_, false)) {
+    const bool is_further = progress.backed > at_.backed && progress.exchange <= total_;
+    if (!is_further) {
+      state_ = State::kFinished;
+      return;
+    }
+    host_.say(LogLevel::kInfo,
+              fmt::format("a quorum is still at exchange {}: goes on from its model in place of "
+                          "what was learned apart",
+                          progress.exchange));
+    next_ = progress;
+  }
   algorithm_->restart(model);
   local_.forget_momentum();
-  exchange_ = std::max(exchange_, exchange);
+  // Meanwhile they went on; how far is believed as far as it can be.
+  const bool counts = progress.exchange <= total_ && machine_.is_explainable(progress);
+  at_ = counts ? std::max(next_, progress) : next_;
   go_on();
 }
 
+// The local steps are done; where the others are this peer can only be with their model.
 void MeanCourse::not_copied() {
+  if (std::exchange(returning_, false)) {
+    state_ = State::kFinished;
+    return;
+  }
   host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
-  go_on();
+  reduce();
 }
 
 // --- the machine --------------------------------------------------------------------------------
@@ -216,7 +287,7 @@ void MeanCourse::perform(collective::SendNote& send) { host_.send(send.to, send.
 void MeanCourse::keep(const collective::SendPiece& send) {
   if (!unsent_.empty()) {
     const collective::SendPiece& earlier = unsent_.begin()->second.front();
-    if (earlier.exchange != send.exchange || earlier.attempt != send.attempt) unsent_.clear();
+    if (earlier.at != send.at || earlier.attempt != send.attempt) unsent_.clear();
   }
   unsent_[send.to].push_back(send);
 }
@@ -230,10 +301,11 @@ void MeanCourse::send_kept(Member to) {
 void MeanCourse::perform(collective::SendPiece& send) {
   if (may_be_starting(send.to)) return keep(send);
   const Parcel parcel{.kind = Parcel::Kind::kReduce,
-                      .exchange = send.exchange,
+                      .exchange = send.at.exchange,
                       .attempt = send.attempt,
                       .place = send.place,
-                      .first = send.floats.values.size()};
+                      .first = send.floats.values.size(),
+                      .support = {.backed = send.at.backed}};
   host_.send(send.to, parcel, SharedBytes(send.floats.owner, as_bytes(send.floats.values)));
 }
 
@@ -261,12 +333,14 @@ void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
                                                      names_[from], whole.parcel.exchange));
   }
   expect_progress();
-  on(collective::PieceReceived{from, whole.parcel.epoch, whole.parcel.exchange,
-                               whole.parcel.attempt, whole.parcel.place,
-                               Floats{whole.data.owner(), values}});
+  const Progress at{.backed = whole.parcel.support.backed, .exchange = whole.parcel.exchange};
+  on(collective::PieceReceived{from, whole.parcel.epoch, at, whole.parcel.attempt,
+                               whole.parcel.place, Floats{whole.data.owner(), values}});
 }
 
 void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
+  if (note.exchange >= total_) return;  // no member of this run can be there
+  come_back(from, {.backed = note.backed, .exchange = note.exchange});
   on(collective::NoteReceived{from, note});
 }
 
@@ -276,10 +350,11 @@ bool MeanCourse::may_be_starting(Member member) const { return !start_over_ && !
 void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
   met_[from] = true;
   linked_[from] = true;
+  if (hello.begun) come_back(from, {.backed = hello.support.backed, .exchange = hello.exchange});
   send_kept(from);
   on(collective::Reachable{from});
   // The network is under way: who has not been met is not starting, but gone.
-  if (hello.begun && hello.exchange > exchange_ + 1 && !start_over_) give_up_unmet();
+  if (hello.begun && hello.exchange > at_.exchange + 1 && !start_over_) give_up_unmet();
 }
 
 void MeanCourse::link_lost(Member member) {
@@ -308,6 +383,7 @@ void MeanCourse::tick() {
   const auto due = machine_.next_deadline();
   if (due && *due <= host_.now()) on(collective::Tick{});
   if (state_ == State::kReducing && host_.now() >= stalled_at_) shake();
+  if (state_ == State::kPacing && host_.now() >= resume_) go_on();
 }
 
 // A piece may take longer than we had thought: each time that it was too long doubles it.
@@ -329,7 +405,7 @@ void MeanCourse::shake() {
     on(collective::Reachable{member});
   }
   host_.say(LogLevel::kWarning, fmt::format("exchange {} waits for {} since {}: asking anew",
-                                            exchange_, names, format_duration(waited)));
+                                            at_.exchange, names, format_duration(waited)));
 }
 
 std::optional<TimePoint> MeanCourse::next_deadline() const {
@@ -337,6 +413,7 @@ std::optional<TimePoint> MeanCourse::next_deadline() const {
   const auto sooner = [&](TimePoint time) { due = std::min(due.value_or(time), time); };
   if (!start_over_) sooner(start_until_);
   if (state_ == State::kReducing) sooner(stalled_at_);
+  if (state_ == State::kPacing && !host_.is_leaving()) sooner(resume_);
   return due;
 }
 

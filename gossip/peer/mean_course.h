@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A synchronous algorithm over all members at once (local SGD, DiLoCo): local steps, then an
 // all-reduce among whoever is reachable. Members that fall out take the others' model when they
-// return.
+// return; half of the members or fewer train on at the usual pace, and take the model of a majority
+// that went on without them.
 #pragma once
 
 #include <map>
@@ -26,24 +27,29 @@ class MeanCourse final : public Course {
   std::optional<std::span<const float>> model() const override;
   Bytes state() const override;
   std::optional<Handover> hand_over() override;
-  protocol::Support support() const override { return {}; }  // says nothing of it
+  protocol::Support support() const override;
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void take(Member from, ParcelFlow::Whole whole) override;
   void take(Member from, const protocol::ReduceNote& note) override;
   void told(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;
-  void copied(Exchange exchange, std::span<const float> model) override;
+  void copied(Progress progress, std::span<const float> model) override;
   void not_copied() override;
   void tick() override;
   std::optional<TimePoint> next_deadline() const override;
 
  private:
-  enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished };
+  // kPacing: between two exchanges of a minority, until the next may begin.
+  enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished, kPacing };
 
   void go_on();
   void trained(double loss_sum, int steps);
   void reduce();
+  bool is_minority() const { return at_.backed < at_.exchange; }
+  void say_standing(const Progress& next, std::size_t members);
+  void come_back(Member from, Progress theirs);
+  std::vector<Member> donors(const std::vector<Member>& first) const;
   void mixed();
   void on(collective::Event event);
   void perform(collective::SendNote& send);
@@ -75,7 +81,14 @@ class MeanCourse final : public Course {
   std::unique_ptr<Algorithm<float>> algorithm_;
   State state_ = State::kIdle;
   bool computing_ = false;
-  Exchange exchange_;
+  Progress at_;
+  Progress next_;  // kMixing: afterwards; kCopying: with a model of theirs
+  const Exchange total_;
+  TimePoint began_{};         // the local steps
+  Duration work_{};           // that they took last
+  TimePoint resume_{};        // kPacing: until
+  bool returning_ = false;    // kCopying: it had finished among a minority
+  TimePoint return_again_{};  // not before
   std::vector<bool> met_;
   std::vector<bool> linked_;  // as far as the links have said
   bool start_over_ = false;   // nobody is excused as starting any more

@@ -50,18 +50,18 @@ void ModelCopy::take(Member from, const Parcel& parcel, std::span<const float> c
   for (Part& part : parts_) {
     if (part.begin != parcel.place) continue;
     part.came = true;
-    part.exchange = parcel.exchange;
+    part.progress = {.backed = parcel.support.backed, .exchange = parcel.exchange};
   }
 }
 
-protocol::Exchange ModelCopy::exchange() const {
-  std::map<Member, protocol::Exchange> furthest;
+protocol::Progress ModelCopy::progress() const {
+  std::map<Member, protocol::Progress> furthest;
   for (const Part& part : parts_) {
-    protocol::Exchange& known = furthest[*part.asked];
-    known = std::max(known, part.exchange);
+    protocol::Progress& known = furthest[*part.asked];
+    known = std::max(known, part.progress);
   }
-  std::vector<protocol::Exchange> claims;
-  for (const auto& [donor, exchange] : furthest) claims.push_back(exchange);
+  std::vector<protocol::Progress> claims;
+  for (const auto& [donor, progress] : furthest) claims.push_back(progress);
   std::ranges::sort(claims, std::greater<>());
   return claims[std::min<std::size_t>(claims.size(), 2) - 1];
 }

@@ -34,9 +34,9 @@ class ModelCopy {
 
   bool done() const;
   bool failed() const { return donors_.empty() && !done(); }
-  // Requires: done(). The newest of the exchanges that the parts are of, as far as another donor is
-  // at least as far.
-  protocol::Exchange exchange() const;
+  // Requires: done(). The furthest that the parts are of, as far as another donor is at least as
+  // far.
+  protocol::Progress progress() const;
   std::span<const float> model() const { return model_; }
   std::optional<TimePoint> next_deadline() const;
 
@@ -47,7 +47,7 @@ class ModelCopy {
     std::optional<protocol::Member> asked = {};
     TimePoint until{};
     bool came = false;
-    protocol::Exchange exchange = 0;  // once it came
+    protocol::Progress progress = {};  // once it came
   };
 
   std::vector<protocol::Member> donors_;

@@ -416,7 +416,7 @@ void NeighbourCourse::reach(Member member, bool reachable) {
   on(exchange::Reach{member, reachable});
 }
 
-void NeighbourCourse::copied(Exchange exchange, std::span<const float> model) {
+void NeighbourCourse::copied(Progress progress, std::span<const float> model) {
   STARLING_CHECK(!computing_ && model.size() == run_.initial.size());
   if (run_.plan.traits.loss_safe) {
     algorithm_->restart(model);
@@ -425,7 +425,7 @@ void NeighbourCourse::copied(Exchange exchange, std::span<const float> model) {
   }
   local_.forget_momentum();
   sent_.clear();  // of the model that is no more
-  on(exchange::Copied{exchange});
+  on(exchange::Copied{progress.exchange});
 }
 
 void NeighbourCourse::not_copied() { on(exchange::Copied{std::nullopt}); }

@@ -35,7 +35,7 @@ class NeighbourCourse final : public Course {
   void told(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;
-  void copied(Exchange exchange, std::span<const float> model) override;
+  void copied(Progress progress, std::span<const float> model) override;
   void not_copied() override;
   void tick() override;
   std::optional<TimePoint> next_deadline() const override;

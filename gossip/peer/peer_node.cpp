@@ -313,7 +313,8 @@ Checkpoint PeerNode::checkpoint_now(std::span<const float> model) const {
           .model = {model.begin(), model.end()},
           .state = {.algorithm = std::string(life_->run.plan.traits.name),
                     .epoch = life_->epoch,
-                    .bytes = life_->course->state()}};
+                    .bytes = life_->course->state()},
+          .backed = life_->course->support().backed};
 }
 
 CourseStart PeerNode::course_start(const NetworkRun& run) {
@@ -323,6 +324,7 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
   const std::string id = roster_->roster().run_identity();
   if (latest_ && latest_->run == id && latest_->model.size() == run.initial.size()) {
     start.exchange = latest_->exchange;
+    start.backed = latest_->backed;
     start.model = latest_->model;
     // Weights are shares of what one epoch's members hold together: in another all begin with 1.
     const KeptState& kept = latest_->state;
@@ -386,6 +388,7 @@ Result<void> PeerNode::begin_life(Member self) {
                          former->settings == lasting(roster.settings);
   if (continues && former->course) {
     start.exchange = former->course->exchange;
+    start.backed = former->course->backed;
     start.state.clear();
     start.former = std::make_shared<Handover>(std::move(*former->course));
   }
@@ -508,7 +511,7 @@ void PeerNode::continue_copy() {
   } else if (life.copy->done()) {
     const ModelCopy copy = std::move(*life.copy);
     life.copy.reset();
-    life.course->copied(copy.exchange(), copy.model());
+    life.course->copied(copy.progress(), copy.model());
   }
 }
 
@@ -722,7 +725,8 @@ void PeerNode::answer_asks() {
                   .epoch = life_->epoch,
                   .exchange = progress.exchange,
                   .place = ask.begin,
-                  .first = columns.size()};
+                  .first = columns.size(),
+                  .support = life_->course->support()};
     links_.send_parcel(to, parcel, SharedBytes::own(to_bytes(as_bytes(columns))),
                        ParcelFlow::Urgency::kBackground);
   }

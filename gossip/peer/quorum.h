@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/recent_median.h"
 #include "core/protocol/peer_messages.h"
-#include "gossip/peer/recent_median.h"
 
 namespace starling::gossip {
 

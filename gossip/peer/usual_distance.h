@@ -6,8 +6,8 @@
 #include <map>
 #include <span>
 
+#include "core/base/recent_median.h"
 #include "core/protocol/peer_messages.h"
-#include "gossip/peer/recent_median.h"
 
 namespace starling::gossip {
 

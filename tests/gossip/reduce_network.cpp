@@ -124,18 +124,18 @@ double ReduceNetwork::latency() {
 
 void ReduceNetwork::begin_next(Member member, double seconds) {
   Node& node = nodes_[member];
-  if (node.next >= world_.exchanges) return;
-  const Exchange exchange = node.next;
-  if (auto found = delays_.find({member, exchange}); found != delays_.end()) {
+  const Progress next = node.next;
+  if (next.exchange >= world_.exchanges) return;
+  if (auto found = delays_.find({member, next.exchange}); found != delays_.end()) {
     seconds += found->second;
   }
   queue_.schedule(after(seconds),
-                  Delivery{member, Begin{exchange, share(input(member, exchange))}, {}, 0, 0});
+                  Delivery{member, Begin{next, share(input(member, next.exchange))}, {}, 0, 0});
 }
 
 bool ReduceNetwork::ended() const {
   return std::ranges::all_of(nodes_, [&](const Node& node) {
-    return !node.alive || (node.next >= world_.exchanges && !node.machine.busy());
+    return !node.alive || (node.next.exchange >= world_.exchanges && !node.machine.busy());
   });
 }
 
@@ -148,7 +148,7 @@ std::string ReduceNetwork::run() {
       std::string text = "not ended:";
       for (Member m = 0; m < nodes_.size(); ++m) {
         if (!nodes_[m].alive || !nodes_[m].machine.busy()) continue;
-        text += fmt::format(" {} at {} waits for [{}]", m, nodes_[m].next,
+        text += fmt::format(" {} at {} waits for [{}]", m, nodes_[m].next.exchange,
                             fmt::join(nodes_[m].machine.waiting_for(), ","));
       }
       return text;
@@ -183,8 +183,8 @@ void ReduceNetwork::deliver(Delivery& delivery) {
     piece->floats = share({piece->floats.values.begin(), piece->floats.values.end()});
   }
   if (auto* begin = std::get_if<Begin>(&delivery.event)) {
-    if (begin->exchange < node.next) return;
-    node.next = begin->exchange + 1;
+    if (begin->at != node.next) return;  // it has taken another's model meanwhile
+    node.next = {begin->at.backed, begin->at.exchange + 1};  // or what it finishes with
   }
   if (auto* lost = std::get_if<Unreachable>(&delivery.event)) node.unreachable.insert(lost->member);
   if (auto* back = std::get_if<Reachable>(&delivery.event)) node.unreachable.erase(back->member);
@@ -214,26 +214,28 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
   for (Action& action : actions) {
     if (auto* note = std::get_if<SendNote>(&action)) {
       trace_ +=
-          fmt::format("{}>{} k{} e{} a{} h{} [{}]\n", member, note->to,
-                      static_cast<int>(note->note.kind), note->note.exchange, note->note.attempt,
-                      note->note.held, fmt::join(note->note.members, ","));
+          fmt::format("{}>{} k{} e{}/{} a{} h{} [{}]\n", member, note->to,
+                      static_cast<int>(note->note.kind), note->note.exchange, note->note.backed,
+                      note->note.attempt, note->note.held, fmt::join(note->note.members, ","));
       if (!transmit(member, note->to, NoteReceived{member, note->note}, 0)) return;
     } else if (auto* piece = std::get_if<SendPiece>(&action)) {
-      trace_ += fmt::format("{}>{} piece e{} a{} {:x}\n", member, piece->to, piece->exchange,
+      trace_ += fmt::format("{}>{} piece e{} a{} {:x}\n", member, piece->to, piece->at.exchange,
                             piece->attempt, piece->place);
       node.floats_sent += piece->floats.values.size();
       const std::size_t checksum = checksum_of(piece->floats.values);
-      PieceReceived received{member,       1, piece->exchange, piece->attempt, piece->place,
-                             piece->floats};
+      PieceReceived received{member, 1, piece->at, piece->attempt, piece->place, piece->floats};
       if (!transmit(member, piece->to, std::move(received), checksum)) return;
     } else if (auto* finished = std::get_if<Finished>(&action)) {
-      trace_ += fmt::format("{} finished e{} a{} [{}]\n", member, finished->exchange,
+      trace_ += fmt::format("{} finished e{} a{} [{}]\n", member, finished->at.exchange,
                             finished->attempt, fmt::join(finished->members, ","));
       node.finished.push_back(*finished);
+      node.next = finished->next;
       begin_next(member, rng_.uniform() * world_.spread);
     } else if (auto* behind = std::get_if<Behind>(&action)) {
-      trace_ += fmt::format("{} behind e{}\n", member, behind->exchange);
-      node.next = std::max(node.next, behind->exchange + 1);
+      trace_ +=
+          fmt::format("{} behind e{}/{}\n", member, behind->next.exchange, behind->next.backed);
+      node.next = behind->next;
+      node.behinds.push_back(behind->next);
       begin_next(member, rng_.uniform() * world_.spread);
     } else {
       said_.push_back(fmt::format("{}: {}", member, std::get<Say>(action).line));
@@ -247,21 +249,21 @@ void ReduceNetwork::perform(Member member, std::vector<Action> actions) {
 }
 
 const Finished* ReduceNetwork::finished(Member member, Exchange exchange) const {
-  const auto found = std::ranges::find(nodes_[member].finished, exchange, &Finished::exchange);
+  const auto found = std::ranges::find(nodes_[member].finished, exchange,
+                                       [](const Finished& f) { return f.at.exchange; });
   return found == nodes_[member].finished.end() ? nullptr : &*found;
 }
 
 std::string ReduceNetwork::wrong_results() const {
-  std::map<std::pair<Exchange, std::uint32_t>, const Finished*> by_attempt;
+  std::map<std::pair<Progress, std::uint32_t>, const Finished*> by_attempt;
   for (Member m = 0; m < nodes_.size(); ++m) {
     for (const Finished& result : nodes_[m].finished) {
       std::vector<std::vector<float>> inputs;
-      for (Member from : result.members) inputs.push_back(input(from, result.exchange));
+      for (Member from : result.members) inputs.push_back(input(from, result.at.exchange));
       if (!same_bits(result.mean.values, mean_of(inputs))) {
-        return fmt::format("{}: exchange {} is not the mean of its members", m, result.exchange);
+        return fmt::format("{}: exchange {} is not the mean of its members", m, result.at.exchange);
       }
-      const auto [first, fresh] =
-          by_attempt.try_emplace({result.exchange, result.attempt}, &result);
+      const auto [first, fresh] = by_attempt.try_emplace({result.at, result.attempt}, &result);
       if (!fresh && first->second->members != result.members) {
         return fmt::format("{}: attempt {} has other members", m, result.attempt);
       }
@@ -275,11 +277,11 @@ std::string ReduceNetwork::disagreement() const {
   for (Member m = 0; m < nodes_.size(); ++m) {
     if (!nodes_[m].alive) continue;
     for (const Finished& result : nodes_[m].finished) {
-      const auto [first, fresh] = by_exchange.try_emplace(result.exchange, &result);
+      const auto [first, fresh] = by_exchange.try_emplace(result.at.exchange, &result);
       const Finished& other = *first->second;
       if (other.attempt != result.attempt || other.members != result.members ||
           !same_bits(other.mean.values, result.mean.values)) {
-        return fmt::format("exchange {}: member {} has [{}], another [{}]", result.exchange, m,
+        return fmt::format("exchange {}: member {} has [{}], another [{}]", result.at.exchange, m,
                            fmt::join(result.members, ","), fmt::join(other.members, ","));
       }
     }

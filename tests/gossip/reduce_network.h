@@ -21,6 +21,9 @@ namespace starling::collective::testing {
 // "member 0", ...
 std::vector<std::string> member_names(std::size_t members);
 
+// Of an exchange whose inputs all rest on a mean of a majority, as in a run without faults.
+inline Progress at(Exchange exchange) { return {.backed = exchange, .exchange = exchange}; }
+
 struct World {
   std::uint64_t seed = 1;
   std::size_t members = 4;
@@ -57,6 +60,8 @@ class ReduceNetwork {
 
   const std::vector<Finished>& finished(Member member) const { return nodes_[member].finished; }
   const Finished* finished(Member member, Exchange exchange) const;
+  // Where it was told that others are, and to copy their model.
+  const std::vector<Progress>& behinds(Member member) const { return nodes_[member].behinds; }
   bool alive(Member member) const { return nodes_[member].alive; }
   std::vector<float> input(Member member, Exchange exchange) const;
   // Finished results that are not the mean of their members, or not the same for one attempt.
@@ -84,8 +89,9 @@ class ReduceNetwork {
     TimePoint paused_until{};
     std::vector<Delivery> backlog;  // came while paused, in order
     TimePoint tick_at{};
-    Exchange next = 0;
+    Progress next;
     std::vector<Finished> finished;
+    std::vector<Progress> behinds;
     std::uint64_t floats_sent = 0;
     std::set<Member> unreachable;
   };

@@ -125,7 +125,7 @@ class ReducingMember {
       input[i] = static_cast<float>(testing::reduced_number(self_, i));
     }
     if (task_.halt_at_bytes > 0) watch();
-    on(collective::Begin{0, collective::share(std::move(input))});
+    on(collective::Begin{{}, collective::share(std::move(input))});
   }
 
   void lost(Member member) {
@@ -149,8 +149,11 @@ class ReducingMember {
   void take(Member from, const ParcelFlow::Whole& whole) {
     const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
                                         whole.parcel.first);
-    on(collective::PieceReceived{from, whole.parcel.epoch, whole.parcel.exchange,
-                                 whole.parcel.attempt, whole.parcel.place,
+    on(collective::PieceReceived{from,
+                                 whole.parcel.epoch,
+                                 {whole.parcel.support.backed, whole.parcel.exchange},
+                                 whole.parcel.attempt,
+                                 whole.parcel.place,
                                  collective::Floats{whole.data.owner(), values}});
   }
 
@@ -169,7 +172,7 @@ class ReducingMember {
   void perform(collective::SendPiece& send) {
     const Parcel parcel{.kind = Parcel::Kind::kReduce,
                         .epoch = kEpoch,
-                        .exchange = send.exchange,
+                        .exchange = send.at.exchange,
                         .attempt = send.attempt,
                         .place = send.place,
                         .first = send.floats.values.size()};

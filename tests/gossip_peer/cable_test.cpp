@@ -158,18 +158,18 @@ TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
     Cable(GetParam(), seed).run();
 }
 
-INSTANTIATE_TEST_SUITE_P(Courses, CablePulled,
-                         ::testing::Values(CableCase{"ring", "dpsgd"},
-                                           CableCase{"exponential", "dpsgd"},
-                                           CableCase{"ring", "gradient-tracking", true, 0.01},
-                                           CableCase{"ring", "ad-psgd", false},
-                                           CableCase{"exponential", "push-sum", false, 0.015}),
-                         [](const auto& instance) {
-                           std::string name = std::string(instance.param.algorithm) + "_" +
-                                              instance.param.topology;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Courses, CablePulled,
+    ::testing::Values(CableCase{"ring", "dpsgd"}, CableCase{"exponential", "dpsgd"},
+                      CableCase{"ring", "gradient-tracking", true, 0.01},
+                      CableCase{"ring", "ad-psgd", false},
+                      CableCase{"exponential", "push-sum", false, 0.015},
+                      CableCase{"ring", "all-reduce"}, CableCase{"ring", "diloco-all"}),
+    [](const auto& instance) {
+      std::string name = std::string(instance.param.algorithm) + "_" + instance.param.topology;
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace starling::gossip

@@ -99,7 +99,7 @@ void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
       if (other == nullptr || !other->model() || !network_.link(donor, self_).up) continue;
       const auto model = *other->model();
       const std::vector<float> kept(model.begin(), model.end());
-      return course->copied(other->progress().exchange, kept);
+      return course->copied({other->support().backed, other->progress().exchange}, kept);
     }
     course->not_copied();
   };

@@ -131,5 +131,33 @@ TEST(MeanCourse, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
   EXPECT_EQ(std::vector<float>(model->begin(), model->end()), trained);
 }
 
+// Its cable is pulled near the end, the others are slow: it ends the run alone, and first.
+TEST(MeanCourse, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains) {
+  NetOptions options = long_run(4);
+  options.run.steps = options.evaluate.every = 1'000;
+  FakeNetwork net(options, 3);
+  net.patience = {};
+  for (Member member = 0; member < 4; ++member) {
+    net.peers[member]->phase = std::chrono::milliseconds(100);
+    net.start(member, member + 1);
+  }
+  net.connect_all();
+  run_to_exchange(net, 0, 300);
+  for (const Member member : {0U, 1U, 2U}) {
+    net.peers[member]->phase = std::chrono::seconds(1);
+  }
+  net.pull({3}, std::chrono::minutes(4));
+  net.run_until([&] { return net.peers[3]->finishes == 1; });
+  const Exchange then = progress(net, 0).exchange;
+  ASSERT_LT(then, 700U);
+  EXPECT_TRUE(net.peers[3]->course->support().minority);
+  net.run_until([&] { return progress(net, 0).exchange >= then + 200; });
+  EXPECT_GE(net.peers[3]->copies, 1);
+  EXPECT_FALSE(net.peers[3]->course->support().minority);
+  EXPECT_EQ(progress(net, 0).heard, 3U);
+  net.run_until([&] { return net.peers[3]->finishes == 2 && net.peers[0]->finishes == 1; });
+  EXPECT_EQ(net.peers[3]->mixed, net.peers[0]->mixed);
+}
+
 }  // namespace
 }  // namespace starling::gossip

@@ -62,6 +62,7 @@ TEST(Golden, EachFrameDecodesToWhatItMeant) {
 
 TEST(Golden, TodaysFramesAreTheSame) {
   for (const testing::Sample& sample : testing::sample_messages()) {
+    if (!sample.today) continue;
     const auto header = encode_header(sample.message);
     ASSERT_TRUE(header) << sample.name << ": " << header.error().message();
     EXPECT_EQ(as_lines(frame_of(sample.message, *header)), as_lines(read_golden(sample.name)))

@@ -192,6 +192,7 @@ protocol::ReduceNote reduce_note(Rng& rng) {
   note.held = any_number32(rng, 0);
   note.members.resize(list_size(rng, wire::kMembersMax));
   for (protocol::Member& member : note.members) member = any_number32(rng, 0);
+  note.backed = any_number(rng);
   return note;
 }
 

@@ -13,9 +13,10 @@ namespace starling::testing {
 struct Sample {
   std::string name;  // of its file in golden/
   protocol::Message message;
+  bool today = true;  // false: a later sample has what is sent now
 };
 
-// The values are those of the golden frames of version 1: they do not change.
+// The values are those of the golden frames: they do not change.
 std::vector<Sample> sample_messages();
 
 }  // namespace starling::testing

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 
-namespace starling::gossip {
+namespace starling {
 
 class RecentMedian {
  public:
@@ -25,4 +25,4 @@ class RecentMedian {
   std::size_t added_ = 0;
 };
 
-}  // namespace starling::gossip
+}  // namespace starling

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# One or two of eight real peers lose their cable for a minute, with skewed data, in each kind of
+# course: what they learn apart must not replace what the majority has. Each run stands beside one
+# without the event; printed are the nodes' own accuracies, as means of the last evaluations.
+# usage: tests/bench/cable.sh [DIRECTORY-OF-PROGRAMS]
+# AWAY (seconds), LATENCY, LOSS (of accuracy, at most) and COURSES (of "ALGORITHM STEPS", separated by
+# commas) say otherwise. The steps are such that a run lasts about twice as long as the event.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+programs=$(cd "${1:-build/release/bin}" && pwd)
+away=${AWAY:-60} latency=${LATENCY:-10ms} loss=${LOSS:-0.005}
+courses=${COURSES:-dpsgd 6000,ad-psgd 6000,all-reduce 1000}
+dataset=${DATASET:-fashion-mnist:/usr/share/datasets/fashion-mnist}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+run() {  # NAME NODES-WITHOUT-A-CABLE ALGORITHM STEPS
+  local events=()
+  if [ -n "$2" ]; then
+    printf '[cable]\nat = "20s"\nkind = "partition"\nnodes = "%s"\nfor = "%ss"\n' "$2" "$away" \
+      >"$work/events.toml"
+    events=(--events "$work/events.toml")
+  fi
+  rm -rf "$work/$1"
+  "$programs/starling-gossip" launch --algorithm "$3" --topology ring --nodes 8 --steps "$4" \
+    --model softmax-regression --dataset "$dataset" --partition dirichlet:alpha=0.1 --learning-rate 0.01 \
+    --batch-size 16 --evaluate.every $(($4 / 40)) --latency "$latency" "${events[@]}" --out "$work/$1" \
+    >"$work/printed" 2>&1 || { tail -n 30 "$work/printed" >&2; exit 1; }
+}
+
+status=0
+while IFS=' ' read -r algorithm steps; do
+  run calm '' "$algorithm" "$steps"
+  for pulled in 3 2,6; do
+    run pulled "$pulled" "$algorithm" "$steps"
+    python3 - "$work" "$algorithm, $pulled without a cable for $away s" "$loss" <<'PY' || status=1
+import json, pathlib, sys
+work, what, most = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+
+def last(name):
+    lines = [json.loads(line) for line in open(work / name / "metrics.jsonl")]
+    return (sum(line["eval_accuracy"] for line in lines[-10:]) / 10, lines[-1]["virtual_seconds"])
+
+calm, calm_seconds = last("calm")
+pulled, seconds = last("pulled")
+print(f"{what}: {pulled:.4f} in {seconds:.0f} s; undisturbed {calm:.4f} in {calm_seconds:.0f} s")
+sys.exit(pulled < calm - most)
+PY
+  done
+done < <(tr ',' '\n' <<<"$courses")
+exit $status

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduce when half of the members or fewer are cut off and go on apart: however far they come,
+// they give way to the majority, and nobody's word alone moves anybody. STARLING_SEEDS runs more
+// seeds than those of every day.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "tests/gossip/reduce_network.h"
+
+namespace starling::collective {
+namespace {
+
+using testing::ReduceNetwork;
+using testing::World;
+
+constexpr std::uint64_t kMinoritySeedsEveryDay = 40;
+
+std::uint64_t minority_seeds() {
+  const char* const said = std::getenv("STARLING_SEEDS");
+  return said == nullptr ? kMinoritySeedsEveryDay : std::strtoull(said, nullptr, 10);
+}
+
+World paced_world(std::size_t members, Exchange exchanges, std::uint64_t seed) {
+  World world{.seed = seed, .members = members, .floats = 5, .exchanges = exchanges};
+  world.spread = 0.3;  // alone, half of it is what an exchange takes; among many, almost all
+  world.options.stragglers = {.initial = std::chrono::seconds(1)};
+  return world;
+}
+
+// Nothing passes between these and the others for a while; all find out about each one by one.
+void split(ReduceNetwork& network, const std::set<Member>& side, std::size_t members, double from,
+           double seconds, Rng& rng) {
+  for (const Member a : side) {
+    for (Member b = 0; b < members; ++b) {
+      if (side.contains(b)) continue;
+      const double a_hears = from + 0.3 + rng.uniform();
+      const double b_hears = from + 0.3 + rng.uniform();
+      network.at(from, [&network, a, b, seconds] { network.cut(a, b, seconds); });
+      network.at(a_hears, [&network, a, b, seconds] { network.suspect(a, b, seconds); });
+      network.at(b_hears, [&network, a, b, seconds] { network.suspect(b, a, seconds); });
+    }
+  }
+}
+
+bool without_majority(const Finished& result) { return result.next.backed < result.next.exchange; }
+
+// What a majority ended is in the models of all in the end, and no majority's member is drawn to
+// what others did apart.
+TEST(AllReduceMinority, WhoWasCutOffTakesTheMajoritysModelHoweverFarItCame) {
+  constexpr std::size_t kMembers = 7;
+  std::size_t came_further = 0;
+  for (std::uint64_t seed = 1; seed <= minority_seeds(); ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 10});
+    const World world = paced_world(kMembers, 120, seed);
+    ReduceNetwork network(world);
+    std::set<Member> side;
+    while (side.size() < 1 + seed % 3) side.insert(static_cast<Member>(rng.below(kMembers)));
+    split(network, side, kMembers, 3, 12, rng);
+    ASSERT_EQ(network.run(), "");
+    ASSERT_EQ(network.wrong_results(), "");
+    Exchange furthest_apart = 0, majority_then = 0;
+    for (Member m = 0; m < kMembers; ++m) {
+      const auto& results = network.finished(m);
+      ASSERT_EQ(results.back().next, testing::at(120)) << m;
+      for (std::size_t i = 1; i < results.size(); ++i) {
+        ASSERT_LT(results[i - 1].at, results[i].at) << m;  // never back in progress
+      }
+      if (side.contains(m)) {
+        for (const Finished& result : results) {
+          if (!without_majority(result)) continue;
+          furthest_apart = std::max(furthest_apart, result.next.exchange);
+        }
+        continue;
+      }
+      // In the moment of the split views differ: a mean may have few members, and who misses two
+      // of its own side's takes their model. Nobody of a majority is drawn further.
+      EXPECT_LE(network.behinds(m).size(), 1U) << m;
+      EXPECT_GE(results.size(), 117U) << m;
+      EXPECT_LE(std::ranges::count_if(results, without_majority), 3) << m;
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        if (results[i].members.size() < kMembers)
+          majority_then = std::max(majority_then, results[i].at.exchange);
+      }
+    }
+    came_further += furthest_apart > majority_then;
+  }
+  EXPECT_GT(came_further, minority_seeds() / 4);  // it would have won by its number
+}
+
+// Of three parts none is a majority: all go on, and the furthest draws the others along.
+TEST(AllReduceMinority, PartsOfWhichNoneIsAMajorityEndTogether) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    Rng rng({.seed = seed, .purpose = Purpose::kTest, .node = 11});
+    ReduceNetwork network(paced_world(6, 100, seed));
+    split(network, {0, 1}, 6, 2, 10, rng);
+    split(network, {2, 3}, 6, 2, 10, rng);
+    ASSERT_EQ(network.run(), "");
+    ASSERT_EQ(network.wrong_results(), "");
+    for (Member m = 0; m < 6; ++m) {
+      ASSERT_EQ(network.finished(m).back().next, testing::at(100)) << m;
+      ASSERT_EQ(network.finished(m).back().members.size(), 6U) << m;
+    }
+  }
+}
+
+// Most die for good: who is left goes on, and the dead decide nothing.
+TEST(AllReduceMinority, WhoIsLeftOfAMajorityGoesOn) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    ReduceNetwork network(paced_world(7, 60, seed));
+    for (Member m : {0U, 2U, 4U, 5U, 6U}) {
+      network.at(2 + 0.3 * m, [&network, m] { network.kill(m); });
+    }
+    ASSERT_EQ(network.run(), "");
+    ASSERT_EQ(network.disagreement(), "");
+    for (Member m : {1U, 3U}) {
+      EXPECT_EQ(network.finished(m).size(), 60U);
+      EXPECT_EQ(network.finished(m).back().members, (std::vector<Member>{1, 3}));
+      EXPECT_LT(network.finished(m).back().next.backed, 60U);
+      EXPECT_TRUE(network.behinds(m).empty());
+    }
+  }
+}
+
+using Kind = protocol::ReduceNote::Kind;
+
+NoteReceived over(Member from, Progress next, std::vector<Member> by) {
+  return {from,
+          {.kind = Kind::kCommit,
+           .epoch = 1,
+           .exchange = next.exchange - 1,
+           .members = std::move(by),
+           .backed = next.backed}};
+}
+
+bool falls_behind(const std::vector<Action>& actions) {
+  return std::ranges::any_of(
+      actions, [](const Action& action) { return std::holds_alternative<Behind>(action); });
+}
+
+// Member 3 of five, which has ended ten exchanges of a second each with all others, and begins one.
+class AMemberInStep : public ::testing::Test {
+ protected:
+  AMemberInStep() {
+    for (Exchange e = 0; e < 10; ++e) {
+      (void)machine_.on(Begin{testing::at(e), share({1})}, now_);
+      NoteReceived commit = over(0, testing::at(e + 1), {0, 1, 2, 4});
+      commit.note.backed = e;
+      commit.note.attempt = 1;
+      (void)machine_.on(commit, now_);
+      const auto ended = machine_.on(
+          PieceReceived{0, 1, testing::at(e), 1, place_of(Phase::kResult, 0), share({2})}, now_);
+      EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
+      now_ += std::chrono::seconds(1);
+    }
+    (void)machine_.on(Begin{testing::at(10), share({1})}, now_);
+  }
+
+  std::vector<Action> hear(Member from, Progress next) {
+    return machine_.on(over(from, next, {from}), now_);
+  }
+
+  TimePoint now_{};
+  AllReduceMachine machine_{{}, 1, 3, testing::member_names(5)};
+};
+
+TEST_F(AMemberInStep, AsksTheOthersBeforeItBelievesOne) {
+  const auto asked = hear(0, testing::at(15));
+  EXPECT_FALSE(falls_behind(asked));
+  std::set<Member> of;
+  for (const Action& action : asked) of.insert(std::get<SendNote>(action).to);
+  EXPECT_EQ(of, (std::set<Member>{1, 2, 4}));
+  EXPECT_TRUE(hear(0, testing::at(15)).empty());  // once
+  const auto confirmed = hear(2, testing::at(14));
+  ASSERT_TRUE(falls_behind(confirmed));
+  EXPECT_EQ(std::get<Behind>(confirmed.back()).next, testing::at(14));  // as far as both say
+  EXPECT_EQ(std::get<Behind>(confirmed.back()).by, std::vector<Member>{2});
+}
+
+TEST_F(AMemberInStep, BelievesOneAsFarAsTheTimeExplainsThatItTookItself) {
+  EXPECT_FALSE(falls_behind(hear(0, testing::at(15))));
+  now_ += std::chrono::seconds(6);
+  EXPECT_TRUE(falls_behind(machine_.on(Tick{}, now_)));
+}
+
+TEST_F(AMemberInStep, BelievesTwoNoFurtherThanTheirPaceCanBe) {
+  const Progress claim = testing::at(std::uint64_t{1} << 60);
+  for (int i = 0; i < 600; ++i) {
+    now_ += std::chrono::seconds(1);
+    EXPECT_FALSE(falls_behind(hear(0, claim)));
+    EXPECT_FALSE(falls_behind(hear(1, claim)));
+  }
+  EXPECT_TRUE(falls_behind(hear(4, testing::at(9'000))));  // all three say at least that
+}
+
+TEST_F(AMemberInStep, BelievesAMajority) {
+  const Progress far = testing::at(1'000'000);  // its clock stood still, as that of a laptop does
+  EXPECT_FALSE(falls_behind(hear(0, far)));
+  EXPECT_FALSE(falls_behind(hear(1, far)));
+  EXPECT_TRUE(falls_behind(hear(2, far)));
+}
+
+// Fewer exchanges with more support are further.
+TEST_F(AMemberInStep, ComesBackToFewerExchangesOfAMajority) {
+  Progress apart;
+  const auto note_end = [&apart](const std::vector<Action>& actions) {
+    for (const Action& action : actions) {
+      if (const auto* finished = std::get_if<Finished>(&action)) apart = finished->next;
+    }
+  };
+  for (Member m : {0U, 1U, 2U, 4U}) note_end(machine_.on(Unreachable{m, true}, now_));
+  for (int i = 0; i < 30; ++i) note_end(machine_.on(Begin{apart, share({1})}, now_));
+  ASSERT_EQ(apart, (Progress{.backed = 10, .exchange = 41}));
+  for (Member m : {0U, 1U, 2U, 4U}) (void)machine_.on(Reachable{m}, now_);
+  (void)machine_.on(Begin{apart, share({1})}, now_);
+  EXPECT_FALSE(falls_behind(hear(0, {.backed = 10, .exchange = 30})));
+  EXPECT_FALSE(falls_behind(hear(1, {.backed = 10, .exchange = 30})));
+  EXPECT_FALSE(falls_behind(hear(0, testing::at(20))));
+  const auto behind = hear(1, testing::at(20));
+  ASSERT_TRUE(falls_behind(behind));
+  EXPECT_EQ(std::get<Behind>(behind.back()).next, testing::at(20));
+}
+
+}  // namespace
+}  // namespace starling::collective
