@@ -204,8 +204,7 @@ bool ExchangeMachine::awaits_anybody() const {
 }
 
 void ExchangeMachine::mix_if_complete() {
-  if (state_ != State::kWaiting || rejoin_majority()) return;
-  if (!awaits_anybody()) mix();
+  if (state_ == State::kWaiting && !awaits_anybody()) mix();
 }
 
 void ExchangeMachine::handle(const Tick&) {
@@ -340,8 +339,7 @@ void ExchangeMachine::move_on() {
 // --- without a quorum ---------------------------------------------------------------------------
 
 // Who cannot know what the others do must not run through the exchanges, which take least time
-// where nobody is waited for: no further than they went at the usual pace since all were heard.
-// Time that was spent on waiting may be made up for.
+// where nobody is waited for.
 std::optional<TimePoint> ExchangeMachine::held_back_until() const {
   if (names_.size() <= 2) return std::nullopt;
   const bool silent = std::ranges::any_of(matrix_->senders(self_), [this](const auto& sender) {
@@ -350,8 +348,7 @@ std::optional<TimePoint> ExchangeMachine::held_back_until() const {
   });
   const bool doubtful = heard_count_ < expected_count_ && (silent || quorum_.in_doubt(now_));
   if (!doubtful && !quorum_.is_minority(now_)) return std::nullopt;
-  const Exchange since = exchange_ - std::min(exchange_, in_step_);
-  const TimePoint until = in_step_at_ + static_cast<std::int64_t>(since) * quorum_.pace(work_);
+  const TimePoint until = began_ + quorum_.pace(work_);
   return until > now_ ? std::optional(until) : std::nullopt;
 }
 
