@@ -126,7 +126,8 @@ struct ColumnsAsk {
 };
 
 // All-reduce: who takes part in which attempt, who is done, what is agreed
-// (gossip/collective/all_reduce_machine.h). The mean of an attempt is named by its number.
+// (gossip/collective/all_reduce_machine.h). The mean of an attempt is named by its number. Among
+// neighbours kAsk, kDone and kNotYet are about a message that is waited for (neighbour_course.cpp).
 struct ReduceNote {
   enum class Kind : std::uint8_t {
     kState,    // to the leader: I have begun `exchange` and take part in nothing below `attempt`

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -177,9 +178,11 @@ TEST(ExchangeMachine, ASlowMemberIsWaitedForOnceItsPaceIsKnown) {
 TEST(ExchangeMachine, AsManyMessagesAreMixedAsAreNotLost) {
   constexpr std::size_t kMembers = 32;
   constexpr Exchange kSteps = 1000;
-  for (const char* const topology : {"exponential", "one-peer-exponential"}) {
+  const std::map<const char*, std::vector<double>> cases = {
+      {"exponential", {0, 0.001, 0.01, 0.1, 0.2}}, {"one-peer-exponential", {0, 0.1}}};
+  for (const auto& [topology, losses] : cases) {
     double calm = 0;
-    for (const double loss : {0.0, 0.001, 0.01, 0.1, 0.2}) {
+    for (const double loss : losses) {
       auto of = world(1, kSteps);
       of.topology = topology;
       of.members = kMembers;
