@@ -126,7 +126,8 @@ struct ColumnsAsk {
 };
 
 // All-reduce: who takes part in which attempt, who is done, what is agreed
-// (gossip/collective/all_reduce_machine.h). The mean of an attempt is named by its number.
+// (gossip/collective/all_reduce_machine.h). The mean of an attempt is named by its number. Among
+// neighbours kAsk, kDone and kNotYet are about a message that is waited for (neighbour_course.cpp).
 struct ReduceNote {
   enum class Kind : std::uint8_t {
     kState,    // to the leader: I have begun `exchange` and take part in nothing below `attempt`
@@ -163,6 +164,11 @@ struct PeerReport {
   std::uint64_t bytes_received = 0;
   std::uint64_t messages = 0;  // sent
   std::string problem;         // a sentence, or empty
+  // Of messages to it: those that came, of these after it had gone on, and those that did not come.
+  std::uint64_t arrived = 0;
+  std::uint64_t late = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t staleness = 0;  // summed over those that came: exchanges that it ended meanwhile
   friend bool operator==(const PeerReport&, const PeerReport&) = default;
 };
 

@@ -285,7 +285,11 @@ Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {
                               .bytes_sent = from.getBytesSent(),
                               .bytes_received = from.getBytesReceived(),
                               .messages = from.getMessages(),
-                              .problem = text(from.getProblem())};
+                              .problem = text(from.getProblem()),
+                              .arrived = from.getArrived(),
+                              .late = from.getLate(),
+                              .lost = from.getLost(),
+                              .staleness = from.getStaleness()};
 }
 
 Result<protocol::Relay> read(schema::Relay::Reader from) {

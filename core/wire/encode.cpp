@@ -297,6 +297,10 @@ void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {
   to.setBytesReceived(report.bytes_received);
   to.setMessages(report.messages);
   to.setProblem(text(report.problem));
+  to.setArrived(report.arrived);
+  to.setLate(report.late);
+  to.setLost(report.lost);
+  to.setStaleness(report.staleness);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Relay& relay) {

@@ -201,6 +201,10 @@ struct PeerReport {
   bytesReceived @10 :UInt64;
   messages @11 :UInt64;
   problem @12 :Text;
+  arrived @13 :UInt64;
+  late @14 :UInt64;
+  lost @15 :UInt64;
+  staleness @16 :UInt64;
 }
 
 struct Relay {

@@ -86,6 +86,10 @@ void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePo
   record.done.messages = record.before.messages + report.messages;
   record.done.bytes_sent = record.before.bytes_sent + report.bytes_sent;
   record.done.bytes_received = record.before.bytes_received + report.bytes_received;
+  record.done.arrived = record.before.arrived + report.arrived;
+  record.done.late = record.before.late + report.late;
+  record.done.lost = record.before.lost + report.lost;
+  record.done.staleness = record.before.staleness + report.staleness;
   if (report.step != row.step) progressed_ = now;
   row.step = report.step;
   row.neighbours = report.neighbours;
@@ -191,6 +195,10 @@ Totals RunRecorder::totals(std::uint64_t step, TimePoint now) const {
     totals.loss_sum += done.loss_sum;
     totals.traffic.messages += done.messages;
     totals.traffic.bytes_sent += done.bytes_sent;
+    totals.traffic.arrived += done.arrived;
+    totals.traffic.late += done.late;
+    totals.traffic.lost += done.lost;
+    totals.traffic.staleness += done.staleness;
   }
   return totals;
 }
@@ -210,6 +218,9 @@ Measurement RunRecorder::measure(std::uint64_t step, const HandIns& models, Time
   }
   Measurement measurement = measurer_.measure(state);
   measurement.wall_seconds = measurement.virtual_seconds;
+  measurement.set_traffic(last_totals_.traffic);
+  // Peers of asynchronous algorithms do not know each other's steps.
+  if (experiment_.plan.traits.pattern == Pattern::kPairs) measurement.staleness.reset();
   const std::span<const float> mean = measurer_.mean_model().values();
   for (Node node = 0; node < nodes_.size(); ++node) {
     rows_[node].distance.reset();

@@ -63,6 +63,10 @@ class RunRecorder {
     std::uint64_t messages = 0;
     std::uint64_t bytes_sent = 0;
     std::uint64_t bytes_received = 0;
+    std::uint64_t arrived = 0;
+    std::uint64_t late = 0;
+    std::uint64_t lost = 0;
+    std::uint64_t staleness = 0;
   };
   // Its report comes just before a model, and the launcher may get to read both much later: what
   // was done when it handed the model in goes with the model.

@@ -95,6 +95,7 @@ CourseProgress AsyncCourse::progress() const {
   if (state_ == State::kTraining && progress.expected > 0 && progress.heard == 0) {
     progress.state = "alone";
   }
+  progress.traffic = traffic_;
   return progress;
 }
 
@@ -322,6 +323,7 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
                                     .scalar = parcel.scalar,
                                     .has_scalar = parcel.has_scalar};
   const bool waited = algorithm_->waiting();
+  if (parcel.kind == Parcel::Kind::kReply && !waited) ++traffic_.late;
   transmit(algorithm_->receive(from, message));
   if (!waited || algorithm_->waiting()) return;
   patience_.learn(to_seconds(host_.now() - asked_at_));

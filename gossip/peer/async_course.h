@@ -12,6 +12,7 @@
 #include "gossip/peer/quorum.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/simulation/patience.h"
+#include "gossip/simulation/traffic.h"
 
 namespace starling::gossip {
 
@@ -114,6 +115,7 @@ class AsyncCourse final : public Course {
   Member asked_ = 0;                // for a reply
   TimePoint asked_at_{};            // when that was
   Patience patience_;               // for replies
+  Traffic traffic_;                 // replies that came late
   std::optional<TimePoint> alarm_;  // joining, finished: see tick()
   std::optional<TimePoint> give_up_at_;
   double loss_sum_ = 0;

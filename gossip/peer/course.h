@@ -17,6 +17,7 @@
 #include "core/protocol/messages.h"
 #include "gossip/algorithms/algorithm.h"
 #include "gossip/peer/parcel_flow.h"
+#include "gossip/simulation/traffic.h"
 
 namespace starling::gossip {
 
@@ -62,6 +63,8 @@ struct CourseProgress {
   std::uint64_t loss_steps = 0;
   std::uint32_t heard = 0;  // of those expected, in the last exchange
   std::uint32_t expected = 0;
+  // Of messages to it, as far as the course knows: late, lost, staleness.
+  Traffic traffic = {};
 };
 
 // What the course of the next epoch continues with, so that a local phase is never trained twice.

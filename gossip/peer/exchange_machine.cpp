@@ -24,6 +24,10 @@ constexpr double kExchangePaceFactor = 16;
 constexpr Exchange kExchangeAheadSlack = 8;
 // A single neighbour's word moves nobody who has others.
 constexpr std::size_t kExchangeWitnesses = 2;
+// Who is waited for is asked so often before it is given up, as a question may get lost.
+constexpr int kAsksInPatience = 8;
+// So many messages that were sent and did not come: it is as good as cut off.
+constexpr int kLostInARow = 4;
 
 }  // namespace
 
@@ -36,6 +40,7 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       names_(std::move(names)),
       exchange_(exchange),
       first_(exchange),
+      resumed_(exchange),
       last_(options.schedule.mixings_until(options.schedule.steps)),
       matrix_(topology.at(exchange)),
       quorum_(names_.size(), now),
@@ -54,10 +59,12 @@ std::optional<TimePoint> ExchangeMachine::next_deadline() const {
   if (state_ == State::kPacing) return resume_;
   if (state_ != State::kWaiting) return std::nullopt;
   if (!awaits_anybody()) return now_;
-  TimePoint next = give_up_;
+  TimePoint next = TimePoint::max();
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
+    if (!awaits(sender.node)) continue;
+    next = std::min({next, give_up_at(sender.node), ask_at(sender.node).value_or(next)});
     const auto found = neighbours_.find(sender.node);
-    if (found == neighbours_.end() || !found->second.down_since || !awaits(sender.node)) continue;
+    if (found == neighbours_.end() || !found->second.down_since) continue;
     // Who was never heard may be waited for beyond that.
     const TimePoint grace = *found->second.down_since + options_.link_grace;
     if (grace > now_) next = std::min(next, grace);
@@ -65,9 +72,26 @@ std::optional<TimePoint> ExchangeMachine::next_deadline() const {
   return next;
 }
 
-bool ExchangeMachine::wants(Exchange exchange) const {
-  return state_ != State::kFinished && exchange >= exchange_ &&
-         options_.schedule.after(exchange) < options_.schedule.steps;
+bool ExchangeMachine::wants(Member from, Exchange exchange) const {
+  if (state_ == State::kFinished) return false;
+  if (options_.schedule.after(exchange) >= options_.schedule.steps) return false;
+  const auto found = neighbours_.find(from);
+  if (found != neighbours_.end() && exchange < found->second.next) return false;
+  if (exchange >= exchange_) return true;
+  return options_.loss_safe && exchange + kLateExchangesMax >= exchange_ &&
+         is_sender_soon(from, exchange + kLateExchangesMax);
+}
+
+// Whether an exchange that has not been mixed yet, this one or a later one, mixes its messages.
+bool ExchangeMachine::is_sender_soon(Member member, Exchange until) const {
+  if (topology_.period() == 1) return true;
+  for (Exchange at = exchange_; at <= until; ++at) {
+    const auto matrix = topology_.at(at);
+    if (std::ranges::binary_search(matrix->senders(self_), member, {}, &topologies::Weight::node)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void ExchangeMachine::say(LogLevel level, std::string line) {
@@ -109,6 +133,7 @@ void ExchangeMachine::begin_exchange() {
 }
 
 void ExchangeMachine::announce_to(std::size_t place) {
+  ++traffic_.messages;
   actions_.push_back(
       Announce{matrix_->receivers(self_)[place].node, place, exchange_, era_, next_era_});
 }
@@ -120,24 +145,37 @@ void ExchangeMachine::handle(const Absent& absent) {
 void ExchangeMachine::handle(const Trained&) {
   STARLING_CHECK(state_ == State::kTraining);
   state_ = State::kWaiting;
-  waiting_ = now_;
+  waiting_ = patient_since_ = now_;
   work_ = now_ - began_;
-  give_up_ = now_ + patience();
   for (std::size_t place = 0; place < matrix_->receivers(self_).size(); ++place) announce_to(place);
   mix_if_complete();
 }
 
-Duration ExchangeMachine::patience() const {
-  for (const topologies::Weight& sender : matrix_->senders(self_)) {
-    const auto found = neighbours_.find(sender.node);
-    const bool may_start =
-        found == neighbours_.end() || (!found->second.met && !found->second.missed);
-    if (may_start && is_starting()) return options_.start_patience;
+Duration ExchangeMachine::patience(const Neighbour& neighbour) const {
+  return std::max(neighbour.patience, options_.patience_min);
+}
+
+TimePoint ExchangeMachine::give_up_at(Member member) const {
+  const auto found = neighbours_.find(member);
+  if (found == neighbours_.end() || !found->second.met) {
+    if (is_starting()) return waiting_ + options_.start_patience;
+    return patient_since_ + options_.patience_min;
   }
-  const double learned =
-      patience_.seconds(to_seconds(waiting_ - began_), to_seconds(options_.patience_max),
-                        to_seconds(options_.patience_min));
-  return from_seconds(learned);
+  const Neighbour& neighbour = found->second;
+  const TimePoint silent_since = std::max(patient_since_, neighbour.alive_at);
+  return std::min(silent_since + patience(neighbour), waiting_ + options_.patience_max);
+}
+
+// None: there is nothing to ask, or nobody.
+std::optional<TimePoint> ExchangeMachine::ask_at(Member member) const {
+  const auto found = neighbours_.find(member);
+  if (found == neighbours_.end()) return std::nullopt;
+  const Neighbour& neighbour = found->second;
+  if (!neighbour.met || neighbour.down_since || neighbour.sent == exchange_) return std::nullopt;
+  const Duration interval = options_.patience_min / kAsksInPatience;
+  const TimePoint asked_at = std::max(patient_since_, neighbour.asked_at);
+  // Who has just answered is asked less often.
+  return std::max(asked_at + interval, neighbour.alive_at + 2 * interval);
 }
 
 // Whether the network may just be starting: nobody who was heard is beyond what that explains.
@@ -153,7 +191,7 @@ bool ExchangeMachine::awaits(Member member) const {
   const auto found = neighbours_.find(member);
   if (found == neighbours_.end()) return true;
   const Neighbour& neighbour = found->second;
-  if (neighbour.missed) return false;
+  if (neighbour.missed || neighbour.given_up == exchange_) return false;
   // Never heard: it may be starting as we are. Later on only who can be reached is waited for.
   if (!neighbour.met) return is_starting() || (neighbour.reachable && is_linked(neighbour));
   if (neighbour.arrivals.contains(exchange_)) return false;
@@ -166,43 +204,56 @@ bool ExchangeMachine::awaits_anybody() const {
 }
 
 void ExchangeMachine::mix_if_complete() {
-  if (state_ != State::kWaiting || awaits_anybody()) return;
-  // Who is given up on says nothing of how long it takes to be heard.
-  const auto has_come = [this](const topologies::Weight& sender) {
-    return neighbours_[sender.node].arrivals.contains(exchange_);
-  };
-  if (std::ranges::all_of(matrix_->senders(self_), has_come)) {
-    patience_.learn(to_seconds(now_ - waiting_));
-  }
-  mix();
+  if (state_ == State::kWaiting && !awaits_anybody()) mix();
 }
 
 void ExchangeMachine::handle(const Tick&) {
   if (state_ == State::kPacing && now_ >= resume_) return move_on();
   if (state_ != State::kWaiting) return;
-  if (now_ < give_up_ || !awaits_anybody()) return mix_if_complete();
+  ask_and_give_up();
+  mix_if_complete();
+}
+
+void ExchangeMachine::ask_and_give_up() {
   std::string missing;
   std::size_t count = 0;
   for (const topologies::Weight& sender : matrix_->senders(self_)) {
     if (!awaits(sender.node)) continue;
-    missing += (count++ == 0 ? "" : ", ") + names_[sender.node];
-    neighbours_[sender.node].missed = true;
+    Neighbour& neighbour = neighbours_[sender.node];
+    if (now_ >= give_up_at(sender.node)) {
+      missing += (count++ == 0 ? "" : ", ") + names_[sender.node];
+      const bool is_lost = neighbour.sent == exchange_ && ++neighbour.lost_in_a_row < kLostInARow;
+      neighbour.missed = !is_lost;
+      neighbour.given_up = exchange_;
+    } else if (const auto at = ask_at(sender.node); at && now_ >= *at) {
+      neighbour.asked_at = now_;
+      actions_.push_back(Ask{sender.node, exchange_});
+    }
   }
+  if (count == 0) return;
   say(LogLevel::kWarning,
-      fmt::format(
-          "{} {} not heard within {} in step {} (exchange {}): the weight is one's own", missing,
-          count == 1 ? "was" : "were",
-          format_duration(std::chrono::round<std::chrono::milliseconds>(give_up_ - waiting_)),
-          step(), exchange_));
-  patience_.give_up();
-  mix();
+      fmt::format("{} {} not heard within {} in step {} (exchange {}): the weight is one's own",
+                  missing, count == 1 ? "was" : "were",
+                  format_duration(std::chrono::round<std::chrono::milliseconds>(now_ - waiting_)),
+                  step(), exchange_));
 }
 
 bool ExchangeMachine::fits(const Arrival& arrival) const {
   const protocol::Parcel& parcel = arrival.parcel;
   // Its sender is about to take the majority's model: what it learned apart is not mixed in.
   if (parcel.support.minority && quorum_.outranks_minorities(now_)) return false;
-  return parcel.exchange == exchange_ && (options_.loss_safe || parcel.era == era_);
+  if (!options_.loss_safe) return parcel.exchange == exchange_ && parcel.era == era_;
+  return parcel.exchange + kLateExchangesMax >= exchange_;
+}
+
+// The newest that is not of a later exchange.
+std::optional<Arrival> ExchangeMachine::take_message(Neighbour& neighbour) {
+  const auto later = neighbour.arrivals.upper_bound(exchange_);
+  if (later == neighbour.arrivals.begin()) return std::nullopt;
+  Arrival newest = std::move(std::prev(later)->second);
+  neighbour.arrivals.erase(neighbour.arrivals.begin(), later);
+  neighbour.next = newest.parcel.exchange + 1;
+  return newest;
 }
 
 std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
@@ -211,14 +262,15 @@ std::vector<std::optional<Arrival>> ExchangeMachine::take_inbox() {
     std::optional<Arrival>& entry = inbox.emplace_back();
     Neighbour& neighbour = neighbours_[sender.node];
     neighbour.sends = true;
-    const auto arrival = neighbour.arrivals.find(exchange_);
-    if (neighbour.met && neighbour.reachable && arrival == neighbour.arrivals.end() &&
+    if (neighbour.met && neighbour.reachable && !neighbour.arrivals.contains(exchange_) &&
         neighbour.latest > exchange_) {
+      ++traffic_.lost;
       say(LogLevel::kInfo, fmt::format("{} is at exchange {}: its message of exchange {} is lost",
                                        names_[sender.node], neighbour.latest, exchange_));
     }
-    const bool came = arrival != neighbour.arrivals.end();
-    if (came && fits(arrival->second)) entry = std::move(arrival->second);
+    std::optional<Arrival> message = take_message(neighbour);
+    const bool came = message.has_value();
+    if (came && fits(*message)) entry = std::move(message);
     // A message of another era is none, but neither a loss: a common beginning is planned.
     if (came && !entry) continue;
     if (std::exchange(neighbour.present, came) != came && next_era_ == 0) {
@@ -248,7 +300,8 @@ void ExchangeMachine::handle(const Mixed&) {
     in_step_ = exchange_;
   }
   for (auto& [member, neighbour] : neighbours_) {
-    std::erase_if(neighbour.arrivals, [this](const auto& a) { return a.first < exchange_; });
+    std::erase_if(neighbour.arrivals,
+                  [this](const auto& a) { return a.first + kLateExchangesMax < exchange_; });
   }
   if (const auto until = held_back_until()) {
     state_ = State::kPacing;
@@ -290,8 +343,8 @@ void ExchangeMachine::move_on() {
 std::optional<TimePoint> ExchangeMachine::held_back_until() const {
   if (names_.size() <= 2) return std::nullopt;
   const bool silent = std::ranges::any_of(matrix_->senders(self_), [this](const auto& sender) {
-    const auto found = neighbours_.find(sender.node);
-    return found == neighbours_.end() || (!found->second.present && found->second.reachable);
+    const Neighbour& neighbour = neighbours_.at(sender.node);
+    return !neighbour.present && neighbour.reachable && neighbour.latest < exchange_;
   });
   const bool doubtful = heard_count_ < expected_count_ && (silent || quorum_.in_doubt(now_));
   if (!doubtful && !quorum_.is_minority(now_)) return std::nullopt;
@@ -368,11 +421,12 @@ bool ExchangeMachine::is_stale() const {
 void ExchangeMachine::go_to(Exchange target) {
   say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
                                    target, exchange_));
-  exchange_ = in_step_ = target;
+  exchange_ = in_step_ = resumed_ = target;
   in_step_at_ = now_;
   for (auto& [member, neighbour] : neighbours_) {
     neighbour.overtaken = false;
     neighbour.heard_at = target;
+    neighbour.next = std::min(neighbour.next, target);
   }
   if (options_.loss_safe) return;
   // What is shared along the edges no longer fits: alone until the next common beginning.
@@ -403,19 +457,34 @@ void ExchangeMachine::handle(const Copied& copied) {
 // False: no peer of this run can be there, so its word counts for nothing.
 bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Support& support) {
   if (exchange > last_) return false;
+  const bool was_starting = is_starting();
   Neighbour& neighbour = neighbours_[member];
+  neighbour.alive_at = now_;
+  neighbour.missed = false;
+  neighbour.lost_in_a_row = 0;
+  if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
+  follow(neighbour, exchange, support);
+  // What the others send to who comes to a network that runs is on its way only now.
+  if (was_starting && !is_starting()) patient_since_ = now_;
+  return true;
+}
+
+void ExchangeMachine::go_back(Neighbour& neighbour, Exchange exchange) {
+  if (exchange >= neighbour.latest) return;
+  neighbour.latest = exchange;
+  neighbour.heard_at = exchange_;
+  neighbour.next = std::min(neighbour.next, exchange);
+}
+
+void ExchangeMachine::follow(Neighbour& neighbour, Exchange exchange,
+                             const protocol::Support& support) {
+  // It took the model of a quorum: where it had gone without one is no progress.
+  if (neighbour.support.minority && !support.minority) go_back(neighbour, exchange);
   neighbour.support = support;
   neighbour.told_at = now_;
-  neighbour.missed = false;  // who is slow is waited for once more, and longer
-  if (!std::exchange(neighbour.met, true)) neighbour.latest = neighbour.heard_at = first_;
-  // Once all were met, a minute to start in is too much; but what they send is on its way only now.
-  if (state_ == State::kWaiting) give_up_ = std::min(give_up_, now_ + patience());
   // Not what is sent again: it took the model of a quorum that is not as far.
-  if (exchange + options_.resent + 1 < neighbour.latest) {
-    neighbour.latest = exchange;
-    neighbour.heard_at = exchange_;
-  }
-  if (exchange <= neighbour.latest) return true;
+  if (exchange + options_.resent + 1 < neighbour.latest) go_back(neighbour, exchange);
+  if (exchange <= neighbour.latest) return;
   const Exchange theirs = exchange - neighbour.latest;
   const Exchange ours = exchange_ - std::min(exchange_, neighbour.heard_at);
   // Until we are where the others are: what it says next is no proof of ours.
@@ -423,46 +492,113 @@ bool ExchangeMachine::note(Member member, Exchange exchange, const protocol::Sup
   if (exchange <= exchange_ + 1) neighbour.overtaken = false;
   neighbour.latest = exchange;
   neighbour.heard_at = exchange_;
-  return true;
+}
+
+// What was given up: slow, or lost.
+void ExchangeMachine::settle_given_up(Neighbour& neighbour, Exchange exchange) {
+  if (!neighbour.given_up || exchange < *neighbour.given_up) return;
+  if (exchange == *neighbour.given_up) {
+    neighbour.patience = std::min(2 * patience(neighbour), options_.patience_max);
+  } else {
+    ++traffic_.lost;
+  }
+  neighbour.given_up.reset();
 }
 
 void ExchangeMachine::handle(Came& came) {
   const Arrival& arrival = came.arrival;
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.parcel.exchange, arrival.parcel.support)) return;
+  settle_given_up(neighbours_[arrival.from], arrival.parcel.exchange);
   // A beginning is planned for when all have heard of it; a later one would keep all from any.
   const Exchange planned_until = arrival.parcel.exchange + 2 * (options_.spread + 1);
   if (arrival.parcel.attempt <= planned_until) {
     hear_era(arrival.parcel.era, arrival.parcel.attempt);
   }
-  if (!wants(arrival.parcel.exchange)) return;
+  if (!wants(arrival.from, arrival.parcel.exchange)) return;
+  keep(std::move(came.arrival));
+  mix_if_complete();
+}
+
+void ExchangeMachine::keep(Arrival arrival) {
+  const Exchange at = arrival.parcel.exchange;
   auto& arrivals = neighbours_[arrival.from].arrivals;
-  arrivals.insert_or_assign(arrival.parcel.exchange, std::move(came.arrival));
-  // Who waits for us is at most that far ahead. Of who is further, the last message: from there we
-  // may go on.
+  if (!arrivals.insert_or_assign(at, std::move(arrival)).second) return;
+  ++traffic_.arrived;
+  if (at < exchange_) {
+    ++traffic_.late;
+    traffic_.staleness += exchange_ - at;
+  }
+  // A newer one takes the place of one that is late. Who waits for us is at most the spread ahead;
+  // of who is further, the last message: from there we may go on.
   const Exchange latest = arrivals.rbegin()->first;
   std::erase_if(arrivals, [&](const auto& a) {
-    return a.first > exchange_ + options_.spread + 1 && a.first < latest;
+    const bool superseded = a.first < at && at <= exchange_;
+    return superseded || (a.first > exchange_ + options_.spread + 1 && a.first < latest);
   });
-  if (arrivals.size() > options_.held_max) arrivals.erase(std::next(arrivals.begin()));
-  mix_if_complete();
+  if (arrivals.size() <= options_.held_max) return;
+  const bool is_late = arrivals.begin()->first < exchange_;
+  arrivals.erase(is_late ? arrivals.begin() : std::next(arrivals.begin()));
 }
 
 void ExchangeMachine::handle(const Overheard& overheard) {
   if (overheard.from >= names_.size()) return;
-  if (note(overheard.from, overheard.exchange, overheard.support)) mix_if_complete();
+  if (!note(overheard.from, overheard.exchange, overheard.support)) return;
+  settle_given_up(neighbours_[overheard.from], overheard.exchange);
+  mix_if_complete();
+}
+
+void ExchangeMachine::handle(const Asked& asked) {
+  if (asked.from >= names_.size()) return;
+  actions_.push_back(Answer{asked.from, asked.exchange, exchange_, has_sent(asked.exchange)});
+  const auto found = neighbours_.find(asked.from);
+  if (found == neighbours_.end() || !found->second.met || asked.exchange > last_) return;
+  follow(found->second, surely_past(asked.exchange), asked.support);
+  mix_if_complete();
+}
+
+bool ExchangeMachine::has_sent(Exchange exchange) const {
+  if (exchange < resumed_) return false;
+  if (exchange < exchange_) return true;
+  return exchange == exchange_ && (state_ == State::kWaiting || state_ == State::kMixing);
+}
+
+void ExchangeMachine::handle(const Answered& answered) {
+  const auto found = neighbours_.find(answered.from);
+  if (found == neighbours_.end() || !found->second.met || answered.exchange > last_) return;
+  Neighbour& neighbour = found->second;
+  follow(neighbour, surely_past(answered.exchange), answered.support);
+  if (state_ != State::kWaiting || answered.asked != exchange_) return;
+  const bool is_near =
+      answered.exchange <= exchange_ && answered.exchange + options_.spread >= exchange_;
+  if (answered.sent) {
+    neighbour.sent = exchange_;
+    neighbour.alive_at = now_;
+  } else if (is_near) {
+    neighbour.alive_at = now_;
+  } else {
+    neighbour.given_up = exchange_;  // it has left it out, or is about to
+  }
+  mix_if_complete();
 }
 
 void ExchangeMachine::handle(const Told& told) {
   if (told.from >= names_.size() || !told.begun) return;
-  // What it sends again follows: only what is older than that is known to be lost.
-  const Exchange sure = told.exchange - std::min(told.exchange, options_.resent);
-  if (told.exchange <= last_ && note(told.from, sure, told.support)) mix_if_complete();
+  if (told.exchange > last_) return;
+  if (note(told.from, surely_past(told.exchange), told.support)) mix_if_complete();
+}
+
+// Who says that it is at this exchange may have messages under way, or send them again: only what
+// is older than that is known to be lost.
+Exchange ExchangeMachine::surely_past(Exchange exchange) const {
+  return exchange - std::min(exchange, options_.resent);
 }
 
 // What was sent while there was no link did not go anywhere.
 void ExchangeMachine::handle(const LinkUp& up) {
-  if (up.member < names_.size()) neighbours_[up.member].down_since.reset();
+  if (up.member >= names_.size()) return;
+  neighbours_[up.member].down_since.reset();
+  neighbours_[up.member].patience = {};
   if (state_ != State::kWaiting) return;
   const auto receivers = matrix_->receivers(self_);
   const auto found = std::ranges::lower_bound(receivers, up.member, {}, &topologies::Weight::node);

@@ -17,8 +17,8 @@
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
 #include "gossip/peer/quorum.h"
-#include "gossip/simulation/patience.h"
 #include "gossip/simulation/step_schedule.h"
+#include "gossip/simulation/traffic.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {
@@ -55,6 +55,18 @@ struct Told {  // a neighbour's hello: where it stands
   bool begun = false;
   protocol::Support support;
 };
+struct Asked {  // where is our message of this exchange? It waits for it.
+  Member from = 0;
+  Exchange exchange = 0;
+  protocol::Support support;
+};
+struct Answered {  // to Ask
+  Member from = 0;
+  Exchange asked = 0;
+  Exchange exchange = 0;  // where it is
+  bool sent = false;      // the message that was asked for
+  protocol::Support support;
+};
 struct Absent {  // before Begin: it is not starting with us, and not waited for before it is heard
   Member member = 0;
 };
@@ -72,8 +84,8 @@ struct Copied {  // answers Copy: the model is another's of this exchange; none:
   std::optional<Exchange> exchange;
 };
 struct Tick {};
-using Event = std::variant<Begin, Trained, Mixed, Came, Overheard, Told, Absent, LinkUp, LinkDown,
-                           Reach, Copied, Tick>;
+using Event = std::variant<Begin, Trained, Mixed, Came, Overheard, Told, Asked, Answered, Absent,
+                           LinkUp, LinkDown, Reach, Copied, Tick>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Train {  // local steps [step, step + steps), then Trained
@@ -89,7 +101,19 @@ struct Announce {  // send the message for receivers[place] of this exchange's m
   std::uint32_t era = 0;
   std::uint32_t next_era = 0;
 };
-struct Mix {  // then Mixed; one entry a sender of the matrix, in order, none where nothing came
+struct Ask {  // where its message of this exchange is; question and answer may get lost
+  Member to = 0;
+  Exchange exchange = 0;
+};
+struct Answer {  // to Asked
+  Member to = 0;
+  Exchange asked = 0;
+  Exchange exchange = 0;
+  bool sent = false;
+};
+// Then Mixed. One entry a sender of the matrix, in order, none where nothing came; of loss-safe
+// algorithms it may be of an earlier exchange.
+struct Mix {
   Exchange exchange = 0;
   std::vector<std::optional<Arrival>> inbox;
 };
@@ -101,7 +125,7 @@ struct Say {
   std::string line;
 };
 struct Finish {};  // the last step is mixed; once, unless the peer falls back
-using Action = std::variant<Train, Announce, Mix, Copy, Say, Finish>;
+using Action = std::variant<Train, Announce, Ask, Answer, Mix, Copy, Say, Finish>;
 
 }  // namespace exchange
 
@@ -116,7 +140,10 @@ struct ExchangeOptions {
   // Messages of one neighbour that are kept until their exchange comes: the one that is needed
   // first and the latest ones.
   std::size_t held_max = 2;
+  // A neighbour that gives no sign of life for so long while it is waited for is not waited for any
+  // more until it is heard; at first, see Neighbour::patience.
   Duration patience_min = std::chrono::seconds(2);
+  // Nobody is waited for longer, whatever it answers.
   Duration patience_max = std::chrono::seconds(60);
   // Who has no link is given so long to come back, then not waited for until it has one.
   Duration link_grace = std::chrono::seconds(1);
@@ -125,6 +152,12 @@ struct ExchangeOptions {
   std::size_t donors_max = 4;
 };
 
+// Who is waited for is asked where its message is. As long as it has not sent it, it is slow, and
+// waited for, unless it has left out that exchange, or is further behind than a word takes to
+// spread; what is sent is on its way or lost; without an answer it is dead or cut off. So what one
+// peer waits for does not make its neighbours give it up, and nothing has to be learned from waits.
+// A message that comes after the mixing is not lost: it is mixed at the next exchange with its
+// sender, unless a newer one is there, as in the simulation (StepClock).
 class ExchangeMachine {
  public:
   // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning). The topology
@@ -147,12 +180,15 @@ class ExchangeMachine {
   std::uint32_t expected() const { return expected_count_; }
   // What its messages and greetings say of its model.
   protocol::Support support(TimePoint now) const { return quorum_.support(now); }
-  // Whether a message of this exchange may still be of use, so that nothing is stored for liars.
-  bool wants(exchange::Exchange exchange) const;
+  // Whether this message may still be of use, so that nothing is stored for liars.
+  bool wants(exchange::Member from, exchange::Exchange exchange) const;
+  // Messages to others, and what became of those to this peer, so far.
+  const Traffic& traffic() const { return traffic_; }
 
  private:
   struct Neighbour {
     std::map<exchange::Exchange, exchange::Arrival> arrivals;
+    exchange::Exchange next = 0;      // messages of earlier exchanges are mixed or given up
     exchange::Exchange latest = 0;    // the last exchange it is known to be at
     protocol::Support support;        // as it said last
     TimePoint told_at{};              // when that was
@@ -162,9 +198,17 @@ class ExchangeMachine {
     bool sends = false;  // it was a sender of a matrix
     bool reachable = true;
     std::optional<TimePoint> down_since;  // without a link
+    TimePoint alive_at{};                 // its last sign of life
+    TimePoint asked_at{};
+    std::optional<exchange::Exchange> sent;  // its message of this exchange is sent, as it answered
+    // How long it may be silent, or its message under way: doubled when that was too short, until
+    // it has another link. 0: options' least.
+    Duration patience{};
     // A deadline passed without its message, or it was absent, and nothing came since: not waited
     // for.
     bool missed = false;
+    std::optional<exchange::Exchange> given_up;  // of this exchange, and nothing came since
+    int lost_in_a_row = 0;                       // given up, though it answered
     bool present = true;  // its message came at the last mixing that it should have come for
   };
 
@@ -175,6 +219,10 @@ class ExchangeMachine {
   void handle(exchange::Came&);
   void handle(const exchange::Overheard&);
   void handle(const exchange::Told&);
+  void handle(const exchange::Asked&);
+  void handle(const exchange::Answered&);
+  exchange::Exchange surely_past(exchange::Exchange exchange) const;
+  bool has_sent(exchange::Exchange exchange) const;
   void handle(const exchange::LinkUp&);
   void handle(const exchange::LinkDown&);
   void handle(const exchange::Reach&);
@@ -188,13 +236,23 @@ class ExchangeMachine {
   bool is_linked(const Neighbour& neighbour) const;
   bool awaits(exchange::Member member) const;
   bool awaits_anybody() const;
+  Duration patience(const Neighbour& neighbour) const;
+  TimePoint give_up_at(exchange::Member member) const;
+  std::optional<TimePoint> ask_at(exchange::Member member) const;
+  void ask_and_give_up();
   void mix_if_complete();
   void mix();
   std::vector<std::optional<exchange::Arrival>> take_inbox();
+  std::optional<exchange::Arrival> take_message(Neighbour& neighbour);
   bool fits(const exchange::Arrival& arrival) const;
+  bool is_sender_soon(exchange::Member member, exchange::Exchange until) const;
+  void settle_given_up(Neighbour& neighbour, exchange::Exchange exchange);
+  void keep(exchange::Arrival arrival);
   void move_on();
   bool rejoin_majority();
   bool note(exchange::Member member, exchange::Exchange exchange, const protocol::Support& support);
+  void go_back(Neighbour& neighbour, exchange::Exchange exchange);
+  void follow(Neighbour& neighbour, exchange::Exchange exchange, const protocol::Support& support);
   bool is_there(const Neighbour& neighbour) const;
   exchange::Exchange furthest() const;
   exchange::Exchange explained(double factor) const;
@@ -204,7 +262,6 @@ class ExchangeMachine {
   std::optional<TimePoint> held_back_until() const;
   void plan_era(exchange::Exchange at_least);
   void hear_era(std::uint32_t era, std::uint32_t next_era);
-  Duration patience() const;
   void say(LogLevel level, std::string line);
 
   ExchangeOptions options_;
@@ -217,16 +274,17 @@ class ExchangeMachine {
   State state_ = State::kIdle;
   exchange::Exchange exchange_;
   const exchange::Exchange first_;
+  exchange::Exchange resumed_;     // since this one, none was left out
   const exchange::Exchange last_;  // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
-  TimePoint give_up_{};
-  TimePoint waiting_{};  // since
-  Duration work_{};      // of the last local steps
-  TimePoint resume_{};   // kPacing: until
-  Patience patience_;
+  TimePoint waiting_{};                               // since
+  TimePoint patient_since_{};  // waiting_, or later: when it was seen that the network runs already
+  Duration work_{};            // of the last local steps
+  TimePoint resume_{};         // kPacing: until
   Quorum quorum_;
+  Traffic traffic_;
   // When all were heard last, or a common exchange was found, and which one came then.
   TimePoint in_step_at_;
   exchange::Exchange in_step_;

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/base/check.h"
 #include "topologies/topology.h"
@@ -14,6 +15,7 @@
 namespace starling::gossip {
 
 using protocol::Parcel;
+using protocol::ReduceNote;
 
 namespace {
 
@@ -27,6 +29,17 @@ SharedBytes pack(const Message<float>& message) {
     to += part.size();
   }
   return SharedBytes::own(std::move(bytes));
+}
+
+// 0: of a minority; else one more than the seconds of its quorum.
+std::uint32_t note_of(const protocol::Support& support) {
+  return support.minority ? 0 : 1U + support.quorum_seconds;
+}
+
+protocol::Support support_of(const ReduceNote& note) {
+  if (note.held == 0) return {.minority = true};
+  constexpr std::uint32_t kMost = std::numeric_limits<std::uint16_t>::max();
+  return {.quorum_seconds = static_cast<std::uint16_t>(std::min(note.held - 1, kMost))};
 }
 
 const float* floats(const SharedBytes& data) {
@@ -98,7 +111,8 @@ CourseProgress NeighbourCourse::progress() const {
                           .loss_sum = loss_sum_,
                           .loss_steps = loss_steps_,
                           .heard = machine_.heard(),
-                          .expected = machine_.expected()};
+                          .expected = machine_.expected(),
+                          .traffic = machine_.traffic()};
   if (progress.state == "training" && progress.expected > 0 && progress.heard == 0) {
     progress.state = "alone";
   }
@@ -220,6 +234,21 @@ void NeighbourCourse::perform(exchange::Announce& announce) {
   sent.push_back({parcel, message.data});
   if (sent.size() > kept_max_) sent.pop_front();
   host_.send(announce.to, parcel, message.data);
+}
+
+// Questions and answers in the words of an all-reduce. `attempt`: of an answer, the exchange that
+// was asked for; `held`: the support, see note_of().
+void NeighbourCourse::perform(exchange::Ask& ask) {
+  host_.send(
+      ask.to,
+      {.kind = ReduceNote::Kind::kAsk, .exchange = ask.exchange, .held = note_of(support())});
+}
+
+void NeighbourCourse::perform(exchange::Answer& answer) {
+  host_.send(answer.to, {.kind = answer.sent ? ReduceNote::Kind::kDone : ReduceNote::Kind::kNotYet,
+                         .exchange = answer.exchange,
+                         .attempt = static_cast<std::uint32_t>(answer.asked),
+                         .held = note_of(support())});
 }
 
 // A message as it came, if it is one that this algorithm could have sent.
@@ -358,7 +387,7 @@ bool NeighbourCourse::may_send(Member from, Exchange exchange) const {
 Result<void> NeighbourCourse::judge(Member from, const Parcel& parcel) const {
   const bool is_introduction = tags_edges_ && payload_bytes(parcel) == 0;
   if (parcel.kind == Parcel::Kind::kMix && is_introduction) return {};
-  const bool wanted = machine_.wants(parcel.exchange) || introduces(from, parcel);
+  const bool wanted = machine_.wants(from, parcel.exchange) || introduces(from, parcel);
   if (parcel.kind != Parcel::Kind::kMix || !wanted || !may_send(from, parcel.exchange)) {
     return rejected("not-wanted", "this parcel is of no use here now");
   }
@@ -397,6 +426,15 @@ void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
     whole.parcel.era = whole.parcel.attempt = 0;
   }
   on(exchange::Came{{from, whole.parcel, std::move(whole.data)}});
+}
+
+void NeighbourCourse::take(Member from, const ReduceNote& note) {
+  if (note.kind == ReduceNote::Kind::kAsk) {
+    on(exchange::Asked{from, note.exchange, support_of(note)});
+  } else if (note.kind == ReduceNote::Kind::kDone || note.kind == ReduceNote::Kind::kNotYet) {
+    on(exchange::Answered{from, note.attempt, note.exchange, note.kind == ReduceNote::Kind::kDone,
+                          support_of(note)});
+  }
 }
 
 void NeighbourCourse::told(Member from, const protocol::PeerHello& hello) {

@@ -31,7 +31,7 @@ class NeighbourCourse final : public Course {
   Result<void> judge(Member from, const protocol::Parcel& parcel) const override;
   void overheard(Member from, const protocol::Parcel& parcel) override;
   void take(Member from, ParcelFlow::Whole whole) override;
-  void take(Member, const protocol::ReduceNote&) override {}
+  void take(Member from, const protocol::ReduceNote& note) override;
   void told(Member from, const protocol::PeerHello& hello) override;
   void link_lost(Member member) override;
   void reach(Member member, bool reachable) override;
@@ -49,6 +49,8 @@ class NeighbourCourse final : public Course {
   void on(exchange::Event event);
   void perform(exchange::Train& train);
   void perform(exchange::Announce& announce);
+  void perform(exchange::Ask& ask);
+  void perform(exchange::Answer& answer);
   void perform(exchange::Mix& mix);
   void perform(exchange::Copy& copy);
   void perform(exchange::Say& say);

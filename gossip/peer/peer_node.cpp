@@ -449,6 +449,7 @@ void PeerNode::end_life() {
   unsent_.clear();  // of members that may have other places from now on
   assemblers_.clear();
   if (!life_) return;
+  traffic_before_ = traffic();
   std::map<std::string, bool> reachable;
   for (Member member = 0; member < life_->names.size(); ++member) {
     reachable[life_->names[member]] =
@@ -711,6 +712,7 @@ Result<void> PeerNode::judge(Member from, const Parcel& parcel) {
 void PeerNode::on_parcel(Member from, ParcelFlow::Whole whole) {
   if (!life_ || switching_ || whole.parcel.epoch != life_->epoch) return;
   heard(from);
+  ++arrived_;
   if (whole.parcel.kind != Parcel::Kind::kColumns) {
     life_->course->take(from, std::move(whole));
   } else if (life_->copy && life_->copy->expects(from, whole.parcel)) {
@@ -812,6 +814,13 @@ void PeerNode::set_alarm() {
   alarm_.set(next);
 }
 
+// Of all lives.
+Traffic PeerNode::traffic() const {
+  Traffic sum = traffic_before_;
+  if (life_) sum += life_->course->progress().traffic;
+  return sum;
+}
+
 protocol::PeerReport PeerNode::report() const {
   protocol::PeerReport report;
   if (roster_) report.epoch = roster_->roster().epoch;
@@ -820,6 +829,11 @@ protocol::PeerReport PeerNode::report() const {
   report.bytes_sent = counters.wire_bytes_out;
   report.bytes_received = counters.wire_bytes_in;
   report.messages = counters.parcels_out;
+  report.arrived = arrived_;
+  const Traffic traffic = this->traffic();
+  report.late = traffic.late;
+  report.lost = traffic.lost;
+  report.staleness = traffic.staleness;
   report.state = !roster_ ? "joining" : standby() ? "fallback-roster" : "refused";
   if (roster_ && roster_->roster().stopped()) report.state = "ended";
   if (!life_) {

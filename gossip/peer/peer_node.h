@@ -125,6 +125,7 @@ class PeerNode final : private CourseHost {
   void end_life();
   void computed(const std::function<void()>& done, TimePoint began);
   protocol::PeerHello hello() const;
+  Traffic traffic() const;
   void on_up(Member member, const protocol::PeerHello& hello);
   void on_down(Member member, const Error& error);
   void on_message(Member from, const protocol::Envelope& envelope);
@@ -182,6 +183,8 @@ class PeerNode final : private CourseHost {
   std::map<Member, issuer::RosterAssembler> assemblers_;
   TimePoint checkpoint_at_{};
   TimePoint report_at_{};
+  std::uint64_t arrived_ = 0;  // messages
+  Traffic traffic_before_;     // of lives that have ended
   double reported_loss_ = 0;
   std::uint64_t reported_steps_ = 0;
   bool stopping_ = false;

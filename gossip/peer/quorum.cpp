@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace starling::gossip {
@@ -13,10 +14,15 @@ namespace {
 
 // Two peers learn at most so far apart that their network is whole again.
 constexpr Duration kReturnSpread = std::chrono::seconds(10);
+// What a partition held up has come within this.
+constexpr Duration kReturnHeld = std::chrono::seconds(1);
 // Who is back has heard its neighbours within this and two exchanges.
 constexpr Duration kReturnHeard = std::chrono::seconds(20);
 // From the first silence to failure detection's last word on a partition.
 constexpr Duration kDetection = std::chrono::seconds(15);
+// The median of single exchanges is less than their mean where a few take long, and the mean is
+// much more where one waited for somebody silent: so the median of the means of so many.
+constexpr int kPaceExchanges = 4;
 
 }  // namespace
 
@@ -63,6 +69,8 @@ bool Quorum::outranks_minorities(TimePoint now) const {
 
 bool Quorum::outranked_by(const Support& theirs, TimePoint told_at, TimePoint now) const {
   if (!held() || !is_minority(now) || theirs.minority) return false;
+  // What was said before says nothing of the time between, and may be under way until now.
+  if (told_at < back_at_ + kReturnHeld) return false;
   return told_at - std::chrono::seconds(theirs.quorum_seconds) + kReturnSpread <= back_at_;
 }
 
@@ -82,6 +90,13 @@ Support Quorum::support(TimePoint now) const {
 bool Quorum::in_doubt(TimePoint now) const {
   if (exempt_) return false;
   return !held() || (somebody_lost_at_ && now < *somebody_lost_at_ + kDetection);
+}
+
+void Quorum::learn(Duration exchange) {
+  sum_ += to_seconds(exchange);
+  if (++summed_ < kPaceExchanges) return;
+  pace_.add(sum_ / kPaceExchanges);
+  sum_ = summed_ = 0;
 }
 
 Duration Quorum::pace(Duration work) const {

@@ -29,8 +29,8 @@ class Quorum {
   bool is_minority(TimePoint now) const;
   // It has been no minority's for so long that what a minority's members say does not count.
   bool outranks_minorities(TimePoint now) const;
-  // The model is a minority's, and a neighbour that said this at `told_at` had a quorum before
-  // this peer had its own back: its model replaces ours.
+  // The model is a minority's, and a neighbour that said this at `told_at`, a moment after this
+  // peer had its quorum back, had one before: its model replaces ours.
   bool outranked_by(const protocol::Support& theirs, TimePoint told_at, TimePoint now) const;
   // The model is now that of such a neighbour.
   void rejoin(const protocol::Support& theirs, TimePoint told_at);
@@ -41,8 +41,8 @@ class Quorum {
   // it is not held, or somebody was lost a moment ago. Failure detection finds one after the other.
   bool in_doubt(TimePoint now) const;
   // An exchange with all that was expected, among a quorum, took so long.
-  void learn(Duration exchange) { pace_.add(to_seconds(exchange)); }
-  // The usual time of an exchange; as long as none was seen, twice one's own work.
+  void learn(Duration exchange);
+  // The usual time of an exchange; as long as it is not known, twice one's own work.
   Duration pace(Duration work) const;
   bool knows_pace() const { return pace_.size() > 0; }
 
@@ -56,7 +56,9 @@ class Quorum {
   bool lost_ = false;    // since then, and the model is not of another one yet
   TimePoint back_at_{};  // while lost_ and held()
   std::optional<TimePoint> somebody_lost_at_;
-  RecentMedian pace_;
+  RecentMedian pace_;  // of the means of a few exchanges in a row, seconds
+  double sum_ = 0;     // of the latest exchanges, which are not in it yet
+  int summed_ = 0;
 };
 
 }  // namespace starling::gossip

@@ -45,16 +45,17 @@ Measurer::Measurer(const Experiment& experiment, ComputePool& pool)
       evaluated_(draw_nodes(experiment.options)),
       mean_(experiment.model->layout()) {}
 
+void Measurement::set_traffic(const Traffic& traffic) {
+  messages_arrived = traffic.arrived;
+  messages_late = traffic.late;
+  messages_lost = traffic.lost;
+  if (traffic.arrived == 0) return;
+  staleness = static_cast<double>(traffic.staleness) / static_cast<double>(traffic.arrived);
+}
+
 Measurement Measurer::measure(const NetworkSimulation& simulation) {
   Measurement measurement = measure(state_of(simulation, experiment_.nodes()));
-  const Traffic& traffic = simulation.totals().traffic;
-  measurement.messages_arrived = traffic.arrived;
-  measurement.messages_late = traffic.late;
-  measurement.messages_lost = traffic.lost;
-  if (traffic.arrived > 0) {
-    measurement.staleness =
-        static_cast<double>(traffic.staleness) / static_cast<double>(traffic.arrived);
-  }
+  measurement.set_traffic(simulation.totals().traffic);
   simulation.trace(trace_);
   return measurement;
 }

@@ -30,12 +30,14 @@ struct Measurement {
   double consensus_distance = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t messages = 0;
-  // What became of them, of simulated networks.
+  // What became of them.
   std::optional<std::uint64_t> messages_arrived;
   std::optional<std::uint64_t> messages_late;
   std::optional<std::uint64_t> messages_lost;
   std::optional<double> staleness;  // mean over those that arrived; none: nothing did
   std::uint64_t nodes_up = 0;
+
+  void set_traffic(const Traffic& traffic);
 };
 
 // What is measured: a network at one moment, simulated or not.

@@ -27,7 +27,7 @@ using topologies::Node;
 // exchanges old and still on its way, so that nodes do not drift apart.
 class StepClock {
  public:
-  static constexpr std::uint64_t kLateMax = 4;  // exchanges
+  static constexpr std::uint64_t kLateMax = kLateExchangesMax;
 
   // Both must outlive it. `lossy`: nodes go on without what does not come in time; otherwise they
   // wait for everything.

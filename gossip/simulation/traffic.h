@@ -6,6 +6,10 @@
 
 namespace starling::gossip {
 
+// A message that comes after the mixing that it was sent for is mixed later: so many exchanges at
+// most, among simulated nodes and peers alike.
+inline constexpr std::uint64_t kLateExchangesMax = 4;
+
 struct Traffic {
   std::uint64_t messages = 0;    // sent; the rest is arrived, lost or still on its way
   std::uint64_t bytes_sent = 0;  // retransmissions included

@@ -122,6 +122,42 @@ for = "500ms"
   EXPECT_NEAR(accuracy("launch"), accuracy("simulate"), 0.005) << logs("launch");
 }
 
+// The proxy loses nothing, as TCP does not: what would be lost comes when it has been sent again.
+// So links are slow by turns, and some stand still for as long as retransmissions take.
+TEST_F(LaunchNetwork, WhatIsSentAgainComesLateAndCostsNoAccuracy) {
+  const Words network{
+      "--topology", "exponential", "--nodes",   "8",
+      "--steps",    "150",         "--dataset", "synthetic:rows=1600,features=12,classes=3"};
+  run("simulate", network);
+  const auto events = write("events.toml", R"([slow]
+at = "0s"
+kind = "delay"
+nodes = "all"
+delay = "10ms"
+jitter = "60ms"
+[sent-again]
+at = "2s"
+kind = "stall"
+nodes = "random:2"
+for = "1s"
+[sent-again-later]
+at = "5s"
+kind = "stall"
+nodes = "random:2"
+for = "3s"
+)");
+  run("launch", network, {"--events", events.string()});
+  const auto last = [&](const std::string& command, const char* field) {
+    return metrics(command).back().at(field).to_number<double>();
+  };
+  EXPECT_NEAR(last("launch", "eval_accuracy"), last("simulate", "eval_accuracy"), 0.01)
+      << logs("launch");
+  const double sent = last("launch", "messages");
+  EXPECT_GE(sent, 8 * 150 * 3 * 0.9);
+  EXPECT_GE(last("launch", "messages_arrived"), 0.95 * sent) << logs("launch");
+  EXPECT_LE(last("launch", "messages_lost"), 0.05 * sent) << logs("launch");
+}
+
 // --- bytes --------------------------------------------------------------------------------------
 
 struct Degree {

@@ -89,7 +89,11 @@ TEST_F(RunRecorderTest, AnEvaluationCountsWhatWasSentUntilItsModels) {
                           .loss = 0.5,
                           .loss_steps = 4,
                           .bytes_sent = 1000 * (exchange + 1),
-                          .messages = exchange + 1},
+                          .messages = exchange + 1,
+                          .arrived = exchange,
+                          .late = 1,
+                          .lost = exchange - 1,
+                          .staleness = 2},
                          at(1));
       hand_in(node, exchange, 1, 1);
     }
@@ -98,11 +102,35 @@ TEST_F(RunRecorderTest, AnEvaluationCountsWhatWasSentUntilItsModels) {
   ASSERT_TRUE(first);
   EXPECT_EQ(first->bytes_sent, 6000U);
   EXPECT_EQ(first->messages, 6U);
+  EXPECT_EQ(first->messages_arrived, 3U);
+  EXPECT_EQ(first->messages_late, 3U);
+  EXPECT_EQ(first->messages_lost, 0U);
+  EXPECT_EQ(first->staleness, 2.0);
   EXPECT_EQ(first->train_loss, 0.5);
   const auto second = recorder_.take_measurement(at(2));
   ASSERT_TRUE(second);
   EXPECT_EQ(second->bytes_sent, 12'000U);
+  EXPECT_EQ(second->messages_arrived, 9U);
+  EXPECT_EQ(second->messages_lost, 6U);
+  EXPECT_NEAR(*second->staleness, 2.0 / 3, 1e-12);
   EXPECT_EQ(second->train_loss, 0.5);
+}
+
+// A process that is started again counts from 0.
+TEST_F(RunRecorderTest, WhatCameBeforeARestartCounts) {
+  const protocol::PeerReport report{
+      .state = "training", .messages = 5, .arrived = 4, .late = 3, .lost = 2, .staleness = 3};
+  recorder_.reported(0, report, at(1));
+  recorder_.stopped(0, at(2));
+  recorder_.started(0, at(3));
+  recorder_.reported(0, report, at(4));
+  for (Node node = 0; node < 3; ++node) hand_in(node, 1, 1, 5);
+  const auto measured = recorder_.take_measurement(at(5));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->messages_arrived, 8U);
+  EXPECT_EQ(measured->messages_late, 6U);
+  EXPECT_EQ(measured->messages_lost, 4U);
+  EXPECT_EQ(measured->staleness, 0.75);
 }
 
 TEST_F(RunRecorderTest, WhoIsDownOrPausedIsNotWaitedFor) {

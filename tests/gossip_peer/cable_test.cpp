@@ -25,7 +25,7 @@ struct CableCase {
   const char* topology;
   const char* algorithm;
   bool in_step = true;  // synchronous: a local phase and a mixing an exchange
-  double loss = 0.01;   // of accuracy, at most; single steps cost as much
+  double loss = 0.005;  // of accuracy, at most
 };
 
 std::uint64_t seeds() {
@@ -81,7 +81,8 @@ class Cable {
       const std::uint64_t did = net_.peers[member]->computations - computed[i++];
       EXPECT_LE(went, (in_step_ ? did / 2 : did) * 5 / 4 + 1) << member;
     }
-    EXPECT_GE(accuracy(pulled_), accuracy(majority()) - 0.05);  // they have its model now
+    // They have its model now.
+    EXPECT_GE(mean_accuracy(pulled_), mean_accuracy(majority()) - 0.05);
     EXPECT_LE(in_step_ ? spread() : 0, 4U);
   }
 
@@ -96,17 +97,21 @@ class Cable {
 
   // Of the means over moments of training, in which single steps do not matter.
   double worst_accuracy(Duration duration) {
-    constexpr int kSamples = 20;
     double worst = 1;
     for (const TimePoint end = net_.now + duration; net_.now < end;) {
-      double sum = 0;
-      for (int i = 0; i < kSamples; ++i) {
-        run_for(std::chrono::milliseconds(250));
-        sum += accuracy(majority());
-      }
-      worst = std::min(worst, sum / kSamples);
+      worst = std::min(worst, mean_accuracy(majority()));
     }
     return worst;
+  }
+
+  double mean_accuracy(const std::set<Member>& members) {
+    constexpr int kSamples = 20;
+    double sum = 0;
+    for (int i = 0; i < kSamples; ++i) {
+      run_for(std::chrono::milliseconds(250));
+      sum += accuracy(members);
+    }
+    return sum / kSamples;
   }
 
   std::set<Member> majority() const {
@@ -145,7 +150,7 @@ class Cable {
 };
 
 // Gradient tracking begins its state anew when somebody is back, and of push-sum the mass that was
-// on its way when the cable went still arrives: both recover within seconds.
+// on its way when the cable went still arrives: both lose a point for seconds.
 class CablePulled : public ::testing::TestWithParam<CableCase> {};
 
 TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
@@ -156,9 +161,9 @@ TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
 INSTANTIATE_TEST_SUITE_P(
     Courses, CablePulled,
     ::testing::Values(CableCase{"ring", "dpsgd"}, CableCase{"exponential", "dpsgd"},
-                      CableCase{"ring", "gradient-tracking", true, 0.02},
+                      CableCase{"ring", "gradient-tracking", true, 0.01},
                       CableCase{"ring", "ad-psgd", false},
-                      CableCase{"exponential", "push-sum", false, 0.02},
+                      CableCase{"exponential", "push-sum", false, 0.015},
                       CableCase{"ring", "all-reduce"}, CableCase{"ring", "diloco-all"}),
     [](const auto& instance) {
       std::string name = std::string(instance.param.algorithm) + "_" + instance.param.topology;

@@ -36,16 +36,26 @@ Exchange ExchangeNetwork::exchange(Member member) const {
   return nodes_[member].machine->exchange();
 }
 
+protocol::Support ExchangeNetwork::support(Member member) const {
+  return nodes_[member].machine->support(queue_.now());
+}
+
 // --- faults -------------------------------------------------------------------------------------
 
 bool ExchangeNetwork::is_cut(Member a, Member b) const {
-  return border_ != 0 && (a < border_) != (b < border_);
+  return pulled_.contains(a) != pulled_.contains(b);
 }
 
 void ExchangeNetwork::split(Member border, double seconds) {
-  border_ = border;
+  std::set<Member> below;
+  for (Member member = 0; member < border; ++member) below.insert(member);
+  pull(below, seconds);
+}
+
+void ExchangeNetwork::pull(const std::set<Member>& members, double seconds) {
+  pulled_ = members;
   healed_ = queue_.now() + from_seconds(seconds);
-  after(seconds, [this] { border_ = 0; });
+  after(seconds, [this] { pulled_.clear(); });
   for (Member a = 0; a < nodes_.size(); ++a) {
     for (Member b = 0; b < nodes_.size(); ++b) {
       if (!is_cut(a, b)) continue;
@@ -81,6 +91,12 @@ void ExchangeNetwork::lie(Member member, Exchange claim) {
   }
 }
 
+Traffic ExchangeNetwork::traffic() const {
+  Traffic sum;
+  for (const Node& node : nodes_) sum += node.machine->traffic();
+  return sum;
+}
+
 std::size_t ExchangeNetwork::copies() const {
   std::size_t sum = 0;
   for (const Node& node : nodes_) sum += node.copies;
@@ -93,8 +109,16 @@ void ExchangeNetwork::start(Member member, Exchange from) {
   nodes_[member].machine = std::make_unique<ExchangeMachine>(world_.options, *topology_, member,
                                                              names, from, queue_.now());
   nodes_[member].finished = false;
+  forget_mixed(member);
   nodes_[member].alarm = {};
   later(member, 0, Begin{});
+}
+
+// Its exchanges may begin anew.
+void ExchangeNetwork::forget_mixed(Member member) {
+  std::erase_if(mixed_, [member](const auto& entry) {
+    return entry.first.first == member || entry.first.second == member;
+  });
 }
 
 // A hello each way, then what was sent lately once more, as a course does it.
@@ -108,7 +132,7 @@ void ExchangeNetwork::connect(Member a, Member b) {
 }
 
 void ExchangeNetwork::tell(Member from, Member to) {
-  send(from, to, Told{from, exchange(from), true, nodes_[from].machine->support(queue_.now())});
+  send(from, to, Told{from, exchange(from), true, support(from)});
   for (const Arrival& arrival : nodes_[from].sent[to]) send(from, to, Came{arrival});
   later(from, 0, LinkUp{to});
 }
@@ -122,15 +146,17 @@ void ExchangeNetwork::later(Member member, double seconds, Event event) {
 }
 
 void ExchangeNetwork::send(Member from, Member to, const Event& event) {
+  if (world_.loss > 0 && !std::holds_alternative<Told>(event) && rng_.uniform() < world_.loss)
+    return;
   TimePoint when = is_cut(from, to) ? healed_ : queue_.now();
   when += from_seconds(-world_.latency * std::log1p(-rng_.uniform()));
   TimePoint& last = last_[{from, to}];
   last = when = std::max(last, when);
   const std::pair<Member, Member> pair = std::minmax(from, to);
-  queue_.schedule(when, [this, to, pair, link = link_[pair], event] {
+  queue_.schedule(when, [this, from, to, pair, link = link_[pair], event] {
     if (link_[pair] != link || !nodes_[to].machine) return;
     const auto* came = std::get_if<Came>(&event);
-    if (came == nullptr || nodes_[to].machine->wants(came->arrival.parcel.exchange)) {
+    if (came == nullptr || nodes_[to].machine->wants(from, came->arrival.parcel.exchange)) {
       on(to, event);
     } else {
       on(to, Overheard{came->arrival.from, came->arrival.parcel.exchange,
@@ -157,15 +183,27 @@ void ExchangeNetwork::wake(Member member) {
 
 void ExchangeNetwork::perform(Member self, const Action& action) {
   if (const auto* train = std::get_if<Train>(&action)) {
+    const Exchange next =
+        nodes_[self].trained_for ? *nodes_[self].trained_for + 1 : train->exchange;
+    nodes_[self].skipped += train->exchange - std::min(next, train->exchange);
+    nodes_[self].trained_for = train->exchange;
     const double work = train->steps * drawn(world_.work) + slowness_[self];
     nodes_[self].trained = queue_.now() + from_seconds(work);
     later(self, work, Trained{});
   } else if (const auto* announce = std::get_if<Announce>(&action)) {
     perform(self, *announce);
+  } else if (const auto* ask = std::get_if<Ask>(&action)) {
+    if (nodes_[ask->to].machine) send(self, ask->to, Asked{self, ask->exchange, support(self)});
+  } else if (const auto* answer = std::get_if<Answer>(&action)) {
+    if (nodes_[answer->to].machine) {
+      send(self, answer->to,
+           Answered{self, answer->asked, answer->exchange, answer->sent, support(self)});
+    }
   } else if (const auto* mix = std::get_if<Mix>(&action)) {
     perform(self, *mix);
   } else if (const auto* copy = std::get_if<Copy>(&action)) {
     ++nodes_[self].copies;
+    forget_mixed(self);
     const Member donor = copy->donors.front();
     std::optional<Exchange> given;
     if (nodes_[donor].machine && !is_cut(self, donor)) given = exchange(donor);
@@ -180,7 +218,7 @@ void ExchangeNetwork::perform(Member self, const Announce& announce) {
   parcel.exchange = announce.exchange;
   parcel.era = announce.era;
   parcel.attempt = announce.next_era;
-  parcel.support = nodes_[self].machine->support(queue_.now());
+  parcel.support = support(self);
   auto& sent = nodes_[self].sent[announce.to];
   while (!sent.empty() &&
          sent.front().parcel.exchange + world_.options.resent < announce.exchange) {
@@ -196,10 +234,18 @@ void ExchangeNetwork::perform(Member self, const Mix& mix) {
   bool complete = true;
   for (std::size_t i = 0; i < senders.size(); ++i) {
     complete = complete && mix.inbox[i].has_value();
+    Exchange& silent = silent_[{senders[i].node, self}];
+    silent = mix.inbox[i] ? 0 : silent + 1;
+    longest_silence_ = std::max(longest_silence_, silent);
     if (!mix.inbox[i]) continue;
-    const bool right =
-        mix.inbox[i]->from == senders[i].node && mix.inbox[i]->parcel.exchange == mix.exchange;
+    ++filled_entries_;
+    const Exchange of = mix.inbox[i]->parcel.exchange;
+    const Exchange late_max = world_.options.loss_safe ? kLateExchangesMax : 0;
+    Exchange& mixed = mixed_[{senders[i].node, self}];
+    const bool right = mix.inbox[i]->from == senders[i].node && of <= mix.exchange &&
+                       of + late_max >= mix.exchange && of >= mixed;
     if (!right) ++wrong_entries_;
+    mixed = of + 1;
   }
   waits_.push_back({self, mix.exchange, to_seconds(queue_.now() - node.trained), complete});
   later(self, 0.0001, Mixed{});

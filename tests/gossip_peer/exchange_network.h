@@ -8,6 +8,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@ class ExchangeNetwork {
     ExchangeOptions options;
     double work = 0.010;       // seconds of one local step, uniform from half of it to 1.5 times
     double latency = 0.002;    // mean of an exponential
+    double loss = 0;           // of messages, questions and answers
     double detection = 3;      // until failure detection says it, uniform from half of it to 1.5
     double seconds_max = 600;  // of virtual time
   };
@@ -41,6 +44,8 @@ class ExchangeNetwork {
   void at(double seconds, std::function<void()> what);
   // Members below `border` and the others do not hear each other for a while.
   void split(exchange::Member border, double seconds);
+  // The cable of these is pulled: they and the others do not hear each other.
+  void pull(const std::set<exchange::Member>& members, double seconds);
   // Comes back after `away` at an exchange that is at most `age` older.
   void kill(exchange::Member member, double away, exchange::Exchange age);
   // It greets all others and says that it is at this exchange, with a quorum since long ago.
@@ -52,10 +57,19 @@ class ExchangeNetwork {
   std::string run();
 
   const std::vector<Wait>& waits() const { return waits_; }
-  // Of all inboxes: entries that were no message of that exchange and sender.
+  // Of all inboxes: entries that were no message of that sender, of a later exchange, too old, or
+  // mixed before.
   std::size_t wrong_entries() const { return wrong_entries_; }
+  // What became of messages, as all machines together count them.
+  Traffic traffic() const;
+  // Of all inboxes: entries that were filled.
+  std::size_t filled_entries() const { return filled_entries_; }
   std::size_t copies() const;
   std::size_t copies_of(exchange::Member member) const { return nodes_[member].copies; }
+  // Exchanges that it went past without training for them.
+  exchange::Exchange skipped_by(exchange::Member member) const { return nodes_[member].skipped; }
+  // The most exchanges in a row that anybody mixed nothing of one of its senders in.
+  exchange::Exchange longest_silence() const { return longest_silence_; }
   double now() const { return to_seconds(queue_.now() - TimePoint{}); }
   exchange::Exchange exchange(exchange::Member member) const;
 
@@ -65,6 +79,8 @@ class ExchangeNetwork {
     std::uint64_t life = 0;
     bool finished = false;
     std::size_t copies = 0;
+    std::optional<exchange::Exchange> trained_for;
+    exchange::Exchange skipped = 0;
     TimePoint trained{};
     TimePoint alarm{};  // the next, where it lies ahead
     std::map<exchange::Member, std::deque<exchange::Arrival>> sent;
@@ -72,8 +88,10 @@ class ExchangeNetwork {
 
   void after(double seconds, std::function<void()> what);
   double drawn(double mean) { return mean * (0.5 + rng_.uniform()); }
+  protocol::Support support(exchange::Member member) const;
   bool is_cut(exchange::Member a, exchange::Member b) const;
   void start(exchange::Member member, exchange::Exchange from);
+  void forget_mixed(exchange::Member member);
   void connect(exchange::Member a, exchange::Member b);
   void tell(exchange::Member from, exchange::Member to);
   // The event reaches the same life of the member only.
@@ -93,10 +111,14 @@ class ExchangeNetwork {
   std::map<exchange::Member, double> slowness_;
   std::map<std::pair<exchange::Member, exchange::Member>, TimePoint> last_;  // in order
   std::map<std::pair<exchange::Member, exchange::Member>, std::uint64_t> link_;
-  exchange::Member border_ = 0;  // 0: not split
+  std::set<exchange::Member> pulled_;
   TimePoint healed_{};
+  std::map<std::pair<exchange::Member, exchange::Member>, exchange::Exchange> mixed_;   // up to
+  std::map<std::pair<exchange::Member, exchange::Member>, exchange::Exchange> silent_;  // in a row
   std::vector<Wait> waits_;
   std::size_t wrong_entries_ = 0;
+  std::size_t filled_entries_ = 0;
+  exchange::Exchange longest_silence_ = 0;
 };
 
 }  // namespace starling::gossip::testing

@@ -209,7 +209,11 @@ protocol::PeerReport peer_report(Rng& rng) {
           .bytes_sent = any_number(rng),
           .bytes_received = any_number(rng),
           .messages = any_number(rng),
-          .problem = sentence(rng)};
+          .problem = sentence(rng),
+          .arrived = any_number(rng),
+          .late = any_number(rng),
+          .lost = any_number(rng),
+          .staleness = any_number(rng)};
 }
 
 }  // namespace
