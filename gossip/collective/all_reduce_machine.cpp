@@ -383,8 +383,7 @@ void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& 
 Member AllReduceMachine::leader() const {
   const Progress at = current_->at;
   for (Member m = 0; m < peers_.size(); ++m) {
-    const bool out =
-        m == self_ ? declined(at) : peers_[m].not_yet == at || peers_[m].elsewhere;
+    const bool out = m == self_ ? declined(at) : peers_[m].not_yet == at || peers_[m].elsewhere;
     if (is_reachable(m) && !out) return m;
   }
   return self_;

@@ -138,9 +138,9 @@ class AllReduceMachine {
     Members ahead_by;
     bool sounded = false;    // asked how far it is
     bool elsewhere = false;  // for the current exchange: what it says is not believed of anybody
-    Attempt asked = 0;     // of the current exchange
-    bool done = false;     // with the attempt we lead
-    unsigned wants = 0;    // served in this exchange
+    Attempt asked = 0;       // of the current exchange
+    bool done = false;       // with the attempt we lead
+    unsigned wants = 0;      // served in this exchange
     // It was lost, or said that it lost others: a link may only be replaced by another.
     bool unsure = false;
     std::optional<TimePoint> unsure_since;
@@ -175,10 +175,10 @@ class AllReduceMachine {
     TimePoint repeat_at{};
     Attempt promised = 0;  // in no attempt below this
     TimePoint promised_at{};
-    unsigned renewals = 0;   // of what seemed to be stuck
+    unsigned renewals = 0;                // of what seemed to be stuck
     std::optional<TimePoint> sounded_at;  // others were asked, of a word that was not believed
-    Attempt joined = 0;      // the last attempt taken part in
-    Member reported_to = 0;  // the leader; oneself, perhaps
+    Attempt joined = 0;                   // the last attempt taken part in
+    Member reported_to = 0;               // the leader; oneself, perhaps
     std::optional<Run> run;
     Mean held;
     std::optional<Want> want;
