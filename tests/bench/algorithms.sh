@@ -39,15 +39,15 @@ rows=(
 
 # Final accuracy, mean over the nodes, in per cent; "diverged" where it did not last.
 accuracy() {
-  local algorithm=$1 topology=$2 flags=$3 alpha=$4 rate=$5 seed=$6 graph=()
+  local algorithm=$1 topology=$2 flags=$3 alpha=$4 rate=$5 seed=$6 graph=() value
   [ "$topology" = - ] || graph=(--topology "$topology")
   # shellcheck disable=SC2086  # flags are words
-  "$program" simulate --nodes 16 --algorithm "$algorithm" "${graph[@]}" $flags \
+  value=$("$program" simulate --nodes 16 --algorithm "$algorithm" "${graph[@]}" $flags \
     --model.kind mlp --schedule cosine --steps "$steps" --evaluate.every "$steps" --seed "$seed" \
     --partition "balanced-dirichlet:alpha=$alpha,seed=$seed" --learning-rate "$rate" \
     --threads 1 --format json 2>/dev/null |
-    grep -o '"eval_accuracy":[0-9.E+-]*' | tail -n 1 | cut -d : -f 2 |
-    awk '{ printf "%.2f\n", 100 * $1 } END { if (NR == 0) print "diverged" }' || echo diverged
+    grep -o '"eval_accuracy":[0-9.E+-]*' | tail -n 1 | cut -d : -f 2) || value=
+  if [ -n "$value" ]; then awk "BEGIN { printf \"%.2f\", 100 * $value }"; else echo diverged; fi
 }
 
 # "mean ± largest distance from it (rate)" over the seeds.
