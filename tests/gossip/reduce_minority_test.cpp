@@ -80,7 +80,8 @@ TEST(AllReduceMinority, WhoWasCutOffTakesTheMajoritysModelHoweverFarItCame) {
       // of its own side's takes their model. Nobody of a majority is drawn further.
       EXPECT_LE(network.behinds(m).size(), 1U) << m;
       EXPECT_GE(results.size(), 117U) << m;
-      EXPECT_LE(std::ranges::count_if(results, without_majority), 3) << m;
+      // All have found out within 1.3 s.
+      EXPECT_LE(std::ranges::count_if(results, without_majority), 5) << m;
       for (std::size_t i = 0; i < results.size(); ++i) {
         if (results[i].members.size() < kMembers)
           majority_then = std::max(majority_then, results[i].at.exchange);
