@@ -28,8 +28,6 @@ constexpr double kPaceFactor = 16;
 constexpr Exchange kAheadSlack = 8;
 constexpr std::size_t kWitnesses = 2;
 
-Progress at_of(const protocol::ReduceNote& note) { return {note.backed, note.exchange}; }
-
 }  // namespace
 
 AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,

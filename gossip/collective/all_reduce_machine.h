@@ -28,6 +28,9 @@ using protocol::Exchange;
 using protocol::Member;
 using protocol::Progress;
 
+// The exchange that a note is about.
+inline Progress at_of(const protocol::ReduceNote& note) { return {note.backed, note.exchange}; }
+
 // --- events -------------------------------------------------------------------------------------
 struct Begin {  // local steps are done; an exchange that is left unfinished may be passed over
   Progress at;
