@@ -149,6 +149,17 @@ struct ReduceNote {
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 
+// Where the speaker's model is, and the exchange that a part or a note of an all-reduce is about.
+inline Progress progress_of(const PeerHello& hello) {
+  return {.backed = hello.support.backed, .exchange = hello.exchange};
+}
+inline Progress progress_of(const Parcel& parcel) {
+  return {.backed = parcel.support.backed, .exchange = parcel.exchange};
+}
+inline Progress progress_of(const ReduceNote& note) {
+  return {.backed = note.backed, .exchange = note.exchange};
+}
+
 // Peer -> issuer: how it goes, for whoever watches.
 struct PeerReport {
   Epoch epoch = 0;

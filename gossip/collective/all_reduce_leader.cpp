@@ -165,7 +165,7 @@ void AllReduceMachine::announce(const Members& to, const Members& members, Attem
 }
 
 void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& note) {
-  if (!current_ || !current_->lead || at_of(note) != current_->at) return;
+  if (!current_ || !current_->lead || progress_of(note) != current_->at) return;
   const Lead& lead = *current_->lead;
   if (lead.stage != Lead::Stage::kRunning || note.attempt != lead.attempt) return;
   peers_[from].done = true;

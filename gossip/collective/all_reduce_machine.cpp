@@ -101,20 +101,22 @@ void AllReduceMachine::handle(Begin& begin) {
   if (declined(begin.at)) arrivals_.learn(now_ - first);
   if (!further_.empty() && begin.at >= next_) pace_.took(begin.at.exchange, now_);
   for (Peer& peer : peers_) {
-    if (peer.ahead && *peer.ahead <= begin.at) peer.ahead.reset();
+    if (peer.ahead && *peer.ahead <= begin.at) be_with_us(peer);
     peer.sounded = false;
-    peer.elsewhere = false;
     peer.asked = 0;
     peer.done = false;
     peer.wants = 0;
   }
   early_.clear();
-  next_ = {begin.at.backed, begin.at.exchange + 1};
   current_ = Current{};
+  // Nobody gave a model: they are not asked for it again in the same moment.
+  if (begin.at < next_) current_->stays_until = now_ + options_.repeat;
+  next_ = {begin.at.backed, begin.at.exchange + 1};
   current_->at = begin.at;
   current_->input = std::move(begin.input);
   current_->first_at = first;
   current_->repeat_at = now_ + options_.repeat;
+  if (follow_the_further()) return;
   const Member to = leader();
   const Attempt attempt = next_attempt(to);
   current_->reported_to = to;
@@ -153,9 +155,8 @@ void AllReduceMachine::handle(Unreachable& event) {
   peer.begun.reset();
   peer.not_yet.reset();
   peer.declined = false;
-  peer.ahead.reset();
   peer.sounded = false;
-  peer.elsewhere = false;
+  be_with_us(peer);
   std::erase_if(early_, [&](const auto& entry) { return entry.first.first == event.member; });
   if (!current_) return;
   Current& c = *current_;
@@ -237,7 +238,7 @@ void AllReduceMachine::handle(Tick&) {
 // --- notes ---------------------------------------------------------------------------------------
 
 void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
-  const Progress at = at_of(note);
+  const Progress at = progress_of(note);
   if (last_ && at <= last_->at) {
     if (at == last_->at && last_->first_at) {
       arrivals_.learn(now_ - *last_->first_at);
@@ -273,6 +274,7 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
     return;
   }
   Current& c = *current_;
+  be_with_us(peer);
   if (!c.lead && declined(at)) decline(from);  // we told others not to count on us
   const bool mine = note.attempt != 0 && owner(note.attempt) == self_;
   if (c.lead && mine && peer.attempt > c.promised && is_plausible(peer.attempt)) {
@@ -282,7 +284,7 @@ void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
 }
 
 void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) {
-  if (!current_ || at_of(note) != current_->at || note.attempt == 0) return;
+  if (!current_ || progress_of(note) != current_->at || note.attempt == 0) return;
   Current& c = *current_;
   if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from ||
       !are_members(note.members)) {
@@ -306,7 +308,7 @@ void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) 
 void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
   if (!current_ || !are_members(note.members)) return;
   Current& c = *current_;
-  const Progress at = at_of(note);
+  const Progress at = progress_of(note);
   if (note.attempt == 0) {
     const Progress next{note.backed, note.exchange + 1};
     if (!may_follow(next)) hear_of_further(from, next, std::move(note.members));
@@ -326,7 +328,7 @@ void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
 
 void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
   const Mean* mean = nullptr;
-  const Progress at = at_of(note);
+  const Progress at = progress_of(note);
   if (last_ && at == last_->at) {
     mean = &last_->mean;
   } else if (current_ && at == current_->at) {
@@ -345,7 +347,7 @@ void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& not
 
 void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
   if (note.attempt == 0 || owner(note.attempt) != from) return;
-  const Progress at = at_of(note);
+  const Progress at = progress_of(note);
   if (last_ && at <= last_->at) return send_last(from);
   if (is_long_over(at)) return say_it_is_over(from);
   if (!current_ || at != current_->at) return send(from, Kind::kNotYet, at, note.attempt);
@@ -359,7 +361,7 @@ void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note
 }
 
 void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
-  const Progress at = at_of(note);
+  const Progress at = progress_of(note);
   peers_[from].not_yet = at;
   peers_[from].not_yet_attempt = note.attempt;
   if (!current_ || at != current_->at) return;
@@ -518,7 +520,7 @@ void AllReduceMachine::finish(Mean mean) {
   early_.clear();
   const Mean& result = last_->mean;
   next_ = after(at, result.members);
-  if (next_.backed == next_.exchange) pace_.ended(at.exchange, now_);
+  if (2 * result.members.size() > peers_.size()) pace_.ended(at.exchange, now_);
   const bool without_us = !std::ranges::binary_search(result.members, self_);
   if (without_us && !is_left_out_) {
     say(LogLevel::kWarning,
@@ -544,21 +546,29 @@ void AllReduceMachine::hear_of_further(Member from, Progress next, Members by) {
 
 // To where the furthest are whom we can believe. A member's word alone moves nobody beyond what the
 // time explains that we took for ours.
-void AllReduceMachine::look_ahead() {
-  if (!current_) return;
+bool AllReduceMachine::follow_the_further() {
+  if (now_ < current_->stays_until) return false;
   Members witnesses;
   for (Member m = 0; m < peers_.size(); ++m) {
     const Peer& peer = peers_[m];
     if (peer.reachable && peer.ahead && *peer.ahead > current_->at) witnesses.push_back(m);
   }
-  if (witnesses.empty()) return;
   std::ranges::stable_sort(witnesses,
                            [&](Member a, Member b) { return *peers_[a].ahead > *peers_[b].ahead; });
   for (std::size_t i = 0; i < witnesses.size(); ++i) {
     const Peer& peer = peers_[witnesses[i]];
-    if (is_believed(*peer.ahead, i + 1)) return fall_behind(*peer.ahead, peer.ahead_by);
+    if (!is_believed(*peer.ahead, i + 1)) continue;
+    fall_behind(*peer.ahead, peer.ahead_by);
+    return true;
   }
-  sound_others();
+  return false;
+}
+
+void AllReduceMachine::look_ahead() {
+  if (!current_ || follow_the_further()) return;
+  const bool somebody = std::ranges::any_of(
+      peers_, [](const Peer& peer) { return peer.reachable && peer.ahead && !peer.elsewhere; });
+  if (somebody) sound_others();
 }
 
 // That many members say that they, or others whom they know, have come at least that far.
@@ -568,10 +578,9 @@ bool AllReduceMachine::is_believed(Progress next, std::size_t witnesses) const {
   if (witnesses >= std::min(static_cast<std::size_t>(others), kWitnesses)) {
     return is_explainable(next);
   }
-  // Who is new here has nothing to hold against it but what the others say.
-  const bool nobody_else = current_->sounded_at && now_ >= *current_->sounded_at + options_.repeat;
+  // Silence does not confirm it: who is where we are has nothing to say.
   const auto most = pace_.explained(1, now_);
-  return most ? next.exchange <= *most : nobody_else;
+  return most && next.exchange <= *most;
 }
 
 bool AllReduceMachine::is_explainable(Progress at) const {
@@ -594,6 +603,12 @@ void AllReduceMachine::go_on_without_strays() {
   Current& c = *current_;
   if (!c.sounded_at || now_ < *c.sounded_at + options_.repeat) return;
   for (Peer& peer : peers_) peer.elsewhere = peer.ahead && *peer.ahead > c.at;
+}
+
+// What it said of those who are further is over, or taken back.
+void AllReduceMachine::be_with_us(Peer& peer) {
+  peer.ahead.reset();
+  peer.elsewhere = false;
 }
 
 // What we are at is over. Whoever waits for us there has to know as well, and whoever does so in

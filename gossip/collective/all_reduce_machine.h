@@ -28,9 +28,6 @@ using protocol::Exchange;
 using protocol::Member;
 using protocol::Progress;
 
-// The exchange that a note is about.
-inline Progress at_of(const protocol::ReduceNote& note) { return {note.backed, note.exchange}; }
-
 // --- events -------------------------------------------------------------------------------------
 struct Begin {  // local steps are done; an exchange that is left unfinished may be passed over
   Progress at;
@@ -139,11 +136,12 @@ class AllReduceMachine {
     // It said that these have come so far, beyond what we are at.
     std::optional<Progress> ahead;
     Members ahead_by;
-    bool sounded = false;    // asked how far it is
-    bool elsewhere = false;  // for the current exchange: what it says is not believed of anybody
-    Attempt asked = 0;       // of the current exchange
-    bool done = false;       // with the attempt we lead
-    unsigned wants = 0;      // served in this exchange
+    bool sounded = false;  // asked how far it is
+    bool elsewhere =
+        false;           // what it says of them is not believed: it is neither led by nor awaited
+    Attempt asked = 0;   // of the current exchange
+    bool done = false;   // with the attempt we lead
+    unsigned wants = 0;  // served in this exchange
     // It was lost, or said that it lost others: a link may only be replaced by another.
     bool unsure = false;
     std::optional<TimePoint> unsure_since;
@@ -176,7 +174,8 @@ class AllReduceMachine {
     Floats input;
     TimePoint first_at{};  // who was the first to begin it
     TimePoint repeat_at{};
-    Attempt promised = 0;  // in no attempt below this
+    TimePoint stays_until{};  // falls behind nobody
+    Attempt promised = 0;     // in no attempt below this
     TimePoint promised_at{};
     unsigned renewals = 0;                // of what seemed to be stuck
     std::optional<TimePoint> sounded_at;  // others were asked, of a word that was not believed
@@ -227,10 +226,12 @@ class AllReduceMachine {
   void take_result(const Floats& floats);
   void finish(Mean mean);
   void hear_of_further(Member from, Progress next, Members by);
+  bool follow_the_further();
   void look_ahead();
   bool is_believed(Progress next, std::size_t witnesses) const;
   void sound_others();
   void go_on_without_strays();
+  static void be_with_us(Peer& peer);
   void fall_behind(Progress next, Members by);
   void decline(Member member);
   bool declined(Progress at) const;

@@ -9,14 +9,16 @@ namespace starling::collective {
 using protocol::Exchange;
 
 void ExchangePace::ended(Exchange exchange, TimePoint now) {
-  // The time of the first one is that in which the network started.
-  if (in_step_at_ && exchange == in_step_) seconds_.add(to_seconds(now - *in_step_at_));
+  // From end to end: the time of the first one is that in which the network started.
+  if (ended_at_ && exchange == in_step_) seconds_.add(to_seconds(now - *ended_at_));
   took(exchange + 1, now);
+  ended_at_ = now;
 }
 
 void ExchangePace::took(Exchange next, TimePoint now) {
   in_step_ = next;
   in_step_at_ = now;
+  ended_at_.reset();
 }
 
 std::optional<Duration> ExchangePace::usual() const {

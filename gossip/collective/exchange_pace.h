@@ -15,8 +15,9 @@ class ExchangePace {
  public:
   explicit ExchangePace(protocol::Exchange first) : in_step_(first) {}
 
-  // We have ended `exchange` with a majority, or take a model with which it comes next.
+  // We have ended `exchange` with a majority.
   void ended(protocol::Exchange exchange, TimePoint now);
+  // Or have taken a model of the others with which `next` comes, the local steps before it done.
   void took(protocol::Exchange next, TimePoint now);
 
   std::optional<Duration> usual() const;
@@ -27,6 +28,7 @@ class ExchangePace {
  private:
   protocol::Exchange in_step_;  // to be ended next
   std::optional<TimePoint> in_step_at_;
+  std::optional<TimePoint> ended_at_;  // the exchange before in_step_, here
   RecentMedian seconds_;
 };
 

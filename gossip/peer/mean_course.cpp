@@ -277,23 +277,29 @@ void MeanCourse::copied(Progress progress, std::span<const float> model) {
                           "what was learned apart",
                           progress.exchange));
     next_ = progress;
+  } else if (progress <= at_) {
+    return keep_own("the model that came is no further: goes on with its own");
   }
   algorithm_->restart(model);
   common_.assign(model.begin(), model.end());
   local_.forget_momentum();
   // Meanwhile they went on; how far is believed as far as it can be.
   const bool counts = progress.exchange <= total_ && machine_.is_explainable(progress);
-  at_ = counts ? std::max(next_, progress) : next_;
+  at_ = counts ? progress : next_;
   go_on();
 }
 
-// The local steps are done; where the others are this peer can only be with their model.
 void MeanCourse::not_copied() {
   if (std::exchange(returning_, false)) {
     state_ = State::kFinished;
     return;
   }
-  host_.say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
+  keep_own("nobody gave a model: goes on with its own");
+}
+
+// The local steps are done; where the others are this peer can only be with their model.
+void MeanCourse::keep_own(std::string why) {
+  host_.say(LogLevel::kWarning, std::move(why));
   reduce();
 }
 
@@ -357,14 +363,14 @@ void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
                                                      names_[from], whole.parcel.exchange));
   }
   expect_progress();
-  const Progress at{.backed = whole.parcel.support.backed, .exchange = whole.parcel.exchange};
-  on(collective::PieceReceived{from, whole.parcel.epoch, at, whole.parcel.attempt,
-                               whole.parcel.place, Floats{whole.data.owner(), values}});
+  on(collective::PieceReceived{from, whole.parcel.epoch, progress_of(whole.parcel),
+                               whole.parcel.attempt, whole.parcel.place,
+                               Floats{whole.data.owner(), values}});
 }
 
 void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
   if (note.exchange >= total_) return;  // no member of this run can be there
-  come_back(from, {.backed = note.backed, .exchange = note.exchange});
+  come_back(from, progress_of(note));
   on(collective::NoteReceived{from, note});
 }
 
@@ -374,7 +380,7 @@ bool MeanCourse::may_be_starting(Member member) const { return !start_over_ && !
 void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
   met_[from] = true;
   linked_[from] = true;
-  if (hello.begun) come_back(from, {.backed = hello.support.backed, .exchange = hello.exchange});
+  if (hello.begun) come_back(from, progress_of(hello));
   send_kept(from);
   on(collective::Reachable{from});
   // The network is under way: who has not been met is not starting, but gone.

@@ -51,6 +51,7 @@ class MeanCourse final : public Course {
   void say_standing(const Progress& next, std::size_t members);
   void come_back(Member from, Progress theirs);
   std::vector<Member> donors(const std::vector<Member>& first) const;
+  void keep_own(std::string why);
   void mixed();
   void on(collective::Event event);
   void perform(collective::SendNote& send);

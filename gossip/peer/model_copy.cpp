@@ -50,7 +50,7 @@ void ModelCopy::take(Member from, const Parcel& parcel, std::span<const float> c
   for (Part& part : parts_) {
     if (part.begin != parcel.place) continue;
     part.came = true;
-    part.progress = {.backed = parcel.support.backed, .exchange = parcel.exchange};
+    part.progress = progress_of(parcel);
   }
 }
 

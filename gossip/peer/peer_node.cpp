@@ -551,7 +551,10 @@ void PeerNode::note_spell() {
   const auto model = life_->course->model();
   if (!model) return;
   const CourseProgress progress = life_->course->progress();
-  latest_ = Checkpoint{life_->run_id, progress.exchange, {model->begin(), model->end()}};
+  latest_ = Checkpoint{.run = life_->run_id,
+                       .exchange = progress.exchange,
+                       .model = {model->begin(), model->end()},
+                       .backed = life_->course->support().backed};
   spell_->exchanges = progress.exchange;
   spell_->steps = progress.step;
   spell_->loss_sum = spell_->loss_sum_before + progress.loss_sum;

@@ -144,38 +144,95 @@ bool falls_behind(const std::vector<Action>& actions) {
       actions, [](const Action& action) { return std::holds_alternative<Behind>(action); });
 }
 
+std::set<Member> told(const std::vector<Action>& actions) {
+  std::set<Member> to;
+  for (const Action& action : actions) {
+    if (const auto* note = std::get_if<SendNote>(&action)) to.insert(note->to);
+  }
+  return to;
+}
+
+// One member's machine; what the others do is told to it.
+class OneMember {
+ public:
+  OneMember(Member self, std::size_t members)
+      : machine_({}, 1, self, testing::member_names(members)) {
+    for (Member m = 0; m < members; ++m) {
+      if (m != self) others_.push_back(m);
+    }
+  }
+
+  // Its exchanges from `first` on, with all others, a second each; then it begins the next.
+  void keep_step(Exchange first, Exchange exchanges) {
+    begin(testing::at(first));
+    for (Exchange e = first; e < first + exchanges; ++e) {
+      end_by(others_.front(), testing::at(e));
+      now += std::chrono::seconds(1);
+      begin(testing::at(e + 1));
+    }
+  }
+
+  std::vector<Action> begin(Progress at) { return on(Begin{at, share({1})}); }
+
+  // `leader` has ended the exchange at hand with all others, in its first attempt.
+  void end_by(Member leader, Progress at) {
+    NoteReceived commit = over(leader, testing::at(at.exchange + 1), others_);
+    commit.note.backed = at.backed;
+    commit.note.attempt = 1;
+    (void)on(commit);
+    const auto ended = on(PieceReceived{leader, 1, at, 1, place_of(Phase::kResult, 0), share({2})});
+    ASSERT_FALSE(ended.empty());
+    EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
+  }
+
+  // Where it comes to.
+  Progress train_alone(Progress at, Exchange exchanges, Duration each) {
+    for (const Member m : others_) note_end(on(Unreachable{m, true}), at);
+    for (Exchange e = 0; e < exchanges; ++e) {
+      now += each;
+      note_end(begin(at), at);
+    }
+    for (const Member m : others_) (void)on(Reachable{m});
+    (void)begin(at);
+    return at;
+  }
+
+  std::vector<Action> hear(Member from, Progress next) { return on(over(from, next, {from})); }
+
+  std::vector<Action> after(Duration time) {
+    now += time;
+    return on(Tick{});
+  }
+
+  std::vector<Action> on(Event event) { return machine_.on(std::move(event), now); }
+
+  TimePoint now{};
+
+ private:
+  static void note_end(const std::vector<Action>& actions, Progress& at) {
+    for (const Action& action : actions) {
+      if (const auto* finished = std::get_if<Finished>(&action)) at = finished->next;
+    }
+  }
+
+  std::vector<Member> others_;
+  AllReduceMachine machine_;
+};
+
 // Member 3 of five, which has ended ten exchanges of a second each with all others, and begins one.
 class AMemberInStep : public ::testing::Test {
  protected:
-  AMemberInStep() {
-    for (Exchange e = 0; e < 10; ++e) {
-      (void)machine_.on(Begin{testing::at(e), share({1})}, now_);
-      NoteReceived commit = over(0, testing::at(e + 1), {0, 1, 2, 4});
-      commit.note.backed = e;
-      commit.note.attempt = 1;
-      (void)machine_.on(commit, now_);
-      const auto ended = machine_.on(
-          PieceReceived{0, 1, testing::at(e), 1, place_of(Phase::kResult, 0), share({2})}, now_);
-      EXPECT_TRUE(std::holds_alternative<Finished>(ended.back()));
-      now_ += std::chrono::seconds(1);
-    }
-    (void)machine_.on(Begin{testing::at(10), share({1})}, now_);
-  }
+  AMemberInStep() { member_.keep_step(0, 10); }
 
-  std::vector<Action> hear(Member from, Progress next) {
-    return machine_.on(over(from, next, {from}), now_);
-  }
+  std::vector<Action> hear(Member from, Progress next) { return member_.hear(from, next); }
 
-  TimePoint now_{};
-  AllReduceMachine machine_{{}, 1, 3, testing::member_names(5)};
+  OneMember member_{3, 5};
 };
 
 TEST_F(AMemberInStep, AsksTheOthersBeforeItBelievesOne) {
   const auto asked = hear(0, testing::at(15));
   EXPECT_FALSE(falls_behind(asked));
-  std::set<Member> of;
-  for (const Action& action : asked) of.insert(std::get<SendNote>(action).to);
-  EXPECT_EQ(of, (std::set<Member>{1, 2, 4}));
+  EXPECT_EQ(told(asked), (std::set<Member>{1, 2, 4}));
   EXPECT_TRUE(hear(0, testing::at(15)).empty());  // once
   const auto confirmed = hear(2, testing::at(14));
   ASSERT_TRUE(falls_behind(confirmed));
@@ -185,14 +242,13 @@ TEST_F(AMemberInStep, AsksTheOthersBeforeItBelievesOne) {
 
 TEST_F(AMemberInStep, BelievesOneAsFarAsTheTimeExplainsThatItTookItself) {
   EXPECT_FALSE(falls_behind(hear(0, testing::at(15))));
-  now_ += std::chrono::seconds(6);
-  EXPECT_TRUE(falls_behind(machine_.on(Tick{}, now_)));
+  EXPECT_TRUE(falls_behind(member_.after(std::chrono::seconds(6))));
 }
 
 TEST_F(AMemberInStep, BelievesTwoNoFurtherThanTheirPaceCanBe) {
   const Progress claim = testing::at(std::uint64_t{1} << 60);
   for (int i = 0; i < 600; ++i) {
-    now_ += std::chrono::seconds(1);
+    member_.now += std::chrono::seconds(1);
     EXPECT_FALSE(falls_behind(hear(0, claim)));
     EXPECT_FALSE(falls_behind(hear(1, claim)));
   }
@@ -208,23 +264,86 @@ TEST_F(AMemberInStep, BelievesAMajority) {
 
 // Fewer exchanges with more support are further.
 TEST_F(AMemberInStep, ComesBackToFewerExchangesOfAMajority) {
-  Progress apart;
-  const auto note_end = [&apart](const std::vector<Action>& actions) {
-    for (const Action& action : actions) {
-      if (const auto* finished = std::get_if<Finished>(&action)) apart = finished->next;
-    }
-  };
-  for (Member m : {0U, 1U, 2U, 4U}) note_end(machine_.on(Unreachable{m, true}, now_));
-  for (int i = 0; i < 30; ++i) note_end(machine_.on(Begin{apart, share({1})}, now_));
+  const Progress apart = member_.train_alone(testing::at(10), 30, Duration{});
   ASSERT_EQ(apart, (Progress{.backed = 10, .exchange = 41}));
-  for (Member m : {0U, 1U, 2U, 4U}) (void)machine_.on(Reachable{m}, now_);
-  (void)machine_.on(Begin{apart, share({1})}, now_);
   EXPECT_FALSE(falls_behind(hear(0, {.backed = 10, .exchange = 30})));
   EXPECT_FALSE(falls_behind(hear(1, {.backed = 10, .exchange = 30})));
   EXPECT_FALSE(falls_behind(hear(0, testing::at(20))));
   const auto behind = hear(1, testing::at(20));
   ASSERT_TRUE(falls_behind(behind));
   EXPECT_EQ(std::get<Behind>(behind.back()).next, testing::at(20));
+}
+
+// Its word costs the time of asking the others once, not in each exchange.
+TEST_F(AMemberInStep, GoesOnAtOnceWithoutWhomNobodyConfirms) {
+  constexpr Exchange kFar = Exchange{1} << 60;
+  EXPECT_FALSE(falls_behind(hear(0, testing::at(kFar))));
+  std::set<Member> leaders;
+  for (int i = 0; i < 2; ++i) leaders.merge(told(member_.after(std::chrono::seconds(2))));
+  ASSERT_TRUE(leaders.contains(1));
+  for (Exchange e = 10; e < 15; ++e) {
+    member_.end_by(1, testing::at(e));
+    EXPECT_EQ(told(member_.begin(testing::at(e + 1))), std::set<Member>{1});
+    EXPECT_TRUE(told(hear(0, testing::at(kFar + e))).empty());
+  }
+  // It is where the others are after all.
+  (void)member_.on(NoteReceived{
+      0, {.kind = Kind::kState, .epoch = 1, .exchange = 15, .attempt = 1, .backed = 15}});
+  member_.end_by(1, testing::at(15));
+  EXPECT_TRUE(told(member_.begin(testing::at(16))).contains(0));
+}
+
+// A second has confirmed it when the time explains it; or nobody ever does.
+TEST_F(AMemberInStep, FollowsThemInALaterExchangeOnceTheTimeExplainsIt) {
+  EXPECT_FALSE(falls_behind(hear(0, testing::at(14))));
+  for (int i = 0; i < 2; ++i) (void)member_.after(std::chrono::seconds(1));
+  member_.end_by(1, testing::at(10));
+  member_.now += std::chrono::seconds(1);
+  EXPECT_FALSE(falls_behind(member_.begin(testing::at(11))));
+  EXPECT_TRUE(falls_behind(member_.after(std::chrono::seconds(4))));
+}
+
+// Nobody gave it a model: they are asked again after a while, not in each moment.
+TEST_F(AMemberInStep, DoesNotAskAgainAtOnceForAModelThatNobodyGave) {
+  (void)hear(0, testing::at(14));
+  ASSERT_TRUE(falls_behind(hear(1, testing::at(14))));
+  EXPECT_FALSE(falls_behind(member_.begin(testing::at(10))));
+  EXPECT_FALSE(falls_behind(hear(0, testing::at(14))));
+  EXPECT_FALSE(falls_behind(hear(1, testing::at(14))));
+  EXPECT_TRUE(falls_behind(member_.after(std::chrono::seconds(2))));
+}
+
+// It has no pace to hold against a claim, and the silence of the others confirms nothing: they have
+// nothing to say where they are where it is.
+TEST(AMemberThatIsNew, IsMovedByNoSingleWord) {
+  OneMember member(3, 5);
+  EXPECT_FALSE(falls_behind(member.begin(testing::at(0))));
+  EXPECT_FALSE(falls_behind(member.hear(0, testing::at(500))));
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_FALSE(falls_behind(member.after(std::chrono::seconds(1))));
+  }
+  EXPECT_TRUE(falls_behind(member.hear(2, testing::at(500))));
+}
+
+// What it does alone is not the pace of the two, and does not hide how far the other can be.
+TEST(OneOfTwoMembers, ThatTrainedAloneComesToTheOther) {
+  OneMember member(1, 2);
+  member.keep_step(0, 10);
+  ASSERT_EQ(member.train_alone(testing::at(10), 100, std::chrono::seconds(1)), testing::at(111));
+  EXPECT_TRUE(falls_behind(member.hear(0, testing::at(410))));  // four times as fast
+}
+
+TEST(ExchangePace, IsFromEndToEndAndNotFromTheTakingOfAModel) {
+  ExchangePace pace(0);
+  TimePoint now{};
+  pace.ended(0, now);
+  EXPECT_FALSE(pace.usual());
+  for (Exchange e = 1; e <= 5; ++e) pace.ended(e, now += std::chrono::seconds(1));
+  for (Exchange e = 100; e < 2000; e += 100) {
+    pace.took(e, now += std::chrono::seconds(1));
+    pace.ended(e, now += std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(pace.usual(), Duration(std::chrono::seconds(1)));
 }
 
 }  // namespace

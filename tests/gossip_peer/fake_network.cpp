@@ -163,12 +163,14 @@ void FakeNetwork::join_without_starting() {
 void FakeNetwork::adopt(Member member) {
   Peer& peer = *peers[member];
   gossip::CourseStart start{.exchange = peer.course->progress().exchange,
+                            .backed = peer.course->support().backed,
                             .incarnation = static_cast<std::uint32_t>(rng.next_u64()) | 1U};
   const auto model = peer.course->model();
   start.model.assign(model->begin(), model->end());
   peer.trained_before = trained(member);
   if (auto former = peer.course->hand_over()) {
     start.exchange = former->exchange;
+    start.backed = former->backed;
     start.former = std::make_shared<gossip::Handover>(std::move(*former));
   }
   ++peer.life;

@@ -131,6 +131,33 @@ TEST(MeanCourse, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
   EXPECT_EQ(std::vector<float>(model->begin(), model->end()), trained);
 }
 
+protocol::ReduceNote over(Progress next, Member by) {
+  return {.kind = protocol::ReduceNote::Kind::kCommit,
+          .epoch = 1,
+          .exchange = next.exchange - 1,
+          .members = {by},
+          .backed = next.backed};
+}
+
+// Two members say that they are further, and their model shows that they are not.
+TEST(MeanCourse, AModelThatIsNoFurtherIsNotTakenForOneThatIs) {
+  FakeNetwork net(long_run(3), 1);
+  for (Member member : {0U, 1U, 2U}) net.start(member, member + 1);
+  net.connect_all();
+  run_to_exchange(net, 2, 40);
+  net.run_until([&] { return progress(net, 2).state == "waiting"; });
+  Course& course = *net.peers[2]->course;
+  const Exchange exchange = progress(net, 2).exchange;
+  const Progress claimed{.backed = exchange + 6, .exchange = exchange + 6};
+  for (Member member : {0U, 1U}) course.take(member, over(claimed, member));
+  ASSERT_EQ(progress(net, 2).state, "catching-up");
+  net.run_until([&] { return progress(net, 2).state != "catching-up"; });
+  EXPECT_EQ(net.peers[2]->copies, 1);
+  EXPECT_LE(progress(net, 2).exchange, progress(net, 0).exchange);
+  run_until_heard(net, {0, 1, 2}, 2);
+  EXPECT_EQ(net.peers[2]->copies, 1);
+}
+
 // Its cable is pulled near the end, the others are slow: it ends the run alone, and first.
 TEST(MeanCourse, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains) {
   NetOptions options = long_run(4);
