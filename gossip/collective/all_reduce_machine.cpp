@@ -22,11 +22,6 @@ constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
 constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
 constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
-// Who did not wait for us is at most so many times as fast as exchanges went with us, and a little
-// further.
-constexpr double kPaceFactor = 16;
-constexpr Exchange kAheadSlack = 8;
-constexpr std::size_t kWitnesses = 2;
 
 }  // namespace
 
@@ -575,17 +570,17 @@ void AllReduceMachine::look_ahead() {
 bool AllReduceMachine::is_believed(Progress next, std::size_t witnesses) const {
   if (2 * witnesses > peers_.size()) return true;
   const auto others = std::ranges::count_if(peers_, &Peer::reachable) - 1;  // not ourselves
-  if (witnesses >= std::min(static_cast<std::size_t>(others), kWitnesses)) {
+  if (witnesses >= std::min(static_cast<std::size_t>(others), gossip::AheadBound::kWitnesses)) {
     return is_explainable(next);
   }
   // Silence does not confirm it: who is where we are has nothing to say.
-  const auto most = pace_.explained(1, now_);
+  const auto most = pace_.alone(now_);
   return most && next.exchange <= *most;
 }
 
 bool AllReduceMachine::is_explainable(Progress at) const {
-  const auto most = pace_.explained(kPaceFactor, now_);
-  return !most || at.exchange <= *most + kAheadSlack;
+  const auto most = pace_.confirmed(now_);
+  return !most || at.exchange <= *most;
 }
 
 // Whoever is further answers where it is.

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/collective/exchange_pace.h"
 
-#include <algorithm>
-#include <limits>
-
 namespace starling::collective {
 
 using protocol::Exchange;
 
 void ExchangePace::ended(Exchange exchange, TimePoint now) {
-  // From end to end: the time of the first one is that in which the network started.
-  if (ended_at_ && exchange == in_step_) seconds_.add(to_seconds(now - *ended_at_));
+  // The time of the first one is that in which the network started.
+  if (ended_at_ && exchange == next_) seconds_.add(to_seconds(now - *ended_at_));
   took(exchange + 1, now);
   ended_at_ = now;
 }
 
 void ExchangePace::took(Exchange next, TimePoint now) {
-  in_step_ = next;
-  in_step_at_ = now;
+  next_ = next;
   ended_at_.reset();
+  others_.in_step(next, now);
 }
 
 std::optional<Duration> ExchangePace::usual() const {
@@ -26,12 +23,12 @@ std::optional<Duration> ExchangePace::usual() const {
   return from_seconds(seconds_.median());
 }
 
-std::optional<Exchange> ExchangePace::explained(double factor, TimePoint now) const {
-  if (!in_step_at_ || seconds_.size() == 0) return std::nullopt;
-  const double exchanges =
-      factor * to_seconds(now - *in_step_at_) / std::max(seconds_.median(), 1e-9);
-  constexpr double kMost = 1e18;
-  return in_step_ + static_cast<Exchange>(std::min(exchanges, kMost));
+std::optional<Exchange> ExchangePace::alone(TimePoint now) const {
+  return others_.alone(usual(), now);
+}
+
+std::optional<Exchange> ExchangePace::confirmed(TimePoint now) const {
+  return others_.confirmed(usual(), now);
 }
 
 }  // namespace starling::collective

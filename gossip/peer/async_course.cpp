@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "gossip/algorithms/mass_ledger.h"
+#include "gossip/progress/ahead_bound.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {
@@ -22,8 +23,6 @@ namespace {
 constexpr Exchange kFarFactor = 4;
 constexpr Exchange kFarSlack = 8;
 constexpr std::size_t kAsyncDonorsMax = 4;
-constexpr std::ptrdiff_t kAsyncWitnesses =
-    2;  // a single neighbour's word moves nobody who has others
 // Between two mixings of a peer that is done.
 constexpr Duration kLeastPace = std::chrono::milliseconds(10);
 
@@ -118,13 +117,13 @@ bool AsyncCourse::outranks(const Neighbour& neighbour) const {
 // Whose model is to be taken in place of our own.
 std::vector<Member> AsyncCourse::donors() const {
   std::vector<Member> majority, further;
-  std::ptrdiff_t open = 0;
+  std::size_t open = 0;
   for (const auto& [member, neighbour] : neighbours_) {
     open += neighbour.open() ? 1 : 0;
     if (outranks(neighbour)) majority.push_back(member);
     if (neighbour.far_ahead) further.push_back(member);
   }
-  const bool confirmed = std::ssize(further) >= std::min(kAsyncWitnesses, open);
+  const bool confirmed = further.size() >= std::min(AheadBound::kWitnesses, open);
   std::vector<Member>& chosen = majority.empty() && confirmed ? further : majority;
   chosen.resize(std::min(chosen.size(), kAsyncDonorsMax));
   return std::move(chosen);

@@ -9,8 +9,8 @@
 
 #include "core/base/rng.h"
 #include "gossip/peer/make_course.h"
-#include "gossip/peer/quorum.h"
 #include "gossip/peer/usual_distance.h"
+#include "gossip/progress/quorum.h"
 #include "gossip/simulation/patience.h"
 #include "gossip/simulation/traffic.h"
 

@@ -18,12 +18,6 @@ namespace {
 // from where the others are.
 constexpr Exchange kStaleFactor = 4;
 constexpr Exchange kStaleSlack = 8;
-// Neighbours that did not wait for us are at most so many times as fast as exchanges went with us,
-// and a little further.
-constexpr double kExchangePaceFactor = 16;
-constexpr Exchange kExchangeAheadSlack = 8;
-// A single neighbour's word moves nobody who has others.
-constexpr std::size_t kExchangeWitnesses = 2;
 // Who is waited for is asked so often before it is given up, as a question may get lost.
 constexpr int kAsksInPatience = 8;
 // So many messages that were sent and did not come: it is as good as cut off.
@@ -44,8 +38,8 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       last_(options.schedule.mixings_until(options.schedule.steps)),
       matrix_(topology.at(exchange)),
       quorum_(names_.size(), now),
-      in_step_at_(now),
-      in_step_(exchange) {
+      ahead_(exchange) {
+  ahead_.in_step(exchange, now);
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }
 
@@ -296,8 +290,7 @@ void ExchangeMachine::handle(const Mixed&) {
   if (complete && exchange_ != first_ && quorum_.held()) quorum_.learn(now_ - began_);
   ++exchange_;
   if ((complete && !quorum_.is_minority(now_)) || exchange_ == first_ + 1) {
-    in_step_at_ = now_;
-    in_step_ = exchange_;
+    ahead_.in_step(exchange_, now_);
   }
   for (auto& [member, neighbour] : neighbours_) {
     std::erase_if(neighbour.arrivals,
@@ -389,26 +382,19 @@ Exchange ExchangeMachine::furthest() const {
   }
   if (claims.empty()) return 0;
   std::ranges::sort(claims);
-  const Exchange alone = std::min(claims.back(), explained(1));
-  const Exchange witnessed = claims[claims.size() - std::min(claims.size(), kExchangeWitnesses)];
+  const Duration pace = quorum_.knows_pace() ? quorum_.pace({}) : work_;
+  const Exchange alone = std::min({last_, claims.back(), *ahead_.alone(pace, now_)});
+  const Exchange witnessed =
+      claims[claims.size() - std::min(claims.size(), AheadBound::kWitnesses)];
   if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
   const auto beyond = std::ranges::upper_bound(claims, witnessed + options_.spread);
   return std::max(alone, std::min(*std::prev(beyond), explainable()));
 }
 
-// What others can have done since we were in step with them, `factor` times as fast as we.
-Exchange ExchangeMachine::explained(double factor) const {
-  const double pace = to_seconds(quorum_.knows_pace() ? quorum_.pace({}) : work_);
-  const double exchanges = factor * to_seconds(now_ - in_step_at_) / std::max(pace, 1e-9);
-  if (exchanges >= static_cast<double>(last_)) return last_;
-  return std::min(last_, in_step_ + static_cast<Exchange>(exchanges));
-}
-
 // What may be, if somebody confirms it.
 Exchange ExchangeMachine::explainable() const {
   if (!quorum_.knows_pace()) return last_;
-  return std::min(last_,
-                  explained(kExchangePaceFactor) + 2 * options_.spread + kExchangeAheadSlack);
+  return std::min(last_, *ahead_.confirmed(quorum_.pace({}), now_, 2 * options_.spread));
 }
 
 bool ExchangeMachine::is_stale() const {
@@ -421,8 +407,8 @@ bool ExchangeMachine::is_stale() const {
 void ExchangeMachine::go_to(Exchange target) {
   say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
                                    target, exchange_));
-  exchange_ = in_step_ = resumed_ = target;
-  in_step_at_ = now_;
+  exchange_ = resumed_ = target;
+  ahead_.in_step(target, now_);
   for (auto& [member, neighbour] : neighbours_) {
     neighbour.overtaken = false;
     neighbour.heard_at = target;

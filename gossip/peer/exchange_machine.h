@@ -16,7 +16,8 @@
 #include "core/base/log.h"
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
-#include "gossip/peer/quorum.h"
+#include "gossip/progress/ahead_bound.h"
+#include "gossip/progress/quorum.h"
 #include "gossip/simulation/step_schedule.h"
 #include "gossip/simulation/traffic.h"
 #include "topologies/topology.h"
@@ -255,7 +256,6 @@ class ExchangeMachine {
   void follow(Neighbour& neighbour, exchange::Exchange exchange, const protocol::Support& support);
   bool is_there(const Neighbour& neighbour) const;
   exchange::Exchange furthest() const;
-  exchange::Exchange explained(double factor) const;
   exchange::Exchange explainable() const;
   bool is_stale() const;
   void go_to(exchange::Exchange target);
@@ -285,9 +285,7 @@ class ExchangeMachine {
   TimePoint resume_{};         // kPacing: until
   Quorum quorum_;
   Traffic traffic_;
-  // When all were heard last, or a common exchange was found, and which one came then.
-  TimePoint in_step_at_;
-  exchange::Exchange in_step_;
+  AheadBound ahead_;  // in step: all were heard, or a common exchange was found
   // kCopying: of the majority, whose word this is; none: only of those who are further.
   std::optional<std::pair<protocol::Support, TimePoint>> majority_;
   std::uint32_t heard_count_ = 0;

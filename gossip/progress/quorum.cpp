@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/peer/quorum.h"
+#include "gossip/progress/quorum.h"
 
 #include <fmt/format.h>
 

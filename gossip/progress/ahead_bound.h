@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far ahead others can be: at most what the time explains since we were in step with them.
+// What bounds the word of those who say that they are further, so that no liar moves anybody.
+#pragma once
+
+#include <optional>
+
+#include "core/base/clock.h"
+#include "core/protocol/peer_messages.h"
+
+namespace starling::gossip {
+
+class AheadBound {
+ public:
+  // So many members confirm each other; fewer are one, whoever has no others.
+  static constexpr std::size_t kWitnesses = 2;
+
+  // `next`: the exchange that comes first.
+  explicit AheadBound(protocol::Exchange next) : next_(next) {}
+
+  // We and the others are at `next` now.
+  void in_step(protocol::Exchange next, TimePoint now);
+
+  // The exchange that they have come to, had they gone on as exchanges went with us, which took
+  // `pace` each: believed of a single one. None: it was never in step, or the pace is not known.
+  std::optional<protocol::Exchange> alone(std::optional<Duration> pace, TimePoint now) const;
+  // As far as witnesses are believed: those who do not wait for us may be faster, and `slack`
+  // exchanges further where exchanges are not at the same time.
+  std::optional<protocol::Exchange> confirmed(std::optional<Duration> pace, TimePoint now,
+                                              protocol::Exchange slack = 0) const;
+
+ private:
+  std::optional<protocol::Exchange> explained(std::optional<Duration> pace, double factor,
+                                              TimePoint now) const;
+
+  protocol::Exchange next_;
+  std::optional<TimePoint> at_;
+};
+
+}  // namespace starling::gossip
