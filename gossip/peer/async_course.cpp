@@ -292,9 +292,11 @@ void AsyncCourse::take(Member from, ParcelFlow::Whole whole) {
   neighbour.told_at = host_.now();
   // What a minority learned apart is not mixed in: it is about to take the majority's model.
   const bool counts = !parcel.support.minority || !quorum_.outranks_minorities(host_.now());
-  if (parcel.attempt != incarnation_) {
+  // It may hear nothing from us but answers, and must learn that a quorum went on without it.
+  const bool is_ignored = parcel.exchange > 0 && !counts;
+  if (parcel.attempt != incarnation_ || is_ignored) {
     introduce(from);
-  } else if (parcel.exchange > 0 && counts && !behind()) {
+  } else if (parcel.exchange > 0 && !behind()) {
     receive(from, parcel, whole.data);
   }
   begin_if_joined();
@@ -382,6 +384,7 @@ void AsyncCourse::copied(Progress, std::span<const float> model) {
   const std::span<const float> own = algorithm_->model();
   for (std::size_t i = 0; i < update.size(); ++i) update[i] -= own[i];
   local_.forget_momentum();
+  give_up();  // what was asked for was of the former model
   caught_up();
   mix(update);
   go_on();

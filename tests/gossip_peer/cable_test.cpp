@@ -2,10 +2,12 @@
 // One or two of eight devices lose their cable for a minute, with data of one class each: what they
 // learn apart must not replace what the others have, in any kind of course. STARLING_SEEDS runs
 // more seeds than the few of every day, which take a tenth of a second of processor time each.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <set>
 
 #include "core/train/evaluator.h"
@@ -25,7 +27,6 @@ struct CableCase {
   const char* topology;
   const char* algorithm;
   bool in_step = true;  // synchronous: a local phase and a mixing an exchange
-  double loss = 0.005;  // of accuracy, at most
 };
 
 std::uint64_t seeds() {
@@ -44,7 +45,7 @@ NetOptions skewed_network(const CableCase& of) {
 class Cable {
  public:
   Cable(const CableCase& of, std::uint64_t seed)
-      : net_(skewed_network(of), seed), in_step_(of.in_step), loss_(of.loss), seed_(seed) {
+      : net_(skewed_network(of), seed), in_step_(of.in_step), seed_(seed) {
     net_.patience = {};
     for (Member member = 0; member < kCableMembers; ++member) {
       net_.peers[member]->phase = std::chrono::milliseconds(200);
@@ -59,9 +60,14 @@ class Cable {
     if (seed % 2 == 1) pulled_.insert((first + other) % kCableMembers);
   }
 
-  void run() {
+  struct Lost {
+    double majority = 0;  // of its accuracy, at its worst moment since the cable is back
+    double absent = 0;    // to the majority's, in the end
+  };
+
+  Lost run(bool pulls) {
     run_for(std::chrono::seconds(20));
-    net_.pull(pulled_, kCableAway);
+    if (pulls) net_.pull(pulled_, kCableAway);
     run_for(kCableAway / 2);
     const double before =
         worst_accuracy(kCableAway / 2);  // what the absent alone know is forgotten
@@ -72,7 +78,6 @@ class Cable {
     }
     const double worst = worst_accuracy(std::chrono::seconds(40));
     SCOPED_TRACE(::testing::Message() << "seed " << seed_ << ", " << pulled_.size() << " pulled");
-    EXPECT_GE(worst, before - loss_);
     std::size_t i = 0;
     for (const Member member : majority()) {
       EXPECT_EQ(net_.peers[member]->copies, 0) << member;
@@ -81,9 +86,10 @@ class Cable {
       const std::uint64_t did = net_.peers[member]->computations - computed[i++];
       EXPECT_LE(went, (in_step_ ? did / 2 : did) * 5 / 4 + 1) << member;
     }
-    // They have its model now.
-    EXPECT_GE(mean_accuracy(pulled_), mean_accuracy(majority()) - 0.05);
     EXPECT_LE(in_step_ ? spread() : 0, 4U);
+    // They have its model now.
+    const double absent = mean_accuracy(pulled_);
+    return {.majority = before - worst, .absent = mean_accuracy(majority()) - absent};
   }
 
  private:
@@ -144,32 +150,80 @@ class Cable {
 
   FakeNetwork net_;
   const bool in_step_;
-  const double loss_;
   const std::uint64_t seed_;
   std::set<Member> pulled_;
 };
 
-// Gradient tracking begins its state anew when somebody is back, and of push-sum the mass that was
-// on its way when the cable went still arrives: both lose a point for seconds.
+// One case over the seeds.
+class Losses {
+ public:
+  void add(double lost) { losses_.push_back(lost); }
+  double mean() const {
+    return std::accumulate(losses_.begin(), losses_.end(), 0.0) /
+           static_cast<double>(losses_.size());
+  }
+  double most() const { return *std::ranges::max_element(losses_); }
+  void tell(const char* whose) const {
+    auto sorted = losses_;
+    std::ranges::sort(sorted);
+    fmt::print("{:>18}: mean {:8.5f}, median {:8.5f}, 99 % {:8.5f}, most {:8.5f}\n", whose, mean(),
+               sorted[sorted.size() / 2], sorted[(sorted.size() - 1) * 99 / 100], most());
+  }
+
+ private:
+  std::vector<double> losses_;
+};
+
+// With one seed a model of so few steps goes up and down by a point, when the absent are back with
+// the data that only they have; a lasting loss would show in the mean.
+constexpr double kMeanLostMax = 0.005;
+constexpr double kLostMax = 0.02;
+constexpr double kMeanAbsentMax = 0.01;
+constexpr double kAbsentMax = 0.05;
+
 class CablePulled : public ::testing::TestWithParam<CableCase> {};
 
+// Beside the same network whose cable nobody pulls.
 TEST_P(CablePulled, ForAMinuteTheMajorityKeepsItsModels) {
-  for (std::uint64_t seed = 0; seed < seeds() && !HasFailure(); ++seed)
-    Cable(GetParam(), seed).run();
+  Losses majority, absent, undisturbed, never_absent;
+  for (std::uint64_t seed = 0; seed < seeds() && !HasFailure(); ++seed) {
+    const Cable::Lost pulled = Cable(GetParam(), seed).run(true);
+    EXPECT_LE(pulled.majority, kLostMax) << "seed " << seed;
+    EXPECT_LE(pulled.absent, kAbsentMax) << "seed " << seed;
+    majority.add(pulled.majority);
+    absent.add(pulled.absent);
+    const Cable::Lost whole = Cable(GetParam(), seed).run(false);
+    undisturbed.add(whole.majority);
+    never_absent.add(whole.absent);
+  }
+  majority.tell("the majority lost");
+  undisturbed.tell("undisturbed");
+  absent.tell("the absent lack");
+  never_absent.tell("undisturbed");
+  EXPECT_LE(majority.mean(), undisturbed.mean() + kMeanLostMax);
+  EXPECT_LE(absent.mean(), never_absent.mean() + kMeanAbsentMax);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Courses, CablePulled,
     ::testing::Values(CableCase{"ring", "dpsgd"}, CableCase{"exponential", "dpsgd"},
-                      CableCase{"ring", "gradient-tracking", true, 0.01},
-                      CableCase{"ring", "ad-psgd", false},
-                      CableCase{"exponential", "push-sum", false, 0.015},
-                      CableCase{"ring", "all-reduce"}, CableCase{"ring", "diloco-all"}),
+                      CableCase{"ring", "gradient-tracking"}, CableCase{"ring", "ad-psgd", false},
+                      CableCase{"exponential", "push-sum", false}, CableCase{"ring", "all-reduce"},
+                      CableCase{"ring", "diloco-all"}),
     [](const auto& instance) {
       std::string name = std::string(instance.param.algorithm) + "_" + instance.param.topology;
       std::ranges::replace(name, '-', '_');
       return name;
     });
+
+// A member of a quorum answers nobody who learned apart, and on a ring of ad-psgd says nothing else
+// to who asks: so it says that. With these seeds one was silent until it was too late to be heard.
+TEST(CableOfWhoAsks, WhoIsNotAnsweredLearnsWhy) {
+  for (const std::uint64_t seed : {19U, 28U, 63U, 95U}) {
+    const CableCase asking{"ring", "ad-psgd", false};
+    EXPECT_LE(Cable(asking, seed).run(true).absent, kAbsentMax) << "seed " << seed;
+  }
+}
 
 }  // namespace
 }  // namespace starling::gossip
