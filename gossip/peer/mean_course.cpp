@@ -184,10 +184,14 @@ bool MeanCourse::is_usual(const collective::Finished& finished) {
   }
   host_.say(
       LogLevel::kWarning,
-      fmt::format("the mean of exchange {} is {:.3g} away from the model before it, more than "
-                  "{:.3g}: left out, this peer goes on with its own model; one of {} sends "
-                  "wrong numbers",
-                  finished.at.exchange, usual_.distance(), usual_.limit(), names));
+      fmt::format("the mean of exchange {} is {}: left out, this peer goes on with its own model; "
+                  "one of {} sends wrong numbers",
+                  finished.at.exchange,
+                  std::isfinite(usual_.distance())
+                      ? fmt::format("{:.3g} away from the model before it, more than {:.3g}",
+                                    usual_.distance(), usual_.limit())
+                      : std::string("not a number"),
+                  names));
   return false;
 }
 
@@ -355,13 +359,10 @@ Result<void> MeanCourse::judge(Member from, const Parcel& parcel) const {
 }
 
 void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
+  // Finite or not: the sum of others' numbers may be none, and all who wait for it have to hear it.
+  // The mean is judged in the end, by all alike.
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
                                       whole.parcel.first);
-  if (!is_finite(values)) {
-    return host_.say(LogLevel::kWarning, fmt::format("{} sent what is no number in exchange {}: "
-                                                     "ignored",
-                                                     names_[from], whole.parcel.exchange));
-  }
   expect_progress();
   on(collective::PieceReceived{from, whole.parcel.epoch, progress_of(whole.parcel),
                                whole.parcel.attempt, whole.parcel.place,

@@ -16,8 +16,8 @@ namespace starling::gossip {
 // long as little was seen, beyond 1,000 times the norm. Nothing is learned from what is refused.
 class UsualDistance {
  public:
-  // Whether the sender's vector may be used; notes how far it was if so. O(d). Requires: as many
-  // elements as `own`, finite.
+  // Whether the sender's vector may be used; notes how far it was if so. O(d). What is not a
+  // number is not used. Requires: as many elements as `own`.
   bool accepts(protocol::Member from, std::span<const float> theirs, std::span<const float> own);
   // Of the last vector, and what it was held against.
   double distance() const { return distance_; }

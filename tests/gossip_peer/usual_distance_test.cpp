@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "core/train/evaluator.h"
 #include "tests/gossip/simulation_cases.h"
@@ -39,9 +40,20 @@ TEST(UsualDistance, RefusesWhatIsFarBeyondTheUsualAndLearnsNothingOfIt) {
 bool says_far(const FakeNetwork& net) {
   return std::ranges::any_of(net.peers, [](const auto& peer) {
     return std::ranges::any_of(peer->said, [](const std::string& line) {
-      return line.find(" away from th") != std::string::npos;
+      return line.find(" away from th") != std::string::npos ||
+             line.find("is not a number: left out") != std::string::npos;
     });
   });
+}
+
+// The exchanges whose mean it left out.
+std::vector<std::string> left_out(const FakeNetwork::Peer& peer) {
+  std::vector<std::string> exchanges;
+  for (const std::string& line : peer.said) {
+    if (line.find(": left out") == std::string::npos) continue;
+    exchanges.push_back(line.substr(0, line.find(" is ")));
+  }
+  return exchanges;
 }
 
 void start_and_connect(FakeNetwork& net) {
@@ -105,6 +117,29 @@ TEST(UsualDistance, AMemberThatSendsHugeNumbersSpoilsNothing) {
       return SharedBytes::own(to_bytes(as_bytes(std::span(huge))));
     };
     expect_unspoilt(net, fmt::format("{} {}", algorithm, number));
+  }
+}
+
+// One message in a while spoils the mean that all wait for. Nobody waits longer for it, and all who
+// are honest leave out the same means.
+TEST(UsualDistance, WhoeverAMeanReachesLeavesOutTheSameOnes) {
+  for (const float number : {3e38F, 1e30F, std::numeric_limits<float>::quiet_NaN()}) {
+    FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, "all-reduce"), 5);
+    net.patience.max = std::chrono::seconds(60);
+    int sent = 0;
+    net.falsify = [&](protocol::Member from, SharedBytes data) {
+      if (from != 3 || data.size() == 0 || ++sent % 50 != 0) return data;
+      const std::vector<float> huge(data.size() / sizeof(float), number);
+      return SharedBytes::own(to_bytes(as_bytes(std::span(huge))));
+    };
+    start_and_connect(net);
+    net.run_to_rest();
+    const auto of_first = left_out(*net.peers[0]);
+    EXPECT_GE(of_first.size(), 3U) << number;
+    for (const protocol::Member member : {1U, 2U}) {
+      EXPECT_EQ(left_out(*net.peers[member]), of_first) << number;
+    }
+    EXPECT_LT(net.now - TimePoint{}, std::chrono::seconds(60)) << number;
   }
 }
 
