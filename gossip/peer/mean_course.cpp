@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "gossip/algorithms/algorithm_state.h"
+#include "gossip/progress/quorum.h"
 
 namespace starling::gossip {
 
@@ -206,7 +207,7 @@ void MeanCourse::mixed() {
   host_.advanced();  // while the model may be read
   // Who cannot know what the others do must not run through the exchanges, which take the least
   // time where nobody is waited for.
-  if (is_minority()) resume_ = began_ + machine_.pace().value_or(2 * work_);
+  if (is_minority()) resume_ = began_ + machine_.pace().value_or(Quorum::assumed_pace(work_));
   if (!is_minority() || resume_ <= host_.now()) return go_on();
   state_ = State::kPacing;
 }

@@ -23,6 +23,7 @@ constexpr Duration kDetection = std::chrono::seconds(15);
 // The median of single exchanges is less than their mean where a few take long, and the mean is
 // much more where one waited for somebody silent: so the median of the means of so many.
 constexpr int kPaceExchanges = 4;
+constexpr Duration kLeastAssumed = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -99,8 +100,10 @@ void Quorum::learn(Duration exchange) {
   sum_ = summed_ = 0;
 }
 
+Duration Quorum::assumed_pace(Duration work) { return std::max(2 * work, kLeastAssumed); }
+
 Duration Quorum::pace(Duration work) const {
-  return knows_pace() ? from_seconds(pace_.median()) : 2 * work;
+  return knows_pace() ? from_seconds(pace_.median()) : held() ? 2 * work : assumed_pace(work);
 }
 
 }  // namespace starling::gossip

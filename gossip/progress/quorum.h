@@ -17,6 +17,10 @@ namespace starling::gossip {
 // Of two members neither is a majority: there a quorum is always held.
 class Quorum {
  public:
+  // Of an exchange after so much work, for who has no quorum and has never seen how long one takes:
+  // the others may be starting, and must not find the run over.
+  static Duration assumed_pace(Duration work);
+
   Quorum(std::size_t members, TimePoint now);
 
   // Failure detection's word; all are reachable at first. True: a quorum was lost or is back.
@@ -42,7 +46,8 @@ class Quorum {
   bool in_doubt(TimePoint now) const;
   // An exchange with all that was expected, among a quorum, took so long.
   void learn(Duration exchange);
-  // The usual time of an exchange; as long as it is not known, twice one's own work.
+  // The usual time of an exchange; as long as it is not known, twice one's own work, or without a
+  // quorum assumed_pace().
   Duration pace(Duration work) const;
   bool knows_pace() const { return pace_.size() > 0; }
 

@@ -186,5 +186,33 @@ TEST(MeanCourse, WhoFinishedApartTakesPartAgainWhereAMajorityStillTrains) {
   EXPECT_EQ(net.peers[3]->mixed, net.peers[0]->mixed);
 }
 
+// Two of five are there, the others start a minute later: in any course the two have not run
+// through the exchanges meanwhile, and all go on together.
+TEST(StartedWithoutAQuorum, NobodyRunsThroughTheExchangesBeforeTheOthersCome) {
+  for (const char* algorithm : {"all-reduce", "dpsgd"}) {
+    NetOptions options = testing::small_network_of_steps(100'000, "complete", 5, algorithm);
+    FakeNetwork net(options, 1);
+    for (const auto& peer : net.peers) peer->phase = std::chrono::milliseconds(1);
+    for (Member member : {0U, 1U}) net.start(member, member + 1);
+    net.connect_all();
+    for (Member member : {0U, 1U}) {
+      for (Member away : {2U, 3U, 4U}) net.peers[member]->course->reach(away, false);
+    }
+    net.at(net.now + std::chrono::minutes(1), [] {});
+    const TimePoint others_come = net.now + std::chrono::minutes(1);
+    net.run_until([&] { return net.now >= others_come; });
+    for (Member member : {0U, 1U}) {
+      EXPECT_GE(progress(net, member).exchange, 30U) << algorithm;
+      EXPECT_LE(progress(net, member).exchange, 65U) << algorithm;
+    }
+    for (Member member : {2U, 3U, 4U}) net.start(member, member + 1);
+    for (Member member : {0U, 1U}) {
+      for (Member back : {2U, 3U, 4U}) net.peers[member]->course->reach(back, true);
+    }
+    net.connect_all();
+    run_until_heard(net, {0, 1, 2, 3, 4}, 4);
+  }
+}
+
 }  // namespace
 }  // namespace starling::gossip
