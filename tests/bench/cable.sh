@@ -4,13 +4,13 @@
 # course: what they learn apart must not replace what the majority has. Each run stands beside one
 # without the event; printed are the nodes' own accuracies, as means of the last evaluations.
 # usage: tests/bench/cable.sh [DIRECTORY-OF-PROGRAMS]
-# AWAY (seconds), LATENCY, LOSS (of accuracy, at most) and COURSES (of "ALGORITHM STEPS", separated by
-# commas) say otherwise. The steps are such that a run lasts about twice as long as the event.
+# AWAY (seconds), LATENCY, LOSS (of accuracy, at most) and ALGORITHMS (separated by commas) say otherwise.
+# The steps are measured first: a run lasts about twice as long as all until the cable is back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 programs=$(cd "${1:-build/release/bin}" && pwd)
 away=${AWAY:-60} latency=${LATENCY:-10ms} loss=${LOSS:-0.005}
-courses=${COURSES:-dpsgd 6000,ad-psgd 6000,all-reduce 1000}
+algorithms=${ALGORITHMS:-dpsgd,ad-psgd,all-reduce}
 dataset=${DATASET:-fashion-mnist:/usr/share/datasets/fashion-mnist}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -29,8 +29,24 @@ run() {  # NAME NODES-WITHOUT-A-CABLE ALGORITHM STEPS
     >"$work/printed" 2>&1 || { tail -n 30 "$work/printed" >&2; exit 1; }
 }
 
+seconds_of() {  # NAME
+  tail -n 1 "$work/$1/metrics.jsonl" |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["virtual_seconds"])'
+}
+
+steps_for() {  # SECONDS ALGORITHM
+  local steps=400 took=0
+  while awk -v took="$took" 'BEGIN { exit took >= 10 }'; do
+    steps=$((steps * 4))
+    run pace '' "$2" "$steps"
+    took=$(seconds_of pace)
+  done
+  awk -v steps="$steps" -v took="$took" -v seconds="$1" 'BEGIN { printf "%d", steps * seconds / took }'
+}
+
 status=0
-while IFS=' ' read -r algorithm steps; do
+for algorithm in ${algorithms//,/ }; do
+  steps=$(steps_for $((2 * (20 + away))) "$algorithm")
   run calm '' "$algorithm" "$steps"
   for pulled in 3 2,6; do
     run pulled "$pulled" "$algorithm" "$steps"
@@ -48,5 +64,5 @@ print(f"{what}: {pulled:.4f} in {seconds:.0f} s; undisturbed {calm:.4f} in {calm
 sys.exit(pulled < calm - most)
 PY
   done
-done < <(tr ',' '\n' <<<"$courses")
+done
 exit $status
