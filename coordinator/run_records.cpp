@@ -247,6 +247,8 @@ Result<RecordedRun> parse_recorded_run(std::string_view text) {
   recorded.seed = seed->is_uint64()
                       ? seed->get_uint64()
                       : static_cast<std::uint64_t>(seed->to_number<std::int64_t>(code));
+  const json::value* set = run->if_contains("instruction_set");
+  if (set && set->is_string()) recorded.instruction_set = set->get_string().c_str();
   for (const json::value& entry : rounds->get_array()) {
     const json::object* round = entry.if_object();
     if (!round) return bad("a round is not an object");

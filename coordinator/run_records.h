@@ -44,6 +44,7 @@ struct RecordedRun {
   std::uint64_t seed = 0;
   std::map<Round, std::vector<std::string>> contributors;  // in order of name
   std::map<Round, std::string> models;                     // SHA-256 in hex
+  std::string instruction_set;  // that trained; empty: unknown, as of a real run's devices
 };
 // "bad-replay" where the text is no recorded run.
 [[nodiscard]] Result<RecordedRun> parse_recorded_run(std::string_view run_json);

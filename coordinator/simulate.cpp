@@ -11,6 +11,7 @@
 #include "core/base/durable_file.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
+#include "core/linalg/kernels.h"
 #include "core/report/run_directory.h"
 #include "core/store/memory_store.h"
 
@@ -76,10 +77,20 @@ std::optional<Error> difference(const RecordedRun& recorded,
     return rejected(
         "replay-differs",
         fmt::format("from round {} on the models are not the recorded ones: the job, the "
-                    "data or their partition differ",
+                    "data, their partition or the instruction set differ",
                     record.key.round));
   }
   return std::nullopt;
+}
+
+// Kernels of another instruction set round differently.
+std::string instruction_set_warning(const RecordedRun& recorded) {
+  const std::string_view here = linalg::default_kernels().name;
+  if (recorded.instruction_set.empty() || recorded.instruction_set == here) return {};
+  return fmt::format(
+      "the recorded run was trained with the instruction set {} and this one with {}: the models "
+      "will differ in their last bits (STARLING_ISA={} repeats them where the processor has it)",
+      recorded.instruction_set, here, recorded.instruction_set);
 }
 
 // Two studies in one directory would look like one.
@@ -160,6 +171,8 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(const auto run, store->find_run(id));
   STARLING_ASSIGN(const auto rounds, store->rounds(id, 1));
   SimulationResult result{.run = run_to_json(*run, rounds), .state = run->state};
+  result.run.as_object()["instruction_set"] = linalg::default_kernels().name;
+  result.warning = instruction_set_warning(recorded);
   if (world) add_virtual_seconds(result.run, simulator);
   result.error = difference(recorded, rounds);
   if (!run->error_code.empty()) result.error = rejected(run->error_code, run->error);

@@ -21,9 +21,12 @@ struct SimulateOptions {
 };
 
 struct SimulationResult {
-  boost::json::value run;  // as `run show --format json`; in a world, rounds have `virtual_seconds`
+  // As `run show --format json`, and the `instruction_set` that trained; in a world, rounds have
+  // `virtual_seconds`.
+  boost::json::value run;
   store::RunState state = store::RunState::kCompleted;
   std::optional<Error> error;  // where the run failed
+  std::string warning;         // of a replay that may differ; mostly empty
 };
 
 // Fails where the simulation cannot be held; a run that fails is a result.

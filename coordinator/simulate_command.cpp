@@ -84,6 +84,7 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   if (!flags.replay.empty()) flags.options.replay = flags.replay;
   const auto result = simulate_with_progress(flags, context);
   if (!result) return config::report(result.error(), context.err);
+  if (!result->warning.empty()) context.err << "warning: " << result->warning << "\n";
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result->run) << "\n";
   } else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only user of CLI11, which takes seconds to compile: also the binder's flags are made here.
+// Of CLI11, which takes seconds to compile: what all programs do alike, the binder's flags
+// included. Only main.cpp and the commands' files include it besides (tests/architecture_test.cpp).
 #include "core/config/command_line.h"
 
 #include <CLI/App.hpp>

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/durable_file.h"
+#include "core/linalg/kernels.h"
 #include "core/model/safetensors.h"
 #include "core/report/run_directory.h"
 #include "gossip/tool/topology_view.h"
@@ -102,6 +103,7 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   const NetOptions& options = experiment.options;
   boost::json::object summary{{"program", program},
                               {"version", STARLING_VERSION},
+                              {"instruction_set", linalg::default_kernels().name},
                               {"settings", settings_to_json(settings)},
                               {"seed", options.run.seed},
                               {"algorithm", options.algorithm.name},

@@ -15,6 +15,7 @@
 #include "core/base/word_wrap.h"
 #include "core/data/load.h"
 #include "core/identity/roster.h"
+#include "core/linalg/kernels.h"
 #include "core/model/safetensors.h"
 #include "tests/coordinator/test_federation.h"
 
@@ -133,6 +134,34 @@ TEST_F(CommandsTest, AFileMayHoldTheWorldOfItsSimulation) {
   EXPECT_THAT(err, HasSubstr(" s virtual"));
   write_job(tiny + world);
   EXPECT_GT(simulated({}).at("virtual_seconds").as_double(), 12 + 2 * 2 * 2);
+}
+
+// Kernels of another instruction set round differently.
+TEST_F(CommandsTest, AReplayWarnsOfAnotherInstructionSet) {
+  const std::string job = write_job(
+      "rounds = 2\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "[evaluate]\nevery = 0\n"
+      "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n");
+  const auto simulate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", job, "--clients", "1", "--format", "json"});
+    EXPECT_EQ(run(std::move(more)), 0) << err;
+    return boost::json::parse(out).as_object();
+  };
+  auto recorded = simulate({});
+  EXPECT_EQ(recorded.at("instruction_set"), linalg::default_kernels().name);
+  const std::string file = (directory.path() / "recorded.json").string();
+  const auto replay = [&] {
+    std::ofstream(file) << boost::json::serialize(recorded);
+    simulate({"--replay", file});
+  };
+  replay();
+  EXPECT_THAT(err, Not(HasSubstr("warning: ")));
+  recorded["instruction_set"] = "v9";
+  replay();
+  EXPECT_THAT(err, HasSubstr("warning: the recorded run was trained with the instruction set v9"));
+  recorded.erase("instruction_set");
+  replay();
+  EXPECT_THAT(err, Not(HasSubstr("warning: "))) << "as real runs are recorded";
 }
 
 TEST_F(CommandsTest, WithoutAServiceTheyEndWithFour) {

@@ -85,6 +85,7 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   ASSERT_EQ(recorded->contributors.size(), 1U) << "an open round has no contributors yet";
   EXPECT_EQ(recorded->contributors.at(3), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(recorded->models.at(3), Sha256Digest().hex());
+  EXPECT_EQ(recorded->instruction_set, "") << "that of the devices is not known";
 }
 
 TEST(RunRecords, WhoCountsForMoreThanAllOthersIsNamed) {

@@ -113,13 +113,14 @@ TEST(Dpsgd, DoesNotDependOnHowColumnsAreDivided) {
   EXPECT_EQ(whole.models(), divided.models());
 }
 
+// 0.075 without loss; 0.13 at most over 16 seeds of the network.
 TEST(Dpsgd, StaysBoundedUnderLoss) {
   const Quadratics problem(kNodes, kSize);
   for (const double loss : {0.01, 0.1}) {
     Fleet<double> fleet(plan_by_hand(dpsgd(), kNodes), problem, zeros(kNodes, kSize),
                         {.loss = loss});
     fleet.run(ring(kNodes), 5000, 0.01);
-    EXPECT_LT(distance(fleet.models(), problem.optima()), 0.4);
+    EXPECT_LT(distance(fleet.models(), problem.optima()), 0.14);
   }
 }
 

@@ -156,12 +156,17 @@ TEST(Epidemic, AveragesWhateverCame) {
   }
 }
 
-// Without loss each settles 0.075 from the optimum, as D-PSGD does.
+// Without loss each settles 0.0745 from the optimum. The bounds under loss are what 16 seeds of the
+// network needed at 10 %, and a little; gossip/README.md says how many times 0.0745 that is.
 TEST(Momentum, StaysBoundedUnderLoss) {
   const Quadratics problem(kNodes, kSize);
-  for (const AlgorithmOptions& options :
-       {AlgorithmOptions{.name = "qg-dsgdm"}, diloco("diloco", 0.7, 0.3),
-        diloco("diloco", 0.7, 0.9), AlgorithmOptions{.name = "epidemic"}}) {
+  const std::vector<std::pair<AlgorithmOptions, double>> bounds{
+      {{.name = "dpsgd"}, 0.2},             // 0.153 to 0.181
+      {{.name = "epidemic"}, 0.21},         // 0.163 to 0.193
+      {diloco("diloco", 0.7, 0.3), 0.2},    // 0.150 to 0.178
+      {{.name = "qg-dsgdm"}, 0.33},         // 0.195 to 0.309
+      {diloco("diloco", 0.7, 0.9), 0.44}};  // 0.267 to 0.414
+  for (const auto& [options, bound] : bounds) {
     for (const double loss : {0.0, 0.01, 0.1}) {
       Fleet<double> fleet(plan_by_hand(options, kNodes), problem, zeros(kNodes, kSize),
                           {.loss = loss});
@@ -170,7 +175,7 @@ TEST(Momentum, StaysBoundedUnderLoss) {
         fleet.step(ring(kNodes), 0.01);
         if (t > 2000) worst = std::max(worst, distance(fleet.models(), problem.optima()));
       }
-      EXPECT_LT(worst, 0.4) << options.name << ' ' << loss;
+      EXPECT_LT(worst, loss == 0 ? 0.075 : bound) << options.name << ' ' << loss;
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/config/command_line.h"
+#include "core/linalg/kernels.h"
 #include "gossip/tool/commands.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
@@ -122,6 +123,7 @@ TEST_F(SimulateCommand, WritesWhatTheReadmeSays) {
   }
   const boost::json::value summary = read_json(std::filesystem::path(out) / "summary.json");
   EXPECT_EQ(summary.at("seed"), 7);
+  EXPECT_EQ(summary.at("instruction_set"), linalg::default_kernels().name);
   EXPECT_EQ(summary.at("settings").at("topology.spec"), "ring");
   EXPECT_EQ(summary.at("topology").at("name"), "ring");
   EXPECT_EQ(summary.at("parameters"), 21);

@@ -22,14 +22,17 @@ using Words = std::vector<std::string>;
 
 class LaunchNetwork : public ::testing::Test {
  protected:
-  // Runs `starling-gossip COMMAND ... --out OUT/COMMAND` with the same network.
-  void run(const std::string& command, const Words& network, const Words& more = {}) {
+  // Runs `starling-gossip COMMAND ... --out NAME` with the same network; NAME is the command's
+  // unless said.
+  void run(const std::string& command, const Words& network, const Words& more = {},
+           std::string name = {}) {
+    if (name.empty()) name = command;
     Words words{testing::build_root() / "bin/starling-gossip", command};
     words.insert(words.end(), network.begin(), network.end());
     words.insert(words.end(), more.begin(), more.end());
-    words.insert(words.end(), {"--out", (directory_.path() / command).string()});
+    words.insert(words.end(), {"--out", (directory_.path() / name).string()});
     const auto finished = testing::run(words);
-    ASSERT_EQ(finished.exit_code, 0) << finished.output << logs(command);
+    ASSERT_EQ(finished.exit_code, 0) << finished.output << logs(name);
   }
   std::string logs(const std::string& command) const {
     std::ostringstream all;
@@ -78,6 +81,30 @@ TEST_F(LaunchNetwork, SixteenProcessesEndWithTheSimulationsBits) {
   run("simulate", network);
   run("launch", network);
   EXPECT_EQ(models_digest("launch"), models_digest("simulate")) << logs("launch");
+}
+
+// All other synchronous algorithms that peers do not sum in another order.
+TEST_F(LaunchNetwork, EverySynchronousAlgorithmEndsWithTheSimulationsBits) {
+  const std::vector<Words> networks{
+      {"sgp", "exponential"}, {"gradient-tracking", "exponential"},
+      {"choco", "ring"},      {"d2", "ring", "--mixing", "lazy"},
+      {"qg-dsgdm", "ring"},   {"epidemic", "epidemic:s=2"},
+      {"relaysgd", "path"},   {"diloco", "one-peer-exponential", "--local-steps", "2"},
+      {"detag", "ring"}};
+  for (const Words& network : networks) {
+    const std::string& algorithm = network[0];
+    Words flags{"--algorithm", algorithm,
+                "--topology",  network[1],
+                "--nodes",     "4",
+                "--steps",     "20",
+                "--dataset",   "synthetic:rows=400,features=12,classes=3"};
+    flags.insert(flags.end(), network.begin() + 2, network.end());
+    run("simulate", flags, {}, algorithm + "-simulated");
+    run("launch", flags, {}, algorithm + "-launched");
+    EXPECT_EQ(models_digest(algorithm + "-launched"), models_digest(algorithm + "-simulated"))
+        << algorithm << "\n"
+        << logs(algorithm + "-launched");
+  }
 }
 
 // As the test of the simulation: after 50 steps the rate is 0, and mixing alone contracts.
