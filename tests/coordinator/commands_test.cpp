@@ -300,6 +300,9 @@ TEST_F(CommandsTest, ABackupIsMadeAndRestored) {
   EXPECT_EQ(made.at("federation"), "test");
   EXPECT_GT(made.at("files").to_number<int>(), 6);
 
+  const std::string in_use = "127.0.0.1:" + std::to_string(federation.port());
+  EXPECT_EQ(run({"serve", backup, "--listen", in_use}), 1);
+  EXPECT_THAT(err, HasSubstr(backup + " is a backup; put it back with: starling-coordinator "));
   const auto restored = (directory.path() / "restored").string();
   EXPECT_EQ(run({"restore", backup, "--to", restored}), 0) << err;
   EXPECT_THAT(out, HasSubstr("serve " + restored));
