@@ -165,7 +165,7 @@ TEST_F(CommandsTest, TokensAndClients) {
   }
   EXPECT_EQ(token.as_object().size(), 5U);
   const std::string text = token.at("token").as_string().c_str();
-  EXPECT_EQ(token.at("command").as_string(), "starling-edge join " + text);
+  EXPECT_EQ(token.at("command").as_string(), "starling-edge join " + text + " --state cam-7");
   EXPECT_THAT(text, StartsWith("STJ1-"));
   const std::string id = token.at("id").as_string().c_str();
   EXPECT_EQ(ask({"token", "revoke", id}), 0);
