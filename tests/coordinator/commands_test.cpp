@@ -135,6 +135,25 @@ TEST_F(CommandsTest, AFileMayHoldTheWorldOfItsSimulation) {
   EXPECT_GT(simulated({}).at("virtual_seconds").as_double(), 12 + 2 * 2 * 2);
 }
 
+TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n");
+  const auto simulate = [&](const std::filesystem::path& to) {
+    return run({"simulate", job, "--clients", "1", "--out", to.string()});
+  };
+  const auto root = federation.state().root();
+  std::filesystem::remove_all(StateDirectory(root).models());
+  EXPECT_EQ(simulate(root), 1);
+  EXPECT_THAT(err, HasSubstr(root.string() + " is not empty: name a new directory with --out\n"));
+  EXPECT_FALSE(std::filesystem::exists(StateDirectory(root).models())) << "nothing was made";
+  const auto study = directory.path() / "study";
+  std::filesystem::create_directories(study / "models");
+  EXPECT_EQ(simulate(study), 0) << err << "; what an interrupted one left is no obstacle";
+  EXPECT_EQ(simulate(study), 1);
+  EXPECT_THAT(err, HasSubstr("holds another simulation: name a new directory with --out, or"));
+}
+
 TEST_F(CommandsTest, WithoutAServiceTheyEndWithFour) {
   EXPECT_EQ(ask({"client", "list"}), 4);
   EXPECT_THAT(err, HasSubstr("starling-coordinator serve"));
