@@ -170,7 +170,7 @@ TEST_F(SimulateCommand, ADirectoryWithOtherFilesIsLeftAlone) {
   std::ofstream(out + "/model.safetensors") << "mine";
   EXPECT_EQ(run_small({"--out", out}).err,
             "error: " + out + " is not empty: name a new directory with --out\n");
-  EXPECT_EQ(*read_text_file(out + "/model.safetensors", 100), "mine");
+  EXPECT_EQ(*read_text_file(out + "/model.safetensors", 1 << 20), "mine");
 }
 
 TEST_F(SimulateCommand, TheFileIsReadAndTheFlagWins) {
