@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/backup_directory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/base/check.h"
@@ -153,6 +155,15 @@ Result<BackupListing> BackupReceiver::finish() && {
 }
 
 // --- restoring ----------------------------------------------------------------------------------
+
+Result<void> expect_no_backup(const fs::path& directory) {
+  std::error_code ignored;
+  if (!fs::exists(directory / kBackupManifest, ignored)) return {};
+  return rejected("is-a-backup",
+                  fmt::format("{0} is a backup; put it back with: starling-coordinator restore {0} "
+                              "--to NEW-DIR",
+                              directory.string()));
+}
 
 Result<BackupListing> restore_backup(const fs::path& from, const fs::path& to) {
   STARLING_ASSIGN(BackupListing listing, read_manifest(from));

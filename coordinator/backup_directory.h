@@ -44,6 +44,10 @@ class BackupReceiver {
   std::optional<Sha256> hash_;
 };
 
+// "is-a-backup" where a manifest says that `directory` is one. To run a service in it would change
+// what `restore` checks.
+[[nodiscard]] Result<void> expect_no_backup(const std::filesystem::path& directory);
+
 // Checks every file of the backup in `from` against its manifest while it copies it to `to`, which
 // must be missing or empty. "not-a-backup", "bad-backup", "backup-damaged", "directory-not-empty".
 [[nodiscard]] Result<BackupListing> restore_backup(const std::filesystem::path& from,

@@ -49,9 +49,10 @@ json::object to_json(const store::Token& token) {
           {"expires", format_rfc3339(token.expires)}};
 }
 
-std::string join_command(store::Role role, const std::string& token) {
-  const char* program = role == store::Role::kOperator ? "starling-coordinator" : "starling-edge";
-  return std::string(program) + " join " + token;
+// With a directory of its own: where STARLING_HOME is a coordinator's, join would refuse that.
+std::string join_command(store::Role role, const std::string& client, const std::string& token) {
+  if (role == store::Role::kOperator) return "starling-coordinator join " + token;
+  return "starling-edge join " + token + " --state " + client;
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ Answer OperatorDesk::token_new(const OperatorCall& call) {
   return answer_json(json::object{{"id", to_string(token.id)},
                                   {"client", client},
                                   {"token", text},
-                                  {"command", join_command(role, text)},
+                                  {"command", join_command(role, client, text)},
                                   {"expires", format_rfc3339(expires)}});
 }
 

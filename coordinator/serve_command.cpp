@@ -9,6 +9,7 @@
 #include <memory>
 #include <ostream>
 
+#include "coordinator/backup_directory.h"
 #include "coordinator/commands.h"
 #include "coordinator/coordinator_service.h"
 #include "core/base/durable_file.h"
@@ -127,7 +128,8 @@ void raise_file_limit() {
 
 int serve(ServeFlags& flags, CommandContext& context) {
   const StateDirectory state(flags.directory);
-  auto ready = expect_initialised(state);
+  auto ready = expect_no_backup(state.root());
+  if (ready) ready = expect_initialised(state);
   if (ready) ready = flags.binder.apply(state.options_file());
   if (ready) ready = flags.settings.validate();
   if (!ready) return config::report(ready, context.err);

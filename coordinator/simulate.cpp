@@ -93,17 +93,25 @@ std::string instruction_set_warning(const RecordedRun& recorded) {
       recorded.instruction_set, here, recorded.instruction_set);
 }
 
+// Empty but for what a simulation leaves that fails before its first model.
+bool is_unused(const std::filesystem::path& out) {
+  std::error_code ignored;
+  return std::ranges::all_of(
+      std::filesystem::directory_iterator(out, ignored), [&](const auto& entry) {
+        return entry.path().filename() == "models" && std::filesystem::is_empty(entry, ignored);
+      });
+}
+
 // Two studies in one directory would look like one.
 Result<void> prepare_out(const std::filesystem::path& out) {
   std::error_code ignored;
-  STARLING_TRY(make_directory(out / "models"));
-  if (!std::filesystem::exists(out / "run.json", ignored) &&
-      std::filesystem::is_empty(out / "models", ignored)) {
-    return {};
-  }
-  return rejected("out-not-empty", fmt::format("{} holds another simulation: name a new directory "
-                                               "with --out, or remove it",
-                                               out.string()));
+  if (is_unused(out)) return make_directory(out / "models");
+  const bool is_run = std::filesystem::exists(out / "run.json", ignored);
+  return rejected("out-not-empty", fmt::format("{} {}", out.string(),
+                                               is_run ? "holds another simulation: name a new "
+                                                        "directory with --out, or remove it"
+                                                      : "is not empty: name a new directory with "
+                                                        "--out"));
 }
 
 Result<FederationSimulator::Options> simulator_options(const Job& job,

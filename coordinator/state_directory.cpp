@@ -99,6 +99,9 @@ Result<InitResult> init_state_directory(const fs::path& root, const InitOptions&
   const auto names = options.names.empty() ? default_names(listen.host) : options.names;
   settings.service.names = fmt::format("{}", fmt::join(names, ", "));
   STARLING_TRY(settings.validate());
+  if (settings.names().empty()) {
+    return rejected("setting-invalid", "--name is empty; name what devices dial");
+  }
   STARLING_TRY(expect_empty(root));
 
   const StateDirectory state(root);

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "core/base/nearest_name.h"
 #include "core/data/load.h"
 
 namespace starling::edge_client {
@@ -73,8 +74,12 @@ std::string summarize(const data::DatasetView& view) {
   const data::Dataset& dataset = *view.dataset;
   std::vector<std::size_t> counts(static_cast<std::size_t>(dataset.classes()));
   for (std::size_t i = 0; i < view.size(); ++i) ++counts[static_cast<std::size_t>(view.label(i))];
-  std::string text = fmt::format("{} rows of {}, {} classes; rows by class:", view.size(),
+  std::string text = fmt::format("{} rows of {}, {} classes", view.size(),
                                  describe_shape(dataset.shape()), dataset.classes());
+  if (!dataset.class_column().empty()) {
+    text += fmt::format(" in column '{}'", printable(dataset.class_column()));
+  }
+  text += "; rows by class:";
   for (std::size_t c = 0; c < std::min(counts.size(), kClassesShown); ++c) {
     text += fmt::format(" {}", counts[c]);
   }

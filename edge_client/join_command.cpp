@@ -128,6 +128,7 @@ Result<IdentityDirectory> join_federation(net::EventLoop& loop, const JoinReques
                                           const Clock& clock) {
   const StateDirectory& state = request.state;
   STARLING_ASSIGN(const identity::JoinToken token, identity::JoinToken::parse(request.token));
+  STARLING_TRY(state.expect_no_coordinator());
   STARLING_TRY(make_directory(state.path));
   STARLING_ASSIGN(const StateLock lock, StateLock::acquire(state));
   STARLING_TRY(obtain_identity(loop, request, token, clock));

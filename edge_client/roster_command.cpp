@@ -178,6 +178,7 @@ Result<SignedRoster> install_roster(const fs::path& file, const StateDirectory& 
 
 int roster(const fs::path& file, const StateDirectory& state, WallTime now,
            config::OutputFormat format, std::ostream& out, std::ostream& err) {
+  if (const auto own = state.expect_no_coordinator(); !own) return config::report(own.error(), err);
   const auto self = IdentityDirectory::load(state.identity());
   if (!self) return config::report(self.error(), err);
   const bool installs = !file.empty();

@@ -42,6 +42,7 @@ Result<void> run_session(const StartRequest& request, EdgeSession& session, Goss
 }  // namespace
 
 Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
+  STARLING_TRY(request.state.expect_no_coordinator());
   STARLING_ASSIGN(auto identity, identity::IdentityDirectory::load(request.state.identity()));
   STARLING_ASSIGN(const StateLock lock, StateLock::acquire(request.state));
   const std::string& name = identity.identity().name;

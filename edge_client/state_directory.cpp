@@ -50,6 +50,15 @@ std::string StateDirectory::command(std::string_view command) const {
   return fmt::format("starling-edge {} --state {}", command, path.string());
 }
 
+Result<void> StateDirectory::expect_no_coordinator() const {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path / "coordinator.toml", ignored)) return {};
+  return rejected("is-a-coordinator",
+                  fmt::format("{} holds a coordinator (coordinator.toml); give the device a state "
+                              "directory of its own with --state DIR",
+                              path.string()));
+}
+
 Result<StateLock> StateLock::acquire(const StateDirectory& state) {
   auto file = open_file(state.lock_file(), O_RDWR | O_CREAT);
   if (!file) {

@@ -23,6 +23,9 @@ struct StateDirectory {
   std::filesystem::path status_file() const { return path / "status.json"; }
   // "starling-edge COMMAND --state PATH", as the owner would type it.
   std::string command(std::string_view command) const;
+  // "is-a-coordinator" where the directory is a coordinator's, whose gossip/roster is not a
+  // device's.
+  [[nodiscard]] Result<void> expect_no_coordinator() const;
 };
 
 // Held as long as the object lives; the kernel lets go of it when a process dies, however it does.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/base/nearest_name.h"
 #include "core/data/row_selection.h"
@@ -67,11 +68,27 @@ struct Columns {
   bool is_feature(std::size_t column) const { return column != label && column != group; }
 };
 
+// Without names of their own, columns cannot be told from rows, or from each other.
+Result<void> check_names(const std::string& file, const std::vector<std::string>& names) {
+  if (std::ranges::all_of(names, [](const auto& name) { return read_number(name).has_value(); })) {
+    return rejected("dataset-header", file +
+                                          " has no header row: its first line holds only numbers; "
+                                          "write the names of the columns above it");
+  }
+  std::set<std::string_view> seen;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second) continue;
+    return rejected("dataset-header", file + " has two columns called '" + printable(name) + "'");
+  }
+  return {};
+}
+
 Result<Columns> read_header(CsvRecords& records, const LoadOptions& options) {
   Columns columns;
   STARLING_ASSIGN(const bool present, records.next(columns.names));
   if (!present) return rejected("dataset-malformed", records.name() + " is empty");
   for (std::string& name : columns.names) name = trim(name);
+  STARLING_TRY(check_names(records.name(), columns.names));
   const std::vector<std::string_view> names(columns.names.begin(), columns.names.end());
   const auto find = [&](std::string_view name) {
     return static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
@@ -218,6 +235,7 @@ Result<Dataset::Content> read_csv(const std::filesystem::path& path, const LoadO
   Dataset::Content content;
   STARLING_TRY(read_labels(first_pass, columns, options, content));
   content.shape = {1, 1, static_cast<int>(columns.features())};
+  content.class_column = columns.names[columns.label];
   STARLING_ASSIGN(const auto chosen, choose_rows(content, options));
   STARLING_TRY(
       check_bytes(path.string(), chosen.size(), columns.features(), sizeof(float), options));

@@ -45,6 +45,7 @@ class Dataset {
     std::vector<std::uint32_t> groups = {};  // [rows] or empty; see LoadOptions::group_column
     std::vector<std::string> group_names = {};
     std::vector<std::string> class_names = {};  // [classes] where the file spelled them, or empty
+    std::string class_column = {};              // its name, where the file has columns
     // [rows, features] or empty: where every feature is exactly a byte / 255.0f, that byte. Whoever
     // gathers rows from all over memory reads a quarter of it this way.
     std::vector<std::uint8_t> bytes = {};
@@ -70,6 +71,7 @@ class Dataset {
     return std::span(content_.bytes)
         .subspan(row * content_.shape.features(), content_.shape.features());
   }
+  const std::string& class_column() const { return content_.class_column; }
   const std::vector<std::string>& class_names() const { return content_.class_names; }
   RowLabels row_labels() const {
     return {content_.labels, content_.classes, content_.groups, content_.group_names};

@@ -35,7 +35,10 @@ Result<Split> take_split(std::string_view text, std::string_view& rest) {
   if (split == kSplits.end()) {
     const bool is_word = std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
     if (!is_word) return Split::kTrain;
-    return bad_dataset_spec(text, "has the splits train and test, not '" + printable(word) + "'");
+    std::string why = "has the splits train and test, not '" + printable(word) + "'";
+    const bool has_path = colon > 0 || text.starts_with("synthetic");
+    if (!has_path) why += "; for a file or directory of this name write ./" + printable(word);
+    return bad_dataset_spec(text, why);
   }
   rest = rest.substr(0, colon);
   return static_cast<Split>(split - kSplits.begin());

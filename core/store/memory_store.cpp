@@ -43,7 +43,7 @@ Result<void> MemoryStore::check_certificate(const Certificate& certificate) cons
 Result<void> MemoryStore::certify(std::string_view name, Role role, const Certificate& certificate,
                                   WallTime now) {
   STARLING_CHECK(certificate.client == name);
-  STARLING_TRY(rules::may_join(name, find_value(clients_, name)));
+  STARLING_TRY(rules::may_join(name, find_value(clients_, name), now));
   STARLING_TRY(check_certificate(certificate));
   certificates_.emplace(certificate.serial, certificate);
   Client& client = clients_[std::string(name)];
@@ -131,7 +131,7 @@ Result<std::vector<Revocation>> MemoryStore::revocations() {
 }
 
 Result<void> MemoryStore::create_token(const Token& token) {
-  STARLING_TRY(rules::may_join(token.client, find_value(clients_, token.client)));
+  STARLING_TRY(rules::may_join(token.client, find_value(clients_, token.client), token.created));
   STARLING_TRY(rules::may_create(token, tokens_.contains(token.id)));
   revoke_open_tokens(token.client);
   tokens_.emplace(token.id, token);
@@ -184,7 +184,7 @@ Result<Redemption> MemoryStore::redeem_token(std::string_view id, const Sha256Di
                         *token, find_value(certificates_, token->certificate_serial.value_or(""))));
     return Redemption{std::move(issued), true};
   }
-  STARLING_TRY(rules::may_join(token->client, find_value(clients_, token->client)));
+  STARLING_TRY(rules::may_join(token->client, find_value(clients_, token->client), now));
   STARLING_ASSIGN(Certificate certificate, issue(*token));
   STARLING_TRY(certify(token->client, token->role, certificate, now));
   token->state = TokenState::kUsed;

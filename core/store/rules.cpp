@@ -32,8 +32,9 @@ TokenState token_state_at(const Token& token, WallTime now) {
   return over ? TokenState::kExpired : token.state;
 }
 
-Result<void> may_join(std::string_view name, const std::optional<Client>& holder) {
+Result<void> may_join(std::string_view name, const std::optional<Client>& holder, WallTime now) {
   if (!holder || holder->state == ClientState::kRevoked) return {};
+  if (now >= holder->certificate_expires) return {};
   return rejected("client-exists",
                   fmt::format("{} has already joined (its certificate is valid until {}); if its "
                               "device is lost or was reset, first: client revoke {}",

@@ -12,7 +12,8 @@ namespace starling::store::rules {
 
 // Tokens and certificates.
 TokenState token_state_at(const Token& token, WallTime now);
-[[nodiscard]] Result<void> may_join(std::string_view name, const std::optional<Client>& holder);
+[[nodiscard]] Result<void> may_join(std::string_view name, const std::optional<Client>& holder,
+                                    WallTime now);
 [[nodiscard]] Result<void> may_create(const Token& token, bool id_known);
 [[nodiscard]] Result<void> may_revoke(const Token& token);
 // `token` with one more bad try.

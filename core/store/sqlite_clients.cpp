@@ -92,7 +92,7 @@ Result<void> SqliteStore::certify(std::string_view name, Role role, const Certif
                                   WallTime now) {
   STARLING_CHECK(certificate.client == name);
   STARLING_ASSIGN(const std::optional<Client> holder, find_client(name));
-  STARLING_TRY(rules::may_join(name, holder));
+  STARLING_TRY(rules::may_join(name, holder, now));
   STARLING_TRY(database_->execute(
       "INSERT INTO clients(name, role, state, joined, certificate) VALUES(?, ?, ?, ?, ?) "
       "ON CONFLICT DO UPDATE SET role = excluded.role, state = excluded.state, "
@@ -164,7 +164,7 @@ Result<void> SqliteStore::revoke_open_tokens(std::string_view client) {
 Result<void> SqliteStore::create_token(const Token& token) {
   return database_->transact(Durability::kFull, [&]() -> Result<void> {
     STARLING_ASSIGN(const std::optional<Client> holder, find_client(token.client));
-    STARLING_TRY(rules::may_join(token.client, holder));
+    STARLING_TRY(rules::may_join(token.client, holder, token.created));
     STARLING_ASSIGN(const std::optional<Token> known, find_token(token.id, token.created));
     STARLING_TRY(rules::may_create(token, known.has_value()));
     STARLING_TRY(revoke_open_tokens(token.client));
@@ -239,7 +239,7 @@ Result<Redemption> SqliteStore::redeem(std::string_view id, const Sha256Digest& 
     return Redemption{std::move(certificate), true};
   }
   STARLING_ASSIGN(const std::optional<Client> holder, find_client(token.client));
-  STARLING_TRY(rules::may_join(token.client, holder));
+  STARLING_TRY(rules::may_join(token.client, holder, now));
   STARLING_ASSIGN(Certificate certificate, issue(token));
   STARLING_TRY(certify(token.client, token.role, certificate, now));
   token.state = TokenState::kUsed;

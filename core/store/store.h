@@ -35,7 +35,7 @@ class Store {
   [[nodiscard]] virtual Result<std::optional<std::string>> fact(std::string_view key) = 0;
 
   // Clients, in order of name. A client is born by redeem_token, or by add_client for the one
-  // operator that `init` makes ("client-exists" while it is active).
+  // operator that `init` makes ("client-exists" while its certificate is good).
   [[nodiscard]] virtual Result<void> add_client(std::string_view name, Role role,
                                                 const Certificate& certificate, WallTime now) = 0;
   [[nodiscard]] virtual Result<std::optional<Client>> find_client(std::string_view name) = 0;
@@ -56,9 +56,10 @@ class Store {
   [[nodiscard]] virtual Result<std::vector<Revocation>> revocations() = 0;
 
   // Tokens. A new one replaces (revokes) the open ones of the same client, so that a lost command
-  // is simply asked for again. For a client that joined and is not revoked it is refused
-  // ("client-exists"): two devices must never share a name unnoticed; a reset device's old
-  // identity is revoked first, and then the name may join again, also with another role.
+  // is simply asked for again. For a client whose certificate is still good (not
+  // revoked, not expired when the token was created) it is refused ("client-exists"): two devices
+  // must never share a name unnoticed; a reset device's old identity is revoked first, and then
+  // the name may join again, also with another role.
   // "token-exists".
   [[nodiscard]] virtual Result<void> create_token(const Token& token) = 0;
   // `now` decides what is expired.

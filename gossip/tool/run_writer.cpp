@@ -81,6 +81,10 @@ Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
                                                  "--out, or remove it",
                                                  directory.string()));
   }
+  if (!std::filesystem::is_empty(directory, ignored) && !ignored) {
+    return rejected("out-not-empty",
+                    directory.string() + " is not empty: name a new directory with --out");
+  }
   RunWriter writer(directory);
   writer.metrics_.open(directory / "metrics.jsonl", std::ios::binary);
   if (!writer.metrics_) {

@@ -17,7 +17,7 @@ boost::json::object to_json(const Measurement& measurement);
 
 class RunWriter {
  public:
-  // Makes the directory. Fails with "out-not-empty" where it holds another run.
+  // Makes the directory. Fails with "out-not-empty" where it holds another run or anything else.
   [[nodiscard]] static Result<RunWriter> make(const std::filesystem::path& directory);
 
   // Appends a line to metrics.jsonl.

@@ -164,6 +164,25 @@ TEST_F(CommandsTest, AReplayWarnsOfAnotherInstructionSet) {
   EXPECT_THAT(err, Not(HasSubstr("warning: "))) << "as real runs are recorded";
 }
 
+TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n");
+  const auto simulate = [&](const std::filesystem::path& to) {
+    return run({"simulate", job, "--clients", "1", "--out", to.string()});
+  };
+  const auto root = federation.state().root();
+  std::filesystem::remove_all(StateDirectory(root).models());
+  EXPECT_EQ(simulate(root), 1);
+  EXPECT_THAT(err, HasSubstr(root.string() + " is not empty: name a new directory with --out\n"));
+  EXPECT_FALSE(std::filesystem::exists(StateDirectory(root).models())) << "nothing was made";
+  const auto study = directory.path() / "study";
+  std::filesystem::create_directories(study / "models");
+  EXPECT_EQ(simulate(study), 0) << err << "; what an interrupted one left is no obstacle";
+  EXPECT_EQ(simulate(study), 1);
+  EXPECT_THAT(err, HasSubstr("holds another simulation: name a new directory with --out, or"));
+}
+
 TEST_F(CommandsTest, WithoutAServiceTheyEndWithFour) {
   EXPECT_EQ(ask({"client", "list"}), 4);
   EXPECT_THAT(err, HasSubstr("starling-coordinator serve"));
@@ -194,7 +213,7 @@ TEST_F(CommandsTest, TokensAndClients) {
   }
   EXPECT_EQ(token.as_object().size(), 5U);
   const std::string text = token.at("token").as_string().c_str();
-  EXPECT_EQ(token.at("command").as_string(), "starling-edge join " + text);
+  EXPECT_EQ(token.at("command").as_string(), "starling-edge join " + text + " --state cam-7");
   EXPECT_THAT(text, StartsWith("STJ1-"));
   const std::string id = token.at("id").as_string().c_str();
   EXPECT_EQ(ask({"token", "revoke", id}), 0);
@@ -329,6 +348,9 @@ TEST_F(CommandsTest, ABackupIsMadeAndRestored) {
   EXPECT_EQ(made.at("federation"), "test");
   EXPECT_GT(made.at("files").to_number<int>(), 6);
 
+  const std::string in_use = "127.0.0.1:" + std::to_string(federation.port());
+  EXPECT_EQ(run({"serve", backup, "--listen", in_use}), 1);
+  EXPECT_THAT(err, HasSubstr(backup + " is a backup; put it back with: starling-coordinator "));
   const auto restored = (directory.path() / "restored").string();
   EXPECT_EQ(run({"restore", backup, "--to", restored}), 0) << err;
   EXPECT_THAT(out, HasSubstr("serve " + restored));

@@ -175,6 +175,8 @@ TEST_F(ServiceSessionsTest, ACertificateThatExpiresEndsItsConnection) {
   EXPECT_EQ(connection.next(), "Bye certificate-expired");
   EXPECT_EQ(state("cam-7"), "expired");
   EXPECT_EQ(connect(device).refusal(), "refused-certificate-expired");
+  std::filesystem::rename(device, device.string() + "-old");
+  EXPECT_EQ(connect(federation.join("cam-7")).greet(), "Welcome") << "it joins again";
 }
 
 TEST_F(ServiceSessionsTest, WhoJoinedWhileTheClockRanAheadConnectsOnceItIsRight) {

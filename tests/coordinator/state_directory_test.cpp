@@ -61,6 +61,9 @@ TEST_F(StateDirectoryTest, InitRefusesWhatItWouldSpoil) {
   EXPECT_EQ(init_code(directory.path() / "a", {.listen = "localhost:7443"}), "setting-invalid")
       << "no service could listen there";
   EXPECT_EQ(init_code(directory.path() / "a", {.names = {"no spaces"}}), "setting-invalid");
+  for (const char* nothing : {"", " ", ","}) {
+    EXPECT_EQ(init_code(directory.path() / "a", {.names = {nothing}}), "setting-invalid");
+  }
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "a")) << "a refusal leaves nothing";
 }
 

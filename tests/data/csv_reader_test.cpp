@@ -152,6 +152,8 @@ TEST_F(CsvReader, RefusesLabelsThatCannotBeClasses) {
 
 TEST_F(CsvReader, RefusesFilesWithoutRowsOrColumns) {
   EXPECT_THAT(refusal(""), HasSubstr("is empty"));
+  EXPECT_THAT(refusal("5.1,3.5,0\n4.9,3.0,1\n"), HasSubstr("its first line holds only numbers"));
+  EXPECT_THAT(refusal("x,y, x,c\n1,2,3,0\n"), HasSubstr("two columns called 'x'"));
   EXPECT_THAT(refusal("x,c\n"), HasSubstr("has no rows"));
   EXPECT_THAT(refusal("c\n1\n"), HasSubstr("needs a column for the class and at least one more"));
   EXPECT_THAT(load_dataset({DatasetKind::kCsv, "/nowhere.csv"}).error().message(),

@@ -46,6 +46,8 @@ TEST(DatasetSpec, RefusesWithASentence) {
   EXPECT_THAT(refusal("fashon-mnist"), HasSubstr("did you mean 'fashion-mnist'?"));
   EXPECT_THAT(refusal("idx"), HasSubstr("names no file: write idx:PATH"));
   EXPECT_THAT(refusal("idx:/x:tset"), HasSubstr("has the splits train and test, not 'tset'"));
+  EXPECT_THAT(refusal("fashion-mnist:data"),
+              HasSubstr("not 'data'; for a file or directory of this name write ./data"));
   EXPECT_THAT(refusal("csv:x.csv:test"), HasSubstr("has no splits"));
   EXPECT_THAT(refusal("synthetic:row=5"), HasSubstr("has no key 'row'"));
   EXPECT_THAT(refusal("synthetic:rows=0"), HasSubstr("rows = '0' is out of range"));

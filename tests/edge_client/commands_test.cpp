@@ -112,6 +112,15 @@ TEST_F(CommandsTest, PreflightNamesEverythingThatIsWrongAtOnce) {
   EXPECT_THAT(result.text, HasSubstr(R"({"ok":false,"checks":[{"name":"configuration","ok":true)"));
 }
 
+TEST_F(CommandsTest, PreflightSaysWhichColumnIsTheClass) {
+  const auto rows = directory_.path() / "rows.csv";
+  std::ofstream(rows) << "x,y,kind\n1,2,0\n3,4,1\n";
+  options_.data.dataset = "csv:" + rows.string();
+  auto printed = preflight_beside();
+  play_greeting();
+  EXPECT_THAT(printed.get().text, HasSubstr("2 classes in column 'kind'; rows by class: 1 1"));
+}
+
 TEST_F(CommandsTest, PreflightSaysWhenTheCoordinatorCannotBeReached) {
   coordinator_.loop.run_task(coordinator_.listener->close());
   coordinator_.listener.reset();

@@ -155,6 +155,17 @@ TEST_F(JoinCommandTest, WhatACrashLeftIsNotInstalledForAnotherToken) {
   EXPECT_EQ(code(new_token("cam-11"), true), "cam-11");
 }
 
+TEST_F(JoinCommandTest, ACoordinatorsDirectoryIsRefusedAndTheTokenStaysGood) {
+  const std::string token = new_token();
+  const fs::path mark = state_.path / "coordinator.toml";
+  fs::create_directories(state_.path);
+  std::ofstream(mark) << "[service]\n";
+  EXPECT_EQ(code(token), "is-a-coordinator");
+  EXPECT_EQ(std::distance(fs::directory_iterator(state_.path), {}), 1) << "nothing was made";
+  fs::remove(mark);
+  EXPECT_EQ(code(token), "cam-7");
+}
+
 TEST_F(JoinCommandTest, ARunningProcessKeepsItsIdentity) {
   ASSERT_EQ(code(new_token()), "cam-7");
   const auto lock = StateLock::acquire(state_);

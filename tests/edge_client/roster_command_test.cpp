@@ -214,6 +214,11 @@ TEST_F(RosterCommandTest, ADamagedOneIsSaidAndReplaced) {
   EXPECT_EQ(held(), 1U);
 }
 
+TEST_F(RosterCommandTest, ACoordinatorsDirectoryTakesNone) {
+  std::ofstream(state_.path / "coordinator.toml") << "[service]\n";
+  expect_refused(file_of(roster_of(3)), "holds a coordinator");
+}
+
 TEST_F(RosterCommandTest, ADeviceThatNeverJoinedTakesNone) {
   std::filesystem::remove_all(state_.identity());
   EXPECT_THAT(type(file_of(roster_of(3))).err, HasSubstr("join a federation first"));

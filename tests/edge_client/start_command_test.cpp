@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <future>
 
 #include "core/identity/identity_directory.h"
@@ -78,6 +79,10 @@ TEST_F(StartCommandTest, RefusesByNameWhatCannotWork) {
   EXPECT_EQ(start_now().error().code(), "memory-too-small");
   request_.options.data.dataset = "";
   EXPECT_THAT(start_now().error().message(), HasSubstr("does not say where this device's data is"));
+  const auto mark = request_.state.path / "coordinator.toml";
+  std::ofstream(mark) << "[service]\n";
+  EXPECT_EQ(start_now().error().code(), "is-a-coordinator");
+  std::filesystem::remove(mark);
   std::filesystem::remove_all(request_.state.identity());
   EXPECT_EQ(start_now().error().code(), "not-joined");
 }

@@ -5,6 +5,7 @@
 
 #include <CLI/App.hpp>
 #include <boost/json.hpp>
+#include <fstream>
 #include <sstream>
 
 #include "core/base/durable_file.h"
@@ -163,6 +164,15 @@ TEST_F(SimulateCommand, ADirectoryWithARunIsLeftAlone) {
   EXPECT_EQ(again.err, "error: " + out +
                            " holds another run: name a new directory with --out, or remove it\n");
   EXPECT_EQ(*read_text_file(out + "/metrics.jsonl", 1 << 20), *before);
+}
+
+TEST_F(SimulateCommand, ADirectoryWithOtherFilesIsLeftAlone) {
+  const std::string out = path("kitchen");
+  std::filesystem::create_directories(out);
+  std::ofstream(out + "/model.safetensors") << "mine";
+  EXPECT_EQ(run_small({"--out", out}).err,
+            "error: " + out + " is not empty: name a new directory with --out\n");
+  EXPECT_EQ(*read_text_file(out + "/model.safetensors", 1 << 20), "mine");
 }
 
 TEST_F(SimulateCommand, TheFileIsReadAndTheFlagWins) {

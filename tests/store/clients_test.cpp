@@ -164,6 +164,20 @@ TEST_P(ClientsTest, ANameThatJoinedIsTakenUntilItIsRevoked) {
               ElementsAre(Revocation{"01", digest("key of 01"), at(3)}));
 }
 
+TEST_P(ClientsTest, ANameWhoseCertificateExpiredMayJoinAgain) {
+  constexpr int kExpires = 30 * 86400;
+  ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
+  ASSERT_TRUE(store().redeem_token("a1", digest("csr"), at(1), issuing("01")));
+  EXPECT_EQ(code_of(store().create_token(token("a2", "cam-7", kExpires - 1))), "client-exists");
+  ASSERT_TRUE(store().create_token(token("a3", "cam-7", kExpires, kExpires + 100)));
+  ASSERT_TRUE(store().redeem_token("a3", digest("new"), at(kExpires + 1), issuing("02")));
+  reopen();
+  const Client client = store().find_client("cam-7").value().value();
+  EXPECT_EQ(client.state, ClientState::kActive);
+  EXPECT_EQ(client.joined, at(kExpires + 1));
+  EXPECT_EQ(client.certificate_serial, "02");
+}
+
 TEST_P(ClientsTest, RevokesEverythingOfAClient) {
   ASSERT_TRUE(store().add_client("boss", Role::kOperator, certificate("0b", "boss"), at(0)));
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
