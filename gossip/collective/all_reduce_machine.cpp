@@ -573,9 +573,10 @@ bool AllReduceMachine::is_believed(Progress next, std::size_t witnesses) const {
   if (witnesses >= std::min(static_cast<std::size_t>(others), gossip::AheadBound::kWitnesses)) {
     return is_explainable(next);
   }
-  // Silence does not confirm it: who is where we are has nothing to say.
+  // Who is new here has nothing to hold against it but what the others say.
+  const bool nobody_else = current_->sounded_at && now_ >= *current_->sounded_at + options_.repeat;
   const auto most = pace_.alone(now_);
-  return most && next.exchange <= *most;
+  return most ? next.exchange <= *most : nobody_else;
 }
 
 bool AllReduceMachine::is_explainable(Progress at) const {
@@ -748,6 +749,7 @@ bool AllReduceMachine::is_undone() const {
   if (c.lead) return highest_promise() > c.promised;
   const bool stale = c.joined == 0 && leader() != c.reported_to;
   if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return true;
+  if (peers_[c.reported_to].elsewhere) return true;  // also where we took part in its attempt
   // Whom we follow follows us: one of the two has to lead.
   const Peer& followed = peers_[c.reported_to];
   const bool follows_us =

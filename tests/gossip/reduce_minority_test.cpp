@@ -313,18 +313,6 @@ TEST_F(AMemberInStep, DoesNotAskAgainAtOnceForAModelThatNobodyGave) {
   EXPECT_TRUE(falls_behind(member_.after(std::chrono::seconds(2))));
 }
 
-// It has no pace to hold against a claim, and the silence of the others confirms nothing: they have
-// nothing to say where they are where it is.
-TEST(AMemberThatIsNew, IsMovedByNoSingleWord) {
-  OneMember member(3, 5);
-  EXPECT_FALSE(falls_behind(member.begin(testing::at(0))));
-  EXPECT_FALSE(falls_behind(member.hear(0, testing::at(500))));
-  for (int i = 0; i < 60; ++i) {
-    EXPECT_FALSE(falls_behind(member.after(std::chrono::seconds(1))));
-  }
-  EXPECT_TRUE(falls_behind(member.hear(2, testing::at(500))));
-}
-
 // What it does alone is not the pace of the two, and does not hide how far the other can be.
 TEST(OneOfTwoMembers, ThatTrainedAloneComesToTheOther) {
   OneMember member(1, 2);
