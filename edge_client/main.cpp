@@ -60,9 +60,11 @@ void add_commands(CLI::App& app, Arguments& arguments) {
                  "take a new identity although there is one already");
   config::add_format(*join, arguments.format);
   CLI::App* start = add_command(app, "start", "train for the federation, for ever", arguments);
+  arguments.binder.add_config(*start);
   arguments.binder.add_flags(*start);
   CLI::App* check = add_command(app, "preflight", "check that this device would work", arguments);
   config::add_format(*check, arguments.format);
+  arguments.binder.add_config(*check);
   arguments.binder.add_flags(*check);
   CLI::App* roster = add_command(app, "roster", "take a signed roster, or show it", arguments);
   roster->add_option("FILE", arguments.roster_file,

@@ -99,6 +99,20 @@ TEST_F(CommandsTest, WrongUseEndsWithTwoAndANearName) {
   EXPECT_EQ(out, "starling-coordinator 1.2.3\n");
 }
 
+// A command whose file is an argument takes no second one.
+TEST_F(CommandsTest, ACommandOfAFileHasNoConfigOption) {
+  for (std::vector<std::string> words : {std::vector<std::string>{"run", "submit"},
+                                         {"gossip", "start"},
+                                         {"gossip", "sign"},
+                                         {"simulate"}}) {
+    words.emplace_back("--help");
+    EXPECT_EQ(run(words), 0);
+    EXPECT_THAT(out, Not(HasSubstr("--config"))) << words.front();
+  }
+  EXPECT_EQ(run({"serve", "--help"}), 0);
+  EXPECT_THAT(out, HasSubstr("--config FILE"));
+}
+
 TEST_F(CommandsTest, HelpFitsATerminal) {
   for (std::vector<std::string> words : {std::vector<std::string>{},
                                          {"serve"},
