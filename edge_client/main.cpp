@@ -30,9 +30,8 @@ struct Arguments {
   config::OutputFormat format = config::OutputFormat::kText;
 
   Result<EdgeOptions> read_options(const StateDirectory& directory) {
-    std::error_code absent;
-    const bool exists = std::filesystem::exists(directory.options_file(), absent);
-    STARLING_TRY(binder.apply(exists ? directory.options_file() : std::filesystem::path()));
+    STARLING_ASSIGN(const auto file, directory.find_options_file());
+    STARLING_TRY(binder.apply(file.value_or(std::filesystem::path())));
     STARLING_TRY(validate(options));
     return options;
   }

@@ -2,6 +2,7 @@
 // `preflight` and `status` as their owner sees them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <future>
@@ -12,6 +13,7 @@
 #include "edge_client/status_file.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/as_nobody.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temporary_directory.h"
 
@@ -182,6 +184,24 @@ TEST_F(CommandsTest, PreflightOfADeviceThatNeverJoined) {
   const Printed result = preflight_beside().get();
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_THAT(result.text, HasSubstr("starling-edge join TOKEN --state " + state_.path.string()));
+}
+
+TEST_F(CommandsTest, PreflightOfADirectoryThatMayNotBeSearched) {
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0), 0);
+  Printed result;
+  {
+    const testing::AsNobody nobody;
+    std::ostringstream out;
+    result.exit_code = preflight({state_, options_, "test"}, clock_, OutputFormat::kText, out);
+    result.text = out.str();
+  }
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0700), 0);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.text, HasSubstr("configuration FAILED cannot look for "));
+  EXPECT_THAT(result.text, HasSubstr("certificate   FAILED "));
+  EXPECT_THAT(result.text, HasSubstr("run this as the user who owns " + state_.path.string()));
+  EXPECT_THAT(result.text, Not(HasSubstr("defaults")));
+  EXPECT_THAT(result.text, Not(HasSubstr("token")));
 }
 
 TEST_F(CommandsTest, StatusWithoutAProcessSaysHowToStartOne) {
