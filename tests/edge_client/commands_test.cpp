@@ -222,9 +222,13 @@ TEST_F(CommandsTest, StatusOfARunningProcess) {
                            .pending_updates = 1,
                            .updates_counted = 3,
                            .started = kNow - hours(1),
-                           .last_connected = kNow};
+                           .last_connected = kNow,
+                           .last_error = "no route",
+                           .last_error_at = kNow - hours(1)};
   std::ofstream(state_.status_file()) << to_json(running);
   EXPECT_THAT(print_status().text, HasSubstr("training, run 3 'fashion \"2nn\"' round 4/20"));
+  EXPECT_THAT(print_status().text,
+              HasSubstr("last error     " + format_rfc3339(kNow - hours(1)) + ": no route\n"));
   const std::string json = print_status(OutputFormat::kJson).text;
   EXPECT_THAT(json, HasSubstr(R"("running":true)"));
   EXPECT_THAT(json, HasSubstr(R"("run":3)"));
