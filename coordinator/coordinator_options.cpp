@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/base/nearest_name.h"
+
 namespace starling::coordinator {
 namespace {
 
@@ -30,15 +32,12 @@ Result<identity::HostPort> CoordinatorSettings::listen_address() const {
   const bool any_port = text.ends_with(kAnyPort);
   if (any_port) text.replace(text.size() - 1, 1, "1");
   auto address = identity::parse_host_port(text);
-  if (!address) {
+  if (!address || !identity::is_numeric_address(address->host)) {
     return rejected("setting-invalid",
-                    "service.listen = \"" + service.listen + "\": " + address.error().message());
-  }
-  if (!identity::is_numeric_address(address->host)) {
-    return rejected("setting-invalid",
-                    "service.listen = \"" + service.listen +
-                        "\": write a numeric address of this machine, such as 127.0.0.1, or "
-                        "0.0.0.0 for all of them; names that devices dial stand in service.names");
+                    "service.listen = \"" + printable(service.listen) +
+                        "\": write ADDRESS:PORT with a numeric address of this machine, such as "
+                        "127.0.0.1:7443, or 0.0.0.0:7443 for all of them; names that devices dial "
+                        "stand in service.names");
   }
   if (any_port) address->port = 0;
   return address;
@@ -59,9 +58,10 @@ std::vector<std::string> CoordinatorSettings::names() const {
 Result<void> CoordinatorSettings::validate() const {
   STARLING_TRY(listen_address());
   for (const std::string& name : names()) {
-    const bool is_v6 = name.find(':') != name.npos;
-    const auto valid = identity::parse_host_port((is_v6 ? "[" + name + "]" : name) + ":1");
-    if (!valid) return rejected("setting-invalid", "service.names: " + valid.error().message());
+    if (identity::is_numeric_address(name) || identity::is_dns_name(name)) continue;
+    return rejected("setting-invalid", "service.names: \"" + printable(name) +
+                                           "\" is neither a DNS name nor an address; write it "
+                                           "without a port, such as fl.example.org or 10.0.0.1");
   }
   if (session.heartbeat >= session.silence || session.silence >= connection.idle) {
     return rejected("setting-invalid",

@@ -29,6 +29,7 @@ namespace starling::coordinator {
 namespace {
 
 constexpr Duration kMaintenance = std::chrono::hours(1);
+constexpr Duration kHeardStep = std::chrono::minutes(1);
 constexpr Duration kDrainStep = std::chrono::milliseconds(20);
 
 struct Opened {
@@ -119,12 +120,16 @@ struct CoordinatorService::Impl {
   void put_together();
   void make_gossip();
   void take(std::unique_ptr<net::Connection> connection);
+  void hear(SessionId id, protocol::Envelope envelope);
   void receive(SessionId id, protocol::Envelope envelope);
   void refused(const net::Refusal& refusal);
   void revoked(const std::string& name);
   Result<std::shared_ptr<const net::TlsContext>> make_tls();
   void renew();
   void broke(const Error& error);
+  void check_stored(const Result<void>& stored);
+  std::optional<TimePoint> heard_at(const std::string& name) const;
+  void record_heard();
   net::Async<void> stop();
 
   net::EventLoop& loop;
@@ -135,6 +140,7 @@ struct CoordinatorService::Impl {
   const CoordinatorSettings started_with;
   OnBroken on_broken;
   bool broken = false;
+  WallTime heard_recorded{};
 
   std::unique_ptr<store::Store> store;
   const identity::CertificateAuthority authority;
@@ -195,7 +201,7 @@ void CoordinatorService::Impl::put_together() {
                 shell->handle(SessionOpened{id, client});
               },
           .on_message = [this](SessionId id,
-                               protocol::Envelope envelope) { receive(id, std::move(envelope)); },
+                               protocol::Envelope envelope) { hear(id, std::move(envelope)); },
           .on_closed =
               [this](SessionId id) {
                 gossip->desk().closed(id);
@@ -247,6 +253,9 @@ void CoordinatorService::Impl::put_together() {
                                 .goodbye = settings.service.goodbye},
       [this](const std::string& command, const OperatorCall& call) {
         return desk->respond(command, call);
+      },
+      [this](const std::string& name) {
+        check_stored(store->record_seen(name, clock.wall_now(), std::nullopt));
       });
 }
 
@@ -261,6 +270,11 @@ void CoordinatorService::Impl::make_gossip() {
   fallback = std::make_unique<FallbackIssuer>(*gossip, log);
 }
 
+void CoordinatorService::Impl::hear(SessionId id, protocol::Envelope envelope) {
+  receive(id, std::move(envelope));
+  record_heard();
+}
+
 void CoordinatorService::Impl::receive(SessionId id, protocol::Envelope envelope) {
   if (!gossip->desk().is_mine(id, envelope.message)) {
     return shell->handle(MessageReceived{id, std::move(envelope)});
@@ -271,6 +285,34 @@ void CoordinatorService::Impl::receive(SessionId id, protocol::Envelope envelope
   const Error reason = taken.error();
   sessions->send(id, {protocol::Bye{reason.code(), reason.message()}, {}});
   sessions->close(id, reason.code(), reason.message());
+}
+
+// Only a failure that a restart must mend matters.
+void CoordinatorService::Impl::check_stored(const Result<void>& stored) {
+  if (!stored && stored.error().kind() == ErrorKind::kInternal) broke(stored.error());
+}
+
+// Of a client or an operator that is connected.
+std::optional<TimePoint> CoordinatorService::Impl::heard_at(const std::string& name) const {
+  const auto as_client = shell->machine().heard_at(name);
+  return as_client ? as_client : operators->heard_at(name);
+}
+
+// The store learns of a greeting and of a goodbye at once. What it is told in between is for the
+// start after a crash; no older than a minute, since connected clients ping more often.
+void CoordinatorService::Impl::record_heard() {
+  const WallTime wall = clock.wall_now();
+  if (std::chrono::abs(wall - heard_recorded) < kHeardStep) return;
+  heard_recorded = wall;
+  const TimePoint now = clock.now();
+  std::vector<store::ClientHeard> heard;
+  for (std::string& client : registry.clients()) {
+    const auto at = shell->machine().heard_at(client);
+    if (!at) continue;
+    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - *at);
+    heard.push_back({std::move(client), wall - age});
+  }
+  check_stored(store->record_heard(heard));
 }
 
 Result<void> CoordinatorService::Impl::start() {
@@ -292,23 +334,22 @@ Result<void> CoordinatorService::Impl::start() {
   fallback->begin();
   desk = std::make_unique<OperatorDesk>(
       OperatorDesk::Parts{clock, *store, state, settings, registry, *gossip, log},
-      OperatorDesk::Handlers{
-          .heard_at = [this](const std::string& name) { return shell->machine().heard_at(name); },
-          .on_revoked = [this](const std::string& name) { revoked(name); },
-          .try_job =
-              [this](const Job& job, std::function<void(Result<void>)> done) {
-                runs->try_job(job, std::move(done));
-              },
-          .on_submitted = [this] { runs->load_next(); },
-          .on_answered = [this] { operators->wake(); },
-          .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
-          .waits_for =
-              [this](const store::Run& run) {
-                const std::string why = shell->machine().waits_for(run.id);
-                return why.empty() ? runs->waits_for(run) : why;
-              },
-          .on_gossip_stopped = [this] { fallback->network_stopped(); },
-          .on_broken = [this](const Error& error) { broke(error); }},
+      OperatorDesk::Handlers{.heard_at = [this](const std::string& name) { return heard_at(name); },
+                             .on_revoked = [this](const std::string& name) { revoked(name); },
+                             .try_job =
+                                 [this](const Job& job, std::function<void(Result<void>)> done) {
+                                   runs->try_job(job, std::move(done));
+                                 },
+                             .on_submitted = [this] { runs->load_next(); },
+                             .on_answered = [this] { operators->wake(); },
+                             .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+                             .waits_for =
+                                 [this](const store::Run& run) {
+                                   const std::string why = shell->machine().waits_for(run.id);
+                                   return why.empty() ? runs->waits_for(run) : why;
+                                 },
+                             .on_gossip_stopped = [this] { fallback->network_stopped(); },
+                             .on_broken = [this](const Error& error) { broke(error); }},
       authority.certificate().public_key_digest(), listener->port());
   runs->load_next();
   maintenance.set(loop.now() + kMaintenance);

@@ -89,6 +89,7 @@ std::string describe(const json::value& network, const telemetry::Terminal& term
 
 void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
   command.add_option("net", flags.file, "the network, as 'starling-gossip simulate' reads it")
+      ->required()
       ->type_name("NET.toml");
   command.add_option("--run", flags.run, "its name (default: that of the file)")->type_name("NAME");
   command.add_option("--expires", flags.expires, "life of the roster (default: " + lifetime + ")")
@@ -100,7 +101,6 @@ void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifeti
 void add_keys(CLI::App& command, NetFlags& flags) {
   flags.options.bind(flags.binder);
   flags.binder.add_flags(command, gossip::kNetShortNames);
-  command.get_option("net")->required()->excludes(command.get_option("--config"));
 }
 
 int start(NetFlags& flags, CommandContext& context) {

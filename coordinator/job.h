@@ -164,11 +164,13 @@ void describe(V& visit, EvaluateOptions& o) {
 
 template <class V>
 void describe(V& visit, CheckpointOptions& o) {
-  visit("keep", o.keep,
-        FieldInfo{.help = "models of the last rounds to keep (first, best and last always); 0: all",
-                  .unit = "rounds",
-                  .min = 0,
-                  .max = 1e9});
+  visit(
+      "keep", o.keep,
+      FieldInfo{.help = "models of the last rounds to keep (first, best and last always); 0: all, "
+                        "the default of `simulate`",
+                .unit = "rounds",
+                .min = 0,
+                .max = 1e9});
 }
 
 template <class V>

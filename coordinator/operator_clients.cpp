@@ -16,8 +16,8 @@ std::string_view state_of(const store::Client& client, WallTime now) {
   return expired ? "expired" : store::to_string(client.state);
 }
 
-// The store knows the time of the last greeting or goodbye; `heard_at`: of a client that is
-// connected.
+// The store knows the time of the last greeting or goodbye, and to a minute when a connected client
+// was heard; `heard_at`: of a client that is connected.
 json::object to_json(const store::Client& client, std::optional<TimePoint> heard_at,
                      const Clock& clock) {
   std::optional<WallTime> seen = client.last_seen;

@@ -28,7 +28,11 @@ Result<Round> parse_round(const std::string& text) {
 Result<Round> wanted_round(const std::vector<store::ModelRecord>& models,
                            const OperatorCall& call) {
   if (const auto text = call.find("round")) return parse_round(*text);
-  if (call.find("best") != "true") return models.back().round;
+  if (call.find("best") != "true") {
+    if (models.back().round > 0) return models.back().round;
+    return rejected("no-model",
+                    "this run has committed no round yet; --round 0 takes its initial model");
+  }
   if (const auto best = store::best_round(models)) return *best;
   return rejected("not-evaluated", "no round of this run was evaluated, so none is the best");
 }

@@ -14,13 +14,14 @@ constexpr Duration kGoodbyeOfRevoked = std::chrono::milliseconds(300);
 
 OperatorSessions::OperatorSessions(net::EventLoop& loop, const Clock& clock,
                                    const ClientRegistry& registry, Log& log, Options options,
-                                   Respond respond)
+                                   Respond respond, OnOpened on_opened)
     : loop_(loop),
       clock_(clock),
       registry_(registry),
       log_(log),
       options_(options),
       respond_(std::move(respond)),
+      on_opened_(std::move(on_opened)),
       refusals_(loop, log, "refused"),
       tasks_(loop) {}
 
@@ -34,6 +35,7 @@ void OperatorSessions::add(std::unique_ptr<net::Connection> connection) {
   const auto session = std::make_shared<Session>(Session{
       .name = peer.identity.name,
       .expires = peer.certificate.validity().not_after,
+      .heard_at = clock_.now(),
       .connection = nullptr,
       .limits = link::MessageLimits(wire::from_operator()),
   });
@@ -44,6 +46,7 @@ void OperatorSessions::add(std::unique_ptr<net::Connection> connection) {
     send(*session, protocol::Bye{admitted.error().code(), admitted.error().message()});
     return end(session, admitted.error());
   }
+  on_opened_(session->name);
   const std::weak_ptr<Session> weak = session;
   session->connection->set_drain_handler([this, weak] {
     if (const SessionPtr held = weak.lock()) pump(held);
@@ -59,6 +62,7 @@ net::Async<void> OperatorSessions::read(SessionPtr session) {
       end(session, frame.error());
       break;
     }
+    session->heard_at = clock_.now();
     if (!take(session, *frame)) break;
   }
 }
@@ -133,6 +137,14 @@ void OperatorSessions::pump(const SessionPtr& session) {
   }
   session->pumping = false;
   if (session->failure) end(session, *session->failure);
+}
+
+std::optional<TimePoint> OperatorSessions::heard_at(const std::string& name) const {
+  std::optional<TimePoint> last;
+  for (const SessionPtr& session : sessions_) {
+    if (session->name == name) last = std::max(last, std::optional(session->heard_at));
+  }
+  return last;
 }
 
 void OperatorSessions::wake() {

@@ -29,12 +29,15 @@ class OperatorSessions {
     Duration goodbye = std::chrono::seconds(2);
   };
   using Respond = std::function<Answer(const std::string& command, const OperatorCall& call)>;
+  using OnOpened = std::function<void(const std::string& name)>;
 
   // All references must outlive the sessions.
   OperatorSessions(net::EventLoop& loop, const Clock& clock, const ClientRegistry& registry,
-                   Log& log, Options options, Respond respond);
+                   Log& log, Options options, Respond respond, OnOpened on_opened);
 
   void add(std::unique_ptr<net::Connection> connection);
+  // Of an operator that is connected.
+  std::optional<TimePoint> heard_at(const std::string& name) const;
   // There may be more to send for answers that had nothing.
   void wake();
   // Closes the sessions of an operator who was revoked.
@@ -50,6 +53,7 @@ class OperatorSessions {
   struct Session {
     std::string name;
     WallTime expires;
+    TimePoint heard_at;
     std::unique_ptr<net::Connection> connection;
     link::MessageLimits limits;
     std::list<Request> requests;
@@ -75,6 +79,7 @@ class OperatorSessions {
   Log& log_;
   Options options_;
   Respond respond_;
+  OnOpened on_opened_;
   std::vector<SessionPtr> sessions_;
   net::RefusalLog refusals_;
   net::TaskGroup tasks_;

@@ -54,8 +54,9 @@ Result<int> export_model(OperatorClient& client, const ExportFlags& flags,
     answer["bytes"] = bytes;
     context.out << json::serialize(answer) << '\n';
   } else {
-    context.out << fmt::format("the model of round {} of run {}, {}, is in {}\nSHA-256 {}\n", round,
-                               flags.id, format_byte_count(bytes), flags.to, sha256);
+    context.out << fmt::format(
+        "the model of round {} of run {}, {}, is in {}\nSHA-256 of its values {}\n", round,
+        flags.id, format_byte_count(bytes), flags.to, sha256);
   }
   return 0;
 }

@@ -56,7 +56,7 @@ int run(SubmitFlags& flags, CommandContext& context) {
 void add_run_submit_command(CLI::App& group, CommandContext& context) {
   CLI::App* command = group.add_subcommand("submit", "queue a training job");
   const auto flags = std::make_shared<SubmitFlags>();
-  command->add_option("job", flags->file, "the job")->type_name("JOB.toml");
+  command->add_option("job", flags->file, "the job")->required()->type_name("JOB.toml");
   command
       ->add_option("--submit-token", flags->submit_token,
                    "any word; the same word again gives the same run, not a second one")
@@ -66,7 +66,6 @@ void add_run_submit_command(CLI::App& group, CommandContext& context) {
   flags->job.bind(flags->binder);
   flags->binder.add_flags(*command);
   flags->world.bind(flags->binder);  // after the flags: no flags of them
-  command->get_option("job")->required()->excludes(command->get_option("--config"));
   command->callback(
       [flags, &context] { context.run = [flags, &context] { return run(*flags, context); }; });
 }

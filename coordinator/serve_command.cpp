@@ -148,6 +148,7 @@ void add_serve_command(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   command->add_flag("--verbose", flags->verbose, "say more");
   flags->settings.bind(flags->binder);
+  flags->binder.add_config(*command);
   flags->binder.add_flags(*command);
   command->callback(
       [flags, &context] { context.run = [flags, &context] { return serve(*flags, context); }; });

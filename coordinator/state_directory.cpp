@@ -102,6 +102,12 @@ Result<InitResult> init_state_directory(const fs::path& root, const InitOptions&
   if (settings.names().empty()) {
     return rejected("setting-invalid", "--name is empty; name what devices dial");
   }
+  for (const std::string& name : settings.names()) {
+    if (identity::parse_dialled_address(identity::HostPort{name, 1}.text())) continue;
+    return rejected(
+        "setting-invalid",
+        "--name " + name + ": devices cannot dial that; write this machine's own name or address");
+  }
   STARLING_TRY(expect_empty(root));
 
   const StateDirectory state(root);

@@ -101,8 +101,8 @@ void describe(V& visit, GossipOptions& o) {
   visit("checkpoint-every", o.checkpoint_every,
         FieldInfo{.help = "between two checkpoints of the model", .min = 0.1, .max = 86400});
   visit("patience", o.patience,
-        FieldInfo{.help = "longest wait for a neighbour's message; shorter ones are learnt from "
-                          "how fast they come",
+        FieldInfo{.help = "longest wait for a neighbour that is slow; a silent one is waited for "
+                          "2s; ad-psgd learns its wait for a reply, at most this long",
                   .min = 2,
                   .max = 3600});
 }

@@ -52,6 +52,11 @@ EdgeSession::EdgeSession(World world, Options options, Rng backoff,
   status_.client = world_.identity.identity().name;
   status_.coordinator = world_.identity.coordinator().text();
   status_.started = world_.clock.wall_now();
+  if (const auto before = read_status(world_.state.status_file())) {
+    status_.last_connected = before->last_connected;
+    status_.last_error = before->last_error;
+    status_.last_error_at = before->last_error_at;
+  }
 }
 
 EdgeSession::~EdgeSession() = default;
@@ -242,7 +247,10 @@ void EdgeSession::lose_link(const Error& error) {
 
 void EdgeSession::note_failure(const Error& error) {
   quiet_ = stop_requested_ || !reasons_.worth_saying(error.code(), world_.loop.now());
-  if (!stop_requested_) status_.last_error = error.message();
+  if (!stop_requested_) {
+    status_.last_error = error.message();
+    status_.last_error_at = world_.clock.wall_now();
+  }
   if (!quiet_) advice_ = advice_for(error, world_.identity, world_.state);
 }
 

@@ -30,9 +30,8 @@ struct Arguments {
   config::OutputFormat format = config::OutputFormat::kText;
 
   Result<EdgeOptions> read_options(const StateDirectory& directory) {
-    std::error_code absent;
-    const bool exists = std::filesystem::exists(directory.options_file(), absent);
-    STARLING_TRY(binder.apply(exists ? directory.options_file() : std::filesystem::path()));
+    STARLING_ASSIGN(const auto file, directory.find_options_file());
+    STARLING_TRY(binder.apply(file.value_or(std::filesystem::path())));
     STARLING_TRY(validate(options));
     return options;
   }
@@ -60,9 +59,11 @@ void add_commands(CLI::App& app, Arguments& arguments) {
                  "take a new identity although there is one already");
   config::add_format(*join, arguments.format);
   CLI::App* start = add_command(app, "start", "train for the federation, for ever", arguments);
+  arguments.binder.add_config(*start);
   arguments.binder.add_flags(*start);
   CLI::App* check = add_command(app, "preflight", "check that this device would work", arguments);
   config::add_format(*check, arguments.format);
+  arguments.binder.add_config(*check);
   arguments.binder.add_flags(*check);
   CLI::App* roster = add_command(app, "roster", "take a signed roster, or show it", arguments);
   roster->add_option("FILE", arguments.roster_file,

@@ -36,14 +36,22 @@ Check failed(std::string name, std::string finding, std::string remedy,
           .exit_code = code};
 }
 
+// `otherwise`, unless what failed is the right to read the state directory.
+std::string remedy_for(const Error& error, const StateDirectory& state, std::string otherwise) {
+  if (error.code() != "no-permission") return otherwise;
+  return fmt::format("run this as the user who owns {}", state.path.string());
+}
+
 Check check_configuration(const PreflightRequest& request) {
   const std::string file = request.state.options_file().string();
-  if (!request.options) {
-    return failed("configuration", request.options.error().message(), "correct " + file);
-  }
-  std::error_code absent;
-  const bool exists = std::filesystem::exists(request.state.options_file(), absent);
-  return passed("configuration", file + (exists ? " is understood" : " is not there: defaults"));
+  const auto refused = [&](const Error& error) {
+    return failed("configuration", error.message(),
+                  remedy_for(error, request.state, "correct " + file));
+  };
+  if (!request.options) return refused(request.options.error());
+  const auto found = request.state.find_options_file();
+  if (!found) return refused(found.error());
+  return passed("configuration", file + (*found ? " is understood" : " is not there: defaults"));
 }
 
 Check check_data(const EdgeOptions& options) {
@@ -79,7 +87,8 @@ Check check_disk(const StateDirectory& state) {
   Result<void> written = write_durably(probe, as_bytes("preflight"));
   if (written) written = remove_durably(probe);
   if (!written) {
-    return failed("disk", written.error().message(), "make the state directory writable");
+    return failed("disk", written.error().message(),
+                  remedy_for(written.error(), state, "make the state directory writable"));
   }
   std::error_code code;
   const auto space = std::filesystem::space(state.path, code);
@@ -210,10 +219,11 @@ std::vector<Check> preflight_checks(const PreflightRequest& request, const Clock
   checks.push_back(check_disk(request.state));
   const auto identity = IdentityDirectory::load(request.state.identity());
   if (!identity) {
-    checks.push_back(
-        failed("certificate", identity.error().message(),
-               "ask the operator for a token and type: " + request.state.command("join TOKEN"),
-               ExitCode::kNotConnected));
+    checks.push_back(failed(
+        "certificate", identity.error().message(),
+        remedy_for(identity.error(), request.state,
+                   "ask the operator for a token and type: " + request.state.command("join TOKEN")),
+        ExitCode::kNotConnected));
     return checks;
   }
   checks.push_back(check_certificate(*identity, clock.wall_now()));

@@ -50,6 +50,14 @@ std::string StateDirectory::command(std::string_view command) const {
   return fmt::format("starling-edge {} --state {}", command, path.string());
 }
 
+Result<std::optional<std::filesystem::path>> StateDirectory::find_options_file() const {
+  std::error_code code;
+  if (std::filesystem::exists(options_file(), code)) return std::optional(options_file());
+  if (!code) return std::optional<std::filesystem::path>();
+  return rejected(code == std::errc::permission_denied ? "no-permission" : "file-unreadable",
+                  fmt::format("cannot look for {}: {}", options_file().string(), code.message()));
+}
+
 Result<void> StateDirectory::expect_no_coordinator() const {
   std::error_code ignored;
   if (!std::filesystem::exists(path / "coordinator.toml", ignored)) return {};

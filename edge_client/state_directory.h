@@ -16,6 +16,9 @@ struct StateDirectory {
   std::filesystem::path path;
 
   std::filesystem::path options_file() const { return path / "edge.toml"; }
+  // options_file(), or nothing where there is none: then everything has its default.
+  // "no-permission" or "file-unreadable" where this cannot be told.
+  [[nodiscard]] Result<std::optional<std::filesystem::path>> find_options_file() const;
   std::filesystem::path identity() const { return path / "identity"; }
   std::filesystem::path pending() const { return path / "pending"; }
   std::filesystem::path gossip() const { return path / "gossip"; }

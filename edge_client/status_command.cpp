@@ -65,7 +65,11 @@ void print_text(const Facts& facts, const StateDirectory& state, WallTime now, s
                      status.pending_updates);
   out << fmt::format("last connected {}\n",
                      status.last_connected ? format_rfc3339(*status.last_connected) : "never");
-  if (!status.last_error.empty()) out << fmt::format("last error     {}\n", status.last_error);
+  if (!status.last_error.empty()) {
+    out << fmt::format("last error     {}: {}\n",
+                       status.last_error_at ? format_rfc3339(*status.last_error_at) : "earlier",
+                       status.last_error);
+  }
 }
 
 void print_json(const Facts& facts, std::ostream& out) {

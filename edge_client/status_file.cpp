@@ -129,7 +129,8 @@ std::string to_json(const EdgeStatus& status) {
                             {"updates_counted", status.updates_counted},
                             {"started", format_rfc3339(status.started)},
                             {"last_connected", time_or_null(status.last_connected)},
-                            {"last_error", status.last_error}};
+                            {"last_error", status.last_error},
+                            {"last_error_at", time_or_null(status.last_error_at)}};
   return json::serialize(object);
 }
 
@@ -149,6 +150,7 @@ Result<EdgeStatus> parse_status(std::string_view text) {
   status.started = read.time("started").value_or(WallTime{});
   status.last_connected = read.time("last_connected");
   status.last_error = read.text("last_error");
+  status.last_error_at = read.time("last_error_at");
   if (const json::value* task = read.member("task")) {
     STARLING_ASSIGN(status.task, parse_task(*task));
   }

@@ -45,8 +45,10 @@ struct EdgeStatus {
   std::uint64_t pending_updates = 0;
   std::uint64_t updates_counted = 0;  // since the process started
   WallTime started{};
+  // Of this process or an earlier one.
   std::optional<WallTime> last_connected;
   std::string last_error;  // why the connection was last lost; empty: it never was
+  std::optional<WallTime> last_error_at;
 
   friend bool operator==(const EdgeStatus&, const EdgeStatus&) = default;
 };

@@ -1,8 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# For the scripts of this folder, which read it with `root` and `programs` set.
+# For the scripts of this folder, which read it with `root` set.
 
 say() { printf '\n== %s\n' "$*"; }
+
+refuse() {
+  printf '%s: %s\n' "$(basename "$0" .sh)" "$*" >&2
+  exit 2
+}
+
+# program_directory DIR PROGRAM...: DIR as an absolute path; refused where it lacks one of them.
+program_directory() {
+  local directory=$1 program
+  shift
+  [ -d "$directory" ] || refuse "there is no directory '$directory'"
+  for program in "$@"; do
+    [ -x "$directory/$program" ] ||
+      refuse "no $program in '$directory'; build it, or leave --programs out"
+  done
+  (cd "$directory" && pwd)
+}
 
 # build_programs TARGET...: installs what is missing, builds, and sets `programs`.
 build_programs() {

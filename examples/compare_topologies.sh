@@ -4,6 +4,10 @@
 # and Base-2, each with unevenly spread classes, and shows the four runs side by side.
 set -euo pipefail
 
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=examples/build_programs.sh
+. "$root/examples/build_programs.sh"
+
 usage() {
   cat <<'TEXT'
 usage: examples/compare_topologies.sh [--out DIR] [--programs DIR] [FLAG...]
@@ -19,16 +23,15 @@ topologies=(ring torus exponential base-graph:k=1)
 out=compare-topologies programs= flags=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --out) out=${2:?--out needs a directory}; shift 2 ;;
-    --programs) programs=$(cd "${2:?--programs needs a directory}" && pwd); shift 2 ;;
+    --out | --programs) [ -n "${2:-}" ] || refuse "$1 needs a directory" ;;
+  esac
+  case $1 in
+    --out) out=$2; shift 2 ;;
+    --programs) programs=$(program_directory "$2" starling-gossip); shift 2 ;;
     --help) usage; exit 0 ;;
     *) flags+=("$1"); shift ;;
   esac
 done
-
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck source=examples/build_programs.sh
-. "$root/examples/build_programs.sh"
 
 [ -n "$programs" ] || build_programs starling-gossip
 
@@ -36,7 +39,6 @@ if [ -e "$out" ]; then
   echo "compare_topologies: $out is there already: name a new directory with --out, or remove it" >&2
   exit 1
 fi
-mkdir -p "$out"
 runs=()
 for topology in "${topologies[@]}"; do
   say "$topology"

@@ -4,6 +4,10 @@
 # it by token as real processes, and trains a model on Fashion-MNIST over mutual TLS.
 set -euo pipefail
 
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=examples/build_programs.sh
+. "$root/examples/build_programs.sh"
+
 usage() {
   cat <<'TEXT'
 usage: examples/quickstart.sh [--clients N] [--rounds R] [--seed S] [--keep] [--programs DIR]
@@ -16,27 +20,12 @@ usage: examples/quickstart.sh [--clients N] [--rounds R] [--seed S] [--keep] [--
 TEXT
 }
 
-refuse() {
-  printf 'quickstart: %s\n' "$*" >&2
-  exit 2
-}
-
 # number FLAG VALUE MIN MAX: the value without leading zeros.
 number() {
   if [[ ! $2 =~ ^[0-9]{1,15}$ ]] || ((10#$2 < $3 || 10#$2 > $4)); then
     refuse "$1 must be a whole number from $3 to $4, not '$2'"
   fi
   echo $((10#$2))
-}
-
-# Other programs' directory, as an absolute path.
-program_directory() {
-  local program
-  [ -d "$1" ] || refuse "there is no directory '$1'"
-  for program in starling-coordinator starling-edge; do
-    [ -x "$1/$program" ] || refuse "no $program in '$1'; build it, or leave --programs out"
-  done
-  (cd "$1" && pwd)
 }
 
 clients=12 rounds=20 seed=1 keep=no programs=
@@ -49,15 +38,14 @@ while [ $# -gt 0 ]; do
     --rounds) rounds=$(number "$1" "$2" 1 1000000); shift 2 ;;
     --seed) seed=$(number "$1" "$2" 0 999999999999999); shift 2 ;;
     --keep) keep=yes; shift ;;
-    --programs) programs=$(program_directory "$2"); shift 2 ;;
+    --programs)
+      programs=$(program_directory "$2" starling-coordinator starling-edge)
+      shift 2 ;;
     --help) usage; exit 0 ;;
     *) usage >&2; refuse "unknown argument '$1'" ;;
   esac
 done
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck source=examples/build_programs.sh
-. "$root/examples/build_programs.sh"
 job=$root/examples/fashion-2nn.toml
 data=fashion-mnist:/usr/share/datasets/fashion-mnist
 model=$PWD/fashion-2nn.safetensors

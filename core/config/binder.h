@@ -34,11 +34,13 @@ class Binder {
     add(fields_of(section, options));
   }
 
-  // Adds to `app`: --config FILE, and a flag per key, "--section.key VALUE", with the alias
-  // "--key VALUE" where no other key ends so and no other flag has the name; of a boolean, "--key"
-  // alone means true. Values are only collected while the app parses; apply() checks them. The
-  // binder must outlive the app's parsing. `short_names`: (key, flag) pairs for keys that people
-  // know by another name than their last word.
+  // Adds --config FILE to `app`. Not for a command whose file is a required argument.
+  void add_config(CLI::App& app);
+  // Adds to `app` a flag per key, "--section.key VALUE", with the alias "--key VALUE" where no
+  // other key ends so and no other flag has the name; of a boolean, "--key" alone means true.
+  // Values are only collected while the app parses; apply() checks them. The binder must outlive
+  // the app's parsing. `short_names`: (key, flag) pairs for keys that people know by another name
+  // than their last word.
   void add_flags(CLI::App& app,
                  std::span<const std::pair<std::string_view, std::string_view>> short_names = {});
 

@@ -201,10 +201,13 @@ std::optional<int> parse(CLI::App& app, std::span<char* const> arguments, std::o
   }
 }
 
-void Binder::add_flags(CLI::App& app,
-                       std::span<const std::pair<std::string_view, std::string_view>> short_names) {
+void Binder::add_config(CLI::App& app) {
   app.add_option("--config", config_file_, "read the settings of this TOML file first")
       ->type_name("FILE");
+}
+
+void Binder::add_flags(CLI::App& app,
+                       std::span<const std::pair<std::string_view, std::string_view>> short_names) {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const Field& field = fields_[i];
     const KeyDocument& key = documents_[i];

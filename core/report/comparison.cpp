@@ -22,6 +22,11 @@ bool is_incidental(std::string_view key) {
   return word == "out" || word == "threads" || word == "format" || word == "config";
 }
 
+// Settings that only a launched network has: that a simulated one lacks them is no difference.
+bool is_of_launch(std::string_view key) {
+  return key.starts_with("launch.") || key.starts_with("chaos.");
+}
+
 // Keys whose value alone says what it is; they come first in a name.
 int rank(std::string_view key) {
   if (key == "algorithm" || key == "algorithm.name") return 0;
@@ -54,7 +59,7 @@ std::vector<std::string> differing_keys(std::span<const Run> runs) {
     }
   }
   std::erase_if(order, [&](const std::string& key) {
-    return values[key].size() < 2 && holders[key] == count;
+    return values[key].size() < 2 && (holders[key] == count || is_of_launch(key));
   });
   std::ranges::stable_sort(order, {}, rank);
   return order;

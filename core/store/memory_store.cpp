@@ -83,6 +83,14 @@ Result<void> MemoryStore::record_seen(std::string_view name, WallTime now,
   return {};
 }
 
+Result<void> MemoryStore::record_heard(std::span<const ClientHeard> heard) {
+  for (const ClientHeard& one : heard) {
+    const auto found = clients_.find(one.client);
+    if (found != clients_.end()) found->second.last_seen = one.time;
+  }
+  return {};
+}
+
 void MemoryStore::revoke_open_tokens(std::string_view client) {
   for (auto& [id, token] : tokens_) {
     if (token.client == client && token.state == TokenState::kOpen) {

@@ -27,6 +27,7 @@ class MemoryStore final : public Store {
   Result<std::vector<Client>> clients() override;
   Result<void> record_seen(std::string_view name, WallTime now,
                            std::optional<std::uint64_t> rows) override;
+  Result<void> record_heard(std::span<const ClientHeard> heard) override;
   Result<std::vector<Revocation>> revoke_client(std::string_view name, WallTime now) override;
   Result<void> add_certificate(const Certificate& certificate) override;
   Result<std::optional<Certificate>> find_certificate(std::string_view serial) override;

@@ -75,6 +75,12 @@ struct Client {
   friend bool operator==(const Client&, const Client&) = default;
 };
 
+// When a client was last heard.
+struct ClientHeard {
+  std::string client;
+  WallTime time;
+};
+
 // A one-use permission to join. Only the MAC key derived from its secret is kept.
 struct Token {
   static constexpr std::uint32_t kBadTriesMax = 5;

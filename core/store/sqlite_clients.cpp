@@ -119,6 +119,16 @@ Result<void> SqliteStore::record_seen(std::string_view name, WallTime now,
   });
 }
 
+Result<void> SqliteStore::record_heard(std::span<const ClientHeard> heard) {
+  return database_->transact(Durability::kRelaxed, [&]() -> Result<void> {
+    for (const ClientHeard& one : heard) {
+      STARLING_TRY(database_->execute("UPDATE clients SET last_seen = ? WHERE name = ?", one.time,
+                                      one.client));
+    }
+    return {};
+  });
+}
+
 Result<std::vector<Revocation>> SqliteStore::revoke_client(std::string_view name, WallTime now) {
   return database_->transact(Durability::kFull, [&]() -> Result<std::vector<Revocation>> {
     STARLING_TRY(database_->execute("UPDATE clients SET state = ? WHERE name = ?",

@@ -43,6 +43,8 @@ class Store {
   // Not durable. `rows`: what the client declares, if it does. "client-unknown".
   [[nodiscard]] virtual Result<void> record_seen(std::string_view name, WallTime now,
                                                  std::optional<std::uint64_t> rows) = 0;
+  // When clients were last heard, in one transaction. Not durable. Unknown ones are left out.
+  [[nodiscard]] virtual Result<void> record_heard(std::span<const ClientHeard> heard) = 0;
   // Revokes the client, all its certificates and its open tokens; the same again changes nothing.
   // Returns all its revocations, also earlier ones. "client-unknown".
   [[nodiscard]] virtual Result<std::vector<Revocation>> revoke_client(std::string_view name,

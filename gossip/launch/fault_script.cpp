@@ -8,6 +8,7 @@
 #include <deque>
 #include <numeric>
 
+#include "core/base/bytes.h"
 #include "core/base/nearest_name.h"
 #include "core/base/rng.h"
 #include "core/config/binder.h"
@@ -207,6 +208,16 @@ FaultOptions draw_one(const ChaosOptions& options, std::string_view kind, Node n
   return drawn;
 }
 
+// "21.5ms", where format_duration counts microseconds.
+std::string readable(Duration duration) {
+  if (duration % std::chrono::milliseconds(1) == Duration::zero()) return format_duration(duration);
+  return fmt::format("{:.4g}ms", 1e3 * to_seconds(duration));
+}
+
+std::string format_rate(double bytes_per_second) {
+  return format_byte_count(static_cast<std::uint64_t>(bytes_per_second)) + "/s";
+}
+
 }  // namespace
 
 Result<FaultScript> read_fault_script(std::string_view text, std::string_view file_name, Node nodes,
@@ -278,10 +289,9 @@ std::string to_text(const FaultEvent& event) {
     text += fmt::format(", {} {}", event.links.size(), event.links.size() == 1 ? "link" : "links");
   }
   if (event.kind == FaultKind::kDelay) {
-    text += fmt::format(", {} and up to {} more", format_duration(link.delay),
-                        format_duration(link.jitter));
+    text += fmt::format(", {} and up to {} more", readable(link.delay), readable(link.jitter));
   }
-  if (link.bytes_per_second > 0) text += fmt::format(", {:.6g} B/s", link.bytes_per_second);
+  if (link.bytes_per_second > 0) text += ", " + format_rate(link.bytes_per_second);
   if (event.lasts > Duration::zero()) text += " for " + format_duration(event.lasts);
   return text + " (" + event.name + ")";
 }

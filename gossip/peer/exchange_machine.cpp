@@ -226,10 +226,11 @@ void ExchangeMachine::ask_and_give_up() {
   }
   if (count == 0) return;
   say(LogLevel::kWarning,
-      fmt::format("{} {} not heard within {} in step {} (exchange {}): the weight is one's own",
-                  missing, count == 1 ? "was" : "were",
+      fmt::format("no message from {} within {} (step {}, exchange {}); {} weight is added to "
+                  "this node's own",
+                  missing,
                   format_duration(std::chrono::round<std::chrono::milliseconds>(now_ - waiting_)),
-                  step(), exchange_));
+                  step(), exchange_, count == 1 ? "its" : "their"));
 }
 
 bool ExchangeMachine::fits(const Arrival& arrival) const {

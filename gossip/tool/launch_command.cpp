@@ -177,6 +177,7 @@ void add_launch_command(CLI::App& app, CommandContext& context) {
                     "show what would go wrong and when, and run nothing");
   config::add_format(*command, flags->format);
   flags->config.bind(flags->binder);
+  flags->binder.add_config(*command);
   flags->binder.add_flags(*command, kNetShortNames);
   command->callback([flags, &context] {
     context.run = [flags, &context] {

@@ -44,9 +44,10 @@ void print_summary(const SimulationResult& result, const SummaryOptions& options
   out << fmt::format("{} nodes, {} steps: {}{}, {} in {} messages\n", options.nodes, totals.step,
                      telemetry::format_seconds(totals.virtual_seconds), options.time,
                      telemetry::format_bytes(totals.traffic.bytes_sent), totals.traffic.messages);
-  out << fmt::format("{:.0f} node-steps/s on {} threads, trace {}\n",
+  out << fmt::format("{:.0f} node-steps/s on {} thread{}, trace {}\n",
                      static_cast<double>(totals.node_steps) / result.stepping_seconds,
-                     options.threads, result.trace.hex().substr(0, 16));
+                     options.threads, options.threads == 1 ? "" : "s",
+                     result.trace.hex().substr(0, 16));
   if (!options.out.empty()) out << "written: " << options.out << "/report.html\n";
 }
 

@@ -96,6 +96,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   config::add_format(*command, flags->format);
   flags->options.bind(flags->binder);
+  flags->binder.add_config(*command);
   flags->binder.add_flags(*command, kNetShortNames);
   command->callback([flags, &context] {
     context.run = [flags, &context] {

@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
 
+#include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/terminal_log.h"
 
 namespace starling {
@@ -36,6 +41,22 @@ TEST(Log, ALineFromOutsideStaysOneLine) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
   EXPECT_EQ(text.find('\x1b'), text.npos) << text;
   EXPECT_EQ(text.find('\r'), text.npos) << text;
+}
+
+// Machines in several zones send their lines to one place.
+TEST(Log, ALinesTimeIsUtcAndSaysSo) {
+  ::setenv("TZ", "XXX-9", 1);
+  ::tzset();
+  ::testing::internal::CaptureStderr();
+  make_stderr_log(LogLevel::kInfo)->info("ready");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  ::unsetenv("TZ");
+  ::tzset();
+  ASSERT_EQ(text.substr(std::min<std::size_t>(24, text.size())), " info ready\n") << text;
+  const auto time = parse_rfc3339(text.substr(0, 24));
+  ASSERT_TRUE(time) << text;
+  EXPECT_EQ(text[23], 'Z');
+  EXPECT_LT(std::chrono::abs(*time - SystemClock().wall_now()), std::chrono::minutes(10)) << text;
 }
 
 TEST(Log, ALineIsBrokenAtBlanksWhereTheTerminalEnds) {

@@ -31,6 +31,7 @@ class CommandLine : public ::testing::Test {
     app_.require_subcommand(1);
     run_ = app_.add_subcommand("simulate", "in one process");
     run_->add_option("--out", out_directory_, "where results go");
+    binder_.add_config(*run_);
     binder_.add_flags(*run_);
     app_.add_subcommand("status", "what is going on");
   }

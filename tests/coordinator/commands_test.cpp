@@ -99,6 +99,20 @@ TEST_F(CommandsTest, WrongUseEndsWithTwoAndANearName) {
   EXPECT_EQ(out, "starling-coordinator 1.2.3\n");
 }
 
+// A command whose file is an argument takes no second one.
+TEST_F(CommandsTest, ACommandOfAFileHasNoConfigOption) {
+  for (std::vector<std::string> words : {std::vector<std::string>{"run", "submit"},
+                                         {"gossip", "start"},
+                                         {"gossip", "sign"},
+                                         {"simulate"}}) {
+    words.emplace_back("--help");
+    EXPECT_EQ(run(words), 0);
+    EXPECT_THAT(out, Not(HasSubstr("--config"))) << words.front();
+  }
+  EXPECT_EQ(run({"serve", "--help"}), 0);
+  EXPECT_THAT(out, HasSubstr("--config FILE"));
+}
+
 TEST_F(CommandsTest, HelpFitsATerminal) {
   for (std::vector<std::string> words : {std::vector<std::string>{},
                                          {"serve"},
@@ -267,8 +281,23 @@ TEST_F(CommandsTest, ARunFromSubmissionToExport) {
             exported.at("model_sha256").as_string().c_str());
   EXPECT_EQ(ask_json({"run", "export", "1", "--to", file, "--round", "0"}).at("round"), 0);
   EXPECT_EQ(ask({"run", "export", "1", "--to", file, "--best"}), 0);
+  EXPECT_THAT(out, HasSubstr("\nSHA-256 of its values ")) << "not of the file";
   EXPECT_EQ(ask({"run", "export", "1", "--to", file, "--round", "4"}), 1);
   EXPECT_EQ(ask({"run", "export", "1", "--to", (directory.path() / "no/such").string()}), 1);
+}
+
+TEST_F(CommandsTest, TheInitialModelIsExportedOnlyWhereItIsAskedFor) {
+  federation.start_service();
+  federation.gate.close_from(1);
+  start_client();
+  ask_json({"run", "submit", tiny_job()});
+  federation.gate.wait_for_training("cam-7", 1);
+  const auto file = (directory.path() / "model.safetensors").string();
+  EXPECT_EQ(ask({"run", "export", "1", "--to", file}), 1) << out;
+  EXPECT_THAT(err, HasSubstr("no round yet; --round 0 takes its initial model"));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(ask({"run", "export", "1", "--to", file, "--round", "0"}), 0) << err;
+  federation.gate.open_all();
 }
 
 TEST_F(CommandsTest, WaitingTellsHowItEnded) {

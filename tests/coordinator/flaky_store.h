@@ -56,6 +56,9 @@ class FlakyStore final : public Store {
                            std::optional<std::uint64_t> rows) override {
     return store_->record_seen(n, t, rows);
   }
+  Result<void> record_heard(std::span<const ClientHeard> heard) override {
+    return store_->record_heard(heard);
+  }
   Result<std::vector<Revocation>> revoke_client(std::string_view n, WallTime t) override {
     return store_->revoke_client(n, t);
   }

@@ -8,6 +8,7 @@
 #include "core/base/durable_file.h"
 #include "core/enrol/join.h"
 #include "core/net/deadline.h"
+#include "core/store/sqlite_store.h"
 #include "edge_client/coordinator_link.h"
 #include "tests/coordinator/test_federation.h"
 #include "tests/support/machine_stopwatch.h"
@@ -87,6 +88,16 @@ class ServiceSessionsTest : public ::testing::Test {
     const auto client = federation.ask("client-show", {{"name", name}}).value();
     return client.at("last_seen").as_string().c_str();
   }
+  // What a process that is killed now leaves behind.
+  std::optional<WallTime> seen_after_a_crash(const std::string& name) {
+    const testing::TemporaryDirectory left;
+    const auto database = federation.state().database();
+    const StateDirectory copy(left.path());
+    std::filesystem::copy_file(database, copy.database());
+    std::filesystem::copy_file(database.string() + "-wal", copy.database().string() + "-wal");
+    auto store = store::open_sqlite_store(copy.database(), {});
+    return store.value()->find_client(name).value()->last_seen;
+  }
   std::string state(const std::string& name) {
     const auto client = federation.ask("client-show", {{"name", name}}).value();
     return client.at("state").as_string().c_str();
@@ -111,6 +122,30 @@ TEST_F(ServiceSessionsTest, ADeviceIsConnectedOnceItHasGreeted) {
   connection.send(protocol::Bye{"stopped", ""});
   EXPECT_EQ(connection.next(), "closed");
   EXPECT_FALSE(is_connected("cam-7"));
+}
+
+TEST_F(ServiceSessionsTest, WhenADeviceWasHeardOutlivesACrash) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  RawConnection connection = connect(device);
+  EXPECT_EQ(connection.greet(), "Welcome");
+  ASSERT_TRUE(is_connected("cam-7"));
+  const auto greeted = seen_after_a_crash("cam-7");
+  ASSERT_TRUE(greeted);
+  federation.clock.put_forward(std::chrono::hours(2));
+  connection.send(protocol::Ping{});
+  EXPECT_EQ(connection.next(), "Pong");
+  ASSERT_TRUE(is_connected("cam-7"));
+  EXPECT_GE(*seen_after_a_crash("cam-7"), *greeted + std::chrono::hours(2));
+}
+
+TEST_F(ServiceSessionsTest, AnOperatorIsSeenAndConnectedWhileItAsks) {
+  federation.start_service();
+  const auto list = federation.ask("client-list", {{"role", "operator"}}).value();
+  ASSERT_EQ(list.as_array().size(), 1U);
+  EXPECT_EQ(list.at(0).at("connected"), true);
+  EXPECT_TRUE(list.at(0).at("last_seen").is_string());
+  EXPECT_TRUE(seen_after_a_crash(list.at(0).at("name").as_string().c_str()));
 }
 
 TEST_F(ServiceSessionsTest, MembersOfAGossipNetworkAreSentItsRosterAndReport) {

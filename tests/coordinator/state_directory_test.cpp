@@ -61,6 +61,10 @@ TEST_F(StateDirectoryTest, InitRefusesWhatItWouldSpoil) {
   EXPECT_EQ(init_code(directory.path() / "a", {.listen = "localhost:7443"}), "setting-invalid")
       << "no service could listen there";
   EXPECT_EQ(init_code(directory.path() / "a", {.names = {"no spaces"}}), "setting-invalid");
+  for (const char* name : {"0.0.0.0", "::", "10.1"}) {
+    EXPECT_EQ(init_code(directory.path() / "a", {.names = {"lab.test", name}}), "setting-invalid")
+        << "nobody can dial " << name;
+  }
   for (const char* nothing : {"", " ", ","}) {
     EXPECT_EQ(init_code(directory.path() / "a", {.names = {nothing}}), "setting-invalid");
   }
@@ -135,6 +139,14 @@ TEST_F(StateDirectoryTest, SettingsThatDoNotGoTogetherAreRefused) {
   settings.service.names = " a.test ,, ::1, a.test";
   EXPECT_TRUE(settings.validate());
   EXPECT_EQ(settings.names(), (std::vector<std::string>{"a.test", "::1"}));
+  settings.service.names = "bad name";
+  EXPECT_EQ(settings.validate().error().message(),
+            "service.names: \"bad name\" is neither a DNS name nor an address; write it without a "
+            "port, such as fl.example.org or 10.0.0.1");
+  settings = {};
+  settings.service.listen = ":7443";
+  EXPECT_EQ(settings.validate().error().message().find("fl.example.org"), std::string::npos)
+      << "a name would be refused as well";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // `preflight` and `status` as their owner sees them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <future>
@@ -12,6 +13,7 @@
 #include "edge_client/status_file.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
+#include "tests/support/as_nobody.h"
 #include "tests/support/free_port.h"
 #include "tests/support/temporary_directory.h"
 
@@ -184,6 +186,24 @@ TEST_F(CommandsTest, PreflightOfADeviceThatNeverJoined) {
   EXPECT_THAT(result.text, HasSubstr("starling-edge join TOKEN --state " + state_.path.string()));
 }
 
+TEST_F(CommandsTest, PreflightOfADirectoryThatMayNotBeSearched) {
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0), 0);
+  Printed result;
+  {
+    const testing::AsNobody nobody;
+    std::ostringstream out;
+    result.exit_code = preflight({state_, options_, "test"}, clock_, OutputFormat::kText, out);
+    result.text = out.str();
+  }
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0700), 0);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.text, HasSubstr("configuration FAILED cannot look for "));
+  EXPECT_THAT(result.text, HasSubstr("certificate   FAILED "));
+  EXPECT_THAT(result.text, HasSubstr("run this as the user who owns " + state_.path.string()));
+  EXPECT_THAT(result.text, Not(HasSubstr("defaults")));
+  EXPECT_THAT(result.text, Not(HasSubstr("token")));
+}
+
 TEST_F(CommandsTest, StatusWithoutAProcessSaysHowToStartOne) {
   const Printed result = print_status();
   EXPECT_EQ(result.exit_code, 0);
@@ -202,9 +222,13 @@ TEST_F(CommandsTest, StatusOfARunningProcess) {
                            .pending_updates = 1,
                            .updates_counted = 3,
                            .started = kNow - hours(1),
-                           .last_connected = kNow};
+                           .last_connected = kNow,
+                           .last_error = "no route",
+                           .last_error_at = kNow - hours(1)};
   std::ofstream(state_.status_file()) << to_json(running);
   EXPECT_THAT(print_status().text, HasSubstr("training, run 3 'fashion \"2nn\"' round 4/20"));
+  EXPECT_THAT(print_status().text,
+              HasSubstr("last error     " + format_rfc3339(kNow - hours(1)) + ": no route\n"));
   const std::string json = print_status(OutputFormat::kJson).text;
   EXPECT_THAT(json, HasSubstr(R"("running":true)"));
   EXPECT_THAT(json, HasSubstr(R"("run":3)"));

@@ -380,6 +380,30 @@ TEST(EdgeSession, StoppingWhileTrainingSaysGoodbye) {
   EXPECT_EQ(status->last_connected, kNow);
 }
 
+TEST(EdgeSession, TheNextProcessKnowsWhenTheLinkWasUpAndWhyItWasLost) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome();
+  coordinator.send(protocol::Bye{"draining", "back soon"});
+  EXPECT_EQ(coordinator.end(), "closed");
+  coordinator.accept();  // so the loss was noted
+  device.stop();
+  const auto lost = read_status(device.state.status_file());
+  ASSERT_TRUE(lost);
+  EXPECT_EQ(lost->last_connected, kNow);
+  EXPECT_EQ(lost->last_error, "the coordinator closed the connection: back soon");
+  EXPECT_EQ(lost->last_error_at, kNow);
+
+  device.clock.set(kNow + hours(1));
+  coordinator.loop.run_task(coordinator.listener->close());
+  coordinator.listener.reset();
+  device.options.client.backoff = {hours(1), hours(1)};
+  device.start();
+  device.stop();
+  EXPECT_EQ(read_status(device.state.status_file())->last_connected, kNow);
+}
+
 TEST(EdgeSession, StoppingWhileNobodyAnswersIsImmediate) {
   ScriptedCoordinator coordinator;
   Device device(coordinator);

@@ -13,6 +13,20 @@ fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 compare() { "$script" --programs "$programs" --out "$work/runs" --steps 12 --seed 7; }
 
+refused() {  # refused SENTENCE ARGUMENT...
+  local sentence=$1 status=0
+  shift
+  "$script" --out "$work/refused" "$@" >/dev/null 2>"$work/errors" || status=$?
+  [ $status -eq 2 ] || fail "$* ended with $status"
+  grep -q -F -- "$sentence" "$work/errors" || fail "$* does not say why it was refused"
+  [ ! -e "$work/refused" ] || fail "$* left its directory"
+}
+mkdir "$work/empty"
+refused "no starling-gossip in '$work/empty'; build it" --programs "$work/empty"
+refused "there is no directory '$work/nowhere'" --programs "$work/nowhere"
+refused '--programs needs a directory' --programs
+refused "unknown flag '--stepps'" --programs "$programs" --stepps 12
+
 compare | tee "$work/output"
 for run in ring torus exponential base-graph; do
   [ -s "$work/runs/$run/report.html" ] || fail "$run has no report.html"

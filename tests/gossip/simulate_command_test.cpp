@@ -82,6 +82,11 @@ class SimulateCommand : public ::testing::Test {
   starling::testing::TemporaryDirectory directory_;
 };
 
+TEST_F(SimulateCommand, CountsItsThreads) {
+  EXPECT_THAT(run_small({"--threads", "1"}).out, HasSubstr(" on 1 thread, trace "));
+  EXPECT_THAT(run_small({"--threads", "2"}).out, HasSubstr(" on 2 threads, trace "));
+}
+
 TEST_F(SimulateCommand, SaysEachEvaluationAndHowItEnded) {
   const Answer answer = run_small({"--topology", "ring"});
   EXPECT_EQ(answer.code, 0) << answer.err;

@@ -180,6 +180,24 @@ TEST(FaultScript, ChaosOfAnUnknownKindIsRefused) {
   EXPECT_THAT(script.error().message(), HasSubstr("'melt' is not a kind"));
 }
 
+TEST(FaultScript, TimesAndRatesAreSaidAsPeopleReadThem) {
+  const auto script = read(R"(
+[a]
+at = "1s"
+kind = "delay"
+delay = "86ms"
+jitter = "21500us"
+[b]
+at = "2s"
+kind = "bandwidth"
+bandwidth = "4752kB/s"
+)",
+                           2);
+  ASSERT_EQ(script.size(), 2U);
+  EXPECT_THAT(to_text(script[0]), HasSubstr(", 86ms and up to 21.5ms more"));
+  EXPECT_THAT(to_text(script[1]), HasSubstr(", 4.8 MB/s"));
+}
+
 TEST(FaultScript, ChaosThatCannotBeIsRefusedByName) {
   const auto script = draw_faults({.count = 1, .kinds = "reset"}, 1, 1);
   ASSERT_FALSE(script);

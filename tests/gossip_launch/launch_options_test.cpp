@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/durable_file.h"
+#include "gossip/launch/fault_script.h"
 #include "tests/support/paths.h"
 
 namespace starling::gossip {
@@ -46,6 +47,22 @@ TEST(LaunchOptions, WhatOnlyASimulatedNetworkHasIsRefused) {
   EXPECT_THAT(option_refusal("[network]\nloss = 0.1\n"), HasSubstr("network.loss"));
   EXPECT_THAT(option_refusal("[network]\njitter = \"1ms\"\n"), HasSubstr("network.jitter"));
   EXPECT_THAT(option_refusal("[topology]\nnodes = 1001\n"), HasSubstr("at most 1000"));
+}
+
+// The `index`-th block of TOML in the README.
+std::string readme_toml(int index) {
+  const std::string readme =
+      read_text_file(testing::source_root() / "gossip/README.md", 1 << 20).value();
+  constexpr std::string_view kBegin = "```toml\n";
+  std::size_t begin = 0;
+  for (int i = 0; i <= index; ++i) begin = readme.find(kBegin, begin) + kBegin.size();
+  return readme.substr(begin, readme.find("```", begin) - begin);
+}
+
+TEST(LaunchOptions, TheReadmesExamplesMayBeLaunched) {
+  EXPECT_EQ(option_refusal(readme_toml(0)), "") << "net.toml";
+  const auto script = read_fault_script(readme_toml(1), "faults.toml", 25, 1);
+  EXPECT_TRUE(script) << script.error().message();
 }
 
 TEST(LaunchOptions, MembersAreToldWhatIsNotADefault) {

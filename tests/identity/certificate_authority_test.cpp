@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <set>
 
 #include "core/base/durable_file.h"
 #include "core/identity/identity_directory.h"
+#include "tests/support/as_nobody.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::identity {
@@ -245,24 +245,6 @@ TEST(IdentityDirectory, ComesBackAsItWasSaved) {
   EXPECT_EQ(IdentityDirectory::load(directory).error().code(), "bad-certificate");
 }
 
-// Runs as nobody for its life where the tests run as root, for whom nothing is unreadable.
-class AsNobody {
- public:
-  AsNobody() : is_root_(::geteuid() == 0) {
-    if (is_root_) {
-      EXPECT_EQ(::seteuid(65534), 0);
-    }
-  }
-  ~AsNobody() {
-    if (is_root_) {
-      EXPECT_EQ(::seteuid(0), 0);
-    }
-  }
-
- private:
-  const bool is_root_;
-};
-
 TEST(IdentityDirectory, OneThatMayNotBeReadIsNotTakenForNone) {
   const testing::TemporaryDirectory home;
   const auto directory = home.path() / "identity";
@@ -270,7 +252,7 @@ TEST(IdentityDirectory, OneThatMayNotBeReadIsNotTakenForNone) {
   ASSERT_TRUE(IdentityDirectory::save(directory, *credentials, {"10.0.0.1", 7443}));
   ASSERT_EQ(::chmod(directory.c_str(), 0), 0);
   {
-    const AsNobody nobody;
+    const testing::AsNobody nobody;
     const auto refused = IdentityDirectory::load(directory);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code(), "no-permission");

@@ -41,6 +41,19 @@ TEST(DistinguishingNames, DifferAlways) {
   EXPECT_THAT(distinguishing_names(std::span(runs).first(2)), ElementsAre("a", "b"));
 }
 
+TEST(DistinguishingNames, WhatOnlyALaunchedNetworkHasIsNoDifferenceToASimulatedOne) {
+  std::vector<report::Run> runs = {
+      run_with({{"topology.spec", "ring"}}),
+      run_with({{"topology.spec", "ring"}, {"launch.proxy", "false"}, {"chaos.count", "0"}}),
+      run_with({{"topology.spec", "star"}, {"launch.proxy", "false"}, {"chaos.count", "0"}})};
+  runs[1].directory = "runs/b";
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("ring (a)", "ring (b)", "star"));
+  EXPECT_THAT(distinguishing_names(std::span(runs).first(2)), ElementsAre("a", "b"));
+  runs[1].settings.back().second = "20";
+  EXPECT_THAT(distinguishing_names(std::span(runs).subspan(1)),
+              ElementsAre("ring, count 20", "star, count 0"));
+}
+
 TEST(DistinguishingNames, FederatedRunsHaveTheirJobs) {
   report::Run federated;
   federated.kind = RunKind::kFederated;

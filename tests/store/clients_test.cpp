@@ -227,6 +227,22 @@ TEST_P(ClientsTest, RemembersWhoWasSeen) {
   EXPECT_EQ(clients[2].last_seen, std::nullopt);
 }
 
+TEST_P(ClientsTest, RemembersWhenManyWereHeard) {
+  for (const char* name : {"a", "b"}) {
+    ASSERT_TRUE(
+        store().add_client(name, Role::kDevice, certificate(std::string("0") + name, name), at(0)));
+  }
+  ASSERT_TRUE(store().record_seen("a", at(7), 600));
+  const std::vector<ClientHeard> heard = {{"a", at(8)}, {"nobody", at(9)}, {"b", at(10)}};
+  ASSERT_TRUE(store().record_heard(heard));
+  reopen();
+  const std::vector<Client> clients = store().clients().value();
+  ASSERT_EQ(clients.size(), 2U);
+  EXPECT_EQ(clients[0].last_seen, at(8));
+  EXPECT_EQ(clients[0].rows, 600U) << "as it was declared";
+  EXPECT_EQ(clients[1].last_seen, at(10));
+}
+
 TEST(Records, RolesHaveWords) {
   for (const Role role : {Role::kDevice, Role::kPeer, Role::kOperator}) {
     EXPECT_EQ(parse_role(to_string(role)).value(), role);
