@@ -337,6 +337,31 @@ TEST(ExchangeMachine, ALyingGreetingMovesNobody) {
   }
 }
 
+// Nor where it is the first that anybody hears, sends nothing else, and exchanges take many times
+// the training in them: its neighbours hear all of their others in no exchange.
+TEST(ExchangeMachine, ALiarThatIsThereFromTheStartMovesNobody) {
+  for (const Exchange claim : {Exchange{400}, Exchange{300}, Exchange{40}}) {
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      auto of = world(seed, 400);
+      of.members = 8;
+      of.work = 0.002;
+      of.latency = 0.1;
+      of.seconds_max = 2000;
+      ExchangeNetwork network(of);
+      network.replace_by_liar(3);
+      for (double when = 0.001; when < 60; when += 0.05) {
+        network.at(when, [&] { network.lie(3, claim); });
+      }
+      ASSERT_EQ(network.run(), "") << seed;
+      EXPECT_EQ(network.copies(), 0U) << seed << " " << of.topology << " claims " << claim;
+      for (Member member = 0; member < 8; ++member) {
+        EXPECT_LE(network.skipped_by(member), 20U)
+            << seed << " " << of.topology << " claims " << claim << " member " << member;
+      }
+    }
+  }
+}
+
 // Its own exchanges cost a lone peer the least time; what it does alone is no progress to others.
 TEST(ExchangeMachine, WhoIsCutOffDoesNotRunThroughTheExchanges) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {

@@ -91,9 +91,18 @@ void ExchangeNetwork::lie(Member member, Exchange claim) {
   }
 }
 
+void ExchangeNetwork::replace_by_liar(Member member) {
+  Node& node = nodes_[member];
+  ++node.life;
+  node.machine.reset();
+  node.lies = true;
+}
+
 Traffic ExchangeNetwork::traffic() const {
   Traffic sum;
-  for (const Node& node : nodes_) sum += node.machine->traffic();
+  for (const Node& node : nodes_) {
+    if (node.machine) sum += node.machine->traffic();
+  }
   return sum;
 }
 
@@ -252,7 +261,9 @@ void ExchangeNetwork::perform(Member self, const Mix& mix) {
 }
 
 std::string ExchangeNetwork::run() {
-  const auto finished = [](const Node& node) { return node.machine && node.finished; };
+  const auto finished = [](const Node& node) {
+    return node.lies || (node.machine && node.finished);
+  };
   while (!std::ranges::all_of(nodes_, finished)) {
     const auto next = queue_.pop();
     if (!next) return "nothing happens any more";

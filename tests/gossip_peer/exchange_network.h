@@ -50,6 +50,8 @@ class ExchangeNetwork {
   void kill(exchange::Member member, double away, exchange::Exchange age);
   // It greets all others and says that it is at this exchange, with a quorum since long ago.
   void lie(exchange::Member member, exchange::Exchange claim);
+  // From now on, somebody in its place: it does nothing but lie.
+  void replace_by_liar(exchange::Member member);
   // All that it does takes this much longer from now on.
   void slow(exchange::Member member, double seconds) { slowness_[member] = seconds; }
 
@@ -78,6 +80,7 @@ class ExchangeNetwork {
     std::unique_ptr<ExchangeMachine> machine;
     std::uint64_t life = 0;
     bool finished = false;
+    bool lies = false;
     std::size_t copies = 0;
     std::optional<exchange::Exchange> trained_for;
     exchange::Exchange skipped = 0;
