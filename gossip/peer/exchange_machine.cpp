@@ -174,9 +174,12 @@ std::optional<TimePoint> ExchangeMachine::ask_at(Member member) const {
   return std::max(asked_at + interval, neighbour.alive_at + 2 * interval);
 }
 
-// Whether the network may just be starting: nobody who was heard is beyond what that explains.
+// Whether the network may just be starting: nobody who was heard is beyond what that explains. Who
+// goes on from a checkpoint may be alone in that: it waits so only until it hears anybody.
 bool ExchangeMachine::is_starting() const {
-  return exchange_ == first_ && furthest() <= first_ + options_.spread;
+  if (exchange_ != first_) return false;
+  if (first_ == 0) return furthest() <= options_.spread;
+  return std::ranges::none_of(neighbours_, [](const auto& entry) { return entry.second.met; });
 }
 
 bool ExchangeMachine::is_linked(const Neighbour& neighbour) const {

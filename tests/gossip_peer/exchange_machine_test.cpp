@@ -362,6 +362,20 @@ TEST(ExchangeMachine, ALiarThatIsThereFromTheStartMovesNobody) {
   }
 }
 
+// A device that starts again within an exchange or two of the others, beside one that never will:
+// the whole ring waits for it, so it must not wait as if the network were starting.
+TEST(ExchangeMachine, WhoGoesOnFromACheckpointDoesNotWaitForTheDead) {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    auto of = world(seed, 400);
+    ExchangeNetwork network(of);
+    network.at(3, [&] { network.die(2); });
+    network.at(15, [&] { network.kill(1, 0.3, 1); });
+    ASSERT_EQ(network.run(), "") << seed << " " << of.topology;
+    EXPECT_LE(longest_wait(network), 2.5 * seconds(of.options.patience_min))
+        << seed << " " << of.topology;
+  }
+}
+
 // Its own exchanges cost a lone peer the least time; what it does alone is no progress to others.
 TEST(ExchangeMachine, WhoIsCutOffDoesNotRunThroughTheExchanges) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
