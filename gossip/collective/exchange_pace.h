@@ -13,7 +13,7 @@ namespace starling::collective {
 
 class ExchangePace {
  public:
-  explicit ExchangePace(protocol::Exchange first) : others_(first), next_(first) {}
+  explicit ExchangePace(protocol::Exchange first) : next_(first) {}
 
   // We have ended `exchange` with a majority.
   void ended(protocol::Exchange exchange, TimePoint now);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "gossip/peer/network_run.h"
 
 namespace starling::gossip {
 
@@ -37,8 +38,8 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       resumed_(exchange),
       last_(options.schedule.mixings_until(options.schedule.steps)),
       matrix_(topology.at(exchange)),
-      quorum_(names_.size(), now),
-      ahead_(exchange) {
+      graph_(neighbours_of(topology, self, exchange)),
+      quorum_(names_.size(), now) {
   ahead_.in_step(exchange, now);
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }
@@ -112,6 +113,7 @@ void ExchangeMachine::go_on_or_finish() {
 void ExchangeMachine::begin_exchange() {
   matrix_ = topology_.at(exchange_);
   began_ = now_;
+  gave_up_ = false;
   Train train{.exchange = exchange_, .step = step()};
   train.steps = static_cast<int>(options_.schedule.after(exchange_ + 1) - train.step);
   if (next_era_ != 0 && exchange_ >= next_era_) {
@@ -172,9 +174,12 @@ std::optional<TimePoint> ExchangeMachine::ask_at(Member member) const {
   return std::max(asked_at + interval, neighbour.alive_at + 2 * interval);
 }
 
-// Whether the network may just be starting: nobody who was heard is beyond what that explains.
+// Whether the network may just be starting: nobody who was heard is beyond what that explains. Who
+// goes on from a checkpoint may be alone in that: it waits so only until it hears anybody.
 bool ExchangeMachine::is_starting() const {
-  return exchange_ == first_ && furthest() <= first_ + options_.spread;
+  if (exchange_ != first_) return false;
+  if (first_ == 0) return furthest() <= options_.spread;
+  return std::ranges::none_of(neighbours_, [](const auto& entry) { return entry.second.met; });
 }
 
 bool ExchangeMachine::is_linked(const Neighbour& neighbour) const {
@@ -225,6 +230,7 @@ void ExchangeMachine::ask_and_give_up() {
     }
   }
   if (count == 0) return;
+  gave_up_ = true;
   say(LogLevel::kWarning,
       fmt::format("no message from {} within {} (step {}, exchange {}); {} weight is added to "
                   "this node's own",
@@ -287,11 +293,16 @@ void ExchangeMachine::mix() {
 void ExchangeMachine::handle(const Mixed&) {
   STARLING_CHECK(state_ == State::kMixing);
   const bool complete = heard_count_ == expected_count_;
-  // The first one's time is that in which the network started.
-  if (complete && exchange_ != first_ && quorum_.held()) quorum_.learn(now_ - began_);
+  // The first one's time is that in which the network started; and who is alone, or waits for
+  // somebody silent, does not see the pace of the others.
+  const bool shows_pace = heard_count_ > 0 && !gave_up_ && exchange_ != first_;
+  const Duration took = now_ - began_;
+  if (shows_pace && quorum_.held()) quorum_.learn(took);
   ++exchange_;
   if ((complete && !quorum_.is_minority(now_)) || exchange_ == first_ + 1) {
     ahead_.in_step(exchange_, now_);
+  } else {
+    ahead_.did(shows_pace ? took : std::min(took, quorum_.pace(work_)));
   }
   for (auto& [member, neighbour] : neighbours_) {
     std::erase_if(neighbour.arrivals,
@@ -372,9 +383,22 @@ bool ExchangeMachine::is_there(const Neighbour& neighbour) const {
   return neighbour.met && neighbour.reachable && is_linked(neighbour);
 }
 
+// Fewer than two confirm what they say only where there are no others to ask: of the graph's
+// neighbours those whom a link may still reach, heard or not.
+std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
+  const auto others = static_cast<std::size_t>(std::ranges::count_if(graph_, [this](Member member) {
+    const auto found = neighbours_.find(member);
+    if (found == neighbours_.end()) return true;
+    const Neighbour& neighbour = found->second;
+    return !neighbour.missed && neighbour.reachable && is_linked(neighbour);
+  }));
+  return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
+}
+
 // Where to go on, of what neighbours say. What two of them confirm, or the only one that is there,
 // is believed in reason, and then the further one, which waits where it is. What a single one says
-// is believed as far as it makes up for the time in which we got no further, no more.
+// is believed as far as it makes up for the time in which we got no further, no more; not at all
+// before it is known what an exchange takes here.
 Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
   for (const auto& [member, neighbour] : neighbours_) {
@@ -383,10 +407,12 @@ Exchange ExchangeMachine::furthest() const {
   }
   if (claims.empty()) return 0;
   std::ranges::sort(claims);
-  const Duration pace = quorum_.knows_pace() ? quorum_.pace({}) : work_;
-  const Exchange alone = std::min({last_, claims.back(), *ahead_.alone(pace, now_)});
-  const Exchange witnessed =
-      claims[claims.size() - std::min(claims.size(), AheadBound::kWitnesses)];
+  const Exchange alone =
+      quorum_.knows_pace() ? std::min({last_, claims.back(), *ahead_.alone(quorum_.pace({}), now_)})
+                           : std::min(exchange_, claims.back());
+  const std::size_t needed = witnesses_needed(claims.size());
+  if (claims.size() < needed) return alone;
+  const Exchange witnessed = claims[claims.size() - needed];
   if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
   const auto beyond = std::ranges::upper_bound(claims, witnessed + options_.spread);
   return std::max(alone, std::min(*std::prev(beyond), explainable()));

@@ -17,26 +17,30 @@ constexpr double kExchangesMax = 1e18;
 }  // namespace
 
 void AheadBound::in_step(Exchange next, TimePoint now) {
-  next_ = next;
-  at_ = now;
+  ours_ = {next, now};
+  in_step_ = ours_;
 }
 
-std::optional<Exchange> AheadBound::explained(std::optional<Duration> pace, double factor,
-                                              TimePoint now) const {
-  if (!at_ || !pace) return std::nullopt;
-  const double exchanges = factor * to_seconds(now - *at_) / std::max(to_seconds(*pace), 1e-9);
-  return next_ + static_cast<Exchange>(std::min(exchanges, kExchangesMax));
+void AheadBound::did(Duration time) {
+  ++ours_.next;
+  ours_.at += time;
+}
+
+Exchange AheadBound::explained(const Since& since, Duration pace, double factor, TimePoint now) {
+  const double time = std::max(0.0, to_seconds(now - since.at));
+  const double exchanges = factor * time / std::max(to_seconds(pace), 1e-9);
+  return since.next + static_cast<Exchange>(std::min(exchanges, kExchangesMax));
 }
 
 std::optional<Exchange> AheadBound::alone(std::optional<Duration> pace, TimePoint now) const {
-  return explained(pace, 1, now);
+  if (!in_step_ || !pace) return std::nullopt;
+  return explained(ours_, *pace, 1, now);
 }
 
 std::optional<Exchange> AheadBound::confirmed(std::optional<Duration> pace, TimePoint now,
                                               Exchange slack) const {
-  const auto most = explained(pace, kFactor, now);
-  if (!most) return std::nullopt;
-  return *most + kSlack + slack;
+  if (!in_step_ || !pace) return std::nullopt;
+  return explained(*in_step_, *pace, kFactor, now) + kSlack + slack;
 }
 
 }  // namespace starling::gossip

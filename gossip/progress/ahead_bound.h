@@ -15,11 +15,11 @@ class AheadBound {
   // So many members confirm each other; fewer are one, whoever has no others.
   static constexpr std::size_t kWitnesses = 2;
 
-  // `next`: the exchange that comes first.
-  explicit AheadBound(protocol::Exchange next) : next_(next) {}
-
   // We and the others are at `next` now.
   void in_step(protocol::Exchange next, TimePoint now);
+  // One more of ours since then, on which this much of the time went: what is left of the time was
+  // lost. Whoever does not say so counts none.
+  void did(Duration time);
 
   // The exchange that they have come to, had they gone on as exchanges went with us, which took
   // `pace` each: believed of a single one. None: it was never in step, or the pace is not known.
@@ -30,11 +30,15 @@ class AheadBound {
                                               protocol::Exchange slack = 0) const;
 
  private:
-  std::optional<protocol::Exchange> explained(std::optional<Duration> pace, double factor,
-                                              TimePoint now) const;
+  struct Since {
+    protocol::Exchange next = 0;
+    TimePoint at{};
+  };
+  static protocol::Exchange explained(const Since& since, Duration pace, double factor,
+                                      TimePoint now);
 
-  protocol::Exchange next_;
-  std::optional<TimePoint> at_;
+  std::optional<Since> in_step_;
+  Since ours_;  // what is to be made up for
 };
 
 }  // namespace starling::gossip

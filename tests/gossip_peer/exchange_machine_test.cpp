@@ -337,6 +337,45 @@ TEST(ExchangeMachine, ALyingGreetingMovesNobody) {
   }
 }
 
+// Nor where it is the first that anybody hears, sends nothing else, and exchanges take many times
+// the training in them: its neighbours hear all of their others in no exchange.
+TEST(ExchangeMachine, ALiarThatIsThereFromTheStartMovesNobody) {
+  for (const Exchange claim : {Exchange{400}, Exchange{300}, Exchange{40}}) {
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      auto of = world(seed, 400);
+      of.members = 8;
+      of.work = 0.002;
+      of.latency = 0.1;
+      of.seconds_max = 2000;
+      ExchangeNetwork network(of);
+      network.replace_by_liar(3);
+      for (double when = 0.001; when < 60; when += 0.05) {
+        network.at(when, [&] { network.lie(3, claim); });
+      }
+      ASSERT_EQ(network.run(), "") << seed;
+      EXPECT_EQ(network.copies(), 0U) << seed << " " << of.topology << " claims " << claim;
+      for (Member member = 0; member < 8; ++member) {
+        EXPECT_LE(network.skipped_by(member), 20U)
+            << seed << " " << of.topology << " claims " << claim << " member " << member;
+      }
+    }
+  }
+}
+
+// A device that starts again within an exchange or two of the others, beside one that never will:
+// the whole ring waits for it, so it must not wait as if the network were starting.
+TEST(ExchangeMachine, WhoGoesOnFromACheckpointDoesNotWaitForTheDead) {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    auto of = world(seed, 400);
+    ExchangeNetwork network(of);
+    network.at(3, [&] { network.die(2); });
+    network.at(15, [&] { network.kill(1, 0.3, 1); });
+    ASSERT_EQ(network.run(), "") << seed << " " << of.topology;
+    EXPECT_LE(longest_wait(network), 2.5 * seconds(of.options.patience_min))
+        << seed << " " << of.topology;
+  }
+}
+
 // Its own exchanges cost a lone peer the least time; what it does alone is no progress to others.
 TEST(ExchangeMachine, WhoIsCutOffDoesNotRunThroughTheExchanges) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {

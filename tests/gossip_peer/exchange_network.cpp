@@ -69,9 +69,7 @@ void ExchangeNetwork::kill(Member member, double away, Exchange age) {
   Node& node = nodes_[member];
   if (!node.machine) return;
   const Exchange from = node.machine->exchange() - std::min(node.machine->exchange(), age);
-  ++node.life;
-  node.machine.reset();
-  node.sent.clear();
+  end(member);
   for (Member other = 0; other < nodes_.size(); ++other) {
     if (other == member) continue;
     ++link_[std::minmax(member, other)];
@@ -91,9 +89,33 @@ void ExchangeNetwork::lie(Member member, Exchange claim) {
   }
 }
 
+void ExchangeNetwork::end(Member member) {
+  ++nodes_[member].life;
+  nodes_[member].machine.reset();
+  nodes_[member].sent.clear();
+}
+
+void ExchangeNetwork::replace_by_liar(Member member) {
+  end(member);
+  nodes_[member].gone = true;
+}
+
+void ExchangeNetwork::die(Member member) {
+  end(member);
+  nodes_[member].gone = true;
+  nodes_[member].linked = false;
+  for (Member other = 0; other < nodes_.size(); ++other) {
+    if (other == member) continue;
+    later(other, drawn(world_.latency), LinkDown{member});
+    later(other, drawn(world_.detection), Reach{member, false});
+  }
+}
+
 Traffic ExchangeNetwork::traffic() const {
   Traffic sum;
-  for (const Node& node : nodes_) sum += node.machine->traffic();
+  for (const Node& node : nodes_) {
+    if (node.machine) sum += node.machine->traffic();
+  }
   return sum;
 }
 
@@ -124,6 +146,8 @@ void ExchangeNetwork::forget_mixed(Member member) {
 // A hello each way, then what was sent lately once more, as a course does it.
 void ExchangeNetwork::connect(Member a, Member b) {
   after(drawn(0.05), [this, a, b] {
+    if (!nodes_[a].linked && nodes_[b].machine) on(b, LinkDown{a});
+    if (!nodes_[b].linked && nodes_[a].machine) on(a, LinkDown{b});
     if (!nodes_[a].machine || !nodes_[b].machine) return;
     ++link_[std::minmax(a, b)];
     tell(a, b);
@@ -252,7 +276,9 @@ void ExchangeNetwork::perform(Member self, const Mix& mix) {
 }
 
 std::string ExchangeNetwork::run() {
-  const auto finished = [](const Node& node) { return node.machine && node.finished; };
+  const auto finished = [](const Node& node) {
+    return node.gone || (node.machine && node.finished);
+  };
   while (!std::ranges::all_of(nodes_, finished)) {
     const auto next = queue_.pop();
     if (!next) return "nothing happens any more";

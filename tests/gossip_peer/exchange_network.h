@@ -50,6 +50,10 @@ class ExchangeNetwork {
   void kill(exchange::Member member, double away, exchange::Exchange age);
   // It greets all others and says that it is at this exchange, with a quorum since long ago.
   void lie(exchange::Member member, exchange::Exchange claim);
+  // It does nothing any more but lie, if told to; the others see its links unbroken.
+  void replace_by_liar(exchange::Member member);
+  // It is gone for good: its links break, and none can be made.
+  void die(exchange::Member member);
   // All that it does takes this much longer from now on.
   void slow(exchange::Member member, double seconds) { slowness_[member] = seconds; }
 
@@ -78,6 +82,8 @@ class ExchangeNetwork {
     std::unique_ptr<ExchangeMachine> machine;
     std::uint64_t life = 0;
     bool finished = false;
+    bool gone = false;   // for good
+    bool linked = true;  // as the others see it
     std::size_t copies = 0;
     std::optional<exchange::Exchange> trained_for;
     exchange::Exchange skipped = 0;
@@ -91,6 +97,7 @@ class ExchangeNetwork {
   protocol::Support support(exchange::Member member) const;
   bool is_cut(exchange::Member a, exchange::Member b) const;
   void start(exchange::Member member, exchange::Exchange from);
+  void end(exchange::Member member);
   void forget_mixed(exchange::Member member);
   void connect(exchange::Member a, exchange::Member b);
   void tell(exchange::Member from, exchange::Member to);
