@@ -182,7 +182,10 @@ Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId
   }
   const store::TaskRecord& task = end->task;
   const bool round_is_over = end->model || store::is_finished(end->run);
-  if (task.outcome == store::TaskOutcome::kAbandoned && !round_is_over) return Settlement();
+  // Open: of a run that was at work before this process, and waits for its turn again.
+  const bool may_count =
+      task.outcome == store::TaskOutcome::kAbandoned || task.outcome == store::TaskOutcome::kOpen;
+  if (may_count && !round_is_over) return Settlement();
   if (task.outcome != store::TaskOutcome::kCommitted || !end->model) {
     return ended("round-closed", "the round closed without this update");
   }

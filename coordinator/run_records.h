@@ -22,8 +22,9 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record);
 RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
                       model::Snapshot model, const std::vector<store::RoundRecord>& rounds);
 
-// What a client is told of a task that is not of the open round. Nothing of an abandoned attempt
-// while its round may still be tried again: the finished update is good for the next attempt.
+// What a client is told of a task that is not of the open round. Nothing of an attempt that was
+// abandoned, or that a run which waits for its turn left open, while its round may still be tried
+// again: the finished update is good for the next attempt.
 [[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId task,
                                                                    const std::string& client);
 

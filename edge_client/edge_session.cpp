@@ -220,6 +220,7 @@ void EdgeSession::record_welcome(const protocol::Welcome& welcome) {
   if (!link_ || !link_->peer()->certificate.validity().contains(told)) return;
   if (const auto kept = world_.identity.record_authenticated(told); !kept) {
     world_.log.warning("the coordinator's time is not kept: {}", kept.error().message());
+    stop_if_broken(kept.error());
   }
   const std::string expiry = expiry_warning(world_.identity, world_.state, told);
   if (!expiry.empty() && reasons_.worth_saying("expiry", world_.loop.now())) {

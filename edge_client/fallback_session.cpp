@@ -86,13 +86,16 @@ void FallbackSession::perform(const Keep& keep) {
     if (saved) return;
     log_.warning("what is trained by gossip would be lost in a restart: {}",
                  saved.error().message());
+    on_disk_error_(saved.error());
   });
 }
 
 void FallbackSession::perform(const Forget&) {
   disk_.submit([this](unsigned) {
     const auto removed = remove_durably(path_);
-    if (!removed) log_.warning("{} is not removed: {}", path_.string(), removed.error().message());
+    if (removed) return;
+    log_.warning("{} is not removed: {}", path_.string(), removed.error().message());
+    on_disk_error_(removed.error());
   });
 }
 
@@ -111,6 +114,7 @@ void join_up(EdgeSession& session, GossipSession& gossip, FallbackSession& fallb
     fallback.look();
     session.refresh_status();
   });
+  fallback.set_on_disk_error([&session](const Error& error) { session.report_disk(error); });
   session.set_peer(
       {.on_link_up =
            [&gossip, &fallback] {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <variant>
 
@@ -38,6 +39,11 @@ class FallbackSession {
   // What was trained is kept for the next process. Nothing but the destructor may follow.
   void stop();
 
+  // What could not be written or removed; on another thread. Before anything happens.
+  void set_on_disk_error(std::function<void(const Error&)> on_disk_error) {
+    on_disk_error_ = std::move(on_disk_error);
+  }
+
   const gossip::FallbackMachine& machine() const { return machine_; }
 
  private:
@@ -61,6 +67,7 @@ class FallbackSession {
   gossip::FallbackMachine machine_;
   std::shared_ptr<client::Trainer> merging_;  // the answer to what is asked just now
   net::Alarm alarm_;
+  std::function<void(const Error&)> on_disk_error_ = [](const Error&) {};
   ComputePool disk_{1};
 };
 

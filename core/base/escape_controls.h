@@ -8,7 +8,8 @@
 
 namespace starling {
 
-// Control characters (C0, DEL, and C1 in UTF-8) become \n, \r, \t or \xNN; the rest stays as it is.
+// Control characters (C0, DEL, and in UTF-8 C1 and those that turn the direction of text) become
+// \n, \r, \t or \xNN, one a byte; the rest stays as it is.
 std::string escape_controls(std::string_view text);
 
 }  // namespace starling

@@ -24,6 +24,21 @@ TEST(EscapeControls, ControlCharactersAreWrittenOut) {
             "a single \\x9b31m byte of an escape sequence");
 }
 
+// "cam-7" that shows as another name, since what follows it is shown backwards.
+TEST(EscapeControls, NothingTurnsALineAround) {
+  EXPECT_EQ(escape_controls("cam-\xE2\x80\xAE"
+                            "7"),
+            "cam-\\xe2\\x80\\xae7");
+  for (const char* control : {"\xD8\x9C", "\xE2\x80\x8E", "\xE2\x80\x8F", "\xE2\x80\xAA",
+                              "\xE2\x80\xAE", "\xE2\x81\xA6", "\xE2\x81\xA9"}) {
+    EXPECT_EQ(escape_controls(control).find(control), std::string::npos);
+  }
+  for (const char* text :
+       {"\xE2\x80\x94", "\xE2\x80\xA6", "\xE2\x81\xAA", "\xE2\x80", "\xD8\xA7"}) {
+    EXPECT_EQ(escape_controls(text), text);
+  }
+}
+
 TEST(EscapeControls, OtherTextStaysAsItIs) {
   for (const char* text : {"", "cam-7: \"on\" \\o/", "\xC3\xA9 \xE2\x82\xAC \xC2\xA0", "\xC2"}) {
     EXPECT_EQ(escape_controls(text), text);

@@ -487,5 +487,33 @@ TEST(EdgeSession, AnFsyncThatFailsWhileAnUpdateIsForgottenEndsTheProcess) {
   EXPECT_EQ(device.result.error().code(), "fsync-failed");
 }
 
+TEST(EdgeSession, AnFsyncThatFailsWhileTheCoordinatorsTimeIsKeptEndsTheProcess) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  testing::SyncProbe probe;
+  probe.fail(device.state.identity());
+  coordinator.welcome(kNow + std::chrono::hours(1));
+  coordinator.expect<protocol::Bye>();
+  coordinator.hang_up();
+  device.wait();
+  ASSERT_FALSE(device.result);
+  EXPECT_EQ(device.result.error().code(), "fsync-failed");
+}
+
+// Of what the device writes beside the session's own files.
+TEST(EdgeSession, ABrokenDiskElsewhereEndsTheProcess) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome();
+  device.session->report_disk(internal("fsync-failed", "fallback.bin"));
+  coordinator.expect<protocol::Bye>();
+  coordinator.hang_up();
+  device.wait();
+  ASSERT_FALSE(device.result);
+  EXPECT_EQ(device.result.error().code(), "fsync-failed");
+}
+
 }  // namespace
 }  // namespace starling::edge_client
