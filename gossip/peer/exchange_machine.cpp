@@ -39,6 +39,7 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       last_(options.schedule.mixings_until(options.schedule.steps)),
       matrix_(topology.at(exchange)),
       graph_(neighbours_of(topology, self, exchange)),
+      started_(now),
       quorum_(names_.size(), now) {
   ahead_.in_step(exchange, now);
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
@@ -178,8 +179,10 @@ std::optional<TimePoint> ExchangeMachine::ask_at(Member member) const {
 // goes on from a checkpoint may be alone in that: it waits so only until it hears anybody.
 bool ExchangeMachine::is_starting() const {
   if (exchange_ != first_) return false;
-  if (first_ == 0) return furthest() <= options_.spread;
-  return std::ranges::none_of(neighbours_, [](const auto& entry) { return entry.second.met; });
+  return std::ranges::none_of(neighbours_, [this](const auto& entry) {
+    const Neighbour& neighbour = entry.second;
+    return neighbour.met && (first_ > 0 || neighbour.latest > options_.spread);
+  });
 }
 
 bool ExchangeMachine::is_linked(const Neighbour& neighbour) const {
@@ -383,14 +386,22 @@ bool ExchangeMachine::is_there(const Neighbour& neighbour) const {
   return neighbour.met && neighbour.reachable && is_linked(neighbour);
 }
 
+bool ExchangeMachine::is_past(const Neighbour& neighbour) const {
+  return neighbour.met && neighbour.latest + options_.spread < exchange_;
+}
+
 // Fewer than two confirm what they say only where there are no others to ask: of the graph's
-// neighbours those whom a link may still reach, heard or not.
+// neighbours those whom a link may still reach; who was never heard, as long as it may be starting.
+// Who is far behind, or only was there when it was heard last, neither confirms nor denies
+// anything.
 std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
   const auto others = static_cast<std::size_t>(std::ranges::count_if(graph_, [this](Member member) {
     const auto found = neighbours_.find(member);
-    if (found == neighbours_.end()) return true;
+    if (found == neighbours_.end()) return now_ < started_ + options_.start_patience;
     const Neighbour& neighbour = found->second;
-    return !neighbour.missed && neighbour.reachable && is_linked(neighbour);
+    const bool counts = neighbour.met ? !neighbour.missed && !is_past(neighbour)
+                                      : now_ < started_ + options_.start_patience;
+    return counts && neighbour.reachable && is_linked(neighbour);
   }));
   return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
 }
@@ -403,7 +414,7 @@ Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
   for (const auto& [member, neighbour] : neighbours_) {
     const bool counts = !neighbour.support.minority || !quorum_.outranks_minorities(now_);
-    if (is_there(neighbour) && counts) claims.push_back(neighbour.latest);
+    if (is_there(neighbour) && counts && !is_past(neighbour)) claims.push_back(neighbour.latest);
   }
   if (claims.empty()) return 0;
   std::ranges::sort(claims);

@@ -255,6 +255,7 @@ class ExchangeMachine {
   void go_back(Neighbour& neighbour, exchange::Exchange exchange);
   void follow(Neighbour& neighbour, exchange::Exchange exchange, const protocol::Support& support);
   bool is_there(const Neighbour& neighbour) const;
+  bool is_past(const Neighbour& neighbour) const;
   std::size_t witnesses_needed(std::size_t claims) const;
   exchange::Exchange furthest() const;
   exchange::Exchange explainable() const;
@@ -279,6 +280,7 @@ class ExchangeMachine {
   const exchange::Exchange last_;  // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   const std::vector<exchange::Member> graph_;  // its neighbours; of graphs drawn anew, the first's
+  const TimePoint started_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
   TimePoint waiting_{};                               // since
