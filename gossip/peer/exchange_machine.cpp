@@ -335,7 +335,9 @@ void ExchangeMachine::move_on() {
   for (const auto& [member, neighbour] : neighbours_) {
     if (copy.donors.size() == options_.donors_max) break;
     const bool counts = !neighbour.support.minority || !quorum_.outranks_minorities(now_);
-    if (is_there(neighbour) && counts && neighbour.latest >= target) copy.donors.push_back(member);
+    // Not only who claims to be the furthest: a part of the model from each.
+    const bool is_near = neighbour.latest + options_.spread >= target;
+    if (is_there(neighbour) && counts && is_near) copy.donors.push_back(member);
   }
   say(LogLevel::kInfo, fmt::format("behind by {} exchanges: taking the model of {}",
                                    target - exchange_, names_[copy.donors.front()]));
