@@ -37,7 +37,7 @@ int rank(std::string_view key) {
 }
 
 std::string said(std::string_view key, const std::string& value) {
-  const std::string text = value.empty() ? "none" : value;
+  std::string text = value.empty() ? "none" : value;
   if (rank(key) < 3) return text;
   if (key == "nodes" || key == "topology.nodes") return text + " nodes";
   return fmt::format("{} {}", last_word(key), text);
