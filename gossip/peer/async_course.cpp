@@ -291,7 +291,7 @@ void AsyncCourse::take(Member from, ParcelFlow::Whole whole) {
   neighbour.support = parcel.support;
   neighbour.told_at = host_.now();
   // What a minority learned apart is not mixed in: it is about to take the majority's model.
-  const bool counts = !parcel.support.minority || !quorum_.outranks_minorities(host_.now());
+  const bool counts = quorum_.counts(parcel.support, host_.now());
   // It may hear nothing from us but answers, and must learn that a quorum went on without it.
   const bool is_ignored = parcel.exchange > 0 && !counts;
   if (parcel.attempt != incarnation_ || is_ignored) {

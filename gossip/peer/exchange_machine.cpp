@@ -175,8 +175,9 @@ std::optional<TimePoint> ExchangeMachine::ask_at(Member member) const {
   return std::max(asked_at + interval, neighbour.alive_at + 2 * interval);
 }
 
-// Whether the network may just be starting: nobody who was heard is beyond what that explains. Who
-// goes on from a checkpoint may be alone in that: it waits so only until it hears anybody.
+// Whether the network may just be starting, so that members that were never heard are waited for.
+// From exchange 0: until a neighbour is further than the spread. From a checkpoint, where perhaps
+// only this peer was restarted: until anybody is heard.
 bool ExchangeMachine::is_starting() const {
   if (exchange_ != first_) return false;
   return std::ranges::none_of(neighbours_, [this](const auto& entry) {
@@ -244,8 +245,7 @@ void ExchangeMachine::ask_and_give_up() {
 
 bool ExchangeMachine::fits(const Arrival& arrival) const {
   const protocol::Parcel& parcel = arrival.parcel;
-  // Its sender is about to take the majority's model: what it learned apart is not mixed in.
-  if (parcel.support.minority && quorum_.outranks_minorities(now_)) return false;
+  if (!quorum_.counts(parcel.support, now_)) return false;
   if (!options_.loss_safe) return parcel.exchange == exchange_ && parcel.era == era_;
   return parcel.exchange + kLateExchangesMax >= exchange_;
 }
@@ -296,8 +296,8 @@ void ExchangeMachine::mix() {
 void ExchangeMachine::handle(const Mixed&) {
   STARLING_CHECK(state_ == State::kMixing);
   const bool complete = heard_count_ == expected_count_;
-  // The first one's time is that in which the network started; and who is alone, or waits for
-  // somebody silent, does not see the pace of the others.
+  // The usual time of an exchange is not learned from the first one, which includes the start of
+  // the network, nor from one in which nobody was heard or a deadline passed.
   const bool shows_pace = heard_count_ > 0 && !gave_up_ && exchange_ != first_;
   const Duration took = now_ - began_;
   if (shows_pace && quorum_.held()) quorum_.learn(took);
@@ -334,10 +334,9 @@ void ExchangeMachine::move_on() {
   Copy copy;
   for (const auto& [member, neighbour] : neighbours_) {
     if (copy.donors.size() == options_.donors_max) break;
-    const bool counts = !neighbour.support.minority || !quorum_.outranks_minorities(now_);
-    // Not only who claims to be the furthest: a part of the model from each.
+    // Not only the one that claims to be the furthest: each gives a part of the model.
     const bool is_near = neighbour.latest + options_.spread >= target;
-    if (is_there(neighbour) && counts && is_near) copy.donors.push_back(member);
+    if (is_heeded(neighbour) && is_near) copy.donors.push_back(member);
   }
   say(LogLevel::kInfo, fmt::format("behind by {} exchanges: taking the model of {}",
                                    target - exchange_, names_[copy.donors.front()]));
@@ -388,41 +387,45 @@ bool ExchangeMachine::is_there(const Neighbour& neighbour) const {
   return neighbour.met && neighbour.reachable && is_linked(neighbour);
 }
 
+bool ExchangeMachine::is_heeded(const Neighbour& neighbour) const {
+  return is_there(neighbour) && quorum_.counts(neighbour.support, now_);
+}
+
+// When it was last heard it was further behind than a word takes to spread.
 bool ExchangeMachine::is_past(const Neighbour& neighbour) const {
   return neighbour.met && neighbour.latest + options_.spread < exchange_;
 }
 
-// Fewer than two confirm what they say only where there are no others to ask: of the graph's
-// neighbours those whom a link may still reach; who was never heard, as long as it may be starting.
-// Who is far behind, or only was there when it was heard last, neither confirms nor denies
-// anything.
+// How many neighbours must say that they are further before they are believed: two, or one where no
+// other neighbour in the graph can be asked. A neighbour that was never heard can be asked while it
+// may be starting; one that is far behind, or gone silent, cannot.
 std::size_t ExchangeMachine::witnesses_needed(std::size_t claims) const {
-  const auto others = static_cast<std::size_t>(std::ranges::count_if(graph_, [this](Member member) {
+  const bool may_start = now_ < started_ + options_.start_patience;
+  const auto others = static_cast<std::size_t>(std::ranges::count_if(graph_, [&](Member member) {
     const auto found = neighbours_.find(member);
-    if (found == neighbours_.end()) return now_ < started_ + options_.start_patience;
+    if (found == neighbours_.end()) return may_start;
     const Neighbour& neighbour = found->second;
-    const bool counts = neighbour.met ? !neighbour.missed && !is_past(neighbour)
-                                      : now_ < started_ + options_.start_patience;
-    return counts && neighbour.reachable && is_linked(neighbour);
+    const bool answers = neighbour.met ? !neighbour.missed && !is_past(neighbour) : may_start;
+    return answers && neighbour.reachable && is_linked(neighbour);
   }));
   return std::clamp<std::size_t>(std::max(claims, others), 1, AheadBound::kWitnesses);
 }
 
-// Where to go on, of what neighbours say. What two of them confirm, or the only one that is there,
-// is believed in reason, and then the further one, which waits where it is. What a single one says
-// is believed as far as it makes up for the time in which we got no further, no more; not at all
-// before it is known what an exchange takes here.
+// Where to go on, of what neighbours say; at or before our own exchange: nowhere else. What enough
+// of them confirm is believed in reason, and then the further one, which waits where it is. What a
+// single one says is believed as far as it makes up for time that we lost, and not at all before we
+// know what an exchange takes.
 Exchange ExchangeMachine::furthest() const {
   std::vector<Exchange> claims;
   for (const auto& [member, neighbour] : neighbours_) {
-    const bool counts = !neighbour.support.minority || !quorum_.outranks_minorities(now_);
-    if (is_there(neighbour) && counts && !is_past(neighbour)) claims.push_back(neighbour.latest);
+    if (is_heeded(neighbour) && !is_past(neighbour)) claims.push_back(neighbour.latest);
   }
   if (claims.empty()) return 0;
   std::ranges::sort(claims);
-  const Exchange alone =
-      quorum_.knows_pace() ? std::min({last_, claims.back(), *ahead_.alone(quorum_.pace({}), now_)})
-                           : std::min(exchange_, claims.back());
+  Exchange alone = 0;
+  if (quorum_.knows_pace()) {
+    alone = std::min({last_, claims.back(), *ahead_.alone(quorum_.pace({}), now_)});
+  }
   const std::size_t needed = witnesses_needed(claims.size());
   if (claims.size() < needed) return alone;
   const Exchange witnessed = claims[claims.size() - needed];

@@ -255,6 +255,7 @@ class ExchangeMachine {
   void go_back(Neighbour& neighbour, exchange::Exchange exchange);
   void follow(Neighbour& neighbour, exchange::Exchange exchange, const protocol::Support& support);
   bool is_there(const Neighbour& neighbour) const;
+  bool is_heeded(const Neighbour& neighbour) const;
   bool is_past(const Neighbour& neighbour) const;
   std::size_t witnesses_needed(std::size_t claims) const;
   exchange::Exchange furthest() const;
@@ -279,14 +280,15 @@ class ExchangeMachine {
   exchange::Exchange resumed_;     // since this one, none was left out
   const exchange::Exchange last_;  // its end is the run's
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
-  const std::vector<exchange::Member> graph_;  // its neighbours; of graphs drawn anew, the first's
+  // Its neighbours in the graph; where each step draws a new graph, those in the first one.
+  const std::vector<exchange::Member> graph_;
   const TimePoint started_;
   std::map<exchange::Member, Neighbour> neighbours_;  // everybody who was a sender or spoke
   TimePoint began_{};                                 // the exchange
   TimePoint waiting_{};                               // since
   TimePoint patient_since_{};  // waiting_, or later: when it was seen that the network runs already
   Duration work_{};            // of the last local steps
-  bool gave_up_ = false;       // somebody, in this exchange, after waiting
+  bool gave_up_ = false;       // in this exchange a neighbour's deadline passed
   TimePoint resume_{};         // kPacing: until
   Quorum quorum_;
   Traffic traffic_;

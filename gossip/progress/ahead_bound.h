@@ -17,8 +17,8 @@ class AheadBound {
 
   // We and the others are at `next` now.
   void in_step(protocol::Exchange next, TimePoint now);
-  // One more of ours since then, on which this much of the time went: what is left of the time was
-  // lost. Whoever does not say so counts none.
+  // We did one more exchange since then, and it took this long. alone() counts as lost only the
+  // time that no such exchange took: all of it for a caller that never says so.
   void did(Duration time);
 
   // The exchange that they have come to, had they gone on as exchanges went with us, which took

@@ -63,9 +63,10 @@ TimePoint Quorum::settled_at() const { return back_at_ + kReturnHeard + 2 * pace
 
 bool Quorum::is_minority(TimePoint now) const { return lost_ && (!held() || now < settled_at()); }
 
-bool Quorum::outranks_minorities(TimePoint now) const {
+bool Quorum::counts(const Support& theirs, TimePoint now) const {
+  if (!theirs.minority || !held()) return true;
   // Of peers that were all minorities and meet again, some are settled a little before others.
-  return held() && (!lost_ || now >= settled_at() + kReturnSpread);
+  return lost_ && now < settled_at() + kReturnSpread;
 }
 
 bool Quorum::outranked_by(const Support& theirs, TimePoint told_at, TimePoint now) const {

@@ -31,8 +31,9 @@ class Quorum {
   // The model grew without a quorum, and no majority's has taken its place: from the loss until
   // rejoin(), or until a quorum was held for so long that no majority can be elsewhere.
   bool is_minority(TimePoint now) const;
-  // It has been no minority's for so long that what a minority's members say does not count.
-  bool outranks_minorities(TimePoint now) const;
+  // Whether to use what a peer sends and says that has this support. Not a minority's, once this
+  // model has been no minority's for long enough: such a peer is about to take a majority's model.
+  bool counts(const protocol::Support& theirs, TimePoint now) const;
   // The model is a minority's, and a neighbour that said this at `told_at`, a moment after this
   // peer had its quorum back, had one before: its model replaces ours.
   bool outranked_by(const protocol::Support& theirs, TimePoint told_at, TimePoint now) const;
