@@ -182,7 +182,7 @@ Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId
   }
   const store::TaskRecord& task = end->task;
   const bool round_is_over = end->model || store::is_finished(end->run);
-  // Open: of a run that was at work before this process, and waits for its turn again.
+  // An attempt is open here if its run was active before a restart and now waits for its turn.
   const bool may_count =
       task.outcome == store::TaskOutcome::kAbandoned || task.outcome == store::TaskOutcome::kOpen;
   if (may_count && !round_is_over) return Settlement();

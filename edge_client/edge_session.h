@@ -70,8 +70,8 @@ class EdgeSession {
   void send(const protocol::Envelope& envelope);
   std::size_t queued_bytes() const { return link_ ? link_->queued_bytes() : 0; }
   void refresh_status() { publish_status(); }
-  // Of a file beside the session's own: ends it as a broken disk under its own files does. Any
-  // thread.
+  // Another part of this process failed to write a file: ends the session if the disk is broken,
+  // as a failure with the session's own files does. Any thread.
   void report_disk(const Error& error) {
     post([error](EdgeSession& session) { session.stop_if_broken(error); });
   }

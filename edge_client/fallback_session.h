@@ -39,7 +39,8 @@ class FallbackSession {
   // What was trained is kept for the next process. Nothing but the destructor may follow.
   void stop();
 
-  // What could not be written or removed; on another thread. Before anything happens.
+  // Called on another thread when the file cannot be written or removed. To be set before the event
+  // loop runs.
   void set_on_disk_error(std::function<void(const Error&)> on_disk_error) {
     on_disk_error_ = std::move(on_disk_error);
   }

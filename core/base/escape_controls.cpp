@@ -13,8 +13,8 @@ constexpr unsigned char kLeadOfC1 = 0xC2;
 constexpr unsigned char kFirstOfC1 = 0x80;
 constexpr unsigned char kLastOfC1 = 0x9F;
 
-// In UTF-8: U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. They change the order in
-// which the rest of a line is shown. 0: none here.
+// The bytes of a character at the beginning of `text` that changes the order in which the rest of a
+// line is shown: U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069 in UTF-8. 0: none.
 std::size_t bidirectional_control(std::string_view text) {
   if (text.starts_with("\xD8\x9C")) return 2;
   if (text.size() < 3 || !text.starts_with("\xE2")) return 0;

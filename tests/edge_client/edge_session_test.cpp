@@ -67,6 +67,13 @@ class Device {
     coordinator_.loop.run_task(tasks_.wait());
     session.reset();
   }
+  // The session ends by itself with this error; the link goes away.
+  void expect_end(std::string_view code) {
+    coordinator_.hang_up();
+    wait();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), code);
+  }
   std::size_t pending_files() {
     std::size_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(state.pending())) {
@@ -465,10 +472,7 @@ TEST(EdgeSession, ADiskThatFailsEndsTheProcessWithASentence) {
     EXPECT_EQ(coordinator.expect<protocol::TaskFailed>().code, "io-error");
     coordinator.expect<protocol::Bye>();
   }
-  coordinator.hang_up();
-  device.wait();
-  ASSERT_FALSE(device.result);
-  EXPECT_EQ(device.result.error().code(), "io-error");
+  device.expect_end("io-error");
 }
 
 TEST(EdgeSession, AnFsyncThatFailsWhileAnUpdateIsForgottenEndsTheProcess) {
@@ -481,10 +485,7 @@ TEST(EdgeSession, AnFsyncThatFailsWhileAnUpdateIsForgottenEndsTheProcess) {
   probe.fail(device.state.pending());
   coordinator.send(protocol::RoundCommitted{kTask, RunId(1), 1, {}});
   coordinator.expect<protocol::Bye>();
-  coordinator.hang_up();
-  device.wait();
-  ASSERT_FALSE(device.result);
-  EXPECT_EQ(device.result.error().code(), "fsync-failed");
+  device.expect_end("fsync-failed");
 }
 
 TEST(EdgeSession, AnFsyncThatFailsWhileTheCoordinatorsTimeIsKeptEndsTheProcess) {
@@ -495,10 +496,7 @@ TEST(EdgeSession, AnFsyncThatFailsWhileTheCoordinatorsTimeIsKeptEndsTheProcess) 
   probe.fail(device.state.identity());
   coordinator.welcome(kNow + std::chrono::hours(1));
   coordinator.expect<protocol::Bye>();
-  coordinator.hang_up();
-  device.wait();
-  ASSERT_FALSE(device.result);
-  EXPECT_EQ(device.result.error().code(), "fsync-failed");
+  device.expect_end("fsync-failed");
 }
 
 // Of what the device writes beside the session's own files.
@@ -509,10 +507,7 @@ TEST(EdgeSession, ABrokenDiskElsewhereEndsTheProcess) {
   coordinator.welcome();
   device.session->report_disk(internal("fsync-failed", "fallback.bin"));
   coordinator.expect<protocol::Bye>();
-  coordinator.hang_up();
-  device.wait();
-  ASSERT_FALSE(device.result);
-  EXPECT_EQ(device.result.error().code(), "fsync-failed");
+  device.expect_end("fsync-failed");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs as nobody for its life where the tests run as root, for whom nothing is unreadable.
+// While it lives, tests that run as root act as the user nobody: root may read every file.
 #pragma once
 
 #include <gtest/gtest.h>
