@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,11 @@ class AsyncAlgorithm {
   virtual void restart(std::span<const T> model) = 0;
   // As of Algorithm, at any time.
   virtual void visit_state(StateVisitor&) {}
+  // What an encoded message would bring, and this node's own of the same kind. None where it is not
+  // encoded, or brings nothing.
+  virtual std::optional<Unpacked<T>> unpack(Node, const AsyncMessage<T>&) const {
+    return std::nullopt;
+  }
   // As of Algorithm.
   virtual bool counts_on_edges() const { return false; }
   virtual void forget(Node) {}

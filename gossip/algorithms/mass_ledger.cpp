@@ -72,14 +72,17 @@ bool MassLedger::is_plausible(Node from, std::span<const std::byte> total) const
       edge == pulled_.end() || edge->second.empty() ? nullptr : edge->second.data();
   constexpr Fixed kBound = static_cast<Fixed>(kLargest) * kOne;
   bool within = true;
+  bool changes = false;  // but for the weight
   Fixed change = 0;
   for (std::size_t i = 0; i < mass_.size(); ++i) {
     Fixed now = 0;
     std::memcpy(&now, total.data() + i * sizeof now, sizeof now);
+    changes |= change != 0;
     change = now - (before == nullptr ? 0 : before[i]);
     within &= change + kBound < 2 * kBound;
   }
-  return within && change < kBound;  // the last is the weight's
+  const Fixed weight = change;  // the last
+  return within && weight < kBound && (weight > 0 || !changes);
 }
 
 void MassLedger::forget(Node other) {

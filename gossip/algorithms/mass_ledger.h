@@ -48,8 +48,8 @@ class MassLedger {
   void open(Node from);
   // Takes what is new in these elements (of d + 1) of the edge's total. Requires: open(from).
   void pull(Node from, std::span<const std::byte> total, Columns elements);
-  // Whether an honest other end can have pushed so much: no less weight than before, and no element
-  // that has changed by 2^20. O(d).
+  // Whether an honest other end can have pushed so much: no less weight than before, nothing
+  // without weight, and no element that has changed by 2^20. O(d).
   bool is_plausible(Node from, std::span<const std::byte> total) const;
   // z = x / w of what is new in the edge's total; z stays where no weight is.
   template <class T>

@@ -63,11 +63,25 @@ std::vector<AsyncSend<T>> PushSum<T>::push_totals(const Links& links) {
 }
 
 template <class T>
+bool PushSum<T>::brings_mass(Node from, const AsyncMessage<T>& message) const {
+  const auto newest = newest_.find(from);
+  if (newest != newest_.end() && message.number <= newest->second) return false;
+  return message.number > 0 && ledger_->is_plausible(from, message.packed);
+}
+
+template <class T>
+std::optional<Unpacked<T>> PushSum<T>::unpack(Node from, const AsyncMessage<T>& message) const {
+  if (!ledger_ || !brings_mass(from, message)) return std::nullopt;
+  Unpacked<T> unpacked{.theirs = {z_.begin(), z_.end()}, .own = {z_.begin(), z_.end()}};
+  ledger_->read_new<T>(from, message.packed, unpacked.theirs);
+  return unpacked;
+}
+
+template <class T>
 std::vector<AsyncSend<T>> PushSum<T>::receive(Node from, const AsyncMessage<T>& message) {
   if (ledger_) {
-    std::uint64_t& newest = newest_[from];
-    if (message.number <= newest || !ledger_->is_plausible(from, message.packed)) return {};
-    newest = message.number;
+    if (!brings_mass(from, message)) return {};
+    newest_[from] = message.number;
     ledger_->open(from);
     ledger_->pull(from, message.packed, {0, z_.size() + 1});
     ledger_->read<T>(z_);

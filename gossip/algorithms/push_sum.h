@@ -28,6 +28,7 @@ class PushSum final : public AsyncAlgorithm<T> {
                                     Rng& rng) override;
   // Messages of one sender may overtake each other.
   std::vector<AsyncSend<T>> receive(Node from, const AsyncMessage<T>& message) override;
+  std::optional<Unpacked<T>> unpack(Node from, const AsyncMessage<T>& message) const override;
   bool waiting() const override { return false; }
   void unanswered() override {}
   // Edges keep their totals, as LossySgp's do.
@@ -42,6 +43,7 @@ class PushSum final : public AsyncAlgorithm<T> {
   const std::optional<MassLedger>& ledger() const { return ledger_; }
 
  private:
+  bool brings_mass(Node from, const AsyncMessage<T>& message) const;
   std::vector<AsyncSend<T>> push(const Links& links);
   std::vector<AsyncSend<T>> push_totals(const Links& links);
 

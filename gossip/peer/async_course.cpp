@@ -302,19 +302,25 @@ void AsyncCourse::take(Member from, ParcelFlow::Whole whole) {
   begin_if_joined();
 }
 
+bool AsyncCourse::is_usual(Member from, const AsyncMessage<float>& message) {
+  const auto unpacked = algorithm_->unpack(from, message);
+  if (!unpacked && message.vector.empty()) return true;
+  const bool usual = unpacked ? usual_.accepts(from, unpacked->theirs, unpacked->own)
+                              : usual_.accepts(from, message.vector, algorithm_->model());
+  if (usual) return true;
+  host_.say(LogLevel::kWarning,
+            fmt::format("{} sent a vector that is {:.3g} away from this peer's model, more "
+                        "than {:.3g}: ignored",
+                        names_[from], usual_.distance(), usual_.limit()));
+  return false;
+}
+
 void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& data) {
   const std::span<const float> values(reinterpret_cast<const float*>(data.view().data()),
                                       parcel.first);
   if (!is_finite(values)) {
     return host_.say(LogLevel::kWarning,
                      fmt::format("{} sent what is not a number: ignored", names_[from]));
-  }
-  if (!values.empty() && !usual_.accepts(from, values, algorithm_->model())) {
-    return host_.say(
-        LogLevel::kWarning,
-        fmt::format("{} sent a vector that is {:.3g} away from this peer's model, more "
-                    "than {:.3g}: ignored",
-                    names_[from], usual_.distance(), usual_.limit()));
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
   const AsyncMessage<float> message{.kind = message_kind(parcel.kind),
@@ -323,6 +329,7 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
                                     .packed = {packed.begin(), packed.end()},
                                     .scalar = parcel.scalar,
                                     .has_scalar = parcel.has_scalar};
+  if (!is_usual(from, message)) return;
   const bool waited = algorithm_->waiting();
   if (parcel.kind == Parcel::Kind::kReply && !waited) ++traffic_.late;
   transmit(algorithm_->receive(from, message));
@@ -374,19 +381,24 @@ void AsyncCourse::caught_up() {
   }
 }
 
-// As if it had been learnt: the weight that this peer's model counts with stays, and so does mass.
+// Mass and the weight that this peer's model counts with stay as they are: there the difference is
+// an update like any other. Elsewhere nothing of the former model is left, and none of it is sent.
 void AsyncCourse::copied(Progress, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying && !computing_ && model.size() == run_.initial.size());
   for (const auto& [member, neighbour] : neighbours_) {
     if (outranks(neighbour)) quorum_.rejoin(neighbour.support, neighbour.told_at);
   }
-  std::vector<float> update(model.begin(), model.end());
-  const std::span<const float> own = algorithm_->model();
-  for (std::size_t i = 0; i < update.size(); ++i) update[i] -= own[i];
   local_.forget_momentum();
   give_up();  // what was asked for was of the former model
   caught_up();
-  mix(update);
+  if (run_.plan.traits.weighs) {
+    std::vector<float> update(model.begin(), model.end());
+    const std::span<const float> own = algorithm_->model();
+    for (std::size_t i = 0; i < update.size(); ++i) update[i] -= own[i];
+    mix(update);
+  } else {
+    algorithm_->restart(model);
+  }
   go_on();
 }
 

@@ -84,6 +84,7 @@ class AsyncCourse final : public Course {
   void finish();
   void mix(std::span<const float> update);
   void receive(Member from, const protocol::Parcel& parcel, const SharedBytes& data);
+  bool is_usual(Member from, const AsyncMessage<float>& message);
   void transmit(const std::vector<AsyncSend<float>>& sends);
   void introduce(Member to);
   void caught_up();
@@ -104,7 +105,7 @@ class AsyncCourse final : public Course {
   std::unique_ptr<AsyncAlgorithm<float>> algorithm_;
   Rng rng_;  // whom it asks
   Quorum quorum_;
-  UsualDistance usual_;  // of models that are sent as they are
+  UsualDistance usual_;
   State state_ = State::kJoining;
   bool computing_ = false;
   Exchange caught_up_ = 0;  // how far those were who were far ahead, when a model was taken

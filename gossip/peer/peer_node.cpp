@@ -12,6 +12,7 @@
 #include "gossip/peer/local_steps.h"
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/network_run.h"
+#include "gossip/peer/usual_distance.h"
 
 namespace starling::gossip {
 
@@ -721,9 +722,15 @@ void PeerNode::on_parcel(Member from, ParcelFlow::Whole whole) {
   } else if (life_->copy && life_->copy->expects(from, whole.parcel)) {
     const std::span<const float> columns(reinterpret_cast<const float*>(whole.data.view().data()),
                                          whole.parcel.first);
-    if (is_finite(columns)) {
+    const auto own = life_->course->model();
+    const bool fits = own ? UsualDistance::may_be_of_this_run(
+                                columns, own->subspan(whole.parcel.place, columns.size()))
+                          : is_finite(columns);
+    if (fits) {
       life_->copy->take(from, whole.parcel, columns);
     } else {
+      world_.log.warning("{} gives a model that is none of this run: not copied",
+                         life_->names[from]);
       life_->copy->lose(from);
     }
     continue_copy();

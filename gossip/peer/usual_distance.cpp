@@ -14,10 +14,12 @@ constexpr double kTimesNorm = 8;
 constexpr double kTimesNormAtFirst = 1000;
 constexpr std::size_t kSeenAtLeast = 8;
 
-}  // namespace
+struct Measured {
+  double distance = 0;
+  double norm = 0;  // of one's own, and 1
+};
 
-bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs,
-                            std::span<const float> own) {
+Measured measure(std::span<const float> theirs, std::span<const float> own) {
   STARLING_CHECK(theirs.size() == own.size());
   double squares = 0;
   double own_squares = 0;
@@ -27,8 +29,21 @@ bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs
     squares += difference * difference;
     own_squares += mine * mine;
   }
-  distance_ = std::sqrt(squares);
-  const double norm = 1 + std::sqrt(own_squares);
+  return {std::sqrt(squares), 1 + std::sqrt(own_squares)};
+}
+
+}  // namespace
+
+bool UsualDistance::may_be_of_this_run(std::span<const float> theirs, std::span<const float> own) {
+  const Measured measured = measure(theirs, own);
+  return measured.distance <= kTimesNormAtFirst * measured.norm;  // what is not a number is not
+}
+
+bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs,
+                            std::span<const float> own) {
+  const Measured measured = measure(theirs, own);
+  distance_ = measured.distance;
+  const double norm = measured.norm;
   RecentMedian& of_sender = by_sender_[from];
   limit_ = kTimesNormAtFirst * norm;
   if (of_all_.size() >= kSeenAtLeast) {

@@ -203,6 +203,9 @@ TEST(MassLedger, KnowsWhatNoHonestEndPushes) {
   auto without_weight = second;
   without_weight.back() = first.back() - 1;
   EXPECT_FALSE(plausible(without_weight));
+  auto nothing_but_mass = first;
+  nothing_but_mass[1] += 1;
+  EXPECT_FALSE(plausible(nothing_but_mass));
   auto of_no_weight = first;
   of_no_weight.back() -= MassLedger::Fixed{5} << 38;  // all that the receiver has
   EXPECT_FALSE(plausible(of_no_weight));

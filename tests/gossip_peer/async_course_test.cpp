@@ -222,6 +222,32 @@ TEST(AsyncCourse, WhoComesLateCopiesAModelBeforeItTellsItsOwn) {
   }
 }
 
+// Who asks first thing after copying asks with the model that it copied.
+TEST(AsyncCourse, WhatIsReplacedIsToldToNobody) {
+  FakeNetwork net(testing::small_network_of_steps(400, "ring", 4, "ad-psgd"), 9);
+  const Member late = net.run.plan.active[3] != 0 ? 3 : 2;
+  for (Member member = 0; member < 4; ++member) {
+    if (member != late) net.start(member, member + 1);
+  }
+  net.connect_all();
+  net.run_until([&] { return net.peers[0]->course->progress().exchange >= 100; });
+  std::vector<float> first;
+  net.falsify = [&](Member from, SharedBytes data) {
+    if (from != late || data.size() == 0 || !first.empty() || net.peers[late]->copies == 0) {
+      return data;
+    }
+    first.resize(data.size() / sizeof(float));
+    std::memcpy(first.data(), data.view().data(), data.size());
+    return data;
+  };
+  net.start(late, 4);
+  net.connect_all();
+  net.run_until([&] { return !first.empty(); });
+  const auto initial = net.run.initial.values();
+  ASSERT_EQ(first.size(), initial.size());
+  EXPECT_FALSE(std::ranges::equal(first, initial));
+}
+
 // Cut off for a while, as a laptop that sleeps: the second absence is as any other.
 TEST(AsyncCourse, WhoReturnsFarBehindCopiesEachTime) {
   FakeNetwork net(testing::small_network_of_steps(4000, "ring", 4, "push-sum"), 12);

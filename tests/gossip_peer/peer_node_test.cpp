@@ -423,9 +423,10 @@ TEST(PeerNode, AChangeOfEpochTrainsNoLocalPhaseTwice) {
         Training{"gradient-tracking"}, Training{"choco"}, Training{"d2", "ring", "lazy"},
         Training{"relaysgd", "path"}, Training{"detag"}}) {
     SCOPED_TRACE(algorithm);
-    NetOptions options = testing::small_network_of_steps(3000, topology, 4, algorithm);
+    // Local phases that take much longer than it takes to look how far they are.
+    NetOptions options = testing::small_network_of_steps(40'000, topology, 4, algorithm);
     options.topology.mixing = mixing;
-    options.train.train.local_steps = 100;
+    options.train.train.local_steps = 1000;
     PeerCluster cluster(options, lossy);
     cluster.start_all();
     cluster.publish(cluster.roster(1));

@@ -37,6 +37,19 @@ TEST(UsualDistance, RefusesWhatIsFarBeyondTheUsualAndLearnsNothingOfIt) {
   EXPECT_TRUE(usual.accepts(2, at(600), own));
 }
 
+// A model that is copied may be as far from one's own as a trained one is from the initial one.
+TEST(UsualDistance, WhatIsCopiedMayBeFarButNotOfAnotherWorld) {
+  const std::vector<float> own(100, 0.0F);
+  const auto fits = [&](float each) {
+    return UsualDistance::may_be_of_this_run(std::vector<float>(100, each), own);
+  };
+  EXPECT_TRUE(fits(0));
+  EXPECT_TRUE(fits(-50));
+  EXPECT_FALSE(fits(3e37F));
+  EXPECT_FALSE(fits(std::numeric_limits<float>::infinity()));
+  EXPECT_FALSE(fits(std::numeric_limits<float>::quiet_NaN()));
+}
+
 bool says_far(const FakeNetwork& net) {
   return std::ranges::any_of(net.peers, [](const auto& peer) {
     return std::ranges::any_of(peer->said, [](const std::string& line) {
@@ -74,7 +87,8 @@ TEST(UsualDistance, HonestTrainingOnSkewedDataIsNeverLeftOut) {
                                             {"choco", "ring"},
                                             {"all-reduce", "ring"},
                                             {"diloco-all", "ring"},
-                                            {"ad-psgd", "ring"}}) {
+                                            {"ad-psgd", "ring"},
+                                            {"push-sum", "exponential"}}) {
     NetOptions options = testing::small_network_of_steps(400, topology, 8, algorithm);
     options.data.partition = "balanced-dirichlet:alpha=0.1";
     options.train.local_steps_from = 100;  // then eight steps between two mixings
@@ -169,15 +183,17 @@ TEST(UsualDistance, AMemberThatEncodesHugeNumbersSpoilsNothing) {
 
 // 2^18 in the first element of the total on each edge: within what the ledger can hold.
 TEST(UsualDistance, AMemberThatPushesHugeMassSpoilsNothing) {
-  FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, "sgp"), 5);
-  net.falsify = [&](protocol::Member from, SharedBytes data) {
-    if (from != 3 || data.size() == 0) return data;
-    Bytes bytes = to_bytes(data.view());
-    store_little<std::uint64_t>(bytes.data(),
-                                load_little<std::uint64_t>(bytes.data()) + (1ULL << 58));
-    return SharedBytes::own(std::move(bytes));
-  };
-  expect_unspoilt(net, "sgp");
+  for (const std::string algorithm : {"sgp", "push-sum"}) {
+    FakeNetwork net(testing::small_network_of_steps(300, "ring", 4, algorithm), 5);
+    net.falsify = [&](protocol::Member from, SharedBytes data) {
+      if (from != 3 || data.size() == 0) return data;
+      Bytes bytes = to_bytes(data.view());
+      store_little<std::uint64_t>(bytes.data(),
+                                  load_little<std::uint64_t>(bytes.data()) + (1ULL << 58));
+      return SharedBytes::own(std::move(bytes));
+    };
+    expect_unspoilt(net, algorithm);
+  }
 }
 
 }  // namespace
