@@ -114,6 +114,7 @@ void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
       const auto model = *other->model();
       const std::vector<float> kept(model.begin(), model.end());
       ++models_taken;
+      if (other->support().minority) ++minorities_taken;
       return course->copied({other->support().backed, other->progress().exchange}, kept);
     }
     course->not_copied();
