@@ -298,8 +298,12 @@ void CoordinatorMachine::pump_download(SessionId id, TaskId task) {
   record_traffic();
 }
 
+// Once for each model that went out, not for each request of a client that asks for its end again.
 void CoordinatorMachine::record_traffic() {
   const RoundMachine& round = *active_->round;
+  const std::uint64_t model_bytes = active_->start.model->size() * sizeof(float);
+  if (round.bytes_out() < active_->traffic_recorded + model_bytes) return;
+  active_->traffic_recorded = round.bytes_out();
   actions_.push_back(RecordTraffic{round.options().run, round.options().round,
                                    round.options().attempt, round.bytes_in(), round.bytes_out()});
 }
@@ -619,6 +623,7 @@ void CoordinatorMachine::open_round(HeldRun& run, OpenAttempt open, bool resumed
           .bytes_in = open.bytes_in,
           .bytes_out = open.bytes_out},
       participants, now_);
+  run.traffic_recorded = open.bytes_out;
   run.median_rows = median_rows(participants);
   const auto norm_max = NormBound::parse(start.job.aggregation.norm_max).value().limit(start.norms);
   actions_.push_back(BeginRound{start.id, round, open.attempt, resumed, participants, start.schema,

@@ -246,6 +246,7 @@ class CoordinatorMachine {
     Deadlines<std::string> away;
     std::string missing;  // of a replay's contributors, when they were last looked at
     // Of the open round:
+    std::uint64_t traffic_recorded = 0;  // bytes out
     double median_rows = 0;  // of its clients that announced any, the lower median; 0: none did
     std::map<TaskId, protocol::TransferSender> downloads;
     std::map<TaskId, Uploading> uploads;

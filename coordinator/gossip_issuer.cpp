@@ -148,6 +148,7 @@ Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifet
   STARLING_TRY(make_directory(parts_.state.roster().parent_path()));
   STARLING_TRY(made.save(parts_.state.roster()));
   if (!renewal) {
+    said_ahead_.clear();
     parts_.log.info("gossip network {}: epoch {} with {} members", roster_to_sign.run,
                     roster_to_sign.epoch, roster_to_sign.members.size());
   }
@@ -163,10 +164,16 @@ void GossipIssuer::take_report(const std::string& member, const protocol::PeerRe
     reports_[member] = {report, parts_.clock.wall_now()};
   } else if (report.epoch > std::max(epoch, ahead_)) {
     ahead_ = report.epoch;
-    set_problem(fmt::format(
+    std::string problem = fmt::format(
         "{} holds a roster of epoch {}, signed elsewhere, and does not hear of this one, {}; start "
         "or stop a network again, which takes a later epoch",
-        member, ahead_, epoch));
+        member, ahead_, epoch);
+    // A line for each member: one that counts up must not fill the log.
+    if (said_ahead_.insert(member).second) {
+      set_problem(std::move(problem));
+    } else {
+      problem_ = std::move(problem);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,7 @@ class GossipIssuer {
   std::string problem_;
   std::optional<TimePoint> changed_at_;  // the members, in this process
   std::uint64_t ahead_ = 0;  // the latest epoch that a member says it holds, if it is later
+  std::set<std::string> said_ahead_;  // who got a line for that, under the present epoch
   std::map<std::string, Report> reports_;
   issuer::IssuerDesk desk_;
   net::Alarm alarm_;

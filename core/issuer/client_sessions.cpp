@@ -47,14 +47,20 @@ void ClientSessions::add(std::unique_ptr<net::Connection> connection) {
   }
   const std::string name = connection->peer()->identity.name;
   const WallTime expires = connection->peer()->certificate.validity().not_after;
-  log_.info("{} connected from {}", name, connection->remote_address());
   const SessionId id(++last_id_);
   const Client fresh{.budget = net::FrameBudget({.per_second = options_.frames_per_second})};
   Client& client = clients_.try_emplace(name, fresh).first->second;
   ++client.sessions;
+  const bool is_logged = client.lines.spend(loop_.now());
+  if (is_logged) {
+    if (const auto more = client.lines.take_unsaid(); more > 0) {
+      log_.info("{} connected {} times more within a minute", name, more);
+    }
+    log_.info("{} connected from {}", name, connection->remote_address());
+  }
   const auto session =
       std::make_shared<Session>(Session{id, name, client.budget, expires, std::move(connection),
-                                        link::MessageLimits(wire::from_client(false))});
+                                        link::MessageLimits(wire::from_client(false)), is_logged});
   sessions_.emplace(id, session);
   handlers_.on_opened(id, name);
   tasks_.spawn(read(session));
@@ -155,7 +161,9 @@ void ClientSessions::close(SessionId id, const std::string& code, const std::str
 
 void ClientSessions::end(const SessionPtr& session, const Error& reason) {
   if (std::exchange(session->closing, true)) return;
-  log_.info("{} disconnected ({}): {}", session->client, reason.code(), reason.message());
+  if (session->is_logged) {
+    log_.info("{} disconnected ({}): {}", session->client, reason.code(), reason.message());
+  }
   sessions_.erase(session->id);
   --clients_.at(session->client).sessions;
   const bool revoked = reason.code() == "certificate-revoked";

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/base/clock.h"
+#include "core/base/line_budget.h"
 #include "core/base/log.h"
 #include "core/link/message_link.h"
 #include "core/net/event_loop.h"
@@ -64,6 +65,7 @@ class ClientSessions {
   struct Client {
     std::size_t sessions = 0;  // that are not closing
     net::FrameBudget budget;
+    LineBudget lines = {};  // of its connections
   };
   struct Session {
     SessionId id;
@@ -72,6 +74,7 @@ class ClientSessions {
     WallTime expires;  // its certificate
     std::unique_ptr<net::Connection> connection;
     link::MessageLimits limits;
+    bool is_logged = true;  // its end gets a line as its beginning did
     bool closing = false;
     bool slowed = false;
   };

@@ -182,6 +182,18 @@ TEST_F(CoordinatorMachineTest, AWeightCountsUpToTheRunsBound) {
   EXPECT_EQ(did<CommitRound>()[0].summary.contributors[0].weight, 4) << "as it is recorded";
 }
 
+// Of a client that asks for the end of its model again and again, one is recorded.
+TEST_F(CoordinatorMachineTest, TrafficIsRecordedOnceAModel) {
+  open_round();
+  hear(1, protocol::ModelRequest{plan_a.task, 0, 1000});
+  EXPECT_EQ(did<RecordTraffic>().size(), 1U);
+  for (int i = 0; i < 5; ++i) {
+    hear(1, protocol::ModelRequest{plan_a.task, plan_a.model_bytes - 4, 1000});
+    EXPECT_EQ(sent<protocol::Chunk>().size(), 1U);
+    EXPECT_TRUE(did<RecordTraffic>().empty());
+  }
+}
+
 // Whatever rows one of them announces.
 TEST_F(CoordinatorMachineTest, AWeightCountsUpToAMultipleOfTheMedianRowsOfItsRound) {
   rows_of_a = 1'000'000;

@@ -274,6 +274,19 @@ TEST_F(GossipIssuerTest, KeepsTheLastReportOfEach) {
   EXPECT_EQ(issuer->reports().at("cam-1").report.step, 8U);
 }
 
+TEST_F(GossipIssuerTest, AMemberThatCountsEpochsUpGetsOneLine) {
+  join("cam-1", store::Role::kPeer);
+  ASSERT_EQ(start(), "started");
+  issuer->desk().opened(SessionId(1), "cam-1");
+  const std::size_t before = log.warnings.size();
+  for (std::uint64_t epoch = 30; epoch < 80; ++epoch) {
+    ASSERT_TRUE(issuer->desk().take(
+        SessionId(1), {protocol::PeerReport{.epoch = epoch, .state = "training"}, {}}));
+  }
+  EXPECT_EQ(log.warnings.size(), before + 1);
+  EXPECT_NE(issuer->problem().find("cam-1 holds a roster of epoch 79"), std::string::npos);
+}
+
 // An owner may have signed rosters without this service.
 TEST_F(GossipIssuerTest, MembersOfALaterEpochAreNamedAndOvertaken) {
   join("cam-1", store::Role::kPeer);

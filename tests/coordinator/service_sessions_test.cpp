@@ -277,6 +277,18 @@ TEST_F(ServiceSessionsTest, ADeviceThatSpeaksLikeAnOperatorIsCutOff) {
   federation.log.wait_for("cam-7 disconnected (unexpected-frame)");
 }
 
+TEST_F(ServiceSessionsTest, ADeviceThatConnectsAgainAndAgainGetsAFewLines) {
+  federation.start_service();
+  const auto device = federation.join("cam-7");
+  for (int i = 0; i < 20; ++i) {
+    RawConnection connection = connect(device);
+    EXPECT_EQ(connection.greet(), "Welcome");
+  }
+  const auto said = federation.log.count("cam-7 connected from");
+  EXPECT_GE(said, 5U);
+  EXPECT_LT(said, 20U) << "within less than three minutes";
+}
+
 TEST_F(ServiceSessionsTest, ANewConnectionReplacesAnOlderOne) {
   federation.start_service();
   const auto device = federation.join("cam-7");
