@@ -305,6 +305,10 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
   const auto submitted = ask_json({"run", "submit", tiny_job()});  // and no client
   EXPECT_EQ(boost::json::serialize(submitted), R"({"id":1})");
   EXPECT_EQ(ask({"run", "wait", "1", "--timeout", "20ms"}), 3);
+  ask_json({"run", "submit", tiny_job()});
+  EXPECT_EQ(ask({"run", "wait", "2", "--timeout", "20ms"}), 3);
+  EXPECT_THAT(out, StartsWith("run 2 waits for ")) << "its turn has not come, and it logs nothing";
+  EXPECT_EQ(ask({"run", "stop", "2"}), 0);
   EXPECT_EQ(ask({"run", "stop", "1"}), 0);
   EXPECT_EQ(ask({"run", "wait", "1"}), 1);
   EXPECT_THAT(out, HasSubstr("run 1 stopped\n"));
