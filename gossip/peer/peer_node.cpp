@@ -565,6 +565,14 @@ void PeerNode::note_spell() {
 void PeerNode::finished() {
   problem_.clear();
   world_.log.info("the run is finished: {} steps", life_->run.options.run.steps);
+  const std::uint64_t alone = life_->course->progress().loss_steps;
+  if (arrived_in_ != life_->run_id && alone > 0 && !life_->course->neighbours().empty()) {
+    problem_ = fmt::format(
+        "no neighbour was ever heard: {} steps were trained on this device's own data alone; check "
+        "the members' addresses and firewalls",
+        alone);
+    world_.log.warning("{}", problem_);
+  }
   look_at_model();
   keep_checkpoint(Kept::kModelToo);
   answer_asks();  // nothing is computed any more that would be followed by it
@@ -717,6 +725,7 @@ void PeerNode::on_parcel(Member from, ParcelFlow::Whole whole) {
   if (!life_ || switching_ || whole.parcel.epoch != life_->epoch) return;
   heard(from);
   ++arrived_;
+  if (arrived_in_ != life_->run_id) arrived_in_ = life_->run_id;
   if (whole.parcel.kind != Parcel::Kind::kColumns) {
     life_->course->take(from, std::move(whole));
   } else if (life_->copy && life_->copy->expects(from, whole.parcel)) {
