@@ -11,6 +11,7 @@
 #include <iterator>
 #include <limits>
 
+#include "core/base/counted.h"
 #include "core/report/graph_drawing.h"
 
 namespace starling::gossip {
@@ -259,10 +260,12 @@ std::string to_text(const SpectralReport& report, double consensus_error) {
   if (gap) gap->value = report.spectral_gap();
   lines.add("spectral gap", gap, "at most");
   if (!report.time_varying) lines.add("smallest eigenvalue", report.lambda_min, "at most");
-  lines.add("exact after", report.finite_time ? fmt::format("{} steps", *report.finite_time)
-                                              : std::string("never"));
+  lines.add("exact after",
+            report.finite_time ? counted(*report.finite_time, "step") : std::string("never"));
   lines.add(fmt::format("to an error of {:g}", consensus_error), report.rounds_to_consensus,
-            "at least", "steps", "never");
+            "at least",
+            report.rounds_to_consensus && report.rounds_to_consensus->value == 1 ? "step" : "steps",
+            "never");
   return std::move(lines).take();
 }
 
@@ -276,9 +279,10 @@ Result<std::string> draw(const Topology& topology) {
     STARLING_ASSIGN(graph::Graph graph, graph_of(*topology.at(t), topology.directed()));
     graphs.push_back(std::move(graph));
   }
-  const report::GraphDrawing drawing{layout_of(topology, graphs[0]),
-                                     fmt::format("{}, {} nodes", topology.name(), topology.nodes()),
-                                     caption_of(topology)};
+  const report::GraphDrawing drawing{
+      layout_of(topology, graphs[0]),
+      fmt::format("{}, {}", topology.name(), counted(topology.nodes(), "node")),
+      caption_of(topology)};
   std::vector<report::Panel> panels;
   for (std::size_t t = 0; t < graphs.size(); ++t) {
     panels.push_back(

@@ -304,6 +304,7 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
   federation.start_service();
   const auto submitted = ask_json({"run", "submit", tiny_job()});  // and no client
   EXPECT_EQ(boost::json::serialize(submitted), R"({"id":1})");
+  federation.log.wait_for("waiting for 1 client (0 connected)");
   EXPECT_EQ(ask({"run", "wait", "1", "--timeout", "20ms"}), 3);
   ask_json({"run", "submit", tiny_job()});
   EXPECT_EQ(ask({"run", "wait", "2", "--timeout", "20ms"}), 3);

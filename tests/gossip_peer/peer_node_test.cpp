@@ -504,7 +504,7 @@ TEST(PeerNode, WhoNeverHeardANeighbourSaysSoAtTheEnd) {
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until_finished();
-  EXPECT_EQ(cluster.log.count("no neighbour was ever heard: 20 steps were trained"), 2U);
+  EXPECT_EQ(cluster.log.count("no neighbour was ever heard: 20 steps on this"), 2U);
   for (const auto& peer : cluster.peers) {
     EXPECT_EQ(peer->last->state, "finished");
     EXPECT_NE(peer->last->problem.find("no neighbour was ever heard"), std::string::npos);
