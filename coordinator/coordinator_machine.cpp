@@ -94,6 +94,7 @@ std::uint64_t CoordinatorMachine::work() const {
 void CoordinatorMachine::handle(ClientAdmitted& event) {
   Client& client = clients_[event.client];
   client.seen = client.seen || event.seen_before;
+  if (client.rows == 0) client.rows = event.rows;
   client.away_since = now_;
   if (!client.session) went_away(event.client, client);
 }
@@ -327,6 +328,12 @@ void CoordinatorMachine::receive(SessionId id, Session& session,
   }
   const auto weight = counted_weight(session.client, offer.head.weight);
   if (!weight) return fail_task(task, weight.error());
+  const bool is_new = known->state == RoundMachine::State::kAsked && known->weight != *weight;
+  if (is_new && *weight < offer.head.weight) {
+    say(active_->start.id,
+        fmt::format("{}: the weight {} counts as {} (aggregation.weight-max, weight-ratio-max)",
+                    session.client, offer.head.weight, *weight));
+  }
   active_->round->offered(task, *weight);
   Uploading& upload = active_->uploads[task] = Uploading{.head = offer.head};
   upload.head.weight = *weight;
@@ -334,21 +341,37 @@ void CoordinatorMachine::receive(SessionId id, Session& session,
   actions_.push_back(OpenUpload{task, offer.head.payload_bytes});
 }
 
-// Nothing proves a weight, so it is checked against the rows that the client announced in its
-// greeting (0: an older client that announces none) and limited to the run's bound.
-Result<double> CoordinatorMachine::counted_weight(const std::string& client, double weight) {
+// Nothing proves a weight, nor the rows that a client announces. So no weight exceeds the client's
+// own rows, nor a multiple of what its round's clients have, nor the run's bound. Who announced no
+// rows, an older client, counts as the median at most.
+Result<double> CoordinatorMachine::counted_weight(const std::string& client, double weight) const {
   const auto rows = static_cast<double>(clients_.at(client).rows);
   if (rows > 0 && weight > rows) {
     return rejected("weight-above-rows",
                     fmt::format("the update claims the weight of {} rows; the client announced {}",
                                 weight, rows));
   }
-  const double largest = active_->start.job.aggregation.weight_max;
-  if (weight > largest) {
-    say(active_->start.id, fmt::format("{}: the weight {} counts as {} (aggregation.weight-max)",
-                                       client, weight, largest));
+  const AggregationOptions& bounds = active_->start.job.aggregation;
+  double largest = bounds.weight_max;
+  if (bounds.weight_ratio_max > 0 && active_->median_rows > 0) {
+    const double ratio = rows > 0 ? bounds.weight_ratio_max : 1;
+    largest = std::min(largest, ratio * active_->median_rows);
   }
   return std::min(weight, largest);
+}
+
+// The lower of two: among two clients, one's word does not raise it.
+double CoordinatorMachine::median_rows(const std::vector<Participant>& participants) const {
+  std::vector<std::uint64_t> announced;
+  for (const Participant& participant : participants) {
+    const auto client = clients_.find(participant.client);
+    if (client != clients_.end() && client->second.rows > 0)
+      announced.push_back(client->second.rows);
+  }
+  if (announced.empty()) return 0;
+  const auto middle = announced.begin() + static_cast<std::ptrdiff_t>((announced.size() - 1) / 2);
+  std::ranges::nth_element(announced, middle);
+  return static_cast<double>(*middle);
 }
 
 void CoordinatorMachine::handle(UploadOpened& event) {
@@ -597,6 +620,7 @@ void CoordinatorMachine::open_round(HeldRun& run, OpenAttempt open, bool resumed
           .bytes_in = open.bytes_in,
           .bytes_out = open.bytes_out},
       participants, now_);
+  run.median_rows = median_rows(participants);
   const auto norm_max = NormBound::parse(start.job.aggregation.norm_max).value().limit(start.norms);
   actions_.push_back(BeginRound{start.id, round, open.attempt, resumed, participants, start.schema,
                                 start.version, start.model, clients_.size(), norm_max});

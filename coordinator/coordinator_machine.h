@@ -61,6 +61,7 @@ struct RunStart {
 struct ClientAdmitted {
   std::string client;
   bool seen_before = false;  // it was connected to an earlier process: it may come back soon
+  std::uint64_t rows = 0;    // as it announced last; 0: not yet
 };
 struct ClientRevoked {
   std::string client;
@@ -245,6 +246,7 @@ class CoordinatorMachine {
     Deadlines<std::string> away;
     std::string missing;  // of a replay's contributors, when they were last looked at
     // Of the open round:
+    double median_rows = 0;  // of its clients that announced any, the lower median; 0: none did
     std::map<TaskId, protocol::TransferSender> downloads;
     std::map<TaskId, Uploading> uploads;
     Deadlines<TaskId> retries;  // of uploads for which there was no room
@@ -300,7 +302,8 @@ class CoordinatorMachine {
   // The task if it belongs to the open round and to this client; else null.
   const RoundMachine::Task* open_task(TaskId task, const std::string& client) const;
   // The weight that an offered one counts as. "weight-above-rows"
-  Result<double> counted_weight(const std::string& client, double weight);
+  Result<double> counted_weight(const std::string& client, double weight) const;
+  double median_rows(const std::vector<Participant>& participants) const;
   void send_plan(SessionId session, TaskId task);
   void pump_download(SessionId session, TaskId task);
   void fail_task(TaskId task, const Error& error);

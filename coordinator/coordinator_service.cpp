@@ -323,7 +323,7 @@ Result<void> CoordinatorService::Impl::start() {
   for (const store::Client& client : clients) {
     const bool admitted = client.state == store::ClientState::kActive;
     if (!admitted || client.role == store::Role::kOperator) continue;
-    shell->handle(ClientAdmitted{client.name, client.last_seen.has_value()});
+    shell->handle(ClientAdmitted{client.name, client.last_seen.has_value(), client.rows});
   }
   STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now(), log));
   STARLING_ASSIGN(const auto unknown, store::set_aside_unknown_runs(*store, state.models()));

@@ -32,7 +32,9 @@ FederationSimulator::~FederationSimulator() {
 void FederationSimulator::add_client(const std::string& name, data::DatasetView data) {
   STARLING_CHECK(!node_of_.contains(name));
   node_of_[name] = nodes_.size();
-  nodes_.push_back(Node{.name = name, .data = std::move(data)});
+  const auto lie = options_.faults.announces.find(name);
+  const std::uint64_t rows = lie == options_.faults.announces.end() ? data.size() : lie->second;
+  nodes_.push_back(Node{.name = name, .data = std::move(data), .rows = rows});
 }
 
 Result<RunId> FederationSimulator::run(const RunContext& context, const std::string& job_text,
@@ -81,7 +83,9 @@ void FederationSimulator::start_coordinator() {
   machine_ = std::make_unique<CoordinatorMachine>(
       CoordinatorOptions{.federation = "simulated", .transfer = options_.transfer});
   const bool first = coordinator_incarnation_++ == 0;
-  for (const Node& node : nodes_) to_coordinator(ClientAdmitted{node.name, !first});
+  for (const Node& node : nodes_) {  // what a store would know
+    to_coordinator(ClientAdmitted{node.name, !first, first ? 0 : node.rows});
+  }
   if (submitted_) submit();
 }
 

@@ -38,6 +38,7 @@ struct SimulatedFaults {
   TimePoint until = TimePoint::max();  // faults end here, so that a run can finish
   // What a dishonest client makes of the update that it trained; none: all are honest.
   std::function<void(const std::string& client, client::PendingUpdate&)> forge;
+  std::map<std::string, std::uint64_t> announces;  // the rows that dishonest clients say they have
 };
 
 class FederationSimulator {
@@ -82,6 +83,7 @@ class FederationSimulator {
   struct Node {
     std::string name;
     data::DatasetView data;
+    std::uint64_t rows = 0;                          // announced
     std::unique_ptr<client::ClientMachine> machine;  // null while the process is down
     std::uint64_t incarnation = 0;
     std::optional<SessionId> session;

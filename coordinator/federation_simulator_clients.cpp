@@ -11,7 +11,7 @@ void FederationSimulator::start_client(std::size_t index) {
   std::vector<client::PendingUpdate> pending;
   for (const auto& [task, update] : node.disk) pending.push_back(update);
   const client::ClientOptions options{
-      .software = "simulated", .rows = node.data.size(), .transfer = options_.transfer};
+      .software = "simulated", .rows = node.rows, .transfer = options_.transfer};
   const Rng backoff({.seed = options_.faults.seed,
                      .purpose = Purpose::kBackoff,
                      .node = hash_name(node.name),

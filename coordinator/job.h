@@ -43,7 +43,8 @@ struct RoundOptions {
 
 struct AggregationOptions {
   double weight_max = 1'000'000;
-  std::string norm_max = "100x";
+  double weight_ratio_max = 10;
+  std::string norm_max = "10x";
 };
 
 struct EvaluateOptions {
@@ -145,9 +146,14 @@ void describe(V& visit, AggregationOptions& o) {
                   .unit = "rows",
                   .min = 1,
                   .max = 1e15});
+  visit("weight-ratio-max", o.weight_ratio_max,
+        FieldInfo{.help = "an update counts with at most so many times the median rows of the "
+                          "clients that its round asks; 0: no such bound",
+                  .min = 0,
+                  .max = 1e15});
   visit("norm-max", o.norm_max,
         FieldInfo{.help = "an update of a larger Euclidean norm is refused: a norm (\"12.5\"), a "
-                          "multiple of the median norm in the 5 rounds before (\"100x\"), or "
+                          "multiple of the median norm in the 5 rounds before (\"10x\"), or "
                           "\"off\""});
 }
 

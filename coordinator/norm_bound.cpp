@@ -21,7 +21,7 @@ Result<NormBound> NormBound::parse(std::string_view text) {
   return rejected("setting-invalid",
                   "aggregation.norm-max = \"" + std::string(text) +
                       "\" must be a norm (\"12.5\"), a multiple of at least 1 of the median norm "
-                      "of the rounds before (\"100x\"), or \"off\"");
+                      "of the rounds before (\"10x\"), or \"off\"");
 }
 
 std::optional<double> NormBound::limit(const RecentNorms& norms) const {
@@ -30,7 +30,7 @@ std::optional<double> NormBound::limit(const RecentNorms& norms) const {
   std::vector<double> all;
   for (const std::vector<double>& round : norms) all.insert(all.end(), round.begin(), round.end());
   if (all.empty()) return std::nullopt;
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
   std::nth_element(all.begin(), middle, all.end());
   return *middle > 0 ? std::optional(value_ * *middle) : std::nullopt;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest Euclidean norm that a round takes of an update: a number, or a multiple of the median
-// norm in the committed rounds before it. It follows from committed records alone, so that a
+// The largest Euclidean norm that a round takes of an update: a number, or a multiple of the lower
+// median norm in the committed rounds before it. It follows from committed records alone, so that a
 // restart, a replay and a simulation bound a round alike.
 #pragma once
 
@@ -20,7 +20,7 @@ class NormBound {
  public:
   static constexpr std::size_t kRounds = 5;  // how many rounds the median is taken over
 
-  // "off", "12.5" or "100x". "setting-invalid"
+  // "off", "12.5" or "10x". "setting-invalid"
   [[nodiscard]] static Result<NormBound> parse(std::string_view text);
 
   // Nothing: no bound, also where a multiple has no norm above 0 to refer to (the first round).

@@ -67,6 +67,7 @@ struct AdamStep {
   float* first = nullptr;
   float* second = nullptr;
   std::size_t size = 0;
+  float first_beta = 0, second_beta = 0;
   // 1 - beta, computed in double: next to 1 a float is too coarse to be subtracted from 1 again.
   float first_gain = 0, second_gain = 0;
   float epsilon = 0;

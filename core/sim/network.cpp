@@ -144,7 +144,7 @@ Network::Passage Network::pass(const Message& message, bool retransmit) const {
     if (retransmit) {
       const Losses losses = draw_losses(rng, loss_, pieces_of(message.bytes));
       passage.seconds += losses.rounds * retransmit_after_;
-      passage.resent_bytes = losses.pieces * std::min(message.bytes, kPieceBytes);
+      passage.resent_bytes = losses.pieces * message.bytes / pieces_of(message.bytes);
     } else {
       const double whole = std::pow(1 - loss_, static_cast<double>(pieces_of(message.bytes)));
       passage.lost = rng.uniform() >= whole;

@@ -59,6 +59,8 @@ void Optimizer::adam_step(std::span<float> parameters, std::span<const float> gr
        .first = first_.data(),
        .second = second_.data(),
        .size = parameters.size(),
+       .first_beta = static_cast<float>(options_.beta1),
+       .second_beta = static_cast<float>(options_.beta2),
        .first_gain = static_cast<float>(1 - options_.beta1),
        .second_gain = static_cast<float>(1 - options_.beta2),
        .epsilon = static_cast<float>(options_.epsilon),

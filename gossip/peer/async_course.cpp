@@ -58,7 +58,7 @@ AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& h
       total_(phases_of(run.options)),
       algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
-      quorum_(names_.size(), host.now()),
+      quorum_(names_.size(), host.now(), start.support),
       phases_(std::min(start.exchange, total_)),
       matrix_(run.topology->at(phases_)) {
   if (start.state.empty()) return;

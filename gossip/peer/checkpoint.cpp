@@ -15,7 +15,10 @@ namespace {
 
 constexpr const char* kRun = "run";
 constexpr const char* kExchange = "exchange";
-constexpr const char* kBacked = "backed";  // left out where it is 0, as older versions do
+// Of the model's support; left out where they are 0, as older versions do.
+constexpr const char* kBacked = "backed";
+constexpr const char* kMinority = "minority";
+constexpr const char* kQuorumSeconds = "quorum-seconds";
 constexpr const char* kDigest = "sha256";
 
 // A state file: a line "starling-state VERSION ALGORITHM EPOCH MODEL", MODEL being the digest in
@@ -40,11 +43,24 @@ std::filesystem::path state_path(std::filesystem::path path) {
   return path.replace_extension(".state");
 }
 
+model::Metadata support_of(const Checkpoint& checkpoint) {
+  const protocol::Support& support = checkpoint.support;
+  model::Metadata said;
+  if (support.backed > 0) said[kBacked] = std::to_string(support.backed);
+  if (support.minority) said[kMinority] = "1";
+  if (support.quorum_seconds > 0) said[kQuorumSeconds] = std::to_string(support.quorum_seconds);
+  return said;
+}
+
 // Of all that a checkpoint says, so that nothing of it changes unnoticed.
 std::string digest_of(const Checkpoint& checkpoint) {
   Sha256 hash;
   hash.update(as_bytes(fmt::format("{}\n{}\n", checkpoint.run, checkpoint.exchange)));
-  if (checkpoint.backed > 0) hash.update(as_bytes(fmt::format("{}\n", checkpoint.backed)));
+  for (const auto& [key, value] : support_of(checkpoint)) {
+    // Without its name, as older versions do.
+    const bool is_backed = key == kBacked;
+    hash.update(as_bytes(is_backed ? value + "\n" : fmt::format("{} {}\n", key, value)));
+  }
   hash.update(as_bytes(std::span(checkpoint.model)));
   return std::move(hash).finish().hex();
 }
@@ -74,7 +90,7 @@ Result<void> save_model(const std::filesystem::path& path, const Checkpoint& che
   model::Metadata metadata = {{kRun, checkpoint.run},
                               {kExchange, std::to_string(checkpoint.exchange)},
                               {kDigest, digest_of(checkpoint)}};
-  if (checkpoint.backed > 0) metadata[kBacked] = std::to_string(checkpoint.backed);
+  metadata.merge(support_of(checkpoint));
   return model::write_safetensors(path, parameters, metadata);
 }
 
@@ -104,8 +120,17 @@ Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,
   if (run == end || exchange == end || digest == end) return damaged(path);
   Checkpoint checkpoint{.run = run->second};
   if (!parse(exchange->second, checkpoint.exchange)) return damaged(path);
-  const auto backed = file.metadata.find(kBacked);
-  if (backed != end && !parse(backed->second, checkpoint.backed)) return damaged(path);
+  const auto read = [&](const char* key, auto& number) {
+    const auto found = file.metadata.find(key);
+    return found == end || parse(found->second, number);
+  };
+  protocol::Support& support = checkpoint.support;
+  std::uint8_t minority = 0;
+  if (!read(kBacked, support.backed) || !read(kMinority, minority) ||
+      !read(kQuorumSeconds, support.quorum_seconds)) {
+    return damaged(path);
+  }
+  support.minority = minority != 0;
   const auto values = file.parameters.values();
   checkpoint.model.assign(values.begin(), values.end());
   if (digest_of(checkpoint) != digest->second) return damaged(path);

@@ -26,7 +26,7 @@ struct Checkpoint {
   protocol::Exchange exchange = 0;  // to go on with
   std::vector<float> model;
   KeptState state = {};
-  protocol::Exchange backed = 0;  // Progress::backed
+  protocol::Support support = {};  // a majority's model takes the place of a minority's
 };
 
 // CHECKPOINT.safetensors, and CHECKPOINT.state that goes with it. Each is whole or absent after a

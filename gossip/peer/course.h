@@ -71,7 +71,6 @@ struct CourseProgress {
 struct Handover {
   std::unique_ptr<Algorithm<float>> algorithm;
   Exchange exchange = 0;
-  Exchange backed = 0;   // Progress::backed
   bool trained = false;  // the local phase of this exchange is done, and was not mixed
 };
 

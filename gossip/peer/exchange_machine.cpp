@@ -29,7 +29,7 @@ constexpr int kLostInARow = 4;
 
 ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
                                  Member self, std::vector<std::string> names, Exchange exchange,
-                                 TimePoint now)
+                                 TimePoint now, const protocol::Support& support)
     : options_(options),
       topology_(topology),
       self_(self),
@@ -41,7 +41,7 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       matrix_(topology.at(exchange)),
       graph_(neighbours_of(topology, self, exchange)),
       started_(now),
-      quorum_(names_.size(), now) {
+      quorum_(names_.size(), now, support) {
   ahead_.in_step(exchange, now);
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }

@@ -161,11 +161,12 @@ struct ExchangeOptions {
 // sender, unless a newer one is there, as in the simulation (StepClock).
 class ExchangeMachine {
  public:
-  // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning). The topology
-  // must outlive the machine.
+  // `names` [members], for sentences. Goes on with `exchange` (0: from the beginning) and a model
+  // of this support. The topology must outlive the machine.
   ExchangeMachine(ExchangeOptions options, const topologies::Topology& topology,
                   exchange::Member self, std::vector<std::string> names,
-                  exchange::Exchange exchange, TimePoint now);
+                  exchange::Exchange exchange, TimePoint now,
+                  const protocol::Support& support = {});
 
   std::vector<exchange::Action> on(exchange::Event event, TimePoint now);
   std::optional<TimePoint> next_deadline() const;

@@ -12,10 +12,10 @@ namespace starling::gossip {
 
 // Where a course begins.
 struct CourseStart {
-  Exchange exchange = 0;     // to go on from
-  Exchange backed = 0;       // Progress::backed
-  std::vector<float> model;  // [d]
-  Bytes state = {};          // kept with the model (algorithm_state.h), or empty
+  Exchange exchange = 0;           // to go on from
+  protocol::Support support = {};  // of the model, as was said of it last
+  std::vector<float> model;        // [d]
+  Bytes state = {};                // kept with the model (algorithm_state.h), or empty
   // Of the epoch before, in place of model and state, taken by the course; null: none.
   std::shared_ptr<Handover> former = {};
   std::uint32_t incarnation = 1;  // of this process, never 0: ends of edges are told apart by it

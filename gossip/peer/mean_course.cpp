@@ -45,9 +45,9 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       patience_(patience.max + patience.start),
       start_until_(host.now() + (start.exchange == 0 ? patience.start : patience.min)),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
-               Progress{start.backed, start.exchange}),
+               Progress{start.support.backed, start.exchange}),
       algorithm_(take_algorithm(run, self_, start)),
-      at_{start.backed, start.exchange},
+      at_{start.support.backed, start.exchange},
       total_(schedule_.mixings_until(schedule_.steps)),
       met_(names_.size()),
       linked_(names_.size()) {
@@ -100,7 +100,6 @@ std::optional<Handover> MeanCourse::hand_over() {
   if (state_ == State::kCopying) return std::nullopt;
   return Handover{.algorithm = std::move(algorithm_),
                   .exchange = at_.exchange,
-                  .backed = at_.backed,
                   .trained = state_ == State::kReducing};
 }
 

@@ -62,7 +62,7 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       incarnation_(start.incarnation),
       resent_(options.resent),
       kept_max_(options.held_max),
-      machine_(options, *run.topology, self_, names_, start.exchange, host.now()),
+      machine_(options, *run.topology, self_, names_, start.exchange, host.now(), start.support),
       algorithm_(take_algorithm(run, self_, start)),
       tags_edges_(algorithm_->counts_on_edges()) {
   if (start.state.empty()) return;

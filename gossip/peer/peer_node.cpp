@@ -89,6 +89,7 @@ struct PeerNode::Former {
   std::string run_id;
   Settings settings;  // lasting()
   std::shared_ptr<LocalSteps> local;
+  protocol::Support support;
   std::optional<Handover> course;
 };
 
@@ -332,7 +333,7 @@ Checkpoint PeerNode::checkpoint_now(std::span<const float> model) const {
           .state = {.algorithm = std::string(life_->run.plan.traits.name),
                     .epoch = life_->epoch,
                     .bytes = life_->course->state()},
-          .backed = life_->course->support().backed};
+          .support = life_->course->support()};
 }
 
 CourseStart PeerNode::course_start(const NetworkRun& run) {
@@ -342,7 +343,7 @@ CourseStart PeerNode::course_start(const NetworkRun& run) {
   const std::string id = roster_->roster().run_identity();
   if (latest_ && latest_->run == id && latest_->model.size() == run.initial.size()) {
     start.exchange = latest_->exchange;
-    start.backed = latest_->backed;
+    start.support = latest_->support;
     start.model = latest_->model;
     // Weights are shares of what one epoch's members hold together: in another all begin with 1.
     const KeptState& kept = latest_->state;
@@ -362,6 +363,7 @@ void PeerNode::hand_over() {
   former_ = std::make_unique<Former>(Former{.run_id = life_->run_id,
                                             .settings = life_->settings,
                                             .local = life_->local,
+                                            .support = life_->course->support(),
                                             .course = life_->course->hand_over()});
 }
 
@@ -405,7 +407,7 @@ Result<void> PeerNode::begin_life(Member self) {
                          former->settings == lasting(roster.settings);
   if (continues && former->course) {
     start.exchange = former->course->exchange;
-    start.backed = former->course->backed;
+    start.support = former->support;
     start.state.clear();
     start.former = std::make_shared<Handover>(std::move(*former->course));
   }
@@ -556,7 +558,7 @@ void PeerNode::note_spell() {
   latest_ = Checkpoint{.run = life_->run_id,
                        .exchange = progress.exchange,
                        .model = {model->begin(), model->end()},
-                       .backed = life_->course->support().backed};
+                       .support = life_->course->support()};
   spell_->exchanges = progress.exchange;
   spell_->steps = progress.step;
   spell_->loss_sum = spell_->loss_sum_before + progress.loss_sum;

@@ -27,8 +27,13 @@ constexpr Duration kLeastAssumed = std::chrono::seconds(1);
 
 }  // namespace
 
-Quorum::Quorum(std::size_t members, TimePoint now)
-    : exempt_(members <= 2), members_(members, true), reachable_(members), since_(now) {}
+Quorum::Quorum(std::size_t members, TimePoint now, const Support& before)
+    : exempt_(members <= 2),
+      members_(members, true),
+      reachable_(members),
+      since_(now - std::chrono::seconds(before.quorum_seconds)),
+      lost_(before.minority && !exempt_),
+      back_at_(now) {}
 
 bool Quorum::reach(protocol::Member member, bool reachable, TimePoint now) {
   if (member >= members_.size() || members_[member] == reachable) return false;

@@ -21,7 +21,8 @@ class Quorum {
   // the others may be starting, and must not find the run over.
   static Duration assumed_pace(Duration work);
 
-  Quorum(std::size_t members, TimePoint now);
+  // `before`: what was said of the model in an earlier epoch or process.
+  Quorum(std::size_t members, TimePoint now, const protocol::Support& before = {});
 
   // Failure detection's word; all are reachable at first. True: a quorum was lost or is back.
   bool reach(protocol::Member member, bool reachable, TimePoint now);

@@ -172,7 +172,11 @@ void StepClock::find_incoming(const topologies::MixingMatrix& matrix,
     const auto turn = static_cast<double>(turn_of(receivers, from, place) + 1);
     const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]) +
                         network_.transfer_seconds(from, passage.resent_bytes);
-    incoming.arrivals.push_back({sent + passage.seconds, k});
+    incoming.arrivals.push_back({sent + passage.seconds, false, k});
+  }
+  const auto& late = nodes_[node].late;
+  for (std::size_t k = 0; k < late.size(); ++k) {
+    incoming.arrivals.push_back({late[k].reaches, true, k});
   }
   std::ranges::sort(incoming.arrivals);
 }
@@ -195,19 +199,29 @@ void StepClock::receive(const topologies::MixingMatrix& matrix,
   state.ready = std::max(state.finished, std::min(incoming.missed_at, limit));
   double link_free = state.downlink_free;
   for (const Arrival& arrival : incoming.arrivals) {
-    const Node from = senders[arrival.index].node;
-    const double transfer = network_.transfer_seconds(node, bytes[from]);
-    const double slower = std::max(0.0, transfer - network_.transfer_seconds(from, bytes[from]));
+    const Node from =
+        arrival.is_late ? state.late[arrival.index].from : senders[arrival.index].node;
+    const std::uint64_t size = arrival.is_late ? state.late[arrival.index].bytes : bytes[from];
+    const double transfer = network_.transfer_seconds(node, size);
+    const double slower = std::max(0.0, transfer - network_.transfer_seconds(from, size));
     // The link works on a message while it comes in: what makes it late is another one before it,
     // or a link that is slower than the sender's.
     link_free = std::max(arrival.time + slower, link_free + transfer);
+    if (arrival.is_late) {
+      state.late[arrival.index].arrives = link_free;
+      continue;
+    }
     state.ready = std::max(state.ready, std::min(link_free, limit));
     if (link_free <= limit) {
       heard_[first_entry_[node] + arrival.index] = exchange;
       ++state.traffic.arrived;
       state.downlink_free = link_free;
     } else {
-      state.late.push_back({.from = from, .exchange = exchange, .arrives = link_free});
+      state.late.push_back({.from = from,
+                            .exchange = exchange,
+                            .arrives = link_free,
+                            .reaches = arrival.time,
+                            .bytes = size});
     }
   }
   if (!state.late.empty()) take_late(senders, exchange, node);
@@ -227,6 +241,7 @@ void StepClock::take_late(std::span<const topologies::Weight> senders, std::uint
   };
   std::erase_if(state.late, [&](const Late& late) {
     if (late.arrives > state.ready) return false;
+    state.downlink_free = std::max(state.downlink_free, late.arrives);
     ++state.traffic.arrived;
     state.traffic.late += late.exchange < exchange ? 1 : 0;
     state.traffic.staleness += exchange - late.exchange;

@@ -59,8 +59,10 @@ class StepClock {
   struct Late {
     Node from = 0;
     std::uint64_t exchange = 0;
-    double arrives = 0;       // seconds
+    double arrives = 0;       // seconds; what comes to the link before it may still delay it
     bool superseded = false;  // a newer one of its sender was mixed
+    double reaches = 0;       // the node's link, seconds
+    std::uint64_t bytes = 0;
   };
   std::span<const Late> late(Node node) const { return nodes_[node].late; }
 
@@ -90,12 +92,14 @@ class StepClock {
     bool known_away = false;  // missed at the step before: nobody waits for it any more
   };
 
+  // A message that reaches the node's link: of this exchange, or a late one.
   struct Arrival {
     double time;
-    std::size_t index;  // among the senders
+    bool is_late;
+    std::size_t index;  // among the senders, or in State::late
     friend auto operator<=>(const Arrival&, const Arrival&) = default;
   };
-  // What is on its way to a node, by the time at which its link could be through with it.
+  // What is on its way to a node, by the time at which it reaches its link.
   struct Incoming {
     std::vector<Arrival> arrivals;
     double missed_at = 0;  // when it is known that nothing else comes

@@ -62,16 +62,16 @@ class CoordinatorMachineTest : public ::testing::Test {
     return closed.empty() ? "" : closed[0].code;
   }
 
-  void join(const std::string& client, std::uint64_t session) {
+  void join(const std::string& client, std::uint64_t session, std::uint64_t rows = 10) {
     feed(ClientAdmitted{client});
     feed(SessionOpened{SessionId(session), client});
-    hear(session, protocol::Hello{.rows = 10});
+    hear(session, protocol::Hello{.rows = rows});
   }
   void submit() { feed(RunSubmitted{to_run_start(RunId(1), context, version, model, {})}); }
   // Clients a (session 1) and b (session 2) with the plan of round 1 each.
   void open_round() {
     submit();
-    join("a", 1);
+    join("a", 1, rows_of_a);
     join("b", 2);
     const auto plans = sent<protocol::RoundPlan>();
     ASSERT_EQ(plans.size(), 2U);
@@ -85,6 +85,15 @@ class CoordinatorMachineTest : public ::testing::Test {
             .weight = 10,
             .vectors = plan.schema.vectors,
             .payload_bytes = update::payload_bytes(plan.schema.vectors)};
+  }
+  // By client a. What is said of the weight, but for the settings to look at.
+  std::string offer(const protocol::RoundPlan& plan, double weight) {
+    update::ContributionHead claims = head(plan);
+    claims.weight = weight;
+    hear(1, protocol::UpdateOffer{claims});
+    EXPECT_EQ(did<OpenUpload>().size(), 1U);
+    const auto said = did<Say>();
+    return said.empty() ? "" : said[0].line.substr(0, said[0].line.find(" ("));
   }
   void upload(std::uint64_t session, const protocol::RoundPlan& plan) {
     hear(session, protocol::UpdateOffer{head(plan)});
@@ -113,6 +122,7 @@ class CoordinatorMachineTest : public ::testing::Test {
   protocol::RoundPlan plan_a;
   protocol::RoundPlan plan_b;
   std::vector<Action> actions;
+  std::uint64_t rows_of_a = 10;
 };
 
 TEST_F(CoordinatorMachineTest, AWholeRunOfTwoRounds) {
@@ -172,6 +182,34 @@ TEST_F(CoordinatorMachineTest, AWeightCountsUpToTheRunsBound) {
   EXPECT_EQ(did<CommitRound>()[0].summary.contributors[0].weight, 4) << "as it is recorded";
 }
 
+// Whatever rows one of them announces.
+TEST_F(CoordinatorMachineTest, AWeightCountsUpToAMultipleOfTheMedianRowsOfItsRound) {
+  rows_of_a = 1'000'000;
+  open_round();
+  EXPECT_EQ(offer(plan_a, 1'000'000), "a: the weight 1000000 counts as 100");
+  EXPECT_EQ(offer(plan_a, 1'000'000), "") << "said once";
+}
+
+TEST_F(CoordinatorMachineTest, WhoAnnouncedNoRowsCountsAsTheMedian) {
+  rows_of_a = 0;
+  open_round();
+  EXPECT_EQ(offer(plan_a, 1'000'000), "a: the weight 1000000 counts as 10");
+}
+
+TEST_F(CoordinatorMachineTest, ARoundThatIsResumedBoundsWeightsAsBefore) {
+  RunStart start = to_run_start(RunId(1), context, version, model, {});
+  start.open = OpenAttempt{1, 1, {{"a", TaskId(5)}, {"b", TaskId(6)}}};
+  feed(ClientAdmitted{"a", true, 1'000'000});
+  feed(ClientAdmitted{"b", true, 10});
+  feed(RunSubmitted{start});
+  feed(SessionOpened{SessionId(1), "a"});
+  hear(1, protocol::Hello{.rows = 1'000'000});
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  EXPECT_EQ(offer(sent<protocol::RoundPlan>()[0].second, 1'000'000),
+            "a: the weight 1000000 counts as 100")
+      << "b is not back yet";
+}
+
 TEST_F(CoordinatorMachineTest, TheNormBoundFollowsFromTheCommittedRounds) {
   context.job.aggregation.norm_max = "10x";
   open_round();
@@ -183,7 +221,7 @@ TEST_F(CoordinatorMachineTest, TheNormBoundFollowsFromTheCommittedRounds) {
   const RoundSummary summary = did<CommitRound>().at(0).summary;
   commit();
   ASSERT_EQ(did<BeginRound>().size(), 1U);
-  EXPECT_EQ(did<BeginRound>()[0].norm_max, 30);
+  EXPECT_EQ(did<BeginRound>()[0].norm_max, 20);
   // ... and for a coordinator that starts from the record of round 1.
   const store::RoundRecord record{.key = {RunId(1), 1, 1},
                                   .state = store::RoundState::kCommitted,

@@ -83,6 +83,7 @@ Federated federated(const std::shared_ptr<const data::Dataset>& dataset,
   job.round.cohort = static_cast<int>(sizes.size());
   job.round.min_updates = job.round.cohort;
   job.round.attempts_max = 1;
+  job.aggregation.weight_ratio_max = 0;  // as FedAvg weighs, however unequal the parts
   const SystemClock clock;
   const auto store = store::make_memory_store();
   const RunContext context = prepare_run(job, dataset).value();

@@ -251,6 +251,47 @@ TEST(FederationSimulator, AClientThatClaimsMoreRowsThanItAnnouncedDoesNotCount) 
   EXPECT_GT(last_accuracy(outcome), 0.8);
 }
 
+// One of four announces a million rows, weighs as many and sends what undoes the others' work.
+TEST(FederationSimulator, AClientThatLiesOfItsRowsIsOneOfMany) {
+  Job job = job_of_four();
+  job.round.min_updates = 4;
+  const auto worst_share = [&] {
+    FederationSimulator::Options options;
+    options.faults.announces["client-1"] = 1'000'000;
+    options.faults.forge = [](const std::string& client, client::PendingUpdate& update) {
+      if (client == "client-1") update.head.weight = 1'000'000;
+    };
+    double share = 0;
+    for (const auto& round : simulate_with(job, std::move(options), 4).rounds) {
+      double all = 0, liar = 0;
+      for (const auto& c : round.result.contributions) {
+        all += c.weight;
+        if (c.client == "client-1") liar = c.weight;
+      }
+      share = std::max(share, liar / all);
+    }
+    return share;
+  };
+  EXPECT_LE(worst_share(), 0.8);
+  job.aggregation.weight_ratio_max = 0;
+  EXPECT_GT(worst_share(), 0.999) << "this is what the bound prevents";
+}
+
+TEST(FederationSimulator, AnHonestCohortOfUnequalPartsLosesNobodyAndNoWeight) {
+  Job job = small_job();
+  job.data.dataset = "synthetic:rows=6000,features=6,classes=3";
+  job.data.partition = "dirichlet:alpha=0.3,min=3";
+  job.round.cohort = 20;
+  job.round.min_updates = 20;
+  job.round.wait_for = 20;
+  const Outcome outcome = simulate_with(job, {}, 20);
+  ASSERT_EQ(outcome.models().size(), 6U);
+  double rows = 0;
+  for (const auto& c : outcome.rounds[0].result.contributions) rows += c.weight;
+  EXPECT_EQ(rows, 6000);
+  for (const auto& round : outcome.rounds) EXPECT_TRUE(round.result.failures.empty());
+}
+
 // The first round has no earlier norms to compare with, and is honest here. That the coordinator is
 // killed and restarted changes nothing: the bound follows from the records.
 TEST(FederationSimulator, ValuesFarAboveThoseOfEarlierRoundsDoNotCount) {

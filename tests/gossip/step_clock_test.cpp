@@ -172,6 +172,26 @@ TEST(StepClock, WhatComesAfterTheDeadlineIsMixedLater) {
   EXPECT_EQ(traffic.staleness, traffic.arrived);
 }
 
+// Eight messages a step, and a link that is through with one in 0.1 seconds: however late they are
+// mixed, no more come through.
+TEST(StepClock, LateMessagesTakeTheirTimeOnTheLinkToo) {
+  constexpr Node kNodes = 9;
+  World world({.latency = "1ms", .bandwidth = "1MB/s", .loss = 1e-9, .deadline = milliseconds(1)},
+              {.step_time = milliseconds(100)}, "star", kNodes, 100'000);
+  StepClock clock(world.network, world.population, kNodes, true);
+  const auto senders = world.topology->at(0)->senders(0);
+  ASSERT_EQ(senders.size(), 8U) << "the hub";
+  double busy = 0;
+  for (std::uint64_t step = 0; step < 50; ++step) {
+    ASSERT_TRUE(world.step(clock, step));
+    for (std::uint64_t entry = 0; entry < senders.size(); ++entry) {
+      busy += clock.heard(entry) != StepClock::kNothing ? 0.1 : 0;
+    }
+    EXPECT_LE(busy, clock.ready(0) + kShareTolerance) << step;
+  }
+  EXPECT_GT(busy, 0.9 * clock.ready(0));
+}
+
 // One node needs 100 times as long as its neighbours may wait: they do not run away from it.
 TEST(StepClock, NobodyRunsAwayFromASlowNode) {
   constexpr Node kNodes = 8;

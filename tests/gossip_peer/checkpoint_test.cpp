@@ -49,7 +49,7 @@ class Checkpoints : public ::testing::Test {
                   .exchange = 42,
                   .model = {1, 2, 3, 4, 5, 6, 7, 8, 9},
                   .state = {.algorithm = "diloco", .epoch = 3, .bytes = Bytes(50, std::byte{7})},
-                  .backed = 40};
+                  .support = {.minority = true, .quorum_seconds = 7, .backed = 40}};
 };
 
 TEST_F(Checkpoints, ComeBackAsTheyWere) {
@@ -57,7 +57,7 @@ TEST_F(Checkpoints, ComeBackAsTheyWere) {
   ASSERT_TRUE(loaded) << loaded.error().message();
   EXPECT_EQ(loaded->run, kept.run);
   EXPECT_EQ(loaded->exchange, kept.exchange);
-  EXPECT_EQ(loaded->backed, kept.backed);
+  EXPECT_EQ(loaded->support, kept.support);
   EXPECT_EQ(loaded->model, kept.model);
   const auto state = load_state(path, *loaded, "diloco");
   ASSERT_TRUE(state) << state.error().message();

@@ -106,18 +106,20 @@ void FakeNetwork::Peer::compute_for(Duration mean, const std::function<void()>& 
 
 void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
   ++copies;
-  const auto copied = [this, donors = std::move(donors), mine = life] {
+  const auto answer = [this, donors = std::move(donors), mine = life] {
     if (mine != life || !course) return;
     for (const Member donor : donors) {
       const gossip::Course* const other = network_.peers[donor]->course.get();
       if (other == nullptr || !other->model() || !network_.link(donor, self_).up) continue;
       const auto model = *other->model();
       const std::vector<float> kept(model.begin(), model.end());
+      ++models_taken;
+      if (other->support().minority) ++minorities_taken;
       return course->copied({other->support().backed, other->progress().exchange}, kept);
     }
     course->not_copied();
   };
-  network_.at(network_.now + std::chrono::milliseconds(5), copied);
+  network_.at(network_.now + std::chrono::milliseconds(5), answer);
 }
 
 void FakeNetwork::start(Member member, std::uint32_t incarnation,
@@ -163,14 +165,13 @@ void FakeNetwork::join_without_starting() {
 void FakeNetwork::adopt(Member member) {
   Peer& peer = *peers[member];
   gossip::CourseStart start{.exchange = peer.course->progress().exchange,
-                            .backed = peer.course->support().backed,
+                            .support = peer.course->support(),
                             .incarnation = static_cast<std::uint32_t>(rng.next_u64()) | 1U};
   const auto model = peer.course->model();
   start.model.assign(model->begin(), model->end());
   peer.trained_before = trained(member);
   if (auto former = peer.course->hand_over()) {
     start.exchange = former->exchange;
-    start.backed = former->backed;
     start.former = std::make_shared<gossip::Handover>(std::move(*former));
   }
   ++peer.life;

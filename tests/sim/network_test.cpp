@@ -105,6 +105,12 @@ TEST(Network, RetransmissionCostsBytes) {
   const double pieces = resent / static_cast<double>(kPieceBytes) / kMessages;
   EXPECT_NEAR(pieces, 12 * 0.25, 4 * std::sqrt(12 * 0.2 / 0.64 / kMessages));
   EXPECT_EQ(pass(network, 0, 1, 1, 0).resent_bytes % 1000, 0U);
+  for (std::uint64_t k = 0; k < 100; ++k) {  // 80,000 bytes are one piece, 110,000 are two
+    const auto one = network.pass({.from = 0, .to = 1, .number = k, .bytes = 80'000});
+    EXPECT_EQ(one.resent_bytes % 80'000, 0U);
+    const auto two = network.pass({.from = 0, .to = 1, .number = k, .bytes = 110'000});
+    EXPECT_EQ(two.resent_bytes % 55'000, 0U);
+  }
   EXPECT_TRUE(network.resends());
 }
 

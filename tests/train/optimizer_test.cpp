@@ -100,6 +100,22 @@ TEST(Adam, FollowsTorchWhereBetaIsCloseToOne) {
   }
 }
 
+// With a beta of 0 only the last gradient counts, however large the one before.
+TEST(Adam, FollowsTorchWhereBetaIsCloseToZero) {
+  for (const double beta : {0.0, 0.001, 0.1, 0.4}) {
+    const TrainOptions options{.optimizer = "adam", .beta1 = beta, .beta2 = beta};
+    Optimizer optimizer(options, 1, linalg::default_kernels());
+    std::vector<float> p(1), g(1);
+    Scalar expected;
+    for (int t = 1; t <= 40; ++t) {
+      g[0] = t % 2 == 0 ? 1e-4F : 3e3F;
+      optimizer.step(p, g, 0.1);
+      expected.step(options, g[0], 0.1, t);
+      ASSERT_NEAR(p[0], expected.p, 2e-6 * t) << "beta " << beta << ", step " << t;
+    }
+  }
+}
+
 TEST(Adam, FirstStepHasTheLengthOfTheRate) {
   // With bias correction m_hat = g and v_hat = g^2: p moves by rate * sign(g), whatever |g|.
   const TrainOptions options{.optimizer = "adam"};

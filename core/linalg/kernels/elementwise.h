@@ -50,6 +50,12 @@ inline void momentum(float* __restrict p, const float* __restrict gradient,
   }
 }
 
+// beta * from + gain * to. A beta close to 1 is too coarse to be a factor; where the gain is the
+// larger one, the difference would lose a small `to` beside a large `from`.
+STARLING_INLINE float blend(float from, float to, float beta, float gain) {
+  return gain > 0.5F ? beta * from + gain * to : from + gain * (to - from);
+}
+
 inline void adam(const AdamStep& s) {
   float* __restrict p = s.parameters;
   const float* __restrict gradient = s.gradient;
@@ -57,8 +63,8 @@ inline void adam(const AdamStep& s) {
   float* __restrict second = s.second;
   for (std::size_t i = 0; i < s.size; ++i) {
     const float g = gradient[i] + s.decay * p[i];
-    const float m = first[i] + s.first_gain * (g - first[i]);
-    const float v = second[i] + s.second_gain * (g * g - second[i]);
+    const float m = blend(first[i], g, s.first_beta, s.first_gain);
+    const float v = blend(second[i], g * g, s.second_beta, s.second_gain);
     first[i] = m;
     second[i] = v;
     const float root = __builtin_sqrtf(v) * s.second_correction + s.epsilon;
