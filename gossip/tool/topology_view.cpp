@@ -217,6 +217,12 @@ std::string caption_of(const Topology& topology) {
   return fmt::format("{} of {} steps", kPanelsMax, topology.period());
 }
 
+std::string caption_of(const Topology& topology, bool some_left) {
+  const std::string steps = caption_of(topology);
+  if (!some_left) return steps;
+  return steps + (steps.empty() ? "" : "; ") + "hollow: not there at the end";
+}
+
 }  // namespace
 
 json::object to_json(const SpectralReport& report) {
@@ -273,16 +279,21 @@ std::string to_csv(const MixingMatrix& matrix) {
   return matrix.nodes() <= kDenseNodesMax ? dense_csv(matrix) : sparse_csv(matrix);
 }
 
-Result<std::string> draw(const Topology& topology) {
+Result<std::string> draw(const Topology& topology, std::vector<bool> present) {
   std::vector<graph::Graph> graphs;
   for (std::uint64_t t = 0; t < panels_of(topology); ++t) {
     STARLING_ASSIGN(graph::Graph graph, graph_of(*topology.at(t), topology.directed()));
     graphs.push_back(std::move(graph));
   }
+  std::vector<bool> hollow;
+  if (std::ranges::count(present, false) > 0) {
+    present.flip();
+    hollow = std::move(present);
+  }
   const report::GraphDrawing drawing{
       layout_of(topology, graphs[0]),
       fmt::format("{}, {}", topology.name(), counted(topology.nodes(), "node")),
-      caption_of(topology)};
+      caption_of(topology, !hollow.empty()), std::move(hollow)};
   std::vector<report::Panel> panels;
   for (std::size_t t = 0; t < graphs.size(); ++t) {
     panels.push_back(
