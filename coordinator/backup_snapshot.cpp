@@ -111,7 +111,7 @@ class BackupAnswer final : public OperatorAnswer {
 }  // namespace
 
 Result<BackupSnapshot> BackupSnapshot::take(store::Store& store, const StateDirectory& state,
-                                            WallTime now) {
+                                            const CoordinatorSettings& settings, WallTime now) {
   STARLING_TRY(make_directory(state.spool(), true));
   std::string name = state.spool() / (std::string(kPrefix) + "XXXXXX");
   if (::mkdtemp(name.data()) == nullptr) {
@@ -123,8 +123,7 @@ Result<BackupSnapshot> BackupSnapshot::take(store::Store& store, const StateDire
   snapshot.listing_.created = format_rfc3339(now);
   STARLING_TRY(store.backup_to(snapshot.folder_ / state.database().filename()));
   STARLING_TRY(snapshot.copy_models(store, state));
-  STARLING_TRY(
-      copy_small_file(state.options_file(), snapshot.folder_ / state.options_file().filename()));
+  STARLING_TRY(snapshot.copy_settings(state, settings));
   for (const fs::path& folder :
        {state.authority(), state.operator_identity(), state.roster().parent_path()}) {
     STARLING_TRY(snapshot.copy_folder(state, folder));
@@ -147,6 +146,32 @@ BackupSnapshot::~BackupSnapshot() {
 
 BackupSnapshot::BackupSnapshot(BackupSnapshot&& other) noexcept
     : folder_(std::exchange(other.folder_, {})), listing_(std::move(other.listing_)) {}
+
+// With the address that was served, by which the next start knows which port devices dial.
+Result<void> BackupSnapshot::copy_settings(const StateDirectory& state,
+                                           const CoordinatorSettings& settings) {
+  STARLING_TRY(copy_small_file(state.options_file(), folder_ / state.options_file().filename()));
+  CoordinatorSettings kept;
+  config::Binder binder;
+  kept.bind(binder);
+  if (const auto read = binder.read_file(state.options_file()); !read) {
+    listing_.notes.push_back("a service does not start with these settings: " +
+                             read.error().message());
+    return {};
+  }
+  const auto note = [&](std::string_view flag, const std::string& runs, const std::string& file) {
+    if (runs == file) return;
+    listing_.notes.push_back(
+        fmt::format("devices expect a service with {0} '{1}', and coordinator.toml says '{2}': "
+                    "write '{1}' there, or give serve {0} '{1}'",
+                    flag, runs, file));
+  };
+  note("--names", settings.service.names, kept.service.names);
+  const auto served = read_address(state);
+  if (!served) return {};  // somebody removed it
+  note("--listen", served->text(), kept.service.listen);
+  return copy_small_file(state.address(), folder_ / state.address().filename());
+}
 
 // Models that were removed because newer ones are kept instead are missing rightly; the last one is
 // what a run goes on from.

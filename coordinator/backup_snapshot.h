@@ -6,6 +6,7 @@
 #pragma once
 
 #include "coordinator/backup_listing.h"
+#include "coordinator/coordinator_options.h"
 #include "coordinator/operator_answer.h"
 #include "coordinator/state_directory.h"
 #include "core/base/clock.h"
@@ -16,7 +17,10 @@ namespace starling::coordinator {
 class BackupSnapshot {
  public:
   // In a folder of its own within spool/. "disk-full" and what the database says.
+  // `settings`: what the service runs with; where a flag overruled coordinator.toml, a note says
+  // so.
   [[nodiscard]] static Result<BackupSnapshot> take(store::Store& store, const StateDirectory& state,
+                                                   const CoordinatorSettings& settings,
                                                    WallTime now);
   // What a crash left of earlier ones.
   static void sweep(const StateDirectory& state);
@@ -31,6 +35,7 @@ class BackupSnapshot {
  private:
   explicit BackupSnapshot(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
+  Result<void> copy_settings(const StateDirectory& state, const CoordinatorSettings& settings);
   Result<void> copy_models(store::Store& store, const StateDirectory& state);
   Result<void> copy_folder(const StateDirectory& state, const std::filesystem::path& folder);
   Result<void> list();

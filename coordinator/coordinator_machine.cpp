@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/counted.h"
 #include "core/base/nearest_name.h"
 #include "core/wire/limits.h"
 
@@ -77,7 +78,7 @@ std::string CoordinatorMachine::waits_for(RunId id) const {
   if (found == runs_.end() || &found->second == active_) return "";
   const HeldRun& run = found->second;
   if (run.awaited > connected_) {
-    return fmt::format("{} clients ({} connected)", run.awaited, connected_);
+    return fmt::format("{} ({} connected)", counted(run.awaited, "client"), connected_);
   }
   if (!active_) return "";
   return fmt::format("round {} of run {}", active_->round->options().round,
@@ -596,9 +597,9 @@ void CoordinatorMachine::try_open_round(HeldRun& run) {
 
 void CoordinatorMachine::wait_for_clients(HeldRun& run, std::size_t awaited) {
   if (std::exchange(run.awaited, awaited) > 0) return;
-  say(run.start.id, fmt::format("[round {}/{}] waiting for {} clients ({} connected)",
-                                run.start.version.round + 1, run.start.job.job.rounds, awaited,
-                                clients_connected()));
+  say(run.start.id,
+      fmt::format("[round {}/{}] waiting for {} ({} connected)", run.start.version.round + 1,
+                  run.start.job.job.rounds, counted(awaited, "client"), clients_connected()));
   actions_.push_back(RunWaits{run.start.id});
 }
 

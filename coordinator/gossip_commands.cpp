@@ -13,6 +13,7 @@
 #include "coordinator/commands.h"
 #include "coordinator/gossip_run.h"
 #include "coordinator/text_table.h"
+#include "core/base/counted.h"
 #include "core/base/durable_file.h"
 
 namespace starling::coordinator {
@@ -198,8 +199,8 @@ Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {
                                                 {"expires", format_rfc3339(roster.expires)}})
                 << '\n';
   } else {
-    context.out << fmt::format("{}: epoch {} of {} with {} members, valid until {}\n", flags.to,
-                               roster.epoch, roster.run, roster.members.size(),
+    context.out << fmt::format("{}: epoch {} of {} with {}, valid until {}\n", flags.to,
+                               roster.epoch, roster.run, counted(roster.members.size(), "member"),
                                format_rfc3339(roster.expires));
   }
   return {};

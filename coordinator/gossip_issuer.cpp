@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/base/check.h"
+#include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "core/base/list_some.h"
 
@@ -149,8 +150,8 @@ Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifet
   STARLING_TRY(made.save(parts_.state.roster()));
   if (!renewal) {
     said_ahead_.clear();
-    parts_.log.info("gossip network {}: epoch {} with {} members", roster_to_sign.run,
-                    roster_to_sign.epoch, roster_to_sign.members.size());
+    parts_.log.info("gossip network {}: epoch {} with {}", roster_to_sign.run, roster_to_sign.epoch,
+                    counted(roster_to_sign.members.size(), "member"));
   }
   STARLING_TRY(desk_.publish(std::move(made)));
   set_alarm(lifetime);

@@ -73,8 +73,9 @@ Answer OperatorDesk::run_export(const OperatorCall& call) {
 }
 
 Answer OperatorDesk::backup(const OperatorCall& call) {
-  STARLING_ASSIGN(BackupSnapshot snapshot,
-                  BackupSnapshot::take(parts_.store, parts_.state, parts_.clock.wall_now()));
+  STARLING_ASSIGN(
+      BackupSnapshot snapshot,
+      BackupSnapshot::take(parts_.store, parts_.state, parts_.settings, parts_.clock.wall_now()));
   parts_.log.info("{} takes a backup of {} files, {}", call.caller, snapshot.listing().files.size(),
                   format_byte_count(snapshot.listing().bytes()));
   return answer_backup(std::move(snapshot));

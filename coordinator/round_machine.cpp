@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/counted.h"
 
 namespace starling::coordinator {
 namespace {
@@ -18,8 +19,8 @@ Error missed_deadline(const RoundMachine::Task& task, Duration elapsed) {
 }
 
 Error not_needed(std::size_t wanted) {
-  return retry("round-closed",
-               fmt::format("the round closed with the {} updates that it wanted", wanted));
+  return retry("round-closed", fmt::format("the round closed with the {} that it wanted",
+                                           counted(wanted, "update")));
 }
 
 }  // namespace

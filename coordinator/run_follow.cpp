@@ -27,6 +27,16 @@ Result<void> read_lines(std::string_view piece, const std::function<void(const j
   return {};
 }
 
+// A run whose turn has not come says nothing itself.
+Result<void> say_what_it_waits_for(OperatorClient& client, const std::string& run,
+                                   std::ostream& progress) {
+  STARLING_ASSIGN(const json::value state, client.ask("run-state", {{"id", run}}));
+  const std::string waits_for = cell(state, "waits_for");
+  if (waits_for == "-") return {};
+  progress << fmt::format("run {} waits for {}", run, waits_for) << std::endl;
+  return {};
+}
+
 }  // namespace
 
 Result<void> follow_log(OperatorClient& client, const std::string& run,
@@ -45,6 +55,7 @@ Result<int> wait_for_run(OperatorClient& client, const std::string& run,
                          CommandContext& context) {
   const bool is_json = format == config::OutputFormat::kJson;
   std::ostream& progress = is_json ? context.err : context.out;
+  STARLING_TRY(say_what_it_waits_for(client, run, progress));
   const auto followed = follow_log(client, run, options, [&progress](const json::value& line) {
     progress << cell(line, "text") << std::endl;
   });

@@ -8,6 +8,7 @@
 
 #include "coordinator/job.h"
 #include "coordinator/run_records.h"
+#include "core/base/counted.h"
 #include "core/model/safetensors.h"
 
 namespace starling::coordinator {
@@ -170,7 +171,9 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   const auto job = parse_job(run.job, "job");
   const auto clients = handlers_.idle_clients();
   if (!job || !clients) return "its turn";
-  return fmt::format("{} clients ({} connected)", job->round.clients_awaited(), *clients);
+  return fmt::format("{} ({} connected)",
+                     counted(static_cast<std::uint64_t>(job->round.clients_awaited()), "client"),
+                     *clients);
 }
 
 void RunQueue::load(const store::Run& run) {

@@ -18,6 +18,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kFailuresShown = 20;
 constexpr std::size_t kWarningsShown = 10;
+constexpr std::size_t kAbandonedShown = 10;
 
 const json::array& array_of(const json::value& object, const char* key) {
   static const json::array kNone;
@@ -64,6 +65,24 @@ std::string rounds_table(const json::array& rounds, const telemetry::Terminal& t
                bytes_cell(round, "bytes_out")});
   }
   return table.text(terminal.line_max);
+}
+
+// The reasons of rounds that were abandoned, the last ones.
+std::string abandoned_rounds(const json::array& rounds) {
+  std::vector<std::string> lines;
+  for (const json::value& round : rounds) {
+    const json::object* members = round.if_object();
+    const json::value* abandoned = members ? members->if_contains("abandoned") : nullptr;
+    if (!abandoned || !abandoned->is_object()) continue;
+    lines.push_back(fmt::format("round {}, attempt {}: abandoned: {}\n", cell(round, "round"),
+                                cell(round, "attempt"), cell(*abandoned, "reason")));
+  }
+  if (lines.empty()) return {};
+  std::string text = "\n";
+  const std::size_t left_out = lines.size() - std::min(lines.size(), kAbandonedShown);
+  if (left_out > 0) text += fmt::format("{} earlier ones; --format json has all\n", left_out);
+  for (std::size_t i = left_out; i < lines.size(); ++i) text += lines[i];
+  return text;
 }
 
 std::string failures_table(const json::array& rounds, const telemetry::Terminal& terminal) {
@@ -139,7 +158,8 @@ std::string describe_run(const json::value& run, const telemetry::Terminal& term
   const json::array& rounds = array_of(run, "rounds");
   if (rounds.empty()) return head(run) + "no round yet\n";
   return head(run) + "\n" + rounds_table(rounds, terminal) + round_warnings(rounds) +
-         failures_table(rounds, terminal) + accuracy_curve(rounds, terminal);
+         abandoned_rounds(rounds) + failures_table(rounds, terminal) +
+         accuracy_curve(rounds, terminal);
 }
 
 std::string describe_end(const json::value& run) {

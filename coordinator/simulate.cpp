@@ -8,6 +8,7 @@
 #include <set>
 
 #include "coordinator/run_records.h"
+#include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
@@ -39,10 +40,12 @@ Result<void> check_clients(const Job& job, std::size_t clients) {
   const auto needed =
       static_cast<std::size_t>(std::max(job.round.clients_awaited(), job.round.updates_needed()));
   if (needed <= clients) return {};
-  return rejected("setting-invalid",
-                  fmt::format("the job needs {} clients (round.wait-for, round.min-updates) and {} "
-                              "are simulated: use --clients {} or lower them",
-                              needed, clients, needed));
+  return rejected(
+      "setting-invalid",
+      fmt::format("the job needs {} (round.wait-for, round.min-updates) and {} simulated: "
+                  "use --clients {} or lower them",
+                  counted(needed, "client"), clients == 1 ? "1 is" : fmt::format("{} are", clients),
+                  needed));
 }
 
 Result<RecordedRun> load_replay(const Job& job, const SimulateOptions& options) {
@@ -153,10 +156,10 @@ Error explain_deadline(const Error& error, const RunContext& context, const Simu
   return rejected(
       error.code(),
       fmt::format("{}; updates came after round.deadline = {}. The coordinator's link alone takes "
-                  "{:.1f} s to send the model to {} clients: raise round.deadline, "
+                  "{:.1f} s to send the model to {}: raise round.deadline, "
                   "network.bandwidth or network.coordinator-bandwidth",
                   error.message(), format_duration(context.job.round.deadline),
-                  world.coordinator_seconds(bytes), last.cohort.size()));
+                  world.coordinator_seconds(bytes), counted(last.cohort.size(), "client")));
 }
 
 }  // namespace

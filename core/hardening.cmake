@@ -4,6 +4,10 @@
 # bound at start, and checked copies (fortify) in optimised code. The same for all targets, because
 # precompiled headers are shared; sanitizers bring checks of their own instead of fortify.
 # tests/hardening looks at the programs.
+#
+# Control-flow integrity (CET) takes effect only where the C library has it too: the linker marks a
+# program only if all of its objects are marked. All of ours are; Debian's start files (Scrt1.o,
+# crti.o, crtn.o of libc6-dev) are not, so programs linked there run without it.
 
 include(CheckCXXCompilerFlag)
 include(CheckCXXSourceCompiles)

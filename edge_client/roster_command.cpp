@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <ostream>
 
+#include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "gossip/fallback/fallback_terms.h"
 
@@ -111,8 +112,8 @@ std::string_view purpose(const Roster& roster) {
 void print_text(const SignedRoster& held, const IdentityDirectory& self, WallTime now,
                 std::ostream& out) {
   const Roster& roster = held.roster();
-  out << fmt::format("epoch {} of {} with {} members, {} {}, signed by {} {}; {}", roster.epoch,
-                     roster.run, roster.members.size(),
+  out << fmt::format("epoch {} of {} with {}, {} {}, signed by {} {}; {}", roster.epoch, roster.run,
+                     counted(roster.members.size(), "member"),
                      roster.expired(now) ? "expired at" : "valid until",
                      format_rfc3339(roster.expires), identity::to_string(held.signer().role),
                      held.signer().name, describe_part(roster, self));

@@ -9,10 +9,11 @@
 namespace starling::net {
 namespace {
 
-// 0: said nothing; 1: began a handshake; 2: was answered.
-int progress(const ConnectionCounters& counters) {
-  if (counters.wire_bytes_in == 0) return 0;
-  return counters.wire_bytes_out == 0 ? 1 : 2;
+enum Progress { kSilent, kBegan, kAnswered };
+
+Progress progress(const ConnectionCounters& counters) {
+  if (counters.wire_bytes_in == 0) return kSilent;
+  return counters.wire_bytes_out == 0 ? kBegan : kAnswered;
 }
 
 }  // namespace
@@ -20,6 +21,15 @@ int progress(const ConnectionCounters& counters) {
 std::size_t ArrivalSlots::held_by(const std::string& share) const {
   const auto found = held_.find(share);
   return found == held_.end() ? 0 : found->second;
+}
+
+// Whoever was answered has to answer in turn, over a slow link and on a slow processor. If those
+// who say nothing were left alone as long, a few hundred of them a second from many addresses would
+// fill all slots, and everybody else would wait in the kernel's backlog behind all that came
+// before.
+TimePoint ArrivalSlots::protected_until(const Slot& slot) const {
+  const bool answered = progress(*slot.counters) == kAnswered;
+  return slot.since + (answered ? options_.undisturbed : options_.undisturbed / 5);
 }
 
 ArrivalSlots::Verdict ArrivalSlots::judge(const std::string& address, TimePoint now) const {
@@ -36,9 +46,9 @@ ArrivalSlots::Verdict ArrivalSlots::judge(const std::string& address, TimePoint 
   for (const auto& [id, slot] : slots_) {
     if (share_full && slot.share != share) continue;
     const std::size_t held = held_by(slot.share);
-    const bool had_time = now - slot.since >= options_.undisturbed;
+    const bool had_time = now >= protected_until(slot);
     if (!had_time && held <= own + 1) {
-      until = std::min(until, slot.since + options_.undisturbed);
+      until = std::min(until, protected_until(slot));
       continue;
     }
     const Rank rank{held, had_time, -progress(*slot.counters)};

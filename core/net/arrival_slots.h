@@ -18,7 +18,8 @@ class ArrivalSlots {
   struct Options {
     std::size_t slots_max = 256;
     std::size_t per_address_max = 64;  // of one IPv4 address or IPv6 /64; slots_max: no limit
-    // A younger connection makes room only if its address holds more slots than the newcomer's.
+    // A younger connection makes room only if its address holds more slots than the newcomer's. One
+    // that was not answered yet has a fifth of it: a client speaks as soon as it is connected.
     Duration undisturbed = std::chrono::milliseconds(500);
   };
   using Id = std::uint64_t;
@@ -51,6 +52,8 @@ class ArrivalSlots {
     TimePoint since;
   };
   std::size_t held_by(const std::string& share) const;
+  // Until when the connection is left undisturbed.
+  TimePoint protected_until(const Slot& slot) const;
 
   Options options_;
   std::map<Id, Slot> slots_;  // oldest first

@@ -33,6 +33,19 @@ Error cannot_listen(const ListenerOptions& options, const std::string& why) {
   return rejected("cannot-listen", "cannot listen on " + where + ": " + why);
 }
 
+// What happened, and what to do.
+std::string advice(const boost::system::error_code& error) {
+  if (error == asio::error::address_in_use) {
+    return "another program listens there already; end it ('ss -ltnp' shows which it is), or "
+           "choose "
+           "another port";
+  }
+  if (error == boost::system::errc::address_not_available) {
+    return "this machine has no such address; name one of its own, or 0.0.0.0 for all of them";
+  }
+  return error.message();
+}
+
 }  // namespace
 
 struct Listener::Impl : std::enable_shared_from_this<Impl> {
@@ -86,7 +99,7 @@ Result<void> Listener::Impl::open() {
   if (!error && address.is_v6()) acceptor.set_option(asio::ip::v6_only(false), ignored);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) return cannot_listen(options, error.message());
+  if (error) return cannot_listen(options, advice(error));
   return {};
 }
 

@@ -37,6 +37,9 @@ constexpr std::string_view kStyle =
     ".sg-i,.sg-t{font-family:Helvetica,Arial,sans-serif}"
     "</style>";
 
+constexpr std::string_view kFilled = R"(class="sg-n")";
+constexpr std::string_view kHollow = R"(fill="none" stroke="#8b929c" stroke-width="1.4")";
+
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -242,12 +245,13 @@ class Writer {
     }
     for (std::size_t i = 0; i < figure_.points.size(); ++i) {
       const Position& point = figure_.points[i];
-      out(R"(<circle class="sg-n" cx="{}" cy="{}" r="{}"/>)", number(point.x), number(point.y),
-          number(figure_.radius));
+      const bool hollow = !options_.hollow.empty() && options_.hollow[i];
+      out(R"(<circle {} cx="{}" cy="{}" r="{}"/>)", hollow ? kHollow : kFilled, number(point.x),
+          number(point.y), number(figure_.radius));
       if (!figure_.labels) continue;
       const double size = std::min(figure_.radius * 1.1, 12.0);
-      out(R"(<text class="sg-i" x="{}" y="{}" font-size="{}">{}</text>)", number(point.x),
-          number(point.y + size * 0.35), number(size), i);
+      out(R"(<text class="{}" x="{}" y="{}" font-size="{}">{}</text>)", hollow ? "sg-t" : "sg-i",
+          number(point.x), number(point.y + size * 0.35), number(size), i);
     }
   }
   // So many nodes that they make a line; those whose edges are drawn stand out.

@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/report/graph_layout.h"
 
@@ -13,8 +14,9 @@ namespace starling::report {
 struct GraphDrawing {
   // An edge between opposite sides of a grid is drawn as two ends.
   LayoutOptions nodes;
-  std::string title;    // for readers that do not see; not drawn
-  std::string caption;  // a line below, or none
+  std::string title;              // for readers that do not see; not drawn
+  std::string caption;            // a line below, or none
+  std::vector<bool> hollow = {};  // [nodes], or empty; not where only a few nodes are drawn
 };
 
 // One step of a topology that varies in time.

@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "core/base/check.h"
+#include "core/base/counted.h"
 #include "core/base/escape_controls.h"
 #include "core/telemetry/quantities.h"
 #include "core/telemetry/text_table.h"
@@ -44,7 +45,7 @@ std::string number(const std::optional<double>& value) {
 
 // "16 peers: 14 training, 2 down  steps 100 to 120  sent 38.4 MB  3 not shown"
 std::string summary(std::span<const PeerRow> rows, std::size_t hidden) {
-  std::string text = fmt::format("{} peers:", rows.size());
+  std::string text = counted(rows.size(), "peer") + ":";
   std::string_view mark = " ";
   for (const auto& [state, count] : count_states(rows)) {
     text += fmt::format("{}{} {}", mark, count, escape_controls(state));

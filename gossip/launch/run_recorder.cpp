@@ -234,13 +234,15 @@ SimulationResult RunRecorder::result(TimePoint now) && {
   const double seconds = to_seconds(now - started_);
   const Sha256Digest models = measurer_.models_digest();
   model::Parameters mean = measurer_.mean_model();
+  std::vector<bool> present = measurer_.present();
   return {.measurements = std::move(measurements_),
           .mean_model = std::move(mean),
           .totals = last_totals_,
           .wall_seconds = seconds,
           .stepping_seconds = last_totals_.virtual_seconds,
           .trace = std::move(measurer_).trace(),
-          .models = models};
+          .models = models,
+          .present = std::move(present)};
 }
 
 }  // namespace starling::gossip

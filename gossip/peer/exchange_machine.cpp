@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/counted.h"
 #include "gossip/peer/network_run.h"
 
 namespace starling::gossip {
@@ -338,8 +339,9 @@ void ExchangeMachine::move_on() {
     const bool is_near = neighbour.latest + options_.spread >= target;
     if (is_heeded(neighbour) && is_near) copy.donors.push_back(member);
   }
-  say(LogLevel::kInfo, fmt::format("behind by {} exchanges: taking the model of {}",
-                                   target - exchange_, names_[copy.donors.front()]));
+  say(LogLevel::kInfo,
+      fmt::format("behind by {}: taking the model of {}", counted(target - exchange_, "exchange"),
+                  names_[copy.donors.front()]));
   state_ = State::kCopying;
   majority_.reset();
   actions_.push_back(std::move(copy));

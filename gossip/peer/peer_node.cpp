@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/check.h"
+#include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "gossip/peer/held_roster.h"
 #include "gossip/peer/local_steps.h"
@@ -201,8 +202,8 @@ void PeerNode::adopt() {
   const auto self = roster.find(world_.identity.identity().name);
   const bool stands_by =
       is_fallback(roster.settings) && (!spell_ || spell_->run_id != roster.run_identity());
-  world_.log.info("roster {} of run {}: {} members until {}{}", roster.epoch, roster.run,
-                  roster.members.size(), format_rfc3339(roster.expires),
+  world_.log.info("roster {} of run {}: {} until {}{}", roster.epoch, roster.run,
+                  counted(roster.members.size(), "member"), format_rfc3339(roster.expires),
                   stands_by ? ", should the coordinator be gone" : "");
   if (self && !roster.members[*self].address.empty() && !options_.links.listen) {
     world_.log.warning(
@@ -566,7 +567,15 @@ void PeerNode::note_spell() {
 
 void PeerNode::finished() {
   problem_.clear();
-  world_.log.info("the run is finished: {} steps", life_->run.options.run.steps);
+  world_.log.info("the run is finished: {}", counted(life_->run.options.run.steps, "step"));
+  const std::uint64_t alone = life_->course->progress().loss_steps;
+  if (arrived_in_ != life_->run_id && alone > 0 && !life_->course->neighbours().empty()) {
+    problem_ = fmt::format(
+        "no neighbour was ever heard: {} on this device's own data alone; check the members' "
+        "addresses and firewalls",
+        counted(alone, "step"));
+    world_.log.warning("{}", problem_);
+  }
   look_at_model();
   keep_checkpoint(Kept::kModelToo);
   answer_asks();  // nothing is computed any more that would be followed by it
@@ -719,6 +728,7 @@ void PeerNode::on_parcel(Member from, ParcelFlow::Whole whole) {
   if (!life_ || switching_ || whole.parcel.epoch != life_->epoch) return;
   heard(from);
   ++arrived_;
+  if (arrived_in_ != life_->run_id) arrived_in_ = life_->run_id;
   if (whole.parcel.kind != Parcel::Kind::kColumns) {
     life_->course->take(from, std::move(whole));
   } else if (life_->copy && life_->copy->expects(from, whole.parcel)) {

@@ -184,6 +184,7 @@ class PeerNode final : private CourseHost {
   TimePoint checkpoint_at_{};
   TimePoint report_at_{};
   std::uint64_t arrived_ = 0;  // messages
+  std::string arrived_in_;     // the run of the last of them
   Traffic traffic_before_;     // of lives that have ended
   double reported_loss_ = 0;
   std::uint64_t reported_steps_ = 0;

@@ -61,6 +61,7 @@ Measurement Measurer::measure(const NetworkSimulation& simulation) {
 }
 
 Measurement Measurer::measure(const NetworkState& state) {
+  present_ = state.present;
   const Totals& totals = state.totals;
   Measurement measurement{.step = totals.step,
                           .virtual_seconds = totals.virtual_seconds,

@@ -58,6 +58,8 @@ class Measurer {
 
   // The mean of the models at the last measurement.
   const model::Parameters& mean_model() const { return mean_; }
+  // Who was there then. [nodes]
+  const std::vector<bool>& present() const { return present_; }
   // SHA-256 over the checksums of all nodes' models at the last measurement: equal where every node
   // ended with the same bits.
   Sha256Digest models_digest() const;
@@ -74,7 +76,8 @@ class Measurer {
   std::vector<Node> evaluated_;
   model::Parameters mean_;
   std::unordered_map<std::uint64_t, train::Evaluation> evaluations_;  // by the model's checksum
-  std::vector<std::uint64_t> checksums_;                              // of the models, [nodes]
+  std::vector<bool> present_;
+  std::vector<std::uint64_t> checksums_;  // of the models, [nodes]
   Sha256 trace_;
   Totals last_;
 };

@@ -58,6 +58,7 @@ Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads
   result.mean_model = measurer.mean_model();
   result.wall_seconds = to_seconds(clock.now() - started);
   result.models = measurer.models_digest();
+  result.present = measurer.present();
   result.trace = std::move(measurer).trace();
   return result;
 }

@@ -24,7 +24,8 @@ struct SimulationResult {
   double wall_seconds = 0;      // of everything after preparation
   double stepping_seconds = 0;  // without the measurements
   Sha256Digest trace;
-  Sha256Digest models;  // Measurer::models_digest() of the last
+  Sha256Digest models;             // Measurer::models_digest() of the last
+  std::vector<bool> present = {};  // [nodes], at the last
 };
 
 // The same result, but for wall seconds, on any number of threads. Fails with "diverged",

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <vector>
 
+#include "core/base/counted.h"
 #include "core/telemetry/quantities.h"
 #include "core/telemetry/terminal_chart.h"
 #include "gossip/tool/run_writer.h"
@@ -41,13 +42,14 @@ void print_summary(const SimulationResult& result, const SummaryOptions& options
         {.title = "accuracy, mean over nodes", .x_label = "step", .at = std::move(steps)});
   }
   const Totals& totals = result.totals;
-  out << fmt::format("{} nodes, {} steps: {}{}, {} in {} messages\n", options.nodes, totals.step,
+  out << fmt::format("{}, {}: {}{}, {} in {}\n", counted(options.nodes, "node"),
+                     counted(totals.step, "step"),
                      telemetry::format_seconds(totals.virtual_seconds), options.time,
-                     telemetry::format_bytes(totals.traffic.bytes_sent), totals.traffic.messages);
-  out << fmt::format("{:.0f} node-steps/s on {} thread{}, trace {}\n",
+                     telemetry::format_bytes(totals.traffic.bytes_sent),
+                     counted(totals.traffic.messages, "message"));
+  out << fmt::format("{:.0f} node-steps/s on {}, trace {}\n",
                      static_cast<double>(totals.node_steps) / result.stepping_seconds,
-                     options.threads, options.threads == 1 ? "" : "s",
-                     result.trace.hex().substr(0, 16));
+                     counted(options.threads, "thread"), result.trace.hex().substr(0, 16));
   if (!options.out.empty()) out << "written: " << options.out << "/report.html\n";
 }
 

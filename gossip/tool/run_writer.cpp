@@ -121,7 +121,7 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   if (experiment.topology) {
     STARLING_ASSIGN(const auto mixing, topologies::analyse(*experiment.topology));
     summary["topology"] = to_json(mixing);
-    STARLING_ASSIGN(const std::string drawing, draw(*experiment.topology));
+    STARLING_ASSIGN(const std::string drawing, draw(*experiment.topology, result.present));
     STARLING_TRY(write_durably(directory_ / "topology.svg", as_bytes(drawing)));
   } else {
     summary["topology"] = nullptr;

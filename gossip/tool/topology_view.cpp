@@ -11,6 +11,7 @@
 #include <iterator>
 #include <limits>
 
+#include "core/base/counted.h"
 #include "core/report/graph_drawing.h"
 
 namespace starling::gossip {
@@ -216,6 +217,12 @@ std::string caption_of(const Topology& topology) {
   return fmt::format("{} of {} steps", kPanelsMax, topology.period());
 }
 
+std::string caption_of(const Topology& topology, bool some_left) {
+  const std::string steps = caption_of(topology);
+  if (!some_left) return steps;
+  return steps + (steps.empty() ? "" : "; ") + "hollow: not there at the end";
+}
+
 }  // namespace
 
 json::object to_json(const SpectralReport& report) {
@@ -259,10 +266,12 @@ std::string to_text(const SpectralReport& report, double consensus_error) {
   if (gap) gap->value = report.spectral_gap();
   lines.add("spectral gap", gap, "at most");
   if (!report.time_varying) lines.add("smallest eigenvalue", report.lambda_min, "at most");
-  lines.add("exact after", report.finite_time ? fmt::format("{} steps", *report.finite_time)
-                                              : std::string("never"));
+  lines.add("exact after",
+            report.finite_time ? counted(*report.finite_time, "step") : std::string("never"));
   lines.add(fmt::format("to an error of {:g}", consensus_error), report.rounds_to_consensus,
-            "at least", "steps", "never");
+            "at least",
+            report.rounds_to_consensus && report.rounds_to_consensus->value == 1 ? "step" : "steps",
+            "never");
   return std::move(lines).take();
 }
 
@@ -270,15 +279,21 @@ std::string to_csv(const MixingMatrix& matrix) {
   return matrix.nodes() <= kDenseNodesMax ? dense_csv(matrix) : sparse_csv(matrix);
 }
 
-Result<std::string> draw(const Topology& topology) {
+Result<std::string> draw(const Topology& topology, std::vector<bool> present) {
   std::vector<graph::Graph> graphs;
   for (std::uint64_t t = 0; t < panels_of(topology); ++t) {
     STARLING_ASSIGN(graph::Graph graph, graph_of(*topology.at(t), topology.directed()));
     graphs.push_back(std::move(graph));
   }
-  const report::GraphDrawing drawing{layout_of(topology, graphs[0]),
-                                     fmt::format("{}, {} nodes", topology.name(), topology.nodes()),
-                                     caption_of(topology)};
+  std::vector<bool> hollow;
+  if (std::ranges::count(present, false) > 0) {
+    present.flip();
+    hollow = std::move(present);
+  }
+  const report::GraphDrawing drawing{
+      layout_of(topology, graphs[0]),
+      fmt::format("{}, {}", topology.name(), counted(topology.nodes(), "node")),
+      caption_of(topology, !hollow.empty()), std::move(hollow)};
   std::vector<report::Panel> panels;
   for (std::size_t t = 0; t < graphs.size(); ++t) {
     panels.push_back(

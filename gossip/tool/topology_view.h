@@ -4,6 +4,7 @@
 
 #include <boost/json/object.hpp>
 #include <string>
+#include <vector>
 
 #include "topologies/spectral_report.h"
 
@@ -23,7 +24,9 @@ std::string to_text(const topologies::SpectralReport& report, double consensus_e
 std::string to_csv(const topologies::MixingMatrix& matrix);
 
 // An SVG figure: the layout that its name suggests; up to eight steps side by side where the
-// topology varies in time.
-[[nodiscard]] Result<std::string> draw(const topologies::Topology& topology);
+// topology varies in time. Nodes that are not `present` at the end of a run ([nodes]; empty: all
+// are) are drawn hollow.
+[[nodiscard]] Result<std::string> draw(const topologies::Topology& topology,
+                                       std::vector<bool> present = {});
 
 }  // namespace starling::gossip

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A coordinator on loopback that is attacked by strangers and by one of its devices, and how long an
 # honest operator waits meanwhile: connections that are reset, TLS key updates without end, half-open
-# connections from eight addresses, Pongs at full speed. Then a ring of gossip peers of which one is
+# connections from few and from many addresses, Pongs at full speed. Then a ring of gossip peers of which one is
 # sent 30,000 Pongs a second by a member, and how long the exchanges take. Fails if the coordinator
 # dies or an honest ping takes more than 200 ms. Builds what it runs, unless told where that is.
 # usage: tests/bench/network_attacks.sh [DIRECTORY-OF-PROGRAMS [RESETS [SECONDS]]]
@@ -44,8 +44,11 @@ still_there
 kill "$coordinator" && wait "$coordinator" || true
 
 serve
-for attack in updates half-open; do
-  "$programs/network_attacks" "$state" "$attack" "$seconds"
+"$programs/network_attacks" "$state" updates "$seconds"
+still_there
+for attack in '8 150' '100 150' '1000 1000' '300 300 hello'; do  # addresses, a second
+  # shellcheck disable=SC2086
+  "$programs/network_attacks" "$state" half-open "$seconds" $attack
   still_there
 done
 join() {  # NAME [OPTIONS of token new...]

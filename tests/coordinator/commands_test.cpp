@@ -304,7 +304,12 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
   federation.start_service();
   const auto submitted = ask_json({"run", "submit", tiny_job()});  // and no client
   EXPECT_EQ(boost::json::serialize(submitted), R"({"id":1})");
+  federation.log.wait_for("waiting for 1 client (0 connected)");
   EXPECT_EQ(ask({"run", "wait", "1", "--timeout", "20ms"}), 3);
+  ask_json({"run", "submit", tiny_job()});
+  EXPECT_EQ(ask({"run", "wait", "2", "--timeout", "20ms"}), 3);
+  EXPECT_THAT(out, StartsWith("run 2 waits for ")) << "its turn has not come, and it logs nothing";
+  EXPECT_EQ(ask({"run", "stop", "2"}), 0);
   EXPECT_EQ(ask({"run", "stop", "1"}), 0);
   EXPECT_EQ(ask({"run", "wait", "1"}), 1);
   EXPECT_THAT(out, HasSubstr("run 1 stopped\n"));
@@ -367,6 +372,9 @@ TEST_F(CommandsTest, ABackupIsMadeAndRestored) {
   EXPECT_EQ(ask({"backup", "--to", backup}), 0) << err;
   EXPECT_THAT(out, HasSubstr("private key"));
   EXPECT_THAT(out, HasSubstr("restore " + backup));
+  // coordinator.toml names another port than the one that is served, as with `serve --listen`.
+  const std::string note = "--listen '127.0.0.1:" + std::to_string(federation.port()) + "'";
+  EXPECT_THAT(out, HasSubstr("note: devices expect a service with " + note));
   EXPECT_EQ(ask({"backup", "--to", backup}), 1);
   EXPECT_THAT(err, HasSubstr("not an empty directory"));
   for (const auto& entry : std::filesystem::recursive_directory_iterator(backup)) {
@@ -383,6 +391,10 @@ TEST_F(CommandsTest, ABackupIsMadeAndRestored) {
   const auto restored = (directory.path() / "restored").string();
   EXPECT_EQ(run({"restore", backup, "--to", restored}), 0) << err;
   EXPECT_THAT(out, HasSubstr("serve " + restored));
+  EXPECT_THAT(out, HasSubstr(note));
+  const auto address = read_address(StateDirectory(restored));
+  ASSERT_TRUE(address) << "without it nothing says at the next start that the port is another";
+  EXPECT_EQ(address->port, federation.port());
   EXPECT_EQ(run({"restore", backup, "--to", restored}), 1);
   EXPECT_EQ(run({"restore", restored, "--to", restored + "-2"}), 1);
   EXPECT_THAT(err, HasSubstr("is not a backup"));

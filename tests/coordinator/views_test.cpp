@@ -59,7 +59,8 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
       {"round":1,"attempt":1,"state":"abandoned","cohort":2,"updates":1,
        "failures":[{"client":"cam-7","code":"deadline","reason":"too late","bytes":0}],
        "train_loss":null,"eval_loss":null,"eval_accuracy":null,"seconds":1.5,
-       "bytes_in":0,"bytes_out":0},
+       "bytes_in":0,"bytes_out":0,
+       "abandoned":{"code":"too-few-updates","reason":"1 of the 2 updates that were needed"}},
       {"round":1,"attempt":2,"state":"committed","cohort":2,"updates":2,"failures":[],
        "train_loss":0.5,"eval_loss":0.25,"eval_accuracy":0.75,"seconds":1.5,
        "bytes_in":1000,"bytes_out":2000},
@@ -68,6 +69,9 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
        "bytes_in":1000,"bytes_out":2000}]})");
   const std::string text = describe_run(run, {});
   EXPECT_NE(text.find("run 3 'demo': failed\nerror      the model is not finite\n"), text.npos);
+  EXPECT_NE(text.find("\nround 1, attempt 1: abandoned: 1 of the 2 updates that were needed\n"),
+            text.npos)
+      << text;
   EXPECT_NE(text.find("cam-7   deadline  too late"), text.npos) << text;
   EXPECT_NE(text.find("0.7500"), text.npos);
   EXPECT_NE(text.find("accuracy: 0.8750 at round 2"), text.npos) << text;

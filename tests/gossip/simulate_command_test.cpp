@@ -119,6 +119,24 @@ TEST_F(SimulateCommand, ThreadsChangeNothing) {
   EXPECT_EQ(trace("1"), trace("3"));
 }
 
+TEST_F(SimulateCommand, DrawsWhoIsGoneAtTheEndHollow) {
+  const std::string out = path("leaving");
+  const Answer answer = run_small({"--topology", "complete", "--nodes.leave-after", "20s",
+                                   "--network.latency", "1s", "--out", out});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  const auto last = read_lines(std::filesystem::path(out) / "metrics.jsonl").back();
+  const auto gone = 6 - last.at("nodes_up").to_number<std::size_t>();
+  ASSERT_GT(gone, 0U) << "the test needs one that leaves";
+  const std::string svg =
+      read_text_file(std::filesystem::path(out) / "topology.svg", 1 << 20).value();
+  std::size_t hollow = 0;
+  for (auto at = svg.find("<circle fill"); at != svg.npos; at = svg.find("<circle fill", at + 1)) {
+    ++hollow;
+  }
+  EXPECT_EQ(hollow, gone);
+  EXPECT_THAT(svg, HasSubstr("hollow: not there at the end</text>"));
+}
+
 TEST_F(SimulateCommand, WritesWhatTheReadmeSays) {
   const std::string out = path("ring");
   const Answer answer = run_small({"--topology", "ring", "--out", out, "--seed", "7"});

@@ -77,6 +77,10 @@ TEST(TopologyCommand, JsonNamesWhatIsNotExact) {
   EXPECT_EQ(boost::json::serialize(sampled.at("bounds")), "[]");
 }
 
+TEST(TopologyCommand, OneStepIsNoPlural) {
+  EXPECT_THAT(run({"complete", "--nodes", "4"}).out, HasSubstr(" 1 step\n"));
+}
+
 TEST(TopologyCommand, CsvIsTheMatrixOfAStep) {
   EXPECT_EQ(run({"path", "--nodes", "2", "--format", "csv"}).out, "0.5,0.5\n0.5,0.5\n");
   EXPECT_EQ(run({"one-peer-exponential", "--nodes", "4", "--format", "csv", "--step", "1"}).out,

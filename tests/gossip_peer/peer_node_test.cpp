@@ -85,6 +85,7 @@ TEST(PeerNode, EachMessageIsSentOnceAndReportedBeforeItsModel) {
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until_finished();
+  EXPECT_EQ(cluster.log.count("no neighbour was ever heard"), 0U);
   const std::size_t resent = 3 * cluster.log.count("lost node-");  // at most, over each new link
   for (const auto& peer : cluster.peers) {
     EXPECT_GE(peer->last->messages, 2 * options.run.steps);
@@ -493,6 +494,21 @@ TEST(PeerNode, WhoIsToBeDialledAndDoesNotListenIsTold) {
   cluster.publish(cluster.roster(1));
   EXPECT_EQ(cluster.log.count("as the roster says, but it does not listen: set gossip.listen"), 1U);
   cluster.run_until_finished();
+}
+
+TEST(PeerNode, WhoNeverHeardANeighbourSaysSoAtTheEnd) {
+  PeerCluster cluster(testing::small_network_of_steps(20, "ring", 2));
+  cluster.options.start_patience = std::chrono::milliseconds(100);
+  cluster.hurry();
+  cluster.undialled = {0, 1};  // and nobody relays
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until_finished();
+  EXPECT_EQ(cluster.log.count("no neighbour was ever heard: 20 steps on this"), 2U);
+  for (const auto& peer : cluster.peers) {
+    EXPECT_EQ(peer->last->state, "finished");
+    EXPECT_NE(peer->last->problem.find("no neighbour was ever heard"), std::string::npos);
+  }
 }
 
 TEST(PeerNode, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {

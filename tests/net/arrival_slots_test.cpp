@@ -35,11 +35,27 @@ TEST_F(ArrivalSlotsTest, AreFreeUntilAllAreTaken) {
   for (int i = 0; i < 4; ++i) {
     const std::string address = "192.0.2." + std::to_string(i);
     EXPECT_EQ(answer(address), Answer::kFree);
-    take(address);
+    take(address, 500, 2000);
   }
   const auto verdict = slots.judge("192.0.2.9", now);
   EXPECT_EQ(verdict.answer, Answer::kWait);
   EXPECT_EQ(verdict.until, now + milliseconds(500));
+}
+
+TEST_F(ArrivalSlotsTest, WhoWasNotAnsweredMakesRoomEarlierThanWhoWas) {
+  take("192.0.2.1", 500, 2000);
+  now += milliseconds(300);
+  const Id began = take("192.0.2.2", 1, 0);
+  const Id silent = take("192.0.2.3");
+  take("192.0.2.4", 500, 2000);
+  const auto verdict = slots.judge("192.0.2.9", now);
+  EXPECT_EQ(verdict.answer, Answer::kWait);
+  EXPECT_EQ(verdict.until, now + milliseconds(100));
+  now += milliseconds(100);
+  EXPECT_EQ(victim("192.0.2.9"), silent);
+  slots.leave(silent);
+  take("192.0.2.5");
+  EXPECT_EQ(victim("192.0.2.9"), began);
 }
 
 TEST_F(ArrivalSlotsTest, WhoGotLeastFarMakesRoomOnceItsTimeIsUp) {
@@ -127,6 +143,25 @@ TEST_F(ArrivalSlotsTest, HalfOpenConnectionsFromEightAddressesKeepNobodyOut) {
     }
     const Answer newcomers = answer("192.0.2.1");
     ASSERT_TRUE(newcomers == Answer::kFree || newcomers == Answer::kEvict) << i;
+  }
+  EXPECT_EQ(slots.taken(), 256U);
+}
+
+// From so many addresses that each holds one slot at most: newcomers are let in all the same, and
+// have as long as ever to answer once they were answered.
+TEST_F(ArrivalSlotsTest, HalfOpenConnectionsFromAThousandAddressesKeepNobodyOut) {
+  make({});
+  const Id honest = take("192.0.2.1", 500, 2000);
+  for (int i = 0; i < 490; ++i) {
+    now += milliseconds(1);
+    const std::string attacker = "2001:db8:0:" + std::to_string(i) + "::1";
+    const auto verdict = slots.judge(attacker, now);
+    ASSERT_TRUE(verdict.answer == Answer::kFree || verdict.answer == Answer::kEvict) << i;
+    if (verdict.answer == Answer::kEvict) {
+      ASSERT_NE(verdict.victim, honest);
+      slots.leave(verdict.victim);
+    }
+    take(attacker, i % 2, 0);
   }
   EXPECT_EQ(slots.taken(), 256U);
 }
