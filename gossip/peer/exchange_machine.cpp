@@ -24,6 +24,9 @@ constexpr Exchange kStaleSlack = 8;
 constexpr int kAsksInPatience = 8;
 // So many messages that were sent and did not come: it is as good as cut off.
 constexpr int kLostInARow = 4;
+// Whoever lets others wait for so long is named.
+constexpr Duration kLongWait = std::chrono::seconds(10);
+constexpr Duration kSlowPauseMax = std::chrono::hours(1);
 
 }  // namespace
 
@@ -538,6 +541,7 @@ void ExchangeMachine::settle_given_up(Neighbour& neighbour, Exchange exchange) {
 
 void ExchangeMachine::handle(Came& came) {
   const Arrival& arrival = came.arrival;
+  const Member from = arrival.from;
   if (arrival.from >= names_.size()) return;
   if (!note(arrival.from, arrival.parcel.exchange, arrival.parcel.support)) return;
   settle_given_up(neighbours_[arrival.from], arrival.parcel.exchange);
@@ -549,6 +553,18 @@ void ExchangeMachine::handle(Came& came) {
   if (!wants(arrival.from, arrival.parcel.exchange)) return;
   keep(std::move(came.arrival));
   mix_if_complete();
+  if (state_ == State::kMixing) say_who_is_slow(from);
+}
+
+// One that answers that it has not sent yet holds its neighbours up without a fault of anybody's:
+// who it is should be known, though not from a line an exchange.
+void ExchangeMachine::say_who_is_slow(Member last) {
+  const Duration waited = now_ - waiting_;
+  if (waited < std::max(kLongWait, 4 * work_) || now_ < slow_next_) return;
+  say(LogLevel::kInfo, fmt::format("waited {} for the message of {} (exchange {}), which is slow",
+                                   format_duration(waited), names_[last], exchange_));
+  slow_next_ = now_ + slow_pause_;
+  slow_pause_ = std::min(2 * slow_pause_, kSlowPauseMax);
 }
 
 void ExchangeMachine::keep(Arrival arrival) {

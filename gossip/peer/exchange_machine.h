@@ -243,6 +243,7 @@ class ExchangeMachine {
   std::optional<TimePoint> ask_at(exchange::Member member) const;
   void ask_and_give_up();
   void mix_if_complete();
+  void say_who_is_slow(exchange::Member last);
   void mix();
   std::vector<std::optional<exchange::Arrival>> take_inbox();
   std::optional<exchange::Arrival> take_message(Neighbour& neighbour);
@@ -289,8 +290,10 @@ class ExchangeMachine {
   TimePoint waiting_{};                               // since
   TimePoint patient_since_{};  // waiting_, or later: when it was seen that the network runs already
   Duration work_{};            // of the last local steps
-  bool gave_up_ = false;       // in this exchange a neighbour's deadline passed
-  TimePoint resume_{};         // kPacing: until
+  TimePoint slow_next_ = TimePoint::min();  // of the next line about who is slow
+  Duration slow_pause_ = std::chrono::minutes(1);
+  bool gave_up_ = false;  // in this exchange a neighbour's deadline passed
+  TimePoint resume_{};    // kPacing: until
   Quorum quorum_;
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found

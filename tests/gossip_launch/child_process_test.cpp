@@ -186,7 +186,11 @@ TEST(ScratchDirectory, SaysWhereNoneCanBeMade) {
   const std::string before = named == nullptr ? "" : named;
   ::setenv("TMPDIR", missing.c_str(), 1);
   const auto scratch = ScratchDirectory::make();
-  ::setenv("TMPDIR", before.c_str(), 1);  // an empty one says nothing
+  if (before.empty()) {
+    ::unsetenv("TMPDIR");
+  } else {
+    ::setenv("TMPDIR", before.c_str(), 1);
+  }
   ASSERT_FALSE(scratch);
   EXPECT_THAT(scratch.error().message(), HasSubstr("in " + missing + ": No such file"));
 }

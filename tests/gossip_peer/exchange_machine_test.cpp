@@ -86,6 +86,34 @@ TEST(ExchangeMachine, TwoMessagesOfANeighbourAreHeldAtMost) {
   EXPECT_FALSE(models.back().expired()) << "the one to go on from";
 }
 
+// Who is waited for long is named: at first, and then ever more seldom.
+TEST(ExchangeMachine, WhoIsSlowIsNamedNowAndThen) {
+  const auto topology = topologies::Topology::make({.spec = "ring", .nodes = 3});
+  ExchangeOptions options;
+  options.schedule.steps = 200;
+  TimePoint now{};
+  ExchangeMachine machine(options, **topology, 0, {"we", "quick", "slow"}, 0, now);
+  std::vector<std::string> said;
+  const auto feed = [&](Event event) {
+    for (Action& action : machine.on(std::move(event), now)) {
+      if (auto* line = std::get_if<Say>(&action)) said.push_back(std::move(line->line));
+    }
+  };
+  const auto came = [&](Member from, Exchange at) {
+    feed(Came{{from, {.kind = protocol::Parcel::Kind::kMix, .exchange = at}, SharedBytes()}});
+  };
+  feed(Begin{});
+  for (Exchange at = 0; at < 100; ++at) {
+    feed(Trained{});
+    came(1, at);
+    now += std::chrono::seconds(20);
+    came(2, at);
+    feed(Mixed{});
+  }
+  ASSERT_EQ(said.size(), 6U) << "at 20 s, a minute later, 2, 4, 8 and 16 minutes later";
+  EXPECT_EQ(said[0], "waited 20s for the message of slow (exchange 0), which is slow");
+}
+
 // Where exchanges take hundredths of a second the deadline stays near its least, and whoever is
 // silent is waited for once. That it waits makes others wait: as often as there are members at
 // most.
