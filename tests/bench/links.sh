@@ -16,7 +16,7 @@ trap 'rm -rf "$work"' EXIT
 nodes=16
 evaluated=8  # of them
 target=0.80
-rates=${RATES:-0.2 0.4 0.8}
+rates=${RATES:-0.1 0.2 0.4 0.8}
 seeds=${SEEDS:-1 2 3}
 dataset=fashion-mnist:/usr/share/datasets/fashion-mnist
 common=(--model.kind mlp --train.batch-size 32 --data.dataset "$dataset" --data.partition "$partition"

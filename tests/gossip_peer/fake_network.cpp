@@ -114,7 +114,11 @@ void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
       const auto model = *other->model();
       const std::vector<float> kept(model.begin(), model.end());
       ++models_taken;
-      if (other->support().minority) ++minorities_taken;
+      // Of means, one that rests on as much as ours does may since be of few for an exchange or
+      // two.
+      const protocol::Support theirs = other->support();
+      const bool rests_on_less = theirs.backed == 0 || theirs.backed < course->support().backed;
+      if (theirs.minority && rests_on_less) ++minorities_taken;
       return course->copied({other->support().backed, other->progress().exchange}, kept);
     }
     course->not_copied();

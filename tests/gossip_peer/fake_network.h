@@ -52,7 +52,7 @@ class FakeNetwork {
     std::vector<float> mixed;  // the model when it advanced last
     int copies = 0;            // asked for
     int models_taken = 0;      // of these: a donor had one to give
-    int minorities_taken = 0;  // of these: it was a minority's
+    int minorities_taken = 0;  // of these: a minority's that rests on less
     int finishes = 0;
     std::uint64_t computations = 0;           // local phases and mixings
     const gossip::NetworkRun* run = nullptr;  // of the epoch that it is in
