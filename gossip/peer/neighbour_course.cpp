@@ -413,7 +413,7 @@ void NeighbourCourse::take_postponed() {
 void NeighbourCourse::take(Member from, ParcelFlow::Whole whole) {
   if (tags_edges_) {
     const bool is_new = introduces(from, whole.parcel);
-    const bool is_empty = whole.data.size() == 0;
+    const bool is_empty = whole.data.empty();
     if (computing_ && is_new) {  // with the edges: they cannot be changed now
       if (!is_empty || !postponed_.contains(from)) {
         postponed_.insert_or_assign(from, std::move(whole));

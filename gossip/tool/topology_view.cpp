@@ -218,7 +218,7 @@ std::string caption_of(const Topology& topology) {
 }
 
 std::string caption_of(const Topology& topology, bool some_left) {
-  const std::string steps = caption_of(topology);
+  std::string steps = caption_of(topology);
   if (!some_left) return steps;
   return steps + (steps.empty() ? "" : "; ") + "hollow: not there at the end";
 }

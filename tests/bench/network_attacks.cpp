@@ -265,7 +265,7 @@ void half_open(Member& honest, const HalfOpen& attack, Duration time) {
       open.push_back(std::make_unique<Socket>(honest.port(), 2 + i % attack.addresses));
       ::send(open.back()->fd(), attack.words.data(), attack.words.size(), MSG_NOSIGNAL);
       // As long as the coordinator would wait for them.
-      if (open.size() > static_cast<std::size_t>(6 * attack.per_second)) open.pop_front();
+      if (open.size() > 6 * static_cast<std::size_t>(attack.per_second)) open.pop_front();
       std::this_thread::sleep_until(begin + from_seconds((i + 1.0) / attack.per_second));
     }
   });
