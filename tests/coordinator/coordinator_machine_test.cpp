@@ -553,7 +553,7 @@ TEST_F(WaitingRunsTest, ARunThatWaitsForClientsYieldsAndKeepsItsPlace) {
   EXPECT_EQ(machine.waits_for(RunId(2)), "");
   const auto of_small = actions;
   join("b", 2);
-  EXPECT_FALSE(did<BeginRound>().size()) << "one round at a time";
+  EXPECT_TRUE(did<BeginRound>().empty()) << "one round at a time";
   EXPECT_EQ(machine.waits_for(RunId(1)), "round 1 of run 2");
   actions = of_small;
   finish_round();
@@ -578,7 +578,7 @@ TEST_F(WaitingRunsTest, ARunThatWaitsForClientsYieldsAndKeepsItsPlace) {
 TEST_F(WaitingRunsTest, ARunWhoseClientsLeaveGivesWayUntilTheyAreBack) {
   submit();
   submit_small();
-  EXPECT_FALSE(did<BeginRound>().size());
+  EXPECT_TRUE(did<BeginRound>().empty());
   join("a", 1);
   EXPECT_EQ(began(), RunId(2)) << "the first that can go on";
   const auto of_small = actions;
