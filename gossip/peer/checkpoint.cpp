@@ -81,10 +81,8 @@ std::vector<std::string_view> words(std::string_view line) {
   return result;
 }
 
-}  // namespace
-
-Result<void> save_model(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                        std::shared_ptr<const model::Layout> layout) {
+Result<void> write(const std::filesystem::path& path, const Checkpoint& checkpoint,
+                   std::shared_ptr<const model::Layout> layout) {
   model::Parameters parameters(std::move(layout));
   std::ranges::copy(checkpoint.model, parameters.values().begin());
   model::Metadata metadata = {{kRun, checkpoint.run},
@@ -92,6 +90,15 @@ Result<void> save_model(const std::filesystem::path& path, const Checkpoint& che
                               {kDigest, digest_of(checkpoint)}};
   metadata.merge(support_of(checkpoint));
   return model::write_safetensors(path, parameters, metadata);
+}
+
+}  // namespace
+
+// Equal runs write equal files.
+Result<void> save_model(const std::filesystem::path& path, Checkpoint checkpoint,
+                        std::shared_ptr<const model::Layout> layout) {
+  checkpoint.support.quorum_seconds = 0;
+  return write(path, checkpoint, std::move(layout));
 }
 
 // The state first: after a crash in between, the older model finds no state of its own.
@@ -106,7 +113,7 @@ Result<void> save_checkpoint(const std::filesystem::path& path, const Checkpoint
   const Sha256Digest digest = std::move(hash).finish();
   const ByteView parts[] = {as_bytes(line), state.bytes, digest.bytes()};
   STARLING_TRY(write_durably(state_path(path), parts));
-  return save_model(path, checkpoint, std::move(layout));
+  return write(path, checkpoint, std::move(layout));
 }
 
 Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,

@@ -34,9 +34,8 @@ struct Checkpoint {
 [[nodiscard]] Result<void> save_checkpoint(const std::filesystem::path& path,
                                            const Checkpoint& checkpoint,
                                            std::shared_ptr<const model::Layout> layout);
-// The model alone.
-[[nodiscard]] Result<void> save_model(const std::filesystem::path& path,
-                                      const Checkpoint& checkpoint,
+// The model alone, without what depends on how long something took.
+[[nodiscard]] Result<void> save_model(const std::filesystem::path& path, Checkpoint checkpoint,
                                       std::shared_ptr<const model::Layout> layout);
 // Without the state. "file-missing", "checkpoint-damaged", or those of model::load_safetensors.
 [[nodiscard]] Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,

@@ -66,6 +66,16 @@ TEST_F(Checkpoints, ComeBackAsTheyWere) {
   EXPECT_EQ(state->bytes, kept.state.bytes);
 }
 
+// How long a quorum was held is no part of the model that a run ends with.
+TEST_F(Checkpoints, ModelsOfEqualRunsAreEqualFiles) {
+  const auto model = directory.path() / "model.safetensors";
+  ASSERT_TRUE(save_model(model, kept, layout));
+  const Bytes first = *read_file(model, 1 << 20);
+  kept.support.quorum_seconds += 1;
+  ASSERT_TRUE(save_model(model, kept, layout));
+  EXPECT_EQ(*read_file(model, 1 << 20), first);
+}
+
 TEST_F(Checkpoints, RefuseEveryCutAndEveryFlippedByte) {
   for (const auto& file : {path, beside}) {
     const Bytes good = *read_file(file, 1 << 20);
