@@ -21,6 +21,7 @@ namespace {
 constexpr Exchange kStaleFactor = 4;
 constexpr Exchange kStaleSlack = 8;
 // Who is waited for is asked so often before it is given up, as a question may get lost.
+constexpr int kUnusualFactor = 8;  // times the pace
 constexpr int kAsksInPatience = 8;
 // So many messages that were sent and did not come: it is as good as cut off.
 constexpr int kLostInARow = 4;
@@ -307,7 +308,8 @@ void ExchangeMachine::handle(const Mixed&) {
   if (shows_pace && quorum_.held()) quorum_.learn(took);
   ++exchange_;
   if ((complete && !quorum_.is_minority(now_)) || exchange_ == first_ + 1) {
-    ahead_.in_step(exchange_, now_);
+    const bool is_unusual = quorum_.knows_pace() && took > kUnusualFactor * quorum_.pace({});
+    ahead_.in_step(exchange_, now_, is_unusual ? took - quorum_.pace({}) : Duration::zero());
   } else {
     ahead_.did(shows_pace ? took : std::min(took, quorum_.pace(work_)));
   }
@@ -456,9 +458,9 @@ void ExchangeMachine::go_to(Exchange target) {
   say(LogLevel::kInfo, fmt::format("goes on from exchange {} instead of {}, where the others are",
                                    target, exchange_));
   exchange_ = resumed_ = target;
-  ahead_.in_step(target, now_);
+  ahead_.gone_to(target, quorum_.pace({}), now_);
   for (auto& [member, neighbour] : neighbours_) {
-    neighbour.overtaken = false;
+    if (neighbour.latest <= target + options_.spread) neighbour.overtaken = false;
     neighbour.heard_at = target;
     neighbour.next = std::min(neighbour.next, target);
   }
@@ -561,8 +563,10 @@ void ExchangeMachine::handle(Came& came) {
 void ExchangeMachine::say_who_is_slow(Member last) {
   const Duration waited = now_ - waiting_;
   if (waited < std::max(kLongWait, 4 * work_) || now_ < slow_next_) return;
-  say(LogLevel::kInfo, fmt::format("waited {} for the message of {} (exchange {}), which is slow",
-                                   format_duration(waited), names_[last], exchange_));
+  say(LogLevel::kInfo,
+      fmt::format("waited {} for the message of {} (exchange {})",
+                  format_duration(std::chrono::round<std::chrono::seconds>(waited)), names_[last],
+                  exchange_));
   slow_next_ = now_ + slow_pause_;
   slow_pause_ = std::min(2 * slow_pause_, kSlowPauseMax);
 }

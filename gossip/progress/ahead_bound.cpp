@@ -13,12 +13,26 @@ namespace {
 constexpr double kFactor = 16;
 constexpr Exchange kSlack = 8;
 constexpr double kExchangesMax = 1e18;
+constexpr int kUsualInARow = 8;  // more than a link holds messages of
 
 }  // namespace
 
-void AheadBound::in_step(Exchange next, TimePoint now) {
+void AheadBound::in_step(Exchange next, TimePoint now, Duration excess) {
+  usual_ = excess > Duration::zero() ? 0 : usual_ + 1;
+  excess_ = usual_ < kUsualInARow ? excess_ + excess : Duration::zero();
   ours_ = {next, now};
-  in_step_ = ours_;
+  in_step_ = Since{next, now - excess_};
+}
+
+void AheadBound::gone_to(Exchange next, Duration pace, TimePoint now) {
+  if (in_step_ && next > in_step_->next) {
+    const double left_out = static_cast<double>(next - in_step_->next);
+    const double used = left_out * to_seconds(pace) / kFactor;
+    excess_ = from_seconds(std::max(0.0, to_seconds(now - in_step_->at) - used));
+  }
+  usual_ = 0;
+  ours_ = {next, now};
+  in_step_ = Since{next, now - excess_};
 }
 
 void AheadBound::did(Duration time) {

@@ -15,8 +15,13 @@ class AheadBound {
   // So many members confirm each other; fewer are one, whoever has no others.
   static constexpr std::size_t kWitnesses = 2;
 
-  // We and the others are at `next` now.
-  void in_step(protocol::Exchange next, TimePoint now);
+  // We and the others are at `next` now. `excess`: that much longer than usual did the exchange
+  // before take. Nothing tells whether all waited or we alone stood still (a device that slept
+  // finds old messages), so that time still explains what is confirmed, until exchanges have been
+  // as usual for a while.
+  void in_step(protocol::Exchange next, TimePoint now, Duration excess = {});
+  // We left exchanges out. What time is not used up by that explains what is confirmed next.
+  void gone_to(protocol::Exchange next, Duration pace, TimePoint now);
   // We did one more exchange since then, and it took this long. alone() counts as lost only the
   // time that no such exchange took: all of it for a caller that never says so.
   void did(Duration time);
@@ -39,6 +44,8 @@ class AheadBound {
 
   std::optional<Since> in_step_;
   Since ours_;  // what is to be made up for
+  Duration excess_{};
+  int usual_ = 0;  // exchanges in a row
 };
 
 }  // namespace starling::gossip
