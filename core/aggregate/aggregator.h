@@ -4,23 +4,11 @@
 // bits.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
+#include "core/aggregate/report.h"
 #include "core/base/error.h"
 #include "core/update/contribution.h"
 
 namespace starling::aggregate {
-
-struct Report {
-  std::vector<std::vector<double>> vectors;  // as the schema orders them
-  std::map<std::string, double> scalars;     // weighted means over those who sent the scalar
-  double weight = 0;                         // total
-  std::uint32_t contributions = 0;
-};
 
 class Aggregator {
  public:

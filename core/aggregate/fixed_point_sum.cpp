@@ -92,13 +92,14 @@ void FixedPointSum::normalize() {
   additions_since_carry_ = 0;
 }
 
-void FixedPointSum::divide_into(double divisor, std::span<double> out) {
-  STARLING_CHECK(out.size() == high_.size() && divisor > 0);
-  normalize();
+void FixedPointSum::divide_into(double divisor, std::size_t begin, std::span<double> out) const {
+  STARLING_CHECK(begin <= high_.size() && out.size() <= high_.size() - begin && divisor > 0);
+  STARLING_CHECK(additions_since_carry_ == 0);
   const double unit = std::ldexp(1.0, -scale_.high_exponent());
   const double low_unit = std::ldexp(1.0, -kLowBits);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const double sum = static_cast<double>(high_[i]) + static_cast<double>(low_[i]) * low_unit;
+    const double high = static_cast<double>(high_[begin + i]);
+    const double sum = high + static_cast<double>(low_[begin + i]) * low_unit;
     out[i] = sum * unit / divisor;
   }
 }

@@ -45,16 +45,17 @@ class FixedPointSum {
   void add(double weight, std::span<const float> values);
   // sum += other. Requires: same size and scale.
   void merge(const FixedPointSum& other);
-  // out[i] = sum[i] / divisor in double. Requires: equal sizes, divisor > 0.
-  void divide_into(double divisor, std::span<double> out);
+  // Carries, so that it can be read.
+  void normalize();
+  // out[i] = sum[begin + i] / divisor in double. Requires: normalize() since the last change;
+  // begin + out.size() <= elements(); divisor > 0.
+  void divide_into(double divisor, std::size_t begin, std::span<double> out) const;
 
   // Little-endian; the same sum gives the same bytes, however it was reached.
   Bytes serialize();
   [[nodiscard]] static Result<FixedPointSum> deserialize(ByteView bytes, std::size_t elements_max);
 
  private:
-  void normalize();
-
   FixedPointScale scale_;
   std::vector<std::int64_t> high_;
   std::vector<std::int64_t> low_;

@@ -61,6 +61,21 @@ class Reader {
   bool ok_ = true;
 };
 
+class SumMean final : public MeanVector {
+ public:
+  SumMean(FixedPointSum sum, double weight) : sum_(std::move(sum)), weight_(weight) {
+    sum_.normalize();
+  }
+  std::size_t elements() const override { return sum_.elements(); }
+  void read(std::size_t begin, std::span<double> out) const override {
+    sum_.divide_into(weight_, begin, out);
+  }
+
+ private:
+  FixedPointSum sum_;
+  double weight_;
+};
+
 Error damaged() { return rejected("bad-aggregate", "a stored aggregate is damaged"); }
 
 }  // namespace
@@ -158,10 +173,11 @@ Result<void> WeightedMean::merge(ByteView serialized) {
 
 Report WeightedMean::report() && {
   STARLING_CHECK(can_report());
-  Report report{.weight = weight_.value(), .contributions = contributions_};
+  Report report;
+  report.weight = weight_.value();
+  report.contributions = contributions_;
   for (FixedPointSum& sum : sums_) {
-    report.vectors.emplace_back(sum.elements());
-    sum.divide_into(report.weight, report.vectors.back());
+    report.vectors.push_back(std::make_unique<SumMean>(std::move(sum), report.weight));
   }
   for (const auto& [name, mean] : scalars_) {
     const double weight = mean.weight.value();

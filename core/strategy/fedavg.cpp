@@ -1,50 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/strategy/fedavg.h"
 
-#include <cmath>
-
-#include "core/aggregate/weighted_mean.h"
-#include "core/base/check.h"
+#include "core/strategy/parts.h"
 
 namespace starling::strategy {
 
-SharedBytes FedAvgClient::contribute(std::span<const float> base,
-                                     linalg::AlignedVector<float> trained) const {
-  STARLING_CHECK(base.size() == trained.size());
-  const auto owner = std::make_shared<linalg::AlignedVector<float>>(std::move(trained));
-  const std::span<float> values = *owner;
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] -= base[i];
-  return {owner, as_bytes(values)};
+template <class T>
+Result<ClientResult<T>> FedAvgClient<T>::round(const ClientRound<T>& round,
+                                               LocalTraining<T>& training) const {
+  ClientResult<T> result{.payload = payload_from(round.model, 1)};
+  STARLING_ASSIGN(result.work, training.train(result.payload, {}));
+  subtract<T>(result.payload, round.model);
+  return result;
 }
 
-update::Schema FedAvgServer::schema(const model::Layout& layout,
-                                    const update::Bounds& bounds) const {
-  return {.vectors = {{.name = "model", .elements = layout.size()}}, .bounds = bounds};
+template <class T>
+Result<void> FedAvgServer<T>::apply(std::span<T> model, State<T>&, const ServerRound& round) const {
+  return update_model(model, round.report, [&](std::size_t i, double delta) {
+    return static_cast<double>(model[i]) + learning_rate_ * delta;
+  });
 }
 
-Result<std::unique_ptr<aggregate::Aggregator>> FedAvgServer::make_aggregator(
-    const update::Schema& schema) const {
-  STARLING_ASSIGN(aggregate::WeightedMean mean,
-                  aggregate::WeightedMean::create(schema, {"train_loss"}));
-  return std::unique_ptr<aggregate::Aggregator>(
-      std::make_unique<aggregate::WeightedMean>(std::move(mean)));
-}
-
-Result<model::Parameters> FedAvgServer::apply(const model::Parameters& base,
-                                              const aggregate::Report& report) {
-  STARLING_CHECK(report.vectors.size() == 1 && report.vectors[0].size() == base.size());
-  model::Parameters next = base;
-  const std::span<float> values = next.values();
-  const std::vector<double>& mean_delta = report.vectors[0];
-  bool finite = true;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(static_cast<double>(values[i]) + mean_delta[i]);
-    finite = finite && std::isfinite(values[i]);
-  }
-  if (!finite) {
-    return rejected("diverged", "the averaged model is not finite; use a smaller learning rate");
-  }
-  return next;
-}
+template class FedAvgClient<float>;
+template class FedAvgClient<double>;
+template class FedAvgServer<float>;
+template class FedAvgServer<double>;
 
 }  // namespace starling::strategy

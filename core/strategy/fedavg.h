@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Federated averaging (McMahan et al., AISTATS 2017, Algorithm 1), in the form of deltas:
-//   client k:  d_k = w_k - w        (w_k: w after local training, n_k: its rows)
-//   server:    w <- w + sum_k n_k d_k / sum_k n_k
-// which equals the average of the w_k, and keeps a model that nobody changed the same to the bit.
-// Bytes per client and round: 4 x parameters down, 4 x parameters up.
+//   client k:  sends y_k - x, with n_k rows
+//   server:    x <- x + eta_s sum_k n_k (y_k - x) / sum_k n_k
+// which for eta_s = 1 equals the average of the y_k, and keeps a model that nobody changed the same
+// to the bit. Bytes per client and round: 4 x parameters down, 4 x parameters up.
 #pragma once
 
 #include "core/strategy/strategy.h"
 
 namespace starling::strategy {
 
-class FedAvgClient final : public ClientStrategy {
+// Also the client's half of every strategy that changes nothing but the server.
+template <class T>
+class FedAvgClient final : public ClientStrategy<T> {
  public:
-  SharedBytes contribute(std::span<const float> base,
-                         linalg::AlignedVector<float> trained) const override;
+  Result<ClientResult<T>> round(const ClientRound<T>& round,
+                                LocalTraining<T>& training) const override;
 };
 
-class FedAvgServer final : public ServerStrategy {
+template <class T>
+class FedAvgServer final : public ServerStrategy<T> {
  public:
-  update::Schema schema(const model::Layout& layout, const update::Bounds& bounds) const override;
-  Result<std::unique_ptr<aggregate::Aggregator>> make_aggregator(
-      const update::Schema& schema) const override;
-  Result<model::Parameters> apply(const model::Parameters& base,
-                                  const aggregate::Report& report) override;
+  explicit FedAvgServer(const ServerOptions& options)
+      : learning_rate_(options.learning_rate.value_or(1)) {}
+  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+
+ private:
+  double learning_rate_;
 };
 
 }  // namespace starling::strategy

@@ -1,57 +1,114 @@
 // SPDX-License-Identifier: Apache-2.0
-// A federated strategy has two halves: what a client makes of its trained model, and what the
-// server makes of the aggregate. One file a strategy; both halves stand in it.
+// A federated strategy has two halves: what a client does in a round, and what the server makes of
+// the round's aggregate. One file a strategy; both halves stand in it, with their equations. Both
+// are templates over the scalar: float is what runs, double is for tests of convergence. A strategy
+// object is immutable: what it remembers between rounds comes in and goes out as a State.
+//
+// Words of all strategies: x the round's model, [d]; y a client's model after its local training;
+// tau its local steps; eta their learning rate; S the clients that contributed, of N admitted.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "core/aggregate/aggregator.h"
+#include "core/aggregate/report.h"
 #include "core/base/error.h"
-#include "core/base/fields.h"
-#include "core/linalg/aligned.h"
-#include "core/model/parameters.h"
-#include "core/update/contribution.h"
+#include "core/strategy/options.h"
+#include "core/strategy/state.h"
+#include "core/train/training_hooks.h"
 
 namespace starling::strategy {
 
-struct StrategyOptions {
-  std::string name = "fedavg";
+// The name of a contribution's first vector, and of what it is about: y - x unless the strategy
+// says otherwise.
+inline constexpr const char* kModelVector = "model";
+
+// --- the client's half
+// ----------------------------------------------------------------------------
+
+struct LocalWork {
+  std::uint64_t steps = 0;  // tau
+  double rate = 0;          // eta
+  double train_loss = 0;    // mean over the samples seen
+  std::uint64_t samples = 0;
 };
 
-std::span<const std::string_view> strategy_names();
+// The client's rows, as strategies see them.
+template <class T>
+class LocalTraining {
+ public:
+  virtual ~LocalTraining() = default;
+  // The local steps of this round, from y, in place.
+  [[nodiscard]] virtual Result<LocalWork> train(std::span<T> y,
+                                                const train::TrainingHooks<T>& hooks) = 0;
+  // The mean gradient over all rows at x, regularisation included. Returns their mean loss.
+  [[nodiscard]] virtual Result<double> full_gradient(std::span<const T> x,
+                                                     std::span<T> gradient) = 0;
+  // The mean loss over all rows at x.
+  [[nodiscard]] virtual Result<double> loss(std::span<const T> x) = 0;
+};
 
-template <class Visitor>
-void describe(Visitor& visit, StrategyOptions& options) {
-  visit("name", options.name,
-        FieldInfo{.help = "how updates become the next model", .choices = strategy_names()});
-}
+template <class T>
+struct ClientRound {
+  std::span<const T> model;                          // x
+  std::map<std::string, std::span<const T>> inputs;  // what the server sends beside it, [d] each
+  const State<T>& state;                             // this client's; empty in its first round
+};
 
+template <class T>
+struct ClientResult {
+  linalg::AlignedVector<T> payload;       // [k, d]: the server's receives(), one after the other
+  std::map<std::string, double> scalars;  // beside "train_loss"
+  State<T> state;                         // this client's, from the round's commit on
+  LocalWork work;
+};
+
+template <class T>
 class ClientStrategy {
  public:
   virtual ~ClientStrategy() = default;
-  // The payload of a contribution: the vectors of the schema, one after the other. `trained` is
-  // consumed, so that the result can stand in its memory. Requires: equal sizes.
-  virtual SharedBytes contribute(std::span<const float> base,
-                                 linalg::AlignedVector<float> trained) const = 0;
+  // Whether the state matters: then a round does not begin before the one before it is settled.
+  virtual bool is_stateful() const { return false; }
+  // One round of one client. Requires: the inputs that the server's half sends, all of one size.
+  [[nodiscard]] virtual Result<ClientResult<T>> round(const ClientRound<T>& round,
+                                                      LocalTraining<T>& training) const = 0;
 };
 
+// --- the server's half
+// ----------------------------------------------------------------------------
+
+enum class Weighting {
+  kRows,     // a client counts as its training rows
+  kUniform,  // every client counts the same
+};
+
+struct ServerRound {
+  const aggregate::Report& report;  // vectors as receives(); scalars: "train_loss" and scalars()
+  std::uint64_t population = 1;     // N
+};
+
+template <class T>
 class ServerStrategy {
  public:
   virtual ~ServerStrategy() = default;
-  virtual update::Schema schema(const model::Layout& layout,
-                                const update::Bounds& bounds) const = 0;
-  [[nodiscard]] virtual Result<std::unique_ptr<aggregate::Aggregator>> make_aggregator(
-      const update::Schema& schema) const = 0;
-  // The next global model. "diverged" if it would not be finite.
-  [[nodiscard]] virtual Result<model::Parameters> apply(const model::Parameters& base,
-                                                        const aggregate::Report& report) = 0;
+  virtual Weighting weighting() const { return Weighting::kRows; }
+  // The names of the state's vectors that clients are sent beside the model.
+  virtual std::vector<std::string> sends() const { return {}; }
+  // The names of the vectors [d] that a contribution brings.
+  virtual std::vector<std::string> receives() const { return {kModelVector}; }
+  // The names of the scalars that are averaged beside "train_loss"; each contribution must bring
+  // them.
+  virtual std::vector<std::string> scalars() const { return {}; }
+  // Before the first round, for a model of `elements`.
+  virtual State<T> initial_state(std::size_t /*elements*/) const { return {}; }
+  // The next model and state, in place. Fails with "diverged" where a value would not be finite;
+  // both mean nothing then.
+  [[nodiscard]] virtual Result<void> apply(std::span<T> model, State<T>& state,
+                                           const ServerRound& round) const = 0;
 };
-
-[[nodiscard]] Result<std::unique_ptr<ClientStrategy>> make_client_strategy(
-    const StrategyOptions& options);
-[[nodiscard]] Result<std::unique_ptr<ServerStrategy>> make_server_strategy(
-    const StrategyOptions& options);
 
 }  // namespace starling::strategy
