@@ -19,6 +19,9 @@ struct SelectionKey {
   Attempt attempt = 1;
 };
 
+// In place of an attempt's number, which counts from 1: the draw of those that evaluate.
+inline constexpr Attempt kEvaluationAttempt = ~Attempt{0};
+
 // Draws min(count, eligible.size()) clients; they come back in order of name, each with its task
 // id. Requires: `eligible` is sorted, without repetition.
 std::vector<Participant> select_clients(const std::vector<std::string>& eligible, std::size_t count,

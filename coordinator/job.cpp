@@ -10,6 +10,35 @@
 #include "coordinator/norm_bound.h"
 
 namespace starling::coordinator {
+namespace {
+
+// A model that was trained by gossip is the outcome of no client half but federated averaging's.
+Result<void> check_fallback_strategy(const Job& job, const strategy::Catalogue& strategies) {
+  if (!job.fallback.enabled()) return {};
+  if (strategies.for_clients(job.training.strategy).name == "fedavg") return {};
+  return rejected("setting-invalid",
+                  fmt::format("fallback.topology is set, but strategy.name = '{}' cannot take a "
+                              "model that clients trained without the coordinator; use one of "
+                              "fedavg, fedavgm, fedadagrad, fedadam and fedyogi",
+                              job.training.strategy.name));
+}
+
+Result<void> check_stopping(const Job& job) {
+  if (!job.stop.enabled()) return {};
+  const bool federated = job.stop.metric.starts_with("federated-");
+  if (federated && job.evaluate.federated_every == 0) {
+    return rejected("setting-invalid", "stop.metric = '" + job.stop.metric +
+                                           "' needs evaluate.federated-every above 0");
+  }
+  if (!federated && (job.evaluate.dataset.empty() || job.evaluate.every == 0)) {
+    return rejected("setting-invalid", "stop.metric = '" + job.stop.metric +
+                                           "' needs evaluate.dataset, and evaluate.every above 0");
+  }
+  return {};
+}
+
+}  // namespace
+
 int RoundOptions::asked() const {
   // 100 x 1.1 is 110, though it is a little more in binary.
   return static_cast<int>(std::ceil(static_cast<double>(cohort) * over_selection * (1 - 1e-12)));
@@ -24,9 +53,11 @@ void Job::bind(config::Binder& binder) {
   binder.bind("model", training.model);
   binder.bind("train", training.train);
   binder.bind("strategy", training.strategy);
+  binder.bind("strategy", server);
   binder.bind("round", round);
   binder.bind("aggregation", aggregation);
   binder.bind("evaluate", evaluate);
+  binder.bind("stop", stop);
   binder.bind("checkpoint", checkpoint);
   binder.bind("fallback", fallback);
   binder.bind("data", data);
@@ -39,7 +70,7 @@ update::Bounds Job::bounds() const {
           .contributions_max = static_cast<std::uint32_t>(round.asked())};
 }
 
-Result<void> Job::validate() const {
+Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   if (job.name.empty() || job.name.size() > update::kNameBytesMax) {
     return rejected("setting-invalid",
                     fmt::format("name must have 1 to {} characters", update::kNameBytesMax));
@@ -55,15 +86,19 @@ Result<void> Job::validate() const {
   }
   STARLING_TRY(NormBound::parse(aggregation.norm_max));
   STARLING_TRY(validate_fallback(*this));
-  return train::validate(training.train);
+  STARLING_TRY(train::validate(training.train));
+  STARLING_TRY(strategies.check(training.strategy, training.train));
+  STARLING_TRY(check_fallback_strategy(*this, strategies));
+  return check_stopping(*this);
 }
 
-Result<Job> parse_job(std::string_view toml, std::string_view source) {
+Result<Job> parse_job(std::string_view toml, std::string_view source,
+                      const strategy::Catalogue& strategies) {
   Job job;
   config::Binder binder;
   job.bind(binder);
   STARLING_TRY(binder.read_toml(toml, source));
-  STARLING_TRY(job.validate());
+  STARLING_TRY(job.validate(strategies));
   return job;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include "core/base/ids.h"
 #include "core/client/training_settings.h"
 #include "core/config/binder.h"
+#include "core/strategy/catalogue.h"
 #include "core/update/contribution.h"
 
 namespace starling::coordinator {
@@ -41,7 +43,12 @@ struct RoundOptions {
   int clients_awaited() const { return std::max(wait_for, updates_needed()); }
 };
 
+inline constexpr std::array<std::string_view, 1> kAggregationRules = {"mean"};
+inline constexpr std::array<std::string_view, 3> kWeights = {"strategy", "rows", "uniform"};
+
 struct AggregationOptions {
+  std::string rule = "mean";
+  std::string weight = "strategy";
   double weight_max = 1'000'000;
   double weight_ratio_max = 10;
   std::string norm_max = "10x";
@@ -50,6 +57,21 @@ struct AggregationOptions {
 struct EvaluateOptions {
   int every = 1;
   std::string dataset;
+  int federated_every = 0;
+  int federated_cohort = 0;
+};
+
+inline constexpr std::array<std::string_view, 5> kMetrics = {"none", "accuracy", "loss",
+                                                             "federated-accuracy",
+                                                             "federated-loss"};
+
+// When a run ends before its last round.
+struct StopOptions {
+  std::string metric = "none";
+  int patience = 5;
+  double min_change = 0;
+
+  bool enabled() const { return metric != "none"; }
 };
 
 struct CheckpointOptions {
@@ -70,14 +92,17 @@ struct FallbackOptions {
 struct DataOptions {
   std::string dataset;
   std::string partition = "iid";
+  double hold_out = 0;
 };
 
 struct Job {
   JobOptions job;
   client::TrainingSettings training;
+  strategy::ServerOptions server;  // of the strategy
   RoundOptions round;
   AggregationOptions aggregation;
   EvaluateOptions evaluate;
+  StopOptions stop;
   CheckpointOptions checkpoint;
   FallbackOptions fallback;
   DataOptions data;
@@ -85,12 +110,15 @@ struct Job {
   // Binds every key of a job to this object, which must outlive the binder's use.
   void bind(config::Binder& binder);
   // What the ranges of single keys cannot say.
-  [[nodiscard]] Result<void> validate() const;
+  [[nodiscard]] Result<void> validate(
+      const strategy::Catalogue& strategies = strategy::builtin_strategies()) const;
   update::Bounds bounds() const;
 };
 
 // Reads a whole job; `source` is what errors call the file.
-[[nodiscard]] Result<Job> parse_job(std::string_view toml, std::string_view source);
+[[nodiscard]] Result<Job> parse_job(
+    std::string_view toml, std::string_view source,
+    const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
 template <class V>
 void describe(V& visit, JobOptions& o) {
@@ -141,6 +169,12 @@ void describe(V& visit, RoundOptions& o) {
 
 template <class V>
 void describe(V& visit, AggregationOptions& o) {
+  visit("rule", o.rule,
+        FieldInfo{.help = "how the updates of a round become one", .choices = kAggregationRules});
+  visit("weight", o.weight,
+        FieldInfo{.help = "what a client counts as: its training rows, or the same as every other; "
+                          "strategy: as the strategy's paper has it",
+                  .choices = kWeights});
   visit("weight-max", o.weight_max,
         FieldInfo{.help = "an update counts with at most this weight, whatever rows its client has",
                   .unit = "rows",
@@ -166,6 +200,31 @@ void describe(V& visit, EvaluateOptions& o) {
                   .max = 1e9});
   visit("dataset", o.dataset,
         FieldInfo{.help = "the coordinator's data set, KIND:PATH[:SPLIT]; empty: no evaluation"});
+  visit("federated-every", o.federated_every,
+        FieldInfo{.help = "let clients evaluate the model on their held-out rows every so many "
+                          "rounds, and after the last; 0: never",
+                  .unit = "rounds",
+                  .min = 0,
+                  .max = 1e9});
+  visit("federated-cohort", o.federated_cohort,
+        FieldInfo{.help = "clients that evaluate; 0: as many as round.cohort",
+                  .unit = "clients",
+                  .min = 0,
+                  .max = 1e6});
+}
+
+template <class V>
+void describe(V& visit, StopOptions& o) {
+  visit("metric", o.metric,
+        FieldInfo{.help = "end the run when this has not improved for a while; none: run all rounds",
+                  .choices = kMetrics});
+  visit("patience", o.patience,
+        FieldInfo{.help = "evaluations in a row without improvement before the run ends",
+                  .unit = "evaluations",
+                  .min = 1,
+                  .max = 1e9});
+  visit("min-change", o.min_change,
+        FieldInfo{.help = "a smaller change is no improvement", .min = 0, .max = 1e9});
 }
 
 template <class V>
@@ -209,6 +268,11 @@ void describe(V& visit, DataOptions& o) {
         FieldInfo{.help = "simulate: the data that the clients hold, KIND:PATH[:SPLIT]"});
   visit("partition", o.partition,
         FieldInfo{.help = "simulate: how it is divided, SCHEME[:KEY=VALUE,...]"});
+  visit("hold-out", o.hold_out,
+        FieldInfo{.help = "simulate: part of each client's rows that it never trains on, for "
+                          "evaluate.federated-every",
+                  .min = 0,
+                  .max = 0.9});
 }
 
 }  // namespace starling::coordinator

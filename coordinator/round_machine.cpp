@@ -145,6 +145,7 @@ RoundMachine::Verdict RoundMachine::verdict(TimePoint now) const {
 
 RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ended) {
   RoundSummary summary{.run = options_.run,
+                       .kind = options_.kind,
                        .round = options_.round,
                        .attempt = options_.attempt,
                        .committed = !ended && verdict(now) == Verdict::kCommit,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One attempt of one round: who was asked, what came of each, and when it is over. Pure bookkeeping
-// in which every client ends with exactly one outcome; CoordinatorMachine talks to clients. Apart
+// One phase of one round: who was asked, what came of each, and when it is over. Pure bookkeeping
+// in which every client ends with exactly one outcome; RunMachine talks to clients. Apart
 // from the first and the last call, the cost of a call does not grow with the cohort, except for
 // one lookup by key.
 #pragma once
@@ -16,6 +16,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
+#include "core/protocol/messages.h"
 
 namespace starling::coordinator {
 
@@ -45,6 +46,7 @@ struct RoundFailure {
 // What an attempt came to, ordered by client name.
 struct RoundSummary {
   RunId run;
+  protocol::TaskKind kind = protocol::TaskKind::kTrain;
   Round round = 0;
   Attempt attempt = 0;
   bool committed = false;  // false: abandoned
@@ -59,6 +61,7 @@ class RoundMachine {
  public:
   struct Options {
     RunId run;
+    protocol::TaskKind kind = protocol::TaskKind::kTrain;
     Round round = 1;
     Attempt attempt = 1;
     std::size_t updates_wanted = 1;  // closes at once with so many

@@ -178,6 +178,17 @@ Settings to_settings(std::string_view prefix, Options options) {
   return to_settings(fields_of(prefix, options));
 }
 
+// Only those that differ from what `Options{}` has.
+template <class Options>
+Settings changed_settings(std::string_view prefix, Options options) {
+  Options defaults;
+  const Settings before = to_settings(fields_of(prefix, defaults));
+  Settings changed = to_settings(fields_of(prefix, options));
+  std::size_t i = 0;
+  std::erase_if(changed, [&](const auto& setting) { return setting == before[i++]; });
+  return changed;
+}
+
 // Options not named keep their value. Fails with "unknown-setting" (kUnsupported: a newer program
 // may know it), "setting-repeated" or "setting-invalid", and then changes nothing.
 template <class Options>

@@ -4,18 +4,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace starling::client {
 namespace {
+
+protocol::TaskFailed failure_of(TaskId task, const Error& error) {
+  return {task, error.code(), error.message(), error.kind() == ErrorKind::kUnsupported};
+}
 
 Error stopped_error() { return retry("stopped", "the client is stopping"); }
 
 }  // namespace
 
 ClientMachine::ClientMachine(ClientOptions options, Rng backoff_rng,
-                             std::vector<PendingUpdate> pending)
+                             Leftovers leftovers)
     : options_(std::move(options)), backoff_(options_.backoff, backoff_rng) {
-  for (PendingUpdate& update : pending) keep(std::move(update), true);
+  for (CommittedState& state : leftovers.states) {
+    recent_.push_back(state.run);
+    states_.emplace(state.run, std::move(state));
+  }
+  for (PendingUpdate& update : leftovers.pending) keep(std::move(update), true);
 }
 
 std::vector<Action> ClientMachine::on(Event event, TimePoint now) {
@@ -75,7 +84,11 @@ void ClientMachine::handle(Connected&) {
   link_ = Link::kGreeting;
   greet_by_ = now_ + options_.greeting_deadline;
   heard_at_ = now_;
-  send(protocol::Hello{.software = options_.software, .rows = options_.rows});
+  send(protocol::Hello{.software = options_.software,
+                       .rows = options_.rows,
+                       .abilities = options_.abilities,
+                       .input = options_.input,
+                       .classes = options_.classes});
 }
 
 void ClientMachine::handle(Disconnected& event) {
@@ -147,11 +160,9 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
                                     options_.silence_max / 2);
   say(LogLevel::kInfo,
       fmt::format("connected to federation {} as {}", welcome.federation, welcome.client));
-  for (const auto& [task, error] : failures_) {
-    send(protocol::TaskFailed{task, error.code(), error.message()});
-  }
+  for (const auto& [task, error] : failures_) send(failure_of(task, error));
   for (const auto& [task, pending] : pending_) offer(pending);
-  if (activity() == Activity::kFetching) request_model();
+  if (activity() == Activity::kFetching) request_input();
 }
 
 void ClientMachine::receive(const protocol::Bye& bye) {
@@ -164,11 +175,11 @@ void ClientMachine::receive(const protocol::RoundPlan& plan) {
     return offer(pending->second);
   }
   if (task_ && task_->plan.task == plan.task) {
-    if (task_->activity == Activity::kFetching) request_model();
+    if (task_->activity == Activity::kFetching) request_input();
     return;
   }
   if (const auto failed = failures_.find(plan.task); failed != failures_.end()) {
-    return send(protocol::TaskFailed{plan.task, failed->second.code(), failed->second.message()});
+    return send(failure_of(plan.task, failed->second));
   }
   if (continue_for(plan)) return;
   drop_task();
@@ -183,34 +194,71 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
   const auto pending = pending_.find(plan.task);
   if (pending != pending_.end() && pending->second.head.base != plan.base) settle(plan.task);
   if (task_ && task_->plan.task == plan.task && task_->plan.base != plan.base) drop_task();
+  const auto state = states_.find(plan.run);
+  if (state == states_.end() || state->second.round <= plan.base.round) return;
+  say(LogLevel::kWarning,
+      fmt::format("run {} went back to round {}; this client's state of round {} is dropped",
+                  plan.run.value(), plan.base.round, state->second.round));
+  states_.erase(state);
+  recent_.remove(plan.run);
+  actions_.push_back(ForgetState{plan.run});
 }
 
 // A later attempt of the round at work: the same training answers it.
 bool ClientMachine::continue_for(const protocol::RoundPlan& plan) {
-  if (!task_ || task_->plan.base != plan.base || task_->activity == Activity::kStoring)
-    return false;
+  if (!task_ || task_->activity == Activity::kStoring) return false;
+  const protocol::RoundPlan& now = task_->plan;
+  if (now.base != plan.base || now.kind != plan.kind || now.inputs != plan.inputs) return false;
   task_->plan = plan;
-  if (task_->activity == Activity::kFetching) request_model();
+  if (task_->activity == Activity::kFetching) request_input();
   return true;
 }
 
 void ClientMachine::begin(const protocol::RoundPlan& plan) {
-  const std::uint64_t size = plan.model_bytes;
-  if (size == 0 || size > options_.model_bytes_max || size % sizeof(float) != 0) {
+  const auto acceptable = [this](std::uint64_t size) {
+    return size > 0 && size <= options_.model_bytes_max && size % sizeof(float) == 0;
+  };
+  std::uint64_t size = plan.model_bytes;
+  for (const protocol::TaskInput& input : plan.inputs) {
+    if (acceptable(size)) size = input.bytes;
+  }
+  if (!acceptable(size)) {
     return fail_task(plan.task,
                      unsupported("model-too-large",
                                  fmt::format("a model of {} bytes cannot be taken; the limit here "
                                              "is {}",
                                              size, format_byte_count(options_.model_bytes_max))));
   }
-  say(LogLevel::kInfo, fmt::format("run {} '{}' round {}/{}: selected", plan.run.value(),
-                                   plan.run_name, plan.round, plan.rounds));
+  say(LogLevel::kInfo, fmt::format("run {} '{}' round {}/{}: {}", plan.run.value(), plan.run_name,
+                                   plan.round, plan.rounds,
+                                   plan.kind == protocol::TaskKind::kTrain ? "selected"
+                                                                           : "evaluating"));
   task_.emplace(Task{.plan = plan});
-  if (held_ && held_->version == plan.base && held_->bytes.size() == size) {
-    return start_training(held_->bytes);
+  fetch_inputs();
+}
+
+// The inputs in order, those that are not held already from the coordinator, one at a time.
+void ClientMachine::fetch_inputs() {
+  Task& task = *task_;
+  while (task.inputs.size() <= task.plan.inputs.size()) {
+    const std::size_t next = task.inputs.size();
+    const Sha256Digest& sha256 =
+        next == 0 ? task.plan.base.sha256 : task.plan.inputs[next - 1].sha256;
+    const std::uint64_t bytes =
+        next == 0 ? task.plan.model_bytes : task.plan.inputs[next - 1].bytes;
+    const auto held = held_.find(sha256);
+    if (held == held_.end() || held->second.size() != bytes) {
+      task.assembler.emplace(bytes, options_.transfer.window_bytes);
+      return request_input();
+    }
+    task.inputs.push_back(held->second);
   }
-  task_->assembler.emplace(size, options_.transfer.window_bytes);
-  request_model();
+  held_.clear();
+  held_.emplace(task.plan.base.sha256, task.inputs[0]);
+  for (std::size_t i = 0; i < task.plan.inputs.size(); ++i) {
+    held_.emplace(task.plan.inputs[i].sha256, task.inputs[i + 1]);
+  }
+  start_when_settled();
 }
 
 // A later attempt of the same round from the same base asks for the same training, whose randomness
@@ -220,7 +268,7 @@ bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
     return entry.second.head.base == plan.base && entry.second.head.vectors == plan.schema.vectors;
   });
   if (same == pending_.end()) return false;
-  PendingUpdate update{same->second.head, same->second.payload};
+  PendingUpdate update{same->second.head, same->second.payload, same->second.state};
   update.head.task = plan.task;
   const TaskId replaced = same->first;
   task_.emplace(Task{.plan = plan, .activity = Activity::kStoring});
@@ -229,14 +277,17 @@ bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
   return true;
 }
 
-void ClientMachine::request_model() {
+void ClientMachine::request_input() {
   protocol::TransferReceiver& receiver = task_->assembler->receiver();
-  send(protocol::ModelRequest{
-      .task = task_->plan.task, .offset = receiver.received(), .limit = receiver.tell_limit()});
+  send(protocol::ModelRequest{.task = task_->plan.task,
+                              .offset = receiver.received(),
+                              .limit = receiver.tell_limit(),
+                              .input = static_cast<std::uint16_t>(task_->inputs.size())});
 }
 
 void ClientMachine::receive(const protocol::Chunk& chunk, const SharedBytes& payload) {
   if (!task_ || task_->plan.task != chunk.task || task_->activity != Activity::kFetching) return;
+  if (chunk.input != task_->inputs.size()) return;  // of an input that is there already
   protocol::ModelAssembler& assembler = *task_->assembler;
   if (const auto taken = assembler.take(chunk.offset, payload); !taken) {
     return hang_up(taken.error());
@@ -245,10 +296,9 @@ void ClientMachine::receive(const protocol::Chunk& chunk, const SharedBytes& pay
     send(protocol::Credit{.task = chunk.task, .limit = *limit});
   }
   if (!assembler.receiver().done()) return;
-  SharedBytes base = std::move(assembler).finish();
+  task_->inputs.push_back(std::move(assembler).finish());
   task_->assembler.reset();
-  held_ = HeldModel{task_->plan.base, base};
-  start_training(std::move(base));
+  fetch_inputs();
 }
 
 void ClientMachine::receive(const protocol::Credit& credit) {
@@ -277,7 +327,27 @@ void ClientMachine::receive(const protocol::RoundCommitted& committed) {
   ++updates_counted_;
   say(LogLevel::kInfo,
       fmt::format("run {} round {}: counted", committed.run.value(), committed.round));
+  commit_state(pending_.at(committed.task));
   settle(committed.task);
+}
+
+// The state of a later round stays: an update may be settled again after a crash between the two
+// files.
+void ClientMachine::commit_state(const Pending& pending) {
+  if (pending.state == nullptr) return;
+  const RunId run = pending.head.base.run;
+  const Round round = pending.head.base.round + 1;
+  const auto now = states_.find(run);
+  if (now != states_.end() && now->second.round >= round) return;
+  CommittedState state{run, round, pending.head.task, pending.state};
+  actions_.push_back(KeepState{state});
+  recent_.remove(run);
+  recent_.push_back(run);
+  states_.insert_or_assign(run, std::move(state));
+  if (recent_.size() <= options_.states_max) return;
+  states_.erase(recent_.front());
+  actions_.push_back(ForgetState{recent_.front()});
+  recent_.pop_front();
 }
 
 void ClientMachine::receive(const protocol::TaskEnded& ended) {
@@ -293,10 +363,32 @@ void ClientMachine::receive(const protocol::TaskEnded& ended) {
 
 // --- training and what comes of it --------------------------------------------------------------
 
-void ClientMachine::start_training(SharedBytes base) {
-  task_->activity = Activity::kTraining;
-  task_->training = task_->plan.task;
-  actions_.push_back(Train{task_->plan, std::move(base)});
+// A round of a strategy with a state builds on the outcome of the client's earlier rounds: whether
+// they counted is known when their updates are settled, which was asked for already.
+void ClientMachine::start_when_settled() {
+  task_->activity = Activity::kSettling;
+  if (!builds_on_unsettled(task_->plan)) start_training();
+}
+
+bool ClientMachine::builds_on_unsettled(const protocol::RoundPlan& plan) const {
+  return plan.kind == protocol::TaskKind::kTrain &&
+         std::ranges::any_of(pending_, [&](const auto& entry) {
+           return entry.second.state != nullptr && entry.second.head.base.run == plan.run;
+         });
+}
+
+void ClientMachine::start_training() {
+  Task& task = *task_;
+  task.activity = Activity::kTraining;
+  task.training = task.plan.task;
+  Train train{.plan = task.plan, .base = std::move(task.inputs[0])};
+  train.inputs.assign(std::make_move_iterator(task.inputs.begin() + 1),
+                      std::make_move_iterator(task.inputs.end()));
+  task.inputs.clear();
+  if (const auto state = states_.find(task.plan.run); state != states_.end()) {
+    train.state = state->second.state;
+  }
+  actions_.push_back(std::move(train));
 }
 
 void ClientMachine::handle(TrainingFinished& event) {
@@ -304,7 +396,7 @@ void ClientMachine::handle(TrainingFinished& event) {
   if (event.update && event.update->head.base != task_->plan.base) return;  // of another past
   const TaskId task = task_->plan.task;
   if (!event.update) {
-    held_.reset();  // perhaps it was the model that was bad
+    held_.clear();  // perhaps it was the model that was bad
     task_.reset();
     return fail_task(task, event.update.error());
   }
@@ -333,7 +425,7 @@ void ClientMachine::fail_task(TaskId task, const Error& error) {
   say(LogLevel::kError, fmt::format("training failed ({}): {}", error.code(), error.message()));
   while (failures_.size() >= options_.pending_updates_max) failures_.erase(failures_.begin());
   failures_.insert_or_assign(task, error);
-  if (link_ == Link::kUp) send(protocol::TaskFailed{task, error.code(), error.message()});
+  if (link_ == Link::kUp) send(failure_of(task, error));
 }
 
 void ClientMachine::keep_and_store(PendingUpdate update) {
@@ -344,8 +436,9 @@ void ClientMachine::keep_and_store(PendingUpdate update) {
 void ClientMachine::keep(PendingUpdate update, bool stored) {
   const TaskId task = update.head.task;
   protocol::TransferSender sender(update.payload, options_.transfer.chunk_bytes_max);
-  pending_.insert_or_assign(task, Pending{std::move(update.head), std::move(update.payload),
-                                          order_++, stored, std::move(sender)});
+  pending_.insert_or_assign(
+      task, Pending{std::move(update.head), std::move(update.payload), std::move(update.state),
+                    order_++, stored, std::move(sender)});
   if (pending_.size() <= options_.pending_updates_max) return;
   const auto oldest = std::min_element(
       pending_.begin(), pending_.end(),
@@ -366,7 +459,9 @@ void ClientMachine::pump(Pending& pending) {
 }
 
 void ClientMachine::settle(TaskId task) {
-  if (pending_.erase(task) > 0) actions_.push_back(ForgetUpdate{task});
+  if (pending_.erase(task) == 0) return;
+  actions_.push_back(ForgetUpdate{task});
+  if (activity() == Activity::kSettling) start_when_settled();
 }
 
 void ClientMachine::drop_task() {

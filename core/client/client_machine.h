@@ -5,7 +5,9 @@
 // perform in order.
 #pragma once
 
+#include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -15,13 +17,32 @@
 #include "core/base/log.h"
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
+#include "core/strategy/state.h"
 
 namespace starling::client {
+
+// What the strategy's client half remembers, shared because it is as large as a model or two.
+using StateSnapshot = std::shared_ptr<const strategy::State<float>>;
 
 // A finished update that the coordinator has not settled yet.
 struct PendingUpdate {
   update::ContributionHead head;
   SharedBytes payload;
+  StateSnapshot state = nullptr;  // this client's from the commit on; null: its strategy has none
+};
+
+// This client's state in a run: the outcome of its last update that counted.
+struct CommittedState {
+  RunId run;
+  Round round = 0;  // in which it counted
+  TaskId task;      // whose update brought it
+  StateSnapshot state;
+};
+
+// What an earlier process left behind.
+struct Leftovers {
+  std::vector<PendingUpdate> pending;
+  std::vector<CommittedState> states;
 };
 
 // --- events -------------------------------------------------------------------------------------
@@ -56,6 +77,8 @@ struct Send {
 struct Train {  // answered by TrainingFinished
   protocol::RoundPlan plan;
   SharedBytes base;
+  std::vector<SharedBytes> inputs = {};  // as the plan's
+  StateSnapshot state = nullptr;         // null: none yet
 };
 struct CancelTraining {  // its TrainingFinished is ignored
   TaskId task;
@@ -63,21 +86,32 @@ struct CancelTraining {  // its TrainingFinished is ignored
 struct StoreUpdate {  // durably, then UpdateStored
   PendingUpdate update;
 };
-struct ForgetUpdate {
+struct KeepState {  // durably, in place of the run's earlier one
+  CommittedState state;
+};
+struct ForgetUpdate {  // only if what was to be kept before it is kept
   TaskId task;
+};
+struct ForgetState {
+  RunId run;
 };
 struct Say {
   LogLevel level;
   std::string line;
 };
 using Action =
-    std::variant<Dial, HangUp, Send, Train, CancelTraining, StoreUpdate, ForgetUpdate, Say>;
+    std::variant<Dial, HangUp, Send, Train, CancelTraining, StoreUpdate, KeepState, ForgetUpdate,
+                 ForgetState, Say>;
 
 struct ClientOptions {
   std::string software = "starling-edge";
   std::uint64_t rows = 0;                      // training rows held
+  std::vector<std::string> abilities;          // see abilities.h
+  std::vector<std::uint32_t> input;            // shape of a row; empty: not said
+  std::uint32_t classes = 0;
   std::uint64_t model_bytes_max = 4ULL << 30;  // a larger model is refused by name
   std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond
+  std::size_t states_max = 4;                  // of runs; the one that counted longest ago goes
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
   // A link that lasted so long, or on which an update was received whole, was a good one: the
@@ -90,15 +124,16 @@ struct ClientOptions {
 
 class ClientMachine {
  public:
-  // `pending`: what an earlier process left behind. The first Dial comes from the first Tick.
-  ClientMachine(ClientOptions options, Rng backoff_rng, std::vector<PendingUpdate> pending);
+  // The first Dial comes from the first Tick.
+  ClientMachine(ClientOptions options, Rng backoff_rng, Leftovers leftovers);
 
   std::vector<Action> on(Event event, TimePoint now);
   // When Tick is due; nothing while only others can move.
   std::optional<TimePoint> next_deadline() const;
 
   enum class Link { kDown, kDialing, kGreeting, kUp, kStopped };
-  enum class Activity { kIdle, kFetching, kTraining, kStoring };
+  // kSettling: the outcome of an earlier round, on which this one builds, is asked for.
+  enum class Activity { kIdle, kFetching, kTraining, kStoring, kSettling };
   Link link() const { return link_; }
   Activity activity() const;
   // The task at work; null when idle. Valid until the next event.
@@ -111,18 +146,16 @@ class ClientMachine {
     protocol::RoundPlan plan;
     TaskId training;  // under which Train was issued; an earlier attempt's, perhaps
     Activity activity = Activity::kFetching;
-    std::optional<protocol::ModelAssembler> assembler;
+    std::vector<SharedBytes> inputs = {};  // that are there: the model, then the plan's
+    std::optional<protocol::ModelAssembler> assembler;  // of the next one
   };
   struct Pending {
     update::ContributionHead head;
     SharedBytes payload;
+    StateSnapshot state;
     std::uint64_t order = 0;
     bool stored = false;  // only then offered
     protocol::TransferSender sender;
-  };
-  struct HeldModel {
-    update::ModelVersion version;
-    SharedBytes bytes;
   };
 
   void handle(Connected&);
@@ -147,14 +180,18 @@ class ClientMachine {
   void forget_another_past(const protocol::RoundPlan& plan);
   bool continue_for(const protocol::RoundPlan& plan);
   bool reuse_update_for(const protocol::RoundPlan& plan);
-  void request_model();
-  void start_training(SharedBytes base);
+  void fetch_inputs();
+  void request_input();
+  void start_when_settled();
+  bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
+  void start_training();
   void fail_task(TaskId task, const Error& error);
   void keep(PendingUpdate update, bool stored);
   void keep_and_store(PendingUpdate update);
   void offer(const Pending& pending);
   void pump(Pending& pending);
   void settle(TaskId task);
+  void commit_state(const Pending& pending);
   void drop_task();
   void hang_up(Error reason);
   void schedule_dial();
@@ -174,8 +211,10 @@ class ClientMachine {
   TimePoint sent_at_{};
   Duration heartbeat_ = std::chrono::seconds(10);
   std::optional<Task> task_;
-  std::optional<HeldModel> held_;
+  std::map<Sha256Digest, SharedBytes> held_;  // inputs of the last task, by content
   std::map<TaskId, Pending> pending_;
+  std::map<RunId, CommittedState> states_;
+  std::list<RunId> recent_;           // of them, the one that counted last at the end
   std::map<TaskId, Error> failures_;  // told until the coordinator ends the task
   std::uint64_t order_ = 0;
   std::uint64_t updates_counted_ = 0;

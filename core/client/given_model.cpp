@@ -6,6 +6,7 @@
 namespace starling::client {
 
 Result<TrainingReport> GivenModel::train(const TrainingRequest&, std::span<float> parameters,
+                                         const train::TrainingHooks<float>&,
                                          const std::atomic<bool>&) {
   if (parameters.size_bytes() != model_.size()) {
     return rejected("wrong-vectors", "the round's model has another size than the given one");

@@ -16,6 +16,7 @@ class GivenModel final : public Trainer {
 
   // "wrong-vectors" unless the base has as many parameters.
   Result<TrainingReport> train(const TrainingRequest& request, std::span<float> parameters,
+                               const train::TrainingHooks<float>& hooks,
                                const std::atomic<bool>& stop) override;
 
  private:

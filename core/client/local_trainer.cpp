@@ -8,15 +8,111 @@
 namespace starling::client {
 namespace {
 
-Result<void> check_base(const protocol::RoundPlan& plan, const SharedBytes& base, bool verify) {
-  if (plan.schema.vectors.size() != 1 ||
-      plan.schema.vectors[0].elements * sizeof(float) != base.size()) {
-    return unsupported("wrong-vectors", "the plan asks for vectors that this client cannot make");
+std::span<const float> floats(const SharedBytes& bytes) {
+  return {reinterpret_cast<const float*>(bytes.view().data()), bytes.size() / sizeof(float)};
+}
+
+Result<void> check_input(std::string_view name, const SharedBytes& bytes,
+                         const Sha256Digest& expected, std::size_t size, bool verify) {
+  if (bytes.size() != size) {
+    return unsupported("wrong-vectors", fmt::format("'{}' has {} bytes; the model has {}", name,
+                                                    bytes.size(), size));
   }
-  if (verify && sha256(base.view()) != plan.base.sha256) {
-    return retry("model-damaged", "the model that arrived has another SHA-256 than its plan names");
+  if (verify && sha256(bytes.view()) != expected) {
+    return retry("model-damaged",
+                 fmt::format("the {} that arrived has another SHA-256 than its task names", name));
   }
   return {};
+}
+
+Result<void> check_inputs(const Train& task, bool verify) {
+  const std::size_t size = task.base.size();
+  STARLING_TRY(check_input("model", task.base, task.plan.base.sha256, size, verify));
+  STARLING_CHECK(task.inputs.size() == task.plan.inputs.size());
+  for (std::size_t i = 0; i < task.inputs.size(); ++i) {
+    const protocol::TaskInput& input = task.plan.inputs[i];
+    STARLING_TRY(check_input(input.name, task.inputs[i], input.sha256, size, verify));
+  }
+  return {};
+}
+
+TrainingRequest request_of(const protocol::RoundPlan& plan) {
+  return {.settings = plan.settings, .seed = plan.seed, .round = plan.round, .rounds = plan.rounds};
+}
+
+// The rows of this client as a strategy sees them; notes what the training reported.
+class Rows final : public strategy::LocalTraining<float> {
+ public:
+  Rows(Trainer& trainer, const TrainingRequest& request, const std::atomic<bool>& stop)
+      : trainer_(trainer), request_(request), stop_(stop) {}
+
+  Result<strategy::LocalWork> train(std::span<float> y,
+                                    const train::TrainingHooks<float>& hooks) override {
+    STARLING_ASSIGN(report_, trainer_.train(request_, y, hooks, stop_));
+    return strategy::LocalWork{report_.steps, report_.rate, report_.train_loss, report_.samples};
+  }
+  Result<double> full_gradient(std::span<const float> x, std::span<float> gradient) override {
+    return trainer_.full_gradient(request_, x, gradient, stop_);
+  }
+  Result<double> loss(std::span<const float> x) override {
+    return trainer_.loss(request_, x, stop_);
+  }
+  double weight() const { return report_.weight; }
+
+ private:
+  Trainer& trainer_;
+  const TrainingRequest& request_;
+  const std::atomic<bool>& stop_;
+  TrainingReport report_;
+};
+
+PendingUpdate pack(const protocol::RoundPlan& plan, double weight,
+                   std::map<std::string, double> scalars, SharedBytes payload) {
+  update::ContributionHead head{.task = plan.task,
+                                .base = plan.base,
+                                .weight = weight,
+                                .vectors = plan.schema.vectors,
+                                .scalars = std::move(scalars),
+                                .payload_bytes = payload.size(),
+                                .payload_checksum = checksum(payload.view())};
+  return {std::move(head), std::move(payload)};
+}
+
+Result<PendingUpdate> evaluate(const Train& task, Trainer& trainer, const std::atomic<bool>& stop) {
+  STARLING_ASSIGN(const train::Evaluation found,
+                  trainer.evaluate(request_of(task.plan), floats(task.base), stop));
+  return pack(task.plan, static_cast<double>(found.samples),
+              {{"loss", found.loss}, {"accuracy", found.accuracy}}, {});
+}
+
+Result<PendingUpdate> train(const Train& task, Trainer& trainer,
+                            const strategy::Catalogue& strategies, const std::atomic<bool>& stop) {
+  const protocol::RoundPlan& plan = task.plan;
+  strategy::StrategyOptions options;
+  STARLING_TRY(from_settings("strategy", plan.settings, options));
+  STARLING_ASSIGN(const auto strategy, strategies.make_client(options));
+  static const strategy::State<float> kNone;
+  strategy::ClientRound<float> round{
+      .model = floats(task.base), .inputs = {}, .state = task.state ? *task.state : kNone};
+  for (std::size_t i = 0; i < task.inputs.size(); ++i) {
+    round.inputs.emplace(plan.inputs[i].name, floats(task.inputs[i]));
+  }
+  const TrainingRequest request = request_of(plan);
+  Rows rows(trainer, request, stop);
+  STARLING_ASSIGN(strategy::ClientResult<float> result, strategy->round(round, rows));
+  if (result.payload.size() * sizeof(float) != update::payload_bytes(plan.schema.vectors)) {
+    return unsupported("wrong-vectors", "the task asks for vectors that this client cannot make");
+  }
+  std::map<std::string, double> scalars = std::move(result.scalars);
+  scalars["train_loss"] = result.work.train_loss;
+  const auto owner =
+      std::make_shared<const linalg::AlignedVector<float>>(std::move(result.payload));
+  PendingUpdate update = pack(plan, rows.weight(), std::move(scalars),
+                              SharedBytes(owner, as_bytes(std::span<const float>(*owner))));
+  if (strategy->is_stateful()) {
+    update.state = std::make_shared<const strategy::State<float>>(std::move(result.state));
+  }
+  return update;
 }
 
 }  // namespace
@@ -45,6 +141,7 @@ Result<void> TrainerCache::remake(Settings settings) {
 
 Result<TrainingReport> BuiltinTrainer::train(const TrainingRequest& request,
                                              std::span<float> parameters,
+                                             const train::TrainingHooks<float>& hooks,
                                              const std::atomic<bool>& stop) {
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
   // Not keyed by the attempt: a later attempt of the round can use the same update.
@@ -53,35 +150,43 @@ Result<TrainingReport> BuiltinTrainer::train(const TrainingRequest& request,
                  .node = hash_name(client_),
                  .round = request.round});
   STARLING_ASSIGN(const train::TrainResult result,
-                  trainer->train(parameters, data_, request.round, request.rounds, rng, stop));
-  return TrainingReport{.weight = static_cast<double>(data_.size()),
+                  trainer->train(parameters, data_.training, request.round, request.rounds, rng,
+                                 stop, hooks));
+  return TrainingReport{.weight = static_cast<double>(data_.training.size()),
                         .train_loss = result.train_loss,
                         .samples = result.samples,
-                        .steps = result.steps};
+                        .steps = result.steps,
+                        .rate = result.rate};
 }
 
-Result<PendingUpdate> make_update(const protocol::RoundPlan& plan, const SharedBytes& base,
-                                  Trainer& trainer, bool verify_base,
+Result<double> BuiltinTrainer::full_gradient(const TrainingRequest& request,
+                                             std::span<const float> parameters,
+                                             std::span<float> gradient,
+                                             const std::atomic<bool>& stop) {
+  STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
+  return trainer->full_gradient(parameters, data_.training, gradient, stop);
+}
+
+Result<double> BuiltinTrainer::loss(const TrainingRequest& request,
+                                    std::span<const float> parameters,
+                                    const std::atomic<bool>&) {
+  STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
+  return trainer->loss(parameters, data_.training);
+}
+
+Result<train::Evaluation> BuiltinTrainer::evaluate(const TrainingRequest& request,
+                                                   std::span<const float> parameters,
+                                                   const std::atomic<bool>& stop) {
+  if (!data_.held_out) return Trainer::evaluate(request, parameters, stop);
+  STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
+  return train::evaluate(trainer->model(), parameters, *data_.held_out);
+}
+
+Result<PendingUpdate> make_update(const Train& task, Trainer& trainer, const UpdateOptions& options,
                                   const std::atomic<bool>& stop) {
-  STARLING_TRY(check_base(plan, base, verify_base));
-  strategy::StrategyOptions options;
-  STARLING_TRY(from_settings("strategy", plan.settings, options));
-  STARLING_ASSIGN(const auto strategy, strategy::make_client_strategy(options));
-  const std::span<const float> base_values(reinterpret_cast<const float*>(base.view().data()),
-                                           base.size() / sizeof(float));
-  linalg::AlignedVector<float> trained(base_values.begin(), base_values.end());
-  const TrainingRequest request{
-      .settings = plan.settings, .seed = plan.seed, .round = plan.round, .rounds = plan.rounds};
-  STARLING_ASSIGN(const TrainingReport report, trainer.train(request, trained, stop));
-  SharedBytes payload = strategy->contribute(base_values, std::move(trained));
-  update::ContributionHead head{.task = plan.task,
-                                .base = plan.base,
-                                .weight = report.weight,
-                                .vectors = plan.schema.vectors,
-                                .scalars = {{"train_loss", report.train_loss}},
-                                .payload_bytes = payload.size(),
-                                .payload_checksum = checksum(payload.view())};
-  return PendingUpdate{std::move(head), std::move(payload)};
+  STARLING_TRY(check_inputs(task, options.verify_inputs));
+  if (task.plan.kind == protocol::TaskKind::kEvaluate) return evaluate(task, trainer, stop);
+  return train(task, trainer, *options.strategies, stop);
 }
 
 }  // namespace starling::client

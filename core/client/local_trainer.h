@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in trainer, and what turns a plan and a base model into an update: the compute half of
-// a client, run on a compute thread by the device's program and by the simulator alike.
+// The built-in trainer, and what turns a task and its inputs into an update: the compute half of a
+// client, run on a compute thread by the device's program and by the simulator alike.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/client/client_machine.h"
 #include "core/client/trainer.h"
 #include "core/client/training_settings.h"
 #include "core/data/dataset.h"
+#include "core/strategy/catalogue.h"
 #include "core/train/local_trainer.h"
 
 namespace starling::client {
@@ -29,25 +31,44 @@ class TrainerCache {
   std::unique_ptr<train::LocalTrainer> trainer_;
 };
 
+// A client's rows: what it trains on, and what it holds out to evaluate models with.
+struct ClientData {
+  data::DatasetView training;
+  std::optional<data::DatasetView> held_out = std::nullopt;
+};
+
 class BuiltinTrainer final : public Trainer {
  public:
   // `cache` must outlive the trainer and be used by one thread at a time.
-  BuiltinTrainer(std::string client, data::DatasetView data, TrainerCache& cache)
+  BuiltinTrainer(std::string client, ClientData data, TrainerCache& cache)
       : client_(std::move(client)), data_(std::move(data)), cache_(cache) {}
 
   Result<TrainingReport> train(const TrainingRequest& request, std::span<float> parameters,
+                               const train::TrainingHooks<float>& hooks,
                                const std::atomic<bool>& stop) override;
+  Result<double> full_gradient(const TrainingRequest& request, std::span<const float> parameters,
+                               std::span<float> gradient, const std::atomic<bool>& stop) override;
+  Result<double> loss(const TrainingRequest& request, std::span<const float> parameters,
+                      const std::atomic<bool>& stop) override;
+  Result<train::Evaluation> evaluate(const TrainingRequest& request,
+                                     std::span<const float> parameters,
+                                     const std::atomic<bool>& stop) override;
 
  private:
   std::string client_;
-  data::DatasetView data_;
+  ClientData data_;
   TrainerCache& cache_;
 };
 
-// Trains from `base` and packs the contribution. Verifies the base's SHA-256 where `verify_base`
-// (not needed where the snapshot never left the process).
-[[nodiscard]] Result<PendingUpdate> make_update(const protocol::RoundPlan& plan,
-                                                const SharedBytes& base, Trainer& trainer,
-                                                bool verify_base, const std::atomic<bool>& stop);
+struct UpdateOptions {
+  // Whether the inputs' SHA-256 are verified; not needed where they never left the process.
+  bool verify_inputs = true;
+  const strategy::Catalogue* strategies = &strategy::builtin_strategies();  // must outlive the call
+};
+
+// Does the task: trains with the strategy's client half, or evaluates, and packs the contribution.
+[[nodiscard]] Result<PendingUpdate> make_update(const Train& task, Trainer& trainer,
+                                                const UpdateOptions& options,
+                                                const std::atomic<bool>& stop);
 
 }  // namespace starling::client

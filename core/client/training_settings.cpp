@@ -25,10 +25,10 @@ Result<data::Shape> DataShape::shape() const {
 Settings TrainingSettings::to_settings() const {
   Settings all;
   const auto add = [&all](Settings part) { all.insert(all.end(), part.begin(), part.end()); };
-  add(starling::to_settings("model", model));
-  add(starling::to_settings("data", data));
-  add(starling::to_settings("train", train));
-  add(starling::to_settings("strategy", strategy));
+  add(changed_settings("model", model));
+  add(changed_settings("data", data));
+  add(changed_settings("train", train));
+  add(changed_settings("strategy", strategy));
   return all;
 }
 

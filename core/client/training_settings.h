@@ -8,7 +8,7 @@
 #include "core/base/settings.h"
 #include "core/data/dataset.h"
 #include "core/model/model.h"
-#include "core/strategy/strategy.h"
+#include "core/strategy/options.h"
 #include "core/train/train_options.h"
 
 namespace starling::client {
@@ -41,6 +41,8 @@ struct TrainingSettings {
   train::TrainOptions train;
   strategy::StrategyOptions strategy;
 
+  // Those that differ from their defaults: a device of an earlier version knows no others that do
+  // not concern it.
   Settings to_settings() const;
   // "unknown-setting", "setting-invalid", and those of the options' own validation.
   [[nodiscard]] static Result<TrainingSettings> parse(const Settings& settings);

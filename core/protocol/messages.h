@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/digest.h"
@@ -28,6 +29,11 @@ struct Hello {
   std::uint16_t version_max = kVersion;
   std::string software;    // "starling-edge 0.1.0"
   std::uint64_t rows = 0;  // training rows the client holds
+  // What it can do, as words ("evaluate", "scaffold", ...; see client/abilities.h). Empty: an
+  // earlier version, which knows federated averaging of the built-in models.
+  std::vector<std::string> abilities = {};
+  std::vector<std::uint32_t> input = {};  // the shape of a row; empty: not said
+  std::uint32_t classes = 0;              // 0: not said
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -41,7 +47,21 @@ struct Welcome {
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
-// Coordinator -> client: train. Answered by ModelRequest (unless the base is held), then
+enum class TaskKind : std::uint8_t {
+  kTrain = 0,     // answered with vectors and scalars
+  kEvaluate = 1,  // the base on the rows that are held out: answered with scalars
+};
+
+// A vector of float32 that a task needs beside its model. Its hash is its version: who holds it
+// does not fetch it.
+struct TaskInput {
+  std::string name;
+  Sha256Digest sha256;
+  std::uint64_t bytes = 0;
+  friend bool operator==(const TaskInput&, const TaskInput&) = default;
+};
+
+// Coordinator -> client: a task. Answered by ModelRequest (for each input that is not held), then
 // UpdateOffer or TaskFailed.
 struct RoundPlan {
   TaskId task;
@@ -56,21 +76,26 @@ struct RoundPlan {
   Settings settings;  // model.*, train.*, strategy.*; an unknown one is a named refusal
   update::Schema schema;
   Duration deadline{};  // from now; a duration, since clocks differ
+  TaskKind kind = TaskKind::kTrain;
+  std::vector<TaskInput> inputs = {};  // beside the model
   friend bool operator==(const RoundPlan&, const RoundPlan&) = default;
 };
 
-// Client -> coordinator: send the task's base model from `offset`, up to `limit` for now.
+// Client -> coordinator: send an input of the task from `offset`, up to `limit` for now. It takes
+// the place of an earlier request of the task.
 struct ModelRequest {
   TaskId task;
   std::uint64_t offset = 0;
   std::uint64_t limit = 0;
+  std::uint16_t input = 0;  // 0: the base model; i: the i-th of the plan's inputs, from 1
   friend bool operator==(const ModelRequest&, const ModelRequest&) = default;
 };
 
-// Either way: bytes [offset, offset + payload) of the task's model or update.
+// Either way: bytes [offset, offset + payload) of an input or of the update of a task.
 struct Chunk {
   TaskId task;
   std::uint64_t offset = 0;
+  std::uint16_t input = 0;  // as of the request; 0 of an update
   friend bool operator==(const Chunk&, const Chunk&) = default;
 };
 
@@ -125,6 +150,7 @@ struct TaskFailed {
   TaskId task;
   std::string code;
   std::string message;
+  bool permanent = false;  // nor of another one of its run
   friend bool operator==(const TaskFailed&, const TaskFailed&) = default;
 };
 

@@ -42,18 +42,30 @@ Result<void> check_values(std::span<const float> values, const VectorSpec& spec,
 
 }  // namespace
 
+bool is_known(Encoding encoding) {
+  return encoding == Encoding::kFloat32Delta || encoding == Encoding::kFloat32;
+}
+
+std::uint64_t encoded_bytes(const VectorSpec& vector) {
+  switch (vector.encoding) {
+    case Encoding::kFloat32Delta:
+    case Encoding::kFloat32:
+      return vector.elements * sizeof(float);
+  }
+  STARLING_CHECK(false);  // not of the list
+}
+
 std::uint64_t payload_bytes(std::span<const VectorSpec> vectors) {
   std::uint64_t bytes = 0;
-  for (const VectorSpec& vector : vectors) bytes += vector.elements * sizeof(float);
+  for (const VectorSpec& vector : vectors) bytes += encoded_bytes(vector);
   return bytes;
 }
 
 std::span<const float> Contribution::vector(std::size_t i) const {
   STARLING_CHECK(i < head_.vectors.size());
-  std::uint64_t offset = 0;
-  for (std::size_t j = 0; j < i; ++j) offset += head_.vectors[j].elements;
-  const auto* values = reinterpret_cast<const float*>(payload_.view().data());
-  return {values + offset, static_cast<std::size_t>(head_.vectors[i].elements)};
+  const std::uint64_t offset = payload_bytes(std::span(head_.vectors).first(i));
+  const auto* values = reinterpret_cast<const float*>(payload_.view().data() + offset);
+  return {values, static_cast<std::size_t>(head_.vectors[i].elements)};
 }
 
 Result<void> validate_head(const ContributionHead& head, const Schema& schema) {

@@ -17,9 +17,14 @@
 
 namespace starling::update {
 
+// How the values of a vector travel.
 enum class Encoding : std::uint16_t {
-  kFloat32Delta = 1,  // local - base, little-endian float32
+  kFloat32Delta = 1,  // little-endian float32: local - base
+  kFloat32 = 2,       // little-endian float32: the values themselves
 };
+
+// Of what a peer sends, before anything else is believed of it.
+bool is_known(Encoding encoding);
 
 struct VectorSpec {
   std::string name;
@@ -28,7 +33,10 @@ struct VectorSpec {
   friend bool operator==(const VectorSpec&, const VectorSpec&) = default;
 };
 
-// Bytes of the vectors laid one after the other, as they travel.
+// Bytes of a vector as it travels, which its encoding decides. Requires: is_known(encoding).
+std::uint64_t encoded_bytes(const VectorSpec& vector);
+
+// Bytes of the vectors laid one after the other.
 std::uint64_t payload_bytes(std::span<const VectorSpec> vectors);
 
 // A model that a round started from or ended with; round 0 is the initial model.
@@ -76,7 +84,7 @@ class Contribution {
   const ContributionHead& head() const { return head_; }
   double weight() const { return head_.weight; }
   const SharedBytes& payload() const { return payload_; }
-  // The i-th vector of the schema; valid as long as this object.
+  // The i-th vector of the schema, of an encoding in float32; valid as long as this object.
   std::span<const float> vector(std::size_t i) const;
 
  private:

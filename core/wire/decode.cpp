@@ -88,11 +88,47 @@ Result<update::Schema> read(schema::Schema::Reader from) {
                                    .contributions_max = bounds.getContributionsMax()}};
 }
 
+Result<std::vector<protocol::TaskInput>> read(capnp::List<schema::TaskInput>::Reader from) {
+  STARLING_TRY(check_list("inputs", from, kInputsMax));
+  std::vector<protocol::TaskInput> inputs;
+  inputs.reserve(from.size());
+  for (const auto input : from) {
+    STARLING_ASSIGN(const Sha256Digest sha256, digest(input.getSha256()));
+    inputs.push_back({text(input.getName()), sha256, input.getBytes()});
+  }
+  return inputs;
+}
+
+Result<std::vector<std::string>> words(capnp::Text::Reader from) {
+  STARLING_TRY(check_count("bytes of abilities", from.size(), kAbilitiesBytesMax));
+  std::vector<std::string> list;
+  const std::string_view all(from.begin(), from.size());
+  for (std::size_t begin = 0; begin < all.size();) {
+    const std::size_t end = std::min(all.find(' ', begin), all.size());
+    list.emplace_back(all.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return list;
+}
+
+Result<std::vector<std::uint32_t>> read_shape(capnp::List<std::uint32_t>::Reader from) {
+  STARLING_TRY(check_count("dimensions of a row", from.size(), kShapeMax));
+  std::vector<std::uint32_t> shape;
+  shape.reserve(from.size());
+  for (const std::uint32_t dimension : from) shape.push_back(dimension);
+  return shape;
+}
+
 Result<protocol::Hello> read(schema::Hello::Reader from) {
+  STARLING_ASSIGN(auto abilities, words(from.getAbilities()));
+  STARLING_ASSIGN(auto input, read_shape(from.getInput()));
   return protocol::Hello{.version_min = from.getVersionMin(),
                          .version_max = from.getVersionMax(),
                          .software = text(from.getSoftware()),
-                         .rows = from.getRows()};
+                         .rows = from.getRows(),
+                         .abilities = std::move(abilities),
+                         .input = std::move(input),
+                         .classes = from.getClasses()};
 }
 
 Result<protocol::Welcome> read(schema::Welcome::Reader from) {
@@ -107,6 +143,7 @@ Result<protocol::RoundPlan> read(schema::RoundPlan::Reader from) {
   STARLING_ASSIGN(const update::ModelVersion base, read(from.getBase()));
   STARLING_ASSIGN(auto settings, read(from.getSettings()));
   STARLING_ASSIGN(auto schema, read(from.getSchema()));
+  STARLING_ASSIGN(auto inputs, read(from.getInputs()));
   return protocol::RoundPlan{.task = TaskId(from.getTask()),
                              .run = RunId(from.getRun()),
                              .run_name = text(from.getRunName()),
@@ -118,15 +155,18 @@ Result<protocol::RoundPlan> read(schema::RoundPlan::Reader from) {
                              .model_bytes = from.getModelBytes(),
                              .settings = std::move(settings),
                              .schema = std::move(schema),
-                             .deadline = duration(from.getDeadlineNs())};
+                             .deadline = duration(from.getDeadlineNs()),
+                             .kind = static_cast<protocol::TaskKind>(from.getKind()),
+                             .inputs = std::move(inputs)};
 }
 
 Result<protocol::ModelRequest> read(schema::ModelRequest::Reader from) {
-  return protocol::ModelRequest{TaskId(from.getTask()), from.getOffset(), from.getLimit()};
+  return protocol::ModelRequest{TaskId(from.getTask()), from.getOffset(), from.getLimit(),
+                                from.getInput()};
 }
 
 Result<protocol::Chunk> read(schema::Chunk::Reader from) {
-  return protocol::Chunk{TaskId(from.getTask()), from.getOffset()};
+  return protocol::Chunk{TaskId(from.getTask()), from.getOffset(), from.getInput()};
 }
 
 Result<protocol::Credit> read(schema::Credit::Reader from) {
@@ -165,8 +205,8 @@ Result<protocol::TaskEnded> read(schema::TaskEnded::Reader from) {
 }
 
 Result<protocol::TaskFailed> read(schema::TaskFailed::Reader from) {
-  return protocol::TaskFailed{TaskId(from.getTask()), text(from.getCode()),
-                              text(from.getMessage())};
+  return protocol::TaskFailed{TaskId(from.getTask()), text(from.getCode()), text(from.getMessage()),
+                              from.getPermanent()};
 }
 
 Result<protocol::Ping> read(schema::Ping::Reader from) { return protocol::Ping{from.getNonce()}; }

@@ -24,6 +24,10 @@ capnp::Data::Reader data(const Sha256Digest& digest) {
 // A list's length; check() has bounded it.
 unsigned length(std::size_t count) { return static_cast<unsigned>(count); }
 
+std::string join(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
 std::uint64_t nanoseconds(Duration duration) {
   return static_cast<std::uint64_t>(duration.count());
 }
@@ -45,6 +49,17 @@ void fill(ListBuilder to, const std::vector<update::VectorSpec>& vectors) {
     to[i].setName(text(vector.name));
     to[i].setEncoding(static_cast<schema::Encoding>(vector.encoding));
     to[i].setElements(vector.elements);
+    ++i;
+  }
+}
+
+template <class ListBuilder>
+void fill(ListBuilder to, const std::vector<protocol::TaskInput>& inputs) {
+  unsigned i = 0;
+  for (const protocol::TaskInput& input : inputs) {
+    to[i].setName(text(input.name));
+    to[i].setSha256(data(input.sha256));
+    to[i].setBytes(input.bytes);
     ++i;
   }
 }
@@ -79,6 +94,10 @@ void write(capnp::MessageBuilder& message, const protocol::Hello& hello) {
   to.setVersionMax(hello.version_max);
   to.setSoftware(text(hello.software));
   to.setRows(hello.rows);
+  to.setAbilities(text(join(hello.abilities)));
+  auto input = to.initInput(length(hello.input.size()));
+  for (unsigned i = 0; i < input.size(); ++i) input.set(i, hello.input[i]);
+  to.setClasses(hello.classes);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Welcome& welcome) {
@@ -104,6 +123,8 @@ void write(capnp::MessageBuilder& message, const protocol::RoundPlan& plan) {
   fill(to.initSettings(length(plan.settings.size())), plan.settings);
   fill(to.initSchema(), plan.schema);
   to.setDeadlineNs(nanoseconds(plan.deadline));
+  to.setKind(static_cast<std::uint8_t>(plan.kind));
+  fill(to.initInputs(length(plan.inputs.size())), plan.inputs);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::ModelRequest& request) {
@@ -111,12 +132,14 @@ void write(capnp::MessageBuilder& message, const protocol::ModelRequest& request
   to.setTask(request.task.value());
   to.setOffset(request.offset);
   to.setLimit(request.limit);
+  to.setInput(request.input);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Chunk& chunk) {
   auto to = message.initRoot<schema::Chunk>();
   to.setTask(chunk.task.value());
   to.setOffset(chunk.offset);
+  to.setInput(chunk.input);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Credit& credit) {
@@ -168,6 +191,7 @@ void write(capnp::MessageBuilder& message, const protocol::TaskFailed& failed) {
   to.setTask(failed.task.value());
   to.setCode(text(failed.code));
   to.setMessage(text(failed.message));
+  to.setPermanent(failed.permanent);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Ping& ping) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/wire/limits.h"
@@ -67,7 +68,7 @@ Result<void> check_vectors(const std::vector<update::VectorSpec>& vectors) {
   STARLING_TRY(check_count("vectors", vectors.size(), kVectorsMax));
   for (const update::VectorSpec& vector : vectors) {
     STARLING_TRY(check_name("the name of a vector", vector.name));
-    if (vector.encoding != update::Encoding::kFloat32Delta) {
+    if (!update::is_known(vector.encoding)) {
       return unsupported("unknown-encoding",
                          fmt::format("a vector has encoding {}, which this version cannot read; "
                                      "both sides need the same version of Starling",
@@ -84,6 +85,29 @@ Result<void> check_scalars(const std::map<std::string, double>& scalars) {
     STARLING_TRY(check_name("the name of a scalar", name));
   }
   return {};
+}
+
+Result<void> check_inputs(const std::vector<protocol::TaskInput>& inputs) {
+  STARLING_TRY(check_count("inputs", inputs.size(), kInputsMax));
+  for (const protocol::TaskInput& input : inputs) {
+    STARLING_TRY(check_name("the name of an input", input.name));
+    STARLING_TRY(check_bulk("an input", input.bytes));
+  }
+  return {};
+}
+
+// As they travel: words with one blank between them.
+Result<void> check_words(std::string_view what, const std::vector<std::string>& words,
+                         std::size_t bytes_max) {
+  std::size_t bytes = 0;
+  for (const std::string& word : words) {
+    const bool is_word = !word.empty() && std::ranges::all_of(word, [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+    });
+    if (!is_word) return rejected("bad-message", fmt::format("{} is no plain word", what));
+    bytes += word.size() + (bytes > 0 ? 1 : 0);
+  }
+  return check_count("bytes of words", bytes, bytes_max);
 }
 
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
@@ -107,7 +131,9 @@ Result<void> check_count(std::string_view what, std::size_t count, std::size_t c
 Result<void> check(const protocol::Hello& hello) {
   STARLING_TRY(expect(hello.version_min >= 1 && hello.version_min <= hello.version_max,
                       "the versions are not a range"));
-  return check_name("the software's name", hello.software);
+  STARLING_TRY(check_name("the software's name", hello.software));
+  STARLING_TRY(check_count("dimensions of a row", hello.input.size(), kShapeMax));
+  return check_words("an ability", hello.abilities, kAbilitiesBytesMax);
 }
 
 Result<void> check(const protocol::Welcome& welcome) {
@@ -126,6 +152,8 @@ Result<void> check(const protocol::RoundPlan& plan) {
   STARLING_TRY(check_bulk("the model", plan.model_bytes));
   STARLING_TRY(check_settings(plan.settings));
   STARLING_TRY(check_schema(plan.schema));
+  STARLING_TRY(expect(plan.kind <= protocol::TaskKind::kEvaluate, "there is no such kind of task"));
+  STARLING_TRY(check_inputs(plan.inputs));
   return check_duration("the deadline", plan.deadline, Duration::zero(), kDeadlineMax);
 }
 

@@ -12,6 +12,10 @@ struct Hello {
   versionMax @1 :UInt16;
   software @2 :Text;
   rows @3 :UInt64;
+  # Words with one blank between them.
+  abilities @4 :Text;
+  input @5 :List(UInt32);
+  classes @6 :UInt32;
 }
 
 struct Welcome {
@@ -35,17 +39,21 @@ struct RoundPlan {
   settings @9 :List(Setting);
   schema @10 :Schema;
   deadlineNs @11 :UInt64;
+  kind @12 :UInt8;
+  inputs @13 :List(TaskInput);
 }
 
 struct ModelRequest {
   task @0 :UInt64;
   offset @1 :UInt64;
   limit @2 :UInt64;
+  input @3 :UInt16;
 }
 
 struct Chunk {
   task @0 :UInt64;
   offset @1 :UInt64;
+  input @2 :UInt16;
 }
 
 struct Credit {
@@ -90,6 +98,7 @@ struct TaskFailed {
   task @0 :UInt64;
   code @1 :Text;
   message @2 :Text;
+  permanent @3 :Bool;
 }
 
 struct Ping {
@@ -228,12 +237,19 @@ struct Scalar {
 enum Encoding {
   none @0;
   float32Delta @1;
+  float32 @2;
 }
 
 struct VectorSpec {
   name @0 :Text;
   encoding @1 :Encoding;
   elements @2 :UInt64;
+}
+
+struct TaskInput {
+  name @0 :Text;
+  sha256 @1 :Data;
+  bytes @2 :UInt64;
 }
 
 struct ModelVersion {

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a run opens and ends its phases; what happens within one stands in run_machine_phase.cpp.
+#include "coordinator/run_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/base/counted.h"
+
+namespace starling::coordinator {
+namespace {
+
+// What clients of the first version can do without saying so.
+bool knows_only_the_first_version(const Greeting& greeting) { return greeting.abilities.empty(); }
+
+constexpr const char* kEvaluate = "evaluate";
+
+}  // namespace
+
+RunMachine::RunMachine(RunStart start, const CoordinatorOptions& options, ClientTable& clients,
+                       Turn& turn)
+    : start_(std::move(start)), options_(options), clients_(clients), turn_(turn) {
+  work_ += clients_.size();
+  for (const auto& [name, client] : clients_.all()) {
+    if (client.session || !client.seen) continue;
+    away_.set(name, client.away_since + start_.job.round.reconnect_grace);
+  }
+}
+
+std::uint64_t RunMachine::work() const { return work_ + (phase_ ? phase_->tasks.work() : 0); }
+
+std::optional<TimePoint> RunMachine::next_deadline() const {
+  if (!phase_) return retry_at_;
+  if (phase_->committing) return std::nullopt;
+  std::optional<TimePoint> next;
+  const auto consider = [&next](std::optional<TimePoint> time) {
+    if (time) next = next ? std::min(*next, *time) : time;
+  };
+  if (!phase_->tasks.summing()) consider(phase_->tasks.deadline());
+  consider(phase_->retries.next());
+  consider(phase_->absent.next());
+  return next;
+}
+
+// --- who can be asked ---------------------------------------------------------------------------
+
+// Empty where it can, or where it has not said yet what it can.
+std::string RunMachine::inability(const ClientTable::Client& client,
+                                  protocol::TaskKind kind) const {
+  const Greeting& greeting = client.greeting;
+  const bool evaluates = kind == protocol::TaskKind::kEvaluate;
+  if (!client.greeted && greeting == Greeting{}) return "";
+  for (const std::string& ability : start_.abilities) {
+    if (!std::ranges::binary_search(greeting.abilities, ability)) {
+      return knows_only_the_first_version(greeting)
+                 ? fmt::format("its version does not know {}", ability)
+                 : fmt::format("it does not know {}", ability);
+    }
+  }
+  if (evaluates && !std::ranges::binary_search(greeting.abilities, kEvaluate)) {
+    return "it holds no rows out";
+  }
+  const client::DataShape& shape = start_.job.training.data;
+  if (greeting.input.empty() || shape.input.empty()) return "";
+  const bool same = std::ranges::equal(greeting.input, shape.input, [](auto theirs, auto ours) {
+    return static_cast<std::int64_t>(theirs) == ours;
+  });
+  if (!same) return "its rows have another shape";
+  if (static_cast<std::int64_t>(greeting.classes) > shape.classes) return "it has more classes";
+  return "";
+}
+
+// Connected, or away for less than the grace, able and not at work.
+bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client& client,
+                              protocol::TaskKind kind) const {
+  if (!client.seen || !client.tasks.empty() || start_.failures.left_out(name)) return false;
+  const Duration grace = start_.job.round.reconnect_grace;
+  if (!client.session && turn_.now >= client.away_since + grace) return false;
+  return inability(client, kind).empty();
+}
+
+std::size_t RunMachine::count_able() const {
+  work_ += clients_.size();
+  return static_cast<std::size_t>(
+      std::ranges::count_if(clients_.all(), [this](const auto& entry) {
+        return !start_.failures.left_out(entry.first) &&
+               inability(entry.second, protocol::TaskKind::kTrain).empty();
+      }));
+}
+
+// Asked at every event while some are missing: the one that was missing before is looked at first.
+bool RunMachine::all_connected(const std::vector<std::string>& names) {
+  const auto there = [this](const std::string& name) {
+    const ClientTable::Client* client = clients_.find(name);
+    return client != nullptr && client->session && client->tasks.empty();
+  };
+  if (!missing_.empty() && !there(missing_)) return false;
+  work_ += names.size();
+  const auto missing = std::ranges::find_if_not(names, there);
+  missing_ = missing == names.end() ? "" : *missing;
+  return missing == names.end();
+}
+
+void RunMachine::say_who_cannot() {
+  if (std::exchange(said_who_cannot_, true)) return;
+  constexpr std::size_t kNamed = 5;
+  std::size_t count = 0;
+  std::string text;
+  for (const auto& [name, client] : clients_.all()) {
+    const std::string why = inability(client, protocol::TaskKind::kTrain);
+    if (why.empty() || ++count > kNamed) continue;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", name, why);
+  }
+  if (count == 0) return;
+  if (count > kNamed) text += fmt::format("; and {} more", count - kNamed);
+  turn_.say(id(), fmt::format("{} of {} cannot take part in this run ({})", count,
+                              counted(clients_.size(), "client"), text));
+}
+
+// --- opening ------------------------------------------------------------------------------------
+
+bool RunMachine::is_last_round() const {
+  return start_.at.version.round >= static_cast<Round>(start_.job.job.rounds);
+}
+
+bool RunMachine::evaluation_is_due() const {
+  const auto every = static_cast<Round>(start_.job.evaluate.federated_every);
+  const Round round = start_.at.version.round;
+  if (every == 0 || round == 0 || start_.evaluated) return false;
+  return round % every == 0 || is_last_round() || start_.stopping.reason();
+}
+
+void RunMachine::try_open() {
+  if (retry_at_ && turn_.now < *retry_at_) return;
+  retry_at_.reset();
+  if (start_.open) {
+    // A restart resumes the phase that was open: the same cohort and tasks, a fresh deadline.
+    return open(*std::exchange(start_.open, std::nullopt), true);
+  }
+  if (evaluation_is_due()) open_evaluation();
+  if (phase_) return;
+  if (const auto reason = start_.stopping.reason()) {
+    turn_.say(id(), "stopped early: " + *reason);
+    return finish(FinishRun::State::kCompleted, std::nullopt);
+  }
+  if (is_last_round()) return finish(FinishRun::State::kCompleted, std::nullopt);
+  try_open_training();
+}
+
+void RunMachine::try_open_training() {
+  const RoundOptions& options = start_.job.round;
+  const Round next = start_.at.version.round + 1;
+  const auto past = start_.attempts.find(next);
+  const Attempt attempt = past == start_.attempts.end() ? 1 : past->second.last + 1;
+  const SelectionKey key{id(), start_.job.job.seed, next, attempt};
+  OpenAttempt opening{.round = next, .attempt = attempt, .population = clients_.size()};
+  if (const auto recorded = start_.recorded_contributors.find(next);
+      recorded != start_.recorded_contributors.end()) {
+    if (!all_connected(recorded->second)) return;
+    opening.participants = select_clients(recorded->second, recorded->second.size(), key);
+    return open(std::move(opening), false);
+  }
+  const auto awaited =
+      static_cast<std::size_t>(next == 1 ? options.clients_awaited() : options.updates_needed());
+  away_.take_due(turn_.now);
+  const std::size_t may_come = next == 1 ? 0 : away_.size();
+  if (clients_.count_connected() - clients_.count_connected_at_work() + may_come < awaited) {
+    return wait_for_clients(awaited);
+  }
+  // Nothing has changed since too few were found: neither has the answer.
+  if (awaited_ > 0 && looked_at_version_ == clients_.version()) return;
+  const std::vector<std::string> names = eligible();
+  const auto connected = static_cast<std::size_t>(std::ranges::count_if(
+      names, [this](const std::string& name) { return clients_.connected(name); }));
+  if ((next == 1 ? connected : names.size()) < awaited) {
+    looked_at_version_ = clients_.version();
+    return wait_for_clients(awaited);
+  }
+  opening.participants = select_clients(names, static_cast<std::size_t>(options.asked()), key);
+  open(std::move(opening), false);
+}
+
+std::vector<std::string> RunMachine::eligible() {
+  work_ += clients_.size();
+  std::vector<std::string> names;
+  for (const auto& [name, client] : clients_.all()) {
+    if (may_be_asked(name, client, protocol::TaskKind::kTrain)) names.push_back(name);
+  }
+  return names;
+}
+
+// Who is there evaluates; a model is not worth waiting for clients that are at work elsewhere.
+void RunMachine::open_evaluation() {
+  start_.evaluated = true;
+  work_ += clients_.size();
+  std::vector<std::string> names;
+  for (const auto& [name, client] : clients_.all()) {
+    if (may_be_asked(name, client, protocol::TaskKind::kEvaluate)) names.push_back(name);
+  }
+  const Round round = start_.at.version.round;
+  if (names.empty()) {
+    return turn_.say(id(), fmt::format("[round {}/{}] no client is free that holds rows out: the "
+                                       "model is not evaluated by clients",
+                                       round, start_.job.job.rounds));
+  }
+  const int wanted = start_.job.evaluate.federated_cohort;
+  const auto count = static_cast<std::size_t>(wanted > 0 ? wanted : start_.job.round.cohort);
+  // Another stream of draws than that of trainings, whose attempts count from 1.
+  const SelectionKey key{id(), start_.job.job.seed, round, kEvaluationAttempt};
+  open({.kind = protocol::TaskKind::kEvaluate,
+        .round = round,
+        .attempt = 1,
+        .participants = select_clients(names, count, key),
+        .population = clients_.size()},
+       false);
+}
+
+void RunMachine::wait_for_clients(std::size_t awaited) {
+  if (std::exchange(awaited_, awaited) > 0) return;
+  const std::size_t busy = clients_.count_connected_at_work();
+  turn_.say(id(),
+            fmt::format("[round {}/{}] waiting for {} ({} connected{})",
+                        start_.at.version.round + 1, start_.job.job.rounds,
+                        counted(awaited, "client"), clients_.count_connected(),
+                        busy > 0 ? fmt::format(", {} at work for other runs", busy) : ""));
+  turn_.act(RunWaits{id()});
+}
+
+void RunMachine::open(OpenAttempt opening, bool resumed) {
+  awaited_ = 0;
+  const RoundOptions& options = start_.job.round;
+  const std::vector<Participant>& participants = opening.participants;
+  const std::size_t asked = participants.size();
+  const bool trains = opening.kind == protocol::TaskKind::kTrain;
+  const auto cohort = trains ? static_cast<std::size_t>(options.cohort) : asked;
+  const auto needed = trains ? static_cast<std::size_t>(options.updates_needed()) : 1;
+  if (trains) say_who_cannot();
+  phase_.emplace(RoundMachine({.run = id(),
+                               .kind = opening.kind,
+                               .round = opening.round,
+                               .attempt = opening.attempt,
+                               .updates_wanted = std::min(cohort, asked),
+                               .updates_needed = std::min(needed, asked),
+                               .deadline = options.deadline,
+                               .bytes_in = opening.bytes_in,
+                               .bytes_out = opening.bytes_out},
+                              participants, turn_.now));
+  phase_->kind = opening.kind;
+  phase_->population = opening.population;
+  phase_->schema = trains ? start_.schema
+                          : update::Schema{.scalars = {"accuracy", "loss"},
+                                           .bounds = start_.schema.bounds};
+  phase_->schema.bounds.contributions_max =
+      std::max<std::uint32_t>(1, static_cast<std::uint32_t>(asked));
+  phase_->traffic_recorded = opening.bytes_out;
+  phase_->median_rows = median_rows(participants);
+  const auto norm_max =
+      NormBound::parse(start_.job.aggregation.norm_max).value().limit(start_.norms);
+  turn_.act(BeginRound{.run = id(),
+                       .kind = opening.kind,
+                       .round = opening.round,
+                       .attempt = opening.attempt,
+                       .resumed = resumed,
+                       .participants = participants,
+                       .schema = phase_->schema,
+                       .base = start_.at,
+                       .population = opening.population,
+                       .norm_max = trains ? norm_max : std::nullopt});
+  turn_.say(id(), fmt::format("{} {} {} of {} clients{}", label(phase_->tasks.options()),
+                              resumed  ? "resumed with"
+                              : trains ? "selected"
+                                       : "evaluation by",
+                              asked, clients_.size(),
+                              opening.attempt > 1 ? fmt::format(" (attempt {})", opening.attempt)
+                                                  : ""));
+  for (const Participant& participant : participants) {
+    const ClientTable::Client* client = clients_.find(participant.client);
+    if (client == nullptr) {
+      fail_task(participant.task, rejected("certificate-revoked", "the client was revoked"));
+      continue;
+    }
+    clients_.assign(participant.client, participant.task);
+    if (client->session) {
+      ask(participant.client, participant.task);
+    } else {
+      await(participant.task, *client);
+    }
+  }
+}
+
+std::string RunMachine::label(const RoundMachine::Options& phase) const {
+  return fmt::format("[round {}/{}]", phase.round, start_.job.job.rounds);
+}
+
+// --- ending -------------------------------------------------------------------------------------
+
+void RunMachine::stop() {
+  if (phase_ && phase_->committing) {
+    stop_requested_ = true;
+    return;
+  }
+  finish(FinishRun::State::kStopped, std::nullopt);
+}
+
+void RunMachine::abandon(RoundSummary summary) {
+  const Error reason =
+      retry("too-few-updates",
+            fmt::format("{} of the {} updates that were needed", summary.contributors.size(),
+                        phase_->tasks.options().updates_needed));
+  turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
+                              phase_->kind == protocol::TaskKind::kEvaluate ? "evaluation " : "",
+                              reason.message()));
+  if (phase_->kind == protocol::TaskKind::kEvaluate) return abandon_evaluation(summary, reason);
+  abandon_training(std::move(summary), reason);
+}
+
+void RunMachine::abandon_evaluation(RoundSummary summary, const Error& reason) {
+  end_all_tasks(reason);
+  close_phase();
+  turn_.act(AbandonRound{std::move(summary), reason});
+}
+
+// Nobody is told: what is finished or in training is still good for the next attempt.
+void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
+  const RoundOptions& options = start_.job.round;
+  PastAttempts& past = start_.attempts[summary.round];
+  past.last = summary.attempt;
+  ++past.failed;
+  close_phase();
+  turn_.act(AbandonRound{std::move(summary), reason});
+  if (past.failed < options.attempts_max) {
+    retry_at_ = turn_.now + options.retry_pause;
+    return;
+  }
+  finish(FinishRun::State::kFailed,
+         retry(reason.code(),
+               fmt::format("round {} was abandoned {} times, the last time with {}",
+                           start_.at.version.round + 1, past.failed, reason.message())));
+}
+
+void RunMachine::handle(RoundDurable& event) {
+  STARLING_CHECK(phase_ && phase_->committing);
+  phase_->committing = false;
+  const RoundSummary summary = std::exchange(phase_->closing, {});
+  if (event.result) {
+    committed(summary, std::move(*event.result));
+    if (stop_requested_) finish(FinishRun::State::kStopped, std::nullopt);
+    return;
+  }
+  const Error& error = event.result.error();
+  RoundSummary failed = summary;
+  failed.committed = false;
+  if (phase_->kind == protocol::TaskKind::kEvaluate) return abandon_evaluation(failed, error);
+  turn_.act(AbandonRound{std::move(failed), error});
+  end_all_tasks(error);
+  close_phase();
+  finish(FinishRun::State::kFailed, error);
+}
+
+void RunMachine::committed(const RoundSummary& summary, Durable durable) {
+  if (durable.measured) start_.stopping.record(summary.round, *durable.measured);
+  if (durable.next) {
+    start_.at = std::move(*durable.next);
+    start_.evaluated = false;
+    start_.attempts.erase(start_.attempts.begin(),
+                          start_.attempts.upper_bound(start_.at.version.round));
+    std::vector<double>& norms = start_.norms.emplace_back();
+    for (const Contributor& contributor : summary.contributors) norms.push_back(contributor.norm);
+    if (start_.norms.size() > NormBound::kRounds) start_.norms.pop_front();
+  }
+  for (const Contributor& contributor : summary.contributors) {
+    clients_.send_to(contributor.client,
+                     protocol::RoundCommitted{.task = contributor.task,
+                                              .run = summary.run,
+                                              .round = summary.round,
+                                              .model_sha256 = start_.at.version.sha256});
+  }
+  for (const auto& [id, task] : phase_->tasks.tasks()) {
+    if (task.state == RoundMachine::State::kFailed) tell_task_end(id);
+  }
+  close_phase();
+}
+
+void RunMachine::close_phase() {
+  for (const auto& [task, state] : phase_->tasks.tasks()) clients_.release(state.client, task);
+  work_ += phase_->tasks.work();
+  phase_.reset();
+}
+
+void RunMachine::finish(FinishRun::State state, std::optional<Error> error) {
+  if (phase_) {
+    const Error stopped = rejected("run-stopped", "the run was stopped");
+    for (const auto& [task, upload] : phase_->uploads) turn_.act(DropUpload{task});
+    turn_.act(AbandonRound{phase_->tasks.close(turn_.now, stopped), stopped});
+    end_all_tasks(stopped);
+    close_phase();
+  }
+  turn_.act(FinishRun{id(), state, std::move(error)});
+  over_ = true;
+}
+
+}  // namespace starling::coordinator

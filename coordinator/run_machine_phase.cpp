@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens within an open phase of a run: tasks go out, inputs down, updates up.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "coordinator/run_machine.h"
+#include "core/base/check.h"
+#include "core/base/nearest_name.h"
+#include "core/wire/limits.h"
+
+namespace starling::coordinator {
+namespace {
+
+// What a client names goes into records, logs and terminals.
+bool is_reason_code(const std::string& code) {
+  return !code.empty() && code.size() <= 64 && std::all_of(code.begin(), code.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+}  // namespace
+
+// --- clients ------------------------------------------------------------------------------------
+
+void RunMachine::came(const std::string& name, const ClientTable::Client&) {
+  away_.clear(name);
+  if (!phase_) return;
+  const auto task = phase_->tasks.task_of(name);
+  if (!task) return;
+  phase_->absent.clear(*task);
+  if (phase_->committing) return;
+  if (phase_->tasks.find(*task)->state == RoundMachine::State::kAsked) ask(name, *task);
+}
+
+// How long it may be away is counted from `away_since`.
+void RunMachine::went_away(const std::string& name, const ClientTable::Client& client) {
+  if (client.seen) away_.set(name, client.away_since + start_.job.round.reconnect_grace);
+  if (!phase_) return;
+  const auto task = phase_->tasks.task_of(name);
+  if (!task) return;
+  phase_->downloads.erase(*task);
+  phase_->tasks.interrupted(*task);
+  if (client.seen) await(*task, client);
+}
+
+void RunMachine::revoked(const std::string& name) {
+  away_.clear(name);
+  if (!phase_ || phase_->committing) return;
+  if (const auto task = phase_->tasks.task_of(name)) {
+    fail_task(*task, rejected("certificate-revoked", "the operator revoked the client " + name));
+  }
+}
+
+// Without any update of it, its task ends when it has been away for too long; one that was not seen
+// yet is not waited for. Requires: the client is not connected.
+void RunMachine::await(TaskId task, const ClientTable::Client& client) {
+  if (phase_->tasks.find(task)->state != RoundMachine::State::kAsked) return;
+  const Duration grace = start_.job.round.reconnect_grace;
+  phase_->absent.set(task, client.seen ? client.away_since + grace : turn_.now);
+}
+
+// Sends the task, once it is this one's turn.
+void RunMachine::ask(const std::string& name, TaskId task) {
+  if (!clients_.is_at_work_on(name, task)) return;
+  const RoundMachine::Options& phase = phase_->tasks.options();
+  protocol::RoundPlan plan{
+      .task = task,
+      .run = id(),
+      .run_name = start_.job.job.name,
+      .round = phase.round,
+      .rounds = static_cast<Round>(start_.job.job.rounds),
+      .attempt = phase.attempt,
+      .seed = start_.job.job.seed,
+      .base = start_.at.version,
+      .model_bytes = start_.at.model->size() * sizeof(float),
+      .settings = start_.settings,
+      .schema = phase_->schema,
+      .deadline = std::max(Duration::zero(), phase_->tasks.deadline() - turn_.now),
+      .kind = phase_->kind};
+  if (phase_->kind == protocol::TaskKind::kTrain) {
+    for (const RoundInput& input : start_.at.inputs) plan.inputs.push_back(input.what);
+  }
+  clients_.send_to(name, std::move(plan));
+}
+
+// --- inputs, down -------------------------------------------------------------------------------
+
+void RunMachine::receive(SessionId session, const protocol::ModelRequest& request) {
+  const model::Snapshot& model = start_.at.model;
+  if (request.input > start_.at.inputs.size()) {
+    return clients_.refuse(session, "bad-message", "the task has no such input");
+  }
+  const SharedBytes bytes = request.input == 0 ? SharedBytes(model, as_bytes(model->values()))
+                                               : start_.at.inputs[request.input - 1].bytes;
+  auto [download, added] = phase_->downloads.insert_or_assign(
+      request.task,
+      Download{protocol::TransferSender(bytes, options_.transfer.chunk_bytes_max), request.input});
+  if (const auto started = download->second.sender.start(request.offset, request.limit); !started) {
+    return clients_.refuse(session, started.error().code(), started.error().message());
+  }
+  pump(session, request.task);
+}
+
+void RunMachine::receive(SessionId session, const protocol::Credit& credit) {
+  const auto download = phase_->downloads.find(credit.task);
+  if (download == phase_->downloads.end()) return;
+  download->second.sender.extend(credit.limit);
+  pump(session, credit.task);
+}
+
+void RunMachine::pump(SessionId session, TaskId task) {
+  const auto download = phase_->downloads.find(task);
+  while (auto piece = download->second.sender.next()) {
+    phase_->tasks.count_bytes(task, 0, piece->bytes.size());
+    turn_.send(session,
+               protocol::Chunk{
+                   .task = task, .offset = piece->offset, .input = download->second.input},
+               std::move(piece->bytes));
+  }
+  if (!download->second.sender.done()) return;
+  phase_->downloads.erase(download);
+  record_traffic();
+}
+
+// Once for each model that went out, not for each request of a client that asks for its end again.
+void RunMachine::record_traffic() {
+  const RoundMachine& tasks = phase_->tasks;
+  const std::uint64_t model_bytes = start_.at.model->size() * sizeof(float);
+  if (tasks.bytes_out() < phase_->traffic_recorded + model_bytes) return;
+  phase_->traffic_recorded = tasks.bytes_out();
+  const RoundMachine::Options& phase = tasks.options();
+  turn_.act(RecordTraffic{id(), phase_->kind, phase.round, phase.attempt, tasks.bytes_in(),
+                          tasks.bytes_out()});
+}
+
+// --- updates, up --------------------------------------------------------------------------------
+
+void RunMachine::receive(SessionId session, const std::string& client,
+                         const protocol::UpdateOffer& offer) {
+  const TaskId id = offer.head.task;
+  const RoundMachine::Task& known = *phase_->tasks.find(id);
+  if (known.state == RoundMachine::State::kCounted) {
+    return turn_.send(session, protocol::UpdateReceived{id});
+  }
+  // It was received whole: the head that came with it counts.
+  if (known.state == RoundMachine::State::kWaiting ||
+      known.state == RoundMachine::State::kSumming) {
+    return;
+  }
+  if (known.state == RoundMachine::State::kFailed) {
+    return turn_.send(session, protocol::TaskEnded{id, known.failure->code(),
+                                                   known.failure->message()});
+  }
+  const auto refuse = [&](const Error& error) {
+    fail_task(id, error);
+    blame(client, error, false);
+  };
+  if (offer.head.base != start_.at.version) {
+    return fail_task(id, rejected("wrong-base", "the update starts from another model"));
+  }
+  if (const auto valid = update::validate_head(offer.head, phase_->schema); !valid) {
+    return refuse(valid.error());
+  }
+  const auto weight = counted_weight(client, offer.head.weight);
+  if (!weight) return refuse(weight.error());
+  const bool is_new = known.state == RoundMachine::State::kAsked && known.weight != *weight;
+  if (is_new && *weight < offer.head.weight && !start_.uniform_weights) {
+    turn_.say(start_.id,
+              fmt::format("{}: the weight {} counts as {} (aggregation.weight-max, "
+                          "weight-ratio-max)",
+                          client, offer.head.weight, *weight));
+  }
+  phase_->tasks.offered(id, *weight);
+  Upload& upload = phase_->uploads[id] = Upload{.head = offer.head, .receiver = {}};
+  upload.head.weight = *weight;
+  phase_->retries.clear(id);
+  if (offer.head.payload_bytes > 0) {
+    return turn_.act(OpenUpload{id, offer.head.payload_bytes});
+  }
+  phase_->tasks.received(id);  // scalars alone
+  sum_next();
+}
+
+// Nothing proves a weight, nor the rows that a client announces. So no weight exceeds the client's
+// own rows, nor a multiple of what its round's clients have, nor the run's bound. Who announced no
+// rows, an older client, counts as the median at most.
+Result<double> RunMachine::counted_weight(const std::string& client, double weight) const {
+  const auto rows = static_cast<double>(clients_.find(client)->greeting.rows);
+  if (rows > 0 && weight > rows) {
+    return rejected("weight-above-rows",
+                    fmt::format("the update claims the weight of {} rows; the client announced {}",
+                                weight, rows));
+  }
+  const bool trains = phase_->kind == protocol::TaskKind::kTrain;
+  if (trains && start_.uniform_weights) return 1.0;
+  const AggregationOptions& bounds = start_.job.aggregation;
+  double largest = bounds.weight_max;
+  if (bounds.weight_ratio_max > 0 && phase_->median_rows > 0) {
+    const double ratio = rows > 0 ? bounds.weight_ratio_max : 1;
+    largest = std::min(largest, ratio * phase_->median_rows);
+  }
+  return std::min(weight, largest);
+}
+
+// The lower of two: among two clients, one's word does not raise it.
+double RunMachine::median_rows(const std::vector<Participant>& participants) const {
+  std::vector<std::uint64_t> announced;
+  for (const Participant& participant : participants) {
+    const ClientTable::Client* client = clients_.find(participant.client);
+    if (client != nullptr && client->greeting.rows > 0)
+      announced.push_back(client->greeting.rows);
+  }
+  if (announced.empty()) return 0;
+  const auto middle = announced.begin() + static_cast<std::ptrdiff_t>((announced.size() - 1) / 2);
+  std::ranges::nth_element(announced, middle);
+  return static_cast<double>(*middle);
+}
+
+void RunMachine::handle(const UploadOpened& event) {
+  const auto upload = phase_->uploads.find(event.task);
+  if (upload == phase_->uploads.end()) return;
+  if (!event.received) {
+    if (event.received.error().kind() != ErrorKind::kOverloaded) {
+      return fail_task(event.task, event.received.error());
+    }
+    phase_->retries.set(event.task, turn_.now + options_.upload_retry);  // no room, no credit
+    return;
+  }
+  const std::uint64_t total = upload->second.head.payload_bytes;
+  phase_->retries.clear(event.task);
+  upload->second.receiver.emplace(total, options_.transfer.window_bytes);
+  if (*event.received > 0) upload->second.receiver->resume(*event.received);
+  clients_.send_to(phase_->tasks.find(event.task)->client,
+                   protocol::UpdateAccept{.task = event.task,
+                                          .offset = *event.received,
+                                          .limit = upload->second.receiver->tell_limit()});
+}
+
+void RunMachine::receive(SessionId session, const protocol::Chunk& chunk,
+                         const SharedBytes& payload) {
+  if (phase_->tasks.find(chunk.task)->state != RoundMachine::State::kOffered) return;  // settled
+  const auto upload = phase_->uploads.find(chunk.task);
+  if (upload == phase_->uploads.end() || !upload->second.receiver) return;
+  protocol::TransferReceiver& receiver = *upload->second.receiver;
+  const auto taken = receiver.take(chunk.offset, payload.size());
+  if (!taken) return clients_.refuse(session, taken.error().code(), taken.error().message());
+  if (!*taken) return;
+  phase_->tasks.count_bytes(chunk.task, payload.size(), 0);
+  turn_.act(WriteUpload{chunk.task, chunk.offset, payload});
+  if (const auto limit = receiver.credit_due()) {
+    turn_.send(session, protocol::Credit{.task = chunk.task, .limit = *limit});
+  }
+  if (!receiver.done()) return;
+  phase_->tasks.received(chunk.task);
+  sum_next();
+}
+
+void RunMachine::sum_next() {
+  while (const auto task = phase_->tasks.next_to_sum()) {
+    const auto upload = phase_->uploads.find(*task);
+    turn_.act(SumUpload{id(), std::move(upload->second.head), phase_->schema});
+    phase_->uploads.erase(upload);
+    phase_->retries.clear(*task);
+  }
+}
+
+void RunMachine::handle(const UploadSummed& event) {
+  const RoundMachine::Task* task = phase_->tasks.find(event.task);
+  if (task == nullptr || task->state != RoundMachine::State::kSumming) return;
+  const std::string client = task->client;
+  phase_->tasks.summed(event.task, event.result);
+  if (event.result) {
+    start_.failures.succeeded(client);
+    clients_.send_to(client, protocol::UpdateReceived{event.task});
+  } else {
+    tell_task_end(event.task);
+    blame(client, event.result.error(), false);
+    sum_next();
+  }
+  clients_.release(client, event.task);
+}
+
+// --- failures -----------------------------------------------------------------------------------
+
+void RunMachine::receive(const std::string& client, const protocol::TaskFailed& failed) {
+  const Error error = rejected(is_reason_code(failed.code) ? failed.code : "client-error",
+                               printable(failed.message, wire::kSentenceBytesMax));
+  if (phase_->tasks.find(failed.task)->state == RoundMachine::State::kFailed) {
+    return tell_task_end(failed.task);
+  }
+  fail_task(failed.task, error);
+  blame(client, error, failed.permanent);
+}
+
+// Evaluating is another matter than training: it leaves nobody out.
+void RunMachine::blame(const std::string& client, const Error& error, bool permanent) {
+  if (phase_->kind != protocol::TaskKind::kTrain) return;
+  if (!start_.failures.failed(client, permanent)) return;
+  turn_.say(id(), fmt::format("{} is left out of this run from now on: {} ({})", client,
+                              permanent ? "it cannot do its tasks"
+                                        : fmt::format("its last {} tasks failed",
+                                                      ClientFailures::kInARowMax),
+                              error.message()));
+}
+
+void RunMachine::fail_task(TaskId id, const Error& error) {
+  if (!phase_->tasks.failed(id, error)) return;
+  phase_->uploads.erase(id);
+  phase_->retries.clear(id);
+  phase_->downloads.erase(id);
+  phase_->absent.clear(id);
+  turn_.act(DropUpload{id});
+  tell_task_end(id);
+  clients_.release(phase_->tasks.find(id)->client, id);
+}
+
+void RunMachine::tell_task_end(TaskId id) {
+  const RoundMachine::Task& task = *phase_->tasks.find(id);
+  clients_.send_to(task.client,
+                   protocol::TaskEnded{id, task.failure->code(), task.failure->message()});
+}
+
+void RunMachine::end_all_tasks(const Error& reason) {
+  for (const auto& [id, task] : phase_->tasks.tasks()) {
+    clients_.send_to(task.client, protocol::TaskEnded{id, reason.code(), reason.message()});
+  }
+}
+
+// --- what is due --------------------------------------------------------------------------------
+
+void RunMachine::advance() {
+  if (!phase_ || phase_->committing) return;
+  give_up_absent();
+  retry_uploads();
+  close_if_due();
+}
+
+// A selected client that stays away longer than the grace is not waited for.
+void RunMachine::give_up_absent() {
+  const Duration grace = start_.job.round.reconnect_grace;
+  for (const TaskId id : phase_->absent.take_due(turn_.now)) {
+    fail_task(id, retry("disconnected",
+                        fmt::format("the client was disconnected for {}", format_duration(grace))));
+  }
+}
+
+void RunMachine::retry_uploads() {
+  for (const TaskId id : phase_->retries.take_due(turn_.now)) {
+    turn_.act(OpenUpload{id, phase_->uploads.at(id).head.payload_bytes});
+  }
+}
+
+void RunMachine::close_if_due() {
+  const RoundMachine::Verdict verdict = phase_->tasks.verdict(turn_.now);
+  if (verdict == RoundMachine::Verdict::kOpen) return;
+  for (const auto& [task, upload] : phase_->uploads) turn_.act(DropUpload{task});
+  phase_->uploads.clear();
+  phase_->retries = {};
+  phase_->downloads.clear();
+  phase_->absent = {};
+  RoundSummary summary = phase_->tasks.close(turn_.now);
+  if (verdict == RoundMachine::Verdict::kAbandon) return abandon(std::move(summary));
+  phase_->committing = true;
+  phase_->closing = summary;
+  turn_.act(CommitRound{std::move(summary)});
+}
+
+}  // namespace starling::coordinator
