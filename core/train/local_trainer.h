@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client does in a round: some epochs (or steps) of an optimizer over its own rows. The
-// optimizer's state begins anew each round, as in FedAvg.
+// What a client does in a round: some epochs (or steps) of an optimizer over its own rows, with the
+// hooks that strategies need. Without hooks the optimizer's state begins anew each round, as in
+// FedAvg.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include "core/base/rng.h"
 #include "core/data/dataset.h"
 #include "core/train/stepper.h"
+#include "core/train/training_hooks.h"
 
 namespace starling::train {
 
@@ -18,6 +20,7 @@ struct TrainResult {
   double train_loss = 0;      // mean over the samples seen, each before the step that used it
   std::uint64_t samples = 0;  // seen, with repetitions
   std::uint64_t steps = 0;
+  double rate = 0;  // the learning rate of all steps
 };
 
 // The steps that train() takes over so many rows. Requires: rows > 0.
@@ -31,11 +34,24 @@ class LocalTrainer {
 
   // Trains `parameters` in place; the result's bits depend on the arguments and the kernel set
   // only. Fails with "no-data", "data-mismatch" (other shape or classes than the model's),
-  // "diverged" (a loss or parameter is not finite) or "stopped" (kRetry; `stop` is looked at before
-  // every step). After a failure the parameters mean nothing.
+  // "diverged" (a loss or parameter is not finite), "stopped" (kRetry; `stop` is looked at before
+  // every step) or "bad-optimizer-state" (the hooks' is not of this optimizer and model). After a
+  // failure the parameters mean nothing, and the hooks' optimizer is as it was.
   [[nodiscard]] Result<TrainResult> train(std::span<float> parameters,
                                           const data::DatasetView& view, Round round, Round rounds,
-                                          Rng rng, const std::atomic<bool>& stop);
+                                          Rng rng, const std::atomic<bool>& stop,
+                                          const TrainingHooks<float>& hooks = {});
+
+  // The mean gradient over all rows, the weight decay included. Returns their mean loss, without
+  // the penalty of the decay. The bits depend on the arguments and the kernel set only. Fails with
+  // "no-data", "data-mismatch", "diverged" or "stopped" (looked at between blocks of rows).
+  [[nodiscard]] Result<double> full_gradient(std::span<const float> parameters,
+                                             const data::DatasetView& view,
+                                             std::span<float> gradient,
+                                             const std::atomic<bool>& stop);
+  // The mean loss over all rows: evaluate()'s. Fails with "no-data", "data-mismatch", "diverged".
+  [[nodiscard]] Result<double> loss(std::span<const float> parameters,
+                                    const data::DatasetView& view) const;
 
  private:
   TrainOptions options_;

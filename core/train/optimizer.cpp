@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/optimizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -21,6 +23,27 @@ void Optimizer::reset() {
   std::ranges::fill(first_, 0.0F);
   std::ranges::fill(second_, 0.0F);
   steps_ = 0;
+}
+
+Result<void> Optimizer::load(const OptimizerState<float>& state) {
+  const bool is_new = state.steps == 0 && state.first.empty() && state.second.empty();
+  if (is_new) {
+    reset();
+    return {};
+  }
+  const bool fits = !is_plain_sgd() && state.steps > 0 && state.first.size() == first_.size() &&
+                    state.second.size() == second_.size();
+  if (!fits) {
+    return rejected("bad-optimizer-state",
+                    fmt::format("the state of an optimizer after {} steps has {} and {} values; {} "
+                                "needs {} and {}",
+                                state.steps, state.first.size(), state.second.size(),
+                                options_.optimizer, first_.size(), second_.size()));
+  }
+  first_ = state.first;
+  second_ = state.second;
+  steps_ = state.steps;
+  return {};
 }
 
 void Optimizer::step(std::span<float> parameters, std::span<const float> gradient, double rate) {

@@ -10,6 +10,7 @@
 #include "core/linalg/aligned.h"
 #include "core/linalg/kernels.h"
 #include "core/train/train_options.h"
+#include "core/train/training_hooks.h"
 
 namespace starling::train {
 
@@ -22,6 +23,14 @@ class Optimizer {
   bool is_plain_sgd() const { return kind_ == Kind::kSgd; }
   // Forgets all state.
   void reset();
+  // Continues where the optimizer of `state` stopped. Fails with "bad-optimizer-state" where the
+  // sizes are not those of this kind of optimizer for this model.
+  [[nodiscard]] Result<void> load(const OptimizerState<float>& state);
+  // Plain SGD remembers nothing, not even its steps: the state of a new optimizer.
+  OptimizerState<float> state() const {
+    return is_plain_sgd() ? OptimizerState<float>{}
+                          : OptimizerState<float>{first_, second_, steps_};
+  }
   // Requires: both of the size given at construction.
   void step(std::span<float> parameters, std::span<const float> gradient, double rate);
 

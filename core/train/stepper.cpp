@@ -21,7 +21,7 @@ Stepper::Stepper(std::shared_ptr<const model::Model> model, const TrainOptions& 
   STARLING_CHECK(validate(options));
 }
 
-void Stepper::begin(std::size_t batch_rows) {
+void Stepper::begin(std::size_t batch_rows, bool with_correction) {
   STARLING_CHECK(batch_rows > 0);
   const std::size_t rows = std::min(batch_rows, model_->rows_max());
   if (rows > pass_rows_) {
@@ -29,8 +29,8 @@ void Stepper::begin(std::size_t batch_rows) {
     block_.reserve(rows, model_->input().features());
     pass_rows_ = rows;
   }
-  const bool all_fused =
-      optimizer_.is_plain_sgd() && options_.clip_norm == 0 && batch_rows <= pass_rows_;
+  const bool all_fused = optimizer_.is_plain_sgd() && options_.clip_norm == 0 && !with_correction &&
+                         batch_rows <= pass_rows_;
   if (!all_fused) gradient_.resize(model_->layout()->size());
   optimizer_.reset();
 }
@@ -39,31 +39,35 @@ void Stepper::begin(std::size_t batch_rows) {
 // an earlier begin(): how a step is computed depends on its own rows alone.
 double Stepper::step_with(Optimizer& optimizer, std::span<float> parameters,
                           const data::Dataset& dataset, std::span<const std::uint32_t> rows,
-                          double rate, const std::atomic<bool>* stop) {
+                          double rate, const std::atomic<bool>* stop,
+                          const Correction<float>& correct) {
   const bool one_pass = rows.size() <= pass_rows_;
-  if (one_pass && optimizer_.is_plain_sgd() && options_.clip_norm == 0) {
+  if (one_pass && optimizer_.is_plain_sgd() && options_.clip_norm == 0 && !correct) {
     return fused_step(parameters, dataset, rows, rate);
   }
   const double loss_sum = sum_gradient(parameters, dataset, rows, gradient_, stop);
-  if (!std::isfinite(loss_sum) || !clip()) return kNan;
+  if (!std::isfinite(loss_sum)) return kNan;
+  if (correct) correct(parameters, gradient_);
+  if (!clip()) return kNan;
   optimizer.step(parameters, gradient_, rate);
   return loss_sum;
 }
 
 double Stepper::step(std::span<float> parameters, const data::Dataset& dataset,
                      std::span<const std::uint32_t> rows, double rate,
-                     const std::atomic<bool>* stop) {
-  return step_with(optimizer_, parameters, dataset, rows, rate, stop);
+                     const std::atomic<bool>* stop, const Correction<float>& correct) {
+  return step_with(optimizer_, parameters, dataset, rows, rate, stop, correct);
 }
 
 double Stepper::step(std::span<float> parameters, const data::Dataset& dataset,
                      std::span<const std::uint32_t> rows, double rate, Optimizer& optimizer) {
-  return step_with(optimizer, parameters, dataset, rows, rate, nullptr);
+  return step_with(optimizer, parameters, dataset, rows, rate, nullptr, {});
 }
 
 double Stepper::gradient(std::span<const float> parameters, const data::Dataset& dataset,
-                         std::span<const std::uint32_t> rows, std::span<float> gradient) {
-  const double loss_sum = sum_gradient(parameters, dataset, rows, gradient, nullptr);
+                         std::span<const std::uint32_t> rows, std::span<float> gradient,
+                         const std::atomic<bool>* stop) {
+  const double loss_sum = sum_gradient(parameters, dataset, rows, gradient, stop);
   if (options_.weight_decay > 0) {
     model_->kernels().accumulate(gradient.data(), 1, parameters.data(),
                                  static_cast<float>(options_.weight_decay), gradient.size());

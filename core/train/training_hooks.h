@@ -19,11 +19,14 @@ struct OptimizerState {
   std::uint64_t steps = 0;
 };
 
+// Changes the mean gradient [d] of a step at y [d], without the optimizer's weight decay, before it
+// is clipped and before the optimizer sees it.
+template <class T>
+using Correction = std::function<void(std::span<const T> y, std::span<T> gradient)>;
+
 template <class T>
 struct TrainingHooks {
-  // Called with the gradient [d] of each step at y [d], before it is clipped and before the
-  // optimizer sees it; may be empty.
-  std::function<void(std::span<const T> y, std::span<T> gradient)> correct;
+  Correction<T> correct;  // called once a step; may be empty
   // Continued and brought up to date where not null; else the optimizer begins anew.
   OptimizerState<T>* optimizer = nullptr;
 };

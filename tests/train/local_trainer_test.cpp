@@ -14,11 +14,6 @@ namespace starling::train {
 namespace {
 
 const model::ModelSpec kSoftmax = {.kind = "softmax-regression"};
-const model::ModelSpec kSmallMlp = {.kind = "mlp", .hidden = {12}};
-const std::atomic<bool> kGo = false;
-
-Rng batches(std::uint64_t seed = 1) { return Rng({.seed = seed, .purpose = Purpose::kBatches}); }
-
 struct Trained {
   model::Parameters parameters;
   TrainResult result;

@@ -4,11 +4,20 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "core/base/rng.h"
 #include "core/data/synthetic.h"
 #include "core/model/model.h"
 
 namespace starling::train {
+
+inline const model::ModelSpec kSmallMlp = {.kind = "mlp", .hidden = {12}};
+inline const std::atomic<bool> kGo = false;
+
+inline Rng batches(std::uint64_t seed = 1) {
+  return Rng({.seed = seed, .purpose = Purpose::kBatches});
+}
 
 // Gaussian clusters (data/synthetic.h), one a class.
 inline data::DatasetView clusters(std::uint32_t rows, int features, int classes,
