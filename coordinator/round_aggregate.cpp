@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/aggregate/weighted_mean.h"
 #include "core/linalg/kernels.h"
 
 namespace starling::coordinator {
@@ -23,22 +24,23 @@ double norm_of(const update::Contribution& contribution) {
 
 }  // namespace
 
-Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(const RunContext& context,
-                                                              const update::Schema& schema,
-                                                              model::Snapshot base,
-                                                              std::optional<double> norm_max) {
-  STARLING_ASSIGN(auto aggregator, context.strategy->make_aggregator(schema));
-  return std::unique_ptr<RoundAggregate>(
-      new RoundAggregate(context, schema, std::move(base), norm_max, std::move(aggregator)));
+Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
+    std::shared_ptr<const RunContext> context, const BeginRound& phase) {
+  STARLING_ASSIGN(aggregate::WeightedMean mean,
+                  aggregate::WeightedMean::create(phase.schema, phase.schema.scalars));
+  return std::unique_ptr<RoundAggregate>(new RoundAggregate(
+      std::move(context), phase, std::make_unique<aggregate::WeightedMean>(std::move(mean))));
 }
 
-RoundAggregate::RoundAggregate(const RunContext& context, update::Schema schema,
-                               model::Snapshot base, std::optional<double> norm_max,
+RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase,
                                std::unique_ptr<aggregate::Aggregator> aggregator)
-    : context_(context),
-      schema_(std::move(schema)),
-      base_(std::move(base)),
-      norm_max_(norm_max),
+    : context_(std::move(context)),
+      kind_(phase.kind),
+      round_(phase.round),
+      schema_(phase.schema),
+      base_(phase.base),
+      population_(phase.population),
+      norm_max_(phase.norm_max),
       aggregator_(std::move(aggregator)) {}
 
 Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes payload) {
@@ -54,19 +56,39 @@ Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes pa
   return norm;
 }
 
-Result<RoundOutcome> RoundAggregate::finish(Round round, ComputePool* pool) && {
-  const aggregate::Report report = std::move(*aggregator_).report();
-  STARLING_ASSIGN(model::Parameters next, context_.strategy->apply(*base_, report));
+Result<RoundOutcome> RoundAggregate::train(const aggregate::Report& report) {
   RoundOutcome outcome;
-  outcome.sha256 = next.sha256();
+  model::Parameters model = *base_.model;
+  strategy::State<float> state = base_.state ? *base_.state : strategy::State<float>();
+  STARLING_TRY(context_->strategy->apply(model.values(), state,
+                                         {.report = report, .population = population_}));
+  const update::ModelVersion version{base_.version.run, round_, model.sha256()};
+  outcome.next = context_->position(version, std::make_shared<model::Parameters>(std::move(model)),
+                                    std::move(state));
   if (const auto loss = report.scalars.find("train_loss"); loss != report.scalars.end()) {
     outcome.train_loss = loss->second;
   }
-  if (context_.evaluates(round)) {
-    STARLING_ASSIGN(outcome.evaluation,
-                    train::evaluate(*context_.model, next.values(), *context_.evaluation, pool));
-  }
-  outcome.model = std::make_shared<const model::Parameters>(std::move(next));
+  return outcome;
+}
+
+Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool) && {
+  RoundOutcome outcome;
+  {
+    const aggregate::Report report = std::move(*aggregator_).report();
+    aggregator_.reset();
+    if (kind_ == protocol::TaskKind::kEvaluate) {
+      outcome.measured = Measured{.federated = true,
+                                  .loss = report.scalars.at("loss"),
+                                  .accuracy = report.scalars.at("accuracy")};
+      return outcome;
+    }
+    STARLING_ASSIGN(outcome, train(report));
+  }  // the sums' memory is free before the evaluation takes its own
+  if (!context_->evaluates(round_)) return outcome;
+  STARLING_ASSIGN(const train::Evaluation found,
+                  train::evaluate(*context_->model, outcome.next->model->values(),
+                                  *context_->evaluation, pool));
+  outcome.measured = Measured{.loss = found.loss, .accuracy = found.accuracy};
   return outcome;
 }
 

@@ -47,12 +47,51 @@ bool RunContext::evaluates(Round round) const {
   return round % every == 0 || round == static_cast<Round>(job.job.rounds);
 }
 
+std::vector<std::string> RunContext::abilities() const {
+  const std::string& half = for_clients.strategy.name;
+  return half == "fedavg" ? std::vector<std::string>() : std::vector{half};
+}
+
+bool RunContext::uniform_weights() const {
+  if (job.aggregation.weight != "strategy") return job.aggregation.weight == "uniform";
+  return strategy->weighting() == strategy::Weighting::kUniform;
+}
+
 update::Schema RunContext::schema() const {
-  return strategy->schema(*model->layout(), job.bounds());
+  update::Schema schema{.scalars = strategy->scalars(), .bounds = job.bounds()};
+  schema.scalars.push_back("train_loss");
+  for (const std::string& name : strategy->receives()) {
+    const bool is_model = name == strategy::kModelVector;
+    schema.vectors.push_back(
+        {.name = name,
+         .encoding = is_model ? update::Encoding::kFloat32Delta : update::Encoding::kFloat32,
+         .elements = model->layout()->size()});
+  }
+  return schema;
+}
+
+RunPosition RunContext::position(const update::ModelVersion& version, model::Snapshot model,
+                                 strategy::State<float> state) const {
+  RunPosition position{.version = version, .model = std::move(model), .state = {}, .inputs = {}};
+  if (state.empty()) return position;
+  const auto owner = std::make_shared<const strategy::State<float>>(std::move(state));
+  position.state = owner;
+  for (const std::string& name : strategy->sends()) {
+    const SharedBytes bytes(owner, as_bytes(std::span<const float>(owner->vectors.at(name))));
+    position.inputs.push_back({{name, sha256(bytes.view()), bytes.size()}, bytes});
+  }
+  return position;
+}
+
+RunPosition RunContext::initial_position(RunId run, std::uint64_t seed) const {
+  auto initial = std::make_shared<const model::Parameters>(model::initial_parameters(*model, seed));
+  const update::ModelVersion version{run, 0, initial->sha256()};
+  return position(version, initial, strategy->initial_state(initial->size()));
 }
 
 Result<RunContext> prepare_run(const Job& job,
-                               const std::shared_ptr<const data::Dataset>& known_shape) {
+                               const std::shared_ptr<const data::Dataset>& known_shape,
+                               const strategy::Catalogue& strategies) {
   RunContext context{.job = job};
   client::DataShape& shape = context.job.training.data;
   if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
@@ -68,8 +107,9 @@ Result<RunContext> prepare_run(const Job& job,
                     "data.input and data.classes");
   }
   STARLING_ASSIGN(context.model, context.job.training.make_model());
-  STARLING_ASSIGN(auto strategy, strategy::make_server_strategy(job.training.strategy));
-  context.strategy = std::move(strategy);
+  STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));
+  context.for_clients = context.job.training;
+  context.for_clients.strategy = strategies.for_clients(job.training.strategy);
   return context;
 }
 

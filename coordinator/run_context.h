@@ -6,11 +6,12 @@
 #include <memory>
 #include <optional>
 
+#include "coordinator/coordinator_events.h"
 #include "coordinator/job.h"
 #include "core/base/compute_pool.h"
 #include "core/data/dataset.h"
 #include "core/model/model.h"
-#include "core/strategy/strategy.h"
+#include "core/strategy/catalogue.h"
 #include "core/train/evaluator.h"
 
 namespace starling::coordinator {
@@ -18,19 +19,29 @@ namespace starling::coordinator {
 struct RunContext {
   Job job;  // with the shape of the data filled in
   std::shared_ptr<const model::Model> model;
-  std::shared_ptr<strategy::ServerStrategy> strategy;
+  std::shared_ptr<const strategy::ServerStrategy<float>> strategy;
   std::optional<data::DatasetView> evaluation;
+  client::TrainingSettings for_clients;  // the job's, of the strategy only what clients need
 
   bool evaluates(Round round) const;
-  // What every round plan of the run says.
-  Settings settings() const { return job.training.to_settings(); }
+  // What every task of the run says.
+  Settings settings() const { return for_clients.to_settings(); }
+  // What a client must be able to do beyond what the first version could.
+  std::vector<std::string> abilities() const;
+  bool uniform_weights() const;
   update::Schema schema() const;
+  // Where a run stands with this model and state: hashes what the next round sends of the state.
+  RunPosition position(const update::ModelVersion& version, model::Snapshot model,
+                       strategy::State<float> state) const;
+  // With the strategy's first state.
+  RunPosition initial_position(RunId run, std::uint64_t seed) const;
 };
 
 // Loads the evaluation data set, if the job names one, and makes the model for its shape; without
 // one the job itself ("model shape" keys) or `known_shape` says it. "no-data-shape" where nothing
 // does.
 [[nodiscard]] Result<RunContext> prepare_run(
-    const Job& job, const std::shared_ptr<const data::Dataset>& known_shape);
+    const Job& job, const std::shared_ptr<const data::Dataset>& known_shape,
+    const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
 }  // namespace starling::coordinator

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/check.h"
 #include "core/linalg/aligned.h"
 
 namespace starling::client {
@@ -149,9 +150,9 @@ Result<TrainingReport> BuiltinTrainer::train(const TrainingRequest& request,
                  .purpose = Purpose::kBatches,
                  .node = hash_name(client_),
                  .round = request.round});
-  STARLING_ASSIGN(const train::TrainResult result,
-                  trainer->train(parameters, data_.training, request.round, request.rounds, rng,
-                                 stop, hooks));
+  STARLING_ASSIGN(
+      const train::TrainResult result,
+      trainer->train(parameters, data_.training, request.round, request.rounds, rng, stop, hooks));
   return TrainingReport{.weight = static_cast<double>(data_.training.size()),
                         .train_loss = result.train_loss,
                         .samples = result.samples,
@@ -168,8 +169,7 @@ Result<double> BuiltinTrainer::full_gradient(const TrainingRequest& request,
 }
 
 Result<double> BuiltinTrainer::loss(const TrainingRequest& request,
-                                    std::span<const float> parameters,
-                                    const std::atomic<bool>&) {
+                                    std::span<const float> parameters, const std::atomic<bool>&) {
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
   return trainer->loss(parameters, data_.training);
 }

@@ -52,6 +52,7 @@ class LocalTrainer {
   // The mean loss over all rows: evaluate()'s. Fails with "no-data", "data-mismatch", "diverged".
   [[nodiscard]] Result<double> loss(std::span<const float> parameters,
                                     const data::DatasetView& view) const;
+  const model::Model& model() const { return stepper_.model(); }
 
  private:
   TrainOptions options_;

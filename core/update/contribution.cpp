@@ -101,6 +101,12 @@ Result<void> validate_head(const ContributionHead& head, const Schema& schema) {
                                   kScalarMax));
     }
   }
+  for (const std::string& name : schema.scalars) {
+    if (head.scalars.contains(name)) continue;
+    return rejected("missing-scalar",
+                    fmt::format("the update has no scalar '{}', which task {} asked for", name,
+                                head.task.value()));
+  }
   return {};
 }
 

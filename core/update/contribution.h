@@ -59,6 +59,7 @@ struct Bounds {
 // What a round expects of every contribution.
 struct Schema {
   std::vector<VectorSpec> vectors;
+  std::vector<std::string> scalars;  // names; others may come too
   Bounds bounds;
   friend bool operator==(const Schema&, const Schema&) = default;
 };
@@ -97,7 +98,7 @@ class Contribution {
 };
 
 // Checks the head alone, before a byte of payload is accepted: "wrong-vectors", "bad-weight",
-// "weight-out-of-range", "bad-scalars", "wrong-size".
+// "weight-out-of-range", "bad-scalars", "missing-scalar", "wrong-size".
 [[nodiscard]] Result<void> validate_head(const ContributionHead& head, const Schema& schema);
 
 // Checks everything: the above, then "checksum-mismatch", "not-finite", "value-out-of-range".

@@ -79,10 +79,20 @@ Result<update::ModelVersion> read(schema::ModelVersion::Reader from) {
   return update::ModelVersion{RunId(from.getRun()), from.getRound(), sha256};
 }
 
+Result<std::vector<std::string>> read_names(capnp::List<capnp::Text>::Reader from) {
+  STARLING_TRY(check_count("scalars", from.size(), kScalarsMax));
+  std::vector<std::string> names;
+  names.reserve(from.size());
+  for (const auto name : from) names.push_back(text(name));
+  return names;
+}
+
 Result<update::Schema> read(schema::Schema::Reader from) {
   STARLING_ASSIGN(auto vectors, read(from.getVectors()));
+  STARLING_ASSIGN(auto scalars, read_names(from.getScalars()));
   const schema::Bounds::Reader bounds = from.getBounds();
   return update::Schema{.vectors = std::move(vectors),
+                        .scalars = std::move(scalars),
                         .bounds = {.value_max = bounds.getValueMax(),
                                    .weight_max = bounds.getWeightMax(),
                                    .contributions_max = bounds.getContributionsMax()}};

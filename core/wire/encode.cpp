@@ -86,6 +86,8 @@ void fill(schema::Schema::Builder to, const update::Schema& schema) {
   bounds.setValueMax(schema.bounds.value_max);
   bounds.setWeightMax(schema.bounds.weight_max);
   bounds.setContributionsMax(schema.bounds.contributions_max);
+  auto scalars = to.initScalars(length(schema.scalars.size()));
+  for (unsigned i = 0; i < scalars.size(); ++i) scalars.set(i, text(schema.scalars[i]));
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Hello& hello) {

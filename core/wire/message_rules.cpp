@@ -114,6 +114,10 @@ bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
 Result<void> check_schema(const update::Schema& schema) {
   STARLING_TRY(check_vectors(schema.vectors));
+  STARLING_TRY(check_count("scalars", schema.scalars.size(), kScalarsMax));
+  for (const std::string& name : schema.scalars) {
+    STARLING_TRY(check_name("the name of a scalar", name));
+  }
   const update::Bounds& bounds = schema.bounds;
   return expect(is_positive(bounds.value_max) && is_positive(bounds.weight_max) &&
                     bounds.contributions_max > 0,

@@ -267,4 +267,5 @@ struct Bounds {
 struct Schema {
   vectors @0 :List(VectorSpec);
   bounds @1 :Bounds;
+  scalars @2 :List(Text);
 }
