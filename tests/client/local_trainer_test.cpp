@@ -29,11 +29,12 @@ class LocalTrainerTest : public ::testing::Test {
 
   SharedBytes base() const { return {parameters, as_bytes(parameters->values())}; }
   Result<PendingUpdate> make(const std::string& name, TrainerCache& cache) {
-    BuiltinTrainer trainer(name, view, cache);
-    return make_update(plan, base(), trainer, true, stop);
+    BuiltinTrainer trainer(name, {view, held_out}, cache);
+    return make_update({.plan = plan, .base = base()}, trainer, {}, stop);
   }
 
   data::DatasetView view;
+  std::optional<data::DatasetView> held_out;
   TrainingSettings settings;
   std::shared_ptr<model::Parameters> parameters;
   protocol::RoundPlan plan;
@@ -68,6 +69,37 @@ TEST_F(LocalTrainerTest, DependsOnNameAndRoundButNotOnTheAttemptOrWhatWasTrained
   EXPECT_EQ(make("a", fresh).value().head.payload_checksum, first);
   plan.round = 2;
   EXPECT_NE(make("a", used).value().head.payload_checksum, first);
+}
+
+TEST_F(LocalTrainerTest, EvaluatesOnWhatItHoldsOut) {
+  TrainerCache cache;
+  plan.kind = protocol::TaskKind::kEvaluate;
+  plan.schema = {.scalars = {"loss", "accuracy"}};
+  EXPECT_EQ(make("a", cache).error().code(), "unsupported-operation");
+  const std::vector<std::uint32_t> rows = {3, 14, 15, 92, 65};
+  held_out =
+      data::DatasetView{view.dataset, std::make_shared<const std::vector<std::uint32_t>>(rows)};
+  const auto update = make("a", cache);
+  ASSERT_TRUE(update) << update.error().message();
+  EXPECT_TRUE(update->payload.empty());
+  EXPECT_EQ(update->head.weight, 5);
+  EXPECT_TRUE(update::validate(update->head, update->payload, plan.schema));
+  const auto model = settings.make_model().value();
+  const auto expected = train::evaluate(*model, parameters->values(), *held_out).value();
+  EXPECT_EQ(update->head.scalars.at("loss"), expected.loss);
+  EXPECT_EQ(update->head.scalars.at("accuracy"), expected.accuracy);
+}
+
+TEST_F(LocalTrainerTest, OnlySettingsThatDifferFromTheirDefaultsTravel) {
+  TrainingSettings plain;
+  EXPECT_EQ(plain.to_settings(), Settings());
+  plain.train.learning_rate = 0.5;
+  plain.strategy.mu = 0.25;
+  const Settings expected = {{"train.learning-rate", "0.5"}, {"strategy.mu", "0.25"}};
+  EXPECT_EQ(plain.to_settings(), expected);
+  const auto parsed = TrainingSettings::parse(expected).value();
+  EXPECT_EQ(parsed.train, plain.train);
+  EXPECT_EQ(parsed.strategy, plain.strategy);
 }
 
 TEST_F(LocalTrainerTest, NamesWhatItCannotDo) {

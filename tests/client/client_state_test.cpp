@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks with several inputs, and what a client's half of a strategy remembers: it advances when its
+// update counted and never otherwise, and no round builds on an outcome that is not known.
+#include <gtest/gtest.h>
+
+#include "tests/client/client_machine_fixture.h"
+
+namespace starling::client {
+namespace {
+
+class ClientStateTest : public ClientMachineTest {
+ protected:
+  static StateSnapshot state(float value) {
+    strategy::State<float> made;
+    made.vectors["control"] = {value};
+    return std::make_shared<const strategy::State<float>>(std::move(made));
+  }
+  static float value_of(const StateSnapshot& state) {
+    return state ? state->vectors.at("control").at(0) : 0;
+  }
+  // Trains for the task and stores its update, whose commit makes the state `next`.
+  void train_to(std::uint64_t task, Round round, float next) {
+    hear(plan(task, round));
+    if (!did<Train>()) serve_model(TaskId(task));
+    ASSERT_TRUE(did<Train>());
+    PendingUpdate made = update(task, round);
+    made.state = state(next);
+    feed(TrainingFinished{TaskId(task), made});
+    feed(UpdateStored{TaskId(task), Result<void>()});
+  }
+  void commit(std::uint64_t task, Round round) {
+    hear(protocol::RoundCommitted{TaskId(task), RunId(1), round, {}});
+  }
+};
+
+TEST_F(ClientStateTest, FetchesTheInputsThatItLacks) {
+  connect();
+  const SharedBytes control = SharedBytes::own(Bytes(300, std::byte{9}));
+  protocol::RoundPlan task = plan(5);
+  task.inputs = {{"control", sha256(control.view()), control.size()}};
+  hear(task);
+  EXPECT_EQ(sent<protocol::ModelRequest>().at(0).input, 0U);
+  serve_model(TaskId(5));
+  ASSERT_FALSE(did<Train>());
+  ASSERT_EQ(sent<protocol::ModelRequest>().size(), 1U);
+  EXPECT_EQ(sent<protocol::ModelRequest>()[0].input, 1U);
+  hear(protocol::Chunk{TaskId(5), 500}, base.slice(500, 100));
+  EXPECT_FALSE(did<HangUp>()) << "a piece of the model that comes late";
+  for (std::uint64_t at = 0; at < 300; at += 100) {
+    hear(protocol::Chunk{TaskId(5), at, 1}, control.slice(at, 100));
+  }
+  ASSERT_TRUE(did<Train>());
+  ASSERT_EQ(did<Train>()->inputs.size(), 1U);
+  EXPECT_EQ(as_text(did<Train>()->inputs[0].view()), as_text(control.view()));
+
+  task = plan(6, 2);  // the same model; another control
+  task.inputs = {{"control", sha256(as_bytes("another")), 300}};
+  hear(task);
+  ASSERT_EQ(sent<protocol::ModelRequest>().size(), 1U);
+  EXPECT_EQ(sent<protocol::ModelRequest>()[0].input, 1U) << "the model is held";
+}
+
+TEST_F(ClientStateTest, ReconnectsInTheMiddleOfTheSecondInput) {
+  connect();
+  const SharedBytes control = SharedBytes::own(Bytes(300, std::byte{9}));
+  protocol::RoundPlan task = plan(5);
+  task.inputs = {{"control", sha256(control.view()), control.size()}};
+  hear(task);
+  serve_model(TaskId(5));
+  hear(protocol::Chunk{TaskId(5), 0, 1}, control.slice(0, 100));
+  feed(Disconnected{retry("closed", "x")});
+  connect();
+  ASSERT_EQ(sent<protocol::ModelRequest>().size(), 1U);
+  EXPECT_EQ(sent<protocol::ModelRequest>()[0].offset, 100U);
+  EXPECT_EQ(sent<protocol::ModelRequest>()[0].input, 1U);
+}
+
+TEST_F(ClientStateTest, AdvancesWithTheCommitAndIsKeptBeforeTheUpdateIsForgotten) {
+  connect();
+  train_to(1, 1, 1.5F);
+  EXPECT_FALSE(did<KeepState>());
+  commit(1, 1);
+  ASSERT_EQ(actions.size(), 3U);  // a line of the log, then
+  ASSERT_TRUE(std::holds_alternative<KeepState>(actions[1]));
+  EXPECT_EQ(std::get<KeepState>(actions[1]).state.round, 1U);
+  EXPECT_EQ(std::get<KeepState>(actions[1]).state.task, TaskId(1));
+  ASSERT_TRUE(std::holds_alternative<ForgetUpdate>(actions[2]));
+  hear(plan(2, 2));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(value_of(did<Train>()->state), 1.5F);
+}
+
+TEST_F(ClientStateTest, StaysWhereTheUpdateDidNotCount) {
+  connect();
+  train_to(1, 1, 1.5F);
+  hear(protocol::TaskEnded{TaskId(1), "round-closed", "x"});
+  EXPECT_FALSE(did<KeepState>());
+  hear(plan(2, 2));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(did<Train>()->state, nullptr);
+}
+
+TEST_F(ClientStateTest, ARoundWaitsForTheOutcomeOfTheOneBefore) {
+  connect();
+  train_to(1, 1, 1.5F);
+  feed(Disconnected{retry("closed", "the coordinator died after its commit")});
+  connect();
+  ASSERT_EQ(sent<protocol::UpdateOffer>().size(), 1U) << "asks";
+  hear(plan(2, 2));
+  EXPECT_FALSE(did<Train>());
+  EXPECT_EQ(machine.activity(), ClientMachine::Activity::kSettling);
+  commit(1, 1);
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(value_of(did<Train>()->state), 1.5F);
+}
+
+TEST_F(ClientStateTest, WaitsThroughAnotherReconnect) {
+  connect();
+  train_to(1, 1, 1.5F);
+  feed(Disconnected{retry("closed", "x")});
+  connect();
+  hear(plan(2, 2));
+  feed(Disconnected{retry("closed", "x")});
+  connect();
+  ASSERT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  hear(protocol::TaskEnded{TaskId(1), "round-closed", "x"});
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(did<Train>()->state, nullptr);
+}
+
+TEST_F(ClientStateTest, AnEvaluationWaitsForNothing) {
+  connect();
+  train_to(1, 1, 1.5F);
+  protocol::RoundPlan task = plan(2, 2);
+  task.kind = protocol::TaskKind::kEvaluate;
+  task.schema = {.scalars = {"loss"}};
+  hear(task);
+  EXPECT_TRUE(did<Train>());
+}
+
+TEST_F(ClientStateTest, ALaterAttemptTakesTheUpdateWithItsState) {
+  connect();
+  train_to(1, 1, 1.5F);
+  hear(plan(7, 1));
+  ASSERT_TRUE(did<StoreUpdate>());
+  EXPECT_EQ(value_of(did<StoreUpdate>()->update.state), 1.5F);
+  feed(UpdateStored{TaskId(7), Result<void>()});
+  commit(7, 1);
+  ASSERT_TRUE(did<KeepState>());
+  EXPECT_EQ(did<KeepState>()->state.task, TaskId(7));
+}
+
+TEST_F(ClientStateTest, GoesOnFromWhatAnEarlierProcessLeft) {
+  PendingUpdate pending = update(2, 2);
+  pending.state = state(2);
+  machine = ClientMachine(options(), Rng({.seed = 1}),
+                          {.pending = {pending}, .states = {{RunId(1), 1, TaskId(1), state(1)}}});
+  connect();
+  hear(plan(3, 3));
+  serve_model(TaskId(3));
+  EXPECT_FALSE(did<Train>());
+  hear(protocol::TaskEnded{TaskId(2), "round-closed", "x"});
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(value_of(did<Train>()->state), 1);
+}
+
+TEST_F(ClientStateTest, AnUpdateThatIsSettledAgainTakesNoStateBack) {
+  PendingUpdate pending = update(1, 1);
+  pending.state = state(1);
+  machine = ClientMachine(options(), Rng({.seed = 1}),
+                          {.pending = {pending}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
+  connect();
+  commit(1, 1);
+  EXPECT_FALSE(did<KeepState>());
+  EXPECT_TRUE(did<ForgetUpdate>());
+  hear(plan(3, 3));
+  serve_model(TaskId(3));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(value_of(did<Train>()->state), 2);
+}
+
+TEST_F(ClientStateTest, AStateOfAnotherPastIsDropped) {
+  machine = ClientMachine(options(), Rng({.seed = 1}),
+                          {.pending = {}, .states = {{RunId(1), 5, TaskId(5), state(5)}}});
+  connect();
+  hear(plan(9, 3));
+  ASSERT_TRUE(did<ForgetState>());
+  serve_model(TaskId(9));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(did<Train>()->state, nullptr);
+}
+
+TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
+  connect();
+  std::vector<RunId> forgotten;
+  for (std::uint64_t run = 1; run <= 6; ++run) {
+    protocol::RoundPlan task = plan(run);
+    task.run = task.base.run = RunId(run);
+    hear(task);
+    if (!did<Train>()) serve_model(TaskId(run));
+    PendingUpdate made = update(run);
+    made.head.base = task.base;
+    made.state = state(1);
+    feed(TrainingFinished{TaskId(run), made});
+    feed(UpdateStored{TaskId(run), Result<void>()});
+    hear(protocol::RoundCommitted{TaskId(run), RunId(run), 1, {}});
+    if (did<ForgetState>()) forgotten.push_back(did<ForgetState>()->run);
+  }
+  EXPECT_EQ(forgotten, std::vector({RunId(1), RunId(2)}));
+}
+
+TEST_F(ClientStateTest, SaysWhichFailuresWouldComeAgain) {
+  connect();
+  hear(plan(1));
+  serve_model(TaskId(1));
+  feed(TrainingFinished{TaskId(1), unsupported("unknown-strategy", "x")});
+  ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+  EXPECT_TRUE(sent<protocol::TaskFailed>()[0].permanent);
+  hear(plan(2));
+  serve_model(TaskId(2));
+  feed(TrainingFinished{TaskId(2), rejected("diverged", "x")});
+  ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+  EXPECT_FALSE(sent<protocol::TaskFailed>()[0].permanent);
+}
+
+}  // namespace
+}  // namespace starling::client
