@@ -96,9 +96,11 @@ void write(capnp::MessageBuilder& message, const protocol::Hello& hello) {
   to.setVersionMax(hello.version_max);
   to.setSoftware(text(hello.software));
   to.setRows(hello.rows);
-  to.setAbilities(text(join(hello.abilities)));
-  auto input = to.initInput(length(hello.input.size()));
-  for (unsigned i = 0; i < input.size(); ++i) input.set(i, hello.input[i]);
+  if (!hello.abilities.empty()) to.setAbilities(text(join(hello.abilities)));
+  if (!hello.input.empty()) {
+    auto input = to.initInput(length(hello.input.size()));
+    for (unsigned i = 0; i < input.size(); ++i) input.set(i, hello.input[i]);
+  }
   to.setClasses(hello.classes);
 }
 

@@ -28,26 +28,34 @@ const protocol::Message kHelloMessage =
     protocol::Hello{.version_min = 1, .version_max = 2, .software = "other 0.2", .rows = 60'000};
 
 TEST(Layout, IsTheSpecifications) {
-  EXPECT_EQ(*decode(FrameType::kHello, hello(2, 1)), kHelloMessage);
-  EXPECT_EQ(*encode_header(kHelloMessage), hello(2, 1).header());
+  EXPECT_EQ(*decode(FrameType::kHello, hello(2, 3)), kHelloMessage);
+  EXPECT_EQ(*encode_header(kHelloMessage), hello(2, 3).header());
 }
 
 TEST(Layout, FieldsOfLaterVersionsArePassedOver) {
-  RawMessage later = hello(5, 4);
+  RawMessage later = hello(5, 5);
   for (std::size_t at : {3, 4, 5}) later.word(at) = ~std::uint64_t{0};
-  later.word(1) |= 0xFFFFFFFF00000000;  // what is padding today
-  later.text(7, "a later text");
+  later.text(9, "a later text");
   const std::size_t list = later.allocate(4);
-  later.list_pointer(8, list, RawMessage::kComposite, 3);
+  later.list_pointer(10, list, RawMessage::kComposite, 3);
   later.tag(list, 1, 1, 2);
   later.text(list + 2, "within");
   EXPECT_EQ(*decode(FrameType::kHello, later), kHelloMessage);
 }
 
 TEST(Layout, PointersOfLaterVersionsAreNotFollowed) {
-  RawMessage later = hello(2, 2);
-  later.struct_pointer(4, 1'000'000, 1, 0);  // beyond the end
+  RawMessage later = hello(2, 4);
+  later.struct_pointer(6, 1'000'000, 1, 0);  // beyond the end
   EXPECT_EQ(*decode(FrameType::kHello, later), kHelloMessage);
+}
+
+TEST(Layout, WhatIsPaddingTodayIsPassedOver) {
+  RawMessage later(3, 0);  // a Chunk, of whose third word 16 bits are used
+  later.word(1) = 7;
+  later.word(2) = 100;
+  later.word(3) = 0xFFFFFFFFFFFF0002;
+  EXPECT_EQ(*decode(FrameType::kChunk, later),
+            protocol::Message(protocol::Chunk{TaskId(7), 100, 2}));
 }
 
 TEST(Layout, FieldsOfAnEarlierVersionAreZero) {

@@ -218,6 +218,26 @@ TEST(Limits, BoundsOfARoundArePositiveAndFinite) {
             "bad-message");
 }
 
+TEST(Limits, TasksAndGreetingsOfThisVersion) {
+  EXPECT_EQ(verdict<Hello>([](auto& m) { m.abilities = {"two words"}; }), "bad-message");
+  EXPECT_EQ(verdict<Hello>([](auto& m) { m.abilities = {""}; }), "bad-message");
+  EXPECT_EQ(
+      verdict<Hello>([](auto& m) { m.abilities.assign(kAbilitiesBytesMax / 8 + 1, "abcdefg"); }),
+      "message-too-large");
+  EXPECT_EQ(verdict<Hello>([](auto& m) { m.abilities.assign(kAbilitiesBytesMax / 8, "abcdefg"); }),
+            "");
+  EXPECT_EQ(verdict<Hello>([](auto& m) { m.input.assign(kShapeMax + 1, 1); }), "message-too-large");
+  EXPECT_EQ(verdict<RoundPlan>([](auto& m) { m.inputs.resize(kInputsMax + 1); }),
+            "message-too-large");
+  EXPECT_EQ(verdict<RoundPlan>([](auto& m) {
+              m.inputs = {{"x", {}, kBulkBytesMax + 1}};
+            }),
+            "bad-message");
+  EXPECT_EQ(verdict<RoundPlan>([](auto& m) { m.kind = static_cast<TaskKind>(2); }), "bad-message");
+  EXPECT_EQ(verdict<RoundPlan>([](auto& m) { m.schema.scalars.resize(kScalarsMax + 1); }),
+            "message-too-large");
+}
+
 // The round's own gate refuses these with a reason that is stored; a closed connection would not.
 TEST(Limits, WeightAndScalarsTravelAsTheyAre) {
   for (double value : {0.0, -1.0, kInfinity}) {
@@ -227,7 +247,7 @@ TEST(Limits, WeightAndScalarsTravelAsTheyAre) {
 }
 
 TEST(Limits, AnEncodingOfALaterVersionIsUnsupported) {
-  const auto later = static_cast<update::Encoding>(2);
+  const auto later = static_cast<update::Encoding>(3);
   EXPECT_EQ(verdict<UpdateOffer>([&](auto& m) { m.head.vectors[0].encoding = later; }),
             "unknown-encoding");
   // The same from a peer: the sample's first vector says 1 in its data words.
@@ -235,7 +255,7 @@ TEST(Limits, AnEncodingOfALaterVersionIsUnsupported) {
       UpdateOffer{{.task = TaskId(5), .vectors = {{"", update::Encoding::kFloat32Delta, 0xAAAA}}}});
   for (std::size_t at = 8; at < header.size(); at += 8) {
     if (load_little<std::uint64_t>(header.data() + at) == 0xAAAA) {
-      store_little<std::uint16_t>(header.data() + at - 8, 2);
+      store_little<std::uint16_t>(header.data() + at - 8, 3);
     }
   }
   const auto message = decode_header(static_cast<std::uint16_t>(FrameType::kUpdateOffer), header);

@@ -73,6 +73,7 @@ std::vector<update::VectorSpec> vectors(Rng& rng) {
   for (update::VectorSpec& vector : list) {
     vector.name = name(rng);
     vector.elements = random_number(rng, 0, wire::kElementsMax);
+    if (rng.below(2) == 1) vector.encoding = update::Encoding::kFloat32;
   }
   return list;
 }
@@ -102,7 +103,12 @@ protocol::RoundPlan round_plan(Rng& rng) {
   plan.settings = settings(rng);
   plan.schema.vectors = vectors(rng);
   plan.schema.bounds = {positive(rng), positive(rng), any_number32(rng, 1)};
+  for (std::uint64_t i = rng.below(4); i > 0; --i) plan.schema.scalars.push_back(name(rng));
   plan.deadline = duration(rng, Duration::zero(), wire::kDeadlineMax);
+  plan.kind = static_cast<protocol::TaskKind>(rng.below(2));
+  for (std::uint64_t i = rng.below(4); i > 0; --i) {
+    plan.inputs.push_back({name(rng), digest(rng), bulk(rng)});
+  }
   return plan;
 }
 
@@ -121,7 +127,15 @@ protocol::UpdateOffer update_offer(Rng& rng) {
 protocol::Hello hello(Rng& rng) {
   const auto min = static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF));
   const auto max = static_cast<std::uint16_t>(random_number(rng, min, 0xFFFF));
-  return {min, max, name(rng), any_number(rng)};
+  protocol::Hello hello{min, max, name(rng), any_number(rng)};
+  for (std::uint64_t i = rng.below(8); i > 0; --i) {
+    hello.abilities.push_back("word-" + std::to_string(rng.below(1'000'000)));
+  }
+  for (std::uint64_t i = rng.below(wire::kShapeMax + 1); i > 0; --i) {
+    hello.input.push_back(any_number32(rng));
+  }
+  hello.classes = any_number32(rng);
+  return hello;
 }
 
 protocol::Welcome welcome(Rng& rng) {

@@ -41,6 +41,15 @@ protocol::RoundPlan round_plan() {
           .deadline = milliseconds(59'750)};
 }
 
+protocol::RoundPlan round_plan_v2() {
+  protocol::RoundPlan plan = round_plan();
+  plan.schema.vectors[1].encoding = update::Encoding::kFloat32;
+  plan.schema.scalars = {"steps", "train_loss"};
+  plan.kind = protocol::TaskKind::kEvaluate;
+  plan.inputs = {{"control", digest(0x30), 796'840}, {"momentum", digest(0x50), 796'840}};
+  return plan;
+}
+
 protocol::UpdateOffer update_offer() {
   return {{.task = kTask,
            .base = kBase,
@@ -58,16 +67,28 @@ std::vector<Sample> sample_messages() {
   using namespace protocol;
   return {
       {"hello_v1",
-       Hello{
-           .version_min = 1, .version_max = 3, .software = "starling-edge 0.1.0", .rows = 60'000}},
+       Hello{.version_min = 1, .version_max = 3, .software = "starling-edge 0.1.0", .rows = 60'000},
+       false},
+      {"hello_v2", Hello{.version_min = 1,
+                         .version_max = 3,
+                         .software = "starling-edge 0.2.0",
+                         .rows = 60'000,
+                         .abilities = {"evaluate", "scaffold"},
+                         .input = {1, 28, 28},
+                         .classes = 10}},
       {"welcome_v1", Welcome{.version = 1,
                              .federation = "murmuration",
                              .client = "cam-7",
                              .heartbeat = seconds(10),
                              .wall_time_ms = 1'795'165'811'123}},
-      {"round_plan_v1", round_plan()},
-      {"model_request_v1", ModelRequest{.task = kTask, .offset = 65'536, .limit = 1'114'112}},
-      {"chunk_v1", Chunk{.task = kTask, .offset = 131'072}},
+      {"round_plan_v1", round_plan(), false},
+      {"round_plan_v2", round_plan_v2()},
+      {"model_request_v1", ModelRequest{.task = kTask, .offset = 65'536, .limit = 1'114'112},
+       false},
+      {"model_request_v2",
+       ModelRequest{.task = kTask, .offset = 65'536, .limit = 1'114'112, .input = 2}},
+      {"chunk_v1", Chunk{.task = kTask, .offset = 131'072}, false},
+      {"chunk_v2", Chunk{.task = kTask, .offset = 131'072, .input = 2}},
       {"credit_v1", Credit{.task = kTask, .limit = 2'097'152}},
       {"update_offer_v1", update_offer()},
       {"update_accept_v1", UpdateAccept{.task = kTask, .offset = 4096, .limit = 796'880}},
@@ -78,9 +99,15 @@ std::vector<Sample> sample_messages() {
        TaskEnded{.task = kTask,
                  .code = "round-closed",
                  .message = "the round closed with the 10 updates that it wanted"}},
-      {"task_failed_v1", TaskFailed{.task = kTask,
-                                    .code = "not-finite",
-                                    .message = "vector 'model' has an infinite element"}},
+      {"task_failed_v1",
+       TaskFailed{.task = kTask,
+                  .code = "not-finite",
+                  .message = "vector 'model' has an infinite element"},
+       false},
+      {"task_failed_v2", TaskFailed{.task = kTask,
+                                    .code = "unknown-strategy",
+                                    .message = "this program has no strategy 'fedmagic'",
+                                    .permanent = true}},
       {"ping_v1", Ping{.nonce = 42}},
       {"pong_v1", Pong{.nonce = 42}},
       {"bye_v1", Bye{.code = "stopped", .message = "sch\xC3\xB6nen Tag"}},
