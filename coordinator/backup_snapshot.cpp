@@ -181,16 +181,17 @@ Result<void> BackupSnapshot::copy_models(store::Store& store, const StateDirecto
     if (auto note = note_on_data(run)) listing_.notes.push_back(*std::move(note));
     STARLING_ASSIGN(const auto models, store.models(run.id));
     if (models.empty()) continue;
-    const store::Checkpoints from(state.models(run.id));
-    const store::Checkpoints to(StateDirectory(folder_).models(run.id));
+    const fs::path from = state.models(run.id);
+    const fs::path to = StateDirectory(folder_).models(run.id);
     std::error_code code;
-    fs::create_directories(to.folder(), code);
-    if (code) return cannot_copy(to.folder(), code);
+    fs::create_directories(to, code);
+    if (code) return cannot_copy(to, code);
     for (const store::ModelRecord& model : models) {
-      STARLING_ASSIGN(const bool found, link_or_copy(from.path(model.round), to.path(model.round)));
+      const std::string name = store::Checkpoints::file_name(model.round);
+      STARLING_ASSIGN(const bool found, link_or_copy(from / name, to / name));
       if (found || model.round != models.back().round) continue;
       listing_.notes.push_back(fmt::format("the last model of run {} is missing: {}",
-                                           run.id.value(), from.path(model.round).string()));
+                                           run.id.value(), (from / name).string()));
     }
   }
   return {};

@@ -7,17 +7,17 @@
 
 #include "coordinator/backup_snapshot.h"
 #include "coordinator/client_registry.h"
-#include "coordinator/coordinator_shell.h"
+#include "coordinator/coordinator_core.h"
 #include "coordinator/fallback_issuer.h"
 #include "coordinator/gossip_issuer.h"
 #include "coordinator/host_names.h"
 #include "coordinator/operator_desk.h"
 #include "coordinator/operator_sessions.h"
-#include "coordinator/run_queue.h"
 #include "coordinator/service_certificates.h"
 #include "coordinator/store_ledger.h"
 #include "core/base/durable_file.h"
 #include "core/enrol/enrolment_service.h"
+#include "core/issuer/client_sessions.h"
 #include "core/net/alarm.h"
 #include "core/net/listener.h"
 #include "core/net/rate_limiter.h"
@@ -119,6 +119,8 @@ struct CoordinatorService::Impl {
   Result<void> record_address(const identity::HostPort& served);
   void put_together();
   void make_gossip();
+  void make_core();
+  void wake_operators();
   void take(std::unique_ptr<net::Connection> connection);
   void hear(SessionId id, protocol::Envelope envelope);
   void receive(SessionId id, protocol::Envelope envelope);
@@ -145,11 +147,10 @@ struct CoordinatorService::Impl {
   std::unique_ptr<store::Store> store;
   const identity::CertificateAuthority authority;
   ClientRegistry registry;
-  RunLog run_log{*store, clock, log, [this] {
-                   if (operators) operators->wake();
-                 }};
-  UploadDesk uploads{spool_options(state, settings.spool)};
-  RoundExecutor executor{loop, evaluation_threads(settings.service.threads)};
+  SystemDisk disk;
+  ComputePool evaluators{evaluation_threads(settings.service.threads)};
+  PooledComputation rounds{loop, 1};
+  PooledComputation loading{loop, 1};
   net::RateLimiter connection_rate{
       {.per_second = settings.connection.per_second, .burst = settings.connection.burst}};
   net::RefusalLog refusals{loop, log, "refused"};
@@ -158,7 +159,7 @@ struct CoordinatorService::Impl {
                        registry.admit(name, role);
                        log.info("{} joined as {}", name, store::to_string(role));
                        if (role == store::Role::kOperator) return;
-                       shell->handle(ClientAdmitted{name});
+                       core->handle(ClientAdmitted{name});
                        gossip->members_changed();
                        fallback->members_changed();
                      },
@@ -171,9 +172,7 @@ struct CoordinatorService::Impl {
   std::unique_ptr<FallbackIssuer> fallback;
   std::unique_ptr<OperatorDesk> desk;
   std::unique_ptr<OperatorSessions> operators;
-  std::unique_ptr<RoundCommitter> committer;
-  std::unique_ptr<CoordinatorShell> shell;
-  std::unique_ptr<RunQueue> runs;
+  std::unique_ptr<CoordinatorCore> core;
   std::unique_ptr<net::Listener> listener;
   net::Alarm maintenance{loop, [this] { renew(); }};
 };
@@ -185,7 +184,6 @@ void CoordinatorService::Impl::broke(const Error& error) {
 }
 
 void CoordinatorService::Impl::put_together() {
-  const auto on_broken_part = [this](const Error& error) { broke(error); };
   sessions = std::make_unique<issuer::ClientSessions>(
       loop, clock, log,
       [this](const identity::Identity& identity, const identity::Certificate& certificate) {
@@ -198,54 +196,17 @@ void CoordinatorService::Impl::put_together() {
       issuer::ClientSessions::Handlers{
           .on_opened =
               [this](SessionId id, const std::string& client) {
-                shell->handle(SessionOpened{id, client});
+                core->handle(SessionOpened{id, client});
               },
           .on_message = [this](SessionId id,
                                protocol::Envelope envelope) { hear(id, std::move(envelope)); },
           .on_closed =
               [this](SessionId id) {
                 gossip->desk().closed(id);
-                shell->handle(SessionClosed{id});
+                core->handle(SessionClosed{id});
               }});
   make_gossip();
-  committer = std::make_unique<RoundCommitter>(
-      loop, *store, state, executor, run_log, log, settings.service.disk_retry,
-      RoundCommitter::Handlers{
-          .on_durable = [this](RoundDurable event) { shell->handle(std::move(event)); },
-          .on_broken = on_broken_part});
-  shell = std::make_unique<CoordinatorShell>(
-      CoordinatorShell::Parts{loop, clock, *store, *sessions, uploads, executor, *committer,
-                              run_log, log},
-      shell_options(settings, authority.federation()),
-      CoordinatorShell::Handlers{
-          .on_round_began = [this](RunId run, const Job& job) { fallback->run_trains(run, job); },
-          .on_run_waits = [this] { runs->load_next(); },
-          .on_run_ended =
-              [this](RunId run) {
-                fallback->run_ended(run);
-                operators->wake();
-                runs->ended(run);
-              },
-          .on_welcomed =
-              [this](SessionId id, const std::string& client) {
-                gossip->desk().opened(id, client);
-                runs->client_connected();
-              },
-          .on_broken = on_broken_part});
-  runs = std::make_unique<RunQueue>(
-      loop, *store, clock, state, run_log, log, settings.service.disk_retry,
-      RunQueue::Handlers{.on_ready =
-                             [this](const LoadedRun& run, RunStart start) {
-                               fallback->run_loaded(start.id, run.context->job);
-                               shell->start_run(run, std::move(start));
-                             },
-                         .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
-                         .idle_clients = [this]() -> std::optional<std::size_t> {
-                           const CoordinatorMachine& machine = shell->machine();
-                           if (!machine.idle()) return std::nullopt;
-                           return machine.clients_connected();
-                         },
-                         .on_broken = on_broken_part});
+  make_core();
   operators = std::make_unique<OperatorSessions>(
       loop, clock, registry, log,
       OperatorSessions::Options{.sessions_max = settings.operators.sessions_max,
@@ -257,6 +218,33 @@ void CoordinatorService::Impl::put_together() {
       [this](const std::string& name) {
         check_stored(store->record_seen(name, clock.wall_now(), std::nullopt));
       });
+}
+
+void CoordinatorService::Impl::make_core() {
+  core = std::make_unique<CoordinatorCore>(
+      CoordinatorCore::World{
+          loop, clock, *store, *sessions,
+          [this](RunId run) { return store::Checkpoints(disk, state.models(run)); },
+          prepare_context, rounds, loading, evaluators, log},
+      CoordinatorCore::Options{shell_options(settings, authority.federation()),
+                               spool_options(state, settings.spool)},
+      CoordinatorCore::Handlers{
+          .on_line = [this](const std::string&) { wake_operators(); },
+          .on_run_loaded =
+              [this](const RunStart& start) { fallback->run_loaded(start.id, start.job); },
+          .on_round_began = [this](RunId run, const Job& job) { fallback->run_trains(run, job); },
+          .on_run_ended =
+              [this](RunId run) {
+                fallback->run_ended(run);
+                wake_operators();
+              },
+          .on_welcomed = [this](SessionId id,
+                                const std::string& client) { gossip->desk().opened(id, client); },
+          .on_broken = [this](const Error& error) { broke(error); }});
+}
+
+void CoordinatorService::Impl::wake_operators() {
+  if (operators) operators->wake();
 }
 
 void CoordinatorService::Impl::make_gossip() {
@@ -277,9 +265,9 @@ void CoordinatorService::Impl::hear(SessionId id, protocol::Envelope envelope) {
 
 void CoordinatorService::Impl::receive(SessionId id, protocol::Envelope envelope) {
   if (!gossip->desk().is_mine(id, envelope.message)) {
-    return shell->handle(MessageReceived{id, std::move(envelope)});
+    return core->handle(MessageReceived{id, std::move(envelope)});
   }
-  shell->handle(SessionHeard{id});
+  core->handle(SessionHeard{id});
   const auto taken = gossip->desk().take(id, envelope);
   if (taken) return;
   const Error reason = taken.error();
@@ -294,7 +282,7 @@ void CoordinatorService::Impl::check_stored(const Result<void>& stored) {
 
 // Of a client or an operator that is connected.
 std::optional<TimePoint> CoordinatorService::Impl::heard_at(const std::string& name) const {
-  const auto as_client = shell->machine().heard_at(name);
+  const auto as_client = core->machine().heard_at(name);
   return as_client ? as_client : operators->heard_at(name);
 }
 
@@ -307,7 +295,7 @@ void CoordinatorService::Impl::record_heard() {
   const TimePoint now = clock.now();
   std::vector<store::ClientHeard> heard;
   for (std::string& client : registry.clients()) {
-    const auto at = shell->machine().heard_at(client);
+    const auto at = core->machine().heard_at(client);
     if (!at) continue;
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - *at);
     heard.push_back({std::move(client), wall - age});
@@ -319,16 +307,10 @@ Result<void> CoordinatorService::Impl::start() {
   BackupSnapshot::sweep(state);
   put_together();
   STARLING_TRY(registry.load(*store));
-  STARLING_ASSIGN(const auto clients, store->clients());
-  for (const store::Client& client : clients) {
-    const bool admitted = client.state == store::ClientState::kActive;
-    if (!admitted || client.role == store::Role::kOperator) continue;
-    shell->handle(ClientAdmitted{client.name, client.last_seen.has_value(), client.rows});
-  }
   STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now(), log));
-  STARLING_ASSIGN(const auto unknown, store::set_aside_unknown_runs(*store, state.models()));
+  STARLING_ASSIGN(const auto unknown, store::set_aside_unknown_runs(*store, disk, state.models()));
   for (const std::string& sentence : unknown) log.warning("{}", sentence);
-  STARLING_TRY(runs->resume());
+  STARLING_TRY(core->start());
   STARLING_TRY(listen());
   gossip->resume();
   fallback->begin();
@@ -338,20 +320,20 @@ Result<void> CoordinatorService::Impl::start() {
                              .on_revoked = [this](const std::string& name) { revoked(name); },
                              .try_job =
                                  [this](const Job& job, std::function<void(Result<void>)> done) {
-                                   runs->try_job(job, std::move(done));
+                                   core->runs().try_job(job, std::move(done));
                                  },
-                             .on_submitted = [this] { runs->load_next(); },
+                             .on_submitted = [this] { core->runs().load_next(); },
                              .on_answered = [this] { operators->wake(); },
-                             .on_stop = [this](RunId run) { shell->handle(StopRun{run}); },
+                             .on_stop = [this](RunId run) { core->handle(StopRun{run}); },
                              .waits_for =
                                  [this](const store::Run& run) {
-                                   const std::string why = shell->machine().waits_for(run.id);
-                                   return why.empty() ? runs->waits_for(run) : why;
+                                   const std::string why = core->machine().waits_for(run.id);
+                                   return why.empty() ? core->runs().waits_for(run) : why;
                                  },
                              .on_gossip_stopped = [this] { fallback->network_stopped(); },
                              .on_broken = [this](const Error& error) { broke(error); }},
       authority.certificate().public_key_digest(), listener->port());
-  runs->load_next();
+  core->runs().load_next();
   maintenance.set(loop.now() + kMaintenance);
   return {};
 }
@@ -422,7 +404,7 @@ void CoordinatorService::Impl::refused(const net::Refusal& refusal) {
 }
 
 void CoordinatorService::Impl::revoked(const std::string& name) {
-  shell->handle(ClientRevoked{name});
+  core->handle(ClientRevoked{name});
   operators->cut(name);
   gossip->members_changed();
   fallback->members_changed();
@@ -441,9 +423,9 @@ void CoordinatorService::Impl::renew() {
 net::Async<void> CoordinatorService::Impl::stop() {
   maintenance.clear();
   co_await listener->close();
-  shell->handle(Drain{});
+  core->handle(Drain{});
   const TimePoint deadline = loop.now() + settings.service.drain;
-  while (committer->busy() && !broken && loop.now() < deadline) {
+  while (core->commits() && !broken && loop.now() < deadline) {
     const TimePoint next = loop.now() + kDrainStep;
     co_await net::sleep_until(loop, next);
   }
@@ -471,7 +453,7 @@ CoordinatorService::~CoordinatorService() = default;
 
 std::uint16_t CoordinatorService::port() const { return impl_->listener->port(); }
 
-bool CoordinatorService::is_computing() const { return impl_->executor.busy(); }
+bool CoordinatorService::is_computing() const { return impl_->core->computes(); }
 
 void CoordinatorService::reload(const CoordinatorSettings& settings) {
   CoordinatorSettings next = impl_->started_with;

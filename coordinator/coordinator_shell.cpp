@@ -30,19 +30,18 @@ CoordinatorShell::CoordinatorShell(const Parts& parts, Options options, Handlers
       options_(std::move(options)),
       handlers_(std::move(handlers)),
       machine_(options_.machine),
-      retry_(parts.loop,
-             [this] {
-               held_ = false;
-               perform_all();
-             }),
-      clock_alarm_(parts.loop, [this] { look_at_clock(); }) {}
+      retry_(parts.scheduler.make_timer([this] {
+        held_ = false;
+        perform_all();
+      })),
+      clock_timer_(parts.scheduler.make_timer([this] { look_at_clock(); })) {}
 
 void CoordinatorShell::handle(Event event) {
   if (broken_) return;
-  const TimePoint now = parts_.loop.now();
+  const TimePoint now = parts_.scheduler.now();
   for (Action& action : machine_.on(std::move(event), now)) actions_.push_back(std::move(action));
   perform_all();
-  if (!std::exchange(clock_due_, true)) clock_alarm_.set(now + kClockResolution);
+  if (!std::exchange(clock_due_, true)) clock_timer_->set(now + kClockResolution);
 }
 
 void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
@@ -56,8 +55,8 @@ void CoordinatorShell::look_at_clock() {
   clock_due_ = false;
   const auto deadline = machine_.next_deadline();
   if (!deadline || broken_) return;
-  if (*deadline <= parts_.loop.now()) return handle(Tick{});
-  clock_alarm_.set(*deadline);
+  if (*deadline <= parts_.scheduler.now()) return handle(Tick{});
+  clock_timer_->set(*deadline);
 }
 
 void CoordinatorShell::perform_all() {
@@ -94,7 +93,7 @@ void CoordinatorShell::hold(const Error& error) {
   }
   parts_.log.error("waiting for the disk: {}", reason.message());
   held_ = true;
-  retry_.set(parts_.loop.now() + options_.disk_retry);
+  retry_->set(parts_.scheduler.now() + options_.disk_retry);
 }
 
 // --- clients ------------------------------------------------------------------------------------
@@ -184,7 +183,7 @@ Result<void> CoordinatorShell::perform(BeginRound& action) {
   const HeldRun& run = runs_.at(action.run);
   parts_.executor.use(run.context, action.model);
   parts_.executor.begin(action.schema, action.norm_max);
-  parts_.committer.set_plan(run.plan);
+  parts_.committer.begin(run.plan);
   handlers_.on_round_began(action.run, run.context->job);
   return {};
 }
@@ -199,6 +198,7 @@ Result<void> CoordinatorShell::perform(AbandonRound& action) {
   STARLING_TRY(parts_.store.abandon_attempt({summary.run, summary.round, summary.attempt},
                                             coordinator::to_record(summary, nullptr),
                                             {action.reason.code(), action.reason.message()}));
+  handlers_.on_round_abandoned(summary);
   for (const std::string& line : round_lines(summary, nullptr, runs_.at(summary.run).plan.rounds)) {
     parts_.run_log.say(summary.run, line);
   }

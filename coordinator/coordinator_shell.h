@@ -15,8 +15,8 @@
 #include "coordinator/run_loader.h"
 #include "coordinator/run_log.h"
 #include "coordinator/upload_desk.h"
-#include "core/issuer/client_sessions.h"
-#include "core/net/alarm.h"
+#include "core/base/scheduler.h"
+#include "core/protocol/session_links.h"
 
 namespace starling::coordinator {
 
@@ -29,17 +29,18 @@ class CoordinatorShell {
   };
   struct Handlers {
     std::function<void(RunId, const Job&)> on_round_began;
-    std::function<void()> on_run_waits;       // for clients
-    std::function<void(RunId)> on_run_ended;  // stored already
+    std::function<void(const RoundSummary&)> on_round_abandoned;  // stored already
+    std::function<void()> on_run_waits;                           // for clients
+    std::function<void(RunId)> on_run_ended;                      // stored already
     std::function<void(SessionId, const std::string& client)> on_welcomed;
     std::function<void(const Error&)> on_broken;
   };
   // All must outlive the shell.
   struct Parts {
-    net::EventLoop& loop;
+    Scheduler& scheduler;
     const Clock& clock;
     store::Store& store;
-    issuer::ClientSessions& sessions;
+    protocol::SessionLinks& sessions;
     UploadDesk& uploads;
     RoundExecutor& executor;
     RoundCommitter& committer;
@@ -91,8 +92,8 @@ class CoordinatorShell {
   bool held_ = false;              // by a full disk
   bool broken_ = false;            // for good
   std::map<RunId, HeldRun> runs_;  // by the machine
-  net::Alarm retry_;
-  net::Alarm clock_alarm_;
+  const std::unique_ptr<Timer> retry_;
+  const std::unique_ptr<Timer> clock_timer_;
   bool clock_due_ = false;
 };
 

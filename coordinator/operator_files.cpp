@@ -63,8 +63,8 @@ Answer OperatorDesk::run_model(const OperatorCall& call) {
 Answer OperatorDesk::run_export(const OperatorCall& call) {
   STARLING_ASSIGN(const store::Run run, find_run(call));
   STARLING_ASSIGN(const store::ModelRecord model, find_model(run, call));
-  const store::Checkpoints checkpoints(parts_.state.models(run.id));
-  Answer file = answer_file(checkpoints.path(model.round));
+  Answer file =
+      answer_file(parts_.state.models(run.id) / store::Checkpoints::file_name(model.round));
   if (file) return file;
   return rejected("model-removed",
                   fmt::format("the model of round {} is not kept any more (checkpoint.keep); the "

@@ -8,24 +8,24 @@
 
 namespace starling::coordinator {
 
-RoundCommitter::RoundCommitter(net::EventLoop& loop, store::Store& store,
-                               const StateDirectory& state, RoundExecutor& executor,
-                               RunLog& run_log, Log& log, Duration disk_retry, Handlers handlers)
-    : loop_(loop),
-      store_(store),
-      state_(state),
-      executor_(executor),
-      run_log_(run_log),
-      log_(log),
+RoundCommitter::RoundCommitter(Parts parts, Duration disk_retry, Handlers handlers)
+    : parts_(std::move(parts)),
       disk_retry_(disk_retry),
       handlers_(std::move(handlers)),
-      retry_(loop, [this] { write(); }) {}
+      retry_(parts_.scheduler.make_timer([this] { write(); })) {}
+
+void RoundCommitter::begin(Plan plan) {
+  plan_ = plan;
+  began_ = parts_.clock.now();
+}
 
 void RoundCommitter::commit(RoundSummary summary) {
   STARLING_CHECK(!summary_);
   summary_ = std::move(summary);
-  executor_.finish(summary_->round,
-                   [this](Result<RoundOutcome> outcome) { computed(std::move(outcome)); });
+  // How long it took, also where the machine's time is virtual.
+  summary_->elapsed = parts_.clock.now() - began_;
+  parts_.executor.finish(summary_->round,
+                         [this](Result<RoundOutcome> outcome) { computed(std::move(outcome)); });
 }
 
 void RoundCommitter::computed(Result<RoundOutcome> outcome) {
@@ -38,8 +38,8 @@ void RoundCommitter::computed(Result<RoundOutcome> outcome) {
 }
 
 void RoundCommitter::write() {
-  executor_.write(checkpoints(), summary_->round, outcome_.model,
-                  [this](Result<void> result) { written(std::move(result)); });
+  parts_.executor.write(parts_.checkpoints(run()), summary_->round, outcome_.model,
+                        [this](Result<void> result) { written(std::move(result)); });
 }
 
 void RoundCommitter::written(Result<void> result) {
@@ -48,8 +48,8 @@ void RoundCommitter::written(Result<void> result) {
                                    .sha256 = outcome_.sha256,
                                    .file = store::Checkpoints::file_name(summary_->round),
                                    .bytes = outcome_.model->size() * sizeof(float)};
-    result = store_.commit_attempt({run(), summary_->round, summary_->attempt},
-                                   to_record(*summary_, &outcome_), model);
+    result = parts_.store.commit_attempt({run(), summary_->round, summary_->attempt},
+                                         to_record(*summary_, &outcome_), model);
   }
   if (result) return stored();
   if (result.error().kind() == ErrorKind::kOverloaded) return try_again(result.error());
@@ -57,22 +57,21 @@ void RoundCommitter::written(Result<void> result) {
 }
 
 void RoundCommitter::try_again(const Error& error) {
-  run_log_.say(run(), fmt::format("[round {}/{}] waiting for the disk: {}", summary_->round,
-                                  plan_.rounds, error.message()));
-  retry_.set(loop_.now() + disk_retry_);
+  parts_.run_log.say(run(), fmt::format("[round {}/{}] waiting for the disk: {}", summary_->round,
+                                        plan_.rounds, error.message()));
+  retry_->set(parts_.scheduler.now() + disk_retry_);
 }
 
 void RoundCommitter::stored() {
   const RoundSummary summary = *std::exchange(summary_, std::nullopt);
   RoundOutcome outcome = std::exchange(outcome_, {});
-  for (const std::string& line : round_lines(summary, &outcome, plan_.rounds)) {
-    run_log_.say(summary.run, line);
-  }
-  const auto models = store_.models(summary.run);
-  const store::Checkpoints checkpoints(state_.models(summary.run));
-  const auto pruned =
-      models ? checkpoints.prune(*models, plan_.keep) : Result<void>(models.error());
-  if (!pruned) log_.warning("old models stay for now: {}", pruned.error().message());
+  std::vector<std::string> lines = round_lines(summary, &outcome, plan_.rounds);
+  handlers_.on_committed(summary, outcome, lines);
+  for (const std::string& line : lines) parts_.run_log.say(summary.run, line);
+  const auto models = parts_.store.models(summary.run);
+  const auto pruned = models ? parts_.checkpoints(summary.run).prune(*models, plan_.keep)
+                             : Result<void>(models.error());
+  if (!pruned) parts_.log.warning("old models stay for now: {}", pruned.error().message());
   handlers_.on_durable({std::pair(update::ModelVersion{summary.run, summary.round, outcome.sha256},
                                   std::move(outcome.model))});
 }

@@ -8,9 +8,9 @@
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_executor.h"
+#include "coordinator/run_loader.h"
 #include "coordinator/run_log.h"
-#include "coordinator/state_directory.h"
-#include "core/net/alarm.h"
+#include "core/base/scheduler.h"
 
 namespace starling::coordinator {
 
@@ -18,6 +18,9 @@ class RoundCommitter {
  public:
   struct Handlers {
     std::function<void(RoundDurable)> on_durable;
+    // Stored; `lines` are what the run's log will say of it, which may be added to.
+    std::function<void(const RoundSummary&, const RoundOutcome&, std::vector<std::string>& lines)>
+        on_committed;
     std::function<void(const Error&)> on_broken;
   };
   struct Plan {  // what the run's job says of its rounds
@@ -26,11 +29,20 @@ class RoundCommitter {
   };
 
   // All references must outlive the committer.
-  RoundCommitter(net::EventLoop& loop, store::Store& store, const StateDirectory& state,
-                 RoundExecutor& executor, RunLog& run_log, Log& log, Duration disk_retry,
-                 Handlers handlers);
+  struct Parts {
+    Scheduler& scheduler;
+    const Clock& clock;
+    store::Store& store;
+    CheckpointsOf checkpoints;
+    RoundExecutor& executor;
+    RunLog& run_log;
+    Log& log;
+  };
 
-  void set_plan(Plan plan) { plan_ = plan; }
+  RoundCommitter(Parts parts, Duration disk_retry, Handlers handlers);
+
+  // A round begins.
+  void begin(Plan plan);
   // Requires: no commit is under way.
   void commit(RoundSummary summary);
   bool busy() const { return summary_.has_value(); }
@@ -41,21 +53,16 @@ class RoundCommitter {
   void written(Result<void> result);
   void stored();
   void try_again(const Error& error);
-  store::Checkpoints checkpoints() const { return store::Checkpoints(state_.models(run())); }
   RunId run() const { return summary_->run; }
 
-  net::EventLoop& loop_;
-  store::Store& store_;
-  const StateDirectory& state_;
-  RoundExecutor& executor_;
-  RunLog& run_log_;
-  Log& log_;
+  Parts parts_;
   Duration disk_retry_;
   Handlers handlers_;
   Plan plan_;
+  TimePoint began_{};
   std::optional<RoundSummary> summary_;
   RoundOutcome outcome_;
-  net::Alarm retry_;
+  const std::unique_ptr<Timer> retry_;
 };
 
 }  // namespace starling::coordinator

@@ -3,6 +3,7 @@
 // Takes seconds for large data, so it runs on a compute thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "coordinator/run_context.h"
@@ -16,18 +17,35 @@ struct LoadedRun {
   model::Snapshot model;
 };
 
-// What load_new_run would refuse of a run of this job; reads the data as it does.
-[[nodiscard]] Result<void> try_job(const Job& job);
+// Where the models of a run are kept.
+using CheckpointsOf = std::function<store::Checkpoints(RunId)>;
 
-// With the initial model. The errors of parse_job, prepare_run and of bounds that cannot be summed.
-[[nodiscard]] Result<LoadedRun> load_new_run(const store::Run& run);
+// How a run's context is made of its job: prepare_context, unless the data are known already, as in
+// a simulation. Called on a compute thread.
+using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(const Job&)>;
+
+// Reads the evaluation data that the job names.
+[[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job);
+
+// What load_new_run would refuse of a run of this job; reads the data as it does.
+[[nodiscard]] Result<void> try_job(const Job& job, const PrepareContext& prepare);
+
+// With the initial model. The errors of parse_job, of `prepare` and of bounds that cannot be
+// summed.
+[[nodiscard]] Result<LoadedRun> load_new_run(const store::Run& run,
+                                             const PrepareContext& prepare = prepare_context);
 
 // From the file of `last`, which must have its SHA-256.
 [[nodiscard]] Result<LoadedRun> load_running_run(const store::Run& run,
+                                                 const PrepareContext& prepare,
                                                  const store::Checkpoints& checkpoints,
                                                  const store::ModelRecord& last);
 
+// As the file of `round`, durably.
+[[nodiscard]] Result<void> write_model(const store::Checkpoints& checkpoints, Round round,
+                                       const model::Snapshot& model);
+
 // What store::recover_run asks.
-[[nodiscard]] Result<Sha256Digest> hash_model_file(const std::filesystem::path& file);
+[[nodiscard]] Result<Sha256Digest> hash_model_file(Disk& disk, const std::filesystem::path& file);
 
 }  // namespace starling::coordinator

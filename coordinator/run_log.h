@@ -13,8 +13,10 @@ namespace starling::coordinator {
 
 class RunLog {
  public:
-  // All references must outlive the log. `on_line`: there is something new to read.
-  RunLog(store::Store& store, const Clock& clock, Log& log, std::function<void()> on_line)
+  using OnLine = std::function<void(const std::string& line)>;
+
+  // All references must outlive the log. `on_line`: a run has this new line.
+  RunLog(store::Store& store, const Clock& clock, Log& log, OnLine on_line)
       : store_(store), clock_(clock), log_(log), on_line_(std::move(on_line)) {}
 
   // Run 0: the service's log only. A line that cannot be stored is no reason to stop a run.
@@ -23,14 +25,14 @@ class RunLog {
     log_.info("run {}: {}", run.value(), line);
     const auto stored = store_.append_log(run, std::span(&line, 1), clock_.wall_now());
     if (!stored) log_.warning("a line of the run's log is lost: {}", stored.error().message());
-    on_line_();
+    on_line_(line);
   }
 
  private:
   store::Store& store_;
   const Clock& clock_;
   Log& log_;
-  std::function<void()> on_line_;
+  OnLine on_line_;
 };
 
 }  // namespace starling::coordinator

@@ -9,7 +9,6 @@
 #include "coordinator/job.h"
 #include "coordinator/run_records.h"
 #include "core/base/counted.h"
-#include "core/model/safetensors.h"
 
 namespace starling::coordinator {
 namespace {
@@ -17,29 +16,16 @@ namespace {
 // Each has its evaluation data and a model in memory.
 constexpr std::size_t kHeldMax = 8;
 
-Result<void> write_model(const store::Checkpoints& checkpoints, const LoadedRun& run) {
-  const Bytes header = model::safetensors_header(*run.model->layout(), {});
-  const std::array<ByteView, 2> parts = {header, as_bytes(run.model->values())};
-  return checkpoints.write(run.version.round, parts);
-}
-
 }  // namespace
 
-RunQueue::RunQueue(net::EventLoop& loop, store::Store& store, const Clock& clock,
-                   const StateDirectory& state, RunLog& run_log, Log& log, Duration disk_retry,
-                   Handlers handlers)
-    : loop_(loop),
-      store_(store),
-      clock_(clock),
-      state_(state),
-      run_log_(run_log),
-      log_(log),
+RunQueue::RunQueue(Parts parts, Duration disk_retry, Handlers handlers)
+    : parts_(std::move(parts)),
       disk_retry_(disk_retry),
       handlers_(std::move(handlers)),
-      retry_(loop, [this] { try_all_again(); }) {}
+      retry_(parts_.scheduler.make_timer([this] { try_all_again(); })) {}
 
 void RunQueue::try_again(RunId run, std::function<void()> step) {
-  if (again_.empty()) retry_.set(loop_.now() + disk_retry_);
+  if (again_.empty()) retry_->set(parts_.scheduler.now() + disk_retry_);
   again_[run] = std::move(step);
 }
 
@@ -50,11 +36,11 @@ void RunQueue::try_all_again() {
 // --- after a restart ----------------------------------------------------------------------------
 
 Result<void> RunQueue::resume() {
-  STARLING_ASSIGN(std::vector<store::Run> running, store_.runs(store::RunState::kRunning));
+  STARLING_ASSIGN(std::vector<store::Run> running, parts_.store.runs(store::RunState::kRunning));
   std::set<RunId> open;
   for (const store::Run& run : running) {
     held_.insert(run.id);
-    STARLING_ASSIGN(const auto attempt, store_.find_open_attempt(run.id));
+    STARLING_ASSIGN(const auto attempt, parts_.store.find_open_attempt(run.id));
     if (attempt) open.insert(run.id);
   }
   // Its clients are at work: it comes before one that could begin a round.
@@ -64,14 +50,15 @@ Result<void> RunQueue::resume() {
 }
 
 Result<void> RunQueue::resume(const store::Run& run) {
-  const auto recovery = store::recover_run(store_, checkpoints(run.id), run.id, hash_model_file);
+  const auto recovery =
+      store::recover_run(parts_.store, parts_.checkpoints(run.id), run.id, hash_model_file);
   if (!recovery && recovery.error().code() != "model-damaged") return recovery.error();
   if (!recovery) return fail(run.id, recovery.error()), Result<void>();
-  for (const std::string& complaint : recovery->complaints) run_log_.say(run.id, complaint);
+  for (const std::string& complaint : recovery->complaints) parts_.run_log.say(run.id, complaint);
   const auto job = parse_job(run.job, fmt::format("job of run {}", run.id.value()));
   if (!job) return fail(run.id, job.error()), Result<void>();
   const store::ModelRecord& last = recovery->model;
-  const auto loaded = load_running_run(run, checkpoints(run.id), last);
+  const auto loaded = load_running_run(run, parts_.prepare, parts_.checkpoints(run.id), last);
   if (loaded) return resumed(run, last, *loaded);
   wait_for_data(run, last, loaded.error());
   return {};
@@ -80,9 +67,9 @@ Result<void> RunQueue::resume(const store::Run& run) {
 Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,
                                const LoadedRun& loaded) {
   const Round earlier = std::min<Round>(last.round, NormBound::kRounds - 1);
-  STARLING_ASSIGN(const auto rounds, store_.rounds(run.id, last.round - earlier));
+  STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, last.round - earlier));
   complaints_.erase(run.id);
-  run_log_.say(run.id, fmt::format("resumed after round {}", last.round));
+  parts_.run_log.say(run.id, fmt::format("resumed after round {}", last.round));
   handlers_.on_ready(loaded,
                      to_run_start(run.id, *loaded.context, loaded.version, loaded.model, rounds));
   if (run.stop_requested) handlers_.on_stop(run.id);
@@ -94,9 +81,10 @@ void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& la
                              const Error& error) {
   std::string& complaint = complaints_[run.id];
   if (complaint != error.message()) {
-    run_log_.say(run.id, fmt::format("cannot go on yet: {}; it is tried again every {}, until the "
-                                     "run is stopped",
-                                     error.message(), format_duration(disk_retry_)));
+    parts_.run_log.say(run.id,
+                       fmt::format("cannot go on yet: {}; it is tried again every {}, until the "
+                                   "run is stopped",
+                                   error.message(), format_duration(disk_retry_)));
   }
   complaint = error.message();
   try_again(run.id, [this, run, last] { resume_again(run, last); });
@@ -104,12 +92,12 @@ void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& la
 
 void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& last) {
   compute<LoadedRun>(
-      thread_, loop_, alive_,
-      [run, last, checkpoints = checkpoints(run.id)] {
-        return load_running_run(run, checkpoints, last);
+      parts_.computation, alive_,
+      [run, last, prepare = parts_.prepare, checkpoints = parts_.checkpoints(run.id)](unsigned) {
+        return load_running_run(run, prepare, checkpoints, last);
       },
       [this, id = run.id, last](const Result<LoadedRun>& loaded) {
-        const auto now = store_.find_run(id);
+        const auto now = parts_.store.find_run(id);
         if (!now) return check(now.error());
         if (!*now) return ended(id);
         if ((*now)->stop_requested) return stop(id);
@@ -122,14 +110,16 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
 
 void RunQueue::try_job(const Job& job, Completion<void> done) {
   compute<void>(
-      thread_, loop_, alive_, [job] { return coordinator::try_job(job); }, std::move(done));
+      parts_.computation, alive_,
+      [job, prepare = parts_.prepare](unsigned) { return coordinator::try_job(job, prepare); },
+      std::move(done));
 }
 
 void RunQueue::load_next() {
   if (loading_ || held_.size() >= kHeldMax) return;
   const auto clients = handlers_.idle_clients();
   if (!held_.empty() && !clients) return;
-  const auto pending = store_.runs(store::RunState::kPending);
+  const auto pending = parts_.store.runs(store::RunState::kPending);
   if (!pending) return check(pending.error());
   clients_needed_ = std::numeric_limits<std::size_t>::max();
   const auto next =
@@ -177,14 +167,13 @@ std::string RunQueue::waits_for(const store::Run& run) const {
 }
 
 void RunQueue::load(const store::Run& run) {
-  using Work = std::function<Result<std::shared_ptr<Loading>>()>;
-  const Work work = [run, checkpoints = checkpoints(run.id)] {
-    auto loading = std::make_shared<Loading>(Loading{load_new_run(run), {}});
-    if (loading->run) loading->written = write_model(checkpoints, *loading->run);
+  auto work = [run, prepare = parts_.prepare, checkpoints = parts_.checkpoints(run.id)](unsigned) {
+    auto loading = std::make_shared<Loading>(Loading{load_new_run(run, prepare), {}});
+    if (loading->run) loading->written = write_model(checkpoints, 0, loading->run->model);
     return Result<std::shared_ptr<Loading>>(std::move(loading));
   };
   compute<std::shared_ptr<Loading>>(
-      thread_, loop_, alive_, work,
+      parts_.computation, alive_, std::move(work),
       [this, run](Result<std::shared_ptr<Loading>> loading) { loaded(run, std::move(**loading)); });
 }
 
@@ -194,43 +183,44 @@ void RunQueue::loaded(const store::Run& run, Loading loading) {
   if (loading.written.error().kind() != ErrorKind::kOverloaded) {
     return check(loading.written.error());
   }
-  log_.error("run {} waits for the disk: {}", run.id.value(), loading.written.error().message());
+  parts_.log.error("run {} waits for the disk: {}", run.id.value(),
+                   loading.written.error().message());
   try_again(run.id, [this, run] { load(run); });
 }
 
 void RunQueue::start(const store::Run& run, const LoadedRun& loaded) {
-  const auto now = store_.find_run(run.id);
+  const auto now = parts_.store.find_run(run.id);
   if (!now) return check(now.error());
   if (!*now || (*now)->state != store::RunState::kPending) return ended(run.id);  // stopped
   const store::ModelRecord initial{.sha256 = loaded.version.sha256,
                                    .file = store::Checkpoints::file_name(0),
                                    .bytes = loaded.model->size() * sizeof(float)};
-  const auto started = store_.start_run(run.id, initial, clock_.wall_now());
+  const auto started = parts_.store.start_run(run.id, initial, parts_.clock.wall_now());
   if (started) {
     loading_.reset();
     return handlers_.on_ready(
         loaded, to_run_start(run.id, *loaded.context, loaded.version, loaded.model, {}));
   }
   if (started.error().kind() != ErrorKind::kOverloaded) return check(started.error());
-  log_.error("run {} waits for the disk: {}", run.id.value(), started.error().message());
+  parts_.log.error("run {} waits for the disk: {}", run.id.value(), started.error().message());
   try_again(run.id, [this, run, loaded] { start(run, loaded); });
 }
 
 void RunQueue::fail(RunId run, const Error& error) {
-  run_log_.say(run, fmt::format("run failed: {}", error.message()));
+  parts_.run_log.say(run, fmt::format("run failed: {}", error.message()));
   finish(run, {store::RunState::kFailed, error.code(), error.message()});
 }
 
 void RunQueue::stop(RunId run) {
-  run_log_.say(run, "run stopped");
+  parts_.run_log.say(run, "run stopped");
   finish(run, {.state = store::RunState::kStopped, .error_code = {}, .error = {}});
 }
 
 void RunQueue::finish(RunId run, const store::RunEnd& end) {
-  const auto stored = store_.finish_run(run, end, clock_.wall_now());
+  const auto stored = parts_.store.finish_run(run, end, parts_.clock.wall_now());
   if (stored) return ended(run);
   if (stored.error().kind() != ErrorKind::kOverloaded) return check(stored.error());
-  log_.error("run {} waits for the disk: {}", run.value(), stored.error().message());
+  parts_.log.error("run {} waits for the disk: {}", run.value(), stored.error().message());
   try_again(run, [this, run, end] { finish(run, end); });
 }
 

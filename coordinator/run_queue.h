@@ -11,11 +11,9 @@
 #include <string>
 
 #include "coordinator/coordinator_machine.h"
-#include "coordinator/round_executor.h"
 #include "coordinator/run_loader.h"
 #include "coordinator/run_log.h"
-#include "coordinator/state_directory.h"
-#include "core/net/alarm.h"
+#include "core/base/computation.h"
 
 namespace starling::coordinator {
 
@@ -33,11 +31,20 @@ class RunQueue {
   };
 
   // All references must outlive the queue.
-  RunQueue(net::EventLoop& loop, store::Store& store, const Clock& clock,
-           const StateDirectory& state, RunLog& run_log, Log& log, Duration disk_retry,
-           Handlers handlers);
+  struct Parts {
+    Scheduler& scheduler;
+    const Clock& clock;
+    store::Store& store;
+    CheckpointsOf checkpoints;
+    PrepareContext prepare;
+    Computation& computation;  // loads runs, one after another
+    RunLog& run_log;
+    Log& log;
+  };
 
-  // Loads the runs that an earlier process was at, on this thread: clients must not be heard before
+  RunQueue(Parts parts, Duration disk_retry, Handlers handlers);
+
+  // Loads the runs that an earlier process was at, in this turn: clients must not be heard before
   // their tasks are known again. A run fails whose job or models are damaged; one whose data cannot
   // be read waits for them and keeps its place. Errors are those of the store.
   [[nodiscard]] Result<void> resume();
@@ -76,14 +83,8 @@ class RunQueue {
   void stop(RunId run);
   void finish(RunId run, const store::RunEnd& end);
   void check(const Error& error);
-  store::Checkpoints checkpoints(RunId run) const { return store::Checkpoints(state_.models(run)); }
 
-  net::EventLoop& loop_;
-  store::Store& store_;
-  const Clock& clock_;
-  const StateDirectory& state_;
-  RunLog& run_log_;
-  Log& log_;
+  Parts parts_;
   Duration disk_retry_;
   Handlers handlers_;
   std::set<RunId> held_;                          // being loaded, or begun and not ended
@@ -91,9 +92,8 @@ class RunQueue {
   std::size_t clients_needed_ = 0;                // fewer connected: no pending run can begin
   std::map<RunId, std::string> complaints_;       // the last one, of runs that wait for data
   std::map<RunId, std::function<void()>> again_;  // what waits for the disk
-  net::Alarm retry_;
+  const std::unique_ptr<Timer> retry_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
-  ComputePool thread_{1};
 };
 
 }  // namespace starling::coordinator

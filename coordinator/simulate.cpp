@@ -118,7 +118,7 @@ Result<void> prepare_out(const std::filesystem::path& out) {
 }
 
 Result<FederationSimulator::Options> simulator_options(const Job& job,
-                                                       const SimulateOptions& options) {
+                                                       const SimulateOptions& options, Disk& disk) {
   FederationSimulator::Options made{.threads = options.threads};
   if (options.world) {
     const auto clients = static_cast<std::uint32_t>(options.clients);
@@ -128,7 +128,7 @@ Result<FederationSimulator::Options> simulator_options(const Job& job,
   }
   if (options.out) {
     STARLING_TRY(prepare_out(*options.out));
-    made.checkpoints.emplace(*options.out / "models");
+    made.checkpoints.emplace(disk, *options.out / "models");
   }
   return made;
 }
@@ -172,7 +172,8 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
   STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
   const auto store = store::make_memory_store();
-  STARLING_ASSIGN(auto made, simulator_options(job, options));
+  SystemDisk disk;
+  STARLING_ASSIGN(auto made, simulator_options(job, options, disk));
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
   for (std::size_t k = 0; k < parts.size(); ++k) {

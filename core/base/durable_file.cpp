@@ -9,11 +9,10 @@
 #include <cstring>
 
 namespace starling {
-namespace {
 
 namespace fs = std::filesystem;
 
-Error system_error(const char* doing, const fs::path& path) {
+Error file_error(const char* doing, const fs::path& path) {
   const int number = errno;
   const std::string message =
       std::string("cannot ") + doing + " " + path.string() + ": " + std::strerror(number);
@@ -30,6 +29,8 @@ Error system_error(const char* doing, const fs::path& path) {
   }
   return internal("io-error", message);
 }
+
+namespace {
 
 class FileDescriptor {
  public:
@@ -52,7 +53,7 @@ Result<void> write_all(int fd, ByteView bytes, const fs::path& path) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return system_error("write", path);
+      return file_error("write", path);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -61,7 +62,7 @@ Result<void> write_all(int fd, ByteView bytes, const fs::path& path) {
 
 Result<void> sync_descriptor(int fd, const fs::path& path) {
   if (::fsync(fd) == 0) return {};
-  if (errno == ENOSPC || errno == EDQUOT) return system_error("sync", path);
+  if (errno == ENOSPC || errno == EDQUOT) return file_error("sync", path);
   return internal("fsync-failed", "fsync of " + path.string() + " failed: " + std::strerror(errno) +
                                       "; what was written may be lost, so this process must stop");
 }
@@ -74,7 +75,7 @@ Result<void> set_mode(int fd, const fs::path& temporary, DurableFileOptions opti
   if (options.secret) return {};  // mkostemps made it 0600
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  if (::fchmod(fd, 0644 & ~mask) != 0) return system_error("set the mode of", temporary);
+  if (::fchmod(fd, 0644 & ~mask) != 0) return file_error("set the mode of", temporary);
   return {};
 }
 
@@ -91,10 +92,10 @@ Result<void> replace_durably(const fs::path& path, const Fill& fill, DurableFile
   const fs::path directory = directory_of(path);
   std::string name = (directory / ("." + path.filename().string() + ".XXXXXX.tmp")).string();
   FileDescriptor fd(::mkostemps(name.data(), 4, O_CLOEXEC));  // mode 0600
-  if (fd.get() < 0) return system_error("create a temporary file beside", path);
+  if (fd.get() < 0) return file_error("create a temporary file beside", path);
   Result<void> result = fill_temporary(fd.get(), name, fill, options);
-  if (result && fd.close() != 0) result = system_error("close", name);
-  if (result && ::rename(name.c_str(), path.c_str()) != 0) result = system_error("rename to", path);
+  if (result && fd.close() != 0) result = file_error("close", name);
+  if (result && ::rename(name.c_str(), path.c_str()) != 0) result = file_error("rename to", path);
   if (!result) {
     ::unlink(name.c_str());
     return result;
@@ -120,13 +121,13 @@ Result<void> create_durably(const fs::path& path) {
 
 Result<void> sync_file(const fs::path& path) {
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return system_error("open", path);
+  if (fd.get() < 0) return file_error("open", path);
   return sync_descriptor(fd.get(), path);
 }
 
 Result<void> sync_directory(const fs::path& directory) {
   const FileDescriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0) return system_error("open", directory);
+  if (fd.get() < 0) return file_error("open", directory);
   return sync_descriptor(fd.get(), directory);
 }
 
@@ -154,9 +155,9 @@ Result<void> write_durably(const fs::path& path, ByteView content, DurableFileOp
 
 Result<Bytes> read_file(const fs::path& path, std::size_t bytes_max) {
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return system_error("open", path);
+  if (fd.get() < 0) return file_error("open", path);
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) return system_error("inspect", path);
+  if (::fstat(fd.get(), &status) != 0) return file_error("inspect", path);
   if (!S_ISREG(status.st_mode)) {
     return rejected("file-unreadable", path.string() + " is not a regular file");
   }
@@ -170,7 +171,7 @@ Result<Bytes> read_file(const fs::path& path, std::size_t bytes_max) {
   while (filled < content.size()) {
     const ssize_t count = ::read(fd.get(), content.data() + filled, content.size() - filled);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return system_error("read", path);
+    if (count < 0) return file_error("read", path);
     if (count == 0) break;
     filled += static_cast<std::size_t>(count);
   }
@@ -186,14 +187,14 @@ Result<std::string> read_text_file(const fs::path& path, std::size_t bytes_max) 
 Result<void> remove_durably(const fs::path& path) {
   if (::unlink(path.c_str()) != 0) {
     if (errno == ENOENT) return {};
-    return system_error("remove", path);
+    return file_error("remove", path);
   }
   return sync_directory(directory_of(path));
 }
 
 Result<void> make_directory(const fs::path& path, bool secret) {
   STARLING_TRY(create_durably(path.has_filename() ? path : path.parent_path()));
-  if (secret && ::chmod(path.c_str(), 0700) != 0) return system_error("set the mode of", path);
+  if (secret && ::chmod(path.c_str(), 0700) != 0) return file_error("set the mode of", path);
   return {};
 }
 

@@ -14,6 +14,9 @@
 
 namespace starling {
 
+// What `errno` says of "cannot DOING PATH": the kinds and codes that all file operations share.
+Error file_error(const char* doing, const std::filesystem::path& path);
+
 struct DurableFileOptions {
   bool secret = false;  // mode 0600 from the first byte; otherwise 0644 less the umask
 };

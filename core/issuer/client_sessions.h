@@ -17,11 +17,11 @@
 #include "core/net/frame_budget.h"
 #include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
-#include "core/protocol/messages.h"
+#include "core/protocol/session_links.h"
 
 namespace starling::issuer {
 
-class ClientSessions {
+class ClientSessions final : public protocol::SessionLinks {
  public:
   struct Options {
     std::size_t sessions_max = 20'000;
@@ -49,12 +49,11 @@ class ClientSessions {
   // Takes a connection whose peer() is a device or peer; drops it with a Bye where a limit is
   // reached or it is not admitted.
   void add(std::unique_ptr<net::Connection> connection);
-  // A message that cannot be queued closes the session.
-  void send(SessionId session, const protocol::Envelope& envelope);
+  void send(SessionId session, const protocol::Envelope& envelope) override;
   // What is queued is still sent, for as long as the goodbye may take.
-  void close(SessionId session, const std::string& code, const std::string& message);
+  void close(SessionId session, const std::string& code, const std::string& message) override;
   std::size_t size() const { return sessions_.size(); }
-  bool is_open(SessionId session) const { return sessions_.contains(session); }
+  bool is_open(SessionId session) const override { return sessions_.contains(session); }
   std::size_t queued_bytes(SessionId session) const;  // that wait to be sent; 0 of none
 
   // Closes all and resumes when every connection is gone.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <fstream>
 #include <functional>
 #include <optional>
 
@@ -173,8 +172,8 @@ Result<void> check_expected(const Layout& file, const Layout& expected) {
   return {};
 }
 
-// Copies `to.size()` values that begin at float `offset` of the data; false on a short read.
-using ReadValues = std::function<bool(std::size_t offset, std::span<float> to)>;
+// Copies `to.size()` values that begin at float `offset` of the data.
+using ReadValues = std::function<Result<void>(std::size_t offset, std::span<float> to)>;
 
 Result<SafetensorsFile> load_values(Header header, const SafetensorsOptions& options,
                                     const ReadValues& read) {
@@ -183,9 +182,7 @@ Result<SafetensorsFile> load_values(Header header, const SafetensorsOptions& opt
   SafetensorsFile result = {Parameters(options.expected ? options.expected : in_file),
                             std::move(header.metadata)};
   for (const TensorInfo& tensor : result.parameters.layout()->tensors()) {
-    if (!read(in_file->find(tensor.name)->offset, result.parameters.values(tensor))) {
-      return bad_file("its data ends early");
-    }
+    STARLING_TRY(read(in_file->find(tensor.name)->offset, result.parameters.values(tensor)));
   }
   return result;
 }
@@ -196,43 +193,34 @@ Error too_large(std::uint64_t bytes, std::uint64_t bytes_max) {
                                         " are allowed here");
 }
 
-Result<SafetensorsFile> load_stream(std::ifstream& stream, std::uint64_t file_bytes,
-                                    const SafetensorsOptions& options) {
-  Bytes first(std::min<std::uint64_t>(kLengthBytes, file_bytes));
-  stream.read(reinterpret_cast<char*>(first.data()), static_cast<std::streamsize>(first.size()));
-  STARLING_ASSIGN(const std::uint64_t length, header_length(first, file_bytes));
-  std::string header(length, '\0');
-  if (!stream.read(header.data(), static_cast<std::streamsize>(length))) {
-    return bad_file("its header ends early");
-  }
+Result<SafetensorsFile> load_file(DiskFile& file, const SafetensorsOptions& options) {
+  if (file.size() > options.file_bytes_max) return too_large(file.size(), options.file_bytes_max);
+  Bytes first(std::min<std::uint64_t>(kLengthBytes, file.size()));
+  STARLING_TRY(file.read(0, first));
+  STARLING_ASSIGN(const std::uint64_t length, header_length(first, file.size()));
+  Bytes header(length);
+  STARLING_TRY(file.read(kLengthBytes, header));
   const std::uint64_t data_begin = kLengthBytes + length;
-  STARLING_ASSIGN(Header parsed, parse_header(header, file_bytes - data_begin));
+  STARLING_ASSIGN(Header parsed, parse_header(as_text(header), file.size() - data_begin));
   return load_values(std::move(parsed), options, [&](std::size_t offset, std::span<float> to) {
-    stream.seekg(static_cast<std::streamoff>(data_begin + offset * sizeof(float)));
-    return static_cast<bool>(stream.read(reinterpret_cast<char*>(to.data()),
-                                         static_cast<std::streamsize>(to.size_bytes())));
+    return file.read(data_begin + offset * sizeof(float), std::as_writable_bytes(to));
   });
 }
 
 }  // namespace
 
-Result<SafetensorsFile> load_safetensors(const std::filesystem::path& path,
+Result<SafetensorsFile> load_safetensors(Disk& disk, const std::filesystem::path& path,
                                          const SafetensorsOptions& options) {
-  std::error_code code;
-  const std::uint64_t bytes = std::filesystem::file_size(path, code);
-  if (code) {
-    return rejected(
-        code == std::errc::no_such_file_or_directory ? "file-missing" : "file-unreadable",
-        "cannot read the model " + path.string() + ": " + code.message());
-  }
-  if (bytes > options.file_bytes_max) {
-    return too_large(bytes, options.file_bytes_max).within(path.string());
-  }
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return rejected("file-unreadable", "cannot open the model " + path.string());
-  auto result = load_stream(stream, bytes, options);
+  STARLING_ASSIGN(const auto file, disk.open(path));
+  auto result = load_file(*file, options);
   if (!result) return result.error().within(path.string());
   return result;
+}
+
+Result<SafetensorsFile> load_safetensors(const std::filesystem::path& path,
+                                         const SafetensorsOptions& options) {
+  SystemDisk disk;
+  return load_safetensors(disk, path, options);
 }
 
 Result<SafetensorsFile> parse_safetensors(ByteView file, const SafetensorsOptions& options) {
@@ -245,7 +233,7 @@ Result<SafetensorsFile> parse_safetensors(ByteView file, const SafetensorsOption
     if (!to.empty()) {
       std::memcpy(to.data(), data.data() + offset * sizeof(float), to.size_bytes());
     }
-    return true;
+    return Result<void>();
   });
 }
 

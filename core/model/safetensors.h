@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/base/bytes.h"
+#include "core/base/disk.h"
 #include "core/model/parameters.h"
 
 namespace starling::model {
@@ -32,6 +33,9 @@ struct SafetensorsFile {
 // "unsupported-dtype" (only F32), "layout-mismatch", "file-too-large". Nothing is allocated that
 // the file's own size does not warrant. Values may be of any kind, also not finite.
 [[nodiscard]] Result<SafetensorsFile> load_safetensors(const std::filesystem::path& path,
+                                                       const SafetensorsOptions& options = {});
+[[nodiscard]] Result<SafetensorsFile> load_safetensors(Disk& disk,
+                                                       const std::filesystem::path& path,
                                                        const SafetensorsOptions& options = {});
 [[nodiscard]] Result<SafetensorsFile> parse_safetensors(ByteView file,
                                                         const SafetensorsOptions& options = {});

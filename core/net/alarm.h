@@ -10,17 +10,17 @@
 
 namespace starling::net {
 
-class Alarm {
+class Alarm final : public Timer {
  public:
   // `on_time` runs on the loop, at most once for each set(), and never after clear() or the
   // destructor. It may set the alarm again. The loop must outlive the alarm.
   Alarm(EventLoop& loop, std::function<void()> on_time);
-  ~Alarm();
+  ~Alarm() override;
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
-  void set(TimePoint when);  // replaces an earlier setting; a past time means the next turn
-  void clear();
+  void set(TimePoint when) override;
+  void clear() override;
 
  private:
   struct Impl;

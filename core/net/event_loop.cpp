@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 
+#include "core/net/alarm.h"
 #include "core/net/buffer_pool.h"
 #include "core/net/task_group.h"
 
@@ -38,6 +39,9 @@ void EventLoop::run_task(Async<void> task) {
 }
 
 TimePoint EventLoop::now() const { return std::chrono::steady_clock::now(); }
+std::unique_ptr<Timer> EventLoop::make_timer(std::function<void()> on_time) {
+  return std::make_unique<Alarm>(*this, std::move(on_time));
+}
 asio::io_context& EventLoop::context() { return impl_->context; }
 BufferPools& EventLoop::buffers() { return impl_->buffers; }
 

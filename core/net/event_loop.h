@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "core/base/clock.h"
+#include "core/base/scheduler.h"
 #include "core/net/async.h"
 
 namespace boost::asio {
@@ -18,11 +18,11 @@ namespace starling::net {
 
 struct BufferPools;
 
-class EventLoop {
+class EventLoop final : public Scheduler {
  public:
   EventLoop();
   // Requires: every Connection, Listener, TaskGroup and Alarm of this loop is gone.
-  ~EventLoop();
+  ~EventLoop() override;
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
@@ -30,13 +30,15 @@ class EventLoop {
   void run();
   // Any thread.
   void stop();
-  // Runs `work` in a later turn of the loop. Any thread.
-  void post(std::function<void()> work);
+  // Any thread.
+  void post(std::function<void()> work) override;
   // Runs the loop until `task` has ended: for commands and tests that do one thing. Requires:
   // nobody stops the loop meanwhile.
   void run_task(Async<void> task);
 
-  TimePoint now() const;
+  TimePoint now() const override;
+  // A net::Alarm.
+  std::unique_ptr<Timer> make_timer(std::function<void()> on_time) override;
   boost::asio::io_context& context();
   BufferPools& buffers();
 

@@ -7,8 +7,6 @@
 #include <charconv>
 #include <set>
 
-#include "core/base/durable_file.h"
-
 namespace starling::store {
 namespace {
 
@@ -30,21 +28,30 @@ std::optional<Round> round_of(const std::string& name) {
 }
 
 // The names of the model files in `folder` whose round is not `wanted`, in order.
-Result<std::vector<std::string>> names_unless(const fs::path& folder,
+Result<std::vector<std::string>> names_unless(Disk& disk, const fs::path& folder,
                                               const std::function<bool(Round)>& wanted) {
+  STARLING_ASSIGN(const std::vector<DiskEntry> entries, disk.list(folder));
   std::vector<std::string> names;
-  std::error_code code;
-  for (auto it = fs::directory_iterator(folder, code); !code && it != fs::directory_iterator();
-       it.increment(code)) {
-    const std::string name = it->path().filename().string();
-    const std::optional<Round> round = round_of(name);
-    if (round && !wanted(*round)) names.push_back(name);
+  for (const DiskEntry& entry : entries) {
+    const std::optional<Round> round = round_of(entry.name);
+    if (round && !wanted(*round)) names.push_back(entry.name);
   }
-  if (code && code != std::errc::no_such_file_or_directory) {
-    return internal("io-error", "cannot list " + folder.string() + ": " + code.message());
-  }
-  std::sort(names.begin(), names.end());
   return names;
+}
+
+// What tells apart two files of one round; "unreadable" where nothing does.
+std::string content_id(Disk& disk, const fs::path& path) {
+  constexpr std::size_t kPieceBytes = 1 << 16;
+  const auto file = disk.open(path);
+  if (!file) return "unreadable";
+  Sha256 hash;
+  Bytes piece(kPieceBytes);
+  for (std::uint64_t at = 0; at < (*file)->size(); at += piece.size()) {
+    piece.resize(std::min<std::uint64_t>(kPieceBytes, (*file)->size() - at));
+    if (!(*file)->read(at, piece)) return "unreadable";
+    hash.update(piece);
+  }
+  return std::move(hash).finish().hex().substr(0, 16);
 }
 
 std::string describe_set_aside(RunId run, const fs::path& folder,
@@ -70,12 +77,10 @@ bool tells_of_damage(const Error& error) {
 }
 
 // What is wrong with the file of `model`; empty where it is intact.
-Result<std::string> find_damage(const fs::path& file, const ModelRecord& model,
+Result<std::string> find_damage(Disk& disk, const fs::path& file, const ModelRecord& model,
                                 const HashModelFile& hash) {
-  std::error_code code;
-  const fs::file_status status = fs::status(file, code);
-  if (status.type() == fs::file_type::not_found) return file.string() + " is missing";
-  const Result<Sha256Digest> found = hash(file);
+  const Result<Sha256Digest> found = hash(disk, file);
+  if (!found && found.error().code() == "file-missing") return file.string() + " is missing";
   if (!found && !tells_of_damage(found.error())) return found.error();
   if (!found) return found.error().message();
   if (*found == model.sha256) return std::string();
@@ -117,9 +122,9 @@ std::string Checkpoints::file_name(Round round) {
   return std::to_string(round) + std::string(kSuffix);
 }
 
-Result<void> Checkpoints::write(Round round, std::span<const ByteView> parts) const {
-  STARLING_TRY(make_directory(folder_));
-  return write_durably(path(round), parts);
+Result<void> Checkpoints::write(Round round, std::span<const SharedBytes> parts) const {
+  STARLING_TRY(disk_->make_directory(folder_, Disk::Access::kShared));
+  return disk_->write(path(round), parts);
 }
 
 Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32_t keep) const {
@@ -129,42 +134,30 @@ Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32
     return std::binary_search(kept.begin(), kept.end(), round) ||
            std::none_of(models.begin(), models.end(), same);
   };
-  STARLING_ASSIGN(const std::vector<std::string> names, names_unless(folder_, wanted));
+  STARLING_ASSIGN(const std::vector<std::string> names, names_unless(*disk_, folder_, wanted));
   // Not durably: a file that a power cut brings back is found again by the next prune.
-  std::error_code code;
-  for (const std::string& name : names) {
-    if (!fs::remove(folder_ / name, code) && code) {
-      return internal("io-error",
-                      "cannot remove " + (folder_ / name).string() + ": " + code.message());
-    }
-  }
+  for (const std::string& name : names) STARLING_TRY(disk_->remove(folder_ / name));
   return {};
 }
 
 Result<std::vector<std::string>> Checkpoints::set_aside(std::span<const ModelRecord> models) const {
-  sweep_temporaries(folder_);
+  sweep_temporaries(*disk_, folder_);
   const auto known = [&](Round round) {
     return std::any_of(models.begin(), models.end(),
                        [&](const ModelRecord& model) { return model.round == round; });
   };
-  STARLING_ASSIGN(std::vector<std::string> names, names_unless(folder_, known));
+  STARLING_ASSIGN(std::vector<std::string> names, names_unless(*disk_, folder_, known));
   if (names.empty()) return names;
-  STARLING_TRY(make_directory(folder_ / kSetAside));
+  STARLING_TRY(disk_->make_directory(folder_ / kSetAside, Disk::Access::kShared));
   for (std::string& name : names) {
-    const Result<Sha256Digest> content = sha256_of_file(folder_ / name);
-    const std::string id = content ? content->hex().substr(0, 16) : "unreadable";
     const fs::path aside =
-        fs::path(kSetAside) / fmt::format("{}-{}{}", *round_of(name), id, kSuffix);
-    std::error_code code;
-    fs::rename(folder_ / name, folder_ / aside, code);
-    if (code) {
-      return internal("io-error",
-                      "cannot move " + (folder_ / name).string() + ": " + code.message());
-    }
+        fs::path(kSetAside) /
+        fmt::format("{}-{}{}", *round_of(name), content_id(*disk_, folder_ / name), kSuffix);
+    STARLING_TRY(disk_->rename(folder_ / name, folder_ / aside));
     name = aside.string();
   }
-  STARLING_TRY(sync_directory(folder_ / kSetAside));
-  STARLING_TRY(sync_directory(folder_));
+  STARLING_TRY(disk_->sync(folder_ / kSetAside));
+  STARLING_TRY(disk_->sync(folder_));
   return names;
 }
 
@@ -176,7 +169,8 @@ Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId
   std::size_t intact = models.size();
   while (intact > 0) {
     const ModelRecord& model = models[intact - 1];
-    STARLING_ASSIGN(std::string damage, find_damage(checkpoints.path(model.round), model, hash));
+    STARLING_ASSIGN(std::string damage,
+                    find_damage(checkpoints.disk(), checkpoints.path(model.round), model, hash));
     if (damage.empty()) break;
     damages.push_back(std::move(damage));
     --intact;
@@ -203,22 +197,19 @@ Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId
   return recovery;
 }
 
-Result<std::vector<std::string>> set_aside_unknown_runs(Store& store, const fs::path& folder) {
+Result<std::vector<std::string>> set_aside_unknown_runs(Store& store, Disk& disk,
+                                                        const fs::path& folder) {
   std::vector<RunId> found;
-  std::error_code code;
-  for (auto it = fs::directory_iterator(folder, code); !code && it != fs::directory_iterator();
-       it.increment(code)) {
-    if (const auto run = run_of(it->path().filename().string())) found.push_back(*run);
-  }
-  if (code && code != std::errc::no_such_file_or_directory) {
-    return internal("io-error", "cannot list " + folder.string() + ": " + code.message());
+  STARLING_ASSIGN(const std::vector<DiskEntry> entries, disk.list(folder));
+  for (const DiskEntry& entry : entries) {
+    if (const auto run = run_of(entry.name)) found.push_back(*run);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> sentences;
   for (const RunId id : found) {
     STARLING_ASSIGN(const auto run, store.find_run(id));
     if (run && run->state != RunState::kPending) continue;
-    const Checkpoints checkpoints(folder / std::to_string(id.value()));
+    const Checkpoints checkpoints(disk, folder / std::to_string(id.value()));
     STARLING_ASSIGN(const auto names, checkpoints.set_aside({}));
     if (names.empty()) continue;
     sentences.push_back(describe_set_aside(id, checkpoints.folder(), names));

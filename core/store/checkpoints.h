@@ -14,12 +14,14 @@
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
+#include "core/base/disk.h"
 #include "core/store/store.h"
 
 namespace starling::store {
 
 // The SHA-256 over the float32 values of a model file, as ModelRecord::sha256.
-using HashModelFile = std::function<Result<Sha256Digest>(const std::filesystem::path& file)>;
+using HashModelFile =
+    std::function<Result<Sha256Digest>(Disk& disk, const std::filesystem::path& file)>;
 
 // Highest accuracy, else (where no model has one) lowest loss; the earlier of equals; none where
 // nothing was evaluated.
@@ -30,15 +32,18 @@ std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint
 
 class Checkpoints {
  public:
-  // `folder` is models/RUN of a state directory; it is created by the first write.
-  explicit Checkpoints(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  // `folder` is models/RUN of a state directory; it is created by the first write. The disk must
+  // outlive all copies of this.
+  Checkpoints(Disk& disk, std::filesystem::path folder)
+      : disk_(&disk), folder_(std::move(folder)) {}
 
   static std::string file_name(Round round);
+  Disk& disk() const { return *disk_; }
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path path(Round round) const { return folder_ / file_name(round); }
 
-  // Writes `parts` one after another. "disk-full" may be tried again; see durable_file.h.
-  [[nodiscard]] Result<void> write(Round round, std::span<const ByteView> parts) const;
+  // Writes `parts` one after another. "disk-full" may be tried again; see disk.h.
+  [[nodiscard]] Result<void> write(Round round, std::span<const SharedBytes> parts) const;
 
   // Requires: `models` are all committed ones. Removes the files that rounds_to_keep leaves out.
   [[nodiscard]] Result<void> prune(std::span<const ModelRecord> models, std::uint32_t keep) const;
@@ -50,6 +55,7 @@ class Checkpoints {
       std::span<const ModelRecord> models) const;
 
  private:
+  Disk* disk_;
   std::filesystem::path folder_;
 };
 
@@ -69,6 +75,6 @@ struct Recovery {
 // started, whose numbers and names new rounds would take. `folder` is models/ of a state directory.
 // Returns a sentence for each such run.
 [[nodiscard]] Result<std::vector<std::string>> set_aside_unknown_runs(
-    Store& store, const std::filesystem::path& folder);
+    Store& store, Disk& disk, const std::filesystem::path& folder);
 
 }  // namespace starling::store

@@ -484,7 +484,8 @@ TEST_F(BackupTest, WhatIsTakenWhileRoundsAreCommittedHasTheModelsThatItsDatabase
     const auto store = store::open_sqlite_store(copy(name) / "starling.db", {});
     ASSERT_TRUE(store) << store.error().message();
     const store::ModelRecord last = (*store)->models(RunId(1)).value().back();
-    const store::Checkpoints checkpoints(StateDirectory(copy(name)).models(RunId(1)));
+    SystemDisk disk;
+    const store::Checkpoints checkpoints(disk, StateDirectory(copy(name)).models(RunId(1)));
     const auto recovery = store::recover_run(**store, checkpoints, RunId(1), hash_model_file);
     ASSERT_TRUE(recovery) << recovery.error().message();
     EXPECT_EQ(recovery->model, last);

@@ -8,6 +8,10 @@
 
 #include "coordinator/job_text.h"
 #include "coordinator/run_records.h"
+#include "core/base/disk.h"
+#include "core/issuer/client_sessions.h"
+#include "core/net/alarm.h"
+#include "core/net/task_group.h"
 #include "tests/coordinator/flaky_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -91,23 +95,25 @@ class CoordinatorShellTest : public ::testing::Test {
   testing::FlakyStore store;
   LoadedRun run;
   std::optional<Error> broken;
-  RunLog run_log{store, clock, log, [] {}};
+  RunLog run_log{store, clock, log, [](const std::string&) {}};
   UploadDesk uploads{{.directory = state_directory.spool()}};
-  RoundExecutor executor{loop, 1};
+  SystemDisk disk;
+  ComputePool evaluators{1};
+  PooledComputation computation{loop, 1};
+  RoundExecutor executor{computation, evaluators};
   issuer::ClientSessions sessions{loop, clock, log, nullptr, {}, {}};
   RoundCommitter committer{
-      loop,
-      store,
-      state_directory,
-      executor,
-      run_log,
-      log,
+      {loop, clock, store,
+       [this](RunId id) { return store::Checkpoints(disk, state_directory.models(id)); }, executor,
+       run_log, log},
       2ms,
       {.on_durable = [this](RoundDurable event) { shell.handle(std::move(event)); },
+       .on_committed = [](const RoundSummary&, const RoundOutcome&, const auto&) {},
        .on_broken = [this](const Error& error) { broken = error; }}};
   CoordinatorShell shell{{loop, clock, store, sessions, uploads, executor, committer, run_log, log},
                          {.disk_retry = 2ms, .held_actions_max = 50},
                          {.on_round_began = [](RunId, const Job&) {},
+                          .on_round_abandoned = [](const RoundSummary&) {},
                           .on_run_waits = [] {},
                           .on_run_ended = [](RunId) {},
                           .on_welcomed = [](SessionId, const std::string&) {},
@@ -125,7 +131,7 @@ TEST_F(CoordinatorShellTest, ARoundIsOpenedToldCommittedAndFinishedInThisOrder) 
                                    "say run completed"));
   const auto model = store.models(run.version.run).value().back();
   EXPECT_EQ(model.round, 1U);
-  EXPECT_EQ(hash_model_file(state_directory.models(run.version.run) / model.file).value(),
+  EXPECT_EQ(hash_model_file(disk, state_directory.models(run.version.run) / model.file).value(),
             model.sha256);
   EXPECT_FALSE(broken);
 }

@@ -23,7 +23,7 @@ std::vector<ModelRecord> models_up_to(Round last) {
   return models;
 }
 
-Result<Sha256Digest> hash_content(const fs::path& file) {
+Result<Sha256Digest> hash_content(Disk&, const fs::path& file) {
   STARLING_ASSIGN(const Bytes content, read_file(file, 1000));
   if (as_text(content).starts_with("garbage")) {
     return rejected("file-malformed", file.string() + " is no model");
@@ -35,7 +35,8 @@ class CheckpointsTest : public ::testing::Test {
  protected:
   void write(Round round) {
     const std::string content = "model " + std::to_string(round);
-    const ByteView parts[] = {as_bytes(content).first(3), as_bytes(content).subspan(3)};
+    const SharedBytes whole = SharedBytes::own(to_bytes(as_bytes(content)));
+    const SharedBytes parts[] = {whole.slice(0, 3), whole.slice(3, whole.size() - 3)};
     ASSERT_TRUE(checkpoints_.write(round, parts));
   }
   void overwrite(const std::string& name, std::string_view content) {
@@ -52,7 +53,8 @@ class CheckpointsTest : public ::testing::Test {
 
   testing::TemporaryDirectory directory_;
   const fs::path folder_ = directory_.path() / "models" / "1";
-  const Checkpoints checkpoints_{folder_};
+  SystemDisk disk_;
+  const Checkpoints checkpoints_{disk_, folder_};
 };
 
 TEST(BestRound, IsOfHighestAccuracyElseOfLowestLoss) {
@@ -120,18 +122,18 @@ TEST_F(CheckpointsTest, SetsAsideWhatIsNotKnownAndRemovesNothing) {
 TEST_F(CheckpointsTest, SetsAsideTheModelsOfRunsThatHaveNotStartedOrAreUnknown) {
   const auto store = make_memory_store();
   const fs::path folder = directory_.path() / "models";
-  EXPECT_THAT(set_aside_unknown_runs(*store, folder).value(), IsEmpty());
+  EXPECT_THAT(set_aside_unknown_runs(*store, disk_, folder).value(), IsEmpty());
   for (int run = 1; run <= 4; ++run) {
     ASSERT_EQ(store->submit_run({"job", 1, "", ""}, at(0)).value(), RunId(run));
-    ASSERT_TRUE(Checkpoints(folder / std::to_string(run)).write(0, {}));
+    ASSERT_TRUE(Checkpoints(disk_, folder / std::to_string(run)).write(0, {}));
   }
   ASSERT_TRUE(store->start_run(RunId(1), model(0, ""), at(0)));
   ASSERT_TRUE(store->start_run(RunId(2), model(0, ""), at(0)));
   ASSERT_TRUE(store->finish_run(RunId(2), {}, at(0)));
   for (const char* name : {"7", "08", "mine"}) {
-    ASSERT_TRUE(Checkpoints(folder / name).write(5, {}));
+    ASSERT_TRUE(Checkpoints(disk_, folder / name).write(5, {}));
   }
-  EXPECT_THAT(set_aside_unknown_runs(*store, folder).value(),
+  EXPECT_THAT(set_aside_unknown_runs(*store, disk_, folder).value(),
               ElementsAre(HasSubstr("of run 3"), HasSubstr("of run 4"),
                           AllOf(HasSubstr("of run 7"), HasSubstr(aside(5, "")))));
   for (const char* name : {"1/0", "2/0", "08/5", "mine/5"}) {
@@ -200,7 +202,7 @@ TEST_F(RecoveryTest, NothingIsWithdrawnWhereNothingIsIntact) {
 TEST_F(RecoveryTest, AFileThatCannotBeReadIsNotDamaged) {
   for (const Error& error : {rejected("no-permission", "root owns it"),
                              overloaded("out-of-memory", "full"), internal("io-error", "disk")}) {
-    const auto fails = [&](const fs::path&) -> Result<Sha256Digest> { return error; };
+    const auto fails = [&](Disk&, const fs::path&) -> Result<Sha256Digest> { return error; };
     EXPECT_EQ(code_of(recover_run(*store_, checkpoints_, run_, fails)), error.code());
     EXPECT_EQ(store_->models(run_).value().size(), 5U);
   }

@@ -55,9 +55,10 @@ void fill_store(const fs::path& directory) {
 }
 
 void fill_checkpoints(const fs::path& directory) {
-  const Checkpoints checkpoints(directory / "models" / "1");
+  SystemDisk disk;
+  const Checkpoints checkpoints(disk, directory / "models" / "1");
   const Bytes content(100 * 1024);
-  const ByteView parts[] = {content};
+  const SharedBytes parts[] = {{nullptr, content}};
   Round round = 0;
   Result<void> written;
   while ((written = checkpoints.write(round, parts))) ++round;

@@ -241,7 +241,7 @@ class Committer {
  public:
   explicit Committer(const fs::path& directory)
       : store_(open_sqlite_store(directory / "starling.db", {.create = true}).value()),
-        checkpoints_(directory / "models" / "1") {}
+        checkpoints_(disk_, directory / "models" / "1") {}
 
   static std::string content(Round round) { return "model " + std::to_string(round); }
 
@@ -257,7 +257,7 @@ class Committer {
   }
   Recovery recover() {
     if (store_->runs(RunState::kPending).value().size() == 1) start();
-    const auto hash = [](const fs::path& file) -> Result<Sha256Digest> {
+    const auto hash = [](Disk&, const fs::path& file) -> Result<Sha256Digest> {
       STARLING_ASSIGN(const Bytes bytes, read_file(file, 1000));
       return sha256(bytes);
     };
@@ -276,7 +276,7 @@ class Committer {
   }
   void write(Round round) {
     const std::string text = content(round);
-    const ByteView parts[] = {as_bytes(text)};
+    const SharedBytes parts[] = {{nullptr, as_bytes(text)}};
     STARLING_CHECK(checkpoints_.write(round, parts).has_value());
   }
   void commit(Round round) {
@@ -296,6 +296,7 @@ class Committer {
   }
 
   std::unique_ptr<Store> store_;
+  SystemDisk disk_;
   Checkpoints checkpoints_;
 };
 

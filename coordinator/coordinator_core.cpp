@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/coordinator_core.h"
+
+namespace starling::coordinator {
+
+CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers handlers)
+    : world_(std::move(world)),
+      handlers_(std::move(handlers)),
+      run_log_(world_.store, world_.clock, world_.log, handlers_.on_line),
+      uploads_(options.spool),
+      executor_(world_.rounds, world_.evaluators),
+      committer_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, executor_,
+                  run_log_, world_.log},
+                 options.shell.disk_retry, committer_handlers()),
+      shell_({world_.scheduler, world_.clock, world_.store, world_.sessions, uploads_, executor_,
+              committer_, run_log_, world_.log},
+             options.shell, shell_handlers()),
+      runs_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, world_.prepare,
+             world_.loading, run_log_, world_.log},
+            options.shell.disk_retry, queue_handlers()) {}
+
+RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
+  return {.on_durable = [this](RoundDurable event) { shell_.handle(std::move(event)); },
+          .on_committed =
+              [this](const RoundSummary& summary, const RoundOutcome& outcome,
+                     std::vector<std::string>& lines) {
+                handlers_.on_round_ended(summary, &outcome, lines);
+              },
+          .on_broken = handlers_.on_broken};
+}
+
+CoordinatorShell::Handlers CoordinatorCore::shell_handlers() {
+  return {.on_round_began = handlers_.on_round_began,
+          .on_round_abandoned =
+              [this](const RoundSummary& summary) {
+                std::vector<std::string> lines;
+                handlers_.on_round_ended(summary, nullptr, lines);
+              },
+          .on_run_waits = [this] { runs_.load_next(); },
+          .on_run_ended =
+              [this](RunId run) {
+                handlers_.on_run_ended(run);
+                runs_.ended(run);
+              },
+          .on_welcomed =
+              [this](SessionId session, const std::string& client) {
+                handlers_.on_welcomed(session, client);
+                runs_.client_connected();
+              },
+          .on_broken = handlers_.on_broken};
+}
+
+RunQueue::Handlers CoordinatorCore::queue_handlers() {
+  return {.on_ready =
+              [this](const LoadedRun& run, RunStart start) {
+                handlers_.on_run_loaded(start);
+                shell_.start_run(run, std::move(start));
+              },
+          .on_stop = [this](RunId run) { shell_.handle(StopRun{run}); },
+          .idle_clients = [this]() -> std::optional<std::size_t> {
+            if (!machine().idle()) return std::nullopt;
+            return machine().clients_connected();
+          },
+          .on_broken = handlers_.on_broken};
+}
+
+Result<void> CoordinatorCore::start() {
+  STARLING_ASSIGN(const auto clients, world_.store.clients());
+  for (const store::Client& client : clients) {
+    const bool admitted = client.state == store::ClientState::kActive;
+    if (!admitted || client.role == store::Role::kOperator) continue;
+    shell_.handle(ClientAdmitted{client.name, client.last_seen.has_value(), client.rows});
+  }
+  return runs_.resume();
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files as the shells need them: written whole or not at all, and read back after a crash. The
+// system's own disk, or in a simulation one in memory that fails on demand. Errors are those of
+// durable_file.h: a full disk is kOverloaded, a failed fsync or device is kInternal.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/shared_bytes.h"
+
+namespace starling {
+
+// A file that is being read; it stays as it was opened, even where its name gets another content.
+class DiskFile {
+ public:
+  virtual ~DiskFile() = default;
+  virtual std::uint64_t size() const = 0;
+  // Fills `to` from `offset` on. Requires: it is within the size.
+  [[nodiscard]] virtual Result<void> read(std::uint64_t offset, MutableByteView to) = 0;
+};
+
+struct DiskEntry {
+  std::string name;
+  bool is_file = false;  // a regular one
+  std::filesystem::file_time_type written;
+};
+
+class Disk {
+ public:
+  virtual ~Disk() = default;
+
+  // Replaces `path` durably with the concatenation of `parts`. On failure `path` is as before; a
+  // crash may leave a temporary `.NAME.*.tmp` beside it. A disk in memory shares parts that have an
+  // owner. The directory must exist.
+  [[nodiscard]] virtual Result<void> write(const std::filesystem::path& path,
+                                           std::span<const SharedBytes> parts) = 0;
+  // "file-missing", "file-unreadable".
+  [[nodiscard]] virtual Result<std::unique_ptr<DiskFile>> open(
+      const std::filesystem::path& path) = 0;
+  // Regular files and directories in `directory`, in order of name; none where it is missing.
+  [[nodiscard]] virtual Result<std::vector<DiskEntry>> list(
+      const std::filesystem::path& directory) = 0;
+  // Removes a file; an absent one is fine. A power cut may undo this, and a rename, until sync().
+  [[nodiscard]] virtual Result<void> remove(const std::filesystem::path& path) = 0;
+  [[nodiscard]] virtual Result<void> rename(const std::filesystem::path& from,
+                                            const std::filesystem::path& to) = 0;
+  // Makes removals and renames in `directory` durable.
+  [[nodiscard]] virtual Result<void> sync(const std::filesystem::path& directory) = 0;
+
+  enum class Access { kShared, kOwner };  // mode 0700 where kOwner
+  // Creates a directory and its parents durably.
+  [[nodiscard]] virtual Result<void> make_directory(const std::filesystem::path& path,
+                                                    Access access) = 0;
+};
+
+// Files of the system. Any thread.
+class SystemDisk : public Disk {
+ public:
+  Result<void> write(const std::filesystem::path& path,
+                     std::span<const SharedBytes> parts) override;
+  Result<std::unique_ptr<DiskFile>> open(const std::filesystem::path& path) override;
+  Result<std::vector<DiskEntry>> list(const std::filesystem::path& directory) override;
+  Result<void> remove(const std::filesystem::path& path) override;
+  Result<void> rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
+  Result<void> sync(const std::filesystem::path& directory) override;
+  Result<void> make_directory(const std::filesystem::path& path, Access access) override;
+};
+
+// A whole file of at most `bytes_max`; "file-too-large".
+[[nodiscard]] Result<Bytes> read_file(Disk& disk, const std::filesystem::path& path,
+                                      std::size_t bytes_max);
+
+// Removes what a crash left: the files named `.*.tmp` directly in `directory`. What cannot be
+// removed stays.
+void sweep_temporaries(Disk& disk, const std::filesystem::path& directory);
+
+}  // namespace starling
