@@ -6,6 +6,7 @@ namespace starling::coordinator {
 CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers handlers)
     : world_(std::move(world)),
       handlers_(std::move(handlers)),
+      runs_max_(options.runs_max),
       run_log_(world_.store, world_.clock, world_.log, handlers_.on_line),
       uploads_(options.spool),
       executor_(world_.rounds, world_.evaluators),
@@ -57,9 +58,9 @@ RunQueue::Handlers CoordinatorCore::queue_handlers() {
                 shell_.start_run(run, std::move(start));
               },
           .on_stop = [this](RunId run) { shell_.handle(StopRun{run}); },
-          .idle_clients = [this]() -> std::optional<std::size_t> {
-            if (!machine().idle()) return std::nullopt;
-            return machine().clients_connected();
+          .clients_for_another = [this]() -> std::optional<std::size_t> {
+            if (machine().runs_active() >= runs_max_) return std::nullopt;
+            return machine().clients().count_connected();
           },
           .on_broken = handlers_.on_broken};
 }
@@ -69,7 +70,7 @@ Result<void> CoordinatorCore::start() {
   for (const store::Client& client : clients) {
     const bool admitted = client.state == store::ClientState::kActive;
     if (!admitted || client.role == store::Role::kOperator) continue;
-    shell_.handle(ClientAdmitted{client.name, client.last_seen.has_value(), client.rows});
+    shell_.handle(ClientAdmitted{client.name, client.last_seen.has_value(), {.rows = client.rows}});
   }
   return runs_.resume();
 }

@@ -43,7 +43,7 @@ struct RoundInput {
 struct RunPosition {
   update::ModelVersion version;
   model::Snapshot model;
-  std::shared_ptr<const strategy::State<float>> state;  // null: the strategy has none
+  strategy::StateSnapshot state;   // null: the strategy has none
   std::vector<RoundInput> inputs;                       // of the next round, out of the state
 };
 

@@ -55,10 +55,10 @@ const RunMachine* CoordinatorMachine::find_run(RunId id) const {
   return found == runs_.end() ? nullptr : found->second.machine.get();
 }
 
-bool CoordinatorMachine::idle() const {
-  return std::ranges::all_of(runs_, [](const auto& r) {
-    return r.second.machine->phase() == nullptr && r.second.machine->awaited() > 0;
-  });
+std::size_t CoordinatorMachine::runs_active() const {
+  return static_cast<std::size_t>(std::ranges::count_if(runs_, [](const auto& r) {
+    return r.second.machine->phase() != nullptr || r.second.machine->awaited() == 0;
+  }));
 }
 
 std::string CoordinatorMachine::waits_for(RunId id) const {

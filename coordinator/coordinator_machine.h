@@ -33,8 +33,8 @@ class CoordinatorMachine {
   // Null where the machine does not hold it.
   const RunMachine* find_run(RunId run) const;
   std::size_t runs_held() const { return runs_.size(); }
-  // Whether every run that is held waits for clients.
-  bool idle() const;
+  // Those of them that do not wait for clients.
+  std::size_t runs_active() const;
   // Why a run that is held has no phase open, as "4 clients (2 connected)"; empty where it has one,
   // is about to open one, or is not held.
   std::string waits_for(RunId run) const;
@@ -70,7 +70,6 @@ class CoordinatorMachine {
   void advance();  // after every event: whatever can happen now, happens
   bool open_phases();
   bool close_phases();
-  HeldRun* next_to_open(std::uint64_t opened_after);
   RunMachine* run_of(TaskId task);
   ClientTable::Watcher watcher();
 

@@ -117,7 +117,9 @@ Result<void> CoordinatorShell::perform(CloseSession& action) {
 }
 
 Result<void> CoordinatorShell::perform(ClientSeen& action) {
-  auto stored = parts_.store.record_seen(action.client, parts_.clock.wall_now(), action.rows);
+  const auto rows =
+      action.greeting ? std::optional(action.greeting->rows) : std::optional<std::uint64_t>();
+  auto stored = parts_.store.record_seen(action.client, parts_.clock.wall_now(), rows);
   if (stored || stored.error().kind() != ErrorKind::kInternal) return {};
   return stored;
 }
@@ -152,12 +154,13 @@ Result<void> CoordinatorShell::perform(DropUpload& action) {
 
 Result<void> CoordinatorShell::perform(SumUpload& action) {
   const TaskId task = action.head.task;
-  auto payload = parts_.uploads.begin_sum(task);
+  // Scalars alone were no upload.
+  auto payload = action.head.payload_bytes > 0 ? parts_.uploads.begin_sum(task) : SharedBytes();
   if (!payload) {
     handle(UploadSummed{task, payload.error()});
     return {};
   }
-  parts_.executor.add(std::move(action.head), std::move(*payload),
+  parts_.executor.add(action.run, std::move(action.head), std::move(*payload),
                       [this, task](Result<double> done) {
                         parts_.uploads.end_sum(task);
                         handle(UploadSummed{task, std::move(done)});
@@ -167,8 +170,9 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
 
 // Not worth stopping for: a full disk loses a count.
 Result<void> CoordinatorShell::perform(RecordTraffic& action) {
-  auto stored = parts_.store.record_traffic({action.run, action.round, action.attempt},
-                                            action.bytes_in, action.bytes_out);
+  auto stored = parts_.store.record_traffic(
+      {action.run, action.round, action.attempt, coordinator::to_record(action.kind)},
+      action.bytes_in, action.bytes_out);
   if (stored || stored.error().kind() != ErrorKind::kInternal) return {};
   return stored;
 }
@@ -181,10 +185,9 @@ Result<void> CoordinatorShell::perform(BeginRound& action) {
         parts_.store.open_attempt(coordinator::to_record(action, parts_.clock.wall_now())));
   }
   const HeldRun& run = runs_.at(action.run);
-  parts_.executor.use(run.context, action.model);
-  parts_.executor.begin(action.schema, action.norm_max);
-  parts_.committer.begin(run.plan);
+  parts_.committer.begin(action.run, run.plan);
   handlers_.on_round_began(action.run, run.context->job);
+  parts_.executor.begin(run.context, std::move(action));
   return {};
 }
 
@@ -195,9 +198,10 @@ Result<void> CoordinatorShell::perform(CommitRound& action) {
 
 Result<void> CoordinatorShell::perform(AbandonRound& action) {
   const RoundSummary& summary = action.summary;
-  STARLING_TRY(parts_.store.abandon_attempt({summary.run, summary.round, summary.attempt},
+  STARLING_TRY(parts_.store.abandon_attempt(key_of(summary),
                                             coordinator::to_record(summary, nullptr),
                                             {action.reason.code(), action.reason.message()}));
+  parts_.executor.drop(summary.run);
   handlers_.on_round_abandoned(summary);
   for (const std::string& line : round_lines(summary, nullptr, runs_.at(summary.run).plan.rounds)) {
     parts_.run_log.say(summary.run, line);

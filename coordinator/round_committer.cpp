@@ -9,71 +9,79 @@
 namespace starling::coordinator {
 
 RoundCommitter::RoundCommitter(Parts parts, Duration disk_retry, Handlers handlers)
-    : parts_(std::move(parts)),
-      disk_retry_(disk_retry),
-      handlers_(std::move(handlers)),
-      retry_(parts_.scheduler.make_timer([this] { write(); })) {}
+    : parts_(std::move(parts)), disk_retry_(disk_retry), handlers_(std::move(handlers)) {}
 
-void RoundCommitter::begin(Plan plan) {
-  plan_ = plan;
-  began_ = parts_.clock.now();
-}
+void RoundCommitter::begin(RunId run, Plan plan) { begun_[run] = {plan, parts_.clock.now()}; }
 
 void RoundCommitter::commit(RoundSummary summary) {
-  STARLING_CHECK(!summary_);
-  summary_ = std::move(summary);
+  const RunId run = summary.run;
   // How long it took, also where the machine's time is virtual.
-  summary_->elapsed = parts_.clock.now() - began_;
-  parts_.executor.finish(summary_->round,
-                         [this](Result<RoundOutcome> outcome) { computed(std::move(outcome)); });
+  summary.elapsed = parts_.clock.now() - begun_.at(run).at;
+  const bool is_new = commits_.emplace(run, Commit{std::move(summary)}).second;
+  STARLING_CHECK(is_new);
+  parts_.executor.finish(
+      run, [this, run](Result<RoundOutcome> outcome) { computed(run, std::move(outcome)); });
 }
 
-void RoundCommitter::computed(Result<RoundOutcome> outcome) {
+void RoundCommitter::computed(RunId run, Result<RoundOutcome> outcome) {
   if (!outcome) {
-    summary_.reset();
-    return handlers_.on_durable({outcome.error()});
+    commits_.erase(run);
+    begun_.erase(run);
+    return handlers_.on_durable({run, outcome.error()});
   }
-  outcome_ = std::move(*outcome);
-  write();
+  Commit& commit = commits_.at(run);
+  commit.outcome = std::move(*outcome);
+  if (commit.outcome.next) return write(run);
+  store(run);
 }
 
-void RoundCommitter::write() {
-  parts_.executor.write(parts_.checkpoints(run()), summary_->round, outcome_.model,
-                        [this](Result<void> result) { written(std::move(result)); });
+void RoundCommitter::write(RunId run) {
+  parts_.executor.write(
+      parts_.checkpoints(run), *commits_.at(run).outcome.next,
+      [this, run](Result<store::ModelRecord> model) { written(run, std::move(model)); });
 }
 
-void RoundCommitter::written(Result<void> result) {
-  if (result) {
-    const store::ModelRecord model{.round = summary_->round,
-                                   .sha256 = outcome_.sha256,
-                                   .file = store::Checkpoints::file_name(summary_->round),
-                                   .bytes = outcome_.model->size() * sizeof(float)};
-    result = parts_.store.commit_attempt({run(), summary_->round, summary_->attempt},
-                                         to_record(*summary_, &outcome_), model);
+void RoundCommitter::written(RunId run, Result<store::ModelRecord> model) {
+  if (!model) return check(run, model.error(), [this, run] { write(run); });
+  commits_.at(run).model = std::move(*model);
+  store(run);
+}
+
+void RoundCommitter::store(RunId run) {
+  Commit& commit = commits_.at(run);
+  const auto result = parts_.store.commit_attempt(
+      key_of(commit.summary), to_record(commit.summary, &commit.outcome), commit.model);
+  if (result) return stored(run);
+  check(run, result.error(), [this, run] { commits_.at(run).model ? write(run) : store(run); });
+}
+
+void RoundCommitter::check(RunId run, const Error& error, std::function<void()> again) {
+  Commit& commit = commits_.at(run);
+  const Round round = commit.summary.round;
+  if (error.kind() != ErrorKind::kOverloaded) {
+    return handlers_.on_broken(error.within(fmt::format("round {}", round)));
   }
-  if (result) return stored();
-  if (result.error().kind() == ErrorKind::kOverloaded) return try_again(result.error());
-  handlers_.on_broken(result.error().within(fmt::format("round {}", summary_->round)));
+  parts_.run_log.say(run, fmt::format("[round {}/{}] waiting for the disk: {}", round,
+                                      begun_.at(run).plan.rounds, error.message()));
+  commit.retry = parts_.scheduler.make_timer(std::move(again));
+  commit.retry->set(parts_.scheduler.now() + disk_retry_);
 }
 
-void RoundCommitter::try_again(const Error& error) {
-  parts_.run_log.say(run(), fmt::format("[round {}/{}] waiting for the disk: {}", summary_->round,
-                                        plan_.rounds, error.message()));
-  retry_->set(parts_.scheduler.now() + disk_retry_);
+void RoundCommitter::stored(RunId run) {
+  const Commit commit = std::move(commits_.extract(run).mapped());
+  const Plan plan = begun_.extract(run).mapped().plan;
+  std::vector<std::string> lines = round_lines(commit.summary, &commit.outcome, plan.rounds);
+  handlers_.on_committed(commit.summary, commit.outcome, lines);
+  for (const std::string& line : lines) parts_.run_log.say(run, line);
+  if (commit.outcome.next) prune(run, plan.keep);
+  handlers_.on_durable({run, Durable{commit.outcome.next, commit.outcome.measured}});
 }
 
-void RoundCommitter::stored() {
-  const RoundSummary summary = *std::exchange(summary_, std::nullopt);
-  RoundOutcome outcome = std::exchange(outcome_, {});
-  std::vector<std::string> lines = round_lines(summary, &outcome, plan_.rounds);
-  handlers_.on_committed(summary, outcome, lines);
-  for (const std::string& line : lines) parts_.run_log.say(summary.run, line);
-  const auto models = parts_.store.models(summary.run);
-  const auto pruned = models ? parts_.checkpoints(summary.run).prune(*models, plan_.keep)
-                             : Result<void>(models.error());
+void RoundCommitter::prune(RunId run, std::uint32_t keep) {
+  const auto models = parts_.store.models(run);
+  const auto pruned =
+      models ? parts_.checkpoints(run).prune(*models, keep) : Result<void>(models.error());
   if (!pruned) parts_.log.warning("old models stay for now: {}", pruned.error().message());
-  handlers_.on_durable({std::pair(update::ModelVersion{summary.run, summary.round, outcome.sha256},
-                                  std::move(outcome.model))});
 }
 
 }  // namespace starling::coordinator

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which a round becomes durable: compute, write the model's file, commit the attempt,
-// remove old files, and only then tell. A full disk is waited out with a new file each time; any
-// other failure of the disk ends the service, and the next start recovers.
+// The order in which a phase becomes durable: compute, write the files of model and state, commit
+// the phase, remove old files, and only then tell. A full disk is waited out with new files each
+// time; any other failure of the disk ends the service, and the next start recovers.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 
-#include "coordinator/coordinator_machine.h"
+#include "coordinator/coordinator_events.h"
 #include "coordinator/round_executor.h"
 #include "coordinator/run_loader.h"
 #include "coordinator/run_log.h"
@@ -32,7 +34,7 @@ class RoundCommitter {
   struct Parts {
     Scheduler& scheduler;
     const Clock& clock;
-    store::Store& store;
+    store::RunStore& store;
     CheckpointsOf checkpoints;
     RoundExecutor& executor;
     RunLog& run_log;
@@ -41,28 +43,37 @@ class RoundCommitter {
 
   RoundCommitter(Parts parts, Duration disk_retry, Handlers handlers);
 
-  // A round begins.
-  void begin(Plan plan);
-  // Requires: no commit is under way.
+  // A phase of the run begins.
+  void begin(RunId run, Plan plan);
+  // Requires: begin(); no commit of the run is under way.
   void commit(RoundSummary summary);
-  bool busy() const { return summary_.has_value(); }
+  bool busy() const { return !commits_.empty(); }
 
  private:
-  void computed(Result<RoundOutcome> outcome);
-  void write();
-  void written(Result<void> result);
-  void stored();
-  void try_again(const Error& error);
-  RunId run() const { return summary_->run; }
+  struct Begun {
+    Plan plan;
+    TimePoint at{};
+  };
+  struct Commit {
+    RoundSummary summary;
+    RoundOutcome outcome = {};
+    std::optional<store::ModelRecord> model = std::nullopt;
+    std::unique_ptr<Timer> retry = nullptr;
+  };
+
+  void computed(RunId run, Result<RoundOutcome> outcome);
+  void write(RunId run);
+  void written(RunId run, Result<store::ModelRecord> model);
+  void store(RunId run);
+  void stored(RunId run);
+  void check(RunId run, const Error& error, std::function<void()> again);
+  void prune(RunId run, std::uint32_t keep);
 
   Parts parts_;
   Duration disk_retry_;
   Handlers handlers_;
-  Plan plan_;
-  TimePoint began_{};
-  std::optional<RoundSummary> summary_;
-  RoundOutcome outcome_;
-  const std::unique_ptr<Timer> retry_;
+  std::map<RunId, Begun> begun_;  // of runs whose phase is open or being committed
+  std::map<RunId, Commit> commits_;
 };
 
 }  // namespace starling::coordinator

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes rounds: sums, makes and evaluates models, writes their files, strictly in the order of
-// the calls. Everything goes in by value and comes back in a turn of the process.
+// Computes the open phases of all runs: sums, makes and evaluates models, writes their files,
+// strictly in the order of the calls. Everything goes in by value and comes back in a turn of the
+// process.
 #pragma once
 
-#include <functional>
+#include <map>
 #include <memory>
 
 #include "coordinator/round_aggregate.h"
+#include "coordinator/run_loader.h"
 #include "core/base/computation.h"
 #include "core/store/checkpoints.h"
 
@@ -17,23 +19,22 @@ class RoundExecutor {
   // `computation` has one worker; `evaluators` evaluate models. Both must outlive the executor.
   RoundExecutor(Computation& computation, ComputePool& evaluators);
 
-  // What the rounds from now on compute with, and start from.
-  void use(std::shared_ptr<const RunContext> context, model::Snapshot base);
-  void begin(update::Schema schema, std::optional<double> norm_max);
+  // In place of what the run summed before.
+  void begin(std::shared_ptr<const RunContext> context, BeginRound phase);
   // `payload` must stay where it is until `done`, which gets the update's norm.
-  void add(update::ContributionHead head, SharedBytes payload, Completion<double> done);
-  void finish(Round round, Completion<RoundOutcome> done);
-  // Durably, as the file of `round`.
-  void write(store::Checkpoints checkpoints, Round round, model::Snapshot model,
-             Completion<void> done);
+  void add(RunId run, update::ContributionHead head, SharedBytes payload, Completion<double> done);
+  void finish(RunId run, Completion<RoundOutcome> done);
+  // Frees what the run has summed.
+  void drop(RunId run);
+  // Durably, as the files of the position's round.
+  void write(store::Checkpoints checkpoints, RunPosition position,
+             Completion<store::ModelRecord> done);
   bool busy() const { return running_ > 0; }
 
  private:
   struct Bench {  // touched by the work only
     ComputePool& evaluators;
-    std::shared_ptr<const RunContext> context;
-    model::Snapshot base;
-    Result<std::unique_ptr<RoundAggregate>> aggregate = std::unique_ptr<RoundAggregate>();
+    std::map<RunId, Result<std::unique_ptr<RoundAggregate>>> aggregates = {};
   };
 
   template <class T>

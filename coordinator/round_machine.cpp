@@ -23,7 +23,15 @@ Error not_needed(std::size_t wanted) {
                                            counted(wanted, "update")));
 }
 
+constexpr std::array<std::string_view, 6> kCircumstances = {
+    "deadline",    "round-closed",        "disconnected",
+    "run-stopped", "certificate-revoked", "wrong-base"};
+
 }  // namespace
+
+bool is_circumstance(std::string_view code) {
+  return std::ranges::find(kCircumstances, code) != kCircumstances.end();
+}
 
 RoundMachine::RoundMachine(Options options, const std::vector<Participant>& participants,
                            TimePoint now)

@@ -57,6 +57,10 @@ struct RoundSummary {
   std::uint64_t bytes_out = 0;  // payload of models sent
 };
 
+// Whether a failure of this code says nothing of the client: it was not waited for any longer, or
+// not needed. Other codes are of the client's own making.
+bool is_circumstance(std::string_view code);
+
 class RoundMachine {
  public:
   struct Options {

@@ -5,8 +5,9 @@
 
 #include <array>
 
-#include "coordinator/round_aggregate.h"
+#include "core/aggregate/fixed_point_sum.h"
 #include "core/model/safetensors.h"
+#include "core/strategy/state_file.h"
 
 namespace starling::coordinator {
 namespace {
@@ -17,12 +18,24 @@ Result<std::shared_ptr<const RunContext>> load_context(const store::Run& run,
   return prepare(job);
 }
 
-Result<model::Snapshot> make_initial_model(const RunContext& context, std::uint64_t seed) {
-  auto model =
-      std::make_shared<const model::Parameters>(model::initial_parameters(*context.model, seed));
-  // Bounds that no sum can hold are refused now, not when clients have trained.
-  STARLING_TRY(RoundAggregate::begin(context, context.schema(), model));
-  return model;
+// Bounds that no sum can hold are refused now, not when clients have trained.
+Result<void> check_bounds(const RunContext& context) {
+  const update::Bounds bounds = context.job.bounds();
+  STARLING_TRY(aggregate::FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max,
+                                                      bounds.contributions_max));
+  return {};
+}
+
+// The largest state that is read: a few vectors of a model.
+constexpr std::size_t kStateBytesMax = std::size_t{1} << 40;
+
+Result<strategy::State<float>> load_state(const store::Checkpoints& checkpoints,
+                                          const store::ModelRecord& last) {
+  if (!last.state) return strategy::State<float>();
+  STARLING_ASSIGN(const Bytes file, read_file(checkpoints.disk(), checkpoints.state_path(last.round),
+                                              kStateBytesMax));
+  STARLING_ASSIGN(const strategy::StateSnapshot state, strategy::parse_state(file));
+  return *state;
 }
 
 }  // namespace
@@ -34,14 +47,13 @@ Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job) {
 
 Result<void> try_job(const Job& job, const PrepareContext& prepare) {
   STARLING_ASSIGN(const auto context, prepare(job));
-  STARLING_TRY(make_initial_model(*context, job.job.seed));
-  return {};
+  return check_bounds(*context);
 }
 
 Result<LoadedRun> load_new_run(const store::Run& run, const PrepareContext& prepare) {
   STARLING_ASSIGN(const auto context, load_context(run, prepare));
-  STARLING_ASSIGN(const auto model, make_initial_model(*context, run.seed));
-  return LoadedRun{context, {run.id, 0, model->sha256()}, model};
+  STARLING_TRY(check_bounds(*context));
+  return LoadedRun{context, context->initial_position(run.id, run.seed)};
 }
 
 Result<LoadedRun> load_running_run(const store::Run& run, const PrepareContext& prepare,
@@ -52,15 +64,35 @@ Result<LoadedRun> load_running_run(const store::Run& run, const PrepareContext& 
                   model::load_safetensors(checkpoints.disk(), checkpoints.path(last.round),
                                           {.expected = context->model->layout()}));
   const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
-  return LoadedRun{context, {run.id, last.round, last.sha256}, model};
+  STARLING_ASSIGN(strategy::State<float> state, load_state(checkpoints, last));
+  return LoadedRun{
+      context, context->position({run.id, last.round, last.sha256}, model, std::move(state))};
 }
 
-Result<void> write_model(const store::Checkpoints& checkpoints, Round round,
-                         const model::Snapshot& model) {
+Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
+                                          const RunPosition& position) {
+  const Round round = position.version.round;
+  const model::Snapshot& model = position.model;
+  store::ModelRecord record{.round = round,
+                            .sha256 = position.version.sha256,
+                            .file = store::Checkpoints::file_name(round),
+                            .bytes = model->size() * sizeof(float)};
+  if (position.state != nullptr) {
+    const std::vector<SharedBytes> parts = strategy::encode_state(position.state);
+    Sha256 digest;
+    std::uint64_t bytes = 0;
+    for (const SharedBytes& part : parts) {
+      digest.update(part.view());
+      bytes += part.size();
+    }
+    record.state = store::StateFile{std::move(digest).finish(), bytes};
+    STARLING_TRY(checkpoints.write_state(round, parts));
+  }
   const std::array<SharedBytes, 2> parts = {
       SharedBytes::own(model::safetensors_header(*model->layout(), {})),
       SharedBytes(model, as_bytes(model->values()))};
-  return checkpoints.write(round, parts);
+  STARLING_TRY(checkpoints.write(round, parts));
+  return record;
 }
 
 Result<Sha256Digest> hash_model_file(Disk& disk, const std::filesystem::path& file) {

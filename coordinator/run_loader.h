@@ -13,8 +13,7 @@ namespace starling::coordinator {
 
 struct LoadedRun {
   std::shared_ptr<const RunContext> context;
-  update::ModelVersion version;
-  model::Snapshot model;
+  RunPosition at;
 };
 
 // Where the models of a run are kept.
@@ -35,15 +34,15 @@ using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(c
 [[nodiscard]] Result<LoadedRun> load_new_run(const store::Run& run,
                                              const PrepareContext& prepare = prepare_context);
 
-// From the file of `last`, which must have its SHA-256.
+// From the files of `last`, which must have their SHA-256.
 [[nodiscard]] Result<LoadedRun> load_running_run(const store::Run& run,
                                                  const PrepareContext& prepare,
                                                  const store::Checkpoints& checkpoints,
                                                  const store::ModelRecord& last);
 
-// As the file of `round`, durably.
-[[nodiscard]] Result<void> write_model(const store::Checkpoints& checkpoints, Round round,
-                                       const model::Snapshot& model);
+// As the files of its round, durably: the state's, if there is one, and then the model's.
+[[nodiscard]] Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
+                                                        const RunPosition& position);
 
 // What store::recover_run asks.
 [[nodiscard]] Result<Sha256Digest> hash_model_file(Disk& disk, const std::filesystem::path& file);

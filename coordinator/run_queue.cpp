@@ -66,12 +66,11 @@ Result<void> RunQueue::resume(const store::Run& run) {
 
 Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,
                                const LoadedRun& loaded) {
-  const Round earlier = std::min<Round>(last.round, NormBound::kRounds - 1);
-  STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, last.round - earlier));
+  STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
+  STARLING_ASSIGN(const auto open, parts_.store.find_open_attempt(run.id));
   complaints_.erase(run.id);
   parts_.run_log.say(run.id, fmt::format("resumed after round {}", last.round));
-  handlers_.on_ready(loaded,
-                     to_run_start(run.id, *loaded.context, loaded.version, loaded.model, rounds));
+  handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, rounds, open));
   if (run.stop_requested) handlers_.on_stop(run.id);
   return {};
 }
@@ -117,13 +116,13 @@ void RunQueue::try_job(const Job& job, Completion<void> done) {
 
 void RunQueue::load_next() {
   if (loading_ || held_.size() >= kHeldMax) return;
-  const auto clients = handlers_.idle_clients();
-  if (!held_.empty() && !clients) return;
+  const auto clients = handlers_.clients_for_another();
+  if (!clients) return;
   const auto pending = parts_.store.runs(store::RunState::kPending);
   if (!pending) return check(pending.error());
   clients_needed_ = std::numeric_limits<std::size_t>::max();
   const auto next =
-      std::ranges::find_if(*pending, [&](const auto& run) { return may_begin(run, clients); });
+      std::ranges::find_if(*pending, [&](const auto& run) { return may_begin(run, *clients); });
   if (next == pending->end()) return;
   clients_needed_ = 0;
   held_.insert(next->id);
@@ -132,17 +131,17 @@ void RunQueue::load_next() {
 }
 
 // Lowers clients_needed_ to what the run needs. One that cannot be read is loaded, to fail by name.
-bool RunQueue::may_begin(const store::Run& run, std::optional<std::size_t> clients) {
+bool RunQueue::may_begin(const store::Run& run, std::size_t clients) {
   if (held_.empty()) return true;
   const auto job = parse_job(run.job, "job");
   if (!job) return true;
   const auto needed = static_cast<std::size_t>(job->round.clients_awaited());
   clients_needed_ = std::min(clients_needed_, needed);
-  return clients && *clients >= needed;
+  return clients >= needed;
 }
 
 void RunQueue::client_connected() {
-  const auto clients = handlers_.idle_clients();
+  const auto clients = handlers_.clients_for_another();
   if (clients && *clients >= clients_needed_) load_next();
 }
 
@@ -159,7 +158,7 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   }
   if (run.state != store::RunState::kPending || held_.contains(run.id) || held_.empty()) return "";
   const auto job = parse_job(run.job, "job");
-  const auto clients = handlers_.idle_clients();
+  const auto clients = handlers_.clients_for_another();
   if (!job || !clients) return "its turn";
   return fmt::format("{} ({} connected)",
                      counted(static_cast<std::uint64_t>(job->round.clients_awaited()), "client"),
@@ -169,7 +168,7 @@ std::string RunQueue::waits_for(const store::Run& run) const {
 void RunQueue::load(const store::Run& run) {
   auto work = [run, prepare = parts_.prepare, checkpoints = parts_.checkpoints(run.id)](unsigned) {
     auto loading = std::make_shared<Loading>(Loading{load_new_run(run, prepare), {}});
-    if (loading->run) loading->written = write_model(checkpoints, 0, loading->run->model);
+    if (loading->run) loading->written = write_position(checkpoints, loading->run->at);
     return Result<std::shared_ptr<Loading>>(std::move(loading));
   };
   compute<std::shared_ptr<Loading>>(
@@ -179,7 +178,7 @@ void RunQueue::load(const store::Run& run) {
 
 void RunQueue::loaded(const store::Run& run, Loading loading) {
   if (!loading.run) return fail(run.id, loading.run.error());
-  if (loading.written) return start(run, *loading.run);
+  if (loading.written) return start(run, *loading.run, *loading.written);
   if (loading.written.error().kind() != ErrorKind::kOverloaded) {
     return check(loading.written.error());
   }
@@ -188,22 +187,20 @@ void RunQueue::loaded(const store::Run& run, Loading loading) {
   try_again(run.id, [this, run] { load(run); });
 }
 
-void RunQueue::start(const store::Run& run, const LoadedRun& loaded) {
+void RunQueue::start(const store::Run& run, const LoadedRun& loaded,
+                     const store::ModelRecord& initial) {
   const auto now = parts_.store.find_run(run.id);
   if (!now) return check(now.error());
   if (!*now || (*now)->state != store::RunState::kPending) return ended(run.id);  // stopped
-  const store::ModelRecord initial{.sha256 = loaded.version.sha256,
-                                   .file = store::Checkpoints::file_name(0),
-                                   .bytes = loaded.model->size() * sizeof(float)};
   const auto started = parts_.store.start_run(run.id, initial, parts_.clock.wall_now());
   if (started) {
     loading_.reset();
-    return handlers_.on_ready(
-        loaded, to_run_start(run.id, *loaded.context, loaded.version, loaded.model, {}));
+    handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, {}, std::nullopt));
+    return load_next();  // perhaps there is room for one more
   }
   if (started.error().kind() != ErrorKind::kOverloaded) return check(started.error());
   parts_.log.error("run {} waits for the disk: {}", run.id.value(), started.error().message());
-  try_again(run.id, [this, run, loaded] { start(run, loaded); });
+  try_again(run.id, [this, run, loaded, initial] { start(run, loaded, initial); });
 }
 
 void RunQueue::fail(RunId run, const Error& error) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which runs the machine holds: at the start those that were running, then the pending ones in
-// order of submission, each loaded when its turn comes: when none is held, or when those that are
-// wait and clients enough for it are connected.
+// order of submission, each loaded when its turn comes: when fewer than runs-max are active, which
+// one that waits for clients is not, and clients enough for it are connected.
 #pragma once
 
 #include <functional>
@@ -24,9 +24,8 @@ class RunQueue {
     std::function<void(const LoadedRun& run, RunStart start)> on_ready;
     // ... and it was asked to stop before the restart.
     std::function<void(RunId)> on_stop;
-    // How many clients are connected, where no round is open and every run that the machine holds
-    // waits for clients; else none.
-    std::function<std::optional<std::size_t>()> idle_clients;
+    // How many clients are connected, where one more run may become active; else none.
+    std::function<std::optional<std::size_t>()> clients_for_another;
     std::function<void(const Error&)> on_broken;
   };
 
@@ -64,15 +63,15 @@ class RunQueue {
  private:
   struct Loading {
     Result<LoadedRun> run;
-    Result<void> written;  // the initial model's file
+    Result<store::ModelRecord> written;  // the initial position's files
   };
 
-  bool may_begin(const store::Run& run, std::optional<std::size_t> clients);
+  bool may_begin(const store::Run& run, std::size_t clients);
   void try_again(RunId run, std::function<void()> step);
   void try_all_again();
   void load(const store::Run& run);
   void loaded(const store::Run& run, Loading loading);
-  void start(const store::Run& run, const LoadedRun& loaded);
+  void start(const store::Run& run, const LoadedRun& loaded, const store::ModelRecord& initial);
   Result<void> resume(const store::Run& run);
   Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
                        const LoadedRun& loaded);

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
+#include <limits>
 #include <set>
+
+#include "core/base/counted.h"
 
 namespace starling::coordinator {
 namespace {
@@ -105,10 +108,21 @@ std::string describe_failures(const std::vector<RoundFailure>& failures) {
 
 }  // namespace
 
+store::PhaseKind to_record(protocol::TaskKind kind) {
+  return kind == protocol::TaskKind::kTrain ? store::PhaseKind::kTrain
+                                            : store::PhaseKind::kEvaluate;
+}
+
+store::AttemptKey key_of(const RoundSummary& summary) {
+  return {summary.run, summary.round, summary.attempt, to_record(summary.kind)};
+}
+
 store::NewAttempt to_record(const BeginRound& begin, WallTime now) {
-  store::NewAttempt attempt{.key = {begin.run, begin.round, begin.attempt},
-                            .base_model = begin.base.sha256,
-                            .started = now};
+  store::NewAttempt attempt{
+      .key = {begin.run, begin.round, begin.attempt, to_record(begin.kind)},
+      .base_model = begin.base.version.sha256,
+      .started = now,
+      .population = begin.population};
   for (const Participant& p : begin.participants) attempt.cohort.push_back({p.client, p.task});
   return attempt;
 }
@@ -117,24 +131,30 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
   store::AttemptResult result{.seconds = to_seconds(summary.elapsed),
                               .bytes_in = summary.bytes_in,
                               .bytes_out = summary.bytes_out};
+  const bool trained = summary.kind == protocol::TaskKind::kTrain;
   for (const Contributor& c : summary.contributors) {
-    result.contributions.push_back({c.client, c.task, c.weight, c.norm});
+    result.contributions.push_back(
+        {c.client, c.task, c.weight, trained ? std::optional(c.norm) : std::nullopt});
   }
   for (const RoundFailure& f : summary.failures) {
     result.failures.push_back({f.client, f.code, f.reason, f.bytes_in, f.bytes_out});
   }
   if (!outcome) return result;
   result.train_loss = outcome->train_loss;
-  if (outcome->evaluation) {
-    result.evaluation = {outcome->evaluation->loss, outcome->evaluation->accuracy};
+  if (outcome->measured) {
+    result.evaluation = {outcome->measured->loss, outcome->measured->accuracy};
   }
   return result;
 }
 
 OpenAttempt to_open_attempt(const store::RoundRecord& record) {
-  OpenAttempt open{.round = record.key.round,
+  OpenAttempt open{.kind = record.key.kind == store::PhaseKind::kTrain
+                               ? protocol::TaskKind::kTrain
+                               : protocol::TaskKind::kEvaluate,
+                   .round = record.key.round,
                    .attempt = record.key.attempt,
                    .participants = {},
+                   .population = record.population,
                    .bytes_in = record.result.bytes_in,
                    .bytes_out = record.result.bytes_out};
   for (const store::CohortMember& member : record.cohort) {
@@ -143,29 +163,59 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record) {
   return open;
 }
 
-RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
-                      model::Snapshot model, const std::vector<store::RoundRecord>& rounds) {
+namespace {
+
+void add_measured(const store::RoundRecord& record, RunStart& start) {
+  const auto measured = [](const store::Evaluation& found, bool federated) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    return Measured{federated, found.loss.value_or(kNone), found.accuracy.value_or(kNone)};
+  };
+  const store::Evaluation& own = record.result.evaluation;
+  if (own.loss || own.accuracy) start.stopping.record(record.key.round, measured(own, false));
+  if (!record.federated) return;
+  start.stopping.record(record.key.round, measured(record.federated->evaluation, true));
+}
+
+// Only what a client is to blame for; why it was not waited for any longer says nothing.
+void add_failures(const store::RoundRecord& record, ClientFailures& failures) {
+  for (const store::Contribution& c : record.result.contributions) failures.succeeded(c.client);
+  for (const store::Failure& failure : record.result.failures) {
+    if (!is_circumstance(failure.code)) failures.failed(failure.client, false);
+  }
+}
+
+}  // namespace
+
+RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
+                      const std::vector<store::RoundRecord>& rounds,
+                      const std::optional<store::RoundRecord>& open) {
   RunStart start{.id = id,
                  .job = context.job,
                  .settings = context.settings(),
                  .schema = context.schema(),
-                 .version = version,
-                 .model = std::move(model)};
+                 .uniform_weights = context.uniform_weights(),
+                 .abilities = context.abilities(),
+                 .at = std::move(at),
+                 .stopping = EarlyStopping(context.job.stop)};
+  const Round round = start.at.version.round;
   for (const store::RoundRecord& record : rounds) {
-    const bool recent =
-        record.key.round <= version.round && record.key.round + NormBound::kRounds > version.round;
-    if (recent && record.state == store::RoundState::kCommitted) {
+    add_failures(record, start.failures);
+    if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
+      add_measured(record, start);
+      start.evaluated = record.key.round == round && record.federated;
       std::vector<double> norms = norms_of(record);
-      if (!norms.empty()) start.norms.push_back(std::move(norms));
+      if (record.key.round + NormBound::kRounds > round && !norms.empty()) {
+        start.norms.push_back(std::move(norms));
+      }
     }
-    if (record.key.round <= version.round) continue;
-    if (record.state == store::RoundState::kOpen) {
-      start.open = to_open_attempt(record);
-      continue;
-    }
+    if (record.key.round <= round || record.state == store::RoundState::kOpen) continue;
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
     if (!record.abandonment || !store::is_withdrawal(*record.abandonment)) ++past.failed;
+  }
+  if (open) {
+    start.open = to_open_attempt(*open);
+    start.evaluated = start.evaluated || start.open->kind == protocol::TaskKind::kEvaluate;
   }
   return start;
 }
@@ -197,18 +247,24 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
                                      Round rounds) {
   const std::string head = fmt::format("[round {}/{}] ", summary.round, rounds);
   const std::size_t failures = summary.failures.size();
-  std::string counts = fmt::format("{}{} update{}", head, summary.contributors.size(),
-                                   summary.contributors.size() == 1 ? "" : "s");
+  const bool trained = summary.kind == protocol::TaskKind::kTrain;
+  std::string counts =
+      head + counted(summary.contributors.size(), trained ? "update" : "evaluation");
   if (failures > 0) {
     counts += fmt::format(", {} failure{} ({})", failures, failures == 1 ? "" : "s",
                           describe_failures(summary.failures));
   }
   if (!outcome) return {counts};
+  if (!trained) {
+    return {counts, fmt::format("{}held-out loss {:.4f}  accuracy {:.4f}  {:.2f} s", head,
+                                outcome->measured->loss, outcome->measured->accuracy,
+                                to_seconds(summary.elapsed))};
+  }
   std::string measures = head;
   if (outcome->train_loss) measures += fmt::format("train loss {:.4f}  ", *outcome->train_loss);
-  if (outcome->evaluation) {
-    measures += fmt::format("eval loss {:.4f}  accuracy {:.4f}  ", outcome->evaluation->loss,
-                            outcome->evaluation->accuracy);
+  if (outcome->measured) {
+    measures += fmt::format("eval loss {:.4f}  accuracy {:.4f}  ", outcome->measured->loss,
+                            outcome->measured->accuracy);
   }
   measures +=
       fmt::format("{:.2f} s  in {}  out {}", to_seconds(summary.elapsed),

@@ -12,15 +12,17 @@
 
 namespace starling::coordinator {
 
+store::PhaseKind to_record(protocol::TaskKind kind);
+store::AttemptKey key_of(const RoundSummary& summary);
 store::NewAttempt to_record(const BeginRound& begin, WallTime now);
 store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* outcome);
 OpenAttempt to_open_attempt(const store::RoundRecord& record);
 
-// A run as the machine takes it: from `model` on, which is the initial or the last committed one.
-// `rounds`: the run's records from NormBound::kRounds before the next round on; an open attempt
-// among them is resumed.
-RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
-                      model::Snapshot model, const std::vector<store::RoundRecord>& rounds);
+// A run as the machine takes it: from `at` on, which is the initial or the last committed position.
+// `rounds`: all of the run's records of trainings; `open`: its open phase, which is resumed.
+RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
+                      const std::vector<store::RoundRecord>& rounds,
+                      const std::optional<store::RoundRecord>& open);
 
 // What a client is told of a task that is not of the open round. Nothing of an attempt that was
 // abandoned, or that a run which waits for its turn left open, while its round may still be tried

@@ -21,8 +21,7 @@
 
 namespace starling::client {
 
-// What the strategy's client half remembers, shared because it is as large as a model or two.
-using StateSnapshot = std::shared_ptr<const strategy::State<float>>;
+using strategy::StateSnapshot;
 
 // A finished update that the coordinator has not settled yet.
 struct PendingUpdate {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "core/linalg/aligned.h"
@@ -19,5 +20,8 @@ struct State {
   bool empty() const { return vectors.empty() && scalars.empty(); }
   friend bool operator==(const State&, const State&) = default;
 };
+
+// Shared, because it is as large as a model or two. Null: none.
+using StateSnapshot = std::shared_ptr<const State<float>>;
 
 }  // namespace starling::strategy

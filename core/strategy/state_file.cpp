@@ -31,42 +31,24 @@ Result<double> read_scalar(const std::string& text) {
 
 }  // namespace
 
-std::vector<ByteView> EncodedState::parts() const {
-  std::vector<ByteView> all = {header};
-  all.insert(all.end(), values.begin(), values.end());
-  return all;
-}
-
-std::uint64_t EncodedState::bytes() const {
-  std::uint64_t bytes = 0;
-  for (const ByteView part : parts()) bytes += part.size();
-  return bytes;
-}
-
-Sha256Digest EncodedState::sha256() const {
-  Sha256 digest;
-  for (const ByteView part : parts()) digest.update(part);
-  return std::move(digest).finish();
-}
-
-EncodedState encode_state(const State<float>& state) {
-  EncodedState encoded;
+std::vector<SharedBytes> encode_state(const StateSnapshot& state) {
   std::vector<model::TensorInfo> tensors;
-  for (const auto& [name, values] : state.vectors) {
+  std::vector<SharedBytes> parts(1);
+  for (const auto& [name, values] : state->vectors) {
     tensors.push_back({.name = name, .shape = {static_cast<std::int64_t>(values.size())}});
-    encoded.values.push_back(as_bytes(std::span<const float>(values)));
+    parts.emplace_back(state, as_bytes(std::span<const float>(values)));
   }
   model::Metadata metadata;
-  for (const auto& [name, value] : state.scalars) {
+  for (const auto& [name, value] : state->scalars) {
     metadata[std::string(kScalar) + name] = write_scalar(value);
   }
   const auto layout = model::Layout::make(std::move(tensors));
   STARLING_CHECK(layout);
-  encoded.header = model::safetensors_header(**layout, metadata);
-  return encoded;
+  parts[0] = SharedBytes::own(model::safetensors_header(**layout, metadata));
+  return parts;
 }
 
-Result<State<float>> parse_state(ByteView file) {
+Result<StateSnapshot> parse_state(ByteView file) {
   STARLING_ASSIGN(const model::SafetensorsFile read, model::parse_safetensors(file));
   State<float> state;
   for (const model::TensorInfo& tensor : read.parameters.layout()->tensors()) {
@@ -78,7 +60,7 @@ Result<State<float>> parse_state(ByteView file) {
     STARLING_ASSIGN(const double value, read_scalar(text));
     state.scalars.emplace(key.substr(kScalar.size()), value);
   }
-  return state;
+  return std::make_shared<const State<float>>(std::move(state));
 }
 
 }  // namespace starling::strategy
