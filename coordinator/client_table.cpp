@@ -46,8 +46,7 @@ void ClientTable::handle(const ClientRevoked& event) {
 
 void ClientTable::handle(const SessionOpened& event) {
   STARLING_CHECK(!sessions_.contains(event.session));
-  const Session session{
-      .client = event.client, .opened_at = turn_.now, .heard_at = turn_.now};
+  const Session session{.client = event.client, .opened_at = turn_.now, .heard_at = turn_.now};
   due_.set(event.session, deadline_of(session));
   sessions_[event.session] = session;
 }

@@ -22,9 +22,9 @@ class ClientTable {
   struct Client {
     std::optional<SessionId> session;  // greeted
     TimePoint away_since{};
-    bool seen = false;          // by this or an earlier process
-    bool greeted = false;       // by this process: `greeting` is what it is today
-    Greeting greeting;          // its last one
+    bool seen = false;     // by this or an earlier process
+    bool greeted = false;  // by this process: `greeting` is what it is today
+    Greeting greeting;     // its last one
     // The first one is at work. Others wait: of phases that were open at a restart, one may want
     // again what another had already.
     std::vector<TaskId> tasks;

@@ -25,8 +25,8 @@ namespace starling::coordinator {
 
 // What a client said of itself when it connected.
 struct Greeting {
-  std::uint64_t rows = 0;                // 0: not said
-  std::vector<std::string> abilities;    // sorted; empty: an earlier version
+  std::uint64_t rows = 0;                 // 0: not said
+  std::vector<std::string> abilities;     // sorted; empty: an earlier version
   std::vector<std::uint32_t> input = {};  // the shape of its rows; empty: not said
   std::uint32_t classes = 0;
   friend bool operator==(const Greeting&, const Greeting&) = default;
@@ -44,7 +44,7 @@ struct RunPosition {
   update::ModelVersion version;
   model::Snapshot model;
   strategy::StateSnapshot state;   // null: the strategy has none
-  std::vector<RoundInput> inputs;                       // of the next round, out of the state
+  std::vector<RoundInput> inputs;  // of the next round, out of the state
 };
 
 // A phase that an earlier process opened and did not close.
@@ -54,7 +54,7 @@ struct OpenAttempt {
   Attempt attempt = 0;
   std::vector<Participant> participants;
   std::uint64_t population = 0;  // clients that were admitted when it opened
-  std::uint64_t bytes_in = 0;  // as last recorded
+  std::uint64_t bytes_in = 0;    // as last recorded
   std::uint64_t bytes_out = 0;
 };
 
@@ -75,10 +75,10 @@ struct RunStart {
   RunPosition at;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
-  RecentNorms norms;               // up to `at`
-  ClientFailures failures;         // up to `at`
-  EarlyStopping stopping;          // what was measured so far
-  bool evaluated = false;          // by clients, the model of `at`, or it was tried
+  RecentNorms norms;        // up to `at`
+  ClientFailures failures;  // up to `at`
+  EarlyStopping stopping;   // what was measured so far
+  bool evaluated = false;   // by clients, the model of `at`, or it was tried
   // Replay of a recorded run: who contributed, by round; empty: draw.
   std::map<Round, std::vector<std::string>> recorded_contributors;
 };

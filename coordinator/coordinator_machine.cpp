@@ -114,8 +114,7 @@ void CoordinatorMachine::receive(SessionId id, const std::string& client,
                     [&](RunMachine& run) { run.receive(id, client, *offer); });
   }
   if (const auto* request = std::get_if<protocol::ModelRequest>(&message)) {
-    return with_run(id, client, request->task,
-                    [&](RunMachine& run) { run.receive(id, *request); });
+    return with_run(id, client, request->task, [&](RunMachine& run) { run.receive(id, *request); });
   }
   if (const auto* failed = std::get_if<protocol::TaskFailed>(&message)) {
     return with_run(id, client, failed->task,

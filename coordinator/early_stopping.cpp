@@ -10,7 +10,8 @@
 namespace starling::coordinator {
 
 void EarlyStopping::record(Round round, const Measured& measured) {
-  if (!options_.enabled() || options_.metric.starts_with("federated-") != measured.federated) return;
+  if (!options_.enabled() || options_.metric.starts_with("federated-") != measured.federated)
+    return;
   const bool rises = options_.metric.ends_with("accuracy");
   const double value = rises ? measured.accuracy : measured.loss;
   const double gain = best_ ? (rises ? value - *best_ : *best_ - value) : 1;

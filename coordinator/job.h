@@ -61,9 +61,8 @@ struct EvaluateOptions {
   int federated_cohort = 0;
 };
 
-inline constexpr std::array<std::string_view, 5> kMetrics = {"none", "accuracy", "loss",
-                                                             "federated-accuracy",
-                                                             "federated-loss"};
+inline constexpr std::array<std::string_view, 5> kMetrics = {
+    "none", "accuracy", "loss", "federated-accuracy", "federated-loss"};
 
 // When a run ends before its last round.
 struct StopOptions {
@@ -215,9 +214,10 @@ void describe(V& visit, EvaluateOptions& o) {
 
 template <class V>
 void describe(V& visit, StopOptions& o) {
-  visit("metric", o.metric,
-        FieldInfo{.help = "end the run when this has not improved for a while; none: run all rounds",
-                  .choices = kMetrics});
+  visit(
+      "metric", o.metric,
+      FieldInfo{.help = "end the run when this has not improved for a while; none: run all rounds",
+                .choices = kMetrics});
   visit("patience", o.patience,
         FieldInfo{.help = "evaluations in a row without improvement before the run ends",
                   .unit = "evaluations",

@@ -24,8 +24,7 @@ Error not_needed(std::size_t wanted) {
 }
 
 constexpr std::array<std::string_view, 6> kCircumstances = {
-    "deadline",    "round-closed",        "disconnected",
-    "run-stopped", "certificate-revoked", "wrong-base"};
+    "deadline", "round-closed", "disconnected", "run-stopped", "certificate-revoked", "wrong-base"};
 
 }  // namespace
 

@@ -32,8 +32,8 @@ constexpr std::size_t kStateBytesMax = std::size_t{1} << 40;
 Result<strategy::State<float>> load_state(const store::Checkpoints& checkpoints,
                                           const store::ModelRecord& last) {
   if (!last.state) return strategy::State<float>();
-  STARLING_ASSIGN(const Bytes file, read_file(checkpoints.disk(), checkpoints.state_path(last.round),
-                                              kStateBytesMax));
+  STARLING_ASSIGN(const Bytes file, read_file(checkpoints.disk(),
+                                              checkpoints.state_path(last.round), kStateBytesMax));
   STARLING_ASSIGN(const strategy::StateSnapshot state, strategy::parse_state(file));
   return *state;
 }
@@ -65,8 +65,8 @@ Result<LoadedRun> load_running_run(const store::Run& run, const PrepareContext& 
                                           {.expected = context->model->layout()}));
   const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
   STARLING_ASSIGN(strategy::State<float> state, load_state(checkpoints, last));
-  return LoadedRun{
-      context, context->position({run.id, last.round, last.sha256}, model, std::move(state))};
+  return LoadedRun{context,
+                   context->position({run.id, last.round, last.sha256}, model, std::move(state))};
 }
 
 Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,

@@ -83,11 +83,10 @@ bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client
 
 std::size_t RunMachine::count_able() const {
   work_ += clients_.size();
-  return static_cast<std::size_t>(
-      std::ranges::count_if(clients_.all(), [this](const auto& entry) {
-        return !start_.failures.left_out(entry.first) &&
-               inability(entry.second, protocol::TaskKind::kTrain).empty();
-      }));
+  return static_cast<std::size_t>(std::ranges::count_if(clients_.all(), [this](const auto& entry) {
+    return !start_.failures.left_out(entry.first) &&
+           inability(entry.second, protocol::TaskKind::kTrain).empty();
+  }));
 }
 
 // Asked at every event while some are missing: the one that was missing before is looked at first.
@@ -220,11 +219,10 @@ void RunMachine::open_evaluation() {
 void RunMachine::wait_for_clients(std::size_t awaited) {
   if (std::exchange(awaited_, awaited) > 0) return;
   const std::size_t busy = clients_.count_connected_at_work();
-  turn_.say(id(),
-            fmt::format("[round {}/{}] waiting for {} ({} connected{})",
-                        start_.at.version.round + 1, start_.job.job.rounds,
-                        counted(awaited, "client"), clients_.count_connected(),
-                        busy > 0 ? fmt::format(", {} at work for other runs", busy) : ""));
+  turn_.say(id(), fmt::format("[round {}/{}] waiting for {} ({} connected{})",
+                              start_.at.version.round + 1, start_.job.job.rounds,
+                              counted(awaited, "client"), clients_.count_connected(),
+                              busy > 0 ? fmt::format(", {} at work for other runs", busy) : ""));
   turn_.act(RunWaits{id()});
 }
 
@@ -249,9 +247,9 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                               participants, turn_.now));
   phase_->kind = opening.kind;
   phase_->population = opening.population;
-  phase_->schema = trains ? start_.schema
-                          : update::Schema{.scalars = {"accuracy", "loss"},
-                                           .bounds = start_.schema.bounds};
+  phase_->schema =
+      trains ? start_.schema
+             : update::Schema{.scalars = {"accuracy", "loss"}, .bounds = start_.schema.bounds};
   phase_->schema.bounds.contributions_max =
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(asked));
   phase_->traffic_recorded = opening.bytes_out;
@@ -268,13 +266,13 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                        .base = start_.at,
                        .population = opening.population,
                        .norm_max = trains ? norm_max : std::nullopt});
-  turn_.say(id(), fmt::format("{} {} {} of {} clients{}", label(phase_->tasks.options()),
-                              resumed  ? "resumed with"
-                              : trains ? "selected"
-                                       : "evaluation by",
-                              asked, clients_.size(),
-                              opening.attempt > 1 ? fmt::format(" (attempt {})", opening.attempt)
-                                                  : ""));
+  turn_.say(id(),
+            fmt::format("{} {} {} of {} clients{}", label(phase_->tasks.options()),
+                        resumed  ? "resumed with"
+                        : trains ? "selected"
+                                 : "evaluation by",
+                        asked, clients_.size(),
+                        opening.attempt > 1 ? fmt::format(" (attempt {})", opening.attempt) : ""));
   for (const Participant& participant : participants) {
     const ClientTable::Client* client = clients_.find(participant.client);
     if (client == nullptr) {

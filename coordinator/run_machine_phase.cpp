@@ -113,10 +113,10 @@ void RunMachine::pump(SessionId session, TaskId task) {
   const auto download = phase_->downloads.find(task);
   while (auto piece = download->second.sender.next()) {
     phase_->tasks.count_bytes(task, 0, piece->bytes.size());
-    turn_.send(session,
-               protocol::Chunk{
-                   .task = task, .offset = piece->offset, .input = download->second.input},
-               std::move(piece->bytes));
+    turn_.send(
+        session,
+        protocol::Chunk{.task = task, .offset = piece->offset, .input = download->second.input},
+        std::move(piece->bytes));
   }
   if (!download->second.sender.done()) return;
   phase_->downloads.erase(download);
@@ -149,8 +149,8 @@ void RunMachine::receive(SessionId session, const std::string& client,
     return;
   }
   if (known.state == RoundMachine::State::kFailed) {
-    return turn_.send(session, protocol::TaskEnded{id, known.failure->code(),
-                                                   known.failure->message()});
+    return turn_.send(session,
+                      protocol::TaskEnded{id, known.failure->code(), known.failure->message()});
   }
   const auto refuse = [&](const Error& error) {
     fail_task(id, error);
@@ -166,10 +166,9 @@ void RunMachine::receive(SessionId session, const std::string& client,
   if (!weight) return refuse(weight.error());
   const bool is_new = known.state == RoundMachine::State::kAsked && known.weight != *weight;
   if (is_new && *weight < offer.head.weight && !start_.uniform_weights) {
-    turn_.say(start_.id,
-              fmt::format("{}: the weight {} counts as {} (aggregation.weight-max, "
-                          "weight-ratio-max)",
-                          client, offer.head.weight, *weight));
+    turn_.say(start_.id, fmt::format("{}: the weight {} counts as {} (aggregation.weight-max, "
+                                     "weight-ratio-max)",
+                                     client, offer.head.weight, *weight));
   }
   phase_->tasks.offered(id, *weight);
   Upload& upload = phase_->uploads[id] = Upload{.head = offer.head, .receiver = {}};
@@ -208,8 +207,7 @@ double RunMachine::median_rows(const std::vector<Participant>& participants) con
   std::vector<std::uint64_t> announced;
   for (const Participant& participant : participants) {
     const ClientTable::Client* client = clients_.find(participant.client);
-    if (client != nullptr && client->greeting.rows > 0)
-      announced.push_back(client->greeting.rows);
+    if (client != nullptr && client->greeting.rows > 0) announced.push_back(client->greeting.rows);
   }
   if (announced.empty()) return 0;
   const auto middle = announced.begin() + static_cast<std::ptrdiff_t>((announced.size() - 1) / 2);

@@ -118,11 +118,10 @@ store::AttemptKey key_of(const RoundSummary& summary) {
 }
 
 store::NewAttempt to_record(const BeginRound& begin, WallTime now) {
-  store::NewAttempt attempt{
-      .key = {begin.run, begin.round, begin.attempt, to_record(begin.kind)},
-      .base_model = begin.base.version.sha256,
-      .started = now,
-      .population = begin.population};
+  store::NewAttempt attempt{.key = {begin.run, begin.round, begin.attempt, to_record(begin.kind)},
+                            .base_model = begin.base.version.sha256,
+                            .started = now,
+                            .population = begin.population};
   for (const Participant& p : begin.participants) attempt.cohort.push_back({p.client, p.task});
   return attempt;
 }

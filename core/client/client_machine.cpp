@@ -17,8 +17,7 @@ Error stopped_error() { return retry("stopped", "the client is stopping"); }
 
 }  // namespace
 
-ClientMachine::ClientMachine(ClientOptions options, Rng backoff_rng,
-                             Leftovers leftovers)
+ClientMachine::ClientMachine(ClientOptions options, Rng backoff_rng, Leftovers leftovers)
     : options_(std::move(options)), backoff_(options_.backoff, backoff_rng) {
   for (CommittedState& state : leftovers.states) {
     recent_.push_back(state.run);
@@ -229,10 +228,10 @@ void ClientMachine::begin(const protocol::RoundPlan& plan) {
                                              "is {}",
                                              size, format_byte_count(options_.model_bytes_max))));
   }
-  say(LogLevel::kInfo, fmt::format("run {} '{}' round {}/{}: {}", plan.run.value(), plan.run_name,
-                                   plan.round, plan.rounds,
-                                   plan.kind == protocol::TaskKind::kTrain ? "selected"
-                                                                           : "evaluating"));
+  say(LogLevel::kInfo,
+      fmt::format("run {} '{}' round {}/{}: {}", plan.run.value(), plan.run_name, plan.round,
+                  plan.rounds,
+                  plan.kind == protocol::TaskKind::kTrain ? "selected" : "evaluating"));
   task_.emplace(Task{.plan = plan});
   fetch_inputs();
 }

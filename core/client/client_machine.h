@@ -98,15 +98,14 @@ struct Say {
   LogLevel level;
   std::string line;
 };
-using Action =
-    std::variant<Dial, HangUp, Send, Train, CancelTraining, StoreUpdate, KeepState, ForgetUpdate,
-                 ForgetState, Say>;
+using Action = std::variant<Dial, HangUp, Send, Train, CancelTraining, StoreUpdate, KeepState,
+                            ForgetUpdate, ForgetState, Say>;
 
 struct ClientOptions {
   std::string software = "starling-edge";
-  std::uint64_t rows = 0;                      // training rows held
-  std::vector<std::string> abilities;          // see abilities.h
-  std::vector<std::uint32_t> input;            // shape of a row; empty: not said
+  std::uint64_t rows = 0;              // training rows held
+  std::vector<std::string> abilities;  // see abilities.h
+  std::vector<std::uint32_t> input;    // shape of a row; empty: not said
   std::uint32_t classes = 0;
   std::uint64_t model_bytes_max = 4ULL << 30;  // a larger model is refused by name
   std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond

@@ -5,8 +5,7 @@ namespace starling::client {
 namespace {
 
 Error cannot(const char* what) {
-  return unsupported("unsupported-operation",
-                     std::string("this client's trainer cannot ") + what);
+  return unsupported("unsupported-operation", std::string("this client's trainer cannot ") + what);
 }
 
 }  // namespace

@@ -4,126 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "coordinator/run_context.h"
-#include "coordinator/run_records.h"
+#include "tests/coordinator/coordinator_machine_fixture.h"
 
 namespace starling::coordinator {
 namespace {
-
-using namespace std::chrono_literals;
-using protocol::Message;
-
-class CoordinatorMachineTest : public ::testing::Test {
- protected:
-  CoordinatorMachineTest()
-      : machine({.transfer = {.chunk_bytes_max = 20, .window_bytes = 50}}),
-        context(make_context()) {
-    model = std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
-    version = {RunId(1), 0, model->sha256()};
-  }
-
-  static RunContext make_context() {
-    Job job;
-    job.job.rounds = 2;
-    job.training.model.kind = "softmax-regression";
-    job.training.data = {{4}, 2};
-    job.evaluate.every = 0;
-    job.round.cohort = 2;
-    job.round.min_updates = 1;
-    job.round.wait_for = 2;
-    job.round.attempts_max = 2;
-    return prepare_run(job, nullptr).value();
-  }
-
-  void feed(Event event) { actions = machine.on(std::move(event), now); }
-  void hear(std::uint64_t session, Message message, SharedBytes payload = {}) {
-    feed(MessageReceived{SessionId(session), {std::move(message), std::move(payload)}});
-  }
-  template <class T>
-  std::vector<T> did() const {
-    std::vector<T> found;
-    for (const Action& action : actions) {
-      if (const auto* one = std::get_if<T>(&action)) found.push_back(*one);
-    }
-    return found;
-  }
-  template <class T>
-  std::vector<std::pair<SessionId, T>> sent() const {
-    std::vector<std::pair<SessionId, T>> found;
-    for (const Send& send : did<Send>()) {
-      if (const auto* one = std::get_if<T>(&send.envelope.message)) {
-        found.emplace_back(send.session, *one);
-      }
-    }
-    return found;
-  }
-  std::string closed_because() const {
-    const auto closed = did<CloseSession>();
-    return closed.empty() ? "" : closed[0].code;
-  }
-
-  void join(const std::string& client, std::uint64_t session, std::uint64_t rows = 10) {
-    feed(ClientAdmitted{client});
-    feed(SessionOpened{SessionId(session), client});
-    hear(session, protocol::Hello{.rows = rows});
-  }
-  void submit() { feed(RunSubmitted{to_run_start(RunId(1), context, version, model, {})}); }
-  // Clients a (session 1) and b (session 2) with the plan of round 1 each.
-  void open_round() {
-    submit();
-    join("a", 1, rows_of_a);
-    join("b", 2);
-    const auto plans = sent<protocol::RoundPlan>();
-    ASSERT_EQ(plans.size(), 2U);
-    plan_a = plans[0].second;
-    plan_b = plans[1].second;
-    ASSERT_EQ(did<BeginRound>().size(), 1U);
-  }
-  update::ContributionHead head(const protocol::RoundPlan& plan) const {
-    return {.task = plan.task,
-            .base = plan.base,
-            .weight = 10,
-            .vectors = plan.schema.vectors,
-            .payload_bytes = update::payload_bytes(plan.schema.vectors)};
-  }
-  // By client a. What is said of the weight, but for the settings to look at.
-  std::string offer(const protocol::RoundPlan& plan, double weight) {
-    update::ContributionHead claims = head(plan);
-    claims.weight = weight;
-    hear(1, protocol::UpdateOffer{claims});
-    EXPECT_EQ(did<OpenUpload>().size(), 1U);
-    const auto said = did<Say>();
-    return said.empty() ? "" : said[0].line.substr(0, said[0].line.find(" ("));
-  }
-  void upload(std::uint64_t session, const protocol::RoundPlan& plan) {
-    hear(session, protocol::UpdateOffer{head(plan)});
-    ASSERT_EQ(did<OpenUpload>().size(), 1U);
-    feed(UploadOpened{plan.task, 0});
-    ASSERT_EQ(sent<protocol::UpdateAccept>().size(), 1U);
-    const SharedBytes bytes = SharedBytes::own(Bytes(head(plan).payload_bytes));
-    for (std::uint64_t at = 0; at < bytes.size(); at += 20) {
-      hear(session, protocol::Chunk{plan.task, at},
-           bytes.slice(at, std::min<std::size_t>(20, bytes.size() - at)));
-      ASSERT_EQ(did<WriteUpload>().size(), 1U) << at;
-    }
-    ASSERT_EQ(did<SumUpload>().size(), 1U);
-  }
-  void commit() {
-    const update::ModelVersion next{RunId(1), version.round + 1, sha256(as_bytes("next"))};
-    version = next;
-    feed(RoundDurable{std::pair(next, model)});
-  }
-
-  TimePoint now{};
-  CoordinatorMachine machine;
-  RunContext context;
-  model::Snapshot model;
-  update::ModelVersion version;
-  protocol::RoundPlan plan_a;
-  protocol::RoundPlan plan_b;
-  std::vector<Action> actions;
-  std::uint64_t rows_of_a = 10;
-};
 
 TEST_F(CoordinatorMachineTest, AWholeRunOfTwoRounds) {
   open_round();
@@ -156,7 +40,7 @@ TEST_F(CoordinatorMachineTest, AWholeRunOfTwoRounds) {
   commit();
   ASSERT_EQ(did<FinishRun>().size(), 1U);
   EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kCompleted);
-  EXPECT_FALSE(machine.active_run());
+  EXPECT_EQ(machine.runs_held(), 0U);
 }
 
 TEST_F(CoordinatorMachineTest, AWeightAboveTheRowsThatWereAnnouncedIsRefused) {
@@ -209,10 +93,11 @@ TEST_F(CoordinatorMachineTest, WhoAnnouncedNoRowsCountsAsTheMedian) {
 }
 
 TEST_F(CoordinatorMachineTest, ARoundThatIsResumedBoundsWeightsAsBefore) {
-  RunStart start = to_run_start(RunId(1), context, version, model, {});
-  start.open = OpenAttempt{1, 1, {{"a", TaskId(5)}, {"b", TaskId(6)}}};
-  feed(ClientAdmitted{"a", true, 1'000'000});
-  feed(ClientAdmitted{"b", true, 10});
+  RunStart start = start_of(1);
+  start.open =
+      OpenAttempt{.round = 1, .attempt = 1, .participants = {{"a", TaskId(5)}, {"b", TaskId(6)}}};
+  feed(ClientAdmitted{"a", true, {.rows = 1'000'000}});
+  feed(ClientAdmitted{"b", true, {.rows = 10}});
   feed(RunSubmitted{start});
   feed(SessionOpened{SessionId(1), "a"});
   hear(1, protocol::Hello{.rows = 1'000'000});
@@ -238,7 +123,7 @@ TEST_F(CoordinatorMachineTest, TheNormBoundFollowsFromTheCommittedRounds) {
   const store::RoundRecord record{.key = {RunId(1), 1, 1},
                                   .state = store::RoundState::kCommitted,
                                   .result = to_record(summary, nullptr)};
-  EXPECT_EQ(to_run_start(RunId(1), context, version, model, {record}).norms, (RecentNorms{{3, 2}}));
+  EXPECT_EQ(start_of(1, {record}).norms, (RecentNorms{{3, 2}}));
 }
 
 TEST_F(CoordinatorMachineTest, WaitsForTheClientsThatTheJobAwaits) {
@@ -264,7 +149,7 @@ TEST_F(CoordinatorMachineTest, GreetsOnceAndClosesWhoSpeaksFirst) {
   feed(SessionOpened{SessionId(4), "stranger"});
   hear(4, protocol::Hello{});
   EXPECT_EQ(closed_because(), "certificate-revoked");
-  EXPECT_EQ(machine.clients_connected(), 0U);
+  EXPECT_EQ(machine.clients().count_connected(), 0U);
 }
 
 TEST_F(CoordinatorMachineTest, ClosesSilentSessionsAndAnswersPings) {
@@ -285,7 +170,7 @@ TEST_F(CoordinatorMachineTest, WhatIsForOthersIsHeardToo) {
   feed(SessionHeard{SessionId(7)});  // closed meanwhile
   now += 40s;
   feed(Tick{});
-  EXPECT_TRUE(machine.connected("a"));
+  EXPECT_TRUE(machine.clients().connected("a"));
   now += 60s;
   feed(Tick{});
   EXPECT_EQ(closed_because(), "silent");
@@ -299,7 +184,7 @@ TEST_F(CoordinatorMachineTest, ASecondConnectionOfAClientReplacesTheFirst) {
   ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U) << "its task is told again";
   EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, plan_a.task);
   feed(SessionClosed{SessionId(1)});
-  EXPECT_TRUE(machine.connected("a")) << "the old connection's end concerns nobody";
+  EXPECT_TRUE(machine.clients().connected("a")) << "the old connection's end concerns nobody";
 }
 
 TEST_F(CoordinatorMachineTest, ATaskOfAnotherClientIsNobodysBusiness) {
@@ -311,7 +196,7 @@ TEST_F(CoordinatorMachineTest, ATaskOfAnotherClientIsNobodysBusiness) {
   hear(2, protocol::ModelRequest{plan_a.task, 0, 100});
   EXPECT_TRUE(sent<protocol::Chunk>().empty());
   hear(2, protocol::TaskFailed{plan_a.task, "x", "x"});
-  EXPECT_EQ(machine.round()->tasks().at(plan_a.task).state, RoundMachine::State::kAsked);
+  EXPECT_EQ(phase()->tasks().at(plan_a.task).state, RoundMachine::State::kAsked);
   hear(2, protocol::Chunk{plan_a.task, 0}, SharedBytes::own(Bytes(20)));
   EXPECT_TRUE(did<WriteUpload>().empty());
 }
@@ -398,7 +283,7 @@ TEST_F(CoordinatorMachineTest, TheDeadlineCommitsWithEnoughAndNamesTheRest) {
   }
   feed(Tick{});
   // The event at the deadline closes the round, whichever it is.
-  ASSERT_TRUE(machine.round());
+  ASSERT_TRUE(phase());
   commit();
   const auto ended = sent<protocol::TaskEnded>();
   ASSERT_EQ(ended.size(), 1U);
@@ -430,15 +315,15 @@ TEST_F(CoordinatorMachineTest, AClientsReasonIsKeptWholeAndCleaned) {
 }
 
 TEST_F(CoordinatorMachineTest, KnowsWhenAConnectedClientWasHeard) {
-  EXPECT_FALSE(machine.heard_at("a"));
+  EXPECT_FALSE(machine.clients().heard_at("a"));
   join("a", 1);
-  EXPECT_EQ(machine.heard_at("a"), now);
+  EXPECT_EQ(machine.clients().heard_at("a"), now);
   now += 5s;
   hear(1, protocol::Ping{});
-  EXPECT_EQ(machine.heard_at("a"), now);
+  EXPECT_EQ(machine.clients().heard_at("a"), now);
   now += 5s;
   feed(SessionClosed{SessionId(1)});
-  EXPECT_FALSE(machine.heard_at("a")) << "when it was seen is in the store now";
+  EXPECT_FALSE(machine.clients().heard_at("a")) << "when it was seen is in the store now";
 }
 
 TEST_F(CoordinatorMachineTest, ARoundIsTriedAgainAndTheRunFailsAfterTheLastAttempt) {
@@ -464,7 +349,7 @@ TEST_F(CoordinatorMachineTest, RevocationCutsAndFailsButNeverUncountsASum) {
   upload(1, plan_a);
   feed(ClientRevoked{"a"});
   EXPECT_EQ(closed_because(), "certificate-revoked");
-  EXPECT_EQ(machine.round()->tasks().at(plan_a.task).state, RoundMachine::State::kSumming);
+  EXPECT_EQ(phase()->tasks().at(plan_a.task).state, RoundMachine::State::kSumming);
   feed(UploadSummed{plan_a.task, {}});
   feed(ClientRevoked{"b"});
   ASSERT_EQ(did<CommitRound>().size(), 1U);
@@ -494,137 +379,6 @@ TEST_F(CoordinatorMachineTest, AStoppedRunEndsAtOnceButNotInTheMiddleOfACommit) 
   EXPECT_EQ(sent<protocol::RoundCommitted>().size(), 2U);
 }
 
-TEST_F(CoordinatorMachineTest, RunsAreHeldOneAfterTheOther) {
-  open_round();
-  feed(RunSubmitted{to_run_start(RunId(2), context, {RunId(2), 0, {}}, model, {})});
-  EXPECT_TRUE(did<BeginRound>().empty());
-  feed(StopRun{RunId(1)});
-  ASSERT_EQ(did<BeginRound>().size(), 1U);
-  EXPECT_EQ(did<BeginRound>()[0].run, RunId(2));
-  feed(RunSubmitted{to_run_start(RunId(3), context, {RunId(3), 0, {}}, model, {})});
-  feed(StopRun{RunId(3)});
-  EXPECT_EQ(machine.active_run()->id, RunId(2));
-}
-
-// Run 1 needs two clients, run 2 one.
-class WaitingRunsTest : public CoordinatorMachineTest {
- protected:
-  WaitingRunsTest() {
-    context.job.round.min_updates = 2;
-    small = context;
-    small.job.round.cohort = 1;
-    small.job.round.min_updates = 1;
-    small.job.round.wait_for = 1;
-    small_version = {RunId(2), 0, model->sha256()};
-  }
-  void submit_small() {
-    feed(RunSubmitted{to_run_start(RunId(2), small, small_version, model, {})});
-  }
-  RunId began() const {
-    const auto begun = did<BeginRound>();
-    return begun.size() == 1 ? begun[0].run : RunId{};
-  }
-  // The clients that were just asked report, and the round is committed.
-  void finish_round() {
-    const auto plans = sent<protocol::RoundPlan>();
-    for (const auto& [session, plan] : plans) {
-      upload(session.value(), plan);
-      feed(UploadSummed{plan.task, {}});
-    }
-    ASSERT_EQ(did<CommitRound>().size(), 1U);
-    const RoundSummary summary = did<CommitRound>()[0].summary;
-    feed(RoundDurable{std::pair(
-        update::ModelVersion{summary.run, summary.round, sha256(as_bytes("next"))}, model)});
-  }
-
-  RunContext small;
-  update::ModelVersion small_version;
-};
-
-TEST_F(WaitingRunsTest, ARunThatWaitsForClientsYieldsAndKeepsItsPlace) {
-  submit();
-  ASSERT_EQ(did<RunWaits>().size(), 1U);
-  join("a", 1);
-  EXPECT_TRUE(machine.idle());
-  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected)");
-  submit_small();
-  EXPECT_EQ(began(), RunId(2));
-  EXPECT_FALSE(machine.idle());
-  EXPECT_EQ(machine.waits_for(RunId(2)), "");
-  const auto of_small = actions;
-  join("b", 2);
-  EXPECT_TRUE(did<BeginRound>().empty()) << "one round at a time";
-  EXPECT_EQ(machine.waits_for(RunId(1)), "round 1 of run 2");
-  actions = of_small;
-  finish_round();
-  EXPECT_EQ(began(), RunId(1)) << "it was submitted first";
-  EXPECT_EQ(machine.waits_for(RunId(2)), "round 1 of run 1");
-  finish_round();
-  EXPECT_EQ(began(), RunId(1));
-  finish_round();
-  ASSERT_EQ(did<FinishRun>().size(), 1U);
-  EXPECT_EQ(did<FinishRun>()[0].run, RunId(1));
-  ASSERT_EQ(began(), RunId(2));
-  EXPECT_EQ(did<BeginRound>()[0].round, 2U) << "its first round is kept";
-  EXPECT_EQ(did<BeginRound>()[0].base,
-            (update::ModelVersion{RunId(2), 1, sha256(as_bytes("next"))}));
-  EXPECT_EQ(did<BeginRound>()[0].model, model);
-  finish_round();
-  ASSERT_EQ(did<FinishRun>().size(), 1U);
-  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kCompleted);
-  EXPECT_FALSE(machine.active_run());
-}
-
-TEST_F(WaitingRunsTest, ARunWhoseClientsLeaveGivesWayUntilTheyAreBack) {
-  submit();
-  submit_small();
-  EXPECT_TRUE(did<BeginRound>().empty());
-  join("a", 1);
-  EXPECT_EQ(began(), RunId(2)) << "the first that can go on";
-  const auto of_small = actions;
-  join("b", 2);
-  actions = of_small;
-  finish_round();
-  ASSERT_EQ(began(), RunId(1));
-  const auto of_large = actions;
-  feed(SessionClosed{SessionId(2)});
-  now += 30s;  // the grace
-  feed(SessionHeard{SessionId(1)});
-  feed(Tick{});
-  actions = of_large;
-  const auto plan = sent<protocol::RoundPlan>()[0].second;
-  upload(1, plan);
-  feed(UploadSummed{plan.task, {}});
-  EXPECT_EQ(did<AbandonRound>().size(), 1U);
-  EXPECT_EQ(began(), RunId(2)) << "at once, in the pause before the next attempt";
-  finish_round();
-  ASSERT_EQ(did<FinishRun>().size(), 1U);
-  EXPECT_EQ(did<FinishRun>()[0].run, RunId(2));
-  now += 1s;
-  feed(Tick{});
-  EXPECT_EQ(did<RunWaits>().size(), 1U);
-  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected)");
-  join("b", 3);
-  ASSERT_EQ(began(), RunId(1));
-  EXPECT_EQ(did<BeginRound>()[0].attempt, 2U);
-}
-
-TEST_F(WaitingRunsTest, ARunThatHasYieldedIsStoppedAtOnce) {
-  submit();
-  submit_small();
-  join("a", 1);
-  ASSERT_EQ(began(), RunId(2));
-  feed(StopRun{RunId(1)});
-  ASSERT_EQ(did<FinishRun>().size(), 1U);
-  EXPECT_EQ(did<FinishRun>()[0].run, RunId(1));
-  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kStopped);
-  EXPECT_TRUE(did<AbandonRound>().empty()) << "the open round is of another run";
-  EXPECT_TRUE(machine.round());
-  feed(StopRun{RunId(2)});
-  EXPECT_EQ(did<FinishRun>().size(), 1U);
-  EXPECT_FALSE(machine.active_run());
-}
-
 TEST_F(CoordinatorMachineTest, ARestartResumesTheSameAttemptAndTasks) {
   open_round();
   store::RoundRecord record{.key = {RunId(1), 1, 1},
@@ -633,8 +387,7 @@ TEST_F(CoordinatorMachineTest, ARestartResumesTheSameAttemptAndTasks) {
   CoordinatorMachine restarted({});
   restarted.on(ClientAdmitted{"a", true}, now);
   restarted.on(ClientAdmitted{"b", true}, now);
-  actions =
-      restarted.on(RunSubmitted{to_run_start(RunId(1), context, version, model, {record})}, now);
+  actions = restarted.on(RunSubmitted{start_of(1, {}, record)}, now);
   ASSERT_EQ(did<BeginRound>().size(), 1U);
   EXPECT_TRUE(did<BeginRound>()[0].resumed);
   restarted.on(SessionOpened{SessionId(1), "a"}, now);
@@ -656,7 +409,7 @@ TEST_F(CoordinatorMachineTest, AResumedAttemptCountsWhatWasSentBefore) {
   CoordinatorMachine restarted({});
   restarted.on(ClientAdmitted{"a", true}, now);
   restarted.on(ClientAdmitted{"b", true}, now);
-  restarted.on(RunSubmitted{to_run_start(RunId(1), context, version, model, {record})}, now);
+  restarted.on(RunSubmitted{start_of(1, {}, record)}, now);
   restarted.on(SessionOpened{SessionId(2), "b"}, now);
   restarted.on(MessageReceived{SessionId(2), {protocol::Hello{}, {}}}, now);
   restarted.on(MessageReceived{SessionId(2), {protocol::ModelRequest{plan_b.task, 0, 1000}, {}}},
@@ -674,8 +427,7 @@ TEST_F(CoordinatorMachineTest, AfterAWithdrawnRoundTheAttemptsOfTheNextAreCounte
                               .state = store::RoundState::kAbandoned,
                               .abandonment = store::Abandonment{std::move(code), "x"}};
   };
-  feed(RunSubmitted{to_run_start(RunId(1), context, version, model,
-                                 {withdrawn(1, "model-damaged"), withdrawn(2, "base-withdrawn")})});
+  feed(RunSubmitted{start_of(1, {withdrawn(1, "model-damaged"), withdrawn(2, "base-withdrawn")})});
   join("a", 1);
   join("b", 2);
   ASSERT_EQ(did<BeginRound>().size(), 1U);
@@ -717,7 +469,7 @@ TEST_F(CoordinatorMachineTest, AnOfferRepeatedWhileItsUploadWaitsChangesNothing)
     hear(3, protocol::Chunk{last.task, at},
          bytes.slice(at, std::min<std::size_t>(20, bytes.size() - at)));
   }
-  EXPECT_EQ(machine.round()->find(last.task)->state, RoundMachine::State::kWaiting);
+  EXPECT_EQ(phase()->find(last.task)->state, RoundMachine::State::kWaiting);
   auto heavier = head(last);
   heavier.weight = 1000;
   hear(3, protocol::UpdateOffer{heavier});

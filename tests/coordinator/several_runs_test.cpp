@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several runs at a time over clients that work for one task at a time; phases of a run; clients
+// that cannot do a run, or fail at it every time.
+#include <gtest/gtest.h>
+
+#include "tests/coordinator/coordinator_machine_fixture.h"
+
+namespace starling::coordinator {
+namespace {
+
+// Run 1 needs two clients, run 2 one.
+class SeveralRunsTest : public CoordinatorMachineTest {
+ protected:
+  SeveralRunsTest() {
+    context.job.round.min_updates = 2;
+    small = context;
+    small.job.round.cohort = 1;
+    small.job.round.min_updates = 1;
+    small.job.round.wait_for = 1;
+  }
+  void submit_small(std::uint64_t run = 2) {
+    feed(RunSubmitted{
+        to_run_start(RunId(run), small, at({RunId(run), 0, model->sha256()}), {}, std::nullopt)});
+  }
+  std::vector<std::uint64_t> began() const {
+    std::vector<std::uint64_t> runs;
+    for (const BeginRound& begin : did<BeginRound>()) runs.push_back(begin.run.value());
+    return runs;
+  }
+  using Plans = std::vector<std::pair<SessionId, protocol::RoundPlan>>;
+  // The clients of these tasks report; their phase is to be committed then.
+  void report(const Plans& plans) {
+    for (const auto& [session, plan] : plans) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    ASSERT_EQ(did<CommitRound>().size(), 1U);
+  }
+  void durable() {
+    const RoundSummary summary = did<CommitRound>().at(0).summary;
+    feed(RoundDurable{
+        summary.run,
+        Durable{at({summary.run, summary.round, sha256(as_bytes("next"))}), measured}});
+  }
+
+  RunContext small;
+};
+
+TEST_F(SeveralRunsTest, RunsOfDisjointClientsGoOnSideBySide) {
+  small.job.round.wait_for = 1;
+  join("a", 1);
+  submit_small(2);
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({2}));
+  const Plans first = sent<protocol::RoundPlan>();
+  join("b", 2);
+  submit_small(3);
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({3})) << "the other client is free";
+  EXPECT_EQ(sent<protocol::RoundPlan>().at(0).first, SessionId(2));
+  const Plans second = sent<protocol::RoundPlan>();
+  EXPECT_EQ(machine.runs_active(), 2U);
+  report(second);
+  durable();
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({3})) << "its second round";
+  report(first);
+  durable();
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({2}));
+}
+
+TEST_F(SeveralRunsTest, AClientWorksForOneTaskAtATime) {
+  join("a", 1);
+  join("b", 2);
+  submit();
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({1}));
+  const Plans plans = sent<protocol::RoundPlan>();
+  submit_small();
+  EXPECT_TRUE(began().empty()) << "both are at work";
+  EXPECT_EQ(machine.waits_for(RunId(2)), "1 client (2 connected, 2 at work for other runs)");
+  upload(1, plans[0].second);
+  EXPECT_TRUE(began().empty());
+  feed(UploadSummed{plans[0].second.task, {}});
+  ASSERT_EQ(began(), std::vector<std::uint64_t>({2})) << "a is free, though round 1 is open";
+  EXPECT_EQ(sent<protocol::RoundPlan>().at(0).first, SessionId(1));
+}
+
+TEST_F(SeveralRunsTest, WithSharedClientsRunsTakeTurns) {
+  join("a", 1);
+  join("b", 2);
+  submit();
+  Plans plans = sent<protocol::RoundPlan>();
+  small.job.round.cohort = 2;
+  small.job.round.min_updates = 2;
+  submit_small();
+  std::vector<std::uint64_t> order;
+  for (int i = 0; i < 4; ++i) {
+    report(plans);
+    durable();
+    if (i == 3) break;
+    ASSERT_EQ(began().size(), 1U);
+    order.push_back(began()[0]);
+    plans = sent<protocol::RoundPlan>();
+  }
+  EXPECT_EQ(order, std::vector<std::uint64_t>({2, 1, 2}));
+  EXPECT_EQ(machine.runs_held(), 0U);
+}
+
+TEST_F(SeveralRunsTest, ARunThatWaitsForClientsHoldsNoOtherUp) {
+  submit();
+  ASSERT_EQ(did<RunWaits>().size(), 1U);
+  join("a", 1);
+  EXPECT_EQ(machine.runs_active(), 0U);
+  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected)");
+  submit_small();
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({2}));
+  EXPECT_EQ(machine.waits_for(RunId(2)), "");
+  const Plans of_small = sent<protocol::RoundPlan>();
+  join("b", 2);
+  EXPECT_TRUE(began().empty()) << "a is at work";
+  report(of_small);
+  durable();
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({1})) << "its turn: it opened none yet";
+}
+
+TEST_F(SeveralRunsTest, OneRunIsStoppedTheOtherGoesOn) {
+  join("a", 1);
+  join("b", 2);
+  submit_small(2);
+  submit_small(3);
+  ASSERT_TRUE(phase(2) && phase(3));
+  feed(StopRun{RunId(2)});
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].run, RunId(2));
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "run-stopped");
+  EXPECT_TRUE(phase(3));
+  EXPECT_EQ(machine.runs_held(), 1U);
+}
+
+TEST_F(SeveralRunsTest, AfterARestartAClientDoesTwoTasksOneAfterTheOther) {
+  const auto open = [](std::uint64_t run, std::uint64_t task) {
+    return store::RoundRecord{.key = {RunId(run), 1, 1},
+                              .state = store::RoundState::kOpen,
+                              .cohort = {{"a", TaskId(task)}}};
+  };
+  feed(ClientAdmitted{"a", true});
+  for (std::uint64_t run : {2, 3}) {
+    feed(RunSubmitted{to_run_start(RunId(run), small, at({RunId(run), 0, model->sha256()}), {},
+                                   open(run, 100 + run))});
+  }
+  feed(SessionOpened{SessionId(1), "a"});
+  hear(1, protocol::Hello{.rows = 10});
+  const Plans first = sent<protocol::RoundPlan>();
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].second.task, TaskId(102));
+  upload(1, first[0].second);
+  feed(UploadSummed{first[0].second.task, {}});
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, TaskId(103));
+}
+
+TEST_F(SeveralRunsTest, AnUpdateForAnotherRunsTaskIsTakenWhileOneIsAtWork) {
+  join("a", 1);
+  join("b", 2);
+  submit();
+  const Plans plans = sent<protocol::RoundPlan>();
+  upload(1, plans[0].second);
+  submit_small();
+  feed(UploadSummed{plans[0].second.task, {}});
+  ASSERT_EQ(began(), std::vector<std::uint64_t>({2}));
+  hear(1, protocol::UpdateOffer{head(plans[0].second)});
+  EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U) << "of the phase that is still open";
+}
+
+// --- evaluation by clients ----------------------------------------------------------------------
+
+class EvaluationTest : public CoordinatorMachineTest {
+ protected:
+  EvaluationTest() {
+    context.job.evaluate.federated_every = 1;
+    context.job.job.rounds = 2;
+  }
+  void join_evaluator(const std::string& client, std::uint64_t session) {
+    feed(ClientAdmitted{client});
+    feed(SessionOpened{SessionId(session), client});
+    hear(session, protocol::Hello{.rows = 10, .abilities = {"evaluate"}});
+  }
+  void train_round() {
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    commit();
+  }
+  void report_evaluation(std::uint64_t session, const protocol::RoundPlan& plan) {
+    hear(session, protocol::UpdateOffer{{.task = plan.task,
+                                         .base = plan.base,
+                                         .weight = 3,
+                                         .scalars = {{"loss", 0.5}, {"accuracy", 0.75}}}});
+    ASSERT_EQ(did<SumUpload>().size(), 1U);
+    EXPECT_TRUE(did<OpenUpload>().empty()) << "there are no vectors";
+    feed(UploadSummed{plan.task, 0.0});
+  }
+};
+
+TEST_F(EvaluationTest, FollowsTheCommitOfItsRound) {
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  join("c", 3);
+  train_round();
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].kind, protocol::TaskKind::kEvaluate);
+  EXPECT_EQ(did<BeginRound>()[0].round, 1U);
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 2U) << "c holds no rows out";
+  EXPECT_EQ(plans[0].second.kind, protocol::TaskKind::kEvaluate);
+  EXPECT_EQ(plans[0].second.base, version);
+  hear(1, protocol::ModelRequest{plans[0].second.task, 0, 1000});
+  EXPECT_FALSE(sent<protocol::Chunk>().empty());
+  report_evaluation(1, plans[0].second);
+  report_evaluation(2, plans[1].second);
+  ASSERT_EQ(did<CommitRound>().size(), 1U);
+  EXPECT_EQ(did<CommitRound>()[0].summary.kind, protocol::TaskKind::kEvaluate);
+  EXPECT_EQ(did<CommitRound>()[0].summary.contributors[0].weight, 3);
+  feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].kind, protocol::TaskKind::kTrain);
+  EXPECT_EQ(did<BeginRound>()[0].round, 2U);
+}
+
+TEST_F(EvaluationTest, OneThatFailsDoesNotEndTheRun) {
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  train_round();
+  for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+    hear(session.value(), protocol::TaskFailed{plan.task, "no-data", "x"});
+  }
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  EXPECT_EQ(did<AbandonRound>()[0].summary.kind, protocol::TaskKind::kEvaluate);
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].kind, protocol::TaskKind::kTrain) << "no second attempt";
+}
+
+TEST_F(EvaluationTest, IsLeftOutWhereNobodyHoldsRowsOut) {
+  submit();
+  join("a", 1);
+  join("b", 2);
+  train_round();
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].kind, protocol::TaskKind::kTrain);
+}
+
+TEST_F(EvaluationTest, AnOpenOneIsResumed) {
+  version = {RunId(1), 1, model->sha256()};
+  const store::RoundRecord trained{.key = {RunId(1), 1, 1}, .state = store::RoundState::kCommitted};
+  const store::RoundRecord open{
+      .key = {.run = RunId(1), .round = 1, .attempt = 1, .kind = store::PhaseKind::kEvaluate},
+      .state = store::RoundState::kOpen,
+      .cohort = {{"a", TaskId(9)}}};
+  feed(RunSubmitted{start_of(1, {trained}, open)});
+  EXPECT_EQ(did<BeginRound>().at(0).kind, protocol::TaskKind::kEvaluate);
+  EXPECT_TRUE(did<BeginRound>()[0].resumed);
+}
+
+// --- early stopping -----------------------------------------------------------------------------
+
+TEST_F(CoordinatorMachineTest, StopsWhenTheMetricHasNotImprovedForAWhile) {
+  context.job.job.rounds = 100;
+  context.job.stop = {.metric = "accuracy", .patience = 2, .min_change = 0.01};
+  open_round();
+  const std::vector<double> accuracies = {0.5, 0.6, 0.605, 0.55};
+  for (std::size_t round = 0; round < accuracies.size(); ++round) {
+    measured = Measured{false, 1, accuracies[round]};
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    EXPECT_TRUE(did<FinishRun>().empty());
+    commit();
+  }
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kCompleted);
+  bool said = false;
+  for (const Say& say : did<Say>()) {
+    said = said || say.line ==
+                       "stopped early: accuracy has not improved for 2 evaluations since round 2 "
+                       "(0.6000)";
+  }
+  EXPECT_TRUE(said);
+}
+
+TEST_F(CoordinatorMachineTest, ARestartKnowsWhatWasMeasured) {
+  context.job.stop = {.metric = "loss", .patience = 1};
+  version = {RunId(1), 2, model->sha256()};
+  const auto record = [](Round round, double loss) {
+    store::RoundRecord made{.key = {RunId(1), round, 1}, .state = store::RoundState::kCommitted};
+    made.result.evaluation = {loss, 0.5};
+    return made;
+  };
+  context.job.job.rounds = 9;
+  feed(RunSubmitted{start_of(1, {record(1, 0.5), record(2, 0.6)})});
+  EXPECT_EQ(did<FinishRun>().size(), 1U);
+}
+
+// --- who can do a run ---------------------------------------------------------------------------
+
+class AbilitiesTest : public CoordinatorMachineTest {
+ protected:
+  AbilitiesTest() { context.for_clients.strategy.name = "scaffold"; }
+  void join_able(const std::string& client, std::uint64_t session,
+                 std::vector<std::string> abilities, std::vector<std::uint32_t> input = {}) {
+    feed(ClientAdmitted{client});
+    feed(SessionOpened{SessionId(session), client});
+    hear(session,
+         protocol::Hello{.rows = 10, .abilities = std::move(abilities), .input = std::move(input)});
+  }
+};
+
+TEST_F(AbilitiesTest, OnlyThoseThatCanAreAskedAndTheOthersAreNamed) {
+  submit();
+  join("old", 1);
+  join_able("other", 2, {"feddyn"});
+  EXPECT_TRUE(did<BeginRound>().empty());
+  join_able("x", 3, {"evaluate", "scaffold"});
+  join_able("wide", 4, {"scaffold"}, {5});
+  EXPECT_TRUE(did<BeginRound>().empty());
+  join_able("y", 5, {"scaffold"}, {4});
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  const auto participants = did<BeginRound>()[0].participants;
+  ASSERT_EQ(participants.size(), 2U);
+  EXPECT_EQ(participants[0].client, "x");
+  EXPECT_EQ(participants[1].client, "y");
+  ASSERT_FALSE(did<Say>().empty());
+  EXPECT_EQ(did<Say>()[0].line,
+            "3 of 5 clients cannot take part in this run (old: its version does not know scaffold; "
+            "other: it does not know scaffold; wide: its rows have another shape)");
+  EXPECT_EQ(machine.find_run(RunId(1))->count_able(), 2U);
+}
+
+TEST_F(CoordinatorMachineTest, AClientThatFailsEveryTimeIsLeftOutAndNamed) {
+  context.job.job.rounds = 9;
+  context.job.round.cohort = 3;
+  context.job.round.wait_for = 3;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  join("c", 3);
+  for (Round round = 1; round <= 3; ++round) {
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 3U) << round;
+    hear(3, protocol::TaskFailed{plans[2].second.task, "data-mismatch", "other columns"});
+    if (round == 3) {
+      ASSERT_EQ(did<Say>().size(), 1U);
+      EXPECT_EQ(did<Say>()[0].line,
+                "c is left out of this run from now on: its last 3 tasks failed (other columns)");
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      upload(i + 1, plans[i].second);
+      feed(UploadSummed{plans[i].second.task, {}});
+    }
+    commit();
+  }
+  EXPECT_EQ(sent<protocol::RoundPlan>().size(), 2U);
+}
+
+TEST_F(CoordinatorMachineTest, AClientThatCannotDoATaskIsNotAskedAgain) {
+  open_round();
+  hear(1, protocol::TaskFailed{plan_a.task, "unknown-strategy", "x", true});
+  EXPECT_NO_FATAL_FAILURE(upload(2, plan_b));
+  feed(UploadSummed{plan_b.task, {}});
+  commit();
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  EXPECT_EQ(sent<protocol::RoundPlan>()[0].first, SessionId(2));
+}
+
+TEST_F(CoordinatorMachineTest, OneSuccessForgivesFailuresBefore) {
+  ClientFailures failures;
+  EXPECT_FALSE(failures.failed("a", false));
+  EXPECT_FALSE(failures.failed("a", false));
+  failures.succeeded("a");
+  EXPECT_FALSE(failures.failed("a", false));
+  EXPECT_FALSE(failures.left_out("a"));
+  EXPECT_FALSE(failures.failed("a", false));
+  EXPECT_TRUE(failures.failed("a", false));
+  EXPECT_TRUE(failures.left_out("a"));
+  EXPECT_FALSE(failures.failed("a", false)) << "said once";
+  EXPECT_TRUE(failures.failed("b", true));
+}
+
+// --- inputs beside the model --------------------------------------------------------------------
+
+TEST_F(CoordinatorMachineTest, InputsAreSentWhenAsked) {
+  RunStart start = start_of(1);
+  const SharedBytes control = SharedBytes::own(Bytes(30, std::byte{1}));
+  start.at.inputs = {{{"control", sha256(control.view()), control.size()}, control}};
+  feed(RunSubmitted{start});
+  join("a", 1);
+  join("b", 2);
+  const auto plan = sent<protocol::RoundPlan>().at(0).second;
+  ASSERT_EQ(plan.inputs.size(), 1U);
+  EXPECT_EQ(plan.inputs[0].name, "control");
+  hear(1, protocol::ModelRequest{plan.task, 0, 1000, 1});
+  const auto chunks = sent<protocol::Chunk>();
+  ASSERT_EQ(chunks.size(), 2U);
+  EXPECT_EQ(chunks[1].second.input, 1U);
+  EXPECT_EQ(chunks[1].second.offset, 20U);
+  hear(1, protocol::ModelRequest{plan.task, 0, 1000, 2});
+  EXPECT_EQ(closed_because(), "bad-message");
+}
+
+TEST_F(CoordinatorMachineTest, WithUniformWeightsEveryClientCountsOne) {
+  context.job.aggregation.weight = "uniform";
+  open_round();
+  EXPECT_NO_FATAL_FAILURE(upload(1, plan_a));
+  EXPECT_EQ(did<SumUpload>()[0].head.weight, 1);
+}
+
+TEST_F(CoordinatorMachineTest, AScalarThatTheTaskAskedForMustCome) {
+  open_round();
+  auto bare = head(plan_a);
+  bare.scalars.clear();
+  hear(1, protocol::UpdateOffer{bare});
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "missing-scalar");
+}
+
+}  // namespace
+}  // namespace starling::coordinator
