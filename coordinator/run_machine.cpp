@@ -8,14 +8,13 @@
 
 #include "core/base/check.h"
 #include "core/base/counted.h"
+#include "core/client/abilities.h"
 
 namespace starling::coordinator {
 namespace {
 
 // What clients of the first version can do without saying so.
 bool knows_only_the_first_version(const Greeting& greeting) { return greeting.abilities.empty(); }
-
-constexpr const char* kEvaluate = "evaluate";
 
 }  // namespace
 
@@ -59,7 +58,7 @@ std::string RunMachine::inability(const ClientTable::Client& client,
                  : fmt::format("it does not know {}", ability);
     }
   }
-  if (evaluates && !std::ranges::binary_search(greeting.abilities, kEvaluate)) {
+  if (evaluates && !std::ranges::binary_search(greeting.abilities, client::kEvaluateAbility)) {
     return "it holds no rows out";
   }
   const client::DataShape& shape = start_.job.training.data;

@@ -26,6 +26,7 @@ enum class Purpose : std::uint32_t {
   kTopology = 10,
   kAlgorithm = 11,
   kTest = 12,
+  kHoldOut = 13,
 };
 
 // FNV-1a, 64 bit: a node's name as part of a stream's key.

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/client/abilities.h"
+
+#include <algorithm>
+
+namespace starling::client {
+
+std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out) {
+  std::vector<std::string> words = strategies.client_names();
+  if (holds_rows_out) words.emplace_back(kEvaluateAbility);
+  std::ranges::sort(words);
+  return words;
+}
+
+}  // namespace starling::client
