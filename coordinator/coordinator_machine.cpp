@@ -106,7 +106,7 @@ void CoordinatorMachine::handle(ClientRevoked& event) {
     if (session.client == event.client) sessions.push_back(id);
   }
   const Error reason =
-      rejected("certificate-revoked", "the operator revoked the client " + event.client);
+      not_authorised("certificate-revoked", "the operator revoked the client " + event.client);
   for (const SessionId id : sessions) refuse(id, reason.code(), reason.message());
   if (active_ && !active_->committing) {
     if (const auto task = active_->round->task_of(event.client)) fail_task(*task, reason);
@@ -510,7 +510,7 @@ void CoordinatorMachine::handle(Tick&) {
       dead.emplace_back(id, retry("silent", fmt::format("nothing was heard for {}",
                                                         format_duration(options_.silence_max))));
     } else {
-      dead.emplace_back(id, retry("deadline", "no Hello came within the deadline"));
+      dead.emplace_back(id, timed_out("deadline", "no Hello came within the deadline"));
     }
   }
   for (const auto& [id, reason] : dead) refuse(id, reason.code(), reason.message());
@@ -635,7 +635,7 @@ void CoordinatorMachine::open_round(HeldRun& run, OpenAttempt open, bool resumed
   for (const Participant& participant : participants) {
     const auto client = clients_.find(participant.client);
     if (client == clients_.end()) {
-      fail_task(participant.task, rejected("certificate-revoked", "the client was revoked"));
+      fail_task(participant.task, not_authorised("certificate-revoked", "the client was revoked"));
     } else if (client->second.session) {
       send_plan(*client->second.session, participant.task);
     } else {

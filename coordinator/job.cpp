@@ -41,17 +41,18 @@ update::Bounds Job::bounds() const {
 
 Result<void> Job::validate() const {
   if (job.name.empty() || job.name.size() > update::kNameBytesMax) {
-    return rejected("setting-invalid",
-                    fmt::format("name must have 1 to {} characters", update::kNameBytesMax));
+    return wrong_setting("setting-invalid",
+                         fmt::format("name must have 1 to {} characters", update::kNameBytesMax));
   }
   if (round.min_updates > round.cohort) {
-    return rejected("setting-invalid",
-                    fmt::format("round.min-updates = {} exceeds round.cohort = {}: a round closes "
-                                "with cohort updates",
-                                round.min_updates, round.cohort));
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("round.min-updates = {} exceeds round.cohort = {}: a round closes "
+                    "with cohort updates",
+                    round.min_updates, round.cohort));
   }
   if (round.asked() > 1'000'000) {
-    return rejected("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
+    return wrong_setting("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
   }
   STARLING_TRY(NormBound::parse(aggregation.norm_max));
   STARLING_TRY(validate_fallback(*this));

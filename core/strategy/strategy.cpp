@@ -12,7 +12,8 @@ constexpr std::array<std::string_view, 1> kNames = {"fedavg"};
 
 Error unknown_strategy(const std::string& name) {
   return unsupported("unknown-strategy",
-                     "this version has no strategy '" + name + "'; it has: fedavg");
+                     "this version has no strategy '" + name + "'; it has: fedavg")
+      .as(ErrorCategory::kUsage);
 }
 
 }  // namespace
