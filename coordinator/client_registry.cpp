@@ -34,20 +34,22 @@ bool ClientRegistry::is_revoked(const std::string& serial, const Sha256Digest& p
 Result<void> ClientRegistry::check(const identity::Identity& identity,
                                    const identity::Certificate& certificate, WallTime now) const {
   if (is_revoked(certificate.serial(), certificate.public_key_digest())) {
-    return rejected("certificate-revoked", "the certificate of " + identity.name + " was revoked");
+    return not_authorised("certificate-revoked",
+                          "the certificate of " + identity.name + " was revoked");
   }
   if (now > certificate.validity().not_after) {
-    return rejected("certificate-expired", "the certificate of " + identity.name + " expired at " +
-                                               format_rfc3339(certificate.validity().not_after));
+    return not_authorised("certificate-expired",
+                          "the certificate of " + identity.name + " expired at " +
+                              format_rfc3339(certificate.validity().not_after));
   }
   const auto client = active_.find(identity.name);
   if (client == active_.end()) {
-    return rejected("client-unknown", "no client " + identity.name + " is admitted here");
+    return not_authorised("client-unknown", "no client " + identity.name + " is admitted here");
   }
   if (to_identity(client->second) != identity.role) {
-    return rejected("wrong-role", identity.name + " is admitted as " +
-                                      std::string(store::to_string(client->second)) + ", not as " +
-                                      std::string(to_string(identity.role)));
+    return not_authorised("wrong-role", identity.name + " is admitted as " +
+                                            std::string(store::to_string(client->second)) +
+                                            ", not as " + std::string(to_string(identity.role)));
   }
   return {};
 }

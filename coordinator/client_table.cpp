@@ -132,7 +132,7 @@ void ClientTable::close_silent() {
       dead.emplace_back(id, retry("silent", fmt::format("nothing was heard for {}",
                                                         format_duration(options_.silence_max))));
     } else {
-      dead.emplace_back(id, retry("deadline", "no Hello came within the deadline"));
+      dead.emplace_back(id, timed_out("deadline", "no Hello came within the deadline"));
     }
   }
   for (const auto& [id, reason] : dead) refuse(id, reason.code(), reason.message());

@@ -33,11 +33,12 @@ Result<identity::HostPort> CoordinatorSettings::listen_address() const {
   if (any_port) text.replace(text.size() - 1, 1, "1");
   auto address = identity::parse_host_port(text);
   if (!address || !identity::is_numeric_address(address->host)) {
-    return rejected("setting-invalid",
-                    "service.listen = \"" + printable(service.listen) +
-                        "\": write ADDRESS:PORT with a numeric address of this machine, such as "
-                        "127.0.0.1:7443, or 0.0.0.0:7443 for all of them; names that devices dial "
-                        "stand in service.names");
+    return wrong_setting(
+        "setting-invalid",
+        "service.listen = \"" + printable(service.listen) +
+            "\": write ADDRESS:PORT with a numeric address of this machine, such as "
+            "127.0.0.1:7443, or 0.0.0.0:7443 for all of them; names that devices dial "
+            "stand in service.names");
   }
   if (any_port) address->port = 0;
   return address;
@@ -59,17 +60,18 @@ Result<void> CoordinatorSettings::validate() const {
   STARLING_TRY(listen_address());
   for (const std::string& name : names()) {
     if (identity::is_numeric_address(name) || identity::is_dns_name(name)) continue;
-    return rejected("setting-invalid", "service.names: \"" + printable(name) +
-                                           "\" is neither a DNS name nor an address; write it "
-                                           "without a port, such as fl.example.org or 10.0.0.1");
+    return wrong_setting("setting-invalid",
+                         "service.names: \"" + printable(name) +
+                             "\" is neither a DNS name nor an address; write it "
+                             "without a port, such as fl.example.org or 10.0.0.1");
   }
   if (session.heartbeat >= session.silence || session.silence >= connection.idle) {
-    return rejected("setting-invalid",
-                    "session.heartbeat must be below session.silence, and that below "
-                    "connection.idle: a client that beats in time must not be cut off");
+    return wrong_setting("setting-invalid",
+                         "session.heartbeat must be below session.silence, and that below "
+                         "connection.idle: a client that beats in time must not be cut off");
   }
   if (session.window_bytes < session.chunk_bytes) {
-    return rejected("setting-invalid", "session.window-bytes must hold a session.chunk-bytes");
+    return wrong_setting("setting-invalid", "session.window-bytes must hold a session.chunk-bytes");
   }
   return {};
 }

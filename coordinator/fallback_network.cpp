@@ -8,9 +8,10 @@ namespace starling::coordinator {
 Result<void> validate_fallback(const Job& job) {
   if (!job.fallback.enabled()) return {};
   if (job.fallback.topology.starts_with("d-cliques")) {
-    return rejected("setting-invalid",
-                    "fallback.topology: d-cliques needs to know every client's labels, which they "
-                    "keep to themselves; name another topology");
+    return wrong_setting(
+        "setting-invalid",
+        "fallback.topology: d-cliques needs to know every client's labels, which they "
+        "keep to themselves; name another topology");
   }
   const auto nodes = static_cast<topologies::Node>(job.round.cohort);
   const auto made = topologies::Topology::make({.spec = job.fallback.topology, .nodes = nodes});

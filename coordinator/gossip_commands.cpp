@@ -130,9 +130,9 @@ Result<std::optional<identity::SignedRoster>> load_kept(const SignFlags& flags,
                                            owner.identity().federation);
   if (kept) return std::optional(*std::move(kept));
   if (kept.error().code() == "file-missing") return std::optional<identity::SignedRoster>();
-  return rejected(kept.error().code(), kept.error().message() +
-                                           "; what is there is not replaced: put a copy of the "
-                                           "roster there, or remove it and say --epoch");
+  return kept.error().with_message(kept.error().message() +
+                                   "; what is there is not replaced: put a copy of the "
+                                   "roster there, or remove it and say --epoch");
 }
 
 // Later than that of the kept roster: a peer that holds an epoch refuses another roster of it.

@@ -28,7 +28,7 @@ Result<identity::RosterMember> parse_member(const std::string& line) {
   STARLING_TRY(identity::check_name(member.name, "a member"));
   STARLING_ASSIGN(member.key, Sha256Digest::parse(key));
   if (!surplus.empty()) {
-    return rejected("members-malformed", "there is more than NAME KEY HOST:PORT");
+    return wrong_setting("members-malformed", "there is more than NAME KEY HOST:PORT");
   }
   if (member.address.empty()) return member;
   STARLING_ASSIGN(const auto address, identity::parse_dialled_address(member.address));
@@ -52,8 +52,8 @@ class Known {
 
  private:
   static Error twice(const std::string& what, std::size_t line) {
-    return rejected("members-malformed",
-                    fmt::format("{} stands in line {} already", printable(what), line));
+    return wrong_setting("members-malformed",
+                         fmt::format("{} stands in line {} already", printable(what), line));
   }
 
   std::map<std::string, std::size_t> lines_;  // a name holds no space
@@ -126,14 +126,16 @@ Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
     auto member = parse_member(line);
     const Result<void> good = member ? known.add(*member, number) : member.error();
     if (!good) {
-      return rejected("members-malformed", fmt::format("{}:{}: {}; a line is NAME KEY [HOST:PORT]",
-                                                       file_name, number, good.error().message()));
+      return wrong_setting("members-malformed",
+                           fmt::format("{}:{}: {}; a line is NAME KEY [HOST:PORT]", file_name,
+                                       number, good.error().message()));
     }
     members.push_back(std::move(*member));
   }
   if (!members.empty()) return members;
-  return rejected("members-malformed",
-                  fmt::format("{} names no members; a line is NAME KEY [HOST:PORT]", file_name));
+  return wrong_setting(
+      "members-malformed",
+      fmt::format("{} names no members; a line is NAME KEY [HOST:PORT]", file_name));
 }
 
 }  // namespace starling::coordinator

@@ -16,23 +16,25 @@ namespace {
 Result<void> check_fallback_strategy(const Job& job, const strategy::Catalogue& strategies) {
   if (!job.fallback.enabled()) return {};
   if (strategies.for_clients(job.training.strategy).name == "fedavg") return {};
-  return rejected("setting-invalid",
-                  fmt::format("fallback.topology is set, but strategy.name = '{}' cannot take a "
-                              "model that clients trained without the coordinator; use one of "
-                              "fedavg, fedavgm, fedadagrad, fedadam and fedyogi",
-                              job.training.strategy.name));
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format("fallback.topology is set, but strategy.name = '{}' cannot take a "
+                  "model that clients trained without the coordinator; use one of "
+                  "fedavg, fedavgm, fedadagrad, fedadam and fedyogi",
+                  job.training.strategy.name));
 }
 
 Result<void> check_stopping(const Job& job) {
   if (!job.stop.enabled()) return {};
   const bool federated = job.stop.metric.starts_with("federated-");
   if (federated && job.evaluate.federated_every == 0) {
-    return rejected("setting-invalid", "stop.metric = '" + job.stop.metric +
-                                           "' needs evaluate.federated-every above 0");
+    return wrong_setting("setting-invalid", "stop.metric = '" + job.stop.metric +
+                                                "' needs evaluate.federated-every above 0");
   }
   if (!federated && (job.evaluate.dataset.empty() || job.evaluate.every == 0)) {
-    return rejected("setting-invalid", "stop.metric = '" + job.stop.metric +
-                                           "' needs evaluate.dataset, and evaluate.every above 0");
+    return wrong_setting("setting-invalid",
+                         "stop.metric = '" + job.stop.metric +
+                             "' needs evaluate.dataset, and evaluate.every above 0");
   }
   return {};
 }
@@ -72,17 +74,18 @@ update::Bounds Job::bounds() const {
 
 Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   if (job.name.empty() || job.name.size() > update::kNameBytesMax) {
-    return rejected("setting-invalid",
-                    fmt::format("name must have 1 to {} characters", update::kNameBytesMax));
+    return wrong_setting("setting-invalid",
+                         fmt::format("name must have 1 to {} characters", update::kNameBytesMax));
   }
   if (round.min_updates > round.cohort) {
-    return rejected("setting-invalid",
-                    fmt::format("round.min-updates = {} exceeds round.cohort = {}: a round closes "
-                                "with cohort updates",
-                                round.min_updates, round.cohort));
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("round.min-updates = {} exceeds round.cohort = {}: a round closes "
+                    "with cohort updates",
+                    round.min_updates, round.cohort));
   }
   if (round.asked() > 1'000'000) {
-    return rejected("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
+    return wrong_setting("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
   }
   STARLING_TRY(NormBound::parse(aggregation.norm_max));
   STARLING_TRY(validate_fallback(*this));

@@ -18,10 +18,11 @@ Result<NormBound> NormBound::parse(std::string_view text) {
   if (whole && std::isfinite(value) && value > 0 && (!multiple || value >= 1)) {
     return NormBound(multiple ? Kind::kMultiple : Kind::kAbsolute, value);
   }
-  return rejected("setting-invalid",
-                  "aggregation.norm-max = \"" + std::string(text) +
-                      "\" must be a norm (\"12.5\"), a multiple of at least 1 of the median norm "
-                      "of the rounds before (\"10x\"), or \"off\"");
+  return wrong_setting(
+      "setting-invalid",
+      "aggregation.norm-max = \"" + std::string(text) +
+          "\" must be a norm (\"12.5\"), a multiple of at least 1 of the median norm "
+          "of the rounds before (\"10x\"), or \"off\"");
 }
 
 std::optional<double> NormBound::limit(const RecentNorms& norms) const {

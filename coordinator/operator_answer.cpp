@@ -75,7 +75,7 @@ std::optional<std::string> OperatorCall::find(std::string_view key) const {
 
 Result<std::string> OperatorCall::get(std::string_view key) const {
   if (auto value = find(key)) return *std::move(value);
-  return rejected("argument-missing", "the request does not say " + std::string(key));
+  return wrong_setting("argument-missing", "the request does not say " + std::string(key));
 }
 
 Result<RunId> OperatorCall::run_id() const {
@@ -84,7 +84,8 @@ Result<RunId> OperatorCall::run_id() const {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool fits = value > 0 && value <= static_cast<std::uint64_t>(INT64_MAX);
   if (code != std::errc() || end != text.data() + text.size() || !fits) {
-    return rejected("argument-invalid", "'" + printable(text) + "' is not the number of a run");
+    return wrong_setting("argument-invalid",
+                         "'" + printable(text) + "' is not the number of a run");
   }
   return RunId(value);
 }

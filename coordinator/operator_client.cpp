@@ -21,7 +21,8 @@ constexpr Duration kGoodbye = std::chrono::milliseconds(500);
 constexpr std::size_t kAnswerBytesMax = std::size_t{1} << 30;
 
 Error connection_error(std::string_view code, std::string message) {
-  return rejected(fmt::format("connection-{}", code), std::move(message));
+  return rejected(fmt::format("connection-{}", code), std::move(message))
+      .as(ErrorCategory::kNotConnected);
 }
 
 // Before the first start of a service.
@@ -47,7 +48,7 @@ Result<identity::HostPort> address_of(const StateDirectory& state,
   return address;
 }
 
-Error not_connected(const identity::HostPort& address, const Error& error) {
+Error unreachable(const identity::HostPort& address, const Error& error) {
   const bool nobody = error.code() == "cannot-connect" || error.code() == "deadline";
   if (!nobody) return connection_error(error.code(), error.message());
   return connection_error(error.code(), fmt::format("no coordinator answers at {}; start it with "
@@ -68,18 +69,21 @@ Result<identity::IdentityDirectory> load_operator_identity(const fs::path& state
   }
   if (directory && directory->identity().role == identity::Role::kOperator) return directory;
   if (directory) {
-    return connection_error("role", state.string() + " is the identity of a " +
-                                        std::string(to_string(directory->identity().role)) +
-                                        "; commands need an operator's");
+    return not_authorised("connection-role",
+                          state.string() + " is the identity of a " +
+                              std::string(to_string(directory->identity().role)) +
+                              "; commands need an operator's");
   }
   if (directory.error().code() != "not-joined") {
-    return connection_error("identity", fmt::format("the operator's identity cannot be read: {}",
-                                                    directory.error().message()));
+    return not_authorised(
+        "connection-identity",
+        fmt::format("the operator's identity cannot be read: {}", directory.error().message()));
   }
-  return connection_error(
-      "identity", fmt::format("no operator's identity in {} ({}); name the coordinator's state "
-                              "directory with --state or STARLING_HOME",
-                              fs::absolute(state).string(), directory.error().message()));
+  return not_authorised(
+      "connection-identity",
+      fmt::format("no operator's identity in {} ({}); name the coordinator's state "
+                  "directory with --state or STARLING_HOME",
+                  fs::absolute(state).string(), directory.error().message()));
 }
 
 Result<std::unique_ptr<OperatorClient>> OperatorClient::connect(const fs::path& state,
@@ -98,7 +102,7 @@ Result<std::unique_ptr<OperatorClient>> OperatorClient::connect(const fs::path& 
   auto loop = std::make_unique<net::EventLoop>();
   auto connection =
       net::run_task(*loop, net::connect(*loop, address.host, address.port, std::move(tls), {}));
-  if (!connection) return not_connected(address, connection.error());
+  if (!connection) return unreachable(address, connection.error());
   return std::unique_ptr<OperatorClient>(
       new OperatorClient(std::move(loop), std::move(*connection)));
 }
@@ -131,7 +135,9 @@ Result<bool> OperatorClient::take(const net::Frame& frame) {
   const auto* reply = std::get_if<protocol::OperatorReply>(&envelope.message);
   if (reply == nullptr || reply->id != last_id_) return false;
   if (reply->code == "draining") return lost(retry(reply->code, reply->message));
-  if (!reply->code.empty()) return rejected(reply->code, reply->message);
+  if (!reply->code.empty()) {
+    return rejected(reply->code, reply->message).as(reply->category);
+  }
   STARLING_TRY(on_piece_(envelope.payload.view()));
   return reply->last;
 }
@@ -150,8 +156,8 @@ Result<void> OperatorClient::stream(const std::string& command, Settings argumen
                                     std::string_view payload, OnPiece on_piece,
                                     std::optional<TimePoint> deadline) {
   if (payload.size() > protocol::kChunkBytesMax) {
-    return rejected("too-large", fmt::format("what is sent has {} bytes; the limit is {}",
-                                             payload.size(), protocol::kChunkBytesMax));
+    return wrong_setting("too-large", fmt::format("what is sent has {} bytes; the limit is {}",
+                                                  payload.size(), protocol::kChunkBytesMax));
   }
   on_piece_ = std::move(on_piece);
   protocol::OperatorRequest request{

@@ -19,9 +19,9 @@ Result<Round> parse_round(const std::string& text) {
   Round round = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), round);
   if (code == std::errc() && end == text.data() + text.size()) return round;
-  return rejected("argument-invalid",
-                  "--round must be the number of a round; 0 is the initial "
-                  "model");
+  return wrong_setting("argument-invalid",
+                       "--round must be the number of a round; 0 is the initial "
+                       "model");
 }
 
 // The last one unless `call` names a round or asks for the best.

@@ -78,10 +78,10 @@ Result<Duration> parse_expires(const OperatorCall& call) {
   if (lifetime >= GossipIssuer::kLifetimeMin && lifetime <= GossipIssuer::kLifetimeMax) {
     return lifetime;
   }
-  return rejected("setting-invalid",
-                  fmt::format("--expires {} is out of range; it must be {} to {}", printable(*text),
-                              format_duration(GossipIssuer::kLifetimeMin),
-                              format_duration(GossipIssuer::kLifetimeMax)));
+  return wrong_setting("setting-invalid",
+                       fmt::format("--expires {} is out of range; it must be {} to {}",
+                                   printable(*text), format_duration(GossipIssuer::kLifetimeMin),
+                                   format_duration(GossipIssuer::kLifetimeMax)));
 }
 
 }  // namespace

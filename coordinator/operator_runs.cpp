@@ -112,12 +112,12 @@ json::value OperatorDesk::waits_for(const store::Run& run) const {
 
 Answer OperatorDesk::run_submit(const OperatorCall& call) {
   if (call.payload.size() > kJobBytesMax) {
-    return rejected("job-too-large", fmt::format("a job may have {} bytes", kJobBytesMax));
+    return wrong_setting("job-too-large", fmt::format("a job may have {} bytes", kJobBytesMax));
   }
   const std::string submit_token = call.find("submit-token").value_or("");
   if (submit_token.size() > kSubmitTokenBytesMax) {
-    return rejected("argument-invalid",
-                    fmt::format("a submit token may have {} bytes", kSubmitTokenBytesMax));
+    return wrong_setting("argument-invalid",
+                         fmt::format("a submit token may have {} bytes", kSubmitTokenBytesMax));
   }
   STARLING_ASSIGN(const Job job, parse_job(call.payload, "job"));
   const store::NewRun run{.name = job.job.name,

@@ -10,6 +10,11 @@ constexpr std::size_t kQueuedBytesMax = 512 * 1024;  // of answers, before they 
 // Somebody who was revoked is not given the time that others have.
 constexpr Duration kGoodbyeOfRevoked = std::chrono::milliseconds(300);
 
+// The last one to the request.
+protocol::OperatorReply failed_reply(std::uint64_t id, const Error& error) {
+  return {.id = id, .code = error.code(), .message = error.message(), .category = error.category()};
+}
+
 }  // namespace
 
 OperatorSessions::OperatorSessions(net::EventLoop& loop, const Clock& clock,
@@ -74,7 +79,7 @@ net::Async<void> OperatorSessions::finish(SessionPtr session, TimePoint deadline
 bool OperatorSessions::take(const SessionPtr& session, const net::Frame& frame) {
   auto envelope = link::decode(frame);
   if (envelope && clock_.wall_now() > session->expires) {
-    envelope = rejected("certificate-expired", "the operator's certificate has expired");
+    envelope = not_authorised("certificate-expired", "the operator's certificate has expired");
   }
   if (!envelope) {
     send(*session, protocol::Bye{envelope.error().code(), envelope.error().message()});
@@ -100,9 +105,7 @@ void OperatorSessions::start(Session& session, const protocol::OperatorRequest& 
     answer = respond_(request.command, {session.name, request.arguments, as_text(payload)});
   }
   if (answer) return session.requests.push_back({request.id, std::move(*answer)}), void();
-  send(session,
-       protocol::OperatorReply{
-           .id = request.id, .code = answer.error().code(), .message = answer.error().message()});
+  send(session, failed_reply(request.id, answer.error()));
 }
 
 void OperatorSessions::send(Session& session, protocol::Message message, SharedBytes payload) {
@@ -116,8 +119,7 @@ OperatorSessions::Step OperatorSessions::step(Session& session, Request& request
   if (!request.answer->done()) piece = request.answer->next();
   protocol::OperatorReply reply{.id = request.id, .last = !piece || request.answer->done()};
   if (!piece) {
-    reply.code = piece.error().code();
-    reply.message = piece.error().message();
+    reply = failed_reply(request.id, piece.error());
     piece = SharedBytes();
   }
   if (!reply.last && piece->empty()) return Step::kWait;
@@ -156,7 +158,7 @@ void OperatorSessions::cut(const std::string& name) {
   const auto sessions = sessions_;
   for (const SessionPtr& session : sessions) {
     if (session->name == name) {
-      end(session, rejected("certificate-revoked", "the operator was revoked"));
+      end(session, not_authorised("certificate-revoked", "the operator was revoked"));
     }
   }
 }
@@ -178,8 +180,7 @@ net::Async<void> OperatorSessions::stop() {
   const auto sessions = sessions_;
   for (const SessionPtr& session : sessions) {
     for (const Request& request : session->requests) {
-      send(*session, protocol::OperatorReply{
-                         .id = request.id, .code = reason.code(), .message = reason.message()});
+      send(*session, failed_reply(request.id, reason));
     }
     end(session, reason);
   }

@@ -21,9 +21,9 @@ Result<Duration> parse_valid(const OperatorCall& call, Duration standard) {
   if (!text) return standard;
   STARLING_ASSIGN(const Duration valid, parse_duration(*text));
   if (valid < kValidMin || valid > kValidMax) {
-    return rejected("setting-invalid", "--valid " + printable(*text) +
-                                           " is out of range; it must "
-                                           "be 1s to 30d");
+    return wrong_setting("setting-invalid", "--valid " + printable(*text) +
+                                                " is out of range; it must "
+                                                "be 1s to 30d");
   }
   return valid;
 }
@@ -33,8 +33,8 @@ Result<std::vector<std::string>> parse_addresses(const OperatorCall& call, store
   const auto text = call.find("address");
   if (!text) return std::vector<std::string>();
   if (role != store::Role::kPeer) {
-    return rejected("setting-invalid",
-                    "--address is for peers, which others dial; add --role peer");
+    return wrong_setting("setting-invalid",
+                         "--address is for peers, which others dial; add --role peer");
   }
   STARLING_ASSIGN(const identity::HostPort address, identity::parse_dialled_address(*text));
   return std::vector<std::string>{address.text()};
@@ -65,9 +65,10 @@ Answer OperatorDesk::token_new(const OperatorCall& call) {
   STARLING_ASSIGN(const auto addresses, parse_addresses(call, role));
   const auto names = parts_.settings.names();
   if (names.empty()) {
-    return rejected("setting-invalid",
-                    "service.names in coordinator.toml is empty: devices would not know what to "
-                    "dial");
+    return wrong_setting(
+        "setting-invalid",
+        "service.names in coordinator.toml is empty: devices would not know what to "
+        "dial");
   }
   const auto token = identity::JoinToken::make(authority_, names.front(), port_);
   const WallTime now = parts_.clock.wall_now();

@@ -15,7 +15,7 @@ namespace {
 Error missed_deadline(const RoundMachine::Task& task, Duration elapsed) {
   const char* doing = task.state == RoundMachine::State::kOffered ? "its upload was not complete"
                                                                   : "no update came";
-  return retry("deadline", fmt::format("{} within {:.1f} s", doing, to_seconds(elapsed)));
+  return timed_out("deadline", fmt::format("{} within {:.1f} s", doing, to_seconds(elapsed)));
 }
 
 Error not_needed(std::size_t wanted) {

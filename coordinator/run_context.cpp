@@ -12,9 +12,9 @@ Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset) 
   if (shape.classes == 0) shape.classes = found.classes;
   STARLING_ASSIGN(const data::Shape wanted, shape.shape());
   if (wanted != dataset.shape() || shape.classes < found.classes) {
-    return rejected("data-mismatch", "the data set " + dataset.name() +
-                                         " does not have the shape that data.input and "
-                                         "data.classes of the job say");
+    return wrong_setting("data-mismatch", "the data set " + dataset.name() +
+                                              " does not have the shape that data.input and "
+                                              "data.classes of the job say");
   }
   return {};
 }
@@ -102,9 +102,10 @@ Result<RunContext> prepare_run(const Job& job,
   }
   if (known_shape) STARLING_TRY(fill_shape(shape, *known_shape));
   if (shape.input.empty() || shape.classes == 0) {
-    return rejected("no-data-shape",
-                    "the job says nothing of the data's shape: name an evaluate.dataset, or set "
-                    "data.input and data.classes");
+    return wrong_setting(
+        "no-data-shape",
+        "the job says nothing of the data's shape: name an evaluate.dataset, or set "
+        "data.input and data.classes");
   }
   STARLING_ASSIGN(context.model, context.job.training.make_model());
   STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));

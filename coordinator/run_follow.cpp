@@ -60,7 +60,7 @@ Result<int> wait_for_run(OperatorClient& client, const std::string& run,
     progress << cell(line, "text") << std::endl;
   });
   if (!followed && followed.error().code() == "deadline") {
-    return retry("deadline", fmt::format("run {} goes on; it had not ended in time", run));
+    return timed_out("deadline", fmt::format("run {} goes on; it had not ended in time", run));
   }
   if (!followed) return followed.error();
   STARLING_ASSIGN(const json::value state, client.ask("run-state", {{"id", run}}));

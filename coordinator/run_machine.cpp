@@ -275,7 +275,7 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
   for (const Participant& participant : participants) {
     const ClientTable::Client* client = clients_.find(participant.client);
     if (client == nullptr) {
-      fail_task(participant.task, rejected("certificate-revoked", "the client was revoked"));
+      fail_task(participant.task, not_authorised("certificate-revoked", "the client was revoked"));
       continue;
     }
     clients_.assign(participant.client, participant.task);

@@ -48,7 +48,8 @@ void RunMachine::revoked(const std::string& name) {
   away_.clear(name);
   if (!phase_ || phase_->committing) return;
   if (const auto task = phase_->tasks.task_of(name)) {
-    fail_task(*task, rejected("certificate-revoked", "the operator revoked the client " + name));
+    fail_task(*task,
+              not_authorised("certificate-revoked", "the operator revoked the client " + name));
   }
 }
 

@@ -23,9 +23,10 @@ constexpr std::size_t kRunJsonBytesMax = std::size_t{1} << 30;
 
 Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t clients) {
   if (job.data.dataset.empty()) {
-    return rejected("no-data",
-                    "the job does not say what the simulated clients hold: set data.dataset, for "
-                    "example \"fashion-mnist:/usr/share/datasets/fashion-mnist\"");
+    return wrong_setting(
+        "no-data",
+        "the job does not say what the simulated clients hold: set data.dataset, for "
+        "example \"fashion-mnist:/usr/share/datasets/fashion-mnist\"");
   }
   STARLING_ASSIGN(const data::DatasetSpec dataset_spec, data::DatasetSpec::parse(job.data.dataset));
   STARLING_ASSIGN(const data::PartitionSpec partition_spec,
@@ -40,7 +41,7 @@ Result<void> check_clients(const Job& job, std::size_t clients) {
   const auto needed =
       static_cast<std::size_t>(std::max(job.round.clients_awaited(), job.round.updates_needed()));
   if (needed <= clients) return {};
-  return rejected(
+  return wrong_setting(
       "setting-invalid",
       fmt::format("the job needs {} (round.wait-for, round.min-updates) and {} simulated: "
                   "use --clients {} or lower them",
@@ -53,8 +54,9 @@ Result<RecordedRun> load_replay(const Job& job, const SimulateOptions& options) 
   STARLING_ASSIGN(const std::string text, read_text_file(*options.replay, kRunJsonBytesMax));
   STARLING_ASSIGN(RecordedRun recorded, parse_recorded_run(text));
   if (recorded.seed != job.job.seed) {
-    return rejected("bad-replay", fmt::format("the recorded run had the seed {}: add --seed {}",
-                                              recorded.seed, recorded.seed));
+    return wrong_setting(
+        "bad-replay", fmt::format("the recorded run had the seed {}: add --seed {}", recorded.seed,
+                                  recorded.seed));
   }
   std::set<std::string> known;
   for (std::size_t k = 1; k <= options.clients; ++k) known.insert(fmt::format("client-{}", k));
@@ -62,10 +64,11 @@ Result<RecordedRun> load_replay(const Job& job, const SimulateOptions& options) 
     const auto stranger = std::find_if(names.begin(), names.end(),
                                        [&](const auto& name) { return !known.contains(name); });
     if (stranger == names.end()) continue;
-    return rejected("bad-replay",
-                    fmt::format("round {} had the contributor '{}'; {} simulated clients are named "
-                                "client-1 to client-{}",
-                                round, *stranger, options.clients, options.clients));
+    return wrong_setting(
+        "bad-replay",
+        fmt::format("round {} had the contributor '{}'; {} simulated clients are named "
+                    "client-1 to client-{}",
+                    round, *stranger, options.clients, options.clients));
   }
   return recorded;
 }

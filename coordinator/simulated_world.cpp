@@ -21,8 +21,8 @@ Result<SimulatedWorld::Absence> parse_absence(const std::string& text) {
       return SimulatedWorld::Absence{to_seconds(*from), to_seconds(*lasts)};
     }
   }
-  return rejected("bad-absence", "network.coordinator-away = '" + text +
-                                     "' is not FROM+DURATION, such as 300s+2m");
+  return wrong_setting("bad-absence", "network.coordinator-away = '" + text +
+                                          "' is not FROM+DURATION, such as 300s+2m");
 }
 
 Result<std::vector<SimulatedWorld::Absence>> parse_absences(const std::string& text) {
@@ -33,8 +33,8 @@ Result<std::vector<SimulatedWorld::Absence>> parse_absences(const std::string& t
     const bool overlaps =
         !absences.empty() && absence.from <= absences.back().from + absences.back().seconds;
     if (overlaps) {
-      return rejected("bad-absence",
-                      "network.coordinator-away: each absence begins after the one before");
+      return wrong_setting("bad-absence",
+                           "network.coordinator-away: each absence begins after the one before");
     }
     absences.push_back(absence);
   }
@@ -57,9 +57,9 @@ Result<SimulatedWorld> SimulatedWorld::make(const WorldOptions& options, std::ui
   if (const std::string& text = options.coordinator_link.coordinator_bandwidth; !text.empty()) {
     STARLING_ASSIGN(const auto rate, sim::Distribution::parse(text, sim::Unit::kRate));
     if (!rate.constant()) {
-      return rejected("bad-distribution",
-                      "network.coordinator-bandwidth = '" + text +
-                          "' is not one rate: there is one coordinator; write as 1Gbit/s");
+      return wrong_setting("bad-distribution",
+                           "network.coordinator-bandwidth = '" + text +
+                               "' is not one rate: there is one coordinator; write as 1Gbit/s");
     }
     bandwidth = rate.least();
   }

@@ -93,18 +93,18 @@ Result<InitResult> init_state_directory(const fs::path& root, const InitOptions&
   settings.service.listen = options.listen;
   STARLING_ASSIGN(const auto listen, settings.listen_address());
   if (listen.port == 0) {
-    return rejected("setting-invalid",
-                    "--listen " + options.listen + " names no port; devices need one that stays");
+    return wrong_setting("setting-invalid", "--listen " + options.listen +
+                                                " names no port; devices need one that stays");
   }
   const auto names = options.names.empty() ? default_names(listen.host) : options.names;
   settings.service.names = fmt::format("{}", fmt::join(names, ", "));
   STARLING_TRY(settings.validate());
   if (settings.names().empty()) {
-    return rejected("setting-invalid", "--name is empty; name what devices dial");
+    return wrong_setting("setting-invalid", "--name is empty; name what devices dial");
   }
   for (const std::string& name : settings.names()) {
     if (identity::parse_dialled_address(identity::HostPort{name, 1}.text())) continue;
-    return rejected(
+    return wrong_setting(
         "setting-invalid",
         "--name " + name + ": devices cannot dial that; write this machine's own name or address");
   }

@@ -81,7 +81,8 @@ std::string advice_for(const Error& error, const identity::IdentityDirectory& id
 
 Error as_refusal(const Error& said) {
   if (std::ranges::find(kNotAdmitted, said.code()) == kNotAdmitted.end()) return said;
-  return {said.kind(), std::string(kRefused) + said.code(), said.message()};
+  return {said.kind(), std::string(kRefused) + said.code(), said.message(),
+          ErrorCategory::kNotAuthorised};
 }
 
 std::string expiry_warning(const identity::IdentityDirectory& identity, const StateDirectory& state,

@@ -25,10 +25,10 @@ std::string describe_shape(const data::Shape& shape) {
 Result<data::PartitionSpec> parse_part(const std::string& text) {
   STARLING_ASSIGN(data::PartitionSpec spec, data::PartitionSpec::parse(text));
   if (spec.index == 0) {
-    return rejected("partition-spec",
-                    fmt::format("data.partition = \"{}\" does not say which part this device "
-                                "holds; add index=K,of=N",
-                                text));
+    return wrong_setting("partition-spec",
+                         fmt::format("data.partition = \"{}\" does not say which part this device "
+                                     "holds; add index=K,of=N",
+                                     text));
   }
   return spec;
 }
@@ -47,9 +47,9 @@ std::uint64_t bytes_of(const data::Dataset& dataset) {
 
 Result<data::DatasetView> load_client_data(const EdgeOptions& options) {
   if (options.data.dataset.empty()) {
-    return rejected("setting-invalid",
-                    "edge.toml does not say where this device's data is; add a line such as "
-                    "dataset = \"csv:/path/to/rows.csv\" under [data]");
+    return wrong_setting("setting-invalid",
+                         "edge.toml does not say where this device's data is; add a line such as "
+                         "dataset = \"csv:/path/to/rows.csv\" under [data]");
   }
   STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(options.data.dataset));
   data::LoadOptions load;
@@ -91,10 +91,11 @@ Result<std::uint64_t> model_bytes_max(const LimitOptions& limits, std::uint64_t 
   const std::uint64_t room = memory > data_bytes ? memory - data_bytes : 0;
   const std::uint64_t largest = room / (kModelsWhileTraining + limits.pending_updates);
   if (largest >= kMegabyte) return largest;
-  return rejected("memory-too-small",
-                  fmt::format("the data takes {} of the {} that limits.memory allows, which leaves "
-                              "too little for a model; raise limits.memory or hold fewer rows",
-                              format_byte_count(data_bytes), format_byte_count(memory)));
+  return wrong_setting(
+      "memory-too-small",
+      fmt::format("the data takes {} of the {} that limits.memory allows, which leaves "
+                  "too little for a model; raise limits.memory or hold fewer rows",
+                  format_byte_count(data_bytes), format_byte_count(memory)));
 }
 
 Result<client::ClientOptions> client_options(const EdgeOptions& options,

@@ -36,7 +36,7 @@ void bind(config::Binder& binder, EdgeOptions& options) {
 Result<void> validate(const EdgeOptions& options) {
   const LinkOptions& link = options.connection;
   if (link.backoff_min > link.backoff_max) {
-    return rejected(
+    return wrong_setting(
         "setting-invalid",
         "connection.backoff-min = " + format_duration(link.backoff_min) +
             " is longer than connection.backoff-max = " + format_duration(link.backoff_max));
@@ -46,14 +46,14 @@ Result<void> validate(const EdgeOptions& options) {
     const auto where = identity::parse_host_port(gossip.listen);
     if (!where) return where.error().within("gossip.listen");
     if (!identity::is_numeric_address(where->host)) {
-      return rejected("setting-invalid", "gossip.listen = \"" + gossip.listen +
-                                             "\" names no address of this device; write "
-                                             "0.0.0.0:PORT or [::]:PORT for all of them");
+      return wrong_setting("setting-invalid", "gossip.listen = \"" + gossip.listen +
+                                                  "\" names no address of this device; write "
+                                                  "0.0.0.0:PORT or [::]:PORT for all of them");
     }
   }
   if (!gossip.bind.empty() && !identity::is_numeric_address(gossip.bind)) {
-    return rejected("setting-invalid",
-                    "gossip.bind = \"" + gossip.bind + "\" is no numeric address");
+    return wrong_setting("setting-invalid",
+                         "gossip.bind = \"" + gossip.bind + "\" is no numeric address");
   }
   return {};
 }

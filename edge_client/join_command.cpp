@@ -66,7 +66,7 @@ Error already_joined(const StateDirectory& state) {
 Error explain(const StateDirectory& state, const Error& error) {
   if (error.code() == "already-joined") return already_joined(state);
   if (error.kind() != ErrorKind::kRetry) return error;
-  return retry(error.code(), error.message() + "; the same command may be typed again");
+  return error.with_message(error.message() + "; the same command may be typed again");
 }
 
 Result<void> join_into(const fs::path& directory, net::EventLoop& loop, const JoinRequest& request,

@@ -45,7 +45,7 @@ Result<SignedRoster> read_roster(const fs::path& file, const IdentityDirectory& 
       bytes ? gossip::verify_roster(*bytes, self) : Result<SignedRoster>(bytes.error());
   if (roster) return *roster;
   const Error error = bytes ? roster.error().within(file.string()) : roster.error();
-  return Error(error.kind(), error.code(), error.message() + next_step(error.code()));
+  return error.with_message(error.message() + next_step(error.code()));
 }
 
 Result<void> check_current(const Roster& roster, const fs::path& file, WallTime now) {
@@ -158,8 +158,7 @@ Result<SignedRoster> held_roster(const StateDirectory& state, const IdentityDire
                                 self.identity().name, bring));
   }
   const Error error = held.error();
-  return Error(
-      error.kind(), error.code(),
+  return error.with_message(
       fmt::format("{}; the device does not use it; bring another: {}", error.message(), bring));
 }
 

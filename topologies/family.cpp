@@ -25,14 +25,14 @@ Rng Request::rng(std::uint64_t step, std::uint32_t attempt) const {
 std::string Request::spec() const { return printable(options.spec); }
 
 Error Request::wrong(const std::string& why) const {
-  return rejected("topology-spec", "the topology '" + spec() + "' " + why);
+  return wrong_setting("topology-spec", "the topology '" + spec() + "' " + why);
 }
 
 Error Request::impossible(const std::string& why) const {
-  return rejected("topology-impossible",
-                  fmt::format("the topology '{}' is not possible with {} "
-                              "node{}: {}",
-                              spec(), nodes(), nodes() == 1 ? "" : "s", why));
+  return wrong_setting("topology-impossible",
+                       fmt::format("the topology '{}' is not possible with {} "
+                                   "node{}: {}",
+                                   spec(), nodes(), nodes() == 1 ? "" : "s", why));
 }
 
 Result<std::string> Request::read(const std::vector<Field>& fields) const {

@@ -79,8 +79,9 @@ double SpectralReport::spectral_gap() const { return slem ? 1 - slem->value : 0;
 
 Result<SpectralReport> analyse(const Topology& topology, const ReportOptions& options) {
   if (!(options.consensus_error > 0 && options.consensus_error < 1)) {
-    return rejected("setting-invalid", fmt::format("the consensus error {} is not between 0 and 1",
-                                                   options.consensus_error));
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("the consensus error {} is not between 0 and 1", options.consensus_error));
   }
   SpectralReport report;
   report.name = topology.name();

@@ -46,9 +46,10 @@ bool answers_all(const Step& step) {
 
 Result<void> lay_metropolis(Step& step, const Degrees& degrees) {
   if (!degrees.regular() && !answers_all(step)) {
-    return rejected("topology-spec",
-                    "the mixing rule metropolis needs an undirected or regular graph; take push, "
-                    "uniform or own");
+    return wrong_setting(
+        "topology-spec",
+        "the mixing rule metropolis needs an undirected or regular graph; take push, "
+        "uniform or own");
   }
   for (MixingEntry& entry : step.entries) {
     entry.weight = 1.0 / (1.0 + std::max(degrees.in[entry.receiver], degrees.in[entry.sender]));

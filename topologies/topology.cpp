@@ -142,17 +142,18 @@ std::vector<std::string_view> family_names() {
 
 Result<void> check_options(const TopologyOptions& options) {
   if (std::ranges::find(kMixingRules, options.mixing) == kMixingRules.end()) {
-    return rejected("topology-spec", "the mixing rule '" + printable(options.mixing) +
-                                         "' is not known; the rules are " +
-                                         join_names(kMixingRules) +
-                                         suggestion(options.mixing, kMixingRules));
+    return wrong_setting("topology-spec", "the mixing rule '" + printable(options.mixing) +
+                                              "' is not known; the rules are " +
+                                              join_names(kMixingRules) +
+                                              suggestion(options.mixing, kMixingRules));
   }
   if (options.nodes == 0 && !options.spec.starts_with("file:")) {
-    return rejected("topology-impossible", "a topology needs at least one node");
+    return wrong_setting("topology-impossible", "a topology needs at least one node");
   }
   if (options.nodes > kNodesMax) {
-    return rejected("topology-impossible", fmt::format("a topology has at most {} nodes, not {}",
-                                                       kNodesMax, options.nodes));
+    return wrong_setting(
+        "topology-impossible",
+        fmt::format("a topology has at most {} nodes, not {}", kNodesMax, options.nodes));
   }
   return {};
 }
@@ -174,9 +175,9 @@ Result<Blueprint> build(const TopologyOptions& options) {
 // One step may suit a rule by luck that another one does not suit.
 Result<void> check_rule(const Blueprint& blueprint, std::string_view rule) {
   if (rule != "metropolis" || blueprint.period != 0 || !blueprint.directed) return {};
-  return rejected("topology-spec", "the mixing rule metropolis needs an undirected graph, and " +
-                                       blueprint.name +
-                                       " draws directed ones; take push, uniform or own");
+  return wrong_setting("topology-spec",
+                       "the mixing rule metropolis needs an undirected graph, and " +
+                           blueprint.name + " draws directed ones; take push, uniform or own");
 }
 
 void deduplicate(std::vector<Edge>& edges) {

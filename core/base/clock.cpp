@@ -24,8 +24,9 @@ constexpr std::array<Unit, 7> kUnits = {{{"d", 86'400'000'000'000},
                                          {"ns", 1}}};
 
 Error bad_time(std::string_view text) {
-  return rejected("not-a-time", "'" + std::string(text) +
-                                    "' is not a time; write it as 2026-11-20T09:10:11Z (RFC 3339)");
+  return wrong_setting(
+      "not-a-time",
+      "'" + std::string(text) + "' is not a time; write it as 2026-11-20T09:10:11Z (RFC 3339)");
 }
 
 }  // namespace
@@ -114,7 +115,7 @@ Result<Duration> parse_duration(std::string_view text) {
       return Duration(is_whole ? whole * unit.nanoseconds : std::llround(nanoseconds));
     }
   }
-  return rejected(
+  return wrong_setting(
       "not-a-duration",
       "'" + std::string(text) + "' is not a duration; write it as 250ms, 60s, 5m, 1h or 30d");
 }

@@ -16,18 +16,18 @@ Result<void> read_parameter(std::string_view item, const std::vector<Field>& fie
   if (field == fields.end()) {
     std::vector<std::string_view> known;
     for (const Field& f : fields) known.push_back(f.key);
-    return rejected("parameter", "has no key '" + printable(key) + "'; its keys are " +
-                                     join_names(known) + suggestion(key, known));
+    return wrong_setting("parameter", "has no key '" + printable(key) + "'; its keys are " +
+                                          join_names(known) + suggestion(key, known));
   }
   if (equals == item.npos) {
-    return rejected("parameter",
-                    "gives no value for '" + field->key + "'; write " + field->key + "=VALUE");
+    return wrong_setting("parameter",
+                         "gives no value for '" + field->key + "'; write " + field->key + "=VALUE");
   }
   const auto at = static_cast<std::size_t>(field - fields.begin());
-  if (seen[at]) return rejected("parameter", "gives '" + field->key + "' twice");
+  if (seen[at]) return wrong_setting("parameter", "gives '" + field->key + "' twice");
   seen[at] = true;
   if (auto set = field->set(item.substr(equals + 1)); !set) {
-    return rejected("parameter", "is wrong: " + set.error().message());
+    return wrong_setting("parameter", "is wrong: " + set.error().message());
   }
   return {};
 }

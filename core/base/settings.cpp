@@ -25,13 +25,13 @@ std::string bound(double value, FieldType type) {
 }
 
 Error wrong_type(FieldType type) {
-  return rejected("setting-invalid", "is not " + std::string(describe_type(type)));
+  return wrong_setting("setting-invalid", "is not " + std::string(describe_type(type)));
 }
 
 Error out_of_range(const FieldInfo& info, FieldType type) {
   std::string range = describe_range(info, type);
   if (!info.unit.empty()) range += " " + std::string(info.unit);
-  return rejected("setting-invalid", "is out of range; it must be " + range);
+  return wrong_setting("setting-invalid", "is out of range; it must be " + range);
 }
 
 Result<void> check_range(double value, const FieldInfo& info, FieldType type) {
@@ -58,9 +58,10 @@ std::string_view trim(std::string_view text) {
 }
 
 Error unknown_setting(const std::string& key, std::span<const std::string_view> known) {
-  return unsupported(
-      "unknown-setting",
-      "the setting '" + printable(key) + "' is not known to this program" + suggestion(key, known));
+  return unsupported("unknown-setting", "the setting '" + printable(key) +
+                                            "' is not known to this program" +
+                                            suggestion(key, known))
+      .as(ErrorCategory::kUsage);
 }
 
 }  // namespace
@@ -116,7 +117,7 @@ std::string FieldText<double>::write(double value) { return shortest(value); }
 
 Result<double> FieldText<double>::read(std::string_view text, const FieldInfo& info) {
   STARLING_ASSIGN(const double value, read_whole<double>(text, info, kType));
-  if (!std::isfinite(value)) return rejected("setting-invalid", "is not a finite number");
+  if (!std::isfinite(value)) return wrong_setting("setting-invalid", "is not a finite number");
   return value;
 }
 
@@ -124,8 +125,8 @@ Result<std::string> FieldText<std::string>::read(std::string_view text, const Fi
   if (info.choices.empty() || std::ranges::find(info.choices, text) != info.choices.end()) {
     return std::string(text);
   }
-  return rejected("setting-invalid",
-                  "is not " + join_names(info.choices, "or") + suggestion(text, info.choices));
+  return wrong_setting("setting-invalid",
+                       "is not " + join_names(info.choices, "or") + suggestion(text, info.choices));
 }
 
 Result<Duration> FieldText<Duration>::read(std::string_view text, const FieldInfo& info) {
@@ -162,7 +163,7 @@ Result<std::vector<int>> FieldText<std::vector<int>>::read(std::string_view text
 }
 
 Error invalid_setting(std::string_view key, std::string_view text, const Error& why) {
-  return rejected(why.code(), std::string(key) + " = '" + printable(text) + "' " + why.message());
+  return why.with_message(std::string(key) + " = '" + printable(text) + "' " + why.message());
 }
 
 Settings to_settings(const std::vector<Field>& fields) {
@@ -183,7 +184,7 @@ Result<void> set_fields(const std::vector<Field>& fields, std::string_view prefi
     const auto at = static_cast<std::size_t>(std::ranges::find(known, key) - known.begin());
     if (at == fields.size()) return unknown_setting(key, known);
     if (seen[at]) {
-      return rejected("setting-repeated", "the setting '" + key + "' is given more than once");
+      return wrong_setting("setting-repeated", "the setting '" + key + "' is given more than once");
     }
     seen[at] = true;
     STARLING_TRY(fields[at].set(text));

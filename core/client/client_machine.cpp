@@ -63,9 +63,10 @@ void ClientMachine::handle(Tick&) {
       actions_.push_back(Dial{});
       return;
     case Link::kGreeting:
-      return hang_up(retry("deadline", fmt::format("the coordinator did not answer the greeting "
-                                                   "within {}",
-                                                   format_duration(options_.greeting_deadline))));
+      return hang_up(
+          timed_out("deadline", fmt::format("the coordinator did not answer the greeting "
+                                            "within {}",
+                                            format_duration(options_.greeting_deadline))));
     case Link::kUp:
       if (now_ >= heard_at_ + options_.silence_max) {
         return hang_up(retry("silent", fmt::format("nothing was heard from the coordinator for {}",

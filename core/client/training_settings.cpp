@@ -18,8 +18,8 @@ DataShape DataShape::of(const data::Shape& shape, int classes) {
 Result<data::Shape> DataShape::shape() const {
   if (input.size() == 1) return data::Shape{1, 1, input[0]};
   if (input.size() == 3) return data::Shape{input[0], input[1], input[2]};
-  return rejected("bad-input-shape",
-                  "the model's input must be [features] or [channels, height, width]");
+  return wrong_setting("bad-input-shape",
+                       "the model's input must be [features] or [channels, height, width]");
 }
 
 Settings TrainingSettings::to_settings() const {

@@ -34,8 +34,8 @@ Error wrong_type(const Field& field, const TomlEntry& entry) {
   if (field.type == FieldType::kDuration && entry.type == FieldType::kInteger) {
     hint = "; write \"" + printable(entry.text) + "s\" with the unit and in quotes";
   }
-  return rejected("setting-invalid", field.key + " = " + is + " is not " +
-                                         std::string(describe_type(field.type)) + hint);
+  return wrong_setting("setting-invalid", field.key + " = " + is + " is not " +
+                                              std::string(describe_type(field.type)) + hint);
 }
 
 }  // namespace
@@ -87,9 +87,9 @@ Result<void> Binder::read_toml(std::string_view text, std::string_view file_name
     const auto in_section = [&](const Field& f) { return f.key.starts_with(entry.key + "."); };
     if (field == fields_.end()) {
       if (entry.text == "a table" && std::ranges::any_of(fields_, in_section)) continue;
-      return rejected("unknown-key", where + ": unknown key '" + printable(entry.key) +
-                                         "'; the nearest known key is '" + nearest_key(entry.key) +
-                                         "'");
+      return wrong_setting("unknown-key", where + ": unknown key '" + printable(entry.key) +
+                                              "'; the nearest known key is '" +
+                                              nearest_key(entry.key) + "'");
     }
     if (!takes(*field, entry)) return wrong_type(*field, entry).within(where);
     if (auto set = field->set(entry.text); !set) return set.error().within(where);
@@ -106,7 +106,7 @@ Result<void> Binder::read_file(const std::filesystem::path& file) {
 Result<void> Binder::apply_flags() {
   for (const Flag& flag : flags_) {
     const auto set = fields_[flag.field].set(flag.text);
-    if (!set) return rejected(set.error().code(), "--" + set.error().message());
+    if (!set) return set.error().with_message("--" + set.error().message());
     said_[flag.field] = true;
   }
   return {};

@@ -7,7 +7,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <array>
 #include <ostream>
 
 #include "core/base/check.h"
@@ -17,44 +16,6 @@
 
 namespace starling::config {
 namespace {
-
-constexpr std::array<std::string_view, 26> kUsageCodes = {"usage",
-                                                          "unknown-key",
-                                                          "setting-invalid",
-                                                          "setting-repeated",
-                                                          "toml-malformed",
-                                                          "dataset-spec",
-                                                          "partition-spec",
-                                                          "unknown-setting",
-                                                          "topology-spec",
-                                                          "topology-impossible",
-                                                          "algorithm-topology",
-                                                          "bad-distribution",
-                                                          "bad-split",
-                                                          "bad-train-options",
-                                                          "bad-model-spec",
-                                                          "bad-events",
-                                                          "launch-options",
-                                                          "bad-address",
-                                                          "bad-role",
-                                                          "role-unknown",
-                                                          "bad-name",
-                                                          "not-a-duration",
-                                                          "not-a-time",
-                                                          "argument-missing",
-                                                          "argument-invalid",
-                                                          "members-malformed"};
-constexpr std::array<std::string_view, 4> kTimeCodes = {"deadline", "timed-out", "frame-deadline",
-                                                        "stalled"};
-// Of core/net, core/identity and core/enrol.
-constexpr std::array<std::string_view, 23> kConnectionCodes = {
-    "cannot-resolve", "cannot-connect",    "closed",        "not-tls",        "tls-version",
-    "wrong-alpn",     "unknown-authority", "self-signed",   "no-certificate", "bad-certificate",
-    "wrong-role",     "wrong-federation",  "wrong-name",    "wrong-address",  "not-authorised",
-    "bad-mac",        "rate-limited",      "token-unknown", "token-expired",  "token-used",
-    "token-locked",   "token-revoked",     "token-role"};
-constexpr std::array<std::string_view, 3> kConnectionPrefixes = {"connection-", "certificate-",
-                                                                 "refused-"};
 
 // The innermost command that was named.
 CLI::App* innermost(CLI::App* app) {
@@ -149,17 +110,21 @@ class HelpFormatter final : public CLI::Formatter {
 }  // namespace
 
 ExitCode exit_code(const Error& error) {
-  const std::string_view code = error.code();
-  const auto is = [&](std::string_view known) { return code == known; };
-  const auto begins = [&](std::string_view prefix) { return code.starts_with(prefix); };
-  if (std::ranges::any_of(kUsageCodes, is)) return ExitCode::kUsage;
-  if (std::ranges::any_of(kTimeCodes, is)) return ExitCode::kTimedOut;
-  if (std::ranges::any_of(kConnectionCodes, is)) return ExitCode::kNotConnected;
-  if (std::ranges::any_of(kConnectionPrefixes, begins)) return ExitCode::kNotConnected;
+  switch (error.category()) {
+    case ErrorCategory::kFailed:
+      return ExitCode::kFailed;
+    case ErrorCategory::kUsage:
+      return ExitCode::kUsage;
+    case ErrorCategory::kTimedOut:
+      return ExitCode::kTimedOut;
+    case ErrorCategory::kNotConnected:
+    case ErrorCategory::kNotAuthorised:
+      return ExitCode::kNotConnected;
+  }
   return ExitCode::kFailed;
 }
 
-Error usage_error(std::string message) { return rejected("usage", std::move(message)); }
+Error usage_error(std::string message) { return wrong_setting("usage", std::move(message)); }
 
 int report(const Error& error, std::ostream& err) {
   err << "error: " << error.message() << std::endl;

@@ -27,8 +27,7 @@ enum class ExitCode : int {
 
 enum class OutputFormat { kText, kJson };
 
-// From the error's code: wrong configuration is kUsage, "deadline" and "timed-out" kTimedOut, what
-// connecting, TLS and certificates refuse kNotConnected, all else kFailed.
+// From the error's category.
 ExitCode exit_code(const Error& error);
 
 // An Error for wrong use that only the program itself can see.

@@ -69,9 +69,9 @@ Result<void> check_depth(std::string_view text, std::string_view file_name) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, end - begin);
     if (std::ranges::count(line, '.') > kDotsMax) {
-      return rejected("toml-malformed", std::string(file_name) + ":" + std::to_string(number) +
-                                            ": the line has more than " + std::to_string(kDotsMax) +
-                                            " dots");
+      return wrong_setting("toml-malformed", std::string(file_name) + ":" + std::to_string(number) +
+                                                 ": the line has more than " +
+                                                 std::to_string(kDotsMax) + " dots");
     }
     begin = end + 1;
   }
@@ -85,10 +85,10 @@ Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
   STARLING_TRY(check_depth(text, file_name));
   const toml::parse_result parsed = toml::parse(text, file_name);
   if (!parsed) {
-    return rejected("toml-malformed",
-                    std::string(file_name) + ":" +
-                        std::to_string(parsed.error().source().begin.line) +
-                        ": not valid TOML: " + std::string(parsed.error().description()));
+    return wrong_setting("toml-malformed",
+                         std::string(file_name) + ":" +
+                             std::to_string(parsed.error().source().begin.line) +
+                             ": not valid TOML: " + std::string(parsed.error().description()));
   }
   std::vector<TomlEntry> entries;
   collect("", parsed.table(), entries);

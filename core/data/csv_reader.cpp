@@ -96,9 +96,9 @@ Result<Columns> read_header(CsvRecords& records, const LoadOptions& options) {
   if (!options.group_column.empty()) {
     columns.group = find(options.group_column);
     if (*columns.group == names.size()) {
-      return rejected("dataset-column", records.name() + " has no column '" +
-                                            printable(options.group_column) + "'" +
-                                            suggestion(options.group_column, names));
+      return wrong_setting("dataset-column", records.name() + " has no column '" +
+                                                 printable(options.group_column) + "'" +
+                                                 suggestion(options.group_column, names));
     }
   }
   columns.label = std::min(find("label"), names.size() - 1);

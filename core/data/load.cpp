@@ -22,7 +22,7 @@ constexpr std::string_view kFashionMnistDirectory = "/usr/share/datasets/fashion
 std::string_view name_of(Split split) { return kSplits[static_cast<std::size_t>(split)]; }
 
 Error bad_dataset_spec(std::string_view text, const std::string& why) {
-  return rejected("dataset-spec", "the data set '" + printable(text) + "' " + why);
+  return wrong_setting("dataset-spec", "the data set '" + printable(text) + "' " + why);
 }
 
 // Takes ":train" or ":test" off the end of `rest`. A word that looks like a split and is none is
@@ -85,9 +85,9 @@ Result<Dataset::Content> read_fashion_mnist(const DatasetSpec& spec, const LoadO
 
 Result<Dataset::Content> read_content(const DatasetSpec& spec, const LoadOptions& options) {
   if (!options.group_column.empty() && spec.kind != DatasetKind::kCsv) {
-    return rejected("dataset-column", spec.to_string() +
-                                          " has no columns with names; only a csv "
-                                          "data set can be divided by a column");
+    return wrong_setting("dataset-column", spec.to_string() +
+                                               " has no columns with names; only a csv "
+                                               "data set can be divided by a column");
   }
   switch (spec.kind) {
     case DatasetKind::kIdx:

@@ -31,9 +31,10 @@ struct Request {
 };
 
 Error impossible(const Request& request, const std::string& why) {
-  return rejected("partition-impossible", "the partition " + request.spec.to_string() + " of " +
-                                              std::to_string(request.count()) + " rows into " +
-                                              std::to_string(request.parts) + " parts " + why);
+  return wrong_setting("partition-impossible", "the partition " + request.spec.to_string() +
+                                                   " of " + std::to_string(request.count()) +
+                                                   " rows into " + std::to_string(request.parts) +
+                                                   " parts " + why);
 }
 
 Rows all_rows(std::size_t count) {

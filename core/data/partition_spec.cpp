@@ -54,7 +54,7 @@ std::vector<Field> parameters(PartitionSpec& spec, std::string& assignment, bool
 }
 
 Error bad_spec(std::string_view text, const std::string& why) {
-  return rejected("partition-spec", "the partition '" + printable(text) + "' " + why);
+  return wrong_setting("partition-spec", "the partition '" + printable(text) + "' " + why);
 }
 
 Result<void> check_part(std::string_view text, const PartitionSpec& spec) {

@@ -30,8 +30,8 @@ std::vector<Field> parameters(SyntheticSpec& spec) {
 Result<SyntheticSpec> SyntheticSpec::parse(std::string_view text) {
   SyntheticSpec spec;
   if (auto read = read_parameters(text, parameters(spec)); !read) {
-    return rejected("dataset-spec",
-                    "the synthetic data set '" + printable(text) + "' " + read.error().message());
+    return wrong_setting("dataset-spec", "the synthetic data set '" + printable(text) + "' " +
+                                             read.error().message());
   }
   return spec;
 }

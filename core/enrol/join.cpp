@@ -102,7 +102,8 @@ Result<Credentials> check_admission(const Admission& admission, const PrivateKey
                   identity::parse_certificates(admission.certificates, 5));
   const Certificate own = certificates.front();
   if (own.public_key_digest() != key.public_key_digest()) {
-    return rejected("bad-certificate", "the coordinator answered with somebody else's certificate");
+    return not_authorised("bad-certificate",
+                          "the coordinator answered with somebody else's certificate");
   }
   const identity::PeerPolicy policy{
       .federation = coordinator.identity.federation, .roles = roles, .time = [&] {

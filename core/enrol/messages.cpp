@@ -68,6 +68,13 @@ bool is_code_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
 }
 
+// A refusal carries no category, and coordinators of every version say its kind.
+ErrorCategory category_of_refusal(ErrorKind kind) {
+  if (kind == ErrorKind::kRejected) return ErrorCategory::kNotAuthorised;
+  if (kind == ErrorKind::kOverloaded) return ErrorCategory::kNotConnected;
+  return ErrorCategory::kFailed;
+}
+
 bool is_printable(char c) { return c >= ' ' && c <= '~'; }
 
 // Only what our own coordinator would write; the rest would reach a terminal.
@@ -82,7 +89,8 @@ Error decode_refusal(const net::Frame& frame) {
       kind > static_cast<std::uint16_t>(ErrorKind::kInternal)) {
     return rejected("bad-message", "the coordinator refused with an unreadable message");
   }
-  return {static_cast<ErrorKind>(kind), std::string(code), std::string(sentence)};
+  return {static_cast<ErrorKind>(kind), std::string(code), std::string(sentence),
+          category_of_refusal(static_cast<ErrorKind>(kind))};
 }
 
 }  // namespace

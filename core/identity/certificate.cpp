@@ -18,7 +18,7 @@ constexpr std::size_t kPemBytesMax = 64 * 1024;
 constexpr std::size_t kDerBytesMax = 16 * 1024;
 
 Error bad_certificate(std::string message) {
-  return rejected("bad-certificate", std::move(message));
+  return not_authorised("bad-certificate", std::move(message));
 }
 
 WallTime wall_time(const ASN1_TIME* time) {

@@ -91,15 +91,16 @@ std::string key_usages(Role role) {
 Result<void> check_addresses(const CertificateProfile& profile) {
   const bool may_serve = profile.role == Role::kCoordinator || profile.role == Role::kPeer;
   if (!may_serve && !profile.addresses.empty()) {
-    return rejected("bad-address", "a certificate of role " + std::string(to_string(profile.role)) +
-                                       " carries no address");
+    return wrong_setting(
+        "bad-address",
+        "a certificate of role " + std::string(to_string(profile.role)) + " carries no address");
   }
   if (profile.role == Role::kCoordinator && profile.addresses.empty()) {
-    return rejected("bad-address", "a coordinator needs at least one name or address");
+    return wrong_setting("bad-address", "a coordinator needs at least one name or address");
   }
   for (const std::string& address : profile.addresses) {
     if (is_numeric_address(address) || is_dns_name(address)) continue;
-    return rejected("bad-address", "\"" + address + "\" is neither a DNS name nor an address");
+    return wrong_setting("bad-address", "\"" + address + "\" is neither a DNS name nor an address");
   }
   return {};
 }
@@ -136,7 +137,8 @@ Result<std::string> federation_of(const Certificate& authority) {
     STARLING_TRY(check_name(federation, "the federation"));
     return federation;
   }
-  return rejected("bad-certificate", "this is not the certificate of a federation's authority");
+  return not_authorised("bad-certificate",
+                        "this is not the certificate of a federation's authority");
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ bool is_every_address(const std::string& host) {
 }
 
 Error bad_address(std::string_view text) {
-  return rejected("bad-address", "\"" + std::string(text.substr(0, kHostBytesMax)) +
-                                     "\" is no address; write HOST:PORT, for example "
-                                     "10.0.0.1:7443, [::1]:7443 or fl.example.org:7443");
+  return wrong_setting("bad-address", "\"" + std::string(text.substr(0, kHostBytesMax)) +
+                                          "\" is no address; write HOST:PORT, for example "
+                                          "10.0.0.1:7443, [::1]:7443 or fl.example.org:7443");
 }
 
 }  // namespace
@@ -82,9 +82,9 @@ Result<HostPort> parse_dialled_address(std::string_view text) {
   const bool is_short = address.host.find_first_not_of("0123456789.") == std::string::npos;
   if (is_short && !is_numeric_address(address.host)) return bad_address(text);
   if (!is_every_address(address.host)) return address;
-  return rejected("bad-address", address.host +
-                                     " is where one listens, not where others dial; write the "
-                                     "device's own name or address");
+  return wrong_setting("bad-address", address.host +
+                                          " is where one listens, not where others dial; write the "
+                                          "device's own name or address");
 }
 
 }  // namespace starling::identity

@@ -47,7 +47,7 @@ Result<Role> parse_role(std::string_view text) {
   for (Role role : kRoles) {
     if (to_string(role) == text) return role;
   }
-  return rejected("bad-role", "a role is coordinator, operator, device or peer");
+  return wrong_setting("bad-role", "a role is coordinator, operator, device or peer");
 }
 
 std::string to_string(const RoleSet& roles) {
@@ -62,9 +62,10 @@ std::string to_string(const RoleSet& roles) {
 
 Result<void> check_name(std::string_view name, std::string_view what) {
   if (is_name(name)) return {};
-  return rejected("bad-name", std::string(what) +
-                                  " needs a name of 1 to 64 letters, digits, dots, underscores and "
-                                  "hyphens, other than \".\" and \"..\"");
+  return wrong_setting("bad-name",
+                       std::string(what) +
+                           " needs a name of 1 to 64 letters, digits, dots, underscores and "
+                           "hyphens, other than \".\" and \"..\"");
 }
 
 std::string Identity::uri() const {

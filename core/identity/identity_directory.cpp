@@ -63,9 +63,10 @@ Result<IdentityDirectory> IdentityDirectory::load(const fs::path& directory) {
   STARLING_ASSIGN(HostPort coordinator, parse_host_port(line));
   STARLING_ASSIGN(Identity identity, certificate->identity());
   if (key.public_key_digest() != certificate->public_key_digest()) {
-    return rejected("bad-certificate",
-                    "key.pem and certificate.pem in " + directory.string() +
-                        " do not belong together; join the federation again in a new directory");
+    return not_authorised(
+        "bad-certificate",
+        "key.pem and certificate.pem in " + directory.string() +
+            " do not belong together; join the federation again in a new directory");
   }
   const WallTime seen = last_seen(directory, certificate->validity().not_before);
   Credentials credentials{.key = std::move(key),

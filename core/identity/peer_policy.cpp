@@ -91,48 +91,53 @@ Error refusal(int error, const Certificate& certificate, const PeerPolicy& polic
   const std::string now = ", judged at " + format_rfc3339(at);
   switch (error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      return rejected("certificate-expired",
-                      "the certificate has expired: " + describe(certificate.validity()) + now);
-    case X509_V_ERR_CERT_NOT_YET_VALID:
-      return rejected("certificate-not-yet-valid", "the certificate is not valid yet: " +
+      return not_authorised("certificate-expired", "the certificate has expired: " +
                                                        describe(certificate.validity()) + now);
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+      return not_authorised(
+          "certificate-not-yet-valid",
+          "the certificate is not valid yet: " + describe(certificate.validity()) + now);
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-      return rejected("self-signed", "the certificate is signed by itself, not by the authority");
+      return not_authorised("self-signed",
+                            "the certificate is signed by itself, not by the authority");
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
     case X509_V_ERR_CERT_CHAIN_TOO_LONG:
-      return rejected("unknown-authority",
-                      "the certificate does not come from this federation's authority");
+      return not_authorised("unknown-authority",
+                            "the certificate does not come from this federation's authority");
     case X509_V_ERR_INVALID_PURPOSE:
-      return rejected("wrong-role", "the certificate is not made for this side of a connection");
+      return not_authorised("wrong-role",
+                            "the certificate is not made for this side of a connection");
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      return rejected("wrong-address", "the certificate is not made for the address " +
-                                           policy.address.value_or("") +
-                                           "; add that name to the coordinator's certificate, or "
-                                           "dial a name that it carries");
+      return not_authorised("wrong-address",
+                            "the certificate is not made for the address " +
+                                policy.address.value_or("") +
+                                "; add that name to the coordinator's certificate, or "
+                                "dial a name that it carries");
     default:
-      return rejected("bad-certificate", std::string("the certificate is not acceptable: ") +
-                                             X509_verify_cert_error_string(error));
+      return not_authorised("bad-certificate", std::string("the certificate is not acceptable: ") +
+                                                   X509_verify_cert_error_string(error));
   }
 }
 
 Result<void> check_identity(const Identity& identity, const PeerPolicy& policy) {
   if (policy.federation && identity.federation != *policy.federation) {
-    return rejected("wrong-federation", "the certificate is of the federation " +
-                                            identity.federation + ", not of " + *policy.federation);
+    return not_authorised("wrong-federation", "the certificate is of the federation " +
+                                                  identity.federation + ", not of " +
+                                                  *policy.federation);
   }
   if (!policy.roles.contains(identity.role)) {
-    return rejected("wrong-role", identity.uri() + " has the role " +
-                                      std::string(to_string(identity.role)) + "; here it must be " +
-                                      to_string(policy.roles));
+    return not_authorised("wrong-role", identity.uri() + " has the role " +
+                                            std::string(to_string(identity.role)) +
+                                            "; here it must be " + to_string(policy.roles));
   }
   if (policy.name && identity.name != *policy.name) {
-    return rejected("wrong-name",
-                    "the certificate is of " + identity.name + ", not of " + *policy.name);
+    return not_authorised("wrong-name",
+                          "the certificate is of " + identity.name + ", not of " + *policy.name);
   }
   return {};
 }
@@ -142,8 +147,8 @@ Result<void> check_revocation(const Certificate& certificate, const Identity& id
   if (!policy.is_revoked) return {};
   const std::string serial = certificate.serial();
   if (!policy.is_revoked(serial, certificate.public_key_digest())) return {};
-  return rejected("certificate-revoked",
-                  "the certificate " + serial + " of " + identity.name + " has been revoked");
+  return not_authorised("certificate-revoked",
+                        "the certificate " + serial + " of " + identity.name + " has been revoked");
 }
 
 }  // namespace
@@ -158,14 +163,14 @@ Result<VerifiedPeer> judge_peer(std::span<const Certificate> presented,
                                 const PeerPolicy& policy) {
   STARLING_CHECK(policy.time != nullptr);
   if (presented.empty()) {
-    return rejected("no-certificate", "the other side showed no certificate");
+    return not_authorised("no-certificate", "the other side showed no certificate");
   }
   const Certificate& certificate = presented.front();
   const WallTime at = judgement_time(certificate.validity(), policy.time());
   const Verdict verdict = verify_chain(presented, authorities, side, at, policy.address);
   if (!verdict.authority) return refusal(verdict.error, certificate, policy, at);
   Result<Identity> identity = certificate.identity();
-  if (!identity) return rejected("bad-certificate", identity.error().message());
+  if (!identity) return not_authorised("bad-certificate", identity.error().message());
   STARLING_TRY(check_identity(*identity, policy));
   STARLING_TRY(check_revocation(certificate, *identity, policy));
   if (policy.admit) STARLING_TRY(policy.admit(*identity, certificate.public_key_digest()));

@@ -118,8 +118,9 @@ void ClientSessions::say_goodbye(Session& session, const Error& reason) {
 Result<protocol::Envelope> ClientSessions::open(const Session& session,
                                                 const net::Frame& frame) const {
   if (clock_.wall_now() > session.expires) {
-    return rejected("certificate-expired", "the certificate of " + session.client + " expired at " +
-                                               format_rfc3339(session.expires));
+    return not_authorised(
+        "certificate-expired",
+        "the certificate of " + session.client + " expired at " + format_rfc3339(session.expires));
   }
   return link::decode(frame);
 }

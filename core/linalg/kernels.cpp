@@ -72,8 +72,8 @@ Result<const Kernels*> find_kernels(std::string_view name) {
   if (name.empty()) {
     return unsupported("unsupported-isa", "this processor lacks SSE4.2, which Starling needs");
   }
-  return rejected("unknown-isa", "there is no instruction set \"" + std::string(name) +
-                                     "\" here; STARLING_ISA takes " + names);
+  return wrong_setting("unknown-isa", "there is no instruction set \"" + std::string(name) +
+                                          "\" here; STARLING_ISA takes " + names);
 }
 
 const Kernels& default_kernels() {

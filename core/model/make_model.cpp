@@ -14,7 +14,7 @@ constexpr double kImageFloatsMax = 1 << 26;  // one layer's output for one row: 
 constexpr std::size_t kScratchFloats = 1 << 22;
 constexpr std::size_t kRowsMax = 1024;
 
-Error bad_spec(const std::string& message) { return rejected("bad-model-spec", message); }
+Error bad_spec(const std::string& message) { return wrong_setting("bad-model-spec", message); }
 
 std::string text(data::Shape shape) {
   return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +

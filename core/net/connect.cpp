@@ -59,8 +59,9 @@ Async<Result<tcp::socket>> connect_to(EventLoop& loop, tcp::endpoint endpoint,
     co_return retry("cancelled", "the connection was given up by this side");
   }
   if (error) {
-    co_return retry("cannot-connect", "there is no answer (" + error.message() +
-                                          "); check that it runs, its address and firewalls");
+    co_return not_connected("cannot-connect",
+                            "there is no answer (" + error.message() +
+                                "); check that it runs, its address and firewalls");
   }
   co_return std::move(socket);
 }
@@ -68,7 +69,7 @@ Async<Result<tcp::socket>> connect_to(EventLoop& loop, tcp::endpoint endpoint,
 // One address after the other; the last one's error if none answers.
 Async<Result<tcp::socket>> connect_to_any(std::shared_ptr<Dial> dial,
                                           std::vector<tcp::endpoint> endpoints) {
-  Result<tcp::socket> socket = retry("cannot-resolve", "the name has no address");
+  Result<tcp::socket> socket = not_connected("cannot-resolve", "the name has no address");
   for (const tcp::endpoint& endpoint : endpoints) {
     auto attempt = connect_to(dial->loop, endpoint, dial->options.bind);
     const TimePoint deadline = dial->loop.now() + dial->options.attempt_deadline;

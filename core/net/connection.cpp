@@ -46,7 +46,7 @@ Async<Result<Frame>> read_session_frame(std::shared_ptr<Connection::Impl> impl,
 Error cancelled_error() { return retry("cancelled", "the connection was given up by this side"); }
 
 Error lost_error(const boost::system::error_code& code) {
-  return retry("connection-lost", "the connection broke off: " + code.message());
+  return not_connected("connection-lost", "the connection broke off: " + code.message());
 }
 
 Connection::Impl::Impl(EventLoop& event_loop, asio::ip::tcp::socket connected, std::string address,
@@ -122,16 +122,16 @@ void Connection::Impl::watch() {
 
 std::optional<Error> Connection::Impl::overdue(TimePoint now) const {
   if (blocked_since && now - *blocked_since >= options.stall_max) {
-    return retry("stalled",
-                 "the other side took nothing for " + format_duration(options.stall_max));
+    return timed_out("stalled",
+                     "the other side took nothing for " + format_duration(options.stall_max));
   }
   if (!waiting_since) return {};
   if (frame_since && now - *frame_since >= options.frame_max) {
-    return retry("frame-deadline",
-                 "a frame took longer than " + format_duration(options.frame_max));
+    return timed_out("frame-deadline",
+                     "a frame took longer than " + format_duration(options.frame_max));
   }
   if (now - *waiting_since >= options.idle_max) {
-    return retry("idle", "the other side was silent for " + format_duration(options.idle_max));
+    return timed_out("idle", "the other side was silent for " + format_duration(options.idle_max));
   }
   return {};
 }

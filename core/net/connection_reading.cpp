@@ -100,9 +100,10 @@ Result<Frame> Connection::Impl::read_failure(TlsEngine::Status status) {
     read_error = engine.error();
     write();  // the alert that says why
   } else if (assembler.is_inside_frame()) {
-    read_error = retry("connection-lost", "the other side closed the connection inside a frame");
+    read_error =
+        not_connected("connection-lost", "the other side closed the connection inside a frame");
   } else {
-    read_error = retry("closed", "the other side closed the connection");
+    read_error = not_connected("closed", "the other side closed the connection");
   }
   return *read_error;
 }

@@ -28,7 +28,7 @@ std::size_t frame_bytes(const OutgoingFrame& frame) {
 
 Result<void> Connection::Impl::send(OutgoingFrame frame) {
   if (failure || closing || write_failed) {
-    return retry("closed", "the connection is closed; nothing more can be sent");
+    return not_connected("closed", "the connection is closed; nothing more can be sent");
   }
   const std::size_t bytes = frame_bytes(frame);
   if (queue.size() >= options.queue_frames_max || queue_bytes + bytes > options.queue_bytes_max) {

@@ -21,7 +21,7 @@ Async<Result<T>> with_deadline(EventLoop& loop, TimePoint deadline, std::string 
   std::optional<Result<T>> result;
   auto task = store_result(std::move(work), result);
   auto in_time = co_await run_until(loop, deadline, std::move(task));
-  if (!in_time) co_return retry("deadline", what + " took longer than its deadline");
+  if (!in_time) co_return timed_out("deadline", what + " took longer than its deadline");
   co_return std::move(*result);
 }
 

@@ -55,8 +55,9 @@ Async<Result<std::vector<tcp::endpoint>>> resolve(EventLoop& loop, std::string h
     co_return retry("cancelled", "the look-up of " + host + " was given up");
   }
   if (look_up->error || look_up->endpoints.empty()) {
-    co_return retry("cannot-resolve", "the name " + host + " cannot be resolved (" +
-                                          look_up->error.message() + "); check it and the network");
+    co_return not_connected("cannot-resolve", "the name " + host + " cannot be resolved (" +
+                                                  look_up->error.message() +
+                                                  "); check it and the network");
   }
   co_return std::move(look_up->endpoints);
 }

@@ -20,7 +20,8 @@ constexpr std::byte kHandshakeRecord{0x16};
 constexpr unsigned kRecordsPerCall = 32;
 
 Error wrong_alpn() {
-  return rejected("wrong-alpn", "the other side does not speak this protocol of Starling");
+  return rejected("wrong-alpn", "the other side does not speak this protocol of Starling")
+      .as(ErrorCategory::kNotConnected);
 }
 
 }  // namespace
@@ -105,13 +106,14 @@ bool TlsEngine::looks_like_tls() {
 }
 
 TlsEngine::Status TlsEngine::handshake() {
-  if (!looks_like_tls()) return fail(rejected("not-tls", "the other side does not speak TLS"));
+  if (!looks_like_tls()) return fail(not_tls());
   identity::clear_openssl_errors();
   records_of_call_ = 0;
   const int result = SSL_do_handshake(ssl_.get());
   if (result == 1) return finish_handshake();
   const Status status = status_of(result);
-  if (status == Status::kClosed) return fail(retry("connection-lost", "the connection broke off"));
+  if (status == Status::kClosed)
+    return fail(not_connected("connection-lost", "the connection broke off"));
   return status;
 }
 
@@ -178,9 +180,10 @@ Result<void> TlsEngine::judge_peer(std::span<const identity::Certificate> presen
   if (settings_.authority_pin) {
     const auto pinned = pinned_authority(presented);
     if (!pinned) {
-      refusal_ = rejected("unknown-authority",
-                          "the server does not show the authority that the join token names; "
-                          "nothing was sent to it. Check the address, or ask for a new token");
+      refusal_ =
+          not_authorised("unknown-authority",
+                         "the server does not show the authority that the join token names; "
+                         "nothing was sent to it. Check the address, or ask for a new token");
       return *refusal_;
     }
     authorities.push_back(*pinned);

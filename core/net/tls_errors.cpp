@@ -39,50 +39,56 @@ constexpr std::array kAlerts = {
                  "the other side does not speak this protocol of Starling"},
 };
 
-Error not_tls() { return rejected("not-tls", "the other side does not speak TLS"); }
+// Something else listens there.
+Error other_protocol(std::string code, std::string message) {
+  return rejected(std::move(code), std::move(message)).as(ErrorCategory::kNotConnected);
+}
 
 Error from_reason(int reason, const char* text) {
   if (reason > SSL_AD_REASON_OFFSET) return alert_error(reason - SSL_AD_REASON_OFFSET);
   switch (reason) {
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
-      return rejected("no-certificate", "the other side showed no certificate");
+      return not_authorised("no-certificate", "the other side showed no certificate");
     case SSL_R_UNSUPPORTED_PROTOCOL:
     case SSL_R_VERSION_TOO_LOW:
     case SSL_R_WRONG_SSL_VERSION:
     case SSL_R_UNKNOWN_SSL_VERSION:
-      return rejected("tls-version", "the other side does not speak TLS 1.3");
+      return other_protocol("tls-version", "the other side does not speak TLS 1.3");
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
     case SSL_R_HTTPS_PROXY_REQUEST:
     case SSL_R_UNKNOWN_PROTOCOL:
       return not_tls();
     case SSL_R_NO_APPLICATION_PROTOCOL:
-      return rejected("wrong-alpn", "the other side does not speak this protocol of Starling");
+      return other_protocol("wrong-alpn",
+                            "the other side does not speak this protocol of Starling");
     case SSL_R_UNEXPECTED_EOF_WHILE_READING:
-      return retry("connection-lost", "the connection broke off");
+      return not_connected("connection-lost", "the connection broke off");
     default:
-      return rejected("tls-failed", std::string("TLS failed: ") + text);
+      return other_protocol("tls-failed", std::string("TLS failed: ") + text);
   }
 }
 
 }  // namespace
 
+Error not_tls() { return other_protocol("not-tls", "the other side does not speak TLS"); }
+
 Error alert_error(int alert) {
   for (const AlertMeaning& meaning : kAlerts) {
-    if (meaning.alert == alert) return rejected(meaning.code, meaning.sentence);
+    if (meaning.alert == alert) return not_authorised(meaning.code, meaning.sentence);
   }
-  return rejected("refused-tls", std::string("the other side refused with the TLS alert ") +
-                                     SSL_alert_desc_string_long(alert));
+  return not_authorised("refused-tls", std::string("the other side refused with the TLS alert ") +
+                                           SSL_alert_desc_string_long(alert));
 }
 
 Error take_tls_error() {
   const unsigned long code = ERR_peek_error();
   ERR_clear_error();
-  if (code == 0) return retry("connection-lost", "the connection broke off");
+  if (code == 0) return not_connected("connection-lost", "the connection broke off");
   const char* text = ERR_reason_error_string(code);
   if (text == nullptr) text = "no reason given";
   if (ERR_GET_LIB(code) == ERR_LIB_SSL) return from_reason(ERR_GET_REASON(code), text);
-  return rejected("tls-failed", std::string("TLS failed: ") + text);
+  return other_protocol("tls-failed", std::string("TLS failed: ") + text);
 }
 
 int verify_error_for(const Error& refusal) {

@@ -9,6 +9,9 @@ namespace starling::net {
 // The first error that OpenSSL left on its queue, which is then empty.
 Error take_tls_error();
 
+// The other side speaks something else: "not-tls".
+Error not_tls();
+
 // What the alert of a refusing peer says about us: "refused-" and a reason.
 Error alert_error(int alert);
 

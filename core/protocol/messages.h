@@ -12,6 +12,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/digest.h"
+#include "core/base/error.h"
 #include "core/base/ids.h"
 #include "core/base/settings.h"
 #include "core/base/shared_bytes.h"
@@ -180,12 +181,14 @@ struct OperatorRequest {
 };
 
 // Coordinator -> operator: one or more per request, the last one marked. The payload is JSON, or a
-// piece of a file. `code` is empty where the request succeeded.
+// piece of a file. `code` is empty where the request succeeded. An earlier coordinator says kFailed
+// of every category.
 struct OperatorReply {
   std::uint64_t id = 0;
   bool last = true;
   std::string code;
   std::string message;
+  ErrorCategory category = ErrorCategory::kFailed;
   friend bool operator==(const OperatorReply&, const OperatorReply&) = default;
 };
 

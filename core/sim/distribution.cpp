@@ -18,8 +18,9 @@ Error bad(std::string_view text, Unit unit) {
       "20ms, uniform:5ms,50ms, exponential:20ms or lognormal:20ms,0.5",
       "10Mbit/s, uniform:5Mbit/s,20Mbit/s, exponential:10Mbit/s or lognormal:10Mbit/s,0.5",
       "1, uniform:0.5,2, exponential:1 or lognormal:1,0.5"};
-  return rejected("bad-distribution", "'" + std::string(text) + "' is not a distribution; write " +
-                                          std::string(kExamples[static_cast<std::size_t>(unit)]));
+  return wrong_setting("bad-distribution",
+                       "'" + std::string(text) + "' is not a distribution; write " +
+                           std::string(kExamples[static_cast<std::size_t>(unit)]));
 }
 
 Result<double> read_number(std::string_view text, std::string_view whole, Unit unit) {

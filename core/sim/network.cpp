@@ -51,9 +51,9 @@ Rng network_stream(std::uint64_t seed, NetworkStream which, std::uint64_t node,
 }
 
 Error bad_split(std::string_view text) {
-  return rejected("bad-split", "network.splits: '" + std::string(text) +
-                                   "' is not a split of the network; write FROM-TO:PARTS with "
-                                   "FROM before TO and 2 parts or more, such as 60s-120s:2");
+  return wrong_setting("bad-split", "network.splits: '" + std::string(text) +
+                                        "' is not a split of the network; write FROM-TO:PARTS with "
+                                        "FROM before TO and 2 parts or more, such as 60s-120s:2");
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ std::string_view to_string(TaskOutcome outcome) { return word_of(outcome); }
 Result<Role> parse_role(std::string_view word) {
   const std::optional<Role> role = from_word<Role>(word);
   if (role) return *role;
-  return rejected("role-unknown",
-                  "role '" + std::string(word) + "' is unknown: it is device, peer or operator");
+  return wrong_setting("role-unknown", "role '" + std::string(word) +
+                                           "' is unknown: it is device, peer or operator");
 }
 
 bool is_finished(RunState state) {

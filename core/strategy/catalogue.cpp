@@ -24,7 +24,8 @@ Error unknown_strategy(const std::string& name, const std::vector<std::string>& 
   const std::vector<std::string_view> views(known.begin(), known.end());
   return unsupported("unknown-strategy",
                      fmt::format("this program has no strategy '{}'; it has {}{}", printable(name),
-                                 join_names(views, "and"), suggestion(name, views)));
+                                 join_names(views, "and"), suggestion(name, views)))
+      .as(ErrorCategory::kUsage);
 }
 
 Catalogue make_builtin() {
@@ -75,10 +76,11 @@ Result<void> Catalogue::check(const StrategyOptions& options,
   const std::vector<std::string>& optimizers = entry->optimizers;
   if (optimizers.empty() || std::ranges::count(optimizers, training.optimizer) > 0) return {};
   const std::vector<std::string_view> views(optimizers.begin(), optimizers.end());
-  return rejected("setting-invalid",
-                  fmt::format("strategy.name = '{}' needs train.optimizer = {}: its equations do "
-                              "not hold for {}",
-                              options.name, join_names(views, "or"), training.optimizer));
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format("strategy.name = '{}' needs train.optimizer = {}: its equations do "
+                  "not hold for {}",
+                  options.name, join_names(views, "or"), training.optimizer));
 }
 
 StrategyOptions Catalogue::for_clients(const StrategyOptions& options) const {

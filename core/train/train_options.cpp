@@ -41,7 +41,7 @@ class RangeCheck {
  private:
   void fail(std::string_view name, const std::string& why) {
     if (!error_) {
-      error_ = rejected("bad-train-options", "train." + std::string(name) + " is " + why);
+      error_ = wrong_setting("bad-train-options", "train." + std::string(name) + " is " + why);
     }
   }
 

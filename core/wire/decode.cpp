@@ -232,9 +232,15 @@ Result<protocol::OperatorRequest> read(schema::OperatorRequest::Reader from) {
   return protocol::OperatorRequest{from.getId(), text(from.getCommand()), std::move(arguments)};
 }
 
+// One of a later version says no more than that the request failed.
+ErrorCategory category(std::uint8_t number) {
+  return number <= static_cast<std::uint8_t>(kErrorCategoryMax) ? static_cast<ErrorCategory>(number)
+                                                                : ErrorCategory::kFailed;
+}
+
 Result<protocol::OperatorReply> read(schema::OperatorReply::Reader from) {
   return protocol::OperatorReply{from.getId(), from.getLast(), text(from.getCode()),
-                                 text(from.getMessage())};
+                                 text(from.getMessage()), category(from.getCategory())};
 }
 
 // Lists of numbers: each takes room in the message, so that counting them is enough.

@@ -223,6 +223,7 @@ void write(capnp::MessageBuilder& message, const protocol::OperatorReply& reply)
   auto to = message.initRoot<schema::OperatorReply>();
   to.setId(reply.id);
   to.setLast(reply.last);
+  to.setCategory(static_cast<std::uint8_t>(reply.category));
   to.setCode(text(reply.code));
   to.setMessage(text(reply.message));
 }

@@ -125,6 +125,7 @@ struct OperatorReply {
   last @1 :Bool;
   code @2 :Text;
   message @3 :Text;
+  category @4 :UInt8;
 }
 
 struct PeerHello {

@@ -55,8 +55,8 @@ struct Case {
   const Topology& topology;
 
   Error misfit(std::string_view why) const {
-    return rejected("algorithm-topology",
-                    fmt::format("{} cannot run on {}: {}", options.name, topology.name(), why));
+    return wrong_setting("algorithm-topology", fmt::format("{} cannot run on {}: {}", options.name,
+                                                           topology.name(), why));
   }
 };
 
@@ -213,7 +213,7 @@ Result<void> check_lambda_min(const Case& c) {
 Result<void> check_outer(const AlgorithmOptions& options) {
   const double momentum = outer_momentum(options);
   if (options.name != "diloco" || options.outer_rate <= 1 + momentum) return {};
-  return rejected(
+  return wrong_setting(
       "algorithm-options",
       fmt::format("diloco with outer-rate {} and outer-momentum {} may blow up disagreement "
                   "instead of ending it; outer-rate must be at most 1 + outer-momentum = {}",
@@ -258,7 +258,7 @@ Result<void> check_momentum(const Case& c) {
 Result<void> check_network(const AlgorithmOptions& options, const Setting& setting) {
   if (!setting.lossy) return {};
   if (!traits(options).loss_safe) {
-    return rejected(
+    return wrong_setting(
         "algorithm-network",
         fmt::format("{} does not survive a message that is lost or a node that is away: what "
                     "neighbours know of each other would disagree for ever; set network.retransmit "
@@ -267,7 +267,7 @@ Result<void> check_network(const AlgorithmOptions& options, const Setting& setti
   }
   const bool ledger = options.name == "sgp" || options.name == "push-sum";
   if (ledger && setting.topology->period() == 0) {
-    return rejected(
+    return wrong_setting(
         "algorithm-network",
         fmt::format(
             "{} brings lost mass with the next message on the same edge, and on {} the same "

@@ -18,7 +18,7 @@
 namespace starling::gossip {
 namespace {
 
-Error bad(const std::string& what) { return rejected("bad-events", what); }
+Error bad(const std::string& what) { return wrong_setting("bad-events", what); }
 
 std::vector<std::string_view> split(std::string_view text, char mark) {
   std::vector<std::string_view> parts;

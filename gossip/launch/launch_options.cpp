@@ -13,7 +13,7 @@ namespace {
 // Each node is a process.
 constexpr Node kNodesMax = 1000;
 
-Error refuse(const std::string& what) { return rejected("launch-options", what); }
+Error refuse(const std::string& what) { return wrong_setting("launch-options", what); }
 
 FaultEvent partition_of(const sim::Network& network, const sim::Network::Split& split, Node nodes,
                         std::size_t number) {

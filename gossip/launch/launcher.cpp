@@ -258,7 +258,7 @@ Error Launcher::with_logs(const Error& error) const {
   const std::string where = request_.logs.empty()
                                 ? "say --out DIR to keep the peers' logs"
                                 : "the peers' logs are in " + request_.logs.string();
-  return Error(error.kind(), error.code(), error.message() + "; " + where);
+  return error.with_message(error.message() + "; " + where);
 }
 
 void Launcher::interrupt() {

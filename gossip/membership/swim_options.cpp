@@ -10,7 +10,7 @@ namespace {
 
 Result<void> expect(bool condition, std::string_view sentence) {
   if (condition) return {};
-  return rejected("bad-swim-option", std::string(sentence));
+  return wrong_setting("bad-swim-option", std::string(sentence));
 }
 
 bool at_least(double value, double min) { return std::isfinite(value) && value >= min; }

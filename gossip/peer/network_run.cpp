@@ -22,8 +22,8 @@ Result<NetOptions> read_settings(const Settings& settings, bool& lossy) {
     } else if (value == "true" || value == "false") {
       lossy = value == "true";
     } else {
-      return rejected("setting-invalid",
-                      fmt::format("{} = '{}' is neither true nor false", kLossyKey, value));
+      return wrong_setting("setting-invalid",
+                           fmt::format("{} = '{}' is neither true nor false", kLossyKey, value));
     }
   }
   config::Binder binder;

@@ -94,7 +94,7 @@ net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection>
   const TimePoint deadline = world_.loop.now() + options_.greeting_deadline;
   auto greeting = expect_hello(link, connection);
   const bool greeted = co_await net::run_until(world_.loop, deadline, std::move(greeting));
-  if (!greeted) end(link, retry("deadline", link->name + " did not greet"), true);
+  if (!greeted) end(link, timed_out("deadline", link->name + " did not greet"), true);
   while (!link->closed) {
     auto frame = co_await connection->read_frame(link->limits);
     if (link->closed) break;

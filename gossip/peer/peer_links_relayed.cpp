@@ -30,7 +30,8 @@ void PeerLinks::issuer_up() {
 void PeerLinks::issuer_down() {
   line_.close();
   for (const LinkPtr& link : all_links()) {
-    if (link->relay) end(link, retry("issuer-away", "the issuer that relays is away"), false);
+    if (link->relay)
+      end(link, not_connected("issuer-away", "the issuer that relays is away"), false);
   }
 }
 
@@ -95,7 +96,7 @@ void PeerLinks::expire_greetings() {
     if (link->relay && deadline <= world_.loop.now()) late.push_back(link);
   }
   for (const LinkPtr& link : late) {
-    end(link, retry("deadline", link->name + " did not greet"), true);
+    end(link, timed_out("deadline", link->name + " did not greet"), true);
   }
 }
 

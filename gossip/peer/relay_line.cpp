@@ -33,7 +33,7 @@ bool RelayLine::is_busy() const { return carrier_.queued_bytes() >= options_.bus
 bool RelayLine::has_room() const { return open_ && waiting_.empty() && !is_busy(); }
 
 Result<std::size_t> RelayLine::send(const std::string& peer, const Envelope& envelope) {
-  if (!open_) return retry("closed", "there is no link with the issuer that relays");
+  if (!open_) return not_connected("closed", "there is no link with the issuer that relays");
   STARLING_ASSIGN(protocol::Relay relay, link::to_relay(peer, envelope.message));
   const Envelope relayed{std::move(relay), envelope.payload};
   const std::size_t bytes = bytes_of(relayed);

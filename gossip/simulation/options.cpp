@@ -24,9 +24,10 @@ void NetOptions::bind(config::Binder& binder) {
 
 Result<void> NetOptions::validate() const {
   if (algorithm.name == "detag" && (train.train.optimizer != "sgd" || train.train.clip_norm > 0)) {
-    return rejected("algorithm-options",
-                    "detag steps along the gradient that it tracks, without a local optimizer: set "
-                    "train.optimizer = sgd and train.clip-norm = 0, or use gradient-tracking");
+    return wrong_setting(
+        "algorithm-options",
+        "detag steps along the gradient that it tracks, without a local optimizer: set "
+        "train.optimizer = sgd and train.clip-norm = 0, or use gradient-tracking");
   }
   return train::validate(train.train);
 }

@@ -11,9 +11,9 @@ Result<std::unique_ptr<const topologies::Topology>> make_peer_graph(const NetOpt
     return std::unique_ptr<const topologies::Topology>();
   }
   if (options.topology.spec.starts_with("d-cliques")) {
-    return rejected("algorithm-topology",
-                    "d-cliques needs to know every node's labels, which real peers keep to "
-                    "themselves; name another topology");
+    return wrong_setting("algorithm-topology",
+                         "d-cliques needs to know every node's labels, which real peers keep to "
+                         "themselves; name another topology");
   }
   return topologies::Topology::make({.spec = options.topology.spec,
                                      .nodes = nodes,

@@ -53,7 +53,7 @@ Result<std::filesystem::path> find_edge(const LaunchOptions& options) {
     edge = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "starling-edge";
   }
   if (::access(edge.c_str(), X_OK) == 0) return std::filesystem::absolute(edge, error);
-  return rejected(
+  return wrong_setting(
       "launch-options",
       fmt::format("{} cannot be run; name the peers' program with --edge", edge.string()));
 }

@@ -154,16 +154,16 @@ TEST_F(CommandLine, FormatIsTextOrJson) {
   EXPECT_THAT(err_.str(), HasSubstr("xml"));
 }
 
-TEST(ExitCode, FollowsTheKindOfFailure) {
-  EXPECT_EQ(exit_code(usage_error("x")), ExitCode::kUsage);
-  EXPECT_EQ(exit_code(rejected("unknown-key", "x")), ExitCode::kUsage);
-  EXPECT_EQ(exit_code(rejected("bad-address", "x")), ExitCode::kUsage);
-  EXPECT_EQ(exit_code(retry("deadline", "x")), ExitCode::kTimedOut);
-  EXPECT_EQ(exit_code(retry("cannot-connect", "x")), ExitCode::kNotConnected);
-  EXPECT_EQ(exit_code(rejected("certificate-expired", "x")), ExitCode::kNotConnected);
-  EXPECT_EQ(exit_code(rejected("refused-wrong-role", "x")), ExitCode::kNotConnected);
-  EXPECT_EQ(exit_code(rejected("token-used", "x")), ExitCode::kNotConnected);
+// What has which category, commands show by the codes with which they end: see
+// tests/coordinator/commands_test.cpp, tests/gossip/simulate_command_test.cpp and
+// tests/edge_client/start_command_test.cpp.
+TEST(ExitCode, FollowsTheCategory) {
   EXPECT_EQ(exit_code(internal("io-error", "x")), ExitCode::kFailed);
+  EXPECT_EQ(exit_code(usage_error("x")), ExitCode::kUsage);
+  EXPECT_EQ(exit_code(timed_out("deadline", "x")), ExitCode::kTimedOut);
+  EXPECT_EQ(exit_code(not_connected("cannot-connect", "x")), ExitCode::kNotConnected);
+  EXPECT_EQ(exit_code(not_authorised("certificate-expired", "x")), ExitCode::kNotConnected);
+  EXPECT_EQ(exit_code(rejected("deadline", "x")), ExitCode::kFailed) << "whatever its name";
   std::ostringstream err;
   EXPECT_EQ(report(rejected("dataset-missing", "there is no file a.csv"), err), 1);
   EXPECT_EQ(err.str(), "error: there is no file a.csv\n");

@@ -99,6 +99,115 @@ TEST_F(CommandsTest, WrongUseEndsWithTwoAndANearName) {
   EXPECT_EQ(out, "starling-coordinator 1.2.3\n");
 }
 
+// --- wrong configurations, by what reads them -------------------------------------------------
+using Flags = std::vector<std::string>;
+
+TEST_F(CommandsTest, AWrongSettingOfASimulationEndsWithTwo) {
+  const Flags small = {"--rounds",       "1",
+                       "--cohort",       "1",
+                       "--wait-for",     "1",
+                       "--model.kind",   "softmax-regression",
+                       "--data.dataset", "synthetic:rows=60,features=4,classes=2",
+                       "--clients",      "2"};
+  for (const Flags& wrong : std::vector<Flags>{
+           {"--strategy.name", "fedavgg"},
+           {"--model.kind", "perceptron"},
+           {"--model.kind", "cnn"},
+           {"--model.kind", "mlp", "--model.hidden", "0"},
+           {"--data.input", "4,2"},
+           {"--data.input", "5"},
+           {"--data.classes", "1"},
+           {"--data.dataset", "mnist"},
+           {"--data.dataset", "synthetic:rows=60,features=none"},
+           {"--data.dataset", ""},
+           {"--partition", "dirichle"},
+           {"--partition", "dirichlet:alpha=-1"},
+           {"--partition", "shards:per-client=1000"},
+           {"--evaluate.dataset", "csv"},
+           {"--train.optimizer", "adamx"},
+           {"--train.learning-rate", "fast"},
+           {"--train.local-epochs", "0"},
+           {"--rounds", "0"},
+           {"--min-updates", "2"},
+           {"--cohort", "3"},
+           {"--round.value-max", "1e30", "--round.weight-max", "1e15"},
+           {"--norm-max", "ten"},
+           {"--deadline", "60"},
+           {"--fallback.topology", "rign"},
+           {"--network.latency", "20"},
+           {"--network.loss", "1"},
+           {"--network.coordinator-bandwidth", "uniform:1Mbit/s,2Mbit/s"},
+           {"--network.coordinator-away", "soon"},
+           {"--network.splits", "60s:2"},
+           {"--nodes.speed", "uniform:2,1"},
+           {"--clients", "0"},
+           {"--threads", "0"},
+       }) {
+    Flags words = {"simulate", write_job("")};
+    words.insert(words.end(), small.begin(), small.end());
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    EXPECT_EQ(run(words), 2) << wrong.front() << ' ' << wrong.back() << ": " << err;
+  }
+  Flags words = {"simulate", write_job("")};
+  words.insert(words.end(), small.begin(), small.end());
+  EXPECT_EQ(run(words), 0) << err;
+}
+
+TEST_F(CommandsTest, AWrongSettingOfASubmittedJobEndsWithTwoWhereverItIsFound) {
+  federation.start_service();
+  const std::string right = "[round]\ncohort = 1\n[data]\ninput = [4]\nclasses = 2\n";
+  for (const auto& [wrong, code] : std::vector<std::pair<std::string, std::string>>{
+           {"[strategy]\nname = \"fedavgg\"\n", "fedavgg"},
+           {"[data]\ninput = [4, 4]\nclasses = 2\n", "input"},
+           {"", "shape"},
+           {"[model]\nkind = \"cnn\"\n[data]\ninput = [4]\nclasses = 2\n", "images of 1x1x4"},
+           {"[evaluate]\ndataset = \"mnist\"\n", "mnist"},
+           {"[evaluate]\ndataset = \"synthetic:rows=9\"\n[data]\ninput = [3]\n", "shape"},
+           {"[fallback]\ntopology = \"rign\"\n" + right, "rign"},
+       }) {
+    EXPECT_EQ(ask({"run", "submit", write_job(wrong)}), 2) << wrong << err;
+    EXPECT_THAT(err, HasSubstr(code));
+  }
+  EXPECT_EQ(ask({"run", "submit", write_job(right)}), 0) << err;
+}
+
+TEST_F(CommandsTest, AWrongArgumentOfARequestEndsWithTwo) {
+  federation.start_service();
+  for (const Flags& wrong : std::vector<Flags>{
+           {"token", "new", "cam/7"},
+           {"token", "new", "cam-7", "--valid", "soon"},
+           {"token", "new", "cam-7", "--role", "admin"},
+           {"token", "new", "cam-7", "--role", "peer", "--address", "nowhere"},
+           {"run", "show", "first"},
+           {"run", "wait", "1", "--timeout", "soon"},
+       }) {
+    EXPECT_EQ(ask(wrong), 2) << wrong[1] << ' ' << wrong.back() << ": " << err;
+  }
+  for (const Flags& absent : std::vector<Flags>{
+           {"run", "show", "99"}, {"client", "show", "nobody"}, {"token", "revoke", "nothing"}}) {
+    EXPECT_EQ(ask(absent), 1) << absent[0] << ": " << err;
+  }
+}
+
+TEST_F(CommandsTest, WrongConfigurationsOfAServiceEndWithTwo) {
+  const auto init = [&](const std::string& name, Flags more) {
+    more.insert(more.begin(), {"init", (directory.path() / name).string()});
+    return run(more);
+  };
+  EXPECT_EQ(init("a", {"--federation", "my flock"}), 2) << err;
+  EXPECT_EQ(init("a", {"--listen", "nowhere"}), 2) << err;
+  EXPECT_EQ(init("a", {"--name", "not a name"}), 2) << err;
+  ASSERT_EQ(init("a", {}), 0) << err;
+  const auto file = directory.path() / "a" / "coordinator.toml";
+  for (const char* wrong :
+       {"[service]\nlisten = \"nowhere\"\n", "[service]\nlissen = \"0.0.0.0:1\"\n", "[service\n",
+        "[service]\nthreads = -1\n", "[session]\nwindow-bytes = 1\n",
+        "[service]\nnames = \"not a name\"\n"}) {
+    std::ofstream(file) << wrong;
+    EXPECT_EQ(run({"serve", (directory.path() / "a").string()}), 2) << wrong << err;
+  }
+}
+
 // A command whose file is an argument takes no second one.
 TEST_F(CommandsTest, ACommandOfAFileHasNoConfigOption) {
   for (std::vector<std::string> words : {std::vector<std::string>{"run", "submit"},

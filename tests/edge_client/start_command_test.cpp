@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 
+#include "core/config/command_line.h"
 #include "core/identity/identity_directory.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
@@ -65,6 +66,25 @@ TEST_F(StartCommandTest, UnderNohupAHangUpIsIgnored) {
   coordinator_.expect<protocol::Bye>();
   coordinator_.hang_up();
   EXPECT_TRUE(ended.get());
+}
+
+TEST_F(StartCommandTest, WrongSettingsEndWithTwo) {
+  const auto code = [this](auto&& change) {
+    StartRequest wrong = request_;
+    change(wrong.options);
+    const auto ended = start(wrong, clock_, log_);
+    return ended ? config::ExitCode::kOk : config::exit_code(ended.error());
+  };
+  for (const char* dataset : {"", "mnist", "synthetic:rows=none"}) {
+    EXPECT_EQ(code([&](EdgeOptions& o) { o.data.dataset = dataset; }), config::ExitCode::kUsage);
+  }
+  for (const char* partition : {"iid", "dirichle:index=1,of=2", "iid:index=3,of=2"}) {
+    EXPECT_EQ(code([&](EdgeOptions& o) { o.data.partition = partition; }),
+              config::ExitCode::kUsage);
+  }
+  EXPECT_EQ(code([](EdgeOptions& o) { o.limits.memory = 1; }), config::ExitCode::kUsage);
+  EXPECT_EQ(code([](EdgeOptions& o) { o.data.dataset = "csv:/nonexistent/rows.csv"; }),
+            config::ExitCode::kFailed);
 }
 
 TEST_F(StartCommandTest, RefusesByNameWhatCannotWork) {

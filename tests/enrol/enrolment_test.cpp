@@ -291,6 +291,19 @@ TEST_F(EnrolmentTest, RefusesUnknownAndExpiredTokens) {
   EXPECT_EQ(join_code(token, home.path()), "token-expired");
 }
 
+TEST_F(EnrolmentTest, RefusalsSayTheirCategory) {
+  const JoinToken nobody_there =
+      JoinToken::make(authority.certificate().public_key_digest(), "127.0.0.1", 1);
+  EXPECT_EQ(join_from(nobody_there, home.path()).error().category(), ErrorCategory::kNotConnected);
+  serve({.tries = {.per_second = 0.001, .burst = 1}});
+  join_options.backoff = {.minimum = hours(1), .maximum = hours(1)};  // longer than it may take
+  const JoinToken unknown =
+      JoinToken::make(authority.certificate().public_key_digest(), "127.0.0.1", listener->port());
+  EXPECT_EQ(join_from(unknown, home.path()).error().category(), ErrorCategory::kNotAuthorised);
+  EXPECT_EQ(join_from(unknown, home.path()).error().category(), ErrorCategory::kNotConnected)
+      << "too many tries";
+}
+
 TEST_F(EnrolmentTest, AUsedTokenAdmitsNobodyElse) {
   serve();
   const JoinToken token = new_token();
@@ -343,6 +356,7 @@ TEST_F(EnrolmentTest, ALostReplyIsMadeGoodByTryingAgain) {
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().kind(), ErrorKind::kRetry);
   EXPECT_EQ(lost.error().code(), "coordinator-failed");
+  EXPECT_EQ(lost.error().category(), ErrorCategory::kFailed);
   EXPECT_EQ(lost.error().message().find("lights"), std::string::npos) << "an internal detail";
   const auto joined = join_from(token, home.path());
   ASSERT_TRUE(joined);

@@ -240,6 +240,14 @@ TEST_F(SimulateCommand, BadValuesAreOneSentenceAndExitCodeTwo) {
       {{"--speed", "uniform:2,1"}, "nodes.speed: 'uniform:2,1'"},
       {{"--partition", "dirichle"}, "did you mean 'dirichlet'?"},
       {{"--dataset", "mnist"}, "mnist"},
+      {{"--partition", "shards:per-client=1000"}, "shards"},
+      {{"--algorithm", "detag", "--optimizer", "momentum"}, "train.optimizer = sgd"},
+      {{"--algorithm", "diloco", "--outer-rate", "3"}, "outer-rate"},
+      {{"--algorithm", "choco", "--loss", "0.5"}, "choco"},
+      {{"--model", "perceptron"}, "perceptron"},
+      {{"--model", "cnn"}, "images of 1x1x6"},
+      {{"--optimizer", "adamx"}, "adamx"},
+      {{"--topology", "file:/no/such/file"}, "no file"},
       {{"--threads", "0"}, "--threads"}};
   for (const auto& [flags, said] : cases) {
     const Answer answer = run_small(flags);

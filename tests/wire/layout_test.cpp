@@ -73,6 +73,20 @@ TEST(Layout, AnEmptyMessageIsRefusedWhereFieldsAreNeeded) {
   }
 }
 
+TEST(Layout, ACategoryOfALaterVersionIsAFailure) {
+  for (const auto& [number, category] : {std::pair(0U, ErrorCategory::kFailed),
+                                         {4U, ErrorCategory::kNotAuthorised},
+                                         {5U, ErrorCategory::kFailed},
+                                         {255U, ErrorCategory::kFailed}}) {
+    RawMessage reply(2, 2);
+    reply.word(1) = 7;
+    reply.word(2) = 1 | std::uint64_t{number} << 8;
+    EXPECT_EQ(*decode(FrameType::kOperatorReply, reply),
+              protocol::Message(protocol::OperatorReply{.id = 7, .category = category}))
+        << number;
+  }
+}
+
 // A setting with a third field, as a later version may write it.
 TEST(Layout, ElementsOfListsMayGrow) {
   RawMessage message(1, 2);

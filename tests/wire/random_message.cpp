@@ -292,7 +292,8 @@ protocol::Message random_message(FrameType type, Rng& rng) {
     case FrameType::kOperatorRequest:
       return OperatorRequest{any_number(rng), name(rng), settings(rng)};
     case FrameType::kOperatorReply:
-      return OperatorReply{any_number(rng), rng.below(2) == 1, name(rng), sentence(rng)};
+      return OperatorReply{any_number(rng), rng.below(2) == 1, name(rng), sentence(rng),
+                           static_cast<ErrorCategory>(rng.below(5))};
     case FrameType::kPeerHello:
       return peer_hello(rng);
     case FrameType::kRosterAsk:
