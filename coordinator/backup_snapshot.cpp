@@ -175,7 +175,7 @@ Result<void> BackupSnapshot::copy_settings(const StateDirectory& state,
 
 // Models that were removed because newer ones are kept instead are missing rightly; the last one is
 // what a run goes on from.
-Result<void> BackupSnapshot::copy_models(store::Store& store, const StateDirectory& state) {
+Result<void> BackupSnapshot::copy_models(store::RunStore& store, const StateDirectory& state) {
   STARLING_ASSIGN(const auto runs, store.runs());
   for (const store::Run& run : runs) {
     if (auto note = note_on_data(run)) listing_.notes.push_back(*std::move(note));
@@ -187,10 +187,18 @@ Result<void> BackupSnapshot::copy_models(store::Store& store, const StateDirecto
     fs::create_directories(to.folder(), code);
     if (code) return cannot_copy(to.folder(), code);
     for (const store::ModelRecord& model : models) {
+      const bool last = model.round == models.back().round;
       STARLING_ASSIGN(const bool found, link_or_copy(from.path(model.round), to.path(model.round)));
-      if (found || model.round != models.back().round) continue;
-      listing_.notes.push_back(fmt::format("the last model of run {} is missing: {}",
-                                           run.id.value(), from.path(model.round).string()));
+      if (!found && last) {
+        listing_.notes.push_back(fmt::format("the last model of run {} is missing: {}",
+                                             run.id.value(), from.path(model.round).string()));
+      }
+      if (!model.state) continue;
+      const fs::path state_file = from.state_path(model.round);
+      STARLING_ASSIGN(const bool with_state, link_or_copy(state_file, to.state_path(model.round)));
+      if (with_state || !last) continue;
+      listing_.notes.push_back(fmt::format("the last state of run {}'s strategy is missing: {}",
+                                           run.id.value(), state_file.string()));
     }
   }
   return {};

@@ -7,14 +7,14 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "core/store/store.h"
+#include "core/store/run_store.h"
 
 namespace starling::coordinator {
 
 class RunLog {
  public:
   // All references must outlive the log. `on_line`: there is something new to read.
-  RunLog(store::Store& store, const Clock& clock, Log& log, std::function<void()> on_line)
+  RunLog(store::RunStore& store, const Clock& clock, Log& log, std::function<void()> on_line)
       : store_(store), clock_(clock), log_(log), on_line_(std::move(on_line)) {}
 
   // Run 0: the service's log only. A line that cannot be stored is no reason to stop a run.
@@ -27,7 +27,7 @@ class RunLog {
   }
 
  private:
-  store::Store& store_;
+  store::RunStore& store_;
   const Clock& clock_;
   Log& log_;
   std::function<void()> on_line_;

@@ -8,7 +8,7 @@
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_aggregate.h"
-#include "core/store/store.h"
+#include "core/store/run_store.h"
 
 namespace starling::coordinator {
 
@@ -22,10 +22,11 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record);
 RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVersion& version,
                       model::Snapshot model, const std::vector<store::RoundRecord>& rounds);
 
-// What a client is told of a task that is not of the open round. Nothing of an attempt that was
-// abandoned, or that a run which waits for its turn left open, while its round may still be tried
-// again: the finished update is good for the next attempt.
-[[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId task,
+// What a client is told of a task that is not of the open phase. Nothing of an attempt that was
+// abandoned, or that a run which waits for its turn left open, while its phase may still be tried
+// again: the finished update or evaluation is good for the next attempt.
+[[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::RunStore& store,
+                                                                   TaskId task,
                                                                    const std::string& client);
 
 // What a committed round prints, as people expect:
@@ -36,7 +37,8 @@ RunStart to_run_start(RunId id, const RunContext& context, const update::ModelVe
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
                                      Round rounds);
 
-// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]).
+// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of each round also
+// what the clients found when they evaluated its model.
 boost::json::value run_to_json(const store::Run& run,
                                const std::vector<store::RoundRecord>& rounds);
 
