@@ -175,7 +175,7 @@ Result<void> BackupSnapshot::copy_settings(const StateDirectory& state,
 
 // Models that were removed because newer ones are kept instead are missing rightly; the last one is
 // what a run goes on from.
-Result<void> BackupSnapshot::copy_models(store::Store& store, const StateDirectory& state) {
+Result<void> BackupSnapshot::copy_models(store::RunStore& store, const StateDirectory& state) {
   STARLING_ASSIGN(const auto runs, store.runs());
   for (const store::Run& run : runs) {
     if (auto note = note_on_data(run)) listing_.notes.push_back(*std::move(note));
@@ -187,11 +187,19 @@ Result<void> BackupSnapshot::copy_models(store::Store& store, const StateDirecto
     fs::create_directories(to, code);
     if (code) return cannot_copy(to, code);
     for (const store::ModelRecord& model : models) {
+      const bool last = model.round == models.back().round;
       const std::string name = store::Checkpoints::file_name(model.round);
       STARLING_ASSIGN(const bool found, link_or_copy(from / name, to / name));
-      if (found || model.round != models.back().round) continue;
-      listing_.notes.push_back(fmt::format("the last model of run {} is missing: {}",
-                                           run.id.value(), (from / name).string()));
+      if (!found && last) {
+        listing_.notes.push_back(fmt::format("the last model of run {} is missing: {}",
+                                             run.id.value(), (from / name).string()));
+      }
+      if (!model.state) continue;
+      const std::string state_name = store::Checkpoints::state_file_name(model.round);
+      STARLING_ASSIGN(const bool with_state, link_or_copy(from / state_name, to / state_name));
+      if (with_state || !last) continue;
+      listing_.notes.push_back(fmt::format("the last state of run {}'s strategy is missing: {}",
+                                           run.id.value(), (from / state_name).string()));
     }
   }
   return {};

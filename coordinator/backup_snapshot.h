@@ -36,7 +36,7 @@ class BackupSnapshot {
   explicit BackupSnapshot(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
   Result<void> copy_settings(const StateDirectory& state, const CoordinatorSettings& settings);
-  Result<void> copy_models(store::Store& store, const StateDirectory& state);
+  Result<void> copy_models(store::RunStore& store, const StateDirectory& state);
   Result<void> copy_folder(const StateDirectory& state, const std::filesystem::path& folder);
   Result<void> list();
 

@@ -5,7 +5,7 @@
 
 namespace starling::coordinator {
 
-Result<void> ClientRegistry::load(store::Store& store) {
+Result<void> ClientRegistry::load(store::IdentityStore& store) {
   STARLING_ASSIGN(const auto clients, store.clients());
   STARLING_ASSIGN(const auto revocations, store.revocations());
   for (const store::Client& client : clients) {

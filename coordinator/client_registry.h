@@ -10,13 +10,13 @@
 
 #include "core/base/error.h"
 #include "core/identity/certificate.h"
-#include "core/store/store.h"
+#include "core/store/identity_store.h"
 
 namespace starling::coordinator {
 
 class ClientRegistry {
  public:
-  [[nodiscard]] Result<void> load(store::Store& store);
+  [[nodiscard]] Result<void> load(store::IdentityStore& store);
 
   void admit(const std::string& name, store::Role role) { active_[name] = role; }
   void revoke(const std::string& name, const std::vector<store::Revocation>& revocations);

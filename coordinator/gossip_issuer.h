@@ -18,7 +18,7 @@
 #include "core/base/log.h"
 #include "core/issuer/issuer_desk.h"
 #include "core/net/alarm.h"
-#include "core/store/store.h"
+#include "core/store/identity_store.h"
 
 namespace starling::coordinator {
 
@@ -28,7 +28,7 @@ class GossipIssuer {
   struct Parts {
     net::EventLoop& loop;
     const Clock& clock;
-    store::Store& store;
+    store::IdentityStore& store;
     const StateDirectory& state;
     Log& log;
   };

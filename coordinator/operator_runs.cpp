@@ -22,7 +22,7 @@ constexpr std::size_t kLineBytesMax = 8 * 1024;
 // A line a JSON object; with `follow` until the run is finished.
 class LogAnswer final : public OperatorAnswer {
  public:
-  LogAnswer(store::Store& store, RunId run, std::uint64_t first, bool follow)
+  LogAnswer(store::RunStore& store, RunId run, std::uint64_t first, bool follow)
       : store_(store), run_(run), next_(first), follow_(follow) {}
 
   Result<SharedBytes> next() override {
@@ -43,7 +43,7 @@ class LogAnswer final : public OperatorAnswer {
   bool done() const override { return done_; }
 
  private:
-  store::Store& store_;
+  store::RunStore& store_;
   RunId run_;
   std::uint64_t next_;
   bool follow_;
@@ -84,7 +84,7 @@ json::object summary(const store::Run& run, Round rounds_done) {
 }
 
 // The number that the next line will have.
-Result<std::uint64_t> end_of_log(store::Store& store, RunId run) {
+Result<std::uint64_t> end_of_log(store::RunStore& store, RunId run) {
   constexpr std::size_t kPage = 4096;
   std::uint64_t next = 1;
   for (;;) {

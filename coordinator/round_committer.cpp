@@ -49,8 +49,10 @@ void RoundCommitter::written(RunId run, Result<store::ModelRecord> model) {
 
 void RoundCommitter::store(RunId run) {
   Commit& commit = commits_.at(run);
-  const auto result = parts_.store.commit_attempt(
-      key_of(commit.summary), to_record(commit.summary, &commit.outcome), commit.model);
+  const store::AttemptKey key = key_of(commit.summary);
+  const store::AttemptResult record = to_record(commit.summary, &commit.outcome);
+  const auto result = commit.model ? parts_.store.commit_attempt(key, record, *commit.model)
+                                   : parts_.store.commit_evaluation(key, record);
   if (result) return stored(run);
   check(run, result.error(), [this, run] { commits_.at(run).model ? write(run) : store(run); });
 }

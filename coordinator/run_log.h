@@ -7,7 +7,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "core/store/store.h"
+#include "core/store/run_store.h"
 
 namespace starling::coordinator {
 
@@ -16,7 +16,7 @@ class RunLog {
   using OnLine = std::function<void(const std::string& line)>;
 
   // All references must outlive the log. `on_line`: a run has this new line.
-  RunLog(store::Store& store, const Clock& clock, Log& log, OnLine on_line)
+  RunLog(store::RunStore& store, const Clock& clock, Log& log, OnLine on_line)
       : store_(store), clock_(clock), log_(log), on_line_(std::move(on_line)) {}
 
   // Run 0: the service's log only. A line that cannot be stored is no reason to stop a run.
@@ -29,7 +29,7 @@ class RunLog {
   }
 
  private:
-  store::Store& store_;
+  store::RunStore& store_;
   const Clock& clock_;
   Log& log_;
   OnLine on_line_;

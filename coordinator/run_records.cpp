@@ -58,31 +58,44 @@ json::array warnings_of(const store::RoundRecord& record) {
   return warnings;
 }
 
+void add_federated(const store::RoundRecord& record, json::object& round) {
+  const store::FederatedEvaluation found = record.federated.value_or(store::FederatedEvaluation());
+  round["federated_loss"] = or_null(found.evaluation.loss);
+  round["federated_accuracy"] = or_null(found.evaluation.accuracy);
+  round["federated_clients"] = record.federated ? json::value(found.clients) : json::value(nullptr);
+  round["federated_rows"] = record.federated ? json::value(found.rows) : json::value(nullptr);
+  round["federated_failures"] = failures_to_json(found.failures);
+}
+
 json::object round_to_json(const store::RoundRecord& record) {
   json::array contributors;
   for (const store::Contribution& c : record.result.contributions) {
     contributors.push_back({{"client", c.client}, {"weight", c.weight}, {"norm", or_null(c.norm)}});
   }
   const bool closed = record.state != store::RoundState::kOpen;
-  return {{"round", record.key.round},
-          {"attempt", record.key.attempt},
-          {"state", store::to_string(record.state)},
-          {"cohort", record.cohort.size()},
-          {"updates", record.result.contributions.size()},
-          {"contributors", std::move(contributors)},
-          {"warnings", warnings_of(record)},
-          {"failures", failures_to_json(record.result.failures)},
-          {"train_loss", or_null(record.result.train_loss)},
-          {"eval_loss", or_null(record.result.evaluation.loss)},
-          {"eval_accuracy", or_null(record.result.evaluation.accuracy)},
-          {"started", format_rfc3339(record.started)},
-          {"seconds", closed ? json::value(record.result.seconds) : json::value(nullptr)},
-          {"bytes_in", record.result.bytes_in},
-          {"bytes_out", record.result.bytes_out},
-          {"abandoned", record.abandonment ? json::value{{"code", record.abandonment->code},
-                                                         {"reason", record.abandonment->reason}}
-                                           : json::value(nullptr)},
-          {"model_sha256", record.model ? json::value(record.model->hex()) : json::value(nullptr)}};
+  json::object round{
+      {"round", record.key.round},
+      {"attempt", record.key.attempt},
+      {"state", store::to_string(record.state)},
+      {"population", record.population > 0 ? json::value(record.population) : json::value(nullptr)},
+      {"cohort", record.cohort.size()},
+      {"updates", record.result.contributions.size()},
+      {"contributors", std::move(contributors)},
+      {"warnings", warnings_of(record)},
+      {"failures", failures_to_json(record.result.failures)},
+      {"train_loss", or_null(record.result.train_loss)},
+      {"eval_loss", or_null(record.result.evaluation.loss)},
+      {"eval_accuracy", or_null(record.result.evaluation.accuracy)},
+      {"started", format_rfc3339(record.started)},
+      {"seconds", closed ? json::value(record.result.seconds) : json::value(nullptr)},
+      {"bytes_in", record.result.bytes_in},
+      {"bytes_out", record.result.bytes_out},
+      {"abandoned", record.abandonment ? json::value{{"code", record.abandonment->code},
+                                                     {"reason", record.abandonment->reason}}
+                                       : json::value(nullptr)},
+      {"model_sha256", record.model ? json::value(record.model->hex()) : json::value(nullptr)}};
+  add_federated(record, round);
+  return round;
 }
 
 // Rounds that an earlier version committed have none.
@@ -219,7 +232,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
   return start;
 }
 
-Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId id,
+Result<std::optional<protocol::Message>> settle_task(store::RunStore& store, TaskId id,
                                                      const std::string& client) {
   using Settlement = std::optional<protocol::Message>;
   STARLING_ASSIGN(const auto end, store.find_task_end(id));
@@ -230,11 +243,11 @@ Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId
     return ended("unknown-task", "this coordinator issued no such task to this client");
   }
   const store::TaskRecord& task = end->task;
-  const bool round_is_over = end->model || store::is_finished(end->run);
+  const bool phase_is_over = end->model || end->passed || store::is_finished(end->run);
   // An attempt is open here if its run was active before a restart and now waits for its turn.
   const bool may_count =
       task.outcome == store::TaskOutcome::kAbandoned || task.outcome == store::TaskOutcome::kOpen;
-  if (may_count && !round_is_over) return Settlement();
+  if (may_count && !phase_is_over) return Settlement();
   if (task.outcome != store::TaskOutcome::kCommitted || !end->model) {
     return ended("round-closed", "the round closed without this update");
   }

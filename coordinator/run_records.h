@@ -8,7 +8,7 @@
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_aggregate.h"
-#include "core/store/store.h"
+#include "core/store/run_store.h"
 
 namespace starling::coordinator {
 
@@ -24,10 +24,11 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                       const std::vector<store::RoundRecord>& rounds,
                       const std::optional<store::RoundRecord>& open);
 
-// What a client is told of a task that is not of the open round. Nothing of an attempt that was
-// abandoned, or that a run which waits for its turn left open, while its round may still be tried
-// again: the finished update is good for the next attempt.
-[[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::Store& store, TaskId task,
+// What a client is told of a task that is not of the open phase. Nothing of an attempt that was
+// abandoned, or that a run which waits for its turn left open, while its phase may still be tried
+// again: the finished update or evaluation is good for the next attempt.
+[[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::RunStore& store,
+                                                                   TaskId task,
                                                                    const std::string& client);
 
 // What a committed round prints, as people expect:
@@ -38,7 +39,8 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
                                      Round rounds);
 
-// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]).
+// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of each round also
+// what the clients found when they evaluated its model.
 boost::json::value run_to_json(const store::Run& run,
                                const std::vector<store::RoundRecord>& rounds);
 

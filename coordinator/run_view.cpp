@@ -85,18 +85,35 @@ std::string abandoned_rounds(const json::array& rounds) {
   return text;
 }
 
-std::string failures_table(const json::array& rounds, const telemetry::Terminal& terminal) {
+// What the clients found on their own data, where they were asked.
+std::string evaluations_table(const json::array& rounds, const telemetry::Terminal& terminal) {
+  TextTable table({">ROUND", ">CLIENTS", ">ROWS", ">LOSS", ">ACCURACY"});
+  bool any = false;
+  for (const json::value& round : rounds) {
+    if (cell(round, "federated_clients") == "-") continue;
+    any = true;
+    table.add({cell(round, "round"), cell(round, "federated_clients"),
+               cell(round, "federated_rows"), cell(round, "federated_loss", 4),
+               cell(round, "federated_accuracy", 4)});
+  }
+  if (!any) return {};
+  return "\nevaluated by the clients, on their own data\n" + table.text(terminal.line_max);
+}
+
+// `key`: "failures" of training, "federated_failures" of the clients' evaluation.
+std::string failures_table(const json::array& rounds, const char* key, std::string_view title,
+                           const telemetry::Terminal& terminal) {
   TextTable table({">ROUND", "CLIENT", "CODE", "REASON"});
   std::size_t count = 0;
   for (const json::value& round : rounds) {
-    for (const json::value& failure : array_of(round, "failures")) {
+    for (const json::value& failure : array_of(round, key)) {
       if (++count > kFailuresShown) continue;
       table.add({cell(round, "round"), cell(failure, "client"), cell(failure, "code"),
                  cell(failure, "reason")});
     }
   }
   if (count == 0) return {};
-  std::string text = "\nwho did not count, and why\n" + table.text(terminal.line_max);
+  std::string text = fmt::format("\n{}\n{}", title, table.text(terminal.line_max));
   if (count > kFailuresShown) {
     text += fmt::format("and {} more; --format json has all\n", count - kFailuresShown);
   }
@@ -158,7 +175,10 @@ std::string describe_run(const json::value& run, const telemetry::Terminal& term
   const json::array& rounds = array_of(run, "rounds");
   if (rounds.empty()) return head(run) + "no round yet\n";
   return head(run) + "\n" + rounds_table(rounds, terminal) + round_warnings(rounds) +
-         abandoned_rounds(rounds) + failures_table(rounds, terminal) +
+         abandoned_rounds(rounds) +
+         failures_table(rounds, "failures", "who did not count, and why", terminal) +
+         evaluations_table(rounds, terminal) +
+         failures_table(rounds, "federated_failures", "who did not evaluate, and why", terminal) +
          accuracy_curve(rounds, terminal);
 }
 

@@ -44,7 +44,7 @@ Result<std::shared_ptr<const net::TlsContext>> make_service_tls(
 
 Result<void> renew_local_operator(const StateDirectory& state,
                                   const identity::CertificateAuthority& authority,
-                                  const CoordinatorSettings& settings, store::Store& store,
+                                  const CoordinatorSettings& settings, store::IdentityStore& store,
                                   WallTime now, Log& log) {
   const auto directory = identity::IdentityDirectory::load(state.operator_identity());
   if (!directory && !is_damaged(directory.error())) return {};

@@ -24,6 +24,7 @@ namespace starling::coordinator {
 [[nodiscard]] Result<void> renew_local_operator(const StateDirectory& state,
                                                 const identity::CertificateAuthority& authority,
                                                 const CoordinatorSettings& settings,
-                                                store::Store& store, WallTime now, Log& log);
+                                                store::IdentityStore& store, WallTime now,
+                                                Log& log);
 
 }  // namespace starling::coordinator

@@ -14,7 +14,7 @@
 #include "core/data/partition.h"
 #include "core/linalg/kernels.h"
 #include "core/report/run_directory.h"
-#include "core/store/memory_store.h"
+#include "core/store/sqlite_store.h"
 
 namespace starling::coordinator {
 namespace {
@@ -174,7 +174,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
   STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
-  const auto store = store::make_memory_store();
+  const auto store = store::open_store_in_memory();
   SystemDisk disk;
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));
   const std::optional<SimulatedWorld> world = made.world;

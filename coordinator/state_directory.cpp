@@ -60,8 +60,8 @@ std::string options_text(const CoordinatorSettings& settings) {
 }
 
 Result<void> make_operator(const StateDirectory& state, const CoordinatorSettings& settings,
-                           const identity::CertificateAuthority& authority, store::Store& store,
-                           WallTime now) {
+                           const identity::CertificateAuthority& authority,
+                           store::IdentityStore& store, WallTime now) {
   STARLING_ASSIGN(const auto credentials,
                   authority.issue_credentials({.role = identity::Role::kOperator,
                                                .name = kLocalOperator,

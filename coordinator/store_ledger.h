@@ -4,7 +4,7 @@
 
 #include "core/base/clock.h"
 #include "core/enrol/enrolment_ledger.h"
-#include "core/store/store.h"
+#include "core/store/identity_store.h"
 
 namespace starling::coordinator {
 
@@ -16,7 +16,8 @@ class StoreLedger final : public enrol::EnrolmentLedger {
   using OnBroken = std::function<void(const Error& error)>;
 
   // All references must outlive the ledger.
-  StoreLedger(store::Store& store, const Clock& clock, OnAdmitted on_admitted, OnBroken on_broken)
+  StoreLedger(store::IdentityStore& store, const Clock& clock, OnAdmitted on_admitted,
+              OnBroken on_broken)
       : store_(store),
         clock_(clock),
         on_admitted_(std::move(on_admitted)),
@@ -30,7 +31,7 @@ class StoreLedger final : public enrol::EnrolmentLedger {
  private:
   Error told(const Error& error) const;
 
-  store::Store& store_;
+  store::IdentityStore& store_;
   const Clock& clock_;
   OnAdmitted on_admitted_;
   OnBroken on_broken_;

@@ -12,46 +12,57 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kModelSuffix = ".safetensors";
+constexpr std::string_view kStateSuffix = ".state.safetensors";
 constexpr std::string_view kSetAside = "set-aside";
 
-// The round of a name that file_name() gives; other files are not ours to touch.
-std::optional<Round> round_of(const std::string& name) {
-  if (!name.ends_with(kSuffix)) return std::nullopt;
-  const char* end = name.data() + name.size() - kSuffix.size();
+struct OurFile {
+  std::string name;
   Round round = 0;
-  const auto [stop, code] = std::from_chars(name.data(), end, round);
-  if (code != std::errc() || stop != end || Checkpoints::file_name(round) != name) {
-    return std::nullopt;
-  }
-  return round;
+  bool is_state = false;
+};
+
+// What file_name() or state_file_name() gives; other files are not ours to touch.
+std::optional<OurFile> parse_name(const std::string& name) {
+  Round round = 0;
+  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), round);
+  if (code != std::errc()) return std::nullopt;
+  if (name == Checkpoints::file_name(round)) return OurFile{name, round, false};
+  if (name == Checkpoints::state_file_name(round)) return OurFile{name, round, true};
+  return std::nullopt;
 }
 
-// The names of the model files in `folder` whose round is not `wanted`, in order.
-Result<std::vector<std::string>> names_unless(Disk& disk, const fs::path& folder,
-                                              const std::function<bool(Round)>& wanted) {
+// Our files in `folder` that are not `wanted`, in order of name.
+Result<std::vector<OurFile>> files_unless(Disk& disk, const fs::path& folder,
+                                          const std::function<bool(const OurFile&)>& wanted) {
   STARLING_ASSIGN(const std::vector<DiskEntry> entries, disk.list(folder));
-  std::vector<std::string> names;
+  std::vector<OurFile> files;
   for (const DiskEntry& entry : entries) {
-    const std::optional<Round> round = round_of(entry.name);
-    if (round && !wanted(*round)) names.push_back(entry.name);
+    std::optional<OurFile> file = parse_name(entry.name);
+    if (file && !wanted(*file)) files.push_back(*std::move(file));
   }
-  return names;
+  return files;
+}
+
+// Over a whole file. One that cannot be opened, whether for want of permission or of file handles,
+// is not damaged.
+Result<Sha256Digest> hash_file(Disk& disk, const fs::path& path) {
+  constexpr std::size_t kPieceBytes = 1 << 16;
+  STARLING_ASSIGN(const auto file, disk.open(path));
+  Sha256 hash;
+  Bytes piece(kPieceBytes);
+  for (std::uint64_t at = 0; at < file->size(); at += piece.size()) {
+    piece.resize(std::min<std::uint64_t>(kPieceBytes, file->size() - at));
+    STARLING_TRY(file->read(at, piece));
+    hash.update(piece);
+  }
+  return std::move(hash).finish();
 }
 
 // What tells apart two files of one round; "unreadable" where nothing does.
 std::string content_id(Disk& disk, const fs::path& path) {
-  constexpr std::size_t kPieceBytes = 1 << 16;
-  const auto file = disk.open(path);
-  if (!file) return "unreadable";
-  Sha256 hash;
-  Bytes piece(kPieceBytes);
-  for (std::uint64_t at = 0; at < (*file)->size(); at += piece.size()) {
-    piece.resize(std::min<std::uint64_t>(kPieceBytes, (*file)->size() - at));
-    if (!(*file)->read(at, piece)) return "unreadable";
-    hash.update(piece);
-  }
-  return std::move(hash).finish().hex().substr(0, 16);
+  const Result<Sha256Digest> hash = hash_file(disk, path);
+  return hash ? hash->hex().substr(0, 16) : "unreadable";
 }
 
 std::string describe_set_aside(RunId run, const fs::path& folder,
@@ -76,30 +87,53 @@ bool tells_of_damage(const Error& error) {
          error.code() != "file-too-large";
 }
 
-// What is wrong with the file of `model`; empty where it is intact.
-Result<std::string> find_damage(Disk& disk, const fs::path& file, const ModelRecord& model,
-                                const HashModelFile& hash) {
+// What is wrong with `file`, which should have the SHA-256 `expected`; empty where it is intact.
+Result<std::string> find_damage(Disk& disk, const fs::path& file, const Sha256Digest& expected,
+                                std::string_view what, const HashModelFile& hash) {
   const Result<Sha256Digest> found = hash(disk, file);
   if (!found && found.error().code() == "file-missing") return file.string() + " is missing";
   if (!found && !tells_of_damage(found.error())) return found.error();
   if (!found) return found.error().message();
-  if (*found == model.sha256) return std::string();
-  return fmt::format("{} holds a model of SHA-256 {}, not {}", file.string(), found->hex(),
-                     model.sha256.hex());
+  if (*found == expected) return std::string();
+  return fmt::format("{} holds a {} of SHA-256 {}, not {}", file.string(), what, found->hex(),
+                     expected.hex());
+}
+
+Result<Sha256Digest> hash_state_file(Disk& disk, const fs::path& file) {
+  Result<Sha256Digest> hash = hash_file(disk, file);
+  if (hash || hash.error().code() == "file-missing") return hash;
+  return internal("io-error", hash.error().message());
+}
+
+Result<std::string> find_damage(const Checkpoints& checkpoints, const ModelRecord& model,
+                                const HashModelFile& hash) {
+  Disk& disk = checkpoints.disk();
+  STARLING_ASSIGN(std::string damage,
+                  find_damage(disk, checkpoints.path(model.round), model.sha256, "model", hash));
+  if (!damage.empty() || !model.state) return damage;
+  return find_damage(disk, checkpoints.state_path(model.round), model.state->sha256, "state",
+                     hash_state_file);
+}
+
+bool has_accuracy_or_loss(const Evaluation& evaluation) {
+  return evaluation.accuracy || evaluation.loss;
 }
 
 }  // namespace
 
 std::optional<Round> best_round(std::span<const ModelRecord> models) {
+  const bool central = std::ranges::any_of(
+      models, [](const ModelRecord& model) { return has_accuracy_or_loss(model.evaluation); });
+  const auto measured = central ? &ModelRecord::evaluation : &ModelRecord::federated;
   const ModelRecord* best = nullptr;
   for (const ModelRecord& model : models) {
-    const Evaluation& mine = model.evaluation;
-    if (!mine.accuracy && !mine.loss) continue;
+    const Evaluation& mine = model.*measured;
+    if (!has_accuracy_or_loss(mine)) continue;
     if (best == nullptr) {
       best = &model;
       continue;
     }
-    const Evaluation& other = best->evaluation;
+    const Evaluation& other = best->*measured;
     const bool by_accuracy = mine.accuracy || other.accuracy;
     const bool better = by_accuracy ? mine.accuracy > other.accuracy : *mine.loss < *other.loss;
     if (better) best = &model;
@@ -119,7 +153,11 @@ std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint
 }
 
 std::string Checkpoints::file_name(Round round) {
-  return std::to_string(round) + std::string(kSuffix);
+  return std::to_string(round) + std::string(kModelSuffix);
+}
+
+std::string Checkpoints::state_file_name(Round round) {
+  return std::to_string(round) + std::string(kStateSuffix);
 }
 
 Result<void> Checkpoints::write(Round round, std::span<const SharedBytes> parts) const {
@@ -127,41 +165,49 @@ Result<void> Checkpoints::write(Round round, std::span<const SharedBytes> parts)
   return disk_->write(path(round), parts);
 }
 
+Result<void> Checkpoints::write_state(Round round, std::span<const SharedBytes> parts) const {
+  STARLING_TRY(disk_->make_directory(folder_, Disk::Access::kShared));
+  return disk_->write(state_path(round), parts);
+}
+
 Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32_t keep) const {
   const std::vector<Round> kept = rounds_to_keep(models, keep);
-  const auto wanted = [&](Round round) {
-    const auto same = [&](const ModelRecord& model) { return model.round == round; };
-    return std::binary_search(kept.begin(), kept.end(), round) ||
+  const auto wanted = [&](const OurFile& file) {
+    const auto same = [&](const ModelRecord& model) { return model.round == file.round; };
+    return std::binary_search(kept.begin(), kept.end(), file.round) ||
            std::none_of(models.begin(), models.end(), same);
   };
-  STARLING_ASSIGN(const std::vector<std::string> names, names_unless(*disk_, folder_, wanted));
+  STARLING_ASSIGN(const std::vector<OurFile> files, files_unless(*disk_, folder_, wanted));
   // Not durably: a file that a power cut brings back is found again by the next prune.
-  for (const std::string& name : names) STARLING_TRY(disk_->remove(folder_ / name));
+  for (const OurFile& file : files) STARLING_TRY(disk_->remove(folder_ / file.name));
   return {};
 }
 
 Result<std::vector<std::string>> Checkpoints::set_aside(std::span<const ModelRecord> models) const {
   sweep_temporaries(*disk_, folder_);
-  const auto known = [&](Round round) {
-    return std::any_of(models.begin(), models.end(),
-                       [&](const ModelRecord& model) { return model.round == round; });
+  const auto known = [&](const OurFile& file) {
+    return std::ranges::any_of(models, [&](const ModelRecord& model) {
+      return model.round == file.round && (!file.is_state || model.state);
+    });
   };
-  STARLING_ASSIGN(std::vector<std::string> names, names_unless(*disk_, folder_, known));
-  if (names.empty()) return names;
+  STARLING_ASSIGN(const std::vector<OurFile> files, files_unless(*disk_, folder_, known));
+  std::vector<std::string> names;
+  if (files.empty()) return names;
   STARLING_TRY(disk_->make_directory(folder_ / kSetAside, Disk::Access::kShared));
-  for (std::string& name : names) {
+  for (const OurFile& file : files) {
     const fs::path aside =
-        fs::path(kSetAside) /
-        fmt::format("{}-{}{}", *round_of(name), content_id(*disk_, folder_ / name), kSuffix);
-    STARLING_TRY(disk_->rename(folder_ / name, folder_ / aside));
-    name = aside.string();
+        fs::path(kSetAside) / fmt::format("{}-{}{}", file.round,
+                                          content_id(*disk_, folder_ / file.name),
+                                          file.is_state ? kStateSuffix : kModelSuffix);
+    STARLING_TRY(disk_->rename(folder_ / file.name, folder_ / aside));
+    names.push_back(aside.string());
   }
   STARLING_TRY(disk_->sync(folder_ / kSetAside));
   STARLING_TRY(disk_->sync(folder_));
   return names;
 }
 
-Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId run,
+Result<Recovery> recover_run(RunStore& store, const Checkpoints& checkpoints, RunId run,
                              const HashModelFile& hash) {
   Recovery recovery;
   STARLING_ASSIGN(std::vector<ModelRecord> models, store.models(run));
@@ -169,8 +215,7 @@ Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId
   std::size_t intact = models.size();
   while (intact > 0) {
     const ModelRecord& model = models[intact - 1];
-    STARLING_ASSIGN(std::string damage,
-                    find_damage(checkpoints.disk(), checkpoints.path(model.round), model, hash));
+    STARLING_ASSIGN(std::string damage, find_damage(checkpoints, model, hash));
     if (damage.empty()) break;
     damages.push_back(std::move(damage));
     --intact;
@@ -197,7 +242,7 @@ Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId
   return recovery;
 }
 
-Result<std::vector<std::string>> set_aside_unknown_runs(Store& store, Disk& disk,
+Result<std::vector<std::string>> set_aside_unknown_runs(RunStore& store, Disk& disk,
                                                         const fs::path& folder) {
   std::vector<RunId> found;
   STARLING_ASSIGN(const std::vector<DiskEntry> entries, disk.list(folder));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model files of one run: FOLDER/ROUND.safetensors, whole or absent after any crash. Order of
-// a commit: write() the file, commit it in the Store, then prune(). A file that the Store does not
-// know is set aside at the next start, never removed: a crash before the commit leaves one, and a
+// The model files of one run, FOLDER/ROUND.safetensors, and beside them the state of its strategy
+// where it has any, FOLDER/ROUND.state.safetensors; each whole or absent after any crash. Order of
+// a commit: write both, commit them in the Store, then prune(). A file that the Store does not know
+// is set aside at the next start, never removed: a crash before the commit leaves one, and a
 // database from an older copy knows fewer rounds than there are models.
 #pragma once
 
@@ -24,7 +25,7 @@ using HashModelFile =
     std::function<Result<Sha256Digest>(Disk& disk, const std::filesystem::path& file)>;
 
 // Highest accuracy, else (where no model has one) lowest loss; the earlier of equals; none where
-// nothing was evaluated.
+// nothing was evaluated. By the coordinator's evaluations; where it made none, by the clients'.
 std::optional<Round> best_round(std::span<const ModelRecord> models);
 
 // The last `keep` rounds (0: all), the first, the best and the last; in order of round.
@@ -38,19 +39,23 @@ class Checkpoints {
       : disk_(&disk), folder_(std::move(folder)) {}
 
   static std::string file_name(Round round);
+  static std::string state_file_name(Round round);
   Disk& disk() const { return *disk_; }
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path path(Round round) const { return folder_ / file_name(round); }
+  std::filesystem::path state_path(Round round) const { return folder_ / state_file_name(round); }
 
-  // Writes `parts` one after another. "disk-full" may be tried again; see disk.h.
+  // Write `parts` one after another. "disk-full" may be tried again; see disk.h.
   [[nodiscard]] Result<void> write(Round round, std::span<const SharedBytes> parts) const;
+  [[nodiscard]] Result<void> write_state(Round round, std::span<const SharedBytes> parts) const;
 
-  // Requires: `models` are all committed ones. Removes the files that rounds_to_keep leaves out.
+  // Requires: `models` are all committed ones. Removes the files of the rounds that rounds_to_keep
+  // leaves out.
   [[nodiscard]] Result<void> prune(std::span<const ModelRecord> models, std::uint32_t keep) const;
 
-  // At start: removes temporaries, and moves the files of rounds that are not in `models` to
-  // FOLDER/set-aside/ROUND-CONTENT.safetensors, where CONTENT is the beginning of the file's
-  // SHA-256. Returns the new names within FOLDER.
+  // At start: removes temporaries, and moves the files that are not of `models` to
+  // FOLDER/set-aside/ROUND-CONTENT.safetensors (or .state.safetensors), where CONTENT is the
+  // beginning of the file's SHA-256. Returns the new names within FOLDER.
   [[nodiscard]] Result<std::vector<std::string>> set_aside(
       std::span<const ModelRecord> models) const;
 
@@ -60,7 +65,7 @@ class Checkpoints {
 };
 
 struct Recovery {
-  ModelRecord model;  // the newest whose file is there and has its SHA-256
+  ModelRecord model;  // the newest whose files are there and have their SHA-256
   // A sentence for each round that had to be withdrawn, and one for files that were set aside.
   std::vector<std::string> complaints;
 };
@@ -68,13 +73,13 @@ struct Recovery {
 // At start, for a running run: withdraws the newest rounds whose files are missing or damaged, and
 // sets aside the files that no round of the store is of. "model-damaged" (kInternal) where no kept
 // model is intact.
-[[nodiscard]] Result<Recovery> recover_run(Store& store, const Checkpoints& checkpoints, RunId run,
-                                           const HashModelFile& hash);
+[[nodiscard]] Result<Recovery> recover_run(RunStore& store, const Checkpoints& checkpoints,
+                                           RunId run, const HashModelFile& hash);
 
 // At start: sets aside the model files of runs that the store does not know or that have not
 // started, whose numbers and names new rounds would take. `folder` is models/ of a state directory.
 // Returns a sentence for each such run.
 [[nodiscard]] Result<std::vector<std::string>> set_aside_unknown_runs(
-    Store& store, Disk& disk, const std::filesystem::path& folder);
+    RunStore& store, Disk& disk, const std::filesystem::path& folder);
 
 }  // namespace starling::store

@@ -9,6 +9,7 @@ std::string_view to_string(Role role) { return word_of(role); }
 std::string_view to_string(ClientState state) { return word_of(state); }
 std::string_view to_string(TokenState state) { return word_of(state); }
 std::string_view to_string(RunState state) { return word_of(state); }
+std::string_view to_string(PhaseKind kind) { return word_of(kind); }
 std::string_view to_string(RoundState state) { return word_of(state); }
 std::string_view to_string(TaskOutcome outcome) { return word_of(outcome); }
 

@@ -21,6 +21,9 @@ enum class Role { kDevice, kPeer, kOperator };
 enum class ClientState { kActive, kRevoked };
 enum class TokenState { kOpen, kUsed, kRevoked, kLocked, kExpired };
 enum class RunState { kPending, kRunning, kCompleted, kFailed, kStopped };
+// What the clients of a cohort are asked for. A round has one train phase that commits its model,
+// and may have an evaluate phase, in which clients evaluate that model on their own rows.
+enum class PhaseKind { kTrain, kEvaluate };
 enum class RoundState { kOpen, kCommitted, kAbandoned };
 enum class TaskOutcome { kOpen, kCommitted, kExpired, kAbandoned };
 
@@ -29,6 +32,7 @@ std::string_view to_string(Role role);
 std::string_view to_string(ClientState state);
 std::string_view to_string(TokenState state);
 std::string_view to_string(RunState state);
+std::string_view to_string(PhaseKind kind);
 std::string_view to_string(RoundState state);
 std::string_view to_string(TaskOutcome outcome);
 [[nodiscard]] Result<Role> parse_role(std::string_view word);  // "role-unknown"
@@ -133,10 +137,12 @@ struct RunEnd {
   std::string error;
 };
 
+// An attempt at a phase of a round; each kind counts its attempts from 1.
 struct AttemptKey {
   RunId run;
   Round round = 1;
   Attempt attempt = 1;
+  PhaseKind kind = PhaseKind::kTrain;
   friend auto operator<=>(const AttemptKey&, const AttemptKey&) = default;
 };
 
@@ -151,15 +157,16 @@ struct NewAttempt {
   std::vector<CohortMember> cohort;
   Sha256Digest base_model;
   WallTime started;
+  std::uint64_t population = 0;  // clients admitted at that time; 0: not known
 };
 
-// `task` may be of an earlier attempt of the same round: a finished update of the same base model
+// `task` may be of an earlier attempt of the same phase: a finished update of the same base model
 // is still good.
 struct Contribution {
   std::string client;
   TaskId task;
-  double weight = 0;           // finite, positive
-  std::optional<double> norm;  // of the update; missing in rounds of older versions
+  double weight = 0;           // finite, positive; of an evaluation: the rows evaluated
+  std::optional<double> norm;  // of the update; missing in evaluations and old rounds
   friend bool operator==(const Contribution&, const Contribution&) = default;
 };
 
@@ -179,7 +186,8 @@ struct Evaluation {
   friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
 
-// What an attempt came to, whether committed or abandoned. A NaN counts as missing.
+// What an attempt came to, whether committed or abandoned. A NaN counts as missing. `evaluation`:
+// the coordinator's own in a train phase, the clients' together in an evaluate phase.
 struct AttemptResult {
   std::vector<Contribution> contributions;  // where abandoned: received, but in no model
   std::vector<Failure> failures;
@@ -201,14 +209,32 @@ struct Abandonment {
 // Whether the attempt was given up for a model that was found damaged, its own or its base.
 bool is_withdrawal(const Abandonment& why);
 
-// A model whose file was durable before this was written.
+// The file of a strategy's state, which stands beside the model's.
+struct StateFile {
+  Sha256Digest sha256;  // over the whole file
+  std::uint64_t bytes = 0;
+  friend bool operator==(const StateFile&, const StateFile&) = default;
+};
+
+// A model whose files were durable before this was written.
 struct ModelRecord {
   Round round = 0;
   Sha256Digest sha256;  // over the float32 values in layout order
   std::string file;     // name within the run's folder of models
   std::uint64_t bytes = 0;
-  Evaluation evaluation;  // of the round that made it; ignored when written
+  Evaluation evaluation;           // of the round that made it; ignored when written
+  Evaluation federated;            // of its evaluate phase; ignored when written
+  std::optional<StateFile> state;  // of the strategy, where it has any
   friend bool operator==(const ModelRecord&, const ModelRecord&) = default;
+};
+
+// What a committed evaluate phase found.
+struct FederatedEvaluation {
+  Evaluation evaluation;
+  std::uint64_t clients = 0;  // that contributed
+  std::uint64_t rows = 0;     // which they evaluated on
+  std::vector<Failure> failures;
+  friend bool operator==(const FederatedEvaluation&, const FederatedEvaluation&) = default;
 };
 
 struct RoundRecord {
@@ -217,9 +243,11 @@ struct RoundRecord {
   std::vector<CohortMember> cohort;  // in the order in which it was opened
   Sha256Digest base_model;
   WallTime started;
-  AttemptResult result;                    // while open: only the bytes so far
-  std::optional<Sha256Digest> model;       // where committed
-  std::optional<Abandonment> abandonment;  // where abandoned
+  AttemptResult result;                          // while open: only the bytes so far
+  std::optional<Sha256Digest> model;             // of a committed train phase
+  std::optional<Abandonment> abandonment;        // where abandoned
+  std::uint64_t population = 0;                  // as in NewAttempt
+  std::optional<FederatedEvaluation> federated;  // of a committed train phase, once there is one
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
 };
 
@@ -231,11 +259,12 @@ struct TaskRecord {
   friend bool operator==(const TaskRecord&, const TaskRecord&) = default;
 };
 
-// A task and what became of its round.
+// A task and what became of its phase.
 struct TaskEnd {
   TaskRecord task;
   RunState run = RunState::kPending;
-  std::optional<Sha256Digest> model;  // of the task's round, once that is committed
+  std::optional<Sha256Digest> model;  // of the task's round, once a phase of its kind is committed
+  bool passed = false;                // an evaluation of a round that the run has gone on from
   friend bool operator==(const TaskEnd&, const TaskEnd&) = default;
 };
 

@@ -13,7 +13,9 @@ namespace starling::store::rules {
 namespace {
 
 std::string describe(const AttemptKey& key) {
-  return fmt::format("run {}, round {}, attempt {}", key.run.value(), key.round, key.attempt);
+  const std::string_view evaluation = key.kind == PhaseKind::kEvaluate ? ", evaluation" : "";
+  return fmt::format("run {}, round {}{}, attempt {}", key.run.value(), key.round, evaluation,
+                     key.attempt);
 }
 
 Error wrong_state(const Run& run, std::string_view wish) {
@@ -165,6 +167,10 @@ Abandonment base_withdrawn(Round round) {
                                         round)};
 }
 
+Round next_round(PhaseKind kind, Round last_round) {
+  return kind == PhaseKind::kTrain ? last_round + 1 : last_round;
+}
+
 Result<void> may_open(const NewAttempt& attempt, const Progress& progress) {
   const AttemptKey& key = attempt.key;
   if (progress.run != RunState::kRunning) {
@@ -175,13 +181,21 @@ Result<void> may_open(const NewAttempt& attempt, const Progress& progress) {
     return rejected("attempt-open",
                     fmt::format("{} cannot open: another attempt is open", describe(key)));
   }
-  if (key.round != progress.last_round + 1 || key.attempt != progress.last_attempt + 1 ||
-      attempt.base_model != progress.last_model) {
+  const Round next = next_round(key.kind, progress.last_round);
+  if (next == 0) {
     return rejected("round-order",
-                    fmt::format("{} cannot open: next is round {}, attempt {}, from "
-                                "model {}",
-                                describe(key), progress.last_round + 1, progress.last_attempt + 1,
-                                progress.last_model.hex()));
+                    fmt::format("{} cannot open: no round is committed yet", describe(key)));
+  }
+  if (key.round != next || key.attempt != progress.last_attempt + 1 ||
+      attempt.base_model != progress.last_model) {
+    return rejected("round-order", fmt::format("{} cannot open: next is round {}, attempt {}, from "
+                                               "model {}",
+                                               describe(key), next, progress.last_attempt + 1,
+                                               progress.last_model.hex()));
+  }
+  if (key.kind == PhaseKind::kEvaluate && progress.evaluated) {
+    return rejected("round-evaluated",
+                    fmt::format("{} cannot open: the round is evaluated already", describe(key)));
   }
   std::unordered_set<TaskId> tasks;
   std::set<std::string_view> clients;
@@ -217,10 +231,11 @@ Result<void> check_contributions(const AttemptKey& key, const AttemptResult& res
     }
     STARLING_ASSIGN(const std::optional<TaskRecord> task, find(contribution.task));
     if (!task || task->client != contribution.client || task->attempt.run != key.run ||
-        task->attempt.round != key.round || !clients.insert(contribution.client).second) {
+        task->attempt.round != key.round || task->attempt.kind != key.kind ||
+        !clients.insert(contribution.client).second) {
       return rejected(
           "task-mismatch",
-          fmt::format("{}: {} does not answer a task of this round once by task {:016x}",
+          fmt::format("{}: {} does not answer a task of this phase once by task {:016x}",
                       describe(key), contribution.client, contribution.task.value()));
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may follow what: the decisions that every Store shares, as functions of the records alone.
+// What may follow what: the decisions of a store, as functions of the records alone.
 // A store only finds, asks here, and writes.
 #pragma once
 
@@ -34,18 +34,22 @@ Error token_unknown(std::string_view id);
 [[nodiscard]] Result<void> may_start(const Run& run);
 [[nodiscard]] Result<void> may_finish(const Run& run, const RunEnd& end);
 Error run_unknown(RunId id);
-// What an attempt that is open when its run ends, or loses its base model, is abandoned for.
+// What an attempt that is open when its run ends, or whose base model is lost, is abandoned for.
 Abandonment run_ended(RunState state);
 Abandonment base_withdrawn(Round round);
 
 // Rounds.
 struct Progress {
   RunState run = RunState::kPending;
-  bool attempt_open = false;
-  Round last_round = 0;  // committed; 0: the initial model
+  bool attempt_open = false;  // of any kind
+  Round last_round = 0;       // committed; 0: the initial model
   Sha256Digest last_model;
-  Attempt last_attempt = 0;  // of the round after it
+  Attempt last_attempt = 0;  // of the next phase of the kind that is asked for
+  bool evaluated = false;    // the last round has a committed evaluate phase
 };
+// The round of the next phase of `kind`: a train phase makes the model after the last committed
+// one, an evaluate phase evaluates that one.
+Round next_round(PhaseKind kind, Round last_round);
 [[nodiscard]] Result<void> may_open(const NewAttempt& attempt, const Progress& progress);
 [[nodiscard]] Result<void> may_close(const AttemptKey& key, std::optional<RoundState> state);
 using FindTask = std::function<Result<std::optional<TaskRecord>>(TaskId)>;

@@ -7,6 +7,11 @@
 #include <cstring>
 
 namespace starling::store {
+namespace {
+
+constexpr int kOpenFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+
+}  // namespace
 
 Query::~Query() {
   if (statement_ == nullptr) return;
@@ -82,19 +87,29 @@ bool Query::read(int column, WallTime& time) const {
   return good;
 }
 
+Result<void> Database::connect(const std::string& name, int flags, const char* vfs) {
+  const int code = sqlite3_open_v2(name.c_str(), &connection_, flags, vfs);
+  if (code != SQLITE_OK) return failure(code);
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
+  sqlite3_db_config(connection_, SQLITE_DBCONFIG_DQS_DDL, 0, nullptr);
+  return {};
+}
+
 Result<std::unique_ptr<Database>> Database::open(const std::filesystem::path& file,
                                                  std::chrono::milliseconds busy_timeout,
                                                  const std::string& vfs) {
   std::unique_ptr<Database> database(new Database(file));
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-  const int code = sqlite3_open_v2(std::filesystem::absolute(file).c_str(), &database->connection_,
-                                   flags, vfs.empty() ? nullptr : vfs.c_str());
-  if (code != SQLITE_OK) return database->failure(code);
-  sqlite3* connection = database->connection_;
-  sqlite3_busy_timeout(connection, static_cast<int>(busy_timeout.count()));
-  sqlite3_db_config(connection, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  sqlite3_db_config(connection, SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
-  sqlite3_db_config(connection, SQLITE_DBCONFIG_DQS_DDL, 0, nullptr);
+  STARLING_TRY(database->connect(std::filesystem::absolute(file).string(), kOpenFlags,
+                                 vfs.empty() ? nullptr : vfs.c_str()));
+  sqlite3_busy_timeout(database->connection_, static_cast<int>(busy_timeout.count()));
+  return database;
+}
+
+Result<std::unique_ptr<Database>> Database::open_in_memory() {
+  std::unique_ptr<Database> database(new Database("the database in memory"));
+  STARLING_TRY(database->connect(":memory:", kOpenFlags | SQLITE_OPEN_MEMORY, nullptr));
+  database->in_memory_ = true;
   return database;
 }
 
@@ -135,7 +150,7 @@ Result<void> Database::script(const std::string& sql) {
 
 Result<void> Database::begin(Durability durability) {
   STARLING_CHECK(sqlite3_get_autocommit(connection_) != 0);
-  if (durability != durability_) {
+  if (durability != durability_ && !in_memory_) {
     const bool full = durability == Durability::kFull;
     STARLING_TRY(script(full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
     durability_ = durability;

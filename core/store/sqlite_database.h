@@ -134,6 +134,8 @@ class Database {
   [[nodiscard]] static Result<std::unique_ptr<Database>> open(
       const std::filesystem::path& file, std::chrono::milliseconds busy_timeout,
       const std::string& vfs);
+  // Nothing on disk, and gone with the object.
+  [[nodiscard]] static Result<std::unique_ptr<Database>> open_in_memory();
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -202,6 +204,7 @@ class Database {
  private:
   friend class Query;
   explicit Database(std::filesystem::path file) : file_(std::move(file)) {}
+  Result<void> connect(const std::string& name, int flags, const char* vfs);
   Result<sqlite3_stmt*> prepare(std::string_view sql);
   Result<void> begin(Durability durability);
   Result<void> commit();
@@ -213,6 +216,7 @@ class Database {
   std::filesystem::path file_;
   sqlite3* connection_ = nullptr;
   std::map<std::string_view, sqlite3_stmt*> statements_;
+  bool in_memory_ = false;  // nothing is ever durable
   Durability durability_ = Durability::kFull;
   std::optional<Error> broken_;
 };

@@ -20,8 +20,12 @@ Result<Run> read_run(Query& query) {
 
 Result<ModelRecord> read_model(Query& query) {
   ModelRecord model;
-  STARLING_TRY(query.into(model.round, model.sha256, model.file, model.bytes, model.evaluation.loss,
-                          model.evaluation.accuracy));
+  std::optional<Sha256Digest> state;
+  std::optional<std::uint64_t> state_bytes;
+  STARLING_TRY(query.into(model.round, model.sha256, model.file, model.bytes, state, state_bytes,
+                          model.evaluation.loss, model.evaluation.accuracy, model.federated.loss,
+                          model.federated.accuracy));
+  if (state && state_bytes) model.state = StateFile{*state, *state_bytes};
   return model;
 }
 
@@ -77,8 +81,14 @@ Result<Run> SqliteStore::run_of(RunId id) {
 }
 
 Result<void> SqliteStore::insert_model(RunId run, const ModelRecord& model) {
-  return database_->execute("INSERT INTO models VALUES(?, ?, ?, ?, ?)", run, model.round,
-                            model.sha256, model.file, model.bytes);
+  std::optional<Sha256Digest> state;
+  std::optional<std::uint64_t> state_bytes;
+  if (model.state) {
+    state = model.state->sha256;
+    state_bytes = model.state->bytes;
+  }
+  return database_->execute("INSERT INTO models VALUES(?, ?, ?, ?, ?, ?, ?)", run, model.round,
+                            model.sha256, model.file, model.bytes, state, state_bytes);
 }
 
 Result<void> SqliteStore::start_run(RunId id, const ModelRecord& initial, WallTime now) {
@@ -121,9 +131,12 @@ Result<void> SqliteStore::finish_run(RunId id, const RunEnd& end, WallTime now) 
 Result<std::vector<ModelRecord>> SqliteStore::models(RunId run) {
   STARLING_TRY(run_of(run));
   return database_->all(
-      "SELECT m.round, m.sha256, m.file, m.bytes, a.eval_loss, a.eval_accuracy FROM models m "
-      "LEFT JOIN attempts a ON a.run = m.run AND a.round = m.round AND a.state = 'committed' "
-      "WHERE m.run = ? ORDER BY m.round",
+      "SELECT m.round, m.sha256, m.file, m.bytes, m.state_sha256, m.state_bytes, t.eval_loss, "
+      "t.eval_accuracy, e.eval_loss, e.eval_accuracy FROM models m "
+      "LEFT JOIN phases t ON t.run = m.run AND t.kind = 'train' AND t.round = m.round "
+      "AND t.state = 'committed' "
+      "LEFT JOIN phases e ON e.run = m.run AND e.kind = 'evaluate' AND e.round = m.round "
+      "AND e.state = 'committed' WHERE m.run = ? ORDER BY m.round",
       read_model, run);
 }
 

@@ -144,6 +144,85 @@ CREATE TABLE run_log(
 )sql",
                                                                  R"sql(
 ALTER TABLE contributions ADD COLUMN norm REAL;
+)sql",
+                                                                 R"sql(
+ALTER TABLE attempts RENAME TO old_attempts;
+ALTER TABLE tasks RENAME TO old_tasks;
+ALTER TABLE contributions RENAME TO old_contributions;
+ALTER TABLE failures RENAME TO old_failures;
+CREATE TABLE phases(
+  id INTEGER PRIMARY KEY,
+  run INTEGER NOT NULL REFERENCES runs(id),
+  kind TEXT NOT NULL CHECK(kind IN ('train', 'evaluate')),
+  round INTEGER NOT NULL CHECK(round >= 1),
+  attempt INTEGER NOT NULL CHECK(attempt >= 1),
+  state TEXT NOT NULL CHECK(state IN ('open', 'committed', 'abandoned')),
+  base_model BLOB NOT NULL CHECK(length(base_model) = 32),
+  population INTEGER NOT NULL,
+  started INTEGER NOT NULL,
+  train_loss REAL,
+  eval_loss REAL,
+  eval_accuracy REAL,
+  seconds REAL NOT NULL DEFAULT 0,
+  bytes_in INTEGER NOT NULL DEFAULT 0,
+  bytes_out INTEGER NOT NULL DEFAULT 0,
+  abandon_code TEXT,
+  abandon_reason TEXT,
+  UNIQUE(run, kind, round, attempt),
+  CHECK((state = 'abandoned') = (abandon_code IS NOT NULL AND abandon_reason IS NOT NULL))
+) STRICT;
+CREATE UNIQUE INDEX one_open_phase ON phases(run) WHERE state = 'open';
+CREATE UNIQUE INDEX one_committed_phase ON phases(run, kind, round) WHERE state = 'committed';
+CREATE TABLE tasks(
+  id INTEGER PRIMARY KEY,
+  phase INTEGER NOT NULL REFERENCES phases(id),
+  position INTEGER NOT NULL,
+  client TEXT NOT NULL,
+  outcome TEXT NOT NULL CHECK(outcome IN ('open', 'committed', 'expired', 'abandoned'))
+) STRICT;
+CREATE UNIQUE INDEX phase_cohorts ON tasks(phase, position);
+CREATE TABLE contributions(
+  phase INTEGER NOT NULL REFERENCES phases(id),
+  position INTEGER NOT NULL,
+  client TEXT NOT NULL,
+  task INTEGER NOT NULL REFERENCES tasks(id),
+  weight REAL NOT NULL CHECK(weight > 0),
+  norm REAL,
+  PRIMARY KEY(phase, position),
+  UNIQUE(phase, client)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE failures(
+  phase INTEGER NOT NULL REFERENCES phases(id),
+  position INTEGER NOT NULL,
+  client TEXT NOT NULL,
+  code TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  bytes_in INTEGER NOT NULL,
+  bytes_out INTEGER NOT NULL,
+  PRIMARY KEY(phase, position)
+) STRICT, WITHOUT ROWID;
+INSERT INTO phases(run, kind, round, attempt, state, base_model, population, started, train_loss,
+                   eval_loss, eval_accuracy, seconds, bytes_in, bytes_out, abandon_code,
+                   abandon_reason)
+  SELECT run, 'train', round, attempt, state, base_model, 0, started, train_loss, eval_loss,
+         eval_accuracy, seconds, bytes_in, bytes_out, abandon_code, abandon_reason
+  FROM old_attempts ORDER BY run, round, attempt;
+INSERT INTO tasks
+  SELECT o.id, p.id, o.position, o.client, o.outcome
+  FROM old_tasks o JOIN phases p USING(run, round, attempt);
+INSERT INTO contributions
+  SELECT p.id, o.position, o.client, o.task, o.weight, o.norm
+  FROM old_contributions o JOIN phases p USING(run, round, attempt);
+INSERT INTO failures
+  SELECT p.id, o.position, o.client, o.code, o.reason, o.bytes_in, o.bytes_out
+  FROM old_failures o JOIN phases p USING(run, round, attempt);
+DROP TABLE old_failures;
+DROP TABLE old_contributions;
+DROP TABLE old_tasks;
+DROP TABLE old_attempts;
+ALTER TABLE models ADD COLUMN state_sha256 BLOB CHECK(length(state_sha256) = 32);
+ALTER TABLE models ADD COLUMN state_bytes INTEGER
+  CHECK((state_bytes IS NULL) = (state_sha256 IS NULL));
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

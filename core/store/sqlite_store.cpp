@@ -54,6 +54,14 @@ Result<std::unique_ptr<Store>> open_sqlite_store(const fs::path& file,
   return std::unique_ptr<Store>(std::make_unique<SqliteStore>(std::move(database)));
 }
 
+std::unique_ptr<Store> open_store_in_memory() {
+  auto database = Database::open_in_memory();
+  STARLING_CHECK(database.has_value());
+  STARLING_CHECK((*database)->script("PRAGMA foreign_keys=ON").has_value());
+  STARLING_CHECK(bring_up_to_date(**database).has_value());
+  return std::make_unique<SqliteStore>(*std::move(database));
+}
+
 Result<void> SqliteStore::create_federation(const Federation& federation) {
   return database_->transact(Durability::kFull, [&]() -> Result<void> {
     STARLING_TRY(database_->execute("INSERT INTO federation VALUES(1, ?, ?) ON CONFLICT DO NOTHING",

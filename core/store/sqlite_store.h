@@ -23,4 +23,7 @@ struct SqliteStoreOptions {
 [[nodiscard]] Result<std::unique_ptr<Store>> open_sqlite_store(const std::filesystem::path& file,
                                                                const SqliteStoreOptions& options);
 
+// The Store of simulations and tests: SQLite in memory, gone with the object.
+std::unique_ptr<Store> open_store_in_memory();
+
 }  // namespace starling::store

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SqliteStore as its sources see it: opening and facts in sqlite_store.cpp, clients and tokens in
-// sqlite_clients.cpp, runs and logs in sqlite_runs.cpp, rounds in sqlite_rounds.cpp.
+// sqlite_clients.cpp, runs and logs in sqlite_runs.cpp, phases in sqlite_rounds.cpp.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,9 @@
 #include "core/store/store.h"
 
 namespace starling::store {
+
+// The row of `phases` that tasks, contributions and failures refer to.
+using PhaseId = std::int64_t;
 
 class SqliteStore final : public Store {
  public:
@@ -53,6 +56,7 @@ class SqliteStore final : public Store {
   Result<void> open_attempt(const NewAttempt& attempt) override;
   Result<void> commit_attempt(const AttemptKey& key, const AttemptResult& result,
                               const ModelRecord& model) override;
+  Result<void> commit_evaluation(const AttemptKey& key, const AttemptResult& result) override;
   Result<void> abandon_attempt(const AttemptKey& key, const AttemptResult& result,
                                const Abandonment& why) override;
   Result<void> record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
@@ -60,6 +64,7 @@ class SqliteStore final : public Store {
   Result<void> record_evaluation(RunId run, Round round, const Evaluation& evaluation) override;
   Result<void> withdraw_round(RunId run, Round round, const Abandonment& why) override;
   Result<std::vector<RoundRecord>> rounds(RunId run, Round first) override;
+  Result<std::vector<RoundRecord>> evaluations(RunId run, Round first) override;
   Result<std::optional<RoundRecord>> find_open_attempt(RunId run) override;
   Result<std::vector<ModelRecord>> models(RunId run) override;
   Result<std::optional<TaskRecord>> find_task(TaskId id) override;
@@ -85,16 +90,21 @@ class SqliteStore final : public Store {
   Result<void> insert_model(RunId run, const ModelRecord& model);
   Result<void> end_run(RunId id, const RunEnd& end, WallTime now);
 
-  Result<rules::Progress> progress_of(RunId run);
+  Result<rules::Progress> progress_of(RunId run, PhaseKind kind);
+  Result<std::optional<PhaseId>> open_phase_of(RunId run);
   Result<void> insert_attempt(const NewAttempt& attempt);
-  Result<void> close_attempt(const AttemptKey& key, const AttemptResult& result, RoundState state,
-                             const std::optional<Abandonment>& why);
-  Result<void> insert_result_rows(const AttemptKey& key, const AttemptResult& result);
-  Result<void> settle_tasks(const AttemptKey& key, TaskOutcome outcome);
-  Result<void> settle_contributed(const AttemptKey& key);
+  Result<PhaseId> close_attempt(const AttemptKey& key, const AttemptResult& result,
+                                RoundState state, const std::optional<Abandonment>& why);
+  Result<void> insert_result_rows(PhaseId phase, const AttemptResult& result);
+  Result<void> settle_tasks(PhaseId phase, TaskOutcome outcome);
+  Result<void> settle_committed(PhaseId phase);
   Result<void> abandon_open_attempt(RunId run, const Abandonment& why);
-  Result<RoundRecord> read_round(Query& query);
-  Result<void> read_round_rows(RoundRecord& record);
+  Result<void> withdraw_committed(RunId run, PhaseKind kind, Round round, const Abandonment& why);
+  Result<std::vector<RoundRecord>> phases(RunId run, PhaseKind kind, Round first);
+  Result<RoundRecord> read_phase(Query& query);
+  Result<void> read_phase_rows(PhaseId phase, RoundRecord& record);
+  Result<std::vector<Failure>> failures_of(PhaseId phase);
+  Result<std::optional<FederatedEvaluation>> federated_evaluation(RunId run, Round round);
 
   std::unique_ptr<Database> database_;
 };

@@ -24,6 +24,8 @@ template <>
 inline constexpr std::string_view kWords<RunState>[] = {"pending", "running", "completed", "failed",
                                                         "stopped"};
 template <>
+inline constexpr std::string_view kWords<PhaseKind>[] = {"train", "evaluate"};
+template <>
 inline constexpr std::string_view kWords<RoundState>[] = {"open", "committed", "abandoned"};
 template <>
 inline constexpr std::string_view kWords<TaskOutcome>[] = {"open", "committed", "expired",

@@ -7,7 +7,7 @@
 
 #include "coordinator/federation_simulator.h"
 #include "core/base/rng.h"
-#include "core/store/memory_store.h"
+#include "core/store/sqlite_store.h"
 
 namespace starling::coordinator {
 namespace {
@@ -85,7 +85,7 @@ Federated federated(const std::shared_ptr<const data::Dataset>& dataset,
   job.round.attempts_max = 1;
   job.aggregation.weight_ratio_max = 0;  // as FedAvg weighs, however unequal the parts
   const SystemClock clock;
-  const auto store = store::make_memory_store();
+  const auto store = store::open_store_in_memory();
   const RunContext context = prepare_run(job, dataset).value();
   Federated result;
   const auto initial = model::initial_parameters(*context.model, job.job.seed);

@@ -11,7 +11,7 @@
 #include "coordinator/run_records.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
-#include "core/store/memory_store.h"
+#include "core/store/sqlite_store.h"
 
 namespace starling::coordinator {
 namespace {
@@ -51,7 +51,7 @@ Outcome simulate_with(const Job& job, FederationSimulator::Options options, std:
                       std::map<Round, std::vector<std::string>> recorded = {},
                       bool reversed = false) {
   const SystemClock clock;
-  const auto store = store::make_memory_store();
+  const auto store = store::open_store_in_memory();
   const auto dataset =
       data::load_dataset(data::DatasetSpec::parse(job.data.dataset).value()).value();
   const auto parts = data::partition_views(

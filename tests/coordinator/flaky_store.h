@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/store/memory_store.h"
+#include "core/store/sqlite_store.h"
 
 namespace starling::testing {
 
@@ -28,6 +28,9 @@ class FlakyStore final : public Store {
   Result<void> abandon_attempt(const AttemptKey& k, const AttemptResult& r,
                                const Abandonment& w) override {
     return attempt("abandon", [&] { return store_->abandon_attempt(k, r, w); });
+  }
+  Result<void> commit_evaluation(const AttemptKey& k, const AttemptResult& r) override {
+    return attempt("commit evaluation", [&] { return store_->commit_evaluation(k, r); });
   }
   Result<void> finish_run(RunId id, const RunEnd& end, WallTime now) override {
     return attempt("finish", [&] { return store_->finish_run(id, end, now); });
@@ -106,6 +109,9 @@ class FlakyStore final : public Store {
   Result<std::vector<RoundRecord>> rounds(RunId id, Round first) override {
     return counted(store_->rounds(id, first));
   }
+  Result<std::vector<RoundRecord>> evaluations(RunId id, Round first) override {
+    return counted(store_->evaluations(id, first));
+  }
   Result<std::optional<RoundRecord>> find_open_attempt(RunId id) override {
     return store_->find_open_attempt(id);
   }
@@ -137,7 +143,7 @@ class FlakyStore final : public Store {
     return write();
   }
 
-  std::unique_ptr<Store> store_ = make_memory_store();
+  std::unique_ptr<Store> store_ = open_store_in_memory();
 };
 
 }  // namespace starling::testing

@@ -13,7 +13,7 @@
 #include "coordinator/gossip_issuer.h"
 #include "core/identity/certificate_authority.h"
 #include "core/identity/join_token.h"
-#include "core/store/memory_store.h"
+#include "core/store/sqlite_store.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
@@ -104,7 +104,7 @@ class GossipIssuerFixture : public ::testing::Test {
       *identity::CertificateAuthority::make({.federation = "test"}, clock.wall);
   const identity::Credentials hub = *authority.issue_credentials(
       {.role = identity::Role::kCoordinator, .name = "hub", .addresses = {"h"}}, clock.wall);
-  const std::unique_ptr<store::Store> store = store::make_memory_store();
+  const std::unique_ptr<store::Store> store = store::open_store_in_memory();
   std::vector<SessionId> sent;
   std::unique_ptr<GossipIssuer> issuer;
 };

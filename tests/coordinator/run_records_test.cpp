@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/base/durable_file.h"
-#include "core/store/memory_store.h"
+#include "core/store/sqlite_store.h"
 #include "tests/coordinator/flaky_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -86,6 +86,36 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   EXPECT_EQ(recorded->contributors.at(3), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(recorded->models.at(3), Sha256Digest().hex());
   EXPECT_EQ(recorded->instruction_set, "") << "that of the devices is not known";
+}
+
+TEST(RunRecords, JsonHasThePopulationAndWhatTheClientsFound) {
+  const store::Run run{.id = RunId(1), .name = "n", .state = store::RunState::kRunning, .seed = 9};
+  store::RoundRecord evaluated{.key = {RunId(1), 1, 1},
+                               .state = store::RoundState::kCommitted,
+                               .population = 12,
+                               .federated = store::FederatedEvaluation{
+                                   .evaluation = {0.5, std::nullopt},
+                                   .clients = 3,
+                                   .rows = 450,
+                                   .failures = {{"cam-7", "no-data", "it has no rows", 5, 2}}}};
+  evaluated.result.evaluation = {0.25, 0.75};
+  const store::RoundRecord old{.key = {RunId(1), 2, 1}, .state = store::RoundState::kCommitted};
+  const auto value = run_to_json(run, {evaluated, old});
+  const auto& first = value.at("rounds").at(0);
+  EXPECT_EQ(first.at("population"), 12);
+  EXPECT_EQ(first.at("federated_loss"), 0.5);
+  EXPECT_TRUE(first.at("federated_accuracy").is_null());
+  EXPECT_EQ(first.at("federated_clients"), 3);
+  EXPECT_EQ(first.at("federated_rows"), 450);
+  EXPECT_EQ(first.at("federated_failures").at(0).at("client"), "cam-7");
+  EXPECT_EQ(first.at("federated_failures").at(0).at("reason"), "it has no rows");
+  EXPECT_EQ(first.at("eval_loss"), 0.25);
+  const auto& second = value.at("rounds").at(1);
+  for (const char* key : {"population", "federated_loss", "federated_accuracy", "federated_clients",
+                          "federated_rows"}) {
+    EXPECT_TRUE(second.at(key).is_null()) << key;
+  }
+  EXPECT_TRUE(second.at("federated_failures").as_array().empty());
 }
 
 TEST(RunRecords, WhoCountsForMoreThanAllOthersIsNamed) {
@@ -236,6 +266,40 @@ TEST(RunRecords, AnOldTaskIsSettledWithoutReadingTheRoundsAfterIt) {
   ASSERT_TRUE(store.finish_run(run, {.state = store::RunState::kStopped}, {}));
   EXPECT_EQ(told(store, 200, "a"), "round-closed");
   EXPECT_EQ(store.rounds_read, 0U);
+}
+
+TEST(RunRecords, ATaskOfAnEvaluationIsSettledWhenItCannotCountAnyMore) {
+  testing::FlakyStore store;
+  const auto digest = [](Round round) { return sha256(as_bytes(std::to_string(round))); };
+  const RunId run = store.submit_run({.name = "r"}, {}).value();
+  ASSERT_TRUE(store.start_run(run, {.sha256 = digest(0)}, {}));
+  const auto train = [&](Round round) {
+    ASSERT_TRUE(store.open_attempt({{run, round, 1}, {}, digest(round - 1), {}}));
+    ASSERT_TRUE(
+        store.commit_attempt({run, round, 1}, {}, {.round = round, .sha256 = digest(round)}));
+  };
+  const auto key = [&](Round round, Attempt attempt) {
+    return store::AttemptKey{run, round, attempt, store::PhaseKind::kEvaluate};
+  };
+  train(1);
+  ASSERT_TRUE(store.open_attempt(
+      {key(1, 1), {{"a", TaskId(1)}, {"b", TaskId(2)}, {"c", TaskId(3)}}, digest(1), {}}));
+  EXPECT_EQ(told(store, 1, "a"), "nothing") << "its round is committed, but not its evaluation";
+  ASSERT_TRUE(store.abandon_attempt(key(1, 1), {}, {"too-few-clients", "x"}));
+  EXPECT_EQ(told(store, 1, "a"), "nothing") << "good for the next attempt";
+  ASSERT_TRUE(store.open_attempt({key(1, 2), {{"b", TaskId(4)}}, digest(1), {}}));
+  store::AttemptResult result;
+  result.contributions = {{"a", TaskId(1), 100}};
+  ASSERT_TRUE(store.commit_evaluation(key(1, 2), result));
+  EXPECT_EQ(told(store, 1, "a"), "committed 1");
+  EXPECT_EQ(told(store, 2, "b"), "round-closed");
+  EXPECT_EQ(told(store, 4, "b"), "round-closed");
+  train(2);
+  ASSERT_TRUE(store.open_attempt({key(2, 1), {{"a", TaskId(5)}}, digest(2), {}}));
+  ASSERT_TRUE(store.abandon_attempt(key(2, 1), {}, {"too-few-clients", "x"}));
+  EXPECT_EQ(told(store, 5, "a"), "nothing");
+  ASSERT_TRUE(store.open_attempt({{run, 3, 1}, {{"a", TaskId(6)}}, digest(2), {}}));
+  EXPECT_EQ(told(store, 5, "a"), "round-closed") << "the run has gone on";
 }
 
 std::shared_ptr<const data::Dataset> labelled(std::vector<std::string> names) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/identity/certificate_authority.h"
-#include "core/store/memory_store.h"
+#include "core/store/sqlite_store.h"
 
 namespace starling::coordinator {
 namespace {
@@ -42,7 +42,7 @@ class StoreLedgerTest : public ::testing::Test {
   const CertificateAuthority authority =
       CertificateAuthority::make({.federation = "test"}, now).value();
   const JoinToken token = JoinToken::make(authority.certificate().public_key_digest(), "h", 1);
-  const std::unique_ptr<store::Store> store = store::make_memory_store();
+  const std::unique_ptr<store::Store> store = store::open_store_in_memory();
   std::vector<std::string> admitted;
   int issued = 0;
   StoreLedger ledger{*store, clock,

@@ -78,6 +78,25 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
   EXPECT_EQ(describe_end(run), "run 3 failed: the model is not finite\n");
 }
 
+TEST(RunView, ShowsWhatTheClientsFoundOnTheirOwnData) {
+  const json::value run = json::parse(R"({"id":3,"name":"demo","state":"running","rounds":[
+      {"round":7,"attempt":1,"state":"committed","federated_clients":9,"federated_rows":1200,
+       "federated_loss":0.43849,"federated_accuracy":0.8421,
+       "federated_failures":[{"client":"cam-7","code":"no-data","reason":"it has no rows"}]},
+      {"round":8,"attempt":1,"state":"open","federated_clients":null,"federated_rows":null,
+       "federated_loss":null,"federated_accuracy":null,"federated_failures":[]}]})");
+  const std::string text = describe_run(run, {});
+  EXPECT_NE(text.find("evaluated by the clients, on their own data\n"
+                      "ROUND  CLIENTS  ROWS    LOSS  ACCURACY\n"
+                      "    7        9  1200  0.4385    0.8421\n"
+                      "\nwho did not evaluate, and why\n"),
+            text.npos)
+      << text;
+  EXPECT_NE(text.find("    7  cam-7   no-data  it has no rows\n"), text.npos) << text;
+  const json::value without = json::parse(R"({"id":3,"rounds":[{"round":7,"failures":[]}]})");
+  EXPECT_EQ(describe_run(without, {}).find("evaluate"), std::string::npos);
+}
+
 TEST(RunView, AWarningCannotSteerTheTerminal) {
   const json::value run = json::parse(
       R"({"id":3,"name":"demo","state":"running","rounds":[

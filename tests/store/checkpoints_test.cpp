@@ -39,6 +39,11 @@ class CheckpointsTest : public ::testing::Test {
     const SharedBytes parts[] = {whole.slice(0, 3), whole.slice(3, whole.size() - 3)};
     ASSERT_TRUE(checkpoints_.write(round, parts));
   }
+  void write_state(Round round) {
+    const std::string content = "state " + std::to_string(round);
+    const ByteView parts[] = {as_bytes(content)};
+    ASSERT_TRUE(checkpoints_.write_state(round, parts));
+  }
   void overwrite(const std::string& name, std::string_view content) {
     std::ofstream(folder_ / name) << content;
   }
@@ -71,6 +76,15 @@ TEST(BestRound, IsOfHighestAccuracyElseOfLowestLoss) {
   EXPECT_EQ(best_round(models), 1U);
 }
 
+TEST(BestRound, IsByTheClientsEvaluationWhereTheCoordinatorMadeNone) {
+  std::vector<ModelRecord> models = models_up_to(3);
+  models[1].federated = {0.5, 0.7};
+  models[2].federated = {0.4, 0.9};
+  EXPECT_EQ(best_round(models), 2U);
+  models[3].evaluation = {0.9, 0.1};
+  EXPECT_EQ(best_round(models), 3U) << "the two are never compared";
+}
+
 TEST(RoundsToKeep, AreTheLastTheFirstAndTheBest) {
   std::vector<ModelRecord> models = models_up_to(9);
   EXPECT_THAT(rounds_to_keep(models, 3), ElementsAre(0, 7, 8, 9));
@@ -96,9 +110,40 @@ TEST_F(CheckpointsTest, PrunesWhatIsCommittedAndNotKept) {
   EXPECT_EQ(read_text_file(checkpoints_.path(5), 100).value(), "model 5");
 }
 
-std::string aside(Round round, std::string_view content) {
+TEST_F(CheckpointsTest, PrunesTheStateOfTheStrategyWithItsModel) {
+  for (Round round = 0; round <= 4; ++round) {
+    write(round);
+    write_state(round);
+  }
+  overwrite("best.state.safetensors", "the owner's");
+  std::vector<ModelRecord> models = models_up_to(3);  // 4 is written, not yet committed
+  for (ModelRecord& model : models) model.state = StateFile{digest("state"), 7};
+  ASSERT_TRUE(checkpoints_.prune(models, 1));
+  EXPECT_THAT(files(), ElementsAre("0.safetensors", "0.state.safetensors", "3.safetensors",
+                                   "3.state.safetensors", "4.safetensors", "4.state.safetensors",
+                                   "best.state.safetensors"));
+  EXPECT_EQ(checkpoints_.state_path(3), folder_ / "3.state.safetensors");
+  EXPECT_EQ(read_text_file(checkpoints_.state_path(3), 100).value(), "state 3");
+}
+
+std::string aside(Round round, std::string_view content, std::string_view kind = "") {
   return "set-aside/" + std::to_string(round) + "-" +
-         sha256(as_bytes(content)).hex().substr(0, 16) + ".safetensors";
+         sha256(as_bytes(content)).hex().substr(0, 16) + std::string(kind) + ".safetensors";
+}
+
+TEST_F(CheckpointsTest, SetsAsideStatesThatAreNotKnown) {
+  for (Round round = 0; round <= 2; ++round) {
+    write(round);
+    write_state(round);
+  }
+  std::vector<ModelRecord> models = models_up_to(1);
+  models[0].state = StateFile{digest("state 0"), 7};  // that of round 1 was never committed
+  const auto one = aside(1, "state 1", ".state");
+  EXPECT_THAT(checkpoints_.set_aside(models).value(),
+              ElementsAre(one, aside(2, "model 2"), aside(2, "state 2", ".state")));
+  EXPECT_THAT(files(),
+              ElementsAre("0.safetensors", "0.state.safetensors", "1.safetensors", "set-aside"));
+  EXPECT_EQ(read_text_file(folder_ / one, 100).value(), "state 1");
 }
 
 TEST_F(CheckpointsTest, SetsAsideWhatIsNotKnownAndRemovesNothing) {
@@ -120,7 +165,7 @@ TEST_F(CheckpointsTest, SetsAsideWhatIsNotKnownAndRemovesNothing) {
 }
 
 TEST_F(CheckpointsTest, SetsAsideTheModelsOfRunsThatHaveNotStartedOrAreUnknown) {
-  const auto store = make_memory_store();
+  const auto store = open_store_in_memory();
   const fs::path folder = directory_.path() / "models";
   EXPECT_THAT(set_aside_unknown_runs(*store, disk_, folder).value(), IsEmpty());
   for (int run = 1; run <= 4; ++run) {
@@ -144,7 +189,7 @@ TEST_F(CheckpointsTest, SetsAsideTheModelsOfRunsThatHaveNotStartedOrAreUnknown) 
 
 class RecoveryTest : public CheckpointsTest {
  protected:
-  // A running run with committed rounds up to `last` and an open attempt of the next.
+  // A running run with four committed rounds and an open attempt at the next.
   void SetUp() override {
     run_ = store_->submit_run({"job", 1, "", ""}, at(0)).value();
     ASSERT_TRUE(store_->start_run(run_, model(0, "model 0"), at(0)));
@@ -152,18 +197,18 @@ class RecoveryTest : public CheckpointsTest {
     for (Round round = 1; round <= 4; ++round) {
       write(round);
       open(round);
-      ASSERT_TRUE(store_->commit_attempt({run_, round, 1}, {},
-                                         model(round, "model " + std::to_string(round))));
+      ASSERT_TRUE(store_->commit_attempt({run_, round, 1}, {}, record(round)));
     }
     open(5);
   }
+  virtual ModelRecord record(Round round) { return model(round, "model " + std::to_string(round)); }
   void open(Round round) {
     ASSERT_TRUE(store_->open_attempt(
         attempt(run_, round, 1, round, {"a"}, "model " + std::to_string(round - 1))));
   }
   Result<Recovery> recover() { return recover_run(*store_, checkpoints_, run_, hash_content); }
 
-  const std::unique_ptr<Store> store_ = make_memory_store();
+  const std::unique_ptr<Store> store_ = open_store_in_memory();
   RunId run_;
 };
 
@@ -206,6 +251,52 @@ TEST_F(RecoveryTest, AFileThatCannotBeReadIsNotDamaged) {
     EXPECT_EQ(code_of(recover_run(*store_, checkpoints_, run_, fails)), error.code());
     EXPECT_EQ(store_->models(run_).value().size(), 5U);
   }
+}
+
+// The same run under a strategy with a state.
+class StateRecoveryTest : public RecoveryTest {
+ protected:
+  ModelRecord record(Round round) override {
+    write_state(round);
+    ModelRecord made = RecoveryTest::record(round);
+    made.state = StateFile{digest("state " + std::to_string(round)), 7};
+    return made;
+  }
+};
+
+TEST_F(StateRecoveryTest, AnIntactRunKeepsItsState) {
+  write(5);
+  write_state(5);  // was durable, but never committed
+  const Result<Recovery> recovery = recover();
+  ASSERT_TRUE(recovery);
+  EXPECT_EQ(recovery->model, record(4));
+  EXPECT_THAT(recovery->complaints, ElementsAre(AllOf(HasSubstr(aside(5, "model 5")),
+                                                      HasSubstr(aside(5, "state 5", ".state")))));
+  EXPECT_TRUE(store_->find_open_attempt(run_).value().has_value());
+}
+
+TEST_F(StateRecoveryTest, ARoundWhoseStateIsDamagedOrMissingIsWithdrawn) {
+  overwrite("4.state.safetensors", "another state");
+  fs::remove(checkpoints_.state_path(3));
+  const Result<Recovery> recovery = recover();
+  ASSERT_TRUE(recovery);
+  EXPECT_EQ(recovery->model.round, 2U);
+  EXPECT_THAT(
+      recovery->complaints,
+      ElementsAre(AllOf(HasSubstr("round 4 of run 1 is withdrawn"), HasSubstr("a state of")),
+                  AllOf(HasSubstr("round 3"), HasSubstr("3.state.safetensors is missing")),
+                  AllOf(HasSubstr(aside(3, "model 3")), HasSubstr(aside(4, "model 4")),
+                        HasSubstr(aside(4, "another state", ".state")))));
+  EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors", "1.state.safetensors",
+                                   "2.safetensors", "2.state.safetensors", "set-aside"));
+  EXPECT_EQ(store_->find_open_attempt(run_).value(), std::nullopt);
+}
+
+TEST_F(StateRecoveryTest, AStateThatCannotBeReadIsNotDamaged) {
+  fs::remove(checkpoints_.state_path(4));
+  fs::create_directory(checkpoints_.state_path(4));
+  EXPECT_EQ(code_of(recover()), "io-error");
+  EXPECT_EQ(store_->models(run_).value().size(), 5U);
 }
 
 }  // namespace

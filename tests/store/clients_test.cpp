@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The federation, its clients, tokens and certificates, on every Store.
+// The federation, its clients, tokens and certificates.
 #include "tests/store/store_fixture.h"
 
 namespace starling::store {
@@ -10,9 +10,8 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 
 class ClientsTest : public StoreTest {};
-STARLING_FOR_EVERY_STORE(ClientsTest);
 
-TEST_P(ClientsTest, HoldsOneFederationAndItsFacts) {
+TEST_F(ClientsTest, HoldsOneFederationAndItsFacts) {
   EXPECT_EQ(code_of(store().federation()), "federation-missing");
   const Federation kitchen{"kitchen", at(5)};
   ASSERT_TRUE(store().create_federation(kitchen));
@@ -27,7 +26,7 @@ TEST_P(ClientsTest, HoldsOneFederationAndItsFacts) {
   EXPECT_EQ(store().fact("absent").value(), std::nullopt);
 }
 
-TEST_P(ClientsTest, JoinsByTokenOnce) {
+TEST_F(ClientsTest, JoinsByTokenOnce) {
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
   EXPECT_EQ(store().find_client("cam-7").value(), std::nullopt);
   const auto joined = store().redeem_token("a1", digest("csr"), at(10), issuing("01"));
@@ -52,7 +51,7 @@ TEST_P(ClientsTest, JoinsByTokenOnce) {
   EXPECT_EQ(store().find_certificate("02").value(), std::nullopt);
 }
 
-TEST_P(ClientsTest, GivesALostReplyAgainButNoSecondIdentity) {
+TEST_F(ClientsTest, GivesALostReplyAgainButNoSecondIdentity) {
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
   const IssueCertificate never = [](const Token&) -> Result<Certificate> {
     ADD_FAILURE() << "a second certificate was issued";
@@ -74,7 +73,7 @@ TEST_P(ClientsTest, GivesALostReplyAgainButNoSecondIdentity) {
   EXPECT_EQ(store().clients().value().size(), 1U);
 }
 
-TEST_P(ClientsTest, RefusesTokensThatAreNotOpen) {
+TEST_F(ClientsTest, RefusesTokensThatAreNotOpen) {
   const Sha256Digest csr = digest("csr");
   EXPECT_EQ(code_of(store().redeem_token("none", csr, at(1), issuing("01"))), "token-unknown");
   ASSERT_TRUE(store().create_token(token("e1", "late", 0, 100)));
@@ -90,7 +89,7 @@ TEST_P(ClientsTest, RefusesTokensThatAreNotOpen) {
   EXPECT_EQ(store().find_certificate("01").value(), std::nullopt);
 }
 
-TEST_P(ClientsTest, LocksATokenAfterFiveBadTries) {
+TEST_F(ClientsTest, LocksATokenAfterFiveBadTries) {
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
   for (int i = 1; i < 5; ++i) {
     EXPECT_EQ(store().record_bad_try("a1", at(i)).value(), TokenState::kOpen);
@@ -110,7 +109,7 @@ TEST_P(ClientsTest, LocksATokenAfterFiveBadTries) {
   EXPECT_TRUE(store().redeem_token("a2", digest("csr"), at(10), issuing("02"))->repeated);
 }
 
-TEST_P(ClientsTest, AFailedIssueLeavesTheTokenOpen) {
+TEST_F(ClientsTest, AFailedIssueLeavesTheTokenOpen) {
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
   const IssueCertificate fails = [](const Token&) -> Result<Certificate> {
     return rejected("csr-malformed", "no");
@@ -122,7 +121,7 @@ TEST_P(ClientsTest, AFailedIssueLeavesTheTokenOpen) {
   EXPECT_TRUE(store().redeem_token("a1", digest("y"), at(3), issuing("01")));
 }
 
-TEST_P(ClientsTest, ANewTokenReplacesTheOpenOneOfItsName) {
+TEST_F(ClientsTest, ANewTokenReplacesTheOpenOneOfItsName) {
   ASSERT_TRUE(store().create_token(token("b1", "cam-7", 0)));
   ASSERT_TRUE(store().create_token(token("a2", "cam-7", 1)));
   ASSERT_TRUE(store().create_token(token("a3", "cam-8", 1)));
@@ -137,7 +136,7 @@ TEST_P(ClientsTest, ANewTokenReplacesTheOpenOneOfItsName) {
             "token-revoked");
 }
 
-TEST_P(ClientsTest, ANameThatJoinedIsTakenUntilItIsRevoked) {
+TEST_F(ClientsTest, ANameThatJoinedIsTakenUntilItIsRevoked) {
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
   ASSERT_TRUE(store().redeem_token("a1", digest("csr"), at(1), issuing("01")));
   EXPECT_EQ(code_of(store().create_token(token("a2", "cam-7"))), "client-exists");
@@ -164,7 +163,7 @@ TEST_P(ClientsTest, ANameThatJoinedIsTakenUntilItIsRevoked) {
               ElementsAre(Revocation{"01", digest("key of 01"), at(3)}));
 }
 
-TEST_P(ClientsTest, ANameWhoseCertificateExpiredMayJoinAgain) {
+TEST_F(ClientsTest, ANameWhoseCertificateExpiredMayJoinAgain) {
   constexpr int kExpires = 30 * 86400;
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
   ASSERT_TRUE(store().redeem_token("a1", digest("csr"), at(1), issuing("01")));
@@ -178,7 +177,7 @@ TEST_P(ClientsTest, ANameWhoseCertificateExpiredMayJoinAgain) {
   EXPECT_EQ(client.certificate_serial, "02");
 }
 
-TEST_P(ClientsTest, RevokesEverythingOfAClient) {
+TEST_F(ClientsTest, RevokesEverythingOfAClient) {
   ASSERT_TRUE(store().add_client("boss", Role::kOperator, certificate("0b", "boss"), at(0)));
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
   ASSERT_TRUE(store().redeem_token("a1", digest("csr"), at(1), issuing("01")));
@@ -199,7 +198,7 @@ TEST_P(ClientsTest, RevokesEverythingOfAClient) {
   EXPECT_EQ(store().find_client("boss").value()->state, ClientState::kActive);
 }
 
-TEST_P(ClientsTest, RevokingAClientRevokesTheTokenOfItsReturn) {
+TEST_F(ClientsTest, RevokingAClientRevokesTheTokenOfItsReturn) {
   ASSERT_TRUE(store().add_client("cam-7", Role::kDevice, certificate("01", "cam-7"), at(0)));
   ASSERT_TRUE(store().revoke_client("cam-7", at(1)));
   ASSERT_TRUE(store().create_token(token("a1", "cam-7")));
@@ -208,7 +207,7 @@ TEST_P(ClientsTest, RevokingAClientRevokesTheTokenOfItsReturn) {
             "token-revoked");
 }
 
-TEST_P(ClientsTest, RemembersWhoWasSeen) {
+TEST_F(ClientsTest, RemembersWhoWasSeen) {
   for (const char* name : {"b", "a", "c"}) {
     ASSERT_TRUE(
         store().add_client(name, Role::kDevice, certificate(std::string("0") + name, name), at(0)));
@@ -227,7 +226,7 @@ TEST_P(ClientsTest, RemembersWhoWasSeen) {
   EXPECT_EQ(clients[2].last_seen, std::nullopt);
 }
 
-TEST_P(ClientsTest, RemembersWhenManyWereHeard) {
+TEST_F(ClientsTest, RemembersWhenManyWereHeard) {
   for (const char* name : {"a", "b"}) {
     ASSERT_TRUE(
         store().add_client(name, Role::kDevice, certificate(std::string("0") + name, name), at(0)));

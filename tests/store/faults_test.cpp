@@ -13,7 +13,7 @@ constexpr std::uint64_t kTasksMax = 64;
 class FaultsTest : public ::testing::Test {
  protected:
   FaultsTest() : script_(store_script()) {
-    const std::unique_ptr<Store> memory = make_memory_store();
+    const std::unique_ptr<Store> memory = open_store_in_memory();
     expected_.push_back(content_of(*memory, kTasksMax));
     for (const Step& step : script_) {
       const Result<void> done = step.call(*memory);
@@ -56,7 +56,7 @@ class FaultsTest : public ::testing::Test {
   testing::TemporaryDirectory directory_;
 };
 
-TEST_F(FaultsTest, TheScriptGivesTheSameOnBothStores) {
+TEST_F(FaultsTest, TheScriptGivesTheSameOnADiskAsInMemory) {
   const SimDisk disk;
   const std::unique_ptr<Store> store = open(disk).value();
   for (std::size_t i = 0; i < script_.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs, rounds, tasks and logs, on every Store.
+// Runs, rounds, tasks and logs.
 #include <cmath>
 #include <limits>
 
@@ -23,7 +23,6 @@ class RunsTest : public StoreTest {
     EXPECT_EQ(run.ended.has_value(), is_finished(expected));
   }
 };
-STARLING_FOR_EVERY_STORE(RunsTest);
 class RoundsTest : public StoreTest {
  protected:
   TaskOutcome outcome(std::uint64_t task) {
@@ -33,12 +32,19 @@ class RoundsTest : public StoreTest {
     ASSERT_TRUE(store().open_attempt(attempt(run, round, 1, 100 * round, {"a"}, base)));
     ASSERT_TRUE(store().commit_attempt({run, round, 1}, {}, model(round, made)));
   }
+  // Evaluates `round`, whose model is `base`, by one client.
+  void evaluate(RunId run, Round round, std::uint64_t task, std::string_view base) {
+    AttemptResult result;
+    result.contributions = {{"a", TaskId(task), 120}};
+    result.evaluation = {0.5, 0.875};
+    ASSERT_TRUE(store().open_attempt(evaluation(run, round, 1, task, {"a"}, base)));
+    ASSERT_TRUE(store().commit_evaluation({run, round, 1, PhaseKind::kEvaluate}, result));
+  }
 };
-STARLING_FOR_EVERY_STORE(RoundsTest);
 
 const Abandonment kTooFew{"too-few-updates", "1 of 8"};
 
-TEST_P(RunsTest, QueuesInOrderOfSubmission) {
+TEST_F(RunsTest, QueuesInOrderOfSubmission) {
   const std::uint64_t seed = std::numeric_limits<std::uint64_t>::max();
   EXPECT_EQ(store().submit_run({"one", seed, "", "rounds = 1"}, at(1)).value(), RunId(1));
   EXPECT_EQ(store().submit_run({"two", 2, "", "rounds = 2"}, at(2)).value(), RunId(2));
@@ -60,7 +66,7 @@ TEST_P(RunsTest, QueuesInOrderOfSubmission) {
   EXPECT_THAT(store().runs(RunState::kRunning).value(), ElementsAre(Field(&Run::id, RunId(1))));
 }
 
-TEST_P(RunsTest, TheSameSubmitTokenIsTheSameRun) {
+TEST_F(RunsTest, TheSameSubmitTokenIsTheSameRun) {
   const NewRun job{"one", 1, "T", "rounds = 1"};
   ASSERT_EQ(store().submit_run(job, at(1)).value(), RunId(1));
   reopen();
@@ -74,7 +80,7 @@ TEST_P(RunsTest, TheSameSubmitTokenIsTheSameRun) {
 }
 
 // Every event in every state.
-TEST_P(RunsTest, MovesOnlyForward) {
+TEST_F(RunsTest, MovesOnlyForward) {
   const auto in_state = [&](RunState state) {
     const RunId id = store().submit_run({"job", 1, "", ""}, at(0)).value();
     if (state == RunState::kPending) return id;
@@ -104,7 +110,7 @@ TEST_P(RunsTest, MovesOnlyForward) {
   EXPECT_EQ(code_of(store().finish_run(RunId(999), {}, at(1))), "run-unknown");
 }
 
-TEST_P(RunsTest, RemembersHowItEnded) {
+TEST_F(RunsTest, RemembersHowItEnded) {
   const RunId id = started_run();
   ASSERT_TRUE(store().finish_run(id, {RunState::kFailed, "no-clients", "none came"}, at(9)));
   const store::Run run = store().find_run(id).value().value();
@@ -115,7 +121,7 @@ TEST_P(RunsTest, RemembersHowItEnded) {
   EXPECT_EQ(run.error, "none came");
 }
 
-TEST_P(RunsTest, KeepsItsLog) {
+TEST_F(RunsTest, KeepsItsLog) {
   const RunId id = started_run();
   const RunId other = started_run();
   EXPECT_THAT(store().log_lines(id, 1, 10).value(), IsEmpty());
@@ -137,7 +143,7 @@ TEST_P(RunsTest, KeepsItsLog) {
   EXPECT_EQ(code_of(store().log_lines(RunId(77), 1, 1)), "run-unknown");
 }
 
-TEST_P(RoundsTest, AnOpenAttemptSurvivesARestart) {
+TEST_F(RoundsTest, AnOpenAttemptSurvivesARestart) {
   const RunId run = started_run();
   EXPECT_EQ(store().find_open_attempt(run).value(), std::nullopt);
   const std::uint64_t high = std::uint64_t{1} << 63;  // ids use all 64 bits
@@ -157,7 +163,7 @@ TEST_P(RoundsTest, AnOpenAttemptSurvivesARestart) {
   EXPECT_EQ(code_of(store().find_open_attempt(RunId(99))), "run-unknown");
 }
 
-TEST_P(RoundsTest, CommitsEverythingOfARound) {
+TEST_F(RoundsTest, CommitsEverythingOfARound) {
   const RunId run = started_run();
   ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 1, {"a", "b", "c"}, "m0")));
   AttemptResult result;
@@ -187,7 +193,7 @@ TEST_P(RoundsTest, CommitsEverythingOfARound) {
   EXPECT_EQ(outcome(3), TaskOutcome::kCommitted);
 }
 
-TEST_P(RoundsTest, TakesAFinishedUpdateOfAnAbandonedAttempt) {
+TEST_F(RoundsTest, TakesAFinishedUpdateOfAnAbandonedAttempt) {
   const RunId run = started_run();
   ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 1, {"a", "b"}, "m0")));
   AttemptResult first;
@@ -212,7 +218,7 @@ TEST_P(RoundsTest, TakesAFinishedUpdateOfAnAbandonedAttempt) {
   EXPECT_EQ(rounds[1].result, second);
 }
 
-TEST_P(RoundsTest, RefusesWhatIsOutOfOrder) {
+TEST_F(RoundsTest, RefusesWhatIsOutOfOrder) {
   const RunId run = store().submit_run({"job", 1, "", ""}, at(0)).value();
   const auto open = [&](Round round, Attempt number, std::uint64_t task, const char* base) {
     return code_of(store().open_attempt(attempt(run, round, number, task, {"a", "b"}, base)));
@@ -239,7 +245,7 @@ TEST_P(RoundsTest, RefusesWhatIsOutOfOrder) {
   EXPECT_EQ(code_of(store().open_attempt(attempt(RunId(9), 1, 1, 9, {}, "m0"))), "run-unknown");
 }
 
-TEST_P(RoundsTest, ClosesOnlyWhatIsOpen) {
+TEST_F(RoundsTest, ClosesOnlyWhatIsOpen) {
   const RunId run = started_run();
   const auto commit_code = [&](AttemptKey key) {
     return code_of(store().commit_attempt(key, {}, model(key.round, "m")));
@@ -261,7 +267,7 @@ TEST_P(RoundsTest, ClosesOnlyWhatIsOpen) {
   EXPECT_EQ(abandon_code({run, 1, 2}), "attempt-closed");
 }
 
-TEST_P(RoundsTest, RefusesContributionsThatAnswerNoTask) {
+TEST_F(RoundsTest, RefusesContributionsThatAnswerNoTask) {
   const RunId run = started_run();
   const RunId other = started_run();
   ASSERT_TRUE(store().open_attempt(attempt(other, 1, 1, 50, {"a"}, "m0")));
@@ -284,7 +290,7 @@ TEST_P(RoundsTest, RefusesContributionsThatAnswerNoTask) {
   EXPECT_EQ(with({{"a", TaskId(1), 1}}), "ok");
 }
 
-TEST_P(RoundsTest, AFinishedRunLeavesNoOpenAttempt) {
+TEST_F(RoundsTest, AFinishedRunLeavesNoOpenAttempt) {
   const RunId run = started_run();
   commit(run, 1, "m0", "m1");
   ASSERT_TRUE(store().open_attempt(attempt(run, 2, 1, 1, {"a"}, "m1")));
@@ -300,7 +306,7 @@ TEST_P(RoundsTest, AFinishedRunLeavesNoOpenAttempt) {
   EXPECT_THAT(store().models(run).value(), SizeIs(2));
 }
 
-TEST_P(RoundsTest, TakesALaterEvaluation) {
+TEST_F(RoundsTest, TakesALaterEvaluation) {
   const RunId run = started_run();
   commit(run, 1, "m0", "m1");
   ASSERT_TRUE(store().record_evaluation(run, 1, {0.5, 0.75}));
@@ -314,7 +320,7 @@ TEST_P(RoundsTest, TakesALaterEvaluation) {
   EXPECT_EQ(code_of(store().record_evaluation(RunId(9), 1, {})), "run-unknown");
 }
 
-TEST_P(RoundsTest, WithdrawsTheLastRoundAndWhatStartedFromIt) {
+TEST_F(RoundsTest, WithdrawsTheLastRoundAndWhatStartedFromIt) {
   const RunId run = started_run();
   commit(run, 1, "m0", "m1");
   commit(run, 2, "m1", "m2");
@@ -345,7 +351,7 @@ TEST_P(RoundsTest, WithdrawsTheLastRoundAndWhatStartedFromIt) {
   EXPECT_EQ(rounds[1].model, digest("m2 again"));
 }
 
-TEST_P(RoundsTest, AnOpenAttemptKeepsItsTraffic) {
+TEST_F(RoundsTest, AnOpenAttemptKeepsItsTraffic) {
   const RunId run = started_run();
   ASSERT_TRUE(store().open_attempt(attempt(run, 1, 1, 1, {"a"}, "m0")));
   ASSERT_TRUE(store().record_traffic({run, 1, 1}, 5, 800));
@@ -367,7 +373,7 @@ TEST_P(RoundsTest, AnOpenAttemptKeepsItsTraffic) {
   EXPECT_EQ(store().rounds(run, 2)->at(0).result.bytes_out, 4U);
 }
 
-TEST_P(RoundsTest, KnowsWhatBecameOfATask) {
+TEST_F(RoundsTest, KnowsWhatBecameOfATask) {
   const RunId run = started_run();
   const auto end = [&] { return store().find_task_end(TaskId(100)).value(); };
   EXPECT_EQ(end(), std::nullopt);
@@ -389,7 +395,180 @@ TEST_P(RoundsTest, KnowsWhatBecameOfATask) {
   EXPECT_EQ(end(), (TaskEnd{task(TaskOutcome::kAbandoned), RunState::kStopped, std::nullopt}));
 }
 
-TEST_P(RoundsTest, TheInitialModelCannotBeWithdrawn) {
+TEST_F(RoundsTest, KeepsThePopulationAndTheStateOfTheStrategy) {
+  const RunId run = store().submit_run({"job", 1, "", ""}, at(0)).value();
+  ModelRecord initial = model(0, "m0");
+  initial.state = StateFile{digest("s0"), 7};
+  ASSERT_TRUE(store().start_run(run, initial, at(1)));
+  NewAttempt opened = attempt(run, 1, 1, 1, {"a"}, "m0");
+  opened.population = 12;
+  ASSERT_TRUE(store().open_attempt(opened));
+  reopen();
+  EXPECT_EQ(store().find_open_attempt(run).value()->population, 12U);
+  ModelRecord committed = model(1, "m1");
+  committed.state = StateFile{digest("s1"), std::uint64_t{1} << 40};
+  ASSERT_TRUE(store().commit_attempt({run, 1, 1}, {}, committed));
+  ASSERT_TRUE(store().open_attempt(attempt(run, 2, 1, 2, {"a"}, "m1")));
+  ASSERT_TRUE(store().commit_attempt({run, 2, 1}, {}, model(2, "m2")));
+  reopen();
+  EXPECT_EQ(store().rounds(run, 1)->at(0).population, 12U);
+  EXPECT_THAT(store().models(run).value(), ElementsAre(initial, committed, model(2, "m2")));
+}
+
+TEST_F(RoundsTest, ClientsEvaluateTheModelOfACommittedRound) {
+  const RunId run = started_run();
+  commit(run, 1, "m0", "m1");
+  const AttemptKey key{run, 1, 1, PhaseKind::kEvaluate};
+  NewAttempt opened = evaluation(run, 1, 1, 7, {"a", "b", "c"}, "m1");
+  opened.population = 9;
+  ASSERT_TRUE(store().open_attempt(opened));
+  ASSERT_TRUE(store().record_traffic(key, 5, 6));
+  reopen();
+  const RoundRecord open = store().find_open_attempt(run).value().value();
+  EXPECT_EQ(open.key, key);
+  EXPECT_EQ(open.cohort, opened.cohort);
+  EXPECT_EQ(open.result.bytes_out, 6U);
+  EXPECT_EQ(store().find_task(TaskId(8)).value(),
+            (TaskRecord{TaskId(8), key, "b", TaskOutcome::kOpen}));
+  EXPECT_EQ(store().rounds(run, 1)->at(0).federated, std::nullopt) << "not yet";
+
+  AttemptResult result;
+  result.contributions = {{"a", TaskId(7), 120}, {"c", TaskId(9), 30}};
+  result.failures = {{"b", "no-data", "it has no rows to evaluate on", 1, 2}};
+  result.evaluation = {0.5, 0.875};
+  result.seconds = 1.5;
+  ASSERT_TRUE(store().commit_evaluation(key, result));
+  ASSERT_TRUE(store().record_evaluation(run, 1, {0.25, 0.75}));
+  reopen();
+  const std::vector<RoundRecord> rounds = store().rounds(run, 1).value();
+  ASSERT_THAT(rounds, SizeIs(1)) << "an evaluation is no attempt at a round";
+  EXPECT_EQ(rounds[0].federated, (FederatedEvaluation{{0.5, 0.875}, 2, 150, result.failures}));
+  EXPECT_EQ(rounds[0].result.evaluation, (Evaluation{0.25, 0.75})) << "the coordinator's own";
+  const std::vector<RoundRecord> evaluations = store().evaluations(run, 1).value();
+  ASSERT_THAT(evaluations, SizeIs(1));
+  EXPECT_EQ(evaluations[0].key, key);
+  EXPECT_EQ(evaluations[0].state, RoundState::kCommitted);
+  EXPECT_EQ(evaluations[0].result, result);
+  EXPECT_EQ(evaluations[0].population, 9U);
+  EXPECT_EQ(evaluations[0].model, std::nullopt) << "it makes none";
+  EXPECT_EQ(evaluations[0].federated, std::nullopt);
+  const std::vector<ModelRecord> models = store().models(run).value();
+  ASSERT_THAT(models, SizeIs(2));
+  EXPECT_EQ(models[1].evaluation, (Evaluation{0.25, 0.75}));
+  EXPECT_EQ(models[1].federated, (Evaluation{0.5, 0.875}));
+  EXPECT_EQ(outcome(7), TaskOutcome::kCommitted);
+  EXPECT_EQ(outcome(8), TaskOutcome::kExpired);
+  EXPECT_EQ(outcome(9), TaskOutcome::kCommitted);
+}
+
+TEST_F(RoundsTest, AnEvaluationIsOfTheLastCommittedRoundAndOnce) {
+  const RunId run = started_run();
+  std::uint64_t task = 1000;
+  const auto open = [&](Round round, Attempt number, const char* base) {
+    return code_of(store().open_attempt(evaluation(run, round, number, ++task, {"a"}, base)));
+  };
+  const auto key = [&](Round round, Attempt number) {
+    return AttemptKey{run, round, number, PhaseKind::kEvaluate};
+  };
+  EXPECT_EQ(open(0, 1, "m0"), "round-order") << "no round made the initial model";
+  EXPECT_EQ(open(1, 1, "m0"), "round-order");
+  commit(run, 1, "m0", "m1");
+  EXPECT_EQ(open(2, 1, "m1"), "round-order");
+  EXPECT_EQ(open(1, 2, "m1"), "round-order") << "its attempts are counted apart";
+  EXPECT_EQ(open(1, 1, "m0"), "round-order") << "another model";
+  ASSERT_TRUE(store().open_attempt(attempt(run, 2, 1, 1, {"a"}, "m1")));
+  EXPECT_EQ(open(1, 1, "m1"), "attempt-open");
+  ASSERT_TRUE(store().abandon_attempt({run, 2, 1}, {}, kTooFew));
+  EXPECT_EQ(open(1, 1, "m1"), "ok");
+  EXPECT_EQ(code_of(store().open_attempt(attempt(run, 2, 2, 3, {"a"}, "m1"))), "attempt-open");
+  EXPECT_EQ(code_of(store().abandon_attempt({run, 1, 1}, {}, kTooFew)), "attempt-closed")
+      << "that is the round's train phase";
+  AttemptResult wrong;
+  wrong.contributions = {{"a", TaskId(100), 1}};
+  EXPECT_EQ(code_of(store().commit_evaluation(key(1, 1), wrong)), "task-mismatch")
+      << "an update is no evaluation";
+  ASSERT_TRUE(store().abandon_attempt(key(1, 1), {}, kTooFew));
+  EXPECT_EQ(code_of(store().commit_evaluation(key(1, 1), {})), "attempt-closed");
+  EXPECT_EQ(open(1, 2, "m1"), "ok");
+  ASSERT_TRUE(store().commit_evaluation(key(1, 2), {}));
+  EXPECT_EQ(open(1, 3, "m1"), "round-evaluated");
+  reopen();
+  EXPECT_THAT(store().evaluations(run, 1).value(),
+              ElementsAre(Field(&RoundRecord::state, RoundState::kAbandoned),
+                          Field(&RoundRecord::state, RoundState::kCommitted)));
+  EXPECT_THAT(store().evaluations(run, 2).value(), IsEmpty());
+  EXPECT_EQ(store().rounds(run, 1)->at(0).federated, FederatedEvaluation{});
+  ASSERT_TRUE(store().open_attempt(attempt(run, 2, 2, 3, {"a"}, "m1"))) << "training goes on";
+}
+
+TEST_F(RoundsTest, AnEvaluationIsWithdrawnWithItsRound) {
+  const RunId run = started_run();
+  commit(run, 1, "m0", "m1");
+  evaluate(run, 1, 7, "m1");
+  commit(run, 2, "m1", "m2");
+  ASSERT_TRUE(store().open_attempt(evaluation(run, 2, 1, 8, {"a"}, "m2")));
+  const Abandonment damaged{"model-damaged", "2.safetensors is missing"};
+  ASSERT_TRUE(store().withdraw_round(run, 2, damaged));
+  EXPECT_EQ(outcome(8), TaskOutcome::kAbandoned);
+  EXPECT_EQ(store().find_open_attempt(run).value(), std::nullopt);
+  EXPECT_TRUE(store().rounds(run, 1)->at(0).federated) << "that round stays";
+  ASSERT_TRUE(store().withdraw_round(run, 1, damaged));
+  reopen();
+  EXPECT_EQ(outcome(7), TaskOutcome::kAbandoned);
+  const std::vector<RoundRecord> evaluations = store().evaluations(run, 1).value();
+  ASSERT_THAT(evaluations, SizeIs(2));
+  for (const RoundRecord& record : evaluations) {
+    EXPECT_EQ(record.state, RoundState::kAbandoned);
+    EXPECT_EQ(record.abandonment->code, "base-withdrawn");
+  }
+  EXPECT_EQ(store().rounds(run, 1)->at(0).abandonment, damaged);
+  ASSERT_TRUE(store().open_attempt(attempt(run, 1, 2, 9, {"a"}, "m0")));
+  ASSERT_TRUE(store().commit_attempt({run, 1, 2}, {}, model(1, "m1 again")));
+  const auto again = store().rounds(run, 1).value();
+  EXPECT_EQ(again[1].federated, std::nullopt) << "the old evaluation is not of the new model";
+  EXPECT_EQ(code_of(store().open_attempt(evaluation(run, 1, 2, 10, {"a"}, "m1 again"))), "ok");
+}
+
+TEST_F(RoundsTest, AFinishedRunLeavesNoOpenEvaluation) {
+  const RunId run = started_run();
+  commit(run, 1, "m0", "m1");
+  ASSERT_TRUE(store().open_attempt(evaluation(run, 1, 1, 7, {"a"}, "m1")));
+  ASSERT_TRUE(store().finish_run(run, {RunState::kStopped, "", ""}, at(3)));
+  reopen();
+  EXPECT_EQ(store().find_open_attempt(run).value(), std::nullopt);
+  EXPECT_EQ(store().evaluations(run, 1)->at(0).abandonment->code, "run-ended");
+  EXPECT_EQ(store().rounds(run, 1)->at(0).state, RoundState::kCommitted);
+  EXPECT_EQ(outcome(7), TaskOutcome::kAbandoned);
+}
+
+TEST_F(RoundsTest, KnowsWhatBecameOfTheTaskOfAnEvaluation) {
+  const RunId run = started_run();
+  commit(run, 1, "m0", "m1");
+  const auto end = [&](std::uint64_t task) { return store().find_task_end(TaskId(task)).value(); };
+  ASSERT_TRUE(store().open_attempt(evaluation(run, 1, 1, 7, {"a", "b"}, "m1")));
+  EXPECT_EQ(end(7)->model, std::nullopt) << "the round is committed, its evaluation is not";
+  EXPECT_FALSE(end(7)->passed);
+  ASSERT_TRUE(store().abandon_attempt({run, 1, 1, PhaseKind::kEvaluate}, {}, kTooFew));
+  EXPECT_EQ(end(7)->task.outcome, TaskOutcome::kAbandoned);
+  EXPECT_FALSE(end(7)->passed) << "it may be evaluated again";
+  AttemptResult result;
+  result.contributions = {{"a", TaskId(7), 1}};
+  ASSERT_TRUE(store().open_attempt(evaluation(run, 1, 2, 9, {"a", "b"}, "m1")));
+  ASSERT_TRUE(store().commit_evaluation({run, 1, 2, PhaseKind::kEvaluate}, result));
+  EXPECT_EQ(end(7)->model, digest("m1"));
+  EXPECT_EQ(end(7)->task.outcome, TaskOutcome::kCommitted);
+  EXPECT_EQ(end(10)->task.outcome, TaskOutcome::kExpired);
+  commit(run, 2, "m1", "m2");
+  ASSERT_TRUE(store().open_attempt(evaluation(run, 2, 1, 11, {"a"}, "m2")));
+  ASSERT_TRUE(store().abandon_attempt({run, 2, 1, PhaseKind::kEvaluate}, {}, kTooFew));
+  EXPECT_FALSE(end(11)->passed);
+  ASSERT_TRUE(store().open_attempt(attempt(run, 3, 1, 12, {"a"}, "m2")));
+  EXPECT_TRUE(end(11)->passed) << "the run has gone on from that model";
+  EXPECT_EQ(end(11)->model, std::nullopt);
+  EXPECT_FALSE(end(12)->passed);
+}
+
+TEST_F(RoundsTest, TheInitialModelCannotBeWithdrawn) {
   const RunId run = started_run();
   EXPECT_EQ(code_of(store().withdraw_round(run, 0, kTooFew)), "round-order");
 }

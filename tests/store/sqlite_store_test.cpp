@@ -14,11 +14,13 @@
 #include "tests/store/child_process.h"
 #include "tests/store/store_fixture.h"
 #include "tests/store/store_script.h"
+#include "tests/support/paths.h"
 
 namespace starling::store {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const SqliteStoreOptions kQuick{.create = true, .busy_timeout = std::chrono::milliseconds(0)};
@@ -123,7 +125,7 @@ TEST_F(SqliteStoreTest, NeitherDoTwoProcesses) {
 
 TEST_F(SqliteStoreTest, RefusesANewerSchemaUntouched) {
   ASSERT_TRUE(open_sqlite_store(file_, kQuick));
-  run_sql(file_, "PRAGMA user_version=3");
+  run_sql(file_, "PRAGMA user_version=4");
   const Bytes before = read_file(file_, 1 << 24).value();
   const auto store = open_sqlite_store(file_, kQuick);
   ASSERT_FALSE(store);
@@ -132,29 +134,94 @@ TEST_F(SqliteStoreTest, RefusesANewerSchemaUntouched) {
   EXPECT_EQ(read_file(file_, 1 << 24).value(), before);
 }
 
+// Makes `file` a database as schema version 2 wrote it.
+void write_version_2(const fs::path& file) {
+  const fs::path dump = testing::source_root() / "tests/store/version_2.sql";
+  run_sql(file, read_text_file(dump, 1 << 20).value());
+}
+
+TEST_F(SqliteStoreTest, AFileOfTheSecondVersionKeepsItsRuns) {
+  write_version_2(file_);
+  const auto store = open_sqlite_store(file_, kQuick);
+  ASSERT_TRUE(store) << store.error().message();
+  const RunId done(1), going_on(2);
+  const TaskId high((std::uint64_t{1} << 63) + 1);
+  RoundRecord first;
+  first.key = {done, 1, 1};
+  first.state = RoundState::kAbandoned;
+  first.cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}};
+  first.base_model = digest("m0");
+  first.started = at(10);
+  first.result = {.contributions = {{"a", TaskId(1), 600, 0.75}},
+                  .failures = {{"b", "deadline", "no update within 60 s", 10, 20}},
+                  .train_loss = 0.5,
+                  .evaluation = {},
+                  .seconds = 1.5,
+                  .bytes_in = 100,
+                  .bytes_out = 200};
+  first.abandonment = Abandonment{"too-few-updates", "1 of 2"};
+  RoundRecord second;
+  second.key = {done, 1, 2};
+  second.state = RoundState::kCommitted;
+  second.cohort = {{"b", high}, {"a", TaskId(high.value() + 1)}};
+  second.base_model = digest("m0");
+  second.started = at(10);
+  second.result = {.contributions = {{"a", TaskId(1), 600, 0.75}, {"b", high, 30, std::nullopt}},
+                   .failures = {},
+                   .train_loss = 0.25,
+                   .evaluation = {0.5, 0.875},
+                   .seconds = 2,
+                   .bytes_in = 5,
+                   .bytes_out = 6};
+  second.model = digest("m1");
+  EXPECT_THAT((*store)->rounds(done, 1).value(), ElementsAre(first, second));
+  ModelRecord committed = model(1, "m1");
+  committed.evaluation = {0.5, 0.875};
+  EXPECT_THAT((*store)->models(done).value(), ElementsAre(model(0, "m0"), committed));
+  EXPECT_EQ((*store)->find_task(TaskId(2)).value(),
+            (TaskRecord{TaskId(2), first.key, "b", TaskOutcome::kAbandoned}));
+  EXPECT_EQ((*store)->find_task_end(high).value(),
+            (TaskEnd{{high, second.key, "b", TaskOutcome::kCommitted},
+                     RunState::kCompleted,
+                     digest("m1"),
+                     false}));
+  EXPECT_THAT((*store)->log_lines(done, 1, 9).value(),
+              ElementsAre(LogLine{1, at(20), "round 1 committed"}));
+  EXPECT_EQ((*store)->clients()->size(), 2U);
+
+  const auto open = (*store)->find_open_attempt(going_on).value();
+  ASSERT_TRUE(open) << "the attempt that was open is still resumed";
+  EXPECT_EQ(open->key, (AttemptKey{going_on, 1, 1, PhaseKind::kTrain}));
+  EXPECT_EQ(open->cohort, (std::vector<CohortMember>{{"a", TaskId(9)}, {"b", TaskId(10)}}));
+  EXPECT_EQ(open->result.bytes_out, 900U);
+  AttemptResult result;
+  result.contributions = {{"a", TaskId(9), 1}};
+  ASSERT_TRUE((*store)->commit_attempt(open->key, result, model(1, "m1")));
+  ASSERT_TRUE((*store)->open_attempt(evaluation(going_on, 1, 1, 20, {"a"}, "m1")));
+}
+
+TEST_F(SqliteStoreTest, TheMigrationLeavesADatabaseLikeANewOne) {
+  write_version_2(file_);
+  const fs::path fresh = directory_.path() / "fresh.db";
+  ASSERT_TRUE(open_sqlite_store(file_, kQuick));
+  ASSERT_TRUE(open_sqlite_store(fresh, kQuick));
+  EXPECT_EQ(run_sql(file_, "PRAGMA user_version"), "3");
+  EXPECT_EQ(run_sql(file_, "PRAGMA foreign_key_check"), "");
+  EXPECT_EQ(run_sql(file_, "PRAGMA integrity_check"), "ok");
+  const std::string names =
+      "SELECT group_concat(name) FROM (SELECT name FROM sqlite_schema ORDER BY name)";
+  EXPECT_EQ(run_sql(file_, names), run_sql(fresh, names));
+}
+
 TEST_F(SqliteStoreTest, AFileOfTheFirstVersionKeepsItsRoundsWithoutNorms) {
-  const AttemptKey key{RunId(1), 1, 1};
-  const auto commit_one = [&](std::optional<double> norm) {
-    const auto store = open_sqlite_store(file_, kQuick);
-    ASSERT_TRUE((*store)->submit_run({"job", 1, "", ""}, at(0)));
-    ASSERT_TRUE((*store)->start_run(RunId(1), model(0, "0"), at(0)));
-    ASSERT_TRUE((*store)->open_attempt(attempt(RunId(1), 1, 1, 1, {"a"}, "0")));
-    const TaskId task = (*store)->find_open_attempt(RunId(1)).value()->cohort[0].task;
-    ASSERT_TRUE(
-        (*store)->commit_attempt(key, {.contributions = {{"a", task, 2.5, norm}}}, model(1, "1")));
-  };
-  const auto contribution = [&] {
-    return (*open_sqlite_store(file_, kQuick))
-        ->rounds(RunId(1), 1)
-        .value()[0]
-        .result.contributions[0];
-  };
-  commit_one(0.75);
-  EXPECT_EQ(contribution().norm, 0.75);
+  write_version_2(file_);
   run_sql(file_, "ALTER TABLE contributions DROP COLUMN norm; PRAGMA user_version=1");
-  EXPECT_EQ(contribution().norm, std::nullopt);
-  EXPECT_EQ(contribution().weight, 2.5);
-  EXPECT_EQ(run_sql(file_, "PRAGMA user_version"), "2");
+  const auto store = open_sqlite_store(file_, kQuick);
+  ASSERT_TRUE(store) << store.error().message();
+  const auto rounds = (*store)->rounds(RunId(1), 1).value();
+  ASSERT_EQ(rounds.size(), 2U);
+  EXPECT_EQ(rounds[1].result.contributions[0].norm, std::nullopt);
+  EXPECT_EQ(rounds[1].result.contributions[0].weight, 600);
 }
 
 TEST_F(SqliteStoreTest, RefusesADatabaseOfAnotherProgramUntouched) {
@@ -208,7 +275,6 @@ TEST_F(SqliteStoreTest, ABackupIsTheStoreAtThatMoment) {
     if (token.state != TokenState::kLocked) token.state = TokenState::kRevoked;
   }
   EXPECT_EQ(content_of(**restored, 64), content);
-  EXPECT_EQ(code_of(make_memory_store()->backup_to(copy)), "backup-unsupported");
 }
 
 TEST_F(SqliteStoreTest, ABackupHoldsNoKeyOfATokenThatCouldStillBeUsed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every implementation of Store under one suite, and small makers of records.
+// A Store on a disk that can be closed and opened again, and small makers of records.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/store/memory_store.h"
 #include "core/store/sqlite_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -62,19 +61,25 @@ inline NewAttempt attempt(RunId run, Round round, Attempt number, std::uint64_t 
   return opened;
 }
 
+// The same at an evaluate phase.
+inline NewAttempt evaluation(RunId run, Round round, Attempt number, std::uint64_t first_task,
+                             std::vector<std::string> clients, std::string_view base) {
+  NewAttempt opened = attempt(run, round, number, first_task, std::move(clients), base);
+  opened.key.kind = PhaseKind::kEvaluate;
+  return opened;
+}
+
 template <class T>
 std::string code_of(const Result<T>& result) {
   return result ? "ok" : result.error().code();
 }
 
-// Parameter: "memory" or "sqlite".
-class StoreTest : public ::testing::TestWithParam<std::string> {
+class StoreTest : public ::testing::Test {
  protected:
   void SetUp() override { open(); }
 
-  // A restart, as far as the implementation has one.
+  // A restart.
   void reopen() {
-    if (GetParam() == "memory") return;
     store_.reset();
     open();
   }
@@ -89,10 +94,6 @@ class StoreTest : public ::testing::TestWithParam<std::string> {
 
  private:
   void open() {
-    if (GetParam() == "memory") {
-      store_ = make_memory_store();
-      return;
-    }
     auto opened = open_sqlite_store(directory_.path() / "starling.db", {.create = true});
     ASSERT_TRUE(opened) << opened.error().message();
     store_ = std::move(*opened);
@@ -101,9 +102,5 @@ class StoreTest : public ::testing::TestWithParam<std::string> {
   testing::TemporaryDirectory directory_;
   std::unique_ptr<Store> store_;
 };
-
-#define STARLING_FOR_EVERY_STORE(Suite)                                         \
-  INSTANTIATE_TEST_SUITE_P(Every, Suite, ::testing::Values("memory", "sqlite"), \
-                           [](const auto& which) { return which.param; })
 
 }  // namespace starling::store

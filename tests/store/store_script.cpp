@@ -43,13 +43,16 @@ void add_round(std::vector<Step>& steps, RunId run, Round round, Attempt number,
   result.contributions = {{"a", TaskId(first_task), 600}};
   result.failures = {{"b", "deadline", "no update within 60 s", 10, 20}};
   result.train_loss = 1.0 / round;
-  steps.push_back(
-      {[=](Store& s) {
-         return s.open_attempt(attempt(run, round, number, first_task, {"a", "b"}, base));
-       },
-       true});
   steps.push_back({[=](Store& s) {
-                     if (committed) return s.commit_attempt(key, result, model(round, made));
+                     NewAttempt opened = attempt(run, round, number, first_task, {"a", "b"}, base);
+                     opened.population = 4;
+                     return s.open_attempt(opened);
+                   },
+                   true});
+  steps.push_back({[=](Store& s) {
+                     ModelRecord committed_model = model(round, made);
+                     committed_model.state = StateFile{digest("state of " + made), 12};
+                     if (committed) return s.commit_attempt(key, result, committed_model);
                      return s.abandon_attempt(key, result, {"too-few-updates", "1 of 2"});
                    },
                    true});
@@ -58,6 +61,26 @@ void add_round(std::vector<Step>& steps, RunId run, Round round, Attempt number,
                      return s.append_log(run, lines, at(20));
                    },
                    false});
+}
+
+void add_evaluation(std::vector<Step>& steps, RunId run, Round round, bool committed) {
+  const TaskId task(44 + run.value() * 4 + round * 2);
+  const std::string base = "model " + std::to_string(round);
+  const AttemptKey key{run, round, 1, PhaseKind::kEvaluate};
+  AttemptResult result;
+  result.contributions = {{"a", task, 120}};
+  result.failures = {{"b", "no-data", "no rows", 10, 20}};
+  result.evaluation = {0.25, 0.75};
+  steps.push_back(
+      {[=](Store& s) {
+         return s.open_attempt(evaluation(run, round, 1, task.value(), {"a", "b"}, base));
+       },
+       true});
+  steps.push_back({[=](Store& s) {
+                     if (committed) return s.commit_evaluation(key, result);
+                     return s.abandon_attempt(key, result, {"too-few-clients", "1 of 2"});
+                   },
+                   true});
 }
 
 void add_run(std::vector<Step>& steps, RunId run) {
@@ -70,7 +93,9 @@ void add_run(std::vector<Step>& steps, RunId run) {
   add_round(steps, run, 1, 1, false);
   add_round(steps, run, 1, 2, true);
   steps.push_back({[=](Store& s) { return s.record_evaluation(run, 1, {0.5, 0.8}); }, true});
+  if (run == RunId(1)) add_evaluation(steps, run, 1, false);
   add_round(steps, run, 2, 1, true);
+  if (run == RunId(1)) add_evaluation(steps, run, 2, true);
   steps.push_back({[=](Store& s) {
                      return s.withdraw_round(run, 2, {"model-damaged", "missing"});
                    },
@@ -106,6 +131,7 @@ StoreContent content_of(Store& store, std::uint64_t tasks_max) {
   content.runs = store.runs().value();
   for (const Run& run : content.runs) {
     content.rounds[run.id] = store.rounds(run.id, 1).value();
+    content.evaluations[run.id] = store.evaluations(run.id, 1).value();
     content.models[run.id] = store.models(run.id).value();
     content.logs[run.id] = store.log_lines(run.id, 1, 1'000'000).value();
   }

@@ -29,6 +29,7 @@ struct StoreContent {
   std::vector<Token> tokens;
   std::vector<Run> runs;
   std::map<RunId, std::vector<RoundRecord>> rounds;
+  std::map<RunId, std::vector<RoundRecord>> evaluations;
   std::map<RunId, std::vector<ModelRecord>> models;
   std::map<RunId, std::vector<LogLine>> logs;
   std::vector<std::optional<TaskRecord>> tasks;
