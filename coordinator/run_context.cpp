@@ -70,9 +70,9 @@ update::Schema RunContext::schema() const {
   return schema;
 }
 
-RunPosition RunContext::position(const update::ModelVersion& version, model::Snapshot model,
+RunPosition RunContext::position(const update::ModelVersion& version, model::Snapshot snapshot,
                                  strategy::State<float> state) const {
-  RunPosition position{.version = version, .model = std::move(model), .state = {}, .inputs = {}};
+  RunPosition position{.version = version, .model = std::move(snapshot), .state = {}, .inputs = {}};
   if (state.empty()) return position;
   const auto owner = std::make_shared<const strategy::State<float>>(std::move(state));
   position.state = owner;
