@@ -18,8 +18,8 @@ inline constexpr const char* kMomentum = "momentum";  // of a server's state
 // --- clients
 // ----------------------------------------------------------------------------
 
-// Trains from x and leaves y - x as the first of the contribution's `vectors` vectors; the others
-// are zero. `result` is where the payload is made, so that hooks may use the rest of it.
+// Trains from x and leaves y - x in the first [d] of the payload, which is made that large where it
+// is empty. A payload that has more room keeps it, so hooks may use the rest.
 template <class T>
 [[nodiscard]] Result<void> train_difference(const ClientRound<T>& round, LocalTraining<T>& training,
                                             const train::TrainingHooks<T>& hooks,
