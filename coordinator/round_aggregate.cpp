@@ -43,7 +43,21 @@ RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const 
       norm_max_(phase.norm_max),
       aggregator_(std::move(aggregator)) {}
 
+// Strategies divide by what they average.
+Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head) const {
+  if (kind_ != protocol::TaskKind::kTrain) return {};
+  for (const std::string& name : context_->strategy->scalars()) {
+    const auto found = head.scalars.find(name);
+    if (found != head.scalars.end() && found->second > 0) continue;
+    return rejected(
+        "bad-scalars",
+        fmt::format("the update's scalar '{}' is not above 0, as this strategy needs", name));
+  }
+  return {};
+}
+
 Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes payload) {
+  STARLING_TRY(check_scalars(head));
   STARLING_ASSIGN(const update::Contribution contribution,
                   update::validate(std::move(head), std::move(payload), schema_));
   const double norm = norm_of(contribution);

@@ -33,6 +33,7 @@ class RoundAggregate {
   RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase,
                  std::unique_ptr<aggregate::Aggregator> aggregator);
 
+  Result<void> check_scalars(const update::ContributionHead& head) const;
   Result<RoundOutcome> train(const aggregate::Report& report);
 
   std::shared_ptr<const RunContext> context_;

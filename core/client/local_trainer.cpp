@@ -91,7 +91,9 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer,
   const protocol::RoundPlan& plan = task.plan;
   strategy::StrategyOptions options;
   STARLING_TRY(from_settings("strategy", plan.settings, options));
-  STARLING_ASSIGN(const auto strategy, strategies.make_client(options));
+  train::TrainOptions training;
+  STARLING_TRY(from_settings("train", plan.settings, training));
+  STARLING_ASSIGN(const auto strategy, strategies.make_client(options, training));
   static const strategy::State<float> kNone;
   strategy::ClientRound<float> round{
       .model = floats(task.base), .inputs = {}, .state = task.state ? *task.state : kNone};

@@ -8,7 +8,15 @@
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
 #include "core/base/settings.h"
+#include "core/strategy/diloco.h"
 #include "core/strategy/fedavg.h"
+#include "core/strategy/fedavgm.h"
+#include "core/strategy/feddyn.h"
+#include "core/strategy/fednova.h"
+#include "core/strategy/fedopt.h"
+#include "core/strategy/fedprox.h"
+#include "core/strategy/qfedavg.h"
+#include "core/strategy/scaffold.h"
 
 namespace starling::strategy {
 namespace {
@@ -28,14 +36,80 @@ Error unknown_strategy(const std::string& name, const std::vector<std::string>& 
       .as(ErrorCategory::kUsage);
 }
 
+// Halves that are made of the options they know.
+template <class Client>
+Catalogue::MakeClient client() {
+  return [](const StrategyOptions& options,
+            const train::TrainOptions& training) -> std::unique_ptr<ClientStrategy<float>> {
+    if constexpr (std::is_constructible_v<Client, StrategyOptions, train::TrainOptions>) {
+      return std::make_unique<Client>(options, training);
+    } else if constexpr (std::is_constructible_v<Client, StrategyOptions>) {
+      return std::make_unique<Client>(options);
+    } else {
+      return std::make_unique<Client>();
+    }
+  };
+}
+
+template <class Server>
+Catalogue::MakeServer server() {
+  return [](const StrategyOptions& options,
+            const ServerOptions& server) -> std::unique_ptr<ServerStrategy<float>> {
+    if constexpr (std::is_constructible_v<Server, StrategyOptions, ServerOptions>) {
+      return std::make_unique<Server>(options, server);
+    } else {
+      return std::make_unique<Server>(server);
+    }
+  };
+}
+
+Catalogue::MakeServer fedopt(FedOptKind kind) {
+  return [kind](const StrategyOptions&, const ServerOptions& server) {
+    return std::make_unique<FedOptServer<float>>(kind, server);
+  };
+}
+
+std::vector<std::string> plain_sgd(const StrategyOptions&) { return {"sgd"}; }
+
+std::vector<std::string> fednova_optimizers(const StrategyOptions& options) {
+  if (options.mu.value_or(0) > 0) return {"sgd"};
+  return {"sgd", "momentum"};
+}
+
 Catalogue make_builtin() {
-  Catalogue catalogue;
-  catalogue.add_client(
-      "fedavg", [](const StrategyOptions&) { return std::make_unique<FedAvgClient<float>>(); });
-  catalogue.add("fedavg", {.make = [](const StrategyOptions&, const ServerOptions& server) {
-                  return std::make_unique<FedAvgServer<float>>(server);
-                }});
-  return catalogue;
+  Catalogue all;
+  all.add_client("fedavg", client<FedAvgClient<float>>());
+  all.add("fedavg", {.make = server<FedAvgServer<float>>()});
+  all.add("fedavgm", {.make = server<FedAvgMServer<float>>()});
+  all.add("fedadagrad", {.make = fedopt(FedOptKind::kAdagrad)});
+  all.add("fedadam", {.make = fedopt(FedOptKind::kAdam)});
+  all.add("fedyogi", {.make = fedopt(FedOptKind::kYogi)});
+
+  all.add_client("fedprox", client<FedProxClient<float>>());
+  all.add("fedprox",
+          {.make = server<FedAvgServer<float>>(), .client_half = "fedprox", .client_keys = {"mu"}});
+  all.add_client("fednova", client<FedNovaClient<float>>());
+  all.add("fednova", {.make = server<FedNovaServer<float>>(),
+                      .client_half = "fednova",
+                      .client_keys = {"mu"},
+                      .optimizers = fednova_optimizers});
+  all.add_client("scaffold", client<ScaffoldClient<float>>());
+  all.add("scaffold", {.make = server<ScaffoldServer<float>>(),
+                       .client_half = "scaffold",
+                       .client_keys = {"option"},
+                       .optimizers = plain_sgd});
+  all.add_client("qfedavg", client<QFedAvgClient<float>>());
+  all.add("qfedavg", {.make = server<QFedAvgServer<float>>(),
+                      .client_half = "qfedavg",
+                      .client_keys = {"q"},
+                      .optimizers = plain_sgd});
+  all.add_client("feddyn", client<FedDynClient<float>>());
+  all.add(
+      "feddyn",
+      {.make = server<FedDynServer<float>>(), .client_half = "feddyn", .client_keys = {"alpha"}});
+  all.add_client("diloco", client<DiLoCoClient<float>>());
+  all.add("diloco", {.make = server<DiLoCoServer<float>>(), .client_half = "diloco"});
+  return all;
 }
 
 }  // namespace
@@ -58,10 +132,10 @@ Result<const Catalogue::Server*> Catalogue::find(const std::string& name) const 
 }
 
 Result<std::unique_ptr<ClientStrategy<float>>> Catalogue::make_client(
-    const StrategyOptions& options) const {
+    const StrategyOptions& options, const train::TrainOptions& training) const {
   const auto found = clients_.find(options.name);
   if (found == clients_.end()) return unknown_strategy(options.name, names_of(clients_));
-  return found->second(options);
+  return found->second(options, training);
 }
 
 Result<std::unique_ptr<ServerStrategy<float>>> Catalogue::make_server(
@@ -73,13 +147,14 @@ Result<std::unique_ptr<ServerStrategy<float>>> Catalogue::make_server(
 Result<void> Catalogue::check(const StrategyOptions& options,
                               const train::TrainOptions& training) const {
   STARLING_ASSIGN(const Server* entry, find(options.name));
-  const std::vector<std::string>& optimizers = entry->optimizers;
-  if (optimizers.empty() || std::ranges::count(optimizers, training.optimizer) > 0) return {};
+  if (!entry->optimizers) return {};
+  const std::vector<std::string> optimizers = entry->optimizers(options);
+  if (std::ranges::count(optimizers, training.optimizer) > 0) return {};
   const std::vector<std::string_view> views(optimizers.begin(), optimizers.end());
   return wrong_setting(
       "setting-invalid",
-      fmt::format("strategy.name = '{}' needs train.optimizer = {}: its equations do "
-                  "not hold for {}",
+      fmt::format("strategy.name = '{}' with these settings needs train.optimizer = {}: its "
+                  "equations do not hold for {}",
                   options.name, join_names(views, "or"), training.optimizer));
 }
 

@@ -17,8 +17,8 @@ namespace starling::strategy {
 
 class Catalogue {
  public:
-  using MakeClient =
-      std::function<std::unique_ptr<ClientStrategy<float>>(const StrategyOptions& options)>;
+  using MakeClient = std::function<std::unique_ptr<ClientStrategy<float>>(
+      const StrategyOptions& options, const train::TrainOptions& training)>;
   using MakeServer = std::function<std::unique_ptr<ServerStrategy<float>>(
       const StrategyOptions& options, const ServerOptions& server)>;
   struct Server {
@@ -26,8 +26,8 @@ class Catalogue {
     std::string client_half = "fedavg";
     // Of StrategyOptions, what the client half reads: the rest does not travel.
     std::vector<std::string> client_keys = {};
-    // The local optimizers that its equations hold for; empty: all.
-    std::vector<std::string> optimizers = {};
+    // The local optimizers that its equations hold for; null: all.
+    std::function<std::vector<std::string>(const StrategyOptions& options)> optimizers = nullptr;
   };
 
   void add_client(std::string name, MakeClient make);
@@ -35,7 +35,7 @@ class Catalogue {
 
   // "unknown-strategy", with the names that there are. The client's is that of a client half.
   [[nodiscard]] Result<std::unique_ptr<ClientStrategy<float>>> make_client(
-      const StrategyOptions& options) const;
+      const StrategyOptions& options, const train::TrainOptions& training) const;
   [[nodiscard]] Result<std::unique_ptr<ServerStrategy<float>>> make_server(
       const StrategyOptions& options, const ServerOptions& server) const;
   // "unknown-strategy", or "setting-invalid" where the strategy is not defined for the optimizer.

@@ -8,9 +8,8 @@ namespace starling::strategy {
 template <class T>
 Result<ClientResult<T>> FedAvgClient<T>::round(const ClientRound<T>& round,
                                                LocalTraining<T>& training) const {
-  ClientResult<T> result{.payload = payload_from(round.model, 1)};
-  STARLING_ASSIGN(result.work, training.train(result.payload, {}));
-  subtract<T>(result.payload, round.model);
+  ClientResult<T> result;
+  STARLING_TRY(train_difference(round, training, {}, result));
   return result;
 }
 

@@ -101,12 +101,12 @@ class ServerStrategy {
   // The names of the vectors [d] that a contribution brings.
   virtual std::vector<std::string> receives() const { return {kModelVector}; }
   // The names of the scalars that are averaged beside "train_loss"; each contribution must bring
-  // them.
+  // them, finite and above 0.
   virtual std::vector<std::string> scalars() const { return {}; }
   // Before the first round, for a model of `elements`.
   virtual State<T> initial_state(std::size_t /*elements*/) const { return {}; }
   // The next model and state, in place. Fails with "diverged" where a value would not be finite;
-  // both mean nothing then.
+  // both mean nothing then. "missing-scalar", "bad-scalar", "bad-state": named.
   [[nodiscard]] virtual Result<void> apply(std::span<T> model, State<T>& state,
                                            const ServerRound& round) const = 0;
 };

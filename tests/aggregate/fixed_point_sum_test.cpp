@@ -55,7 +55,8 @@ TEST(FixedPointSum, EqualsTheExactSumToItsStatedResolution) {
       }
     }
     std::vector<double> out(kElements);
-    sum.divide_into(1, out);
+    sum.normalize();
+    sum.divide_into(1, 0, out);
     const double resolution = std::ldexp(1.0, -(scale.high_exponent() + 52));
     for (std::size_t i = 0; i < kElements; ++i) {
       const double wanted = exact[i].value();
@@ -71,7 +72,8 @@ TEST(FixedPointSum, SmallDeltasKeepFloatAccuracyBesideTheDefaultBounds) {
   const float tiny = 3.3e-7F;
   sum.add(1, std::span(&tiny, 1));
   double out = 0;
-  sum.divide_into(1, std::span(&out, 1));
+  sum.normalize();
+  sum.divide_into(1, 0, std::span(&out, 1));
   EXPECT_EQ(static_cast<float>(out), tiny);
 }
 
@@ -103,7 +105,8 @@ TEST(FixedPointSum, TheLargestValuesOfEveryCountStillFit) {
     const std::vector<float> values{1000, -1000};
     for (std::uint32_t i = 0; i < count; ++i) sum.add(49'999, values);
     std::vector<double> out(2);
-    sum.divide_into(49'999.0 * count, out);
+    sum.normalize();
+    sum.divide_into(49'999.0 * count, 0, out);
     EXPECT_EQ(out[0], 1000) << count;
     EXPECT_EQ(out[1], -1000) << count;
   }
@@ -121,7 +124,8 @@ TEST(FixedPointSum, ManyMergesCarryInTime) {
     expected += 3000 * static_cast<double>(value);
   }
   double out = 0;
-  total.divide_into(1, std::span(&out, 1));
+  total.normalize();
+  total.divide_into(1, 0, std::span(&out, 1));
   EXPECT_NEAR(out, expected, 1e-9);
 }
 

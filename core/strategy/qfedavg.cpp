@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/strategy/qfedavg.h"
+
+#include "core/strategy/parts.h"
+
+namespace starling::strategy {
+namespace {
+
+constexpr const char* kCurvature = "curvature";
+constexpr double kLossMin = 1e-10;
+
+double squared_norm(auto values) {
+  double sum = 0;
+  for (const auto value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return sum;
+}
+
+}  // namespace
+
+template <class T>
+Result<ClientResult<T>> QFedAvgClient<T>::round(const ClientRound<T>& round,
+                                                LocalTraining<T>& training) const {
+  STARLING_ASSIGN(const double mean_loss, training.loss(round.model));
+  const double loss = std::max(mean_loss, kLossMin);
+  ClientResult<T> result;
+  STARLING_TRY(train_difference(round, training, {}, result));
+  STARLING_TRY(check_rate(result.work));
+  const double weight = std::pow(loss, q_);
+  const double square = squared_norm(std::span<const T>(result.payload));
+  result.scalars[kCurvature] = q_ * std::pow(loss, q_ - 1) * square / result.work.rate + weight;
+  scale<T>(result.payload, weight);
+  return result;
+}
+
+template <class T>
+std::vector<std::string> QFedAvgServer<T>::scalars() const {
+  return {kCurvature};
+}
+
+template <class T>
+Result<void> QFedAvgServer<T>::apply(std::span<T> model, State<T>&,
+                                     const ServerRound& round) const {
+  STARLING_ASSIGN(const double curvature, positive_scalar(round.report, kCurvature));
+  return update_model(model, round.report, [&](std::size_t i, double mean) {
+    return model[i] + learning_rate_ * mean / curvature;
+  });
+}
+
+template class QFedAvgClient<float>;
+template class QFedAvgClient<double>;
+template class QFedAvgServer<float>;
+template class QFedAvgServer<double>;
+
+}  // namespace starling::strategy

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// q-FedAvg: fair federated averaging; clients with a larger loss weigh more (Li et al., "Fair
+// resource allocation in federated learning", ICLR 2020, Algorithm 2). With F = F_k(x), the mean
+// loss over all rows of client k before its local steps, and L = 1/eta:
+//   client k:  sends D_k = F^q (y_k - x) and the scalar "curvature"
+//              h_k = q F^(q-1) L |y_k - x|^2 + F^q
+//   server:    x <- x + eta_s sum_k D_k / sum_k h_k
+// The paper's vector and scalar are L times these, which cancels as eta is the same for all; so the
+// values stay in the range of a model's, and q = 0 is FedAvg with uniform weights, to the bit.
+// F is at least 1e-10 (0^(q-1)), and without the penalty of the weight decay. Plain SGD only: 1/eta
+// stands for the Lipschitz constant of gradient steps. Bytes per client and round: as FedAvg; time:
+// a pass forward over the client's rows more. State: none.
+#pragma once
+
+#include "core/strategy/strategy.h"
+
+namespace starling::strategy {
+
+template <class T>
+class QFedAvgClient final : public ClientStrategy<T> {
+ public:
+  explicit QFedAvgClient(const StrategyOptions& options) : q_(options.q) {}
+  // Fails with "setting-invalid" where the learning rate is 0.
+  Result<ClientResult<T>> round(const ClientRound<T>& round,
+                                LocalTraining<T>& training) const override;
+
+ private:
+  double q_;
+};
+
+template <class T>
+class QFedAvgServer final : public ServerStrategy<T> {
+ public:
+  explicit QFedAvgServer(const ServerOptions& options)
+      : learning_rate_(options.learning_rate.value_or(1)) {}
+  Weighting weighting() const override { return Weighting::kUniform; }
+  std::vector<std::string> scalars() const override;
+  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+
+ private:
+  double learning_rate_;
+};
+
+}  // namespace starling::strategy

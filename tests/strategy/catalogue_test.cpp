@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/strategy/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/strategy/federation.h"
+
+namespace starling::strategy {
+namespace {
+
+TEST(Catalogue, MakesBothHalvesOfEachStrategy) {
+  const Catalogue& all = builtin_strategies();
+  for (const std::string& name : kStrategies) {
+    const StrategyOptions options{.name = name};
+    ASSERT_TRUE(all.check(options, {})) << name;
+    EXPECT_TRUE(all.make_server(options, {})) << name;
+    EXPECT_TRUE(all.make_client(all.for_clients(options), {})) << name;
+  }
+  EXPECT_EQ(all.client_names(), (std::vector<std::string>{"diloco", "fedavg", "feddyn", "fednova",
+                                                          "fedprox", "qfedavg", "scaffold"}));
+}
+
+TEST(Catalogue, SuggestsANameForOneThatThereIsNot) {
+  const auto result = builtin_strategies().check({.name = "fedpox"}, {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), "unknown-strategy");
+  EXPECT_NE(result.error().message().find("fedprox"), std::string::npos);
+  EXPECT_EQ(builtin_strategies().make_client({.name = "fedadam"}, {}).error().code(),
+            "unknown-strategy")
+      << "its client half is fedavg's";
+}
+
+TEST(Catalogue, RefusesOptimizersThatAStrategyIsNotDefinedFor) {
+  const auto accepts = [](const StrategyOptions& options) {
+    std::string accepted;
+    for (const std::string_view optimizer : train::kOptimizers) {
+      const auto result =
+          builtin_strategies().check(options, {.optimizer = std::string(optimizer)});
+      if (result) {
+        accepted += (accepted.empty() ? "" : ",") + std::string(optimizer);
+      } else {
+        EXPECT_EQ(result.error().code(), "setting-invalid");
+      }
+    }
+    return accepted;
+  };
+  EXPECT_EQ(accepts({.name = "scaffold"}), "sgd");
+  EXPECT_EQ(accepts({.name = "qfedavg"}), "sgd");
+  EXPECT_EQ(accepts({.name = "fednova"}), "sgd,momentum");
+  EXPECT_EQ(accepts({.name = "fednova", .mu = 0}), "sgd,momentum");
+  EXPECT_EQ(accepts({.name = "fednova", .mu = 0.1}), "sgd");
+  for (const char* name :
+       {"fedavg", "fedprox", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "feddyn", "diloco"}) {
+    EXPECT_EQ(accepts({.name = name}), "sgd,momentum,nesterov,adam,adamw") << name;
+  }
+}
+
+TEST(Catalogue, ClientsAreToldWhatTheirHalfReads) {
+  const StrategyOptions all{.mu = 0.25, .alpha = 0.75, .q = 3, .option = "I"};
+  const auto told = [&](const char* name) {
+    StrategyOptions options = all;
+    options.name = name;
+    return builtin_strategies().for_clients(options);
+  };
+  EXPECT_EQ(told("fedadam"), (StrategyOptions{.name = "fedavg"}));
+  EXPECT_EQ(told("fedprox"), (StrategyOptions{.name = "fedprox", .mu = 0.25}));
+  EXPECT_EQ(told("fednova"), (StrategyOptions{.name = "fednova", .mu = 0.25}));
+  EXPECT_EQ(told("scaffold"), (StrategyOptions{.name = "scaffold", .option = "I"}));
+  EXPECT_EQ(told("qfedavg"), (StrategyOptions{.name = "qfedavg", .q = 3}));
+  EXPECT_EQ(told("feddyn"), (StrategyOptions{.name = "feddyn", .alpha = 0.75}));
+  EXPECT_EQ(told("diloco"), (StrategyOptions{.name = "diloco"}));
+}
+
+TEST(Catalogue, DefaultsAreThoseOfTheOptionsText) {
+  // One client whose difference is 1: the first round shows the server's learning rate.
+  const auto first_step = [](const std::string& name) {
+    Federation<double> federation({.options = {.name = name}, .sgd = {.rate = 1}},
+                                  {{.a = {1}, .b = {1}}});
+    federation.rounds(1);
+    return federation.x[0];
+  };
+  for (const char* name : {"fedavg", "fedavgm", "fednova", "scaffold"}) {
+    EXPECT_EQ(first_step(name), 1) << name;
+  }
+  EXPECT_NEAR(first_step("fedadagrad"), 0.1, 1e-3);
+  EXPECT_NEAR(first_step("fedadam"), 0.1 * 0.1 / (0.1 + 1e-3), 1e-4);
+  EXPECT_NEAR(first_step("diloco"), 0.7 * 1.9, 1e-12);
+}
+
+}  // namespace
+}  // namespace starling::strategy
