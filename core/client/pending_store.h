@@ -10,17 +10,27 @@
 #include <filesystem>
 #include <vector>
 
+#include "core/base/disk.h"
 #include "core/base/log.h"
 #include "core/client/client_machine.h"
 
-namespace starling::edge_client {
+namespace starling::client {
 
-// The file without its payload. Fails as wire::encode_header does.
-[[nodiscard]] Result<Bytes> encode_pending_head(const update::ContributionHead& head);
+// How the head of an update is written: as the wire does (wire/update_head.h).
+struct HeadCodec {
+  Result<Bytes> (*encode)(const update::ContributionHead& head);
+  Result<update::ContributionHead> (*decode)(ByteView bytes);
+  std::size_t bytes_max;  // of what encode() makes
+};
+
+// The file without its payload. Fails as the codec does.
+[[nodiscard]] Result<Bytes> encode_pending_head(const HeadCodec& codec,
+                                                const update::ContributionHead& head);
 // "pending-damaged" for anything that was not written so, to its last byte.
-[[nodiscard]] Result<client::PendingUpdate> decode_pending(Bytes file);
+[[nodiscard]] Result<PendingUpdate> decode_pending(const HeadCodec& codec, Bytes file);
 
-// Of the paths alone, so that any thread may call; calls that concern one task must not overlap.
+// A value of paths alone, so that any thread may use a copy; calls that concern one task must not
+// overlap.
 class PendingStore {
  public:
   struct Options {
@@ -29,24 +39,27 @@ class PendingStore {
     std::size_t set_aside_max = 8;  // damaged files that are kept for whoever wants to look
   };
 
-  PendingStore(std::filesystem::path directory, Options options)
-      : directory_(std::move(directory)), options_(options) {}
+  // The disk must outlive all copies of this.
+  PendingStore(Disk& disk, std::filesystem::path directory, const HeadCodec& codec, Options options)
+      : disk_(&disk), directory_(std::move(directory)), codec_(codec), options_(options) {}
 
   // Makes the directory where there is none, sweeps it, and reads what earlier processes left,
   // oldest first. Damaged files cost a warning each.
-  [[nodiscard]] Result<std::vector<client::PendingUpdate>> load(Log& log) const;
+  [[nodiscard]] Result<std::vector<PendingUpdate>> load(Log& log) const;
   // Durably.
-  [[nodiscard]] Result<void> store(const client::PendingUpdate& update) const;
+  [[nodiscard]] Result<void> store(const PendingUpdate& update) const;
   [[nodiscard]] Result<void> forget(TaskId task) const;
 
   std::filesystem::path file_of(TaskId task) const;
 
  private:
-  Result<client::PendingUpdate> read(const std::filesystem::path& file) const;
+  Result<PendingUpdate> read(const std::filesystem::path& file) const;
   void set_aside(const std::filesystem::path& file, const Error& why, Log& log) const;
 
+  Disk* disk_;
   std::filesystem::path directory_;
+  HeadCodec codec_;
   Options options_;
 };
 
-}  // namespace starling::edge_client
+}  // namespace starling::client

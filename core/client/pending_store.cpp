@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "edge_client/pending_store.h"
+#include "core/client/pending_store.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "core/base/check.h"
-#include "core/base/durable_file.h"
-#include "core/wire/codec.h"
-#include "core/wire/limits.h"
+#include "core/base/digest.h"
 
-namespace starling::edge_client {
+namespace starling::client {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,12 +31,12 @@ std::size_t aligned(std::size_t bytes) {
 Error damaged(std::string why) { return rejected("pending-damaged", std::move(why)); }
 
 // Where the payload begins, once the prefix has been believed.
-Result<std::size_t> check_prefix(ByteView file) {
+Result<std::size_t> check_prefix(const HeadCodec& codec, ByteView file) {
   if (file.size() < kPrefixBytes || as_text(file.first(kMagic.size())) != kMagic) {
     return damaged("it does not begin as an update does");
   }
   const auto header = load_little<std::uint32_t>(file.data() + kHeaderSizeAt);
-  if (header > wire::kHeaderBytesMax) return damaged("its head is too long");
+  if (header > codec.bytes_max) return damaged("its head is too long");
   const std::size_t begin = kPrefixBytes + aligned(header);
   const auto payload = load_little<std::uint64_t>(file.data() + kPayloadSizeAt);
   if (file.size() < begin || file.size() - begin != payload) {
@@ -50,39 +49,24 @@ Result<std::size_t> check_prefix(ByteView file) {
   return begin;
 }
 
-Result<update::ContributionHead> decode_head(ByteView header) {
-  constexpr auto kOffer = static_cast<std::uint16_t>(wire::FrameType::kUpdateOffer);
-  auto message = wire::decode_header(kOffer, header);
-  if (!message) return damaged(message.error().message());
-  return std::get<protocol::UpdateOffer>(std::move(*message)).head;
-}
-
-std::vector<fs::path> files_in(const fs::path& directory, std::string_view extension) {
+// Newest first.
+std::vector<fs::path> files_in(Disk& disk, const fs::path& directory, std::string_view extension) {
+  auto entries = disk.list(directory);
+  if (!entries) return {};  // what cannot be listed is found by a later start
+  std::ranges::sort(*entries, [](const DiskEntry& a, const DiskEntry& b) {
+    return std::tie(a.written, a.name) > std::tie(b.written, b.name);
+  });
   std::vector<fs::path> files;
-  std::error_code code;
-  for (fs::directory_iterator i(directory, code); !code && i != fs::directory_iterator();
-       i.increment(code)) {
-    if (i->path().extension() == extension) files.push_back(i->path());
+  for (const DiskEntry& entry : *entries) {
+    if (entry.name.ends_with(extension)) files.push_back(directory / entry.name);
   }
-  return files;
-}
-
-std::vector<fs::path> newest_first(std::vector<fs::path> files) {
-  std::vector<std::pair<fs::file_time_type, fs::path>> dated;
-  std::error_code ignored;
-  for (fs::path& file : files) {
-    const auto written = fs::last_write_time(file, ignored);
-    dated.emplace_back(written, std::move(file));
-  }
-  std::ranges::sort(dated, std::greater<>());
-  std::ranges::transform(dated, files.begin(), [](auto& entry) { return std::move(entry.second); });
   return files;
 }
 
 }  // namespace
 
-Result<Bytes> encode_pending_head(const update::ContributionHead& head) {
-  STARLING_ASSIGN(const Bytes header, wire::encode_header(protocol::UpdateOffer{head}));
+Result<Bytes> encode_pending_head(const HeadCodec& codec, const update::ContributionHead& head) {
+  STARLING_ASSIGN(const Bytes header, codec.encode(head));
   Bytes file(kPrefixBytes + aligned(header.size()));
   std::ranges::copy(as_bytes(kMagic), file.begin());
   store_little(file.data() + kHeaderSizeAt, static_cast<std::uint32_t>(header.size()));
@@ -92,11 +76,12 @@ Result<Bytes> encode_pending_head(const update::ContributionHead& head) {
   return file;
 }
 
-Result<client::PendingUpdate> decode_pending(Bytes file) {
-  STARLING_ASSIGN(const std::size_t begin, check_prefix(file));
+Result<PendingUpdate> decode_pending(const HeadCodec& codec, Bytes file) {
+  STARLING_ASSIGN(const std::size_t begin, check_prefix(codec, file));
   const auto header = load_little<std::uint32_t>(file.data() + kHeaderSizeAt);
-  STARLING_ASSIGN(update::ContributionHead head,
-                  decode_head(ByteView(file).subspan(kPrefixBytes, header)));
+  auto decoded = codec.decode(ByteView(file).subspan(kPrefixBytes, header));
+  if (!decoded) return damaged(decoded.error().message());
+  update::ContributionHead head = std::move(*decoded);
   const SharedBytes whole = SharedBytes::own(std::move(file));
   SharedBytes payload = whole.slice(begin, whole.size() - begin);
   if (head.payload_bytes != payload.size() ||
@@ -106,26 +91,29 @@ Result<client::PendingUpdate> decode_pending(Bytes file) {
   if (checksum(payload.view()) != head.payload_checksum) {
     return damaged("the checksum of its payload does not match");
   }
-  return client::PendingUpdate{std::move(head), std::move(payload)};
+  return PendingUpdate{std::move(head), std::move(payload)};
 }
 
 fs::path PendingStore::file_of(TaskId task) const {
   return directory_ / fmt::format("{:016x}{}", task.value(), kExtension);
 }
 
-Result<void> PendingStore::store(const client::PendingUpdate& update) const {
+Result<void> PendingStore::store(const PendingUpdate& update) const {
   STARLING_CHECK(update.payload.size() == update.head.payload_bytes);
-  STARLING_ASSIGN(const Bytes head, encode_pending_head(update.head));
-  const std::array<ByteView, 2> parts = {head, update.payload.view()};
-  return write_durably(file_of(update.head.task), parts);
+  STARLING_ASSIGN(Bytes head, encode_pending_head(codec_, update.head));
+  const std::array<SharedBytes, 2> parts = {SharedBytes::own(std::move(head)), update.payload};
+  return disk_->write(file_of(update.head.task), parts);
 }
 
-Result<void> PendingStore::forget(TaskId task) const { return remove_durably(file_of(task)); }
+Result<void> PendingStore::forget(TaskId task) const {
+  STARLING_TRY(disk_->remove(file_of(task)));
+  return disk_->sync(directory_);
+}
 
-Result<client::PendingUpdate> PendingStore::read(const fs::path& file) const {
-  const std::size_t overhead = kPrefixBytes + aligned(wire::kHeaderBytesMax);
-  STARLING_ASSIGN(Bytes content, read_file(file, options_.payload_bytes_max + overhead));
-  STARLING_ASSIGN(client::PendingUpdate update, decode_pending(std::move(content)));
+Result<PendingUpdate> PendingStore::read(const fs::path& file) const {
+  const std::size_t overhead = kPrefixBytes + aligned(codec_.bytes_max);
+  STARLING_ASSIGN(Bytes content, read_file(*disk_, file, options_.payload_bytes_max + overhead));
+  STARLING_ASSIGN(PendingUpdate update, decode_pending(codec_, std::move(content)));
   if (file_of(update.head.task).filename() != file.filename()) {
     return damaged("it holds another task than its name says");
   }
@@ -134,23 +122,22 @@ Result<client::PendingUpdate> PendingStore::read(const fs::path& file) const {
 
 void PendingStore::set_aside(const fs::path& file, const Error& why, Log& log) const {
   log.warning("the pending update {} is set aside: {}", file.string(), why.message());
-  std::error_code code;
-  if (files_in(directory_, kDamagedExtension).size() >= options_.set_aside_max) {
-    fs::remove(file, code);
-  } else {
-    fs::rename(file, fs::path(file).replace_extension(kDamagedExtension), code);
-  }
-  if (code) log.warning("{} cannot be moved: {}", file.string(), code.message());
+  const bool full =
+      files_in(*disk_, directory_, kDamagedExtension).size() >= options_.set_aside_max;
+  const auto moved = full
+                         ? disk_->remove(file)
+                         : disk_->rename(file, fs::path(file).replace_extension(kDamagedExtension));
+  if (!moved) log.warning("{}", moved.error().message());
 }
 
-Result<std::vector<client::PendingUpdate>> PendingStore::load(Log& log) const {
-  STARLING_TRY(make_directory(directory_, true));
-  sweep_temporaries(directory_);
-  std::vector<client::PendingUpdate> updates;
-  for (const fs::path& file : newest_first(files_in(directory_, kExtension))) {
+Result<std::vector<PendingUpdate>> PendingStore::load(Log& log) const {
+  STARLING_TRY(disk_->make_directory(directory_, Disk::Access::kOwner));
+  sweep_temporaries(*disk_, directory_);
+  std::vector<PendingUpdate> updates;
+  for (const fs::path& file : files_in(*disk_, directory_, kExtension)) {
     if (updates.size() == options_.updates_max) {
       log.warning("the pending update {} is dropped to make room", file.string());
-      STARLING_TRY(remove_durably(file));
+      STARLING_TRY(disk_->remove(file));
       continue;
     }
     auto update = read(file);
@@ -164,4 +151,4 @@ Result<std::vector<client::PendingUpdate>> PendingStore::load(Log& log) const {
   return updates;
 }
 
-}  // namespace starling::edge_client
+}  // namespace starling::client
