@@ -1,36 +1,137 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clients' processes of a simulated federation: their machines, their disks and their training.
-#include <algorithm>
-
+// The clients' processes of a simulated federation, each the devices' shell around their machine.
 #include "coordinator/federation_simulator.h"
+#include "core/base/check.h"
+#include "core/client/abilities.h"
+#include "core/wire/limits.h"
+#include "core/wire/update_head.h"
 
 namespace starling::coordinator {
+namespace {
+
+constexpr client::HeadCodec kHeadCodec{wire::encode_update_head, wire::decode_update_head,
+                                       wire::kHeaderBytesMax};
+
+}  // namespace
+
+class FederationSimulator::ClientProcess final : private client::Link {
+ public:
+  ClientProcess(FederationSimulator& world, std::size_t index, client::Leftovers leftovers)
+      : world_(world),
+        index_(index),
+        pending_(files(world, index)),
+        training_(world.processors_, [this] { return training_time(); }),
+        shell_({world.scheduler_, *this, pending_, world.immediate_, training_, make_update()},
+               options(node(), world),
+               Rng({.seed = world.options_.faults.seed,
+                    .purpose = Purpose::kBackoff,
+                    .node = hash_name(node().name),
+                    .round = static_cast<std::uint32_t>(node().incarnation)}),
+               std::move(leftovers), handlers()) {}
+
+  static client::PendingStore files(FederationSimulator& world, std::size_t index) {
+    return {world.nodes_[index]->disk,
+            "pending",
+            kHeadCodec,
+            {.updates_max = client::ClientOptions{}.pending_updates_max}};
+  }
+  client::ClientShell& shell() { return shell_; }
+
+ private:
+  static client::ClientOptions options(const Node& node, const FederationSimulator& world) {
+    client::ClientOptions options{.software = "simulated",
+                                  .rows = node.rows,
+                                  .abilities = client::abilities_of(*world.options_.strategies,
+                                                                    node.data.held_out.has_value()),
+                                  .transfer = world.options_.transfer};
+    return options;
+  }
+  Node& node() { return *world_.nodes_[index_]; }
+
+  void dial() override { world_.dial(index_); }
+  void hang_up() override {
+    world_.break_session(index_, retry("connection-lost", "the client hung up"), false);
+  }
+  void send(const protocol::Envelope& envelope) override {
+    if (const auto session = node().session) {
+      world_.transmit(index_, *session, Direction::kToCoordinator, envelope);
+    }
+  }
+
+  client::ClientShell::Handlers handlers() {
+    client::ClientShell::Handlers handlers;
+    if (world_.fallback_) {
+      handlers.on_train = [this](const client::Train& train) {
+        auto instead = world_.fallback_->take_training(index_, train);
+        node().merges = instead != nullptr;
+        return instead;
+      };
+    }
+    handlers.on_disk_broken = [this](const Error&) {
+      world_.scheduler_.post([&world = world_, index = index_, at = node().incarnation] {
+        if (world.nodes_[index]->incarnation == at) world.crash_client(index);
+      });
+    };
+    return handlers;
+  }
+
+  // On any thread, and perhaps when this process is gone.
+  client::MakeUpdate make_update() {
+    return [name = node().name, data = node().data, &caches = world_.caches_,
+            &forge = world_.options_.faults.forge, strategies = world_.options_.strategies](
+               const client::Train& task, client::Trainer* instead, const std::atomic<bool>& stop,
+               unsigned worker) {
+      client::BuiltinTrainer own(name, data, caches[worker]);
+      auto update = client::make_update(task, instead == nullptr ? own : *instead,
+                                        {.verify_inputs = false, .strategies = strategies}, stop);
+      if (update && forge) forge(name, *update);
+      return update;
+    };
+  }
+  Duration training_time() {
+    return std::exchange(node().merges, false) ? Duration{} : world_.training_time(index_);
+  }
+
+  FederationSimulator& world_;
+  const std::size_t index_;
+  const client::PendingStore pending_;
+  sim::TimedComputation training_;
+  client::ClientShell shell_;
+};
+
+FederationSimulator::Node::Node(std::uint32_t id, std::string its_name, client::ClientData its_data,
+                                std::uint64_t its_rows)
+    : name(std::move(its_name)), data(std::move(its_data)), rows(its_rows), disk(id) {}
+
+FederationSimulator::Node::~Node() = default;
+
+void FederationSimulator::add_client(const std::string& name, client::ClientData data) {
+  STARLING_CHECK(!node_of_.contains(name));
+  const std::size_t index = nodes_.size();
+  node_of_[name] = index;
+  const auto lie = options_.faults.announces.find(name);
+  const std::uint64_t rows =
+      lie == options_.faults.announces.end() ? data.training.size() : lie->second;
+  nodes_.push_back(
+      std::make_unique<Node>(static_cast<std::uint32_t>(index), name, std::move(data), rows));
+  Node& node = *nodes_.back();
+  node.disk.set_fates([this, &node](const auto& path) { return fate(node.name, path); });
+}
 
 void FederationSimulator::start_client(std::size_t index) {
-  Node& node = nodes_[index];
-  std::vector<client::PendingUpdate> pending;
-  for (const auto& [task, update] : node.disk) pending.push_back(update);
-  const client::ClientOptions options{
-      .software = "simulated", .rows = node.rows, .transfer = options_.transfer};
-  const Rng backoff({.seed = options_.faults.seed,
-                     .purpose = Purpose::kBackoff,
-                     .node = hash_name(node.name),
-                     .round = static_cast<std::uint32_t>(++node.incarnation)});
-  node.machine = std::make_unique<client::ClientMachine>(options, backoff, std::move(pending));
-  to_client(index, client::Tick{});
+  ++nodes_[index]->incarnation;
+  run_turn([&] {
+    auto leftovers = ClientProcess::files(*this, index).load(log_);
+    if (!leftovers) return fail(leftovers.error());
+    nodes_[index]->process = std::make_unique<ClientProcess>(*this, index, std::move(*leftovers));
+    to_client(index, client::Tick{});
+  });
 }
 
 void FederationSimulator::kill_client(std::size_t index) {
   ++crashes_;
-  Node& node = nodes_[index];
-  for (auto& [task, training] : node.trainings) {
-    training->stop = true;
-    if (training->submitted) --in_flight_;
-    training->submitted = true;  // nobody will start or await it any more
-  }
-  node.trainings.clear();
-  node.machine.reset();
-  node.tick_at.reset();
+  Node& node = *nodes_[index];
+  node.process.reset();
   ++node.incarnation;
   break_session(index, retry("connection-lost", "the client went away"));
   if (fallback_) fallback_->died(index);
@@ -38,70 +139,28 @@ void FederationSimulator::kill_client(std::size_t index) {
 
 void FederationSimulator::crash_client(std::size_t index) {
   kill_client(index);
-  queue_.schedule(queue_.now() + options_.faults.restart_after, [this, index] {
-    if (!nodes_[index].machine) start_client(index);
+  scheduler_.schedule(scheduler_.now() + options_.faults.restart_after, [this, index] {
+    if (!nodes_[index]->process) start_client(index);
   });
 }
 
 void FederationSimulator::to_client(std::size_t index, client::Event event) {
-  Node& node = nodes_[index];
-  if (!node.machine || finished_) return;
-  for (client::Action& action : node.machine->on(std::move(event), queue_.now())) {
-    perform(index, action);
-  }
-  schedule_client_tick(index);
+  if (!nodes_[index]->process || finished_) return;
+  run_turn([&] { nodes_[index]->process->shell().handle(std::move(event)); });
 }
 
-void FederationSimulator::schedule_client_tick(std::size_t index) {
-  Node& node = nodes_[index];
-  const auto due = node.machine->next_deadline();
-  if (!due || (node.tick_at && *node.tick_at <= *due)) return;
-  node.tick_at = due;
-  queue_.schedule(*due, [this, index, due, incarnation = node.incarnation] {
-    Node& ticking = nodes_[index];
-    if (ticking.incarnation != incarnation || ticking.tick_at != due) return;
-    ticking.tick_at.reset();
-    to_client(index, client::Tick{});
-  });
-}
-
-void FederationSimulator::perform(std::size_t index, client::Action& action) {
-  Node& node = nodes_[index];
-  if (std::holds_alternative<client::Dial>(action)) {
-    const double takes =
-        options_.world ? options_.world->connect_seconds(static_cast<std::uint32_t>(index)) : 0;
-    queue_.schedule(queue_.now() + from_seconds(takes),
-                    [this, index, incarnation = node.incarnation] {
-                      if (nodes_[index].incarnation == incarnation) connect(index);
-                    });
-  } else if (const auto* hang_up = std::get_if<client::HangUp>(&action)) {
-    break_session(index, hang_up->reason);
-  } else if (auto* send = std::get_if<client::Send>(&action)) {
-    if (node.session) {
-      transmit(index, *node.session, Direction::kToCoordinator, std::move(send->envelope));
-    }
-  } else if (auto* training = std::get_if<client::Train>(&action)) {
-    train(index, *training);
-  } else if (const auto* cancel = std::get_if<client::CancelTraining>(&action)) {
-    if (const auto found = node.trainings.find(cancel->task); found != node.trainings.end()) {
-      found->second->stop = true;
-    }
-  } else if (auto* keep = std::get_if<client::StoreUpdate>(&action)) {
-    const TaskId task = keep->update.head.task;
-    node.disk.insert_or_assign(task, std::move(keep->update));
-    queue_.schedule(queue_.now(), [this, index, task, incarnation = node.incarnation] {
-      if (nodes_[index].incarnation == incarnation) {
-        to_client(index, client::UpdateStored{task, Result<void>()});
-      }
-    });
-  } else if (const auto* forget = std::get_if<client::ForgetUpdate>(&action)) {
-    node.disk.erase(forget->task);
-  }  // Say: a thousand clients' diaries interest nobody
+void FederationSimulator::dial(std::size_t index) {
+  const double takes =
+      options_.world ? options_.world->connect_seconds(static_cast<std::uint32_t>(index)) : 0;
+  scheduler_.schedule(scheduler_.now() + from_seconds(takes),
+                      [this, index, incarnation = nodes_[index]->incarnation] {
+                        if (nodes_[index]->incarnation == incarnation) connect(index);
+                      });
 }
 
 void FederationSimulator::connect(std::size_t index) {
-  Node& node = nodes_[index];
-  if (!machine_) {
+  Node& node = *nodes_[index];
+  if (!core_) {
     return to_client(index, client::Disconnected{retry("cannot-connect", "nobody listens")});
   }
   if (options_.world &&
@@ -110,64 +169,10 @@ void FederationSimulator::connect(std::size_t index) {
   }
   const SessionId session(++last_session_);
   node.session = session;
-  node.link_free_at = queue_.now();
+  node.link_free_at = scheduler_.now();
   node_of_session_[session] = index;
   to_coordinator(SessionOpened{session, node.name});
-  to_client(index, client::Connected{});
-}
-
-// Trainings that start at one virtual time are computed side by side, a few ahead of the one whose
-// turn it is, so that finished updates do not pile up.
-void FederationSimulator::train(std::size_t index, client::Train& action) {
-  Node& node = nodes_[index];
-  const TaskId task = action.plan.task;
-  auto training = std::make_shared<Training>();
-  if (fallback_) training->instead = fallback_->take_training(index, action);
-  training->plan = std::move(action.plan);
-  training->base = std::move(action.base);
-  node.trainings.insert_or_assign(task, training);
-  waiting_.emplace_back(index, training);
-  submit_waiting();
-  const Duration takes = training->instead ? Duration{} : training_time(index);
-  queue_.schedule(queue_.now() + takes, [this, index, task, incarnation = node.incarnation] {
-    finish_training(index, incarnation, task);
-  });
-}
-
-void FederationSimulator::submit_waiting() {
-  while (!waiting_.empty() && in_flight_ < 2 * std::size_t{options_.threads}) {
-    const auto [index, training] = std::move(waiting_.front());
-    waiting_.pop_front();
-    if (!training->submitted) submit(index, training);
-  }
-}
-
-void FederationSimulator::submit(std::size_t index, const std::shared_ptr<Training>& training) {
-  training->submitted = true;
-  ++in_flight_;
-  const Node& node = nodes_[index];
-  pool_.submit([this, training, name = node.name, data = node.data](unsigned worker) {
-    client::BuiltinTrainer own(name, data, caches_[worker]);
-    client::Trainer& trainer = training->instead ? *training->instead : own;
-    training->promise.set_value(
-        client::make_update(training->plan, training->base, trainer, false, training->stop));
-  });
-}
-
-void FederationSimulator::finish_training(std::size_t index, std::uint64_t incarnation,
-                                          TaskId task) {
-  Node& node = nodes_[index];
-  if (node.incarnation != incarnation) return;
-  const auto found = node.trainings.find(task);
-  if (found == node.trainings.end()) return;
-  const std::shared_ptr<Training> training = std::move(found->second);
-  node.trainings.erase(found);
-  if (!training->submitted) submit(index, training);
-  auto update = training->promise.get_future().get();
-  --in_flight_;
-  submit_waiting();
-  if (update && options_.faults.forge) options_.faults.forge(node.name, *update);
-  to_client(index, client::TrainingFinished{task, std::move(update)});
+  if (node.session == session) to_client(index, client::Connected{});
 }
 
 }  // namespace starling::coordinator

@@ -25,21 +25,21 @@ TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
 Result<void> FederationSimulator::begin_world() {
   if (options_.world && context_->job.fallback.enabled()) {
     std::vector<SimulatedFallback::Member> members;
-    for (const Node& node : nodes_) members.push_back({node.name, node.data});
+    for (const auto& node : nodes_) members.push_back({node->name, node->data});
     STARLING_ASSIGN(fallback_,
-                    SimulatedFallback::make({queue_, pool_, *options_.world,
+                    SimulatedFallback::make({scheduler_, pool_, *options_.world,
                                              [this](const Error& error) { fail(error); }},
                                             *context_, run_, std::move(members)));
   }
   for (std::size_t i = 0; i < nodes_.size(); ++i) appear(i, 0);
   if (!options_.world) return {};
   for (const SimulatedWorld::Absence& absence : options_.world->absences()) {
-    queue_.schedule(at(absence.from), [this, lasts = from_seconds(absence.seconds)] {
-      if (machine_) kill_coordinator(lasts);
+    scheduler_.schedule(at(absence.from), [this, lasts = from_seconds(absence.seconds)] {
+      if (core_) kill_coordinator(lasts);
     });
   }
   for (const sim::Network::Split& split : options_.world->network().splits()) {
-    queue_.schedule(at(split.from), [this] { separate(); });
+    scheduler_.schedule(at(split.from), [this] { separate(); });
   }
   return {};
 }
@@ -52,23 +52,23 @@ void FederationSimulator::appear(std::size_t index, double time) {
   const double there = population.up_from(node, time);
   if (there == sim::kNever) return;
   if (there > time) {
-    return queue_.schedule(at(there), [this, index, there] { appear(index, there); });
+    return scheduler_.schedule(at(there), [this, index, there] { appear(index, there); });
   }
-  if (!nodes_[index].machine) start_client(index);
+  if (!nodes_[index]->process) start_client(index);
   const double gone = population.up_until(node, time);
   if (gone == sim::kNever) return;
-  queue_.schedule(at(gone), [this, index, gone] { disappear(index, gone); });
+  scheduler_.schedule(at(gone), [this, index, gone] { disappear(index, gone); });
 }
 
 void FederationSimulator::disappear(std::size_t index, double time) {
-  if (nodes_[index].machine) kill_client(index);
+  if (nodes_[index]->process) kill_client(index);
   appear(index, time);
 }
 
 void FederationSimulator::separate() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (!options_.world->separated_until(static_cast<std::uint32_t>(i), seconds_now())) continue;
-    if (!nodes_[i].session) continue;
+    if (!nodes_[i]->session) continue;
     ++disconnects_;
     break_session(i, retry("connection-lost", "the network is split"));
   }
@@ -79,7 +79,7 @@ Duration FederationSimulator::training_time(std::size_t index) {
   if (options_.faults.training_max > Duration::zero()) {
     seconds = fault_rng_.uniform(0, to_seconds(options_.faults.training_max));
   }
-  const std::size_t rows = nodes_[index].data.size();
+  const std::size_t rows = nodes_[index]->data.size();
   if (options_.world && rows > 0) {
     const std::uint64_t steps = train::local_steps(context_->job.training.train, rows);
     seconds += options_.world->train_seconds(static_cast<std::uint32_t>(index), steps);
@@ -88,17 +88,17 @@ Duration FederationSimulator::training_time(std::size_t index) {
 }
 
 void FederationSimulator::transmit(std::size_t index, SessionId session, Direction direction,
-                                   protocol::Envelope envelope) {
-  auto shared = std::make_shared<protocol::Envelope>(std::move(envelope));
+                                   const protocol::Envelope& envelope) {
+  auto shared = std::make_shared<protocol::Envelope>(envelope);
   if (options_.world) return carry(index, session, direction, std::move(shared));
   const SimulatedFaults& faults = options_.faults;
-  TimePoint arrival = queue_.now();
+  TimePoint arrival = scheduler_.now();
   if (faults.latency_max.count() > 0) {
-    Node& node = nodes_[index];
+    Node& node = *nodes_[index];
     arrival += from_seconds(fault_rng_.uniform(0, to_seconds(faults.latency_max)));
     arrival = node.link_free_at = std::max(node.link_free_at, arrival);
   }
-  queue_.schedule(arrival, [this, index, session, direction, shared = std::move(shared)] {
+  scheduler_.schedule(arrival, [this, index, session, direction, shared = std::move(shared)] {
     deliver(index, session, direction, *shared);
   });
 }
@@ -112,14 +112,14 @@ void FederationSimulator::carry(std::size_t index, SessionId session, Direction 
   const auto node = static_cast<std::uint32_t>(index);
   const SimulatedWorld::Message message =
       options_.world->send(node, direction, kind_of(envelope->message), bytes, seconds_now());
-  queue_.schedule(at(message.begins),
-                  [this, index, node, session, direction, message, envelope = std::move(envelope)] {
-                    if (nodes_[index].session != session) return;  // it broke on the way
-                    const double whole = options_.world->receive(node, message);
-                    queue_.schedule(at(whole), [this, index, session, direction, envelope] {
-                      deliver(index, session, direction, *envelope);
-                    });
-                  });
+  scheduler_.schedule(at(message.begins), [this, index, node, session, direction, message,
+                                           envelope = std::move(envelope)] {
+    if (nodes_[index]->session != session) return;  // it broke on the way
+    const double whole = options_.world->receive(node, message);
+    scheduler_.schedule(at(whole), [this, index, session, direction, envelope] {
+      deliver(index, session, direction, *envelope);
+    });
+  });
 }
 
 }  // namespace starling::coordinator

@@ -9,6 +9,7 @@
 
 #include "coordinator/run_records.h"
 #include "core/base/counted.h"
+#include "core/base/disk.h"
 #include "core/base/durable_file.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
@@ -120,6 +121,17 @@ Result<void> prepare_out(const std::filesystem::path& out) {
                                                         "--out"));
 }
 
+// A service waits for room on its disk; virtual time would pass in vain.
+class OutputDisk final : public SystemDisk {
+ public:
+  Result<void> write(const std::filesystem::path& path,
+                     std::span<const SharedBytes> parts) override {
+    const auto written = SystemDisk::write(path, parts);
+    if (written || written.error().kind() != ErrorKind::kOverloaded) return written;
+    return internal(written.error().code(), written.error().message());
+  }
+};
+
 Result<FederationSimulator::Options> simulator_options(const Job& job,
                                                        const SimulateOptions& options, Disk& disk) {
   FederationSimulator::Options made{.threads = options.threads};
@@ -175,14 +187,14 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
   STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
   const auto store = store::open_store_in_memory();
-  SystemDisk disk;
+  OutputDisk disk;
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
   for (std::size_t k = 0; k < parts.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(parts[k]));
   }
-  STARLING_ASSIGN(const RunId id, simulator.run(context, "", recorded.contributors));
+  STARLING_ASSIGN(const RunId id, simulator.run(context, recorded.contributors));
   STARLING_ASSIGN(const auto run, store->find_run(id));
   STARLING_ASSIGN(const auto rounds, store->rounds(id, 1));
   SimulationResult result{.run = run_to_json(*run, rounds), .state = run->state};

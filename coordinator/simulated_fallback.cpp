@@ -56,7 +56,7 @@ Result<std::unique_ptr<SimulatedFallback>> SimulatedFallback::make(World world,
     const Rng rng({.seed = options.run.seed, .purpose = Purpose::kBatches, .node = places[m]});
     made->nodes_.emplace_back(
         places[m], gossip::NodeData(members[m].rows, made->training_, rng, made->steppers_[0]),
-        static_cast<double>(members[m].rows.size()), made->world_.queue.now());
+        static_cast<double>(members[m].rows.size()), made->world_.scheduler.now());
   }
   return made;
 }
@@ -78,7 +78,7 @@ void SimulatedFallback::lost(std::size_t member) { on(member, Lost{}); }
 
 void SimulatedFallback::died(std::size_t member) {
   (void)rest(nodes_[member]);
-  nodes_[member].machine = gossip::FallbackMachine(world_.queue.now());
+  nodes_[member].machine = gossip::FallbackMachine(world_.scheduler.now());
 }
 
 std::shared_ptr<client::Trainer> SimulatedFallback::take_training(std::size_t member,
@@ -95,12 +95,12 @@ std::shared_ptr<client::Trainer> SimulatedFallback::take_training(std::size_t me
 void SimulatedFallback::on(std::size_t member, gossip::fallback::Event event) {
   gossip::FallbackMachine& machine = nodes_[member].machine;
   const auto before = machine.next_deadline();
-  for (const auto& action : machine.on(std::move(event), world_.queue.now())) {
+  for (const auto& action : machine.on(std::move(event), world_.scheduler.now())) {
     perform(member, action);
   }
   const auto due = machine.next_deadline();
   if (!due || due == before) return;
-  world_.queue.schedule(*due, [this, member] { on(member, gossip::fallback::Tick{}); });
+  world_.scheduler.schedule(*due, [this, member] { on(member, gossip::fallback::Tick{}); });
 }
 
 void SimulatedFallback::perform(std::size_t member, const gossip::fallback::Action& action) {
@@ -159,8 +159,8 @@ void SimulatedFallback::begin_exchange() {
   if (!exchanging_) return;
   const double phase = to_seconds(first->pace.per_round) * training_.local_steps /
                        static_cast<double>(first->pace.steps);
-  const TimePoint last = std::max(*due(*first), world_.queue.now()) + from_seconds(phase);
-  TimePoint at = world_.queue.now();
+  const TimePoint last = std::max(*due(*first), world_.scheduler.now()) + from_seconds(phase);
+  TimePoint at = world_.scheduler.now();
   std::vector<std::size_t> members;
   for (const std::size_t member : member_at_) {
     Node& node = nodes_[member];
@@ -171,8 +171,8 @@ void SimulatedFallback::begin_exchange() {
     at = std::max(at, *allowed);
   }
   matrix_ = topology_->at(exchanges_);
-  const TimePoint sent = world_.queue.now() + from_seconds(exchange_seconds(members));
-  world_.queue.schedule(std::max(at, sent), [this] { exchange(); });
+  const TimePoint sent = world_.scheduler.now() + from_seconds(exchange_seconds(members));
+  world_.scheduler.schedule(std::max(at, sent), [this] { exchange(); });
 }
 
 double SimulatedFallback::exchange_seconds(const std::vector<std::size_t>& taking_part) const {
@@ -244,7 +244,7 @@ void SimulatedFallback::train(const std::vector<std::size_t>& members) {
 
 // Whoever does not take part, or is in another part of a split network, is not heard.
 void SimulatedFallback::mix(const std::vector<std::size_t>& members) {
-  const double now = to_seconds(world_.queue.now() - TimePoint{});
+  const double now = to_seconds(world_.scheduler.now() - TimePoint{});
   std::vector<std::vector<gossip::Received<float>>> inboxes(members.size());
   std::vector<gossip::Message<float>> messages(nodes_.size());
   for (const std::size_t member : members) messages[member] = nodes_[member].algorithm->message(0);

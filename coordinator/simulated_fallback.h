@@ -15,7 +15,7 @@
 #include "core/base/compute_pool.h"
 #include "core/client/client_machine.h"
 #include "core/client/trainer.h"
-#include "core/sim/event_queue.h"
+#include "core/sim/virtual_scheduler.h"
 #include "gossip/algorithms/make_algorithm.h"
 #include "gossip/fallback/fallback_machine.h"
 #include "gossip/simulation/node_training.h"
@@ -27,7 +27,7 @@ class SimulatedFallback {
  public:
   // All of it must outlive the fallback.
   struct World {
-    sim::EventQueue<std::function<void()>>& queue;
+    sim::VirtualScheduler& scheduler;
     ComputePool& pool;
     const SimulatedWorld& world;
     std::function<void(const Error&)> fail;

@@ -32,21 +32,19 @@ net::ConnectOptions with_room(net::ConnectOptions options, const client::ClientO
 }  // namespace
 
 EdgeSession::EdgeSession(World world, Options options, Rng backoff,
-                         std::vector<client::PendingUpdate> pending,
-                         TrainingTasks::Trainers trainers)
+                         std::vector<client::PendingUpdate> pending, Trainers trainers)
     : world_(world),
       options_(std::move(options)),
-      machine_(options_.client, backoff, std::move(pending)),
       status_writer_(world.loop, world.state.status_file(), world.log),
-      alarm_(world.loop, [this] { on_event(client::Tick{}); }),
       links_(world.loop),
       closing_(world.loop),
       alive_(world.loop),
       self_(std::make_shared<EdgeSession*>(this)),
-      training_(std::move(trainers), [this](client::TrainingFinished finished) {
-        post(
-            [finished = std::move(finished)](EdgeSession& session) { session.on_event(finished); });
-      }) {
+      trainers_(std::move(trainers)),
+      training_(world.loop, static_cast<unsigned>(trainers_.size())),
+      disk_(world.loop, 1),
+      shell_({world.loop, *this, world.pending, disk_, training_, train_with(trainers_)},
+             options_.client, backoff, std::move(pending), shell_handlers()) {
   options_.connect = with_room(options_.connect, options_.client);
   status_.federation = world_.identity.identity().federation;
   status_.client = world_.identity.identity().name;
@@ -63,14 +61,13 @@ EdgeSession::~EdgeSession() = default;
 
 net::Async<Result<void>> EdgeSession::run() {
   alive_.spawn(sleep_until_stopped());
-  on_event(client::Tick{});
+  shell_.handle(client::Tick{});
   co_await alive_.wait();
-  on_event(client::Stop{});
+  shell_.handle(client::Stop{});
   co_await closing_.wait();
   co_await links_.stop();
   co_await closing_.wait();  // of a link that had ended by itself meanwhile
-  alarm_.clear();
-  disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be stored is stored
+  disk_.drain();             // what was to be stored is stored
   status_writer_.flush();
   if (fatal_) co_return *fatal_;
   co_return Result<void>();
@@ -94,35 +91,33 @@ void EdgeSession::post(std::function<void(EdgeSession&)> work) {
   });
 }
 
-// --- events and actions -------------------------------------------------------------------------
+// --- around the shell ---------------------------------------------------------------------------
 
-void EdgeSession::on_event(client::Event event) {
-  std::vector<client::Action> actions = machine_.on(std::move(event), world_.loop.now());
-  for (const client::Action& action : actions) {
-    const auto* hang_up = std::get_if<client::HangUp>(&action);
-    if (hang_up) note_failure(as_refusal(hang_up->reason));
-  }
-  for (client::Action& action : actions) {
-    std::visit([this](auto& a) { perform(a); }, action);
-  }
+client::ClientShell::Handlers EdgeSession::shell_handlers() {
+  return {.on_hang_up = [this](const Error& reason) { note_failure(as_refusal(reason)); },
+          .on_say = [this](const client::Say& line) { say(line); },
+          .on_train = [this](const client::Train& train) { return peer_.on_train(train); },
+          .on_disk_broken = [this](const Error& error) { stop_if_broken(error); },
+          .on_handled = [this] { finish_event(); }};
+}
+
+void EdgeSession::say(const client::Say& say) {
+  const bool repeated = quiet_ && say.level == LogLevel::kWarning;
+  world_.log.write(repeated ? LogLevel::kDebug : say.level, say.line);
+}
+
+void EdgeSession::finish_event() {
   if (!advice_.empty()) world_.log.error("{}", advice_);
   advice_.clear();
   quiet_ = false;
-  set_alarm();
   publish_status();
 }
 
-void EdgeSession::perform(client::Dial&) { links_.spawn(serve_link()); }
-
-void EdgeSession::perform(client::HangUp&) { drop_link(); }
-
-void EdgeSession::perform(client::Send& send) { send_on_link(send.envelope); }
-
-void EdgeSession::send(const protocol::Envelope& envelope) {
-  if (welcomed_) send_on_link(envelope);
+void EdgeSession::send_as_peer(const protocol::Envelope& envelope) {
+  if (welcomed_) send(envelope);
 }
 
-void EdgeSession::send_on_link(const protocol::Envelope& envelope) {
+void EdgeSession::send(const protocol::Envelope& envelope) {
   if (!link_ || link_failure_) return;
   const auto sent = link::send(*link_, envelope);
   if (sent) return;
@@ -130,43 +125,6 @@ void EdgeSession::send_on_link(const protocol::Envelope& envelope) {
   link_->abort();  // the reading task then tells the machine
 }
 
-void EdgeSession::perform(client::Train& train) {
-  auto instead = peer_.on_train(train);
-  training_.start(std::move(train.plan), std::move(train.base), std::move(instead));
-}
-
-void EdgeSession::perform(client::CancelTraining& cancel) { training_.cancel(cancel.task); }
-
-void EdgeSession::perform(client::StoreUpdate& store) {
-  disk_.submit([this, update = std::move(store.update)](unsigned) {
-    const client::UpdateStored stored{update.head.task, world_.pending.store(update)};
-    post([stored](EdgeSession& session) { session.take_stored(stored); });
-  });
-}
-
-void EdgeSession::perform(client::ForgetUpdate& forget) {
-  disk_.submit([this, task = forget.task](unsigned) {
-    const auto forgotten = world_.pending.forget(task);
-    if (forgotten) return;
-    post([error = forgotten.error()](EdgeSession& session) {
-      session.world_.log.warning("a settled update remains: {}", error.message());
-      session.stop_if_broken(error);
-    });
-  });
-}
-
-void EdgeSession::perform(client::Say& say) {
-  const bool repeated = quiet_ && say.level == LogLevel::kWarning;
-  world_.log.write(repeated ? LogLevel::kDebug : say.level, say.line);
-}
-
-void EdgeSession::take_stored(const client::UpdateStored& stored) {
-  on_event(stored);
-  if (!stored.result) stop_if_broken(stored.result.error());
-}
-
-// After a failed fsync or a broken disk nothing that this process believes to be stored can be
-// trusted: a new process reads what is really there.
 void EdgeSession::stop_if_broken(const Error& error) {
   if (error.kind() != ErrorKind::kInternal) return;
   fatal_ = error;
@@ -189,11 +147,11 @@ net::Async<void> EdgeSession::serve_link() {
   connection->set_drain_handler([this] {
     if (welcomed_) peer_.on_drained();
   });
-  on_event(client::Connected{});
+  shell_.handle(client::Connected{});
   while (link_ == connection) {
     auto frame = co_await connection->read_frame(limits);
     if (link_ == connection) take(frame);
-    limits.expect(wire::from_coordinator(machine_.link() == client::ClientMachine::Link::kUp));
+    limits.expect(wire::from_coordinator(machine().link() == client::ClientMachine::Link::kUp));
   }
 }
 
@@ -206,8 +164,8 @@ void EdgeSession::take(const Result<net::Frame>& frame) {
   }
   if (welcomed_ && peer_.take(*envelope)) return;
   link::own_payload(*envelope);
-  on_event(client::Received{std::move(*envelope)});
-  const bool up = machine_.link() == client::ClientMachine::Link::kUp;
+  shell_.handle(client::Received{std::move(*envelope)});
+  const bool up = machine().link() == client::ClientMachine::Link::kUp;
   if (link_ && up && !std::exchange(welcomed_, true)) peer_.on_link_up();
 }
 
@@ -243,7 +201,7 @@ net::Async<void> EdgeSession::close_link(std::shared_ptr<net::Connection> connec
 void EdgeSession::lose_link(const Error& error) {
   drop_link();
   note_failure(error);
-  on_event(client::Disconnected{error});
+  shell_.handle(client::Disconnected{error});
 }
 
 void EdgeSession::note_failure(const Error& error) {
@@ -255,24 +213,15 @@ void EdgeSession::note_failure(const Error& error) {
   if (!quiet_) advice_ = advice_for(error, world_.identity, world_.state);
 }
 
-// --- time and status ----------------------------------------------------------------------------
-
-void EdgeSession::set_alarm() {
-  const auto next = machine_.next_deadline();
-  if (next) {
-    alarm_.set(*next);
-  } else {
-    alarm_.clear();
-  }
-}
+// --- status -------------------------------------------------------------------------------------
 
 void EdgeSession::publish_status() {
-  status_.link = to_string(machine_.link());
-  status_.activity = to_string(machine_.activity());
-  status_.pending_updates = machine_.pending_updates();
-  status_.updates_counted = machine_.updates_counted();
+  status_.link = to_string(machine().link());
+  status_.activity = to_string(machine().activity());
+  status_.pending_updates = machine().pending_updates();
+  status_.updates_counted = machine().updates_counted();
   status_.task.reset();
-  if (const protocol::RoundPlan* plan = machine_.plan()) {
+  if (const protocol::RoundPlan* plan = machine().plan()) {
     status_.task = EdgeStatus::Task{plan->run.value(), plan->run_name, plan->round, plan->rounds};
   }
   status_.gossip = peer_.status();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's program around its machine: connections, training threads, pending files and time
-// become events; actions become frames, files and log lines. It decides nothing.
+// The device's program around its shell: the TLS link with the coordinator, what the owner is told
+// of it, the status file, and the hooks of the gossip peer. It decides nothing.
 #pragma once
 
 #include <functional>
@@ -8,21 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "core/base/compute_pool.h"
-#include "core/client/client_machine.h"
+#include "core/client/client_shell.h"
 #include "core/identity/identity_directory.h"
-#include "core/net/alarm.h"
 #include "core/net/connect.h"
 #include "core/net/task_group.h"
 #include "edge_client/advice.h"
 #include "edge_client/coordinator_link.h"
-#include "edge_client/pending_store.h"
+#include "edge_client/device_training.h"
 #include "edge_client/status_file.h"
-#include "edge_client/training_tasks.h"
 
 namespace starling::edge_client {
 
-class EdgeSession {
+class EdgeSession final : private client::Link {
  public:
   // All of it must outlive the session.
   struct World {
@@ -31,7 +28,7 @@ class EdgeSession {
     Log& log;
     const StateDirectory& state;
     identity::IdentityDirectory& identity;
-    const PendingStore& pending;
+    const client::PendingStore& pending;
   };
   struct Options {
     client::ClientOptions client;
@@ -40,9 +37,9 @@ class EdgeSession {
   };
 
   EdgeSession(World world, Options options, Rng backoff, std::vector<client::PendingUpdate> pending,
-              TrainingTasks::Trainers trainers);
+              Trainers trainers);
   // Requires: run() was not called or has ended.
-  ~EdgeSession();
+  ~EdgeSession() override;
   EdgeSession(const EdgeSession&) = delete;
   EdgeSession& operator=(const EdgeSession&) = delete;
 
@@ -67,7 +64,7 @@ class EdgeSession {
   };
   void set_peer(Peer peer) { peer_ = std::move(peer); }
   // Dropped unless the coordinator has welcomed this device.
-  void send(const protocol::Envelope& envelope);
+  void send_as_peer(const protocol::Envelope& envelope);
   std::size_t queued_bytes() const { return link_ ? link_->queued_bytes() : 0; }
   void refresh_status() { publish_status(); }
   // Another part of this process failed to write a file: ends the session if the disk is broken,
@@ -76,19 +73,14 @@ class EdgeSession {
     post([error](EdgeSession& session) { session.stop_if_broken(error); });
   }
 
-  const client::ClientMachine& machine() const { return machine_; }
+  const client::ClientMachine& machine() const { return shell_.machine(); }
 
  private:
-  void on_event(client::Event event);
-  void perform(client::Dial&);
-  void perform(client::HangUp&);
-  void send_on_link(const protocol::Envelope& envelope);
-  void perform(client::Send&);
-  void perform(client::Train&);
-  void perform(client::CancelTraining&);
-  void perform(client::StoreUpdate&);
-  void perform(client::ForgetUpdate&);
-  void perform(client::Say&);
+  void dial() override { links_.spawn(serve_link()); }
+  void hang_up() override { drop_link(); }
+  void send(const protocol::Envelope& envelope) override;
+  client::ClientShell::Handlers shell_handlers();
+  void say(const client::Say& say);
 
   net::Async<void> serve_link();
   net::Async<void> close_link(std::shared_ptr<net::Connection> connection);
@@ -98,15 +90,13 @@ class EdgeSession {
   void drop_link();
   void lose_link(const Error& error);
   void note_failure(const Error& error);
-  void take_stored(const client::UpdateStored& stored);
   void stop_if_broken(const Error& error);
-  void set_alarm();
+  void finish_event();
   void publish_status();
   void post(std::function<void(EdgeSession&)> work);  // any thread; dropped once the session ended
 
   World world_;
   Options options_;
-  client::ClientMachine machine_;
   EdgeStatus status_;
   StatusWriter status_writer_;
   OccasionalReasons reasons_;
@@ -116,15 +106,16 @@ class EdgeSession {
   std::optional<Error> link_failure_;      // why this side broke the link off
   std::optional<Error> fatal_;
   bool stop_requested_ = false;
-  net::Alarm alarm_;
   net::TaskGroup links_;    // dialling and reading
   net::TaskGroup closing_;  // saying goodbye, each within the stop deadline
   net::TaskGroup alive_;    // one task, until request_stop()
   Peer peer_;
   bool welcomed_ = false;
   std::shared_ptr<EdgeSession*> self_;
-  TrainingTasks training_;
-  ComputePool disk_{1};  // one thread: files change in the order of the actions
+  const Trainers trainers_;
+  PooledComputation training_;
+  PooledComputation disk_;
+  client::ClientShell shell_;
 };
 
 }  // namespace starling::edge_client

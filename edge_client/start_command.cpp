@@ -6,6 +6,7 @@
 #include "edge_client/edge_session.h"
 #include "edge_client/fallback_session.h"
 #include "edge_client/gossip_session.h"
+#include "edge_client/pending_files.h"
 
 namespace starling::edge_client {
 namespace {
@@ -54,8 +55,10 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                   node_options(request.options, request.state, "starling-edge " + request.version,
                                request.backoff_seed));
   STARLING_ASSIGN(auto client, client_options(request.options, data, request.version));
-  const PendingStore store(request.state.pending(), {.payload_bytes_max = client.model_bytes_max,
-                                                     .updates_max = client.pending_updates_max});
+  SystemDisk disk;
+  const client::PendingStore store = pending_files(
+      disk, request.state,
+      {.payload_bytes_max = client.model_bytes_max, .updates_max = client.pending_updates_max});
   STARLING_ASSIGN(auto pending, store.load(log));
   if (!pending.empty()) log.info("{} pending updates will be offered again", pending.size());
   net::EventLoop loop;
@@ -63,9 +66,10 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                       session_options(request.options, std::move(client)),
                       backoff_rng(request, name), std::move(pending),
                       make_builtin_trainers(name, data, request.options.limits.threads));
-  GossipSession gossip({loop, clock, log, request.state, identity}, std::move(peer), data,
-                       {.send = [&session](const protocol::Envelope& e) { session.send(e); },
-                        .queued_bytes = [&session] { return session.queued_bytes(); }});
+  GossipSession gossip(
+      {loop, clock, log, request.state, identity}, std::move(peer), data,
+      {.send = [&session](const protocol::Envelope& e) { session.send_as_peer(e); },
+       .queued_bytes = [&session] { return session.queued_bytes(); }});
   FallbackSession fallback(loop, clock, log, gossip.node(), data.size(),
                            request.state.gossip() / "fallback");
   join_up(session, gossip, fallback);

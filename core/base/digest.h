@@ -54,4 +54,20 @@ class Sha256 {
 
 std::uint64_t checksum(ByteView bytes);  // XXH3, 64 bit
 
+// The same in pieces.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+
+  void update(ByteView bytes);
+  std::uint64_t value() const;  // of what came so far
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 }  // namespace starling

@@ -82,9 +82,8 @@ Result<std::vector<DiskEntry>> SystemDisk::list(const fs::path& directory) {
   for (auto it = fs::directory_iterator(directory, code); !code && it != fs::directory_iterator();
        it.increment(code)) {
     std::error_code ignored;  // of a file that goes away meanwhile
-    const bool is_file = it->is_regular_file(ignored);
     const auto written = it->last_write_time(ignored);
-    entries.push_back({it->path().filename().string(), is_file, written});
+    entries.push_back({it->path().filename().string(), written});
   }
   if (code && code != std::errc::no_such_file_or_directory) return cannot_list(directory, code);
   std::ranges::sort(entries, {}, &DiskEntry::name);

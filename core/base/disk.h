@@ -26,7 +26,6 @@ class DiskFile {
 
 struct DiskEntry {
   std::string name;
-  bool is_file = false;  // a regular one
   std::filesystem::file_time_type written;
 };
 
@@ -42,7 +41,7 @@ class Disk {
   // "file-missing", "file-unreadable".
   [[nodiscard]] virtual Result<std::unique_ptr<DiskFile>> open(
       const std::filesystem::path& path) = 0;
-  // Regular files and directories in `directory`, in order of name; none where it is missing.
+  // What is in `directory`, in order of name; nothing where it is missing.
   [[nodiscard]] virtual Result<std::vector<DiskEntry>> list(
       const std::filesystem::path& directory) = 0;
   // Removes a file; an absent one is fine. A power cut may undo this, and a rename, until sync().

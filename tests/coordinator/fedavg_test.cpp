@@ -100,7 +100,7 @@ Federated federated(const std::shared_ptr<const data::Dataset>& dataset,
     for (std::size_t i = 0; i < sizes[k]; ++i) rows->push_back(next++);
     simulator.add_client("client-" + std::to_string(k + 1), {dataset, rows});
   }
-  const RunId id = simulator.run(context, "", {}).value();
+  const RunId id = simulator.run(context, {}).value();
   result.run = *store->find_run(id).value();
   result.rounds = store->rounds(id, 1).value();
   return result;

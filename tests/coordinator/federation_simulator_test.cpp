@@ -63,7 +63,7 @@ Outcome simulate_with(const Job& job, FederationSimulator::Options options, std:
     const std::size_t which = reversed ? clients - 1 - k : k;
     simulator.add_client("client-" + std::to_string(which + 1), parts[which]);
   }
-  const auto id = simulator.run(context, "", std::move(recorded));
+  const auto id = simulator.run(context, std::move(recorded));
   EXPECT_TRUE(id) << (id ? "" : id.error().message());
   return {store->find_run(*id).value().value(), store->rounds(*id, 1).value(), simulator.crashes(),
           simulator.disconnects()};

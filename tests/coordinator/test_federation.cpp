@@ -123,13 +123,13 @@ void Gate::wait_for_training(const std::string& client, Round round) {
 TestDevice::TestDevice(std::filesystem::path state, data::DatasetView data, Gate& gate, Log& log)
     : state_{std::move(state)},
       identity_(identity::IdentityDirectory::load(state_.identity()).value()),
-      pending_(state_.pending(), {}) {
+      pending_(edge_client::pending_files(disk_, state_)) {
   const std::string name = identity_.identity().name;
   edge_client::EdgeSession::Options options;
   options.client.rows = data.size();
   options.client.backoff = {.minimum = 2ms, .maximum = 20ms};
   options.stop_deadline = 1s;
-  edge_client::TrainingTasks::Trainers trainers;
+  edge_client::Trainers trainers;
   trainers.push_back(std::make_unique<GatedTrainer>(name, std::move(data), gate));
   const Rng backoff({.seed = 1, .purpose = Purpose::kBackoff, .node = hash_name(name)});
   session_ = std::make_unique<edge_client::EdgeSession>(

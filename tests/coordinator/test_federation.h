@@ -20,6 +20,7 @@
 #include "core/client/local_trainer.h"
 #include "core/identity/identity_directory.h"
 #include "edge_client/edge_session.h"
+#include "edge_client/pending_files.h"
 #include "tests/support/shifted_clock.h"
 #include "tests/support/temporary_directory.h"
 
@@ -74,7 +75,8 @@ class TestDevice {
   SystemClock clock_;
   edge_client::StateDirectory state_;
   identity::IdentityDirectory identity_;
-  edge_client::PendingStore pending_;
+  SystemDisk disk_;
+  client::PendingStore pending_;
   net::EventLoop loop_;
   std::unique_ptr<edge_client::EdgeSession> session_;
   std::jthread thread_;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <tuple>
 
+#include "edge_client/pending_files.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
 #include "tests/support/sync_probe.h"
@@ -45,7 +46,7 @@ class Device {
   explicit Device(ScriptedCoordinator& coordinator) : Device(coordinator, coordinator.device()) {}
   ~Device() { stop(); }
 
-  void start(TrainingTasks::Trainers trainers) {
+  void start(Trainers trainers) {
     auto pending = store.load(log);
     ASSERT_TRUE(pending) << pending.error().message();
     const Rng backoff({.seed = 3, .purpose = Purpose::kBackoff});
@@ -86,7 +87,8 @@ class Device {
   const StateDirectory state{directory.path()};
   FixedClock clock{kNow};
   std::optional<identity::IdentityDirectory> identity;
-  PendingStore store{state.pending(), {}};
+  SystemDisk disk;
+  client::PendingStore store = edge_client::pending_files(disk, state);
   RecordingLog log;
   EdgeSession::Options options;
   std::unique_ptr<EdgeSession> session;
@@ -342,8 +344,8 @@ class PatientTrainer final : public client::Trainer {
   }
 };
 
-TrainingTasks::Trainers patient() {
-  TrainingTasks::Trainers trainers;
+Trainers patient() {
+  Trainers trainers;
   trainers.push_back(std::make_unique<PatientTrainer>());
   return trainers;
 }

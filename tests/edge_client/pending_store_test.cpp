@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "edge_client/pending_store.h"
+#include "edge_client/pending_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@ namespace starling::edge_client {
 namespace {
 
 namespace fs = std::filesystem;
+using client::PendingStore;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::make_update;
@@ -25,7 +26,7 @@ class PendingStoreTest : public ::testing::Test {
   // What a new process finds.
   std::vector<std::uint64_t> tasks_found(PendingStore::Options options = {}) {
     std::vector<std::uint64_t> tasks;
-    const auto updates = PendingStore(directory_, options).load(log_);
+    const auto updates = PendingStore(disk_, directory_, codec_, options).load(log_);
     EXPECT_TRUE(updates) << updates.error().message();
     for (const auto& update : *updates) tasks.push_back(update.head.task.value());
     return tasks;
@@ -43,8 +44,11 @@ class PendingStoreTest : public ::testing::Test {
   }
 
   TemporaryDirectory temporary_;
+  SystemDisk disk_;
   fs::path directory_ = temporary_.path() / "pending";
-  PendingStore store_{directory_, {}};
+  const client::HeadCodec codec_{wire::encode_update_head, wire::decode_update_head,
+                                 wire::kHeaderBytesMax};
+  PendingStore store_{disk_, directory_, codec_, {}};
   RecordingLog log_;
 };
 
@@ -79,7 +83,7 @@ TEST_F(PendingStoreTest, EveryTruncationIsSetAside) {
   ASSERT_TRUE(store_.store(update));
   const Bytes whole = content(TaskId(7));
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_FALSE(decode_pending(Bytes(whole.begin(), whole.begin() + size))) << size;
+    EXPECT_FALSE(decode_pending(codec_, Bytes(whole.begin(), whole.begin() + size))) << size;
   }
   put(TaskId(7), ByteView(whole).first(whole.size() - 1));
   EXPECT_THAT(tasks_found(), ElementsAre());
@@ -91,13 +95,13 @@ TEST_F(PendingStoreTest, EveryTruncationIsSetAside) {
 
 TEST_F(PendingStoreTest, EveryFlippedByteThatMattersIsNoticed) {
   const client::PendingUpdate update = make_update(TaskId(7), {1, 2, 3});
-  Bytes whole = *encode_pending_head(update.head);
+  Bytes whole = *encode_pending_head(codec_, update.head);
   whole.insert(whole.end(), update.payload.view().begin(), update.payload.view().end());
-  ASSERT_TRUE(decode_pending(whole));
+  ASSERT_TRUE(decode_pending(codec_, whole));
   for (std::size_t at = 0; at < whole.size(); ++at) {
     Bytes flipped = whole;
     flipped[at] ^= std::byte{0x40};
-    const auto decoded = decode_pending(flipped);
+    const auto decoded = decode_pending(codec_, flipped);
     ASSERT_FALSE(decoded) << "byte " << at;
     EXPECT_EQ(decoded.error().code(), "pending-damaged");
   }
@@ -107,21 +111,21 @@ TEST_F(PendingStoreTest, EveryFlippedByteThatMattersIsNoticed) {
 TEST_F(PendingStoreTest, SizesThatLieAreRefused) {
   const client::PendingUpdate update = make_update(TaskId(7), {1, 2, 3});
   const auto forge = [&](update::ContributionHead head, std::size_t payload_bytes) {
-    Bytes file = *encode_pending_head(head);
+    Bytes file = *encode_pending_head(codec_, head);
     file.resize(file.size() + payload_bytes);
-    return decode_pending(file);
+    return decode_pending(codec_, file);
   };
   update::ContributionHead head = update.head;
   head.payload_bytes = std::uint64_t{1} << 49;  // of which 12 bytes are there
   EXPECT_FALSE(forge(head, 12));
   head.payload_bytes = 8;  // less than its vectors
   EXPECT_FALSE(forge(head, 8));
-  Bytes file = *encode_pending_head(update.head);
+  Bytes file = *encode_pending_head(codec_, update.head);
   store_little(file.data() + 16, std::uint32_t{0xFFFFFFFF});
-  EXPECT_FALSE(decode_pending(file));
+  EXPECT_FALSE(decode_pending(codec_, file));
   store_little(file.data() + 16, std::uint32_t{0});
   store_little(file.data() + 8, checksum(ByteView(file).subspan(16)));
-  EXPECT_FALSE(decode_pending(file));
+  EXPECT_FALSE(decode_pending(codec_, file));
 }
 
 TEST_F(PendingStoreTest, AFileUnderAnotherTasksNameIsSetAside) {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Updates that the coordinator has not settled, one file each, so that a restart offers them again
+// and nobody retrains; and of each run the strategy's state after the last update that counted. An
+// update brings the state that its commit makes current: then the state's file is written first,
+// names the update's task, and the update's file is removed. A crash between the two leaves an
+// update that its state's file names, which the next start drops. What a crash or a failing disk
+// damaged is set aside, never believed.
+//
+// TASK.update: "STLPEND1", u64 checksum of all that follows up to the payload, u32 header bytes,
+// u32 0, u64 payload bytes, u64 state bytes, u64 checksum of the state, zeros up to 64; the
+// update's head as the wire encodes an UpdateOffer; zeros up to a multiple of 64; the payload (the
+// head has its checksum); the state as strategy/state_file.h writes it. RUN.state: "STLSTAT1", u64
+// checksum of all that follows up to the state, u64 run, u64 task, u64 round, u64 state bytes, u64
+// checksum of the state, zeros up to 64; the state. Little-endian.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "core/base/disk.h"
+#include "core/base/log.h"
+#include "core/client/client_machine.h"
+
+namespace starling::client {
+
+// How the head of an update is written: as the wire does (wire/update_head.h).
+struct HeadCodec {
+  Result<Bytes> (*encode)(const update::ContributionHead& head);
+  Result<update::ContributionHead> (*decode)(ByteView bytes);
+  std::size_t bytes_max;  // of what encode() makes
+};
+
+// The file in parts. Fails as the codec does.
+[[nodiscard]] Result<std::vector<SharedBytes>> encode_pending(const HeadCodec& codec,
+                                                              const PendingUpdate& update);
+// "pending-damaged" for anything that was not written so, to its last byte.
+[[nodiscard]] Result<PendingUpdate> decode_pending(const HeadCodec& codec, Bytes file);
+std::vector<SharedBytes> encode_committed(const CommittedState& state);
+[[nodiscard]] Result<CommittedState> decode_committed(ByteView file);
+
+// A value of paths alone, so that any thread may use a copy; calls that concern one task must not
+// overlap.
+class PendingStore {
+ public:
+  struct Options {
+    std::uint64_t payload_bytes_max = 4ULL << 30;  // of an update; of a state likewise
+    std::size_t updates_max = 4;                   // the newest; older ones are removed
+    std::size_t set_aside_max = 8;  // damaged files that are kept for whoever wants to look
+  };
+
+  // The disk must outlive all copies of this.
+  PendingStore(Disk& disk, std::filesystem::path directory, const HeadCodec& codec, Options options)
+      : disk_(&disk), directory_(std::move(directory)), codec_(codec), options_(options) {}
+
+  // Makes the directory where there is none, sweeps it, and reads what earlier processes left,
+  // oldest first. Damaged files cost a warning each.
+  [[nodiscard]] Result<Leftovers> load(Log& log) const;
+  // Durably.
+  [[nodiscard]] Result<void> store(const PendingUpdate& update) const;
+  [[nodiscard]] Result<void> forget(TaskId task) const;
+  [[nodiscard]] Result<void> keep(const CommittedState& state) const;
+  [[nodiscard]] Result<void> forget_state(RunId run) const;
+
+  std::filesystem::path file_of(TaskId task) const;
+  std::filesystem::path file_of(RunId run) const;
+
+ private:
+  Result<PendingUpdate> read(const std::filesystem::path& file) const;
+  Result<CommittedState> read_state(const std::filesystem::path& file) const;
+  std::vector<CommittedState> load_states(Log& log) const;
+  void set_aside(const std::filesystem::path& file, const Error& why, Log& log) const;
+
+  Disk* disk_;
+  std::filesystem::path directory_;
+  HeadCodec codec_;
+  Options options_;
+};
+
+}  // namespace starling::client

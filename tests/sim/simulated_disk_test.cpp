@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process finds on its simulated disk, after every fate that a change may have.
+#include "core/sim/simulated_disk.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace starling::sim {
+namespace {
+
+namespace fs = std::filesystem;
+using Fate = SimulatedDisk::Fate;
+using ::testing::ElementsAre;
+
+class SimulatedDiskTest : public ::testing::Test {
+ protected:
+  SimulatedDiskTest() { EXPECT_TRUE(disk.make_directory("d", Disk::Access::kShared)); }
+
+  Result<void> write(const std::string& path, std::string_view content) {
+    const SharedBytes whole = SharedBytes::own(to_bytes(as_bytes(content)));
+    const std::array<SharedBytes, 2> parts = {whole.slice(0, 1), whole.slice(1, whole.size() - 1)};
+    return disk.write(path, parts);
+  }
+  std::string content(const std::string& path) {
+    const auto bytes = read_file(disk, path, 1000);
+    return bytes ? std::string(as_text(*bytes)) : bytes.error().code();
+  }
+  std::vector<std::string> names(const std::string& directory) {
+    std::vector<std::string> names;
+    for (const DiskEntry& entry : disk.list(directory).value()) names.push_back(entry.name);
+    return names;
+  }
+  void next_change(Fate fate) {
+    disk.set_fates([fate, used = false](const fs::path&) mutable {
+      return std::exchange(used, true) ? Fate::kDone : fate;
+    });
+  }
+  template <class Change>
+  void expect_crash(const Change& change) {
+    try {
+      (void)change();
+      FAIL() << "the process lives";
+    } catch (const ProcessCrash& crash) {
+      EXPECT_EQ(crash.process, 7U);
+    }
+  }
+
+  SimulatedDisk disk{7};
+};
+
+TEST_F(SimulatedDiskTest, HoldsWhatWasWritten) {
+  ASSERT_TRUE(write("d/a", "hello"));
+  ASSERT_TRUE(write("d/b", "you"));
+  EXPECT_EQ(content("d/a"), "hello");
+  ASSERT_TRUE(write("d/a", "again"));
+  EXPECT_EQ(content("d/a"), "again");
+  EXPECT_EQ(content("d/c"), "file-missing");
+  EXPECT_EQ(read_file(disk, "d/a", 4).error().code(), "file-too-large");
+  EXPECT_THAT(names("d"), ElementsAre("a", "b"));
+  EXPECT_EQ(disk.bytes(), 8U);
+}
+
+TEST_F(SimulatedDiskTest, ReadsAnyRangeOfSeveralParts) {
+  ASSERT_TRUE(write("d/a", "hello"));
+  const auto file = disk.open("d/a").value();
+  ASSERT_TRUE(write("d/a", "other"));  // what is open stays
+  for (std::size_t from = 0; from <= 5; ++from) {
+    Bytes piece(5 - from);
+    ASSERT_TRUE(file->read(from, piece));
+    EXPECT_EQ(as_text(piece), std::string_view("hello").substr(from));
+  }
+}
+
+TEST_F(SimulatedDiskTest, SharesPartsThatHaveAnOwnerAndCopiesOthers) {
+  const SharedBytes owned = SharedBytes::own(Bytes(100));
+  Bytes borrowed(3, std::byte{1});
+  const std::array<SharedBytes, 2> parts = {owned, SharedBytes(nullptr, borrowed)};
+  ASSERT_TRUE(disk.write("d/a", parts));
+  EXPECT_EQ(owned.owner().use_count(), 3) << "here, in parts, and on the disk";
+  borrowed.assign(3, std::byte{2});
+  EXPECT_EQ(read_file(disk, "d/a", 1000).value().back(), std::byte{1});
+}
+
+TEST_F(SimulatedDiskTest, DirectoriesMustExistAndAreListed) {
+  EXPECT_EQ(write("other/a", "xy").error().code(), "file-missing");
+  ASSERT_TRUE(disk.make_directory("d/e/f", Disk::Access::kOwner));
+  ASSERT_TRUE(write("d/e/f/a", "xy"));
+  EXPECT_THAT(names("d"), ElementsAre("e"));
+  EXPECT_THAT(names("d/e"), ElementsAre("f"));
+  EXPECT_THAT(names("nowhere"), ElementsAre());
+}
+
+TEST_F(SimulatedDiskTest, RemovesAndRenames) {
+  ASSERT_TRUE(write("d/a", "one"));
+  ASSERT_TRUE(write("d/b", "two"));
+  ASSERT_TRUE(disk.rename("d/a", "d/b"));
+  EXPECT_THAT(names("d"), ElementsAre("b"));
+  EXPECT_EQ(content("d/b"), "one");
+  EXPECT_EQ(disk.rename("d/a", "d/c").error().code(), "file-missing");
+  EXPECT_TRUE(disk.remove("d/b"));
+  EXPECT_TRUE(disk.remove("d/b"));
+  EXPECT_EQ(disk.bytes(), 0U);
+}
+
+TEST_F(SimulatedDiskTest, AFailedOrRefusedChangeLeavesTheOldFile) {
+  ASSERT_TRUE(write("d/a", "old"));
+  next_change(Fate::kFailed);
+  EXPECT_EQ(write("d/a", "new").error().kind(), ErrorKind::kInternal);
+  next_change(Fate::kFull);
+  EXPECT_EQ(write("d/a", "new").error().kind(), ErrorKind::kOverloaded);
+  EXPECT_EQ(content("d/a"), "old");
+  EXPECT_THAT(names("d"), ElementsAre("a"));
+  EXPECT_TRUE(write("d/a", "new"));
+}
+
+TEST_F(SimulatedDiskTest, FillsUpAndHasRoomAgain) {
+  disk.set_room(5);
+  ASSERT_TRUE(write("d/a", "four"));
+  EXPECT_EQ(write("d/b", "xy").error().code(), "disk-full");
+  ASSERT_TRUE(disk.remove("d/a"));
+  EXPECT_TRUE(write("d/b", "xy"));
+}
+
+TEST_F(SimulatedDiskTest, AWriteInWhichTheProcessIsKilledLeavesTheOldTheNewOrATemporary) {
+  ASSERT_TRUE(write("d/a", "old"));
+  next_change(Fate::kCrashBefore);
+  expect_crash([&] { return write("d/a", "newer"); });
+  EXPECT_EQ(content("d/a"), "old");
+  next_change(Fate::kTorn);
+  expect_crash([&] { return write("d/a", "newer"); });
+  EXPECT_EQ(content("d/a"), "old");
+  EXPECT_THAT(names("d"), ElementsAre(".a.torn.tmp", "a"));
+  EXPECT_EQ(content("d/.a.torn.tmp"), "ne");
+  sweep_temporaries(disk, "d");
+  EXPECT_THAT(names("d"), ElementsAre("a"));
+  next_change(Fate::kCrashAfter);
+  expect_crash([&] { return write("d/a", "newer"); });
+  EXPECT_EQ(content("d/a"), "newer");
+}
+
+TEST_F(SimulatedDiskTest, OtherChangesAreDoneOrNot) {
+  ASSERT_TRUE(write("d/a", "old"));
+  for (const Fate fate : {Fate::kCrashBefore, Fate::kTorn}) {
+    next_change(fate);
+    expect_crash([&] { return disk.remove("d/a"); });
+    EXPECT_EQ(content("d/a"), "old");
+  }
+  next_change(Fate::kCrashAfter);
+  expect_crash([&] { return disk.remove("d/a"); });
+  EXPECT_EQ(content("d/a"), "file-missing");
+}
+
+TEST_F(SimulatedDiskTest, LaterWritesAreNewer) {
+  ASSERT_TRUE(write("d/b", "first"));
+  ASSERT_TRUE(write("d/a", "second"));
+  const auto entries = disk.list("d").value();
+  EXPECT_GT(entries[0].written, entries[1].written);
+}
+
+}  // namespace
+}  // namespace starling::sim
