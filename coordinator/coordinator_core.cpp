@@ -17,7 +17,7 @@ CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers h
               committer_, run_log_, world_.log},
              options.shell, shell_handlers()),
       runs_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, world_.prepare,
-             world_.loading, run_log_, world_.log},
+             world_.strategies, world_.loading, run_log_, world_.log},
             options.shell.disk_retry, queue_handlers()) {}
 
 RoundCommitter::Handlers CoordinatorCore::committer_handlers() {

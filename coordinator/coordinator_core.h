@@ -20,6 +20,7 @@ class CoordinatorCore {
     protocol::SessionLinks& sessions;
     CheckpointsOf checkpoints;
     PrepareContext prepare;
+    const strategy::Catalogue& strategies;
     Computation& rounds;   // one worker
     Computation& loading;  // one worker
     ComputePool& evaluators;

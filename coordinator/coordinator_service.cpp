@@ -225,7 +225,7 @@ void CoordinatorService::Impl::make_core() {
       CoordinatorCore::World{
           loop, clock, *store, *sessions,
           [this](RunId run) { return store::Checkpoints(disk, state.models(run)); },
-          prepare_context, rounds, loading, evaluators, log},
+          prepare_context, strategy::builtin_strategies(), rounds, loading, evaluators, log},
       CoordinatorCore::Options{shell_options(settings, authority.federation()),
                                spool_options(state, settings.spool)},
       CoordinatorCore::Handlers{

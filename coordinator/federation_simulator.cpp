@@ -159,7 +159,7 @@ void FederationSimulator::start_coordinator() {
                                       std::filesystem::path(kModels) / std::to_string(run.value()));
           },
           [this](const Job&) { return Result<std::shared_ptr<const RunContext>>(context_); },
-          immediate_, immediate_, pool_, log_},
+          *options_.strategies, immediate_, immediate_, pool_, log_},
       options, core_handlers());
   run_turn([this] {
     if (const auto names = store::set_aside_unknown_runs(store_, disk_, kModels); !names) {
@@ -180,7 +180,9 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
           .on_round_ended =
               [this](const RoundSummary& summary, const RoundOutcome* outcome,
                      std::vector<std::string>& lines) {
-                ended_at_[{summary.round, summary.attempt}] = seconds_now();
+                if (summary.kind == protocol::TaskKind::kTrain) {
+                  ended_at_[{summary.round, summary.attempt}] = seconds_now();
+                }
                 if (outcome == nullptr) return;
                 if (options_.world)
                   lines.back() += fmt::format("  {:.2f} s virtual", seconds_now());
@@ -201,7 +203,7 @@ void FederationSimulator::coordinator_broke(const Error& error) {
 // clients come and go, at once: round.wait-for decides, as it does for a service.
 void FederationSimulator::submit_when_connected() {
   const bool churns = options_.world && options_.world->population().churns();
-  if (core_ && (churns || core_->machine().clients_connected() == nodes_.size())) {
+  if (core_ && (churns || core_->machine().clients().count_connected() == nodes_.size())) {
     const JobOptions& job = context_->job.job;
     const auto submitted = store_.submit_run({.name = job.name, .seed = job.seed, .job = job_text_},
                                              clock_.wall_now());

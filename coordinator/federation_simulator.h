@@ -95,7 +95,7 @@ class FederationSimulator {
     std::uint64_t incarnation = 0;
     std::optional<SessionId> session;
     TimePoint link_free_at{};  // messages of a session arrive in order
-    bool merges = false;       // the training that is about to begin takes no time
+    bool at_once = false;      // what is about to be computed takes no time
   };
   class Sessions;
 

@@ -60,13 +60,13 @@ class FederationSimulator::ClientProcess final : private client::Link {
 
   client::ClientShell::Handlers handlers() {
     client::ClientShell::Handlers handlers;
-    if (world_.fallback_) {
-      handlers.on_train = [this](const client::Train& train) {
-        auto instead = world_.fallback_->take_training(index_, train);
-        node().merges = instead != nullptr;
-        return instead;
-      };
-    }
+    // Training takes time; evaluating and merging do not.
+    handlers.on_train = [this](const client::Train& train) {
+      auto instead = world_.fallback_ ? world_.fallback_->take_training(index_, train)
+                                      : std::shared_ptr<client::Trainer>();
+      node().at_once = instead != nullptr || train.plan.kind == protocol::TaskKind::kEvaluate;
+      return instead;
+    };
     handlers.on_disk_broken = [this](const Error&) {
       world_.scheduler_.post([&world = world_, index = index_, at = node().incarnation] {
         if (world.nodes_[index]->incarnation == at) world.crash_client(index);
@@ -89,7 +89,7 @@ class FederationSimulator::ClientProcess final : private client::Link {
     };
   }
   Duration training_time() {
-    return std::exchange(node().merges, false) ? Duration{} : world_.training_time(index_);
+    return std::exchange(node().at_once, false) ? Duration{} : world_.training_time(index_);
   }
 
   FederationSimulator& world_;

@@ -25,7 +25,7 @@ TimePoint at(double seconds) { return TimePoint(from_seconds(seconds)); }
 Result<void> FederationSimulator::begin_world() {
   if (options_.world && context_->job.fallback.enabled()) {
     std::vector<SimulatedFallback::Member> members;
-    for (const auto& node : nodes_) members.push_back({node->name, node->data});
+    for (const auto& node : nodes_) members.push_back({node->name, node->data.training});
     STARLING_ASSIGN(fallback_,
                     SimulatedFallback::make({scheduler_, pool_, *options_.world,
                                              [this](const Error& error) { fail(error); }},
@@ -79,7 +79,7 @@ Duration FederationSimulator::training_time(std::size_t index) {
   if (options_.faults.training_max > Duration::zero()) {
     seconds = fault_rng_.uniform(0, to_seconds(options_.faults.training_max));
   }
-  const std::size_t rows = nodes_[index]->data.size();
+  const std::size_t rows = nodes_[index]->data.training.size();
   if (options_.world && rows > 0) {
     const std::uint64_t steps = train::local_steps(context_->job.training.train, rows);
     seconds += options_.world->train_seconds(static_cast<std::uint32_t>(index), steps);

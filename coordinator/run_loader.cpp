@@ -13,8 +13,10 @@ namespace starling::coordinator {
 namespace {
 
 Result<std::shared_ptr<const RunContext>> load_context(const store::Run& run,
+                                                       const strategy::Catalogue& strategies,
                                                        const PrepareContext& prepare) {
-  STARLING_ASSIGN(const Job job, parse_job(run.job, fmt::format("job of run {}", run.id.value())));
+  STARLING_ASSIGN(const Job job,
+                  parse_job(run.job, fmt::format("job of run {}", run.id.value()), strategies));
   return prepare(job);
 }
 
@@ -50,16 +52,18 @@ Result<void> try_job(const Job& job, const PrepareContext& prepare) {
   return check_bounds(*context);
 }
 
-Result<LoadedRun> load_new_run(const store::Run& run, const PrepareContext& prepare) {
-  STARLING_ASSIGN(const auto context, load_context(run, prepare));
+Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue& strategies,
+                               const PrepareContext& prepare) {
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare));
   STARLING_TRY(check_bounds(*context));
   return LoadedRun{context, context->initial_position(run.id, run.seed)};
 }
 
-Result<LoadedRun> load_running_run(const store::Run& run, const PrepareContext& prepare,
+Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalogue& strategies,
+                                   const PrepareContext& prepare,
                                    const store::Checkpoints& checkpoints,
                                    const store::ModelRecord& last) {
-  STARLING_ASSIGN(const auto context, load_context(run, prepare));
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare));
   STARLING_ASSIGN(model::SafetensorsFile file,
                   model::load_safetensors(checkpoints.disk(), checkpoints.path(last.round),
                                           {.expected = context->model->layout()}));

@@ -31,11 +31,13 @@ using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(c
 
 // With the initial model. The errors of parse_job, of `prepare` and of bounds that cannot be
 // summed.
-[[nodiscard]] Result<LoadedRun> load_new_run(const store::Run& run,
-                                             const PrepareContext& prepare = prepare_context);
+[[nodiscard]] Result<LoadedRun> load_new_run(
+    const store::Run& run, const strategy::Catalogue& strategies = strategy::builtin_strategies(),
+    const PrepareContext& prepare = prepare_context);
 
 // From the files of `last`, which must have their SHA-256.
 [[nodiscard]] Result<LoadedRun> load_running_run(const store::Run& run,
+                                                 const strategy::Catalogue& strategies,
                                                  const PrepareContext& prepare,
                                                  const store::Checkpoints& checkpoints,
                                                  const store::ModelRecord& last);

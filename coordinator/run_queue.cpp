@@ -55,10 +55,12 @@ Result<void> RunQueue::resume(const store::Run& run) {
   if (!recovery && recovery.error().code() != "model-damaged") return recovery.error();
   if (!recovery) return fail(run.id, recovery.error()), Result<void>();
   for (const std::string& complaint : recovery->complaints) parts_.run_log.say(run.id, complaint);
-  const auto job = parse_job(run.job, fmt::format("job of run {}", run.id.value()));
+  const auto job =
+      parse_job(run.job, fmt::format("job of run {}", run.id.value()), parts_.strategies);
   if (!job) return fail(run.id, job.error()), Result<void>();
   const store::ModelRecord& last = recovery->model;
-  const auto loaded = load_running_run(run, parts_.prepare, parts_.checkpoints(run.id), last);
+  const auto loaded =
+      load_running_run(run, parts_.strategies, parts_.prepare, parts_.checkpoints(run.id), last);
   if (loaded) return resumed(run, last, *loaded);
   wait_for_data(run, last, loaded.error());
   return {};
@@ -92,8 +94,9 @@ void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& la
 void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& last) {
   compute<LoadedRun>(
       parts_.computation, alive_,
-      [run, last, prepare = parts_.prepare, checkpoints = parts_.checkpoints(run.id)](unsigned) {
-        return load_running_run(run, prepare, checkpoints, last);
+      [run, last, &strategies = parts_.strategies, prepare = parts_.prepare,
+       checkpoints = parts_.checkpoints(run.id)](unsigned) {
+        return load_running_run(run, strategies, prepare, checkpoints, last);
       },
       [this, id = run.id, last](const Result<LoadedRun>& loaded) {
         const auto now = parts_.store.find_run(id);
@@ -133,7 +136,7 @@ void RunQueue::load_next() {
 // Lowers clients_needed_ to what the run needs. One that cannot be read is loaded, to fail by name.
 bool RunQueue::may_begin(const store::Run& run, std::size_t clients) {
   if (held_.empty()) return true;
-  const auto job = parse_job(run.job, "job");
+  const auto job = parse_job(run.job, "job", parts_.strategies);
   if (!job) return true;
   const auto needed = static_cast<std::size_t>(job->round.clients_awaited());
   clients_needed_ = std::min(clients_needed_, needed);
@@ -157,7 +160,7 @@ std::string RunQueue::waits_for(const store::Run& run) const {
     return complaint->second;
   }
   if (run.state != store::RunState::kPending || held_.contains(run.id) || held_.empty()) return "";
-  const auto job = parse_job(run.job, "job");
+  const auto job = parse_job(run.job, "job", parts_.strategies);
   const auto clients = handlers_.clients_for_another();
   if (!job || !clients) return "its turn";
   return fmt::format("{} ({} connected)",
@@ -166,8 +169,10 @@ std::string RunQueue::waits_for(const store::Run& run) const {
 }
 
 void RunQueue::load(const store::Run& run) {
-  auto work = [run, prepare = parts_.prepare, checkpoints = parts_.checkpoints(run.id)](unsigned) {
-    auto loading = std::make_shared<Loading>(Loading{load_new_run(run, prepare), {}});
+  auto work = [run, &strategies = parts_.strategies, prepare = parts_.prepare,
+               checkpoints = parts_.checkpoints(run.id)](unsigned) {
+    auto loading = std::make_shared<Loading>(
+        Loading{load_new_run(run, strategies, prepare), retry("not-written", "not written yet")});
     if (loading->run) loading->written = write_position(checkpoints, loading->run->at);
     return Result<std::shared_ptr<Loading>>(std::move(loading));
   };

@@ -36,6 +36,7 @@ class RunQueue {
     store::Store& store;
     CheckpointsOf checkpoints;
     PrepareContext prepare;
+    const strategy::Catalogue& strategies;
     Computation& computation;  // loads runs, one after another
     RunLog& run_log;
     Log& log;

@@ -11,6 +11,7 @@
 #include "core/base/counted.h"
 #include "core/base/disk.h"
 #include "core/base/durable_file.h"
+#include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/linalg/kernels.h"
@@ -134,7 +135,7 @@ class OutputDisk final : public SystemDisk {
 
 Result<FederationSimulator::Options> simulator_options(const Job& job,
                                                        const SimulateOptions& options, Disk& disk) {
-  FederationSimulator::Options made{.threads = options.threads};
+  FederationSimulator::Options made{.threads = options.threads, .strategies = options.strategies};
   if (options.world) {
     const auto clients = static_cast<std::uint32_t>(options.clients);
     STARLING_ASSIGN(made.world, SimulatedWorld::make(*options.world, clients, job.job.seed));
@@ -181,18 +182,21 @@ Error explain_deadline(const Error& error, const RunContext& context, const Simu
 
 Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
                                   const Clock& clock, FederationSimulator::Hooks hooks) {
-  STARLING_TRY(job.validate());
+  STARLING_TRY(job.validate(*options.strategies));
   STARLING_TRY(check_clients(job, options.clients));
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
-  STARLING_ASSIGN(const RunContext context, prepare_run(job, parts.front().dataset));
+  STARLING_ASSIGN(const RunContext context,
+                  prepare_run(job, parts.front().dataset, *options.strategies));
   const auto store = store::open_store_in_memory();
   OutputDisk disk;
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
   for (std::size_t k = 0; k < parts.size(); ++k) {
-    simulator.add_client(fmt::format("client-{}", k + 1), std::move(parts[k]));
+    data::Divided divided = data::hold_out(parts[k], job.data.hold_out);
+    simulator.add_client(fmt::format("client-{}", k + 1),
+                         {std::move(divided.training), std::move(divided.held_out)});
   }
   STARLING_ASSIGN(const RunId id, simulator.run(context, recorded.contributors));
   STARLING_ASSIGN(const auto run, store->find_run(id));

@@ -107,7 +107,11 @@ class RandomLife {
         if (rng_.below(20) != 0) break;
         return [=](Store& s) { return word(s.request_stop(run, now)); };
       case 4:
-        return [=](Store& s) { return word(s.withdraw_round(run, wild.round, why)); };
+        return [=](Store& s) {
+          const auto models = s.models(run);
+          const bool last = sensible && models && !models->empty();
+          return word(s.withdraw_round(run, last ? models->back().round : wild.round, why));
+        };
       case 5:
         return [=](Store& s) { return word(s.record_evaluation(run, wild.round, {0.5, {}})); };
       case 6:

@@ -77,14 +77,18 @@ TEST_F(SqliteStoreTest, WhatBecameOfATaskCostsTheSameWhateverTheHistory) {
       result.contributions = {{"a", TaskId(10 * round), 1}};
       ASSERT_TRUE(
           store.commit_attempt({run, round, 1}, result, model(round, "m" + std::to_string(round))));
+      if (round > 1) continue;
+      ASSERT_TRUE(store.open_attempt(evaluation(run, round, 1, 5, {"a"}, "m1")));
+      ASSERT_TRUE(store.commit_evaluation({run, round, 1, PhaseKind::kEvaluate}, {}));
     }
   };
   commit_until(5);
-  const std::uint64_t early = steps(10);
+  const std::uint64_t early = steps(10), early_evaluation = steps(5);
   EXPECT_GT(early, 0U);
   commit_until(150);
   EXPECT_LE(steps(10), early + 8) << "the oldest";
   EXPECT_LE(steps(800), early + 8);
+  EXPECT_LE(steps(5), early_evaluation + 8) << "of an evaluation";
 }
 
 TEST_F(SqliteStoreTest, OnlyItsOwnerReadsIt) {
