@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 #include "core/linalg/kernels.h"
@@ -11,14 +12,19 @@ namespace starling::coordinator {
 
 namespace {
 
+constexpr std::size_t kBlock = 64 * 1024;
+
 // The same bits on every processor.
 double norm_of(const update::Contribution& contribution) {
-  double sum = 0;
+  double total = 0;
   for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
-    const std::span<const float> values = contribution.vector(i);
-    sum += linalg::default_kernels().squared_norm(values.data(), values.size());
+    std::array<double, 8> sum{};
+    contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
+      linalg::default_kernels().add_squares(sum.data(), values.data(), values.size());
+    });
+    total += ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
   }
-  return std::sqrt(sum);
+  return std::sqrt(total);
 }
 
 }  // namespace
@@ -55,13 +61,13 @@ Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes pa
 }
 
 Result<RoundOutcome> RoundAggregate::finish(Round round, ComputePool* pool) && {
-  const aggregate::Report report = std::move(*aggregator_).report();
-  STARLING_ASSIGN(model::Parameters next, context_.strategy->apply(*base_, report));
+  aggregate::Report report = std::move(*aggregator_).report();
   RoundOutcome outcome;
-  outcome.sha256 = next.sha256();
   if (const auto loss = report.scalars.find("train_loss"); loss != report.scalars.end()) {
     outcome.train_loss = loss->second;
   }
+  STARLING_ASSIGN(model::Parameters next, context_.strategy->apply(*base_, std::move(report)));
+  outcome.sha256 = next.sha256();
   if (context_.evaluates(round)) {
     STARLING_ASSIGN(outcome.evaluation,
                     train::evaluate(*context_.model, next.values(), *context_.evaluation, pool));

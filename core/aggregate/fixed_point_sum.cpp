@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "core/base/check.h"
-#include "core/linalg/huge_pages.h"
 #include "core/linalg/kernels.h"
 
 namespace starling::aggregate {
@@ -63,9 +62,7 @@ FixedPointSum::FixedPointSum(std::size_t elements, FixedPointScale scale)
     : scale_(scale),
       elements_(elements),
       tiles_((elements + kTile - 1) / kTile),
-      low_(elements * sizeof(std::int64_t)) {
-  linalg::prefer_huge_pages(low_.data(), low_.size());
-}
+      low_(elements * sizeof(std::int64_t), PageBlock::Pages::kLarge) {}
 
 FixedPointSum::FixedPointSum(const FixedPointSum& other)
     : FixedPointSum(other.elements_, other.scale_) {

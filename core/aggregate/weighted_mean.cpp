@@ -11,6 +11,7 @@ namespace starling::aggregate {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x314D5753;  // "SWM1"
+constexpr std::size_t kBlock = 64 * 1024;     // of an update that is read from a file
 
 template <class Integer>
 void append(Bytes& bytes, Integer value) {
@@ -90,7 +91,9 @@ Result<void> WeightedMean::accumulate(const update::Contribution& contribution) 
                     fmt::format("this round sums at most {} contributions", contributions_));
   }
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    sums_[i].add(contribution.weight(), contribution.vector(i));
+    contribution.for_each_block(i, kBlock, [&](std::size_t first, std::span<const float> values) {
+      sums_[i].add(contribution.weight(), values, first);
+    });
   }
   weight_.add(contribution.weight());
   for (auto& [name, mean] : scalars_) {
@@ -160,8 +163,8 @@ Report WeightedMean::report() && {
   STARLING_CHECK(can_report());
   Report report{.weight = weight_.value(), .contributions = contributions_};
   for (FixedPointSum& sum : sums_) {
-    report.vectors.emplace_back(sum.elements());
-    sum.divide_into(report.weight, report.vectors.back());
+    const std::size_t elements = sum.elements();
+    report.vectors.emplace_back(std::move(sum).divide(report.weight), elements);
   }
   for (const auto& [name, mean] : scalars_) {
     const double weight = mean.weight.value();

@@ -72,4 +72,17 @@ Result<Sha256Digest> Sha256Digest::from_bytes(ByteView bytes) {
 
 std::uint64_t checksum(ByteView bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+struct Checksum::State {
+  XXH3_state_t xxh3;
+};
+
+Checksum::Checksum() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
+Checksum::~Checksum() = default;
+
+void Checksum::update(ByteView bytes) {
+  if (!bytes.empty()) XXH3_64bits_update(&state_->xxh3, bytes.data(), bytes.size());
+}
+
+std::uint64_t Checksum::value() const { return XXH3_64bits_digest(&state_->xxh3); }
+
 }  // namespace starling

@@ -54,4 +54,21 @@ class Sha256 {
 
 std::uint64_t checksum(ByteView bytes);  // XXH3, 64 bit
 
+// The same in pieces.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+
+  void update(ByteView bytes);
+  // Of all pieces so far.
+  std::uint64_t value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 }  // namespace starling

@@ -10,12 +10,14 @@
 
 namespace starling {
 
-PageBlock::PageBlock(std::size_t bytes) : size_(bytes) {
+PageBlock::PageBlock(std::size_t bytes, Pages pages) : size_(bytes) {
   if (bytes == 0) return;
   void* const data =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw std::bad_alloc();
   data_ = static_cast<std::byte*>(data);
+  // Only advice: a refusal changes nothing but the speed.
+  if (pages == Pages::kLarge) static_cast<void>(::madvise(data, bytes, MADV_HUGEPAGE));
 }
 
 PageBlock::~PageBlock() {

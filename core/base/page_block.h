@@ -11,8 +11,11 @@ namespace starling {
 class PageBlock {
  public:
   PageBlock() = default;
+  // kLarge asks for large pages where the system has them: for blocks that are written from one end
+  // to the other.
+  enum class Pages { kSmall, kLarge };
   // Zeros. Throws std::bad_alloc.
-  explicit PageBlock(std::size_t bytes);
+  explicit PageBlock(std::size_t bytes, Pages pages = Pages::kSmall);
   ~PageBlock();
   PageBlock(PageBlock&& other) noexcept { swap(other); }
   PageBlock& operator=(PageBlock&& other) noexcept {

@@ -31,20 +31,24 @@ Result<std::unique_ptr<aggregate::Aggregator>> FedAvgServer::make_aggregator(
 }
 
 Result<model::Parameters> FedAvgServer::apply(const model::Parameters& base,
-                                              const aggregate::Report& report) {
+                                              aggregate::Report&& report) {
   STARLING_CHECK(report.vectors.size() == 1 && report.vectors[0].size() == base.size());
-  model::Parameters next = base;
-  const std::span<float> values = next.values();
-  const std::vector<double>& mean_delta = report.vectors[0];
+  linalg::AlignedVector<float> next;
+  next.reserve(base.size());  // and grows as the means go, so that the two are never there whole
   bool finite = true;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(static_cast<double>(values[i]) + mean_delta[i]);
-    finite = finite && std::isfinite(values[i]);
-  }
+  report.vectors[0].consume([&](std::size_t first, std::span<const double> mean_delta) {
+    const auto before = base.values().subspan(first, mean_delta.size());
+    next.insert(next.end(), before.begin(), before.end());
+    for (std::size_t i = 0; i < mean_delta.size(); ++i) {
+      float& value = next[first + i];
+      value = static_cast<float>(static_cast<double>(value) + mean_delta[i]);
+      finite = finite && std::isfinite(value);
+    }
+  });
   if (!finite) {
     return rejected("diverged", "the averaged model is not finite; use a smaller learning rate");
   }
-  return next;
+  return model::Parameters(base.layout(), std::move(next));
 }
 
 }  // namespace starling::strategy

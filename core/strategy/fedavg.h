@@ -22,7 +22,7 @@ class FedAvgServer final : public ServerStrategy {
   Result<std::unique_ptr<aggregate::Aggregator>> make_aggregator(
       const update::Schema& schema) const override;
   Result<model::Parameters> apply(const model::Parameters& base,
-                                  const aggregate::Report& report) override;
+                                  aggregate::Report&& report) override;
 };
 
 }  // namespace starling::strategy

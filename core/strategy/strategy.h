@@ -46,7 +46,7 @@ class ServerStrategy {
       const update::Schema& schema) const = 0;
   // The next global model. "diverged" if it would not be finite.
   [[nodiscard]] virtual Result<model::Parameters> apply(const model::Parameters& base,
-                                                        const aggregate::Report& report) = 0;
+                                                        aggregate::Report&& report) = 0;
 };
 
 [[nodiscard]] Result<std::unique_ptr<ClientStrategy>> make_client_strategy(

@@ -31,6 +31,7 @@ constexpr Kernels make_kernels() {
           .mix_wide = mix_wide,
           .expand_bytes = expand_bytes,
           .squared_norm = squared_norm,
+          .add_squares = add_squares,
           .all_finite = all_finite,
           .largest_magnitude_bits = largest_magnitude_bits,
           .add_fixed = add_fixed,
