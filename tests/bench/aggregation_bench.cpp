@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "core/aggregate/fixed_point_sum.h"
+#include "core/aggregate/weighted_mean.h"
 #include "core/base/check.h"
 #include "core/base/rng.h"
+#include "core/linalg/kernels.h"
 #include "core/update/contribution.h"
 
 namespace starling::bench {
@@ -90,22 +92,46 @@ void plain(benchmark::State& state) {
   count_elements(state, values.size());
 }
 
+struct Upload {
+  explicit Upload(std::size_t elements)
+      : owner(std::make_shared<const std::vector<float>>(random_values(elements))),
+        payload(owner, as_bytes(*owner)),
+        schema{.vectors = {{.name = "model", .elements = elements}},
+               .bounds = {.contributions_max = 1U << 20}},
+        head{.task = TaskId(1),
+             .weight = 1,
+             .vectors = schema.vectors,
+             .payload_bytes = payload.size(),
+             .payload_checksum = checksum(payload.view())} {}
+
+  std::shared_ptr<const std::vector<float>> owner;
+  SharedBytes payload;
+  update::Schema schema;
+  update::ContributionHead head;
+};
+
 void validate(benchmark::State& state) {
-  const auto owner = std::make_shared<const std::vector<float>>(
-      random_values(static_cast<std::size_t>(state.range(0))));
-  const SharedBytes payload(owner, as_bytes(*owner));
-  const update::Schema schema{.vectors = {{.name = "model", .elements = owner->size()}}};
-  const update::ContributionHead head{.task = TaskId(1),
-                                      .weight = 600,
-                                      .vectors = schema.vectors,
-                                      .payload_bytes = payload.size(),
-                                      .payload_checksum = checksum(payload.view())};
+  const Upload upload(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) {
-    auto contribution = update::validate(head, payload, schema);
+    auto contribution = update::validate(upload.head, upload.payload, upload.schema);
     STARLING_CHECK(contribution);
     benchmark::DoNotOptimize(contribution);
   }
-  count_elements(state, owner->size());
+  count_elements(state, upload.owner->size());
+}
+
+// All that the coordinator does with an update that was received: checksum, finite and within the
+// bounds, norm, sum.
+void whole_upload(benchmark::State& state) {
+  const Upload upload(static_cast<std::size_t>(state.range(0)));
+  auto mean = aggregate::WeightedMean::create(upload.schema, {}).value();
+  for (auto _ : state) {
+    const auto contribution = update::validate(upload.head, upload.payload, upload.schema).value();
+    const std::span<const float> values = contribution.vector(0);
+    benchmark::DoNotOptimize(linalg::default_kernels().squared_norm(values.data(), values.size()));
+    STARLING_CHECK(mean.accumulate(contribution).has_value());
+  }
+  count_elements(state, upload.owner->size());
 }
 
 BENCHMARK_CAPTURE(fixed_point, one integer, 600, 8)
@@ -120,6 +146,7 @@ BENCHMARK_CAPTURE(fixed_point, two integers, 0x1p24, 16)
     ->UseManualTime();
 BENCHMARK(plain<double>)->Name("plain double")->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
 BENCHMARK(plain<float>)->Name("plain float")->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
+BENCHMARK(whole_upload)->Name("whole upload")->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
 BENCHMARK(validate)->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
 
 }  // namespace
