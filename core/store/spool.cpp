@@ -173,6 +173,7 @@ Result<void> UploadSpool::check_free_space(std::uint64_t capacity) const {
   if (::statvfs(options_.directory.c_str(), &disk) != 0) {
     return disk_error(options_.directory, "create", errno);
   }
+  if (disk.f_blocks == 0) return {};  // a file system without a limit of its own
   const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   if (disk_bytes_ - written_bytes_ + capacity <= free) return {};
   return disk_error(options_.directory, "promise room for", ENOSPC);

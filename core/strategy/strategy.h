@@ -44,7 +44,8 @@ class ServerStrategy {
                                 const update::Bounds& bounds) const = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<aggregate::Aggregator>> make_aggregator(
       const update::Schema& schema) const = 0;
-  // The next global model. "diverged" if it would not be finite.
+  // The next global model. "diverged" if it would not be finite. May consume the means of `report`
+  // (see aggregate::Means), so that they and the model are never whole in memory together.
   [[nodiscard]] virtual Result<model::Parameters> apply(const model::Parameters& base,
                                                         aggregate::Report&& report) = 0;
 };
