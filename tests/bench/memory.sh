@@ -30,6 +30,11 @@ is_listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 megabytes() { awk -v key="$2:" '$1 == key { printf "%.0f", $2 * 1024 / 1e6 }' "/proc/$1/status"; }
 
+median_seconds() {
+  grep -o '"seconds": *[0-9.]*' | sed 's/.*: *//' | sort -g |
+    awk '{ s[NR] = $1 } END { printf "%.2f", s[int((NR + 1) / 2)] }'
+}
+
 measure() {
   local clients=${1%x*} parameters=${1#*x} home=$work/$1 port pid id i token
   local features=$((parameters / 1000))  # and 1000 classes
@@ -77,8 +82,7 @@ JOB
   sleep 1
   printf '%8d %12d %10s %10s %12s\n' "$clients" "$parameters" "$(megabytes "$pid" VmHWM)" \
     "$(megabytes "$pid" VmRSS)" \
-    "$(coordinator run show "$id" --state "$home/coordinator" --format json |
-      sed -n 's/.*"seconds": *\([0-9.]*\).*/\1/p' | sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }')"
+    "$(coordinator run show "$id" --state "$home/coordinator" --format json | median_seconds)"
   stop_all
   rm -rf "$home"
 }
