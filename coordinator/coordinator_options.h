@@ -64,9 +64,7 @@ struct OperatorSettings {
 };
 
 struct SpoolSettings {
-  std::uint64_t memory_bytes = std::uint64_t{512} << 20;
-  std::uint64_t memory_uploads = 64;
-  std::uint64_t spill_bytes = std::uint64_t{128} << 20;
+  std::uint64_t memory_bytes = std::uint64_t{32} << 20;
   std::uint64_t disk_bytes = std::uint64_t{16} << 30;
 };
 
@@ -224,14 +222,11 @@ void describe(V& visit, OperatorSettings& o) {
 
 template <class V>
 void describe(V& visit, SpoolSettings& o) {
-  visit(
-      "memory-bytes", o.memory_bytes,
-      FieldInfo{.help = "memory for uploads in progress", .unit = "bytes", .min = 0, .max = 1e15});
-  visit(
-      "memory-uploads", o.memory_uploads,
-      FieldInfo{.help = "uploads held in memory at a time; more go to disk", .min = 0, .max = 1e6});
-  visit("spill-bytes", o.spill_bytes,
-        FieldInfo{.help = "larger uploads go to disk", .unit = "bytes", .min = 0, .max = 1e15});
+  visit("memory-bytes", o.memory_bytes,
+        FieldInfo{.help = "memory for uploads in progress; those beyond it go to disk",
+                  .unit = "bytes",
+                  .min = 0,
+                  .max = 1e15});
   visit(
       "disk-bytes", o.disk_bytes,
       FieldInfo{

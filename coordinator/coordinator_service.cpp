@@ -80,8 +80,6 @@ store::UploadSpool::Options spool_options(const StateDirectory& state,
                                           const SpoolSettings& settings) {
   return {.directory = state.spool(),
           .memory_bytes_max = settings.memory_bytes,
-          .memory_uploads_max = settings.memory_uploads,
-          .spill_bytes = settings.spill_bytes,
           .disk_bytes_max = settings.disk_bytes};
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 #include "core/aggregate/weighted_mean.h"
@@ -12,14 +13,19 @@ namespace starling::coordinator {
 
 namespace {
 
+constexpr std::size_t kBlock = 64 * 1024;
+
 // The same bits on every processor.
 double norm_of(const update::Contribution& contribution) {
-  double sum = 0;
+  double total = 0;
   for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
-    const std::span<const float> values = contribution.vector(i);
-    sum += linalg::default_kernels().squared_norm(values.data(), values.size());
+    std::array<double, 8> sum{};
+    contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
+      linalg::default_kernels().add_squares(sum.data(), values.data(), values.size());
+    });
+    total += ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
   }
-  return std::sqrt(sum);
+  return std::sqrt(total);
 }
 
 }  // namespace
@@ -70,12 +76,14 @@ Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes pa
   return norm;
 }
 
-Result<RoundOutcome> RoundAggregate::train(const aggregate::Report& report) {
+Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
   RoundOutcome outcome;
-  model::Parameters model = *base_.model;
+  linalg::AlignedVector<float> next;
+  next.reserve(base_.model->size());
   strategy::State<float> state = base_.state ? *base_.state : strategy::State<float>();
-  STARLING_TRY(context_->strategy->apply(model.values(), state,
+  STARLING_TRY(context_->strategy->apply(base_.model->values(), next, state,
                                          {.report = report, .population = population_}));
+  model::Parameters model(base_.model->layout(), std::move(next));
   const update::ModelVersion version{base_.version.run, round_, model.sha256()};
   outcome.next = context_->position(version, std::make_shared<model::Parameters>(std::move(model)),
                                     std::move(state));
@@ -88,7 +96,7 @@ Result<RoundOutcome> RoundAggregate::train(const aggregate::Report& report) {
 Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool) && {
   RoundOutcome outcome;
   {
-    const aggregate::Report report = std::move(*aggregator_).report();
+    aggregate::Report report = std::move(*aggregator_).report();
     aggregator_.reset();
     if (kind_ == protocol::TaskKind::kEvaluate) {
       outcome.measured = Measured{.federated = true,

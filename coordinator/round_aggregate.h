@@ -34,7 +34,7 @@ class RoundAggregate {
                  std::unique_ptr<aggregate::Aggregator> aggregator);
 
   Result<void> check_scalars(const update::ContributionHead& head) const;
-  Result<RoundOutcome> train(const aggregate::Report& report);
+  Result<RoundOutcome> train(aggregate::Report& report);
 
   std::shared_ptr<const RunContext> context_;
   protocol::TaskKind kind_;

@@ -2,6 +2,7 @@
 // serve DIR: the service in the foreground. SIGTERM and SIGINT drain, a second one ends at once;
 // SIGHUP reads the settings again.
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <CLI/App.hpp>
@@ -126,6 +127,14 @@ void raise_file_limit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Models come and go every round. By default the allocator soon keeps blocks of their size for
+// itself, in the part of each thread that ever freed one.
+void give_large_blocks_back() {
+#ifdef __GLIBC__
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
+}
+
 int serve(ServeFlags& flags, CommandContext& context) {
   const StateDirectory state(flags.directory);
   auto ready = expect_no_backup(state.root());
@@ -134,6 +143,7 @@ int serve(ServeFlags& flags, CommandContext& context) {
   if (ready) ready = flags.settings.validate();
   if (!ready) return config::report(ready, context.err);
   raise_file_limit();
+  give_large_blocks_back();
   return Server(state, flags, context).serve();
 }
 

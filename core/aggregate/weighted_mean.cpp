@@ -11,6 +11,7 @@ namespace starling::aggregate {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x314D5753;  // "SWM1"
+constexpr std::size_t kBlock = 64 * 1024;     // of an update that is read from a file
 
 template <class Integer>
 void append(Bytes& bytes, Integer value) {
@@ -61,21 +62,6 @@ class Reader {
   bool ok_ = true;
 };
 
-class SumMean final : public MeanVector {
- public:
-  SumMean(FixedPointSum sum, double weight) : sum_(std::move(sum)), weight_(weight) {
-    sum_.normalize();
-  }
-  std::size_t elements() const override { return sum_.elements(); }
-  void read(std::size_t begin, std::span<double> out) const override {
-    sum_.divide_into(weight_, begin, out);
-  }
-
- private:
-  FixedPointSum sum_;
-  double weight_;
-};
-
 Error damaged() { return rejected("bad-aggregate", "a stored aggregate is damaged"); }
 
 }  // namespace
@@ -105,7 +91,9 @@ Result<void> WeightedMean::accumulate(const update::Contribution& contribution) 
                     fmt::format("this round sums at most {} contributions", contributions_));
   }
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    sums_[i].add(contribution.weight(), contribution.vector(i));
+    contribution.for_each_block(i, kBlock, [&](std::size_t first, std::span<const float> values) {
+      sums_[i].add(contribution.weight(), values, first);
+    });
   }
   weight_.add(contribution.weight());
   for (auto& [name, mean] : scalars_) {
@@ -177,7 +165,8 @@ Report WeightedMean::report() && {
   report.weight = weight_.value();
   report.contributions = contributions_;
   for (FixedPointSum& sum : sums_) {
-    report.vectors.push_back(std::make_unique<SumMean>(std::move(sum), report.weight));
+    const std::size_t elements = sum.elements();
+    report.vectors.emplace_back(std::move(sum).divide(report.weight), elements);
   }
   for (const auto& [name, mean] : scalars_) {
     const double weight = mean.weight.value();

@@ -73,21 +73,16 @@ Result<Sha256Digest> Sha256Digest::from_bytes(ByteView bytes) {
 std::uint64_t checksum(ByteView bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 struct Checksum::State {
-  XXH3_state_t* xxh3 = XXH3_createState();
-  ~State() { XXH3_freeState(xxh3); }
+  XXH3_state_t xxh3;
 };
 
-Checksum::Checksum() : state_(std::make_unique<State>()) {
-  STARLING_CHECK(state_->xxh3 != nullptr);
-  XXH3_64bits_reset(state_->xxh3);
-}
-
+Checksum::Checksum() : state_(std::make_unique<State>()) { XXH3_64bits_reset(&state_->xxh3); }
 Checksum::~Checksum() = default;
 
 void Checksum::update(ByteView bytes) {
-  XXH3_64bits_update(state_->xxh3, bytes.data(), bytes.size());
+  if (!bytes.empty()) XXH3_64bits_update(&state_->xxh3, bytes.data(), bytes.size());
 }
 
-std::uint64_t Checksum::value() const { return XXH3_64bits_digest(state_->xxh3); }
+std::uint64_t Checksum::value() const { return XXH3_64bits_digest(&state_->xxh3); }
 
 }  // namespace starling

@@ -63,7 +63,8 @@ class Checksum {
   Checksum& operator=(const Checksum&) = delete;
 
   void update(ByteView bytes);
-  std::uint64_t value() const;  // of what came so far
+  // Of all pieces so far.
+  std::uint64_t value() const;
 
  private:
   struct State;

@@ -127,7 +127,22 @@ struct Kernels {
   // out = bytes / 255.0f, correctly rounded: the same bits in every instruction set.
   void (*expand_bytes)(const std::uint8_t* bytes, float* out, std::size_t size);
   double (*squared_norm)(const float* x, std::size_t size);
+  // sums[i mod 8] += x[i]^2 in double: of a vector in pieces whose sizes, but the last, are
+  // multiples of 8. ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)) of the sums is squared_norm.
+  void (*add_squares)(double* sums, const float* x, std::size_t size);
   bool (*all_finite)(const float* x, std::size_t size);
+  // The bits of the largest |x|; those of infinity or above where an element is not finite.
+  std::int32_t (*largest_magnitude_bits)(const float* x, std::size_t size);
+
+  // Exact sums; the same bits in every instruction set. sum += the integer nearest to factor * x
+  // (halves to even). Requires: |factor * x| and the sums stay below 2^63; factor is normal.
+  void (*add_fixed)(std::int64_t* sum, const float* x, std::size_t size, double factor);
+  // The same integer as high * 2^51 + low with |low| <= 2^50. Requires: |factor * x| < 2^102.
+  void (*add_fixed_wide)(std::int64_t* high, std::int64_t* low, const float* x, std::size_t size,
+                         double factor);
+  // out = sum * unit / divisor, each step rounded; out may be the memory of sum.
+  void (*fixed_to_double)(const std::int64_t* sum, double* out, std::size_t size, double unit,
+                          double divisor);
 };
 
 }  // namespace starling::linalg

@@ -61,6 +61,11 @@ Parameters::Parameters(std::shared_ptr<const Layout> layout) : layout_(std::move
   values_.resize(layout_->size());
 }
 
+Parameters::Parameters(std::shared_ptr<const Layout> layout, linalg::AlignedVector<float> values)
+    : layout_(std::move(layout)), values_(std::move(values)) {
+  STARLING_CHECK(layout_ != nullptr && values_.size() == layout_->size());
+}
+
 std::span<float> Parameters::values(const TensorInfo& tensor) {
   return values().subspan(tensor.offset, tensor.size());
 }

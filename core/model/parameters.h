@@ -61,6 +61,8 @@ class Parameters {
  public:
   // All zero. Requires: layout is not null.
   explicit Parameters(std::shared_ptr<const Layout> layout);
+  // Requires: layout is not null; as many values as it has.
+  Parameters(std::shared_ptr<const Layout> layout, linalg::AlignedVector<float> values);
 
   const std::shared_ptr<const Layout>& layout() const { return layout_; }
   std::size_t size() const { return values_.size(); }

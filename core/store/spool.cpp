@@ -4,11 +4,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -47,32 +47,26 @@ int open_nameless(const std::filesystem::path& directory) {
   return named;
 }
 
-// Every block is allocated before it is mapped: a full disk is an error here, never a SIGBUS later.
-Result<std::byte*> map_new_file(const std::filesystem::path& directory, std::size_t capacity) {
-  STARLING_TRY(make_directory(directory, true));
-  const int fd = open_nameless(directory);
-  if (fd < 0) return disk_error(directory, "create", errno);
-  int cause = 0;
-  do {
-    cause = ::posix_fallocate(fd, 0, static_cast<off_t>(capacity));
-  } while (cause == EINTR);
-  void* data = MAP_FAILED;
-  if (cause == 0) {
-    data = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) cause = errno;
-  }
-  ::close(fd);
-  if (cause != 0) return disk_error(directory, "allocate", cause);
-  return static_cast<std::byte*>(data);
-}
-
 }  // namespace
 
-Upload::Upload(UploadSpool& spool, std::byte* data, std::size_t capacity, std::uint64_t bytes,
-               bool on_disk)
-    : spool_(spool), data_(data), capacity_(capacity), bytes_(bytes), on_disk_(on_disk) {}
+Upload::~Upload() {
+  if (auto* const file = std::get_if<File>(&room_)) {
+    spool_.give_back(*file, received_);
+  } else {
+    spool_.give_back(std::get<PageBlock>(std::move(room_)));
+  }
+}
 
-Upload::~Upload() { spool_.give_back(data_, capacity_, on_disk_); }
+void Upload::restart() {
+  if (on_disk()) spool_.written_bytes_ -= received_;
+  received_ = 0;
+}
+
+ByteView Upload::view() const {
+  const auto* const file = std::get_if<File>(&room_);
+  const std::byte* const data = file ? file->mapping : std::get<PageBlock>(room_).data();
+  return {data, static_cast<std::size_t>(received_)};
+}
 
 Result<void> Upload::write(std::uint64_t offset, ByteView chunk) {
   if (offset > bytes_ || chunk.size() > bytes_ - offset) {
@@ -87,9 +81,27 @@ Result<void> Upload::write(std::uint64_t offset, ByteView chunk) {
   }
   const std::uint64_t known = received_ - offset;
   if (chunk.size() <= known) return {};
-  const ByteView fresh = chunk.subspan(static_cast<std::size_t>(known));
-  std::memcpy(data_ + received_, fresh.data(), fresh.size());
-  received_ += fresh.size();
+  return append(chunk.subspan(static_cast<std::size_t>(known)));
+}
+
+Result<void> Upload::append(ByteView fresh) {
+  const auto* const file = std::get_if<File>(&room_);
+  if (file == nullptr) {
+    std::memcpy(std::get<PageBlock>(room_).data() + received_, fresh.data(), fresh.size());
+    received_ += fresh.size();
+    return {};
+  }
+  while (!fresh.empty()) {
+    const ssize_t count =
+        ::pwrite(file->descriptor, fresh.data(), fresh.size(), static_cast<off_t>(received_));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      return disk_error(spool_.options_.directory, "write", count == 0 ? ENOSPC : errno);
+    }
+    fresh = fresh.subspan(static_cast<std::size_t>(count));
+    received_ += static_cast<std::uint64_t>(count);
+    spool_.written_bytes_ += static_cast<std::uint64_t>(count);
+  }
   return {};
 }
 
@@ -103,9 +115,8 @@ UploadSpool::~UploadSpool() {
 }
 
 Result<std::unique_ptr<Upload>> UploadSpool::begin(std::uint64_t bytes) {
-  const bool fits_memory = bytes <= std::min(options_.spill_bytes, options_.memory_bytes_max) &&
-                           round_up(bytes, kAlignment) <= options_.memory_bytes_max &&
-                           options_.memory_uploads_max > 0;
+  const bool fits_memory = bytes <= options_.memory_bytes_max &&
+                           round_up(bytes, kAlignment) <= options_.memory_bytes_max;
   const bool fits_disk =
       bytes <= options_.disk_bytes_max && round_up(bytes, kPage) <= options_.disk_bytes_max;
   if (!fits_memory && !fits_disk) {
@@ -113,8 +124,7 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin(std::uint64_t bytes) {
         "upload-too-large",
         fmt::format("an upload of {} is more than the spool can ever hold ({} in "
                     "memory, {} on disk); raise its limits",
-                    format_byte_count(bytes),
-                    format_byte_count(std::min(options_.spill_bytes, options_.memory_bytes_max)),
+                    format_byte_count(bytes), format_byte_count(options_.memory_bytes_max),
                     format_byte_count(options_.disk_bytes_max)));
   }
   if (fits_memory) {
@@ -131,46 +141,65 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin(std::uint64_t bytes) {
                                 format_byte_count(disk_bytes_)));
 }
 
-// Null where the memory or its uploads are used up.
+// Null where the memory is used up.
 std::unique_ptr<Upload> UploadSpool::begin_in_memory(std::uint64_t bytes) {
-  if (memory_uploads_ == options_.memory_uploads_max) return nullptr;
-  const Buffer buffer = take_buffer(static_cast<std::size_t>(round_up(bytes, kAlignment)));
-  if (buffer.data == nullptr) return nullptr;
+  PageBlock buffer = take_buffer(static_cast<std::size_t>(round_up(bytes, kAlignment)));
+  if (buffer.size() == 0) return nullptr;
   ++memory_uploads_;
-  return std::unique_ptr<Upload>(new Upload(*this, buffer.data, buffer.capacity, bytes, false));
+  return std::unique_ptr<Upload>(new Upload(*this, std::move(buffer), bytes));
 }
 
 Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) {
   const auto capacity = static_cast<std::size_t>(round_up(bytes, kPage));
-  STARLING_ASSIGN(std::byte * data, map_new_file(options_.directory, capacity));
+  STARLING_TRY(make_directory(options_.directory, true));
+  STARLING_TRY(check_free_space(capacity));
+  const int descriptor = open_nameless(options_.directory);
+  if (descriptor < 0) return disk_error(options_.directory, "create", errno);
+  void* const mapping = ::mmap(nullptr, capacity, PROT_READ, MAP_SHARED, descriptor, 0);
+  if (mapping == MAP_FAILED) {
+    const int cause = errno;
+    ::close(descriptor);
+    return disk_error(options_.directory, "map", cause);
+  }
   disk_bytes_ += capacity;
   ++disk_uploads_;
-  return std::unique_ptr<Upload>(new Upload(*this, data, capacity, bytes, true));
+  const Upload::File file{descriptor, static_cast<const std::byte*>(mapping), capacity};
+  return std::unique_ptr<Upload>(new Upload(*this, file, bytes));
+}
+
+// Files take their room as they grow; what was promised to others is not free any more.
+Result<void> UploadSpool::check_free_space(std::uint64_t capacity) const {
+  struct statvfs disk {};
+  if (::statvfs(options_.directory.c_str(), &disk) != 0) {
+    return disk_error(options_.directory, "create", errno);
+  }
+  if (disk.f_blocks == 0) return {};  // a file system without a limit of its own
+  const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (disk_bytes_ - written_bytes_ + capacity <= free) return {};
+  return disk_error(options_.directory, "promise room for", ENOSPC);
 }
 
 // The smallest idle buffer that is large enough and at most half wasted, else a new one, for which
 // idle ones of other sizes make room.
-UploadSpool::Buffer UploadSpool::take_buffer(std::size_t capacity) {
+PageBlock UploadSpool::take_buffer(std::size_t capacity) {
   auto best = idle_.end();
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
-    if (it->capacity < capacity || it->capacity / 2 > capacity) continue;
-    if (best == idle_.end() || it->capacity < best->capacity) best = it;
+    if (it->size() < capacity || it->size() / 2 > capacity) continue;
+    if (best == idle_.end() || it->size() < best->size()) best = it;
   }
   if (best != idle_.end()) {
-    const Buffer buffer = *best;
+    PageBlock buffer = std::move(*best);
     idle_.erase(best);
     return buffer;
   }
   while (capacity > options_.memory_bytes_max - memory_bytes_ && !idle_.empty()) drop_one_idle();
-  if (capacity > options_.memory_bytes_max - memory_bytes_) return {nullptr, 0};
-  auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignment, capacity));
-  if (data != nullptr) memory_bytes_ += capacity;
-  return {data, capacity};
+  if (capacity > options_.memory_bytes_max - memory_bytes_) return {};
+  memory_bytes_ += capacity;
+  return PageBlock(capacity, PageBlock::Pages::kLarge);
 }
 
 void UploadSpool::drop_one_idle() {
-  std::free(idle_.back().data);
-  memory_bytes_ -= idle_.back().capacity;
+  memory_bytes_ -= idle_.back().size();
   idle_.pop_back();
 }
 
@@ -178,15 +207,17 @@ void UploadSpool::release_idle() {
   while (!idle_.empty()) drop_one_idle();
 }
 
-void UploadSpool::give_back(std::byte* data, std::size_t capacity, bool on_disk) {
-  if (on_disk) {
-    ::munmap(data, capacity);
-    disk_bytes_ -= capacity;
-    --disk_uploads_;
-    return;
-  }
-  idle_.push_back({data, capacity});
+void UploadSpool::give_back(PageBlock buffer) {
+  idle_.push_back(std::move(buffer));
   --memory_uploads_;
+}
+
+void UploadSpool::give_back(const Upload::File& file, std::uint64_t written) {
+  ::munmap(const_cast<std::byte*>(file.mapping), file.capacity);
+  ::close(file.descriptor);
+  disk_bytes_ -= file.capacity;
+  written_bytes_ -= written;
+  --disk_uploads_;
 }
 
 }  // namespace starling::store

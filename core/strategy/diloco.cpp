@@ -57,10 +57,10 @@ State<T> DiLoCoServer<T>::initial_state(std::size_t elements) const {
 }
 
 template <class T>
-Result<void> DiLoCoServer<T>::apply(std::span<T> model, State<T>& state,
-                                    const ServerRound& round) const {
+Result<void> DiLoCoServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                    State<T>& state, const ServerRound& round) const {
   STARLING_ASSIGN(const std::span<T> b, vector_of(state, kMomentum, model.size()));
-  STARLING_TRY(update_model(model, round.report, [&](std::size_t i, double delta) {
+  STARLING_TRY(update_model(next, round.report, [&](std::size_t i, double delta) {
     b[i] = static_cast<T>(momentum_ * b[i] + delta);
     return model[i] + learning_rate_ * (delta + momentum_ * b[i]);
   }));

@@ -31,7 +31,8 @@ class DiLoCoServer final : public ServerStrategy<T> {
         momentum_(options.momentum.value_or(0.9)) {}
   Weighting weighting() const override { return Weighting::kUniform; }
   State<T> initial_state(std::size_t elements) const override;
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double learning_rate_;

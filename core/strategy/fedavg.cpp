@@ -14,8 +14,9 @@ Result<ClientResult<T>> FedAvgClient<T>::round(const ClientRound<T>& round,
 }
 
 template <class T>
-Result<void> FedAvgServer<T>::apply(std::span<T> model, State<T>&, const ServerRound& round) const {
-  return update_model(model, round.report, [&](std::size_t i, double delta) {
+Result<void> FedAvgServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                    State<T>&, const ServerRound& round) const {
+  return update_model(next, round.report, [&](std::size_t i, double delta) {
     return static_cast<double>(model[i]) + learning_rate_ * delta;
   });
 }

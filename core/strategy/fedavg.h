@@ -23,7 +23,8 @@ class FedAvgServer final : public ServerStrategy<T> {
  public:
   explicit FedAvgServer(const ServerOptions& options)
       : learning_rate_(options.learning_rate.value_or(1)) {}
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double learning_rate_;

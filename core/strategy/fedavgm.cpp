@@ -10,10 +10,10 @@ State<T> FedAvgMServer<T>::initial_state(std::size_t elements) const {
 }
 
 template <class T>
-Result<void> FedAvgMServer<T>::apply(std::span<T> model, State<T>& state,
-                                     const ServerRound& round) const {
+Result<void> FedAvgMServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                     State<T>& state, const ServerRound& round) const {
   STARLING_ASSIGN(const std::span<T> v, vector_of(state, kMomentum, model.size()));
-  STARLING_TRY(update_model(model, round.report, [&](std::size_t i, double delta) {
+  STARLING_TRY(update_model(next, round.report, [&](std::size_t i, double delta) {
     v[i] = static_cast<T>(momentum_ * v[i] + delta);
     return model[i] + learning_rate_ * v[i];
   }));

@@ -19,7 +19,8 @@ class FedAvgMServer final : public ServerStrategy<T> {
       : learning_rate_(options.learning_rate.value_or(1)),
         momentum_(options.momentum.value_or(0.9)) {}
   State<T> initial_state(std::size_t elements) const override;
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double learning_rate_;

@@ -34,11 +34,11 @@ State<T> FedDynServer<T>::initial_state(std::size_t elements) const {
 }
 
 template <class T>
-Result<void> FedDynServer<T>::apply(std::span<T> model, State<T>& state,
-                                    const ServerRound& round) const {
+Result<void> FedDynServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                    State<T>& state, const ServerRound& round) const {
   STARLING_ASSIGN(const std::span<T> h, vector_of(state, kGradient, model.size()));
   const double share = participation(round);
-  STARLING_TRY(update_model(model, round.report, [&](std::size_t i, double delta) {
+  STARLING_TRY(update_model(next, round.report, [&](std::size_t i, double delta) {
     h[i] = static_cast<T>(h[i] - alpha_ * share * delta);
     return model[i] + learning_rate_ * (delta - h[i] / alpha_);
   }));

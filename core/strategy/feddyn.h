@@ -32,7 +32,8 @@ class FedDynServer final : public ServerStrategy<T> {
       : alpha_(options.alpha), learning_rate_(server.learning_rate.value_or(1)) {}
   Weighting weighting() const override { return Weighting::kUniform; }
   State<T> initial_state(std::size_t elements) const override;
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double alpha_;

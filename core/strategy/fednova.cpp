@@ -46,10 +46,10 @@ std::vector<std::string> FedNovaServer<T>::scalars() const {
 }
 
 template <class T>
-Result<void> FedNovaServer<T>::apply(std::span<T> model, State<T>&,
-                                     const ServerRound& round) const {
+Result<void> FedNovaServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                     State<T>&, const ServerRound& round) const {
   STARLING_ASSIGN(const double steps, positive_scalar(round.report, kEffectiveSteps));
-  return update_model(model, round.report, [&](std::size_t i, double direction) {
+  return update_model(next, round.report, [&](std::size_t i, double direction) {
     return model[i] + learning_rate_ * steps * direction;
   });
 }

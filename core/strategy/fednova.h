@@ -38,7 +38,8 @@ class FedNovaServer final : public ServerStrategy<T> {
   explicit FedNovaServer(const ServerOptions& options)
       : learning_rate_(options.learning_rate.value_or(1)) {}
   std::vector<std::string> scalars() const override;
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double learning_rate_;

@@ -33,14 +33,14 @@ double FedOptServer<T>::second_moment(double v, double delta) const {
 }
 
 template <class T>
-Result<void> FedOptServer<T>::apply(std::span<T> model, State<T>& state,
-                                    const ServerRound& round) const {
+Result<void> FedOptServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                    State<T>& state, const ServerRound& round) const {
   STARLING_ASSIGN(const std::span<T> v, vector_of(state, kSecondMoment, model.size()));
   std::span<T> m;
   if (kind_ != FedOptKind::kAdagrad) {
     STARLING_ASSIGN(m, vector_of(state, kMomentum, model.size()));
   }
-  STARLING_TRY(update_model(model, round.report, [&](std::size_t i, double delta) {
+  STARLING_TRY(update_model(next, round.report, [&](std::size_t i, double delta) {
     double direction = delta;
     if (!m.empty()) {
       m[i] = static_cast<T>(beta1_ * m[i] + (1 - beta1_) * delta);

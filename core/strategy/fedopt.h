@@ -28,7 +28,8 @@ class FedOptServer final : public ServerStrategy<T> {
         beta2_(options.beta2),
         tau_(options.tau) {}
   State<T> initial_state(std::size_t elements) const override;
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double second_moment(double v, double delta) const;

@@ -133,11 +133,11 @@ inline double participation(const ServerRound& round) {
 
 // Stores update(i, mean[i]) in vector[i] for each i. "diverged" where one is not finite.
 template <class T, class Update>
-[[nodiscard]] Result<void> update_vector(std::span<T> vector, const aggregate::MeanVector& mean,
+[[nodiscard]] Result<void> update_vector(std::span<T> vector, aggregate::Means& mean,
                                          Update&& update) {
-  STARLING_CHECK(mean.elements() == vector.size());
+  STARLING_CHECK(mean.size() == vector.size());
   bool finite = true;
-  aggregate::for_each_tile(mean, [&](std::size_t begin, std::span<const double> values) {
+  mean.consume([&](std::size_t begin, std::span<const double> values) {
     for (std::size_t j = 0; j < values.size(); ++j) {
       const T next = static_cast<T>(update(begin + j, values[j]));
       vector[begin + j] = next;
@@ -148,11 +148,21 @@ template <class T, class Update>
   return not_finite();
 }
 
-// The same for the next model, from the mean of the contributions' first vectors.
+// The next model: update(i, mean[i]) for each i, of the contributions' first vectors.
 template <class T, class Update>
-[[nodiscard]] Result<void> update_model(std::span<T> model, const aggregate::Report& report,
+[[nodiscard]] Result<void> update_model(linalg::AlignedVector<T>& next, aggregate::Report& report,
                                         Update&& update) {
-  return update_vector(model, *report.vectors.at(0), std::forward<Update>(update));
+  bool finite = true;
+  report.vectors.at(0).consume([&](std::size_t begin, std::span<const double> values) {
+    next.resize(begin + values.size());
+    T* const out = next.data() + begin;
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      out[j] = static_cast<T>(update(begin + j, values[j]));
+      finite &= std::isfinite(out[j]);
+    }
+  });
+  if (finite) return {};
+  return not_finite();
 }
 
 // "diverged" where a vector of the state is not finite.

@@ -38,10 +38,10 @@ std::vector<std::string> QFedAvgServer<T>::scalars() const {
 }
 
 template <class T>
-Result<void> QFedAvgServer<T>::apply(std::span<T> model, State<T>&,
-                                     const ServerRound& round) const {
+Result<void> QFedAvgServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                     State<T>&, const ServerRound& round) const {
   STARLING_ASSIGN(const double curvature, positive_scalar(round.report, kCurvature));
-  return update_model(model, round.report, [&](std::size_t i, double mean) {
+  return update_model(next, round.report, [&](std::size_t i, double mean) {
     return model[i] + learning_rate_ * mean / curvature;
   });
 }

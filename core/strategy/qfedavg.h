@@ -35,7 +35,8 @@ class QFedAvgServer final : public ServerStrategy<T> {
       : learning_rate_(options.learning_rate.value_or(1)) {}
   Weighting weighting() const override { return Weighting::kUniform; }
   std::vector<std::string> scalars() const override;
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double learning_rate_;

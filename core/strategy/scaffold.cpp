@@ -51,14 +51,14 @@ State<T> ScaffoldServer<T>::initial_state(std::size_t elements) const {
 }
 
 template <class T>
-Result<void> ScaffoldServer<T>::apply(std::span<T> model, State<T>& state,
-                                      const ServerRound& round) const {
+Result<void> ScaffoldServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                      State<T>& state, const ServerRound& round) const {
   STARLING_ASSIGN(const std::span<T> c, vector_of(state, kControl, model.size()));
-  STARLING_TRY(update_model(model, round.report, [&](std::size_t i, double delta) {
+  STARLING_TRY(update_model(next, round.report, [&](std::size_t i, double delta) {
     return model[i] + learning_rate_ * delta;
   }));
   const double share = participation(round);
-  return update_vector(c, *round.report.vectors.at(1),
+  return update_vector(c, round.report.vectors.at(1),
                        [&](std::size_t i, double change) { return c[i] + share * change; });
 }
 

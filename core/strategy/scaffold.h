@@ -38,7 +38,8 @@ class ScaffoldServer final : public ServerStrategy<T> {
   std::vector<std::string> sends() const override;
   std::vector<std::string> receives() const override;
   State<T> initial_state(std::size_t elements) const override;
-  Result<void> apply(std::span<T> model, State<T>& state, const ServerRound& round) const override;
+  Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
+                     const ServerRound& round) const override;
 
  private:
   double learning_rate_;

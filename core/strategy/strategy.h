@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/aggregate/report.h"
+#include "core/aggregate/aggregator.h"
 #include "core/base/error.h"
 #include "core/strategy/options.h"
 #include "core/strategy/state.h"
@@ -87,8 +87,9 @@ enum class Weighting {
 };
 
 struct ServerRound {
-  const aggregate::Report& report;  // vectors as receives(); scalars: "train_loss" and scalars()
-  std::uint64_t population = 1;     // N
+  // Vectors as receives(), which are consumed; scalars: "train_loss" and scalars().
+  aggregate::Report& report;
+  std::uint64_t population = 1;  // N
 };
 
 template <class T>
@@ -105,10 +106,11 @@ class ServerStrategy {
   virtual std::vector<std::string> scalars() const { return {}; }
   // Before the first round, for a model of `elements`.
   virtual State<T> initial_state(std::size_t /*elements*/) const { return {}; }
-  // The next model and state, in place. Fails with "diverged" where a value would not be finite;
-  // both mean nothing then. "missing-scalar", "bad-scalar", "bad-state": named.
-  [[nodiscard]] virtual Result<void> apply(std::span<T> model, State<T>& state,
-                                           const ServerRound& round) const = 0;
+  // Appends the next model to `next`, which is empty and has room: it takes memory as the report's
+  // means give theirs back. The next state comes in place. Fails with "diverged" where a value
+  // would not be finite, "missing-scalar", "bad-scalar" or "bad-state"; both mean nothing then.
+  [[nodiscard]] virtual Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next,
+                                           State<T>& state, const ServerRound& round) const = 0;
 };
 
 }  // namespace starling::strategy

@@ -9,22 +9,37 @@
 #include <limits>
 
 #include "core/base/check.h"
+#include "core/linalg/kernels.h"
 
 namespace starling::update {
 namespace {
 
-// The largest magnitude as an integer comparison: the bits of |x| grow with |x|, and infinity and
-// NaN lie above every finite value, so one branch-free pass finds both faults.
-std::int32_t largest_magnitude_bits(std::span<const float> values) {
-  std::int32_t largest = 0;  // signed: SSE2 compares no other 32-bit integers
-  for (float value : values) {
-    largest = std::max(largest, std::bit_cast<std::int32_t>(value) & 0x7FFFFFFF);
+// What a pass reads at a time: small enough to stay in the second cache for the next step.
+constexpr std::size_t kBlock = 64 * 1024;
+
+struct Reading {
+  std::uint64_t checksum = 0;
+  std::vector<float> largest;  // magnitude of each vector; not finite where an element is not
+};
+
+// One pass over the payload.
+Reading read(const Contribution& contribution) {
+  const linalg::Kernels& kernels = linalg::default_kernels();
+  Checksum hash;
+  Reading reading;
+  for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
+    std::int32_t largest = 0;
+    contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
+      hash.update(as_bytes(values));
+      largest = std::max(largest, kernels.largest_magnitude_bits(values.data(), values.size()));
+    });
+    reading.largest.push_back(std::bit_cast<float>(largest));
   }
-  return largest;
+  reading.checksum = hash.value();
+  return reading;
 }
 
-Result<void> check_values(std::span<const float> values, const VectorSpec& spec, double value_max) {
-  const float largest = std::bit_cast<float>(largest_magnitude_bits(values));
+Result<void> check_values(float largest, const VectorSpec& spec, double value_max) {
   if (!std::isfinite(largest)) {
     return rejected("not-finite", fmt::format("vector '{}' has an infinite or undefined element; "
                                               "a smaller learning rate usually helps",
@@ -59,6 +74,11 @@ std::uint64_t payload_bytes(std::span<const VectorSpec> vectors) {
   std::uint64_t bytes = 0;
   for (const VectorSpec& vector : vectors) bytes += encoded_bytes(vector);
   return bytes;
+}
+
+void Contribution::leave(std::span<const float> values) const {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
+  payload_.leave(static_cast<std::size_t>(bytes - payload_.view().data()), values.size_bytes());
 }
 
 std::span<const float> Contribution::vector(std::size_t i) const {
@@ -117,12 +137,13 @@ Result<Contribution> validate(ContributionHead head, SharedBytes payload, const 
                                               payload.size(), head.payload_bytes));
   }
   STARLING_CHECK(reinterpret_cast<std::uintptr_t>(payload.view().data()) % alignof(float) == 0);
-  if (checksum(payload.view()) != head.payload_checksum) {
+  Contribution contribution(std::move(head), std::move(payload));
+  const Reading reading = read(contribution);
+  if (reading.checksum != contribution.head().payload_checksum) {
     return rejected("checksum-mismatch", "the update was damaged on its way");
   }
-  Contribution contribution(std::move(head), std::move(payload));
   for (std::size_t i = 0; i < schema.vectors.size(); ++i) {
-    STARLING_TRY(check_values(contribution.vector(i), schema.vectors[i], schema.bounds.value_max));
+    STARLING_TRY(check_values(reading.largest[i], schema.vectors[i], schema.bounds.value_max));
   }
   return contribution;
 }

@@ -55,8 +55,7 @@ TEST(FixedPointSum, EqualsTheExactSumToItsStatedResolution) {
       }
     }
     std::vector<double> out(kElements);
-    sum.normalize();
-    sum.divide_into(1, 0, out);
+    sum.divide_into(1, out);
     const double resolution = std::ldexp(1.0, -(scale.high_exponent() + 52));
     for (std::size_t i = 0; i < kElements; ++i) {
       const double wanted = exact[i].value();
@@ -72,8 +71,7 @@ TEST(FixedPointSum, SmallDeltasKeepFloatAccuracyBesideTheDefaultBounds) {
   const float tiny = 3.3e-7F;
   sum.add(1, std::span(&tiny, 1));
   double out = 0;
-  sum.normalize();
-  sum.divide_into(1, 0, std::span(&out, 1));
+  sum.divide_into(1, std::span(&out, 1));
   EXPECT_EQ(static_cast<float>(out), tiny);
 }
 
@@ -105,8 +103,7 @@ TEST(FixedPointSum, TheLargestValuesOfEveryCountStillFit) {
     const std::vector<float> values{1000, -1000};
     for (std::uint32_t i = 0; i < count; ++i) sum.add(49'999, values);
     std::vector<double> out(2);
-    sum.normalize();
-    sum.divide_into(49'999.0 * count, 0, out);
+    sum.divide_into(49'999.0 * count, out);
     EXPECT_EQ(out[0], 1000) << count;
     EXPECT_EQ(out[1], -1000) << count;
   }
@@ -124,9 +121,118 @@ TEST(FixedPointSum, ManyMergesCarryInTime) {
     expected += 3000 * static_cast<double>(value);
   }
   double out = 0;
-  total.normalize();
-  total.divide_into(1, 0, std::span(&out, 1));
+  total.divide_into(1, std::span(&out, 1));
   EXPECT_NEAR(out, expected, 1e-9);
+}
+
+// What the header's formula says, in integers of 128 bits, without tiles or kernels.
+class PlainSum {
+ public:
+  PlainSum(std::size_t elements, FixedPointScale scale) : scale_(scale), sums_(elements) {}
+
+  void add(double weight, std::span<const float> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double scaled =
+          std::ldexp(weight * static_cast<double>(values[i]), scale_.high_exponent());
+      const double high = std::nearbyint(scaled);
+      sums_[i] += static_cast<Wide>(high) * kCarry +
+                  static_cast<Wide>(std::nearbyint((scaled - high) * 0x1p51));
+    }
+  }
+  Bytes serialize() const {
+    Bytes bytes(12 + sums_.size() * 16);
+    store_little<std::uint64_t>(bytes.data(), sums_.size());
+    store_little<std::int32_t>(bytes.data() + 8, scale_.high_exponent());
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      store_little(bytes.data() + 12 + i * 8, high(i));
+      store_little(bytes.data() + 12 + (sums_.size() + i) * 8, low(i));
+    }
+    return bytes;
+  }
+  double mean(std::size_t i, double divisor) const {
+    const double sum = static_cast<double>(high(i)) + static_cast<double>(low(i)) * 0x1p-51;
+    return sum * std::ldexp(1.0, -scale_.high_exponent()) / divisor;
+  }
+
+ private:
+  __extension__ using Wide = __int128;
+  static constexpr Wide kCarry = Wide{1} << 51;
+  std::int64_t high(std::size_t i) const {
+    return static_cast<std::int64_t>((sums_[i] + kCarry / 2) >> 51);
+  }
+  std::int64_t low(std::size_t i) const {
+    return static_cast<std::int64_t>(sums_[i] - high(i) * kCarry);
+  }
+
+  FixedPointScale scale_;
+  std::vector<Wide> sums_;
+};
+
+// Three tiles and a part of one. The first stays small; the second grows step by step until one
+// integer cannot hold it, the third is as large as the bounds allow from the beginning.
+std::vector<float> growing_values(Rng& rng, std::size_t elements, int step) {
+  std::vector<float> values(elements);
+  for (std::size_t i = 0; i < elements; ++i) {
+    const double exponent = i < 4096 ? -20 : i < 8192 ? step - 20 : 24;
+    values[i] = static_cast<float>(rng.uniform(-1, 1) * std::exp2(exponent));
+  }
+  return values;
+}
+
+TEST(FixedPointSum, HasTheSameBitsAsPlainIntegersWhateverItsTilesNeed) {
+  Rng rng({.seed = 4});
+  constexpr std::size_t kElements = 3 * 4096 + 100;
+  const FixedPointScale scale = default_scale(64);
+  FixedPointSum sum(kElements, scale), left(kElements, scale), right(kElements, scale);
+  PlainSum plain(kElements, scale);
+  for (int step = 0; step < 44; ++step) {
+    const double weight = 1 + rng.uniform() * 0x1p23;
+    const auto values = growing_values(rng, kElements, step);
+    plain.add(weight, values);
+    sum.add(weight, std::span(values).first(5000));
+    sum.add(weight, std::span(values).subspan(5000), 5000);
+    (rng.below(2) == 0 ? left : right).add(weight, values);
+    if (step % 4 != 0 && step < 40) continue;
+    const Bytes expected = plain.serialize();
+    FixedPointSum copy = sum;
+    ASSERT_EQ(copy.serialize(), expected) << step;
+    FixedPointSum merged = left;
+    merged.merge(right);
+    ASSERT_EQ(merged.serialize(), expected) << step;
+    FixedPointSum stored = FixedPointSum::deserialize(expected, kElements).value();
+    ASSERT_EQ(stored.serialize(), expected) << step;
+    merged = left;
+    merged.merge(FixedPointSum::deserialize(right.serialize(), kElements).value());
+    ASSERT_EQ(merged.serialize(), expected) << step;
+    std::vector<double> means(kElements);
+    stored.divide_into(1234.5, means);
+    const PageBlock in_place = std::move(copy).divide(1234.5);
+    ASSERT_EQ(in_place.size(), kElements * sizeof(double));
+    for (std::size_t i = 0; i < kElements; ++i) {
+      ASSERT_EQ(means[i], plain.mean(i, 1234.5)) << i;
+      ASSERT_EQ(load_little<double>(in_place.data() + i * 8), means[i]) << i;
+    }
+  }
+}
+
+TEST(FixedPointSum, ValuesThatCancelStayInOneInteger) {
+  const FixedPointScale scale = default_scale(4096);
+  PlainSum plain(1, scale);
+  FixedPointSum sum(1, scale);
+  for (int i = 0; i < 4096; ++i) {
+    const float value = i % 2 == 0 ? 1.1F : -1.0999F;
+    plain.add(100, std::span(&value, 1));
+    sum.add(100, std::span(&value, 1));
+  }
+  EXPECT_EQ(sum.serialize(), plain.serialize());
+  EXPECT_EQ(sum.memory_bytes(), 8U) << "no second integer";
+}
+
+TEST(FixedPointSum, WeightsBeyondEveryProductOfTheBoundsAddNothing) {
+  const FixedPointScale scale = FixedPointScale::for_bounds(0x1p-996, 0x1p150, 2).value();
+  FixedPointSum sum(2, scale);
+  sum.add(0x1p150, std::vector<float>{0, -0.0F});
+  EXPECT_EQ(sum.serialize(), FixedPointSum(2, scale).serialize());
 }
 
 TEST(FixedPointSum, RefusesBoundsThatLeaveNoScale) {

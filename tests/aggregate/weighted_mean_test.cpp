@@ -29,10 +29,8 @@ update::Contribution contribution(double weight, const std::vector<float>& value
       .value();
 }
 
-std::vector<double> values_of(const MeanVector& mean) {
-  std::vector<double> values(mean.elements());
-  mean.read(0, values);
-  return values;
+std::vector<double> to_vector(const Means& means) {
+  return {means.values().begin(), means.values().end()};
 }
 
 TEST(WeightedMean, IsTheMeanOfVectorsAndScalars) {
@@ -42,8 +40,8 @@ TEST(WeightedMean, IsTheMeanOfVectorsAndScalars) {
   ASSERT_TRUE(mean.accumulate(contribution(1, {1, 2, 3, 4, 10}, 1.0, s)));
   ASSERT_TRUE(mean.accumulate(contribution(3, {5, 2, -1, 0, 20}, 2.0, s)));
   const Report report = std::move(mean).report();
-  EXPECT_EQ(values_of(*report.vectors[0]), (std::vector<double>{4, 2, 0, 1}));
-  EXPECT_EQ(values_of(*report.vectors[1]), (std::vector<double>{17.5}));
+  EXPECT_EQ(to_vector(report.vectors[0]), (std::vector<double>{4, 2, 0, 1}));
+  EXPECT_EQ(to_vector(report.vectors[1]), (std::vector<double>{17.5}));
   EXPECT_EQ(report.scalars.at("train_loss"), 1.75);
   EXPECT_EQ(report.weight, 4);
   EXPECT_EQ(report.contributions, 2U);
@@ -107,24 +105,23 @@ TEST(WeightedMean, RefusesDamagedAggregatesAndStaysAsItWas) {
   EXPECT_EQ(mean.serialize(), good);
 }
 
-// Means are read in tiles, of which the last is short.
-TEST(Report, TilesAreTheWholeMean) {
-  update::Schema s{.vectors = {{.name = "model", .elements = 2500}}};
-  std::vector<float> values(2500);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  auto mean = WeightedMean::create(s, {}).value();
-  ASSERT_TRUE(mean.accumulate(contribution(3, values, 0, s)));
-  const Report report = std::move(mean).report();
-  const PlainMean plain({values.begin(), values.end()});
-  for (const MeanVector* vector :
-       {report.vectors[0].get(), static_cast<const MeanVector*>(&plain)}) {
-    std::vector<double> seen;
-    for_each_tile(*vector, [&](std::size_t begin, std::span<const double> tile) {
-      EXPECT_EQ(begin, seen.size());
-      seen.insert(seen.end(), tile.begin(), tile.end());
-    });
-    EXPECT_EQ(seen, (std::vector<double>(values.begin(), values.end())));
+TEST(Means, AreConsumedFromTheBeginningToTheEnd) {
+  constexpr std::size_t kSize = 600'000;  // two blocks and a part of one
+  PageBlock block(kSize * sizeof(double));
+  for (std::size_t i = 0; i < kSize; ++i) {
+    store_little(block.data() + i * sizeof(double), static_cast<double>(i + 1));
   }
+  Means means(std::move(block), kSize);
+  const Means copy = means;
+  std::size_t next = 0;
+  means.consume([&](std::size_t first, std::span<const double> values) {
+    ASSERT_EQ(first, next);
+    for (const double value : values) ASSERT_EQ(value, static_cast<double>(++next));
+  });
+  EXPECT_EQ(next, kSize);
+  EXPECT_EQ(means[0], 0) << "given back";
+  EXPECT_EQ(means[kSize - 1], 0) << "given back";
+  EXPECT_EQ(copy[kSize - 1], static_cast<double>(kSize));
 }
 
 }  // namespace

@@ -2,11 +2,16 @@
 // Summing updates: the exact sum beside plain loops over the same memory, in elements per second.
 #include <benchmark/benchmark.h>
 
+#include <time.h>
+
+#include <cstring>
 #include <vector>
 
 #include "core/aggregate/fixed_point_sum.h"
+#include "core/aggregate/weighted_mean.h"
 #include "core/base/check.h"
 #include "core/base/rng.h"
+#include "core/linalg/kernels.h"
 #include "core/update/contribution.h"
 
 namespace starling::bench {
@@ -23,15 +28,54 @@ void count_elements(benchmark::State& state, std::size_t elements) {
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations() * elements));
 }
 
-void fixed_point(benchmark::State& state) {
+// Of this thread on a processor: the machine may do other things.
+double processor_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+template <class Work>
+double seconds_of(int times, Work work) {
+  const double start = processor_seconds();
+  for (int i = 0; i < times; ++i) {
+    work();
+    benchmark::ClobberMemory();
+  }
+  return processor_seconds() - start;
+}
+
+// The bytes that add() moves (an update read, the sums read and written) beside those that memcpy
+// moves (read and written) in a working set of the same size, by turns in one run.
+void fixed_point(benchmark::State& state, double weight, std::size_t sum_bytes) {
+  constexpr int kTimes = 8;
   const auto values = random_values(static_cast<std::size_t>(state.range(0)));
   aggregate::FixedPointSum sum(
       values.size(), aggregate::FixedPointScale::for_bounds(0x1p24, 0x1p24, 1000).value());
+  const std::size_t working_set = values.size() * (sizeof(float) + sum_bytes);
+  const Bytes from(working_set / 2, std::byte{1});
+  Bytes to(working_set / 2);
+  sum.add(weight, values);
+  double adding = 0;
+  double copying = 0;
   for (auto _ : state) {
-    sum.add(600, values);
-    benchmark::ClobberMemory();
+    const double seconds = seconds_of(kTimes, [&] {
+      weight = -weight;  // the sums stay as small as they are
+      sum.add(weight, values);
+    });
+    state.SetIterationTime(seconds);
+    adding += seconds;
+    copying += seconds_of(kTimes, [&] { std::memcpy(to.data(), from.data(), to.size()); });
   }
-  count_elements(state, values.size());
+  STARLING_CHECK(sum.memory_bytes() == values.size() * sum_bytes);
+  count_elements(state, kTimes * values.size());
+  const auto times = static_cast<double>(state.iterations() * kTimes);
+  const auto moved = static_cast<double>(values.size() * (sizeof(float) + 2 * sum_bytes));
+  const double add_rate = moved * times / adding;
+  const double copy_rate = static_cast<double>(2 * to.size()) * times / copying;
+  state.counters["add_GB/s"] = add_rate / 1e9;
+  state.counters["copy_GB/s"] = copy_rate / 1e9;
+  state.counters["ratio"] = add_rate / copy_rate;
 }
 
 // What an aggregation that depends on the order would cost.
@@ -48,28 +92,62 @@ void plain(benchmark::State& state) {
   count_elements(state, values.size());
 }
 
+struct Upload {
+  explicit Upload(std::size_t elements)
+      : owner(std::make_shared<const std::vector<float>>(random_values(elements))),
+        payload(owner, as_bytes(*owner)),
+        schema{.vectors = {{.name = "model", .elements = elements}},
+               .bounds = {.contributions_max = 1U << 20}},
+        head{.task = TaskId(1),
+             .weight = 1,
+             .vectors = schema.vectors,
+             .payload_bytes = payload.size(),
+             .payload_checksum = checksum(payload.view())} {}
+
+  std::shared_ptr<const std::vector<float>> owner;
+  SharedBytes payload;
+  update::Schema schema;
+  update::ContributionHead head;
+};
+
 void validate(benchmark::State& state) {
-  const auto owner = std::make_shared<const std::vector<float>>(
-      random_values(static_cast<std::size_t>(state.range(0))));
-  const SharedBytes payload(owner, as_bytes(*owner));
-  const update::Schema schema{.vectors = {{.name = "model", .elements = owner->size()}}};
-  const update::ContributionHead head{.task = TaskId(1),
-                                      .weight = 600,
-                                      .vectors = schema.vectors,
-                                      .payload_bytes = payload.size(),
-                                      .payload_checksum = checksum(payload.view())};
+  const Upload upload(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) {
-    auto contribution = update::validate(head, payload, schema);
+    auto contribution = update::validate(upload.head, upload.payload, upload.schema);
     STARLING_CHECK(contribution);
     benchmark::DoNotOptimize(contribution);
   }
-  count_elements(state, owner->size());
+  count_elements(state, upload.owner->size());
 }
 
-BENCHMARK(fixed_point)->Arg(200'000)->Arg(1'000'000)->Arg(10'000'000);
-BENCHMARK(plain<double>)->Name("plain double")->Arg(200'000)->Arg(1'000'000)->Arg(10'000'000);
-BENCHMARK(plain<float>)->Name("plain float")->Arg(200'000)->Arg(1'000'000)->Arg(10'000'000);
-BENCHMARK(validate)->Arg(200'000)->Arg(1'000'000)->Arg(10'000'000);
+// All that the coordinator does with an update that was received: checksum, finite and within the
+// bounds, norm, sum.
+void whole_upload(benchmark::State& state) {
+  const Upload upload(static_cast<std::size_t>(state.range(0)));
+  auto mean = aggregate::WeightedMean::create(upload.schema, {}).value();
+  for (auto _ : state) {
+    const auto contribution = update::validate(upload.head, upload.payload, upload.schema).value();
+    const std::span<const float> values = contribution.vector(0);
+    benchmark::DoNotOptimize(linalg::default_kernels().squared_norm(values.data(), values.size()));
+    STARLING_CHECK(mean.accumulate(contribution).has_value());
+  }
+  count_elements(state, upload.owner->size());
+}
+
+BENCHMARK_CAPTURE(fixed_point, one integer, 600, 8)
+    ->Arg(100'000)
+    ->Arg(1'200'000)
+    ->Arg(10'000'000)
+    ->UseManualTime();
+BENCHMARK_CAPTURE(fixed_point, two integers, 0x1p24, 16)
+    ->Arg(100'000)
+    ->Arg(1'200'000)
+    ->Arg(10'000'000)
+    ->UseManualTime();
+BENCHMARK(plain<double>)->Name("plain double")->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
+BENCHMARK(plain<float>)->Name("plain float")->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
+BENCHMARK(whole_upload)->Name("whole upload")->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
+BENCHMARK(validate)->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
 
 }  // namespace
 }  // namespace starling::bench

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "tests/linalg/kernel_cases.h"
@@ -324,6 +327,105 @@ TEST_P(KernelSet, SumRowsScalesAndKeeps) {
       expect_close(fresh[n], 3 * sum, rows, "fresh");
       expect_close(kept[n], 1 + 3 * sum, rows, "kept");
     }
+  }
+}
+
+// Of every size around the vectors and every alignment, with guards before and after.
+struct FixedCase {
+  std::vector<float> x;
+  std::vector<std::int64_t> sums;
+  std::size_t first, size;
+};
+
+std::vector<FixedCase> fixed_cases(double magnitude_max) {
+  Rng rng({.seed = 21});
+  std::vector<FixedCase> cases;
+  for (std::size_t size = 0; size <= 67; ++size) {
+    for (std::size_t first = 0; first < 9; ++first) {
+      FixedCase c{{}, {}, first, size};
+      for (std::size_t i = 0; i < first + size + 3; ++i) {
+        const double magnitude = std::exp2(rng.uniform(-149, std::log2(magnitude_max)));
+        c.x.push_back(static_cast<float>(rng.below(2) == 0 ? magnitude : -magnitude));
+        c.sums.push_back(static_cast<std::int64_t>(rng.next_u64()) >> 2);
+      }
+      for (const double extreme : {magnitude_max, -magnitude_max, 0.0, -0.0, 0x1p-149}) {
+        if (size > 0) c.x[first + rng.below(size)] = static_cast<float>(extreme);
+      }
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
+}
+
+TEST_P(KernelSet, AddFixedAddsTheNearestInteger) {
+  // Odd multiples of a half are ties, to be rounded to even; the last two use the whole range.
+  for (const double factor : {0.5, 1.0, 600 * 0x1p53 / 3, -0x1p30, 0x1.fffffffffffffp61}) {
+    for (const FixedCase& c : fixed_cases(std::abs(factor) > 0x1p60 ? 1 : 0x1p7)) {
+      std::vector<std::int64_t> sums = c.sums;
+      kernels().add_fixed(sums.data() + c.first, c.x.data() + c.first, c.size, factor);
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const bool inside = i >= c.first && i < c.first + c.size;
+        const double term = inside ? std::nearbyint(static_cast<double>(c.x[i]) * factor) : 0;
+        ASSERT_EQ(sums[i], c.sums[i] + static_cast<std::int64_t>(term))
+            << factor << " * " << c.x[i] << " at " << i << " of " << c.first << " + " << c.size;
+      }
+    }
+  }
+}
+
+TEST_P(KernelSet, AddFixedWideSplitsTheNearestInteger) {
+  for (const double factor : {0x1p51 / 2, 0x1p51, 49'999 * 0x1p53 / 3, -0x1.fffffp76}) {
+    for (const FixedCase& c : fixed_cases(0x1p24)) {
+      std::vector<std::int64_t> low = c.sums, high(c.sums.rbegin(), c.sums.rend());
+      const std::vector<std::int64_t> old_high = high;
+      kernels().add_fixed_wide(high.data() + c.first, low.data() + c.first, c.x.data() + c.first,
+                               c.size, factor);
+      for (std::size_t i = 0; i < low.size(); ++i) {
+        const bool inside = i >= c.first && i < c.first + c.size;
+        const double scaled = inside ? static_cast<double>(c.x[i]) * (factor * 0x1p-51) : 0;
+        const double whole = std::nearbyint(scaled);
+        const double rest = std::nearbyint((scaled - whole) * 0x1p51);
+        ASSERT_EQ(high[i], old_high[i] + static_cast<std::int64_t>(whole)) << factor << " " << i;
+        ASSERT_EQ(low[i], c.sums[i] + static_cast<std::int64_t>(rest)) << factor << " " << i;
+      }
+    }
+  }
+}
+
+TEST_P(KernelSet, FixedToDoubleRoundsAsItIsWrittenAlsoInPlace) {
+  for (const FixedCase& c : fixed_cases(1)) {
+    const std::int64_t* const sum = c.sums.data() + c.first;
+    std::vector<double> out(c.size + 1, -1);
+    kernels().fixed_to_double(sum, out.data(), c.size, 0x1p-53, 2400.5);
+    std::vector<std::int64_t> in_place = c.sums;
+    kernels().fixed_to_double(in_place.data() + c.first,
+                              reinterpret_cast<double*>(in_place.data() + c.first), c.size, 0x1p-53,
+                              2400.5);
+    EXPECT_EQ(out.back(), -1) << "wrote beyond the end";
+    for (std::size_t i = 0; i < c.size; ++i) {
+      ASSERT_EQ(out[i], static_cast<double>(sum[i]) * 0x1p-53 / 2400.5);
+      ASSERT_EQ(std::bit_cast<std::int64_t>(out[i]), in_place[c.first + i]);
+    }
+  }
+}
+
+TEST_P(KernelSet, LargestMagnitudeFindsWhatIsNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto largest = [&](const float* x, std::size_t size) {
+    return std::bit_cast<float>(kernels().largest_magnitude_bits(x, size));
+  };
+  EXPECT_EQ(largest(nullptr, 0), 0);
+  for (FixedCase& c : fixed_cases(100)) {
+    float expected = 0;
+    for (std::size_t i = c.first; i < c.first + c.size; ++i) {
+      expected = std::max(expected, std::abs(c.x[i]));
+    }
+    ASSERT_EQ(largest(c.x.data() + c.first, c.size), expected);
+    if (c.size == 0) continue;
+    c.x[c.first + c.size / 2] = -kInfinity;
+    ASSERT_EQ(largest(c.x.data() + c.first, c.size), kInfinity);
+    c.x[c.first + c.size - 1] = kNan;
+    ASSERT_TRUE(std::isnan(largest(c.x.data() + c.first, c.size)));
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -27,8 +29,6 @@ class SpoolTest : public ::testing::Test {
   UploadSpool::Options options() const {
     return {.directory = directory_.path() / "spool",
             .memory_bytes_max = 4096,
-            .memory_uploads_max = 3,
-            .spill_bytes = 2048,
             .disk_bytes_max = 16384};
   }
   std::size_t files() const {
@@ -49,7 +49,7 @@ TEST_F(SpoolTest, AnyOrderOfRepeatedChunksGivesTheUpload) {
   for (const std::size_t size : {1U, 64U, 2048U, 5000U}) {  // the last one on disk
     const Bytes expected = pattern(size, size);
     const auto upload = spool.begin(size).value();
-    EXPECT_EQ(upload->on_disk(), size > 2048);
+    EXPECT_EQ(upload->on_disk(), size > 4096);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(upload->view().data()) % 64, 0U);
     Rng rng({.seed = size, .purpose = Purpose::kTest});
     while (!upload->complete()) {
@@ -102,9 +102,9 @@ TEST_F(SpoolTest, MemoryThenDiskThenNoCredit) {
       refusal = upload.error();
     }
   }
-  // Three in memory (their number is limited), four pages of disk.
-  ASSERT_EQ(uploads.size(), 7U);
-  for (std::size_t i = 0; i < 7; ++i) EXPECT_EQ(uploads[i]->on_disk(), i >= 3);
+  // Four in memory, which is then used up, and four pages of disk.
+  ASSERT_EQ(uploads.size(), 8U);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(uploads[i]->on_disk(), i >= 4);
   EXPECT_EQ(refusal->kind(), ErrorKind::kOverloaded);
   EXPECT_EQ(refusal->code(), "spool-full");
   EXPECT_EQ(spool.disk_bytes(), 16384U);
@@ -154,7 +154,7 @@ TEST_F(SpoolTest, WithoutDiskItStaysInMemory) {
   const auto one = spool.begin(2048).value();
   const auto two = spool.begin(2048).value();
   EXPECT_EQ(spool.begin(1).error().code(), "spool-full");
-  EXPECT_EQ(spool.begin(2049).error().code(), "upload-too-large");
+  EXPECT_EQ(spool.begin(4097).error().code(), "upload-too-large");
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "spool"));
 }
 
@@ -165,12 +165,36 @@ TEST_F(SpoolTest, RemovesWhatACrashLeft) {
   EXPECT_EQ(files(), 0U);
 }
 
+// Of the one file in the directory that this process has open, which has no name.
+std::uint64_t open_file_bytes(const std::filesystem::path& directory) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code none;
+    const std::string target = std::filesystem::read_symlink(entry.path(), none).string();
+    struct stat status {};
+    if (target.starts_with(directory.string()) && ::stat(entry.path().c_str(), &status) == 0) {
+      return static_cast<std::uint64_t>(status.st_size);
+    }
+  }
+  return 0;
+}
+
+TEST_F(SpoolTest, AFileGrowsWithWhatComes) {
+  UploadSpool spool(options());
+  const auto upload = spool.begin(16384).value();
+  EXPECT_EQ(spool.disk_bytes(), 16384U) << "promised";
+  EXPECT_EQ(open_file_bytes(options().directory), 0U);
+  const Bytes content = pattern(10'000, 1);
+  ASSERT_TRUE(upload->write(0, content));
+  EXPECT_EQ(open_file_bytes(options().directory), 10'000U);
+  EXPECT_TRUE(same(upload->view(), content));
+}
+
 TEST_F(SpoolTest, NamesADirectoryThatCannotBe) {
   UploadSpool::Options odd = options();
   odd.directory = directory_.path() / "file" / "spool";
   std::ofstream(directory_.path() / "file") << "x";
   UploadSpool spool(odd);
-  EXPECT_EQ(spool.begin(4000).error().code(), "no-directory");
+  EXPECT_EQ(spool.begin(5000).error().code(), "no-directory");
 }
 
 TEST_F(SpoolTest, AnUploadMustNotOutliveItsSpool) {

@@ -93,7 +93,7 @@ inline aggregate::Report aggregated(const Brought<double>& brought,
         mean[i] += weight / report.weight * result.payload[v * elements + i];
       }
     }
-    report.vectors.push_back(std::make_unique<aggregate::PlainMean>(std::move(mean)));
+    report.vectors.push_back(aggregate::Means(std::span<const double>(mean)));
   }
   for (const std::string& name : scalars) {
     for (const auto& [weight, result] : brought) {
@@ -129,6 +129,17 @@ inline aggregate::Report aggregated(const Brought<float>& brought,
   return std::move(mean).report();
 }
 
+// In place of the model; the report stays as it is.
+template <class T, class Model>
+Result<void> apply(const ServerStrategy<T>& server, Model& model, State<T>& state,
+                   aggregate::Report report, std::uint64_t population) {
+  linalg::AlignedVector<T> next;
+  STARLING_TRY(server.apply(model, next, state, {report, population}));
+  EXPECT_EQ(next.size(), model.size());
+  std::copy(next.begin(), next.end(), model.begin());
+  return {};
+}
+
 template <class T>
 struct Federation {
   explicit Federation(Setting of, std::vector<Quadratic> with = kTwoClients)
@@ -154,7 +165,7 @@ struct Federation {
       brought.emplace_back(weight, std::move(result));
     }
     const auto report = aggregated(brought, server->receives(), server->scalars());
-    STARLING_TRY(server->apply(x, server_state, {report, clients.size()}));
+    STARLING_TRY(apply(*server, x, server_state, report, clients.size()));
     for (std::size_t k = 0; k < clients.size(); ++k) {
       client_states[k] = std::move(brought[k].second.state);
     }

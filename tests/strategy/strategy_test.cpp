@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(All, EachStrategy, ::testing::ValuesIn(kStrategies),
 aggregate::Report report_of(const ServerStrategy<float>& server, double value) {
   aggregate::Report report{.weight = 1, .contributions = 1};
   for (std::size_t i = 0; i < server.receives().size(); ++i) {
-    report.vectors.push_back(std::make_unique<aggregate::PlainMean>(std::vector<double>{value}));
+    report.vectors.push_back(aggregate::Means{value});
   }
   for (const std::string& name : server.scalars()) report.scalars[name] = 1;
   return report;
@@ -102,7 +102,7 @@ TEST_P(EachStrategy, ValuesThatAreNotFiniteDiverge) {
     std::vector<float> model = {1};
     State<float> state = server->initial_state(1);
     const auto report = report_of(*server, value);
-    EXPECT_EQ(outcome(server->apply(model, state, {report, 1})), "diverged") << value;
+    EXPECT_EQ(outcome(apply(*server, model, state, report, 1)), "diverged") << value;
   }
 }
 
@@ -111,7 +111,7 @@ TEST(FedAdagrad, AStateThatIsNotFiniteDivergesThoughTheModelIs) {
   std::vector<float> model = {1};
   State<float> state = server->initial_state(1);
   const auto report = report_of(*server, kHuge);
-  EXPECT_EQ(outcome(server->apply(model, state, {report, 1})), "diverged");
+  EXPECT_EQ(outcome(apply(*server, model, state, report, 1)), "diverged");
 }
 
 TEST_P(EachStrategy, AMissingOrWrongScalarIsNamed) {
@@ -122,10 +122,10 @@ TEST_P(EachStrategy, AMissingOrWrongScalarIsNamed) {
     auto report = report_of(*server, 1);
     for (const double value : {0.0, -1.0, std::numeric_limits<double>::infinity()}) {
       report.scalars[name] = value;
-      EXPECT_EQ(outcome(server->apply(model, state, {report, 1})), "bad-scalar");
+      EXPECT_EQ(outcome(apply(*server, model, state, report, 1)), "bad-scalar");
     }
     report.scalars.erase(name);
-    const auto result = server->apply(model, state, {report, 1});
+    const auto result = apply(*server, model, state, report, 1);
     EXPECT_EQ(outcome(result), "missing-scalar");
     EXPECT_NE(result.error().message().find(name), std::string::npos);
     EXPECT_EQ(model, (std::vector<float>{1}));
@@ -138,7 +138,7 @@ TEST_P(EachStrategy, AStateOfAnotherModelIsNamed) {
     const auto report = report_of(*server, 1);
     for (State<float> state : {State<float>{}, server->initial_state(2)}) {
       std::vector<float> model = {1};
-      EXPECT_EQ(outcome(server->apply(model, state, {report, 1})), "bad-state");
+      EXPECT_EQ(outcome(apply(*server, model, state, report, 1)), "bad-state");
     }
   }
   Federation<float> federation(setting());
@@ -231,7 +231,7 @@ TEST(Strategies, ControlAndGradientTakeTheShareOfThePopulation) {
     for (const auto& [population, expected] : {std::pair{1, 8.0F}, {4, 2.0F}, {0, 8.0F}}) {
       std::vector<float> model = {0};
       State<float> state = server->initial_state(1);
-      ASSERT_TRUE(server->apply(model, state, {report, static_cast<std::uint64_t>(population)}));
+      ASSERT_TRUE(apply(*server, model, state, report, static_cast<std::uint64_t>(population)));
       EXPECT_EQ(state.vectors.at(vector)[0], sign * expected) << name << ", N " << population;
     }
   }
@@ -283,7 +283,7 @@ TEST(FedAvg, AddsTheMeanTimesTheLearningRate) {
       make_server<float>({.options = {.name = "fedavg"}, .server = {.learning_rate = 0.5}});
   std::vector<float> model = {1};
   State<float> state;
-  ASSERT_TRUE(server->apply(model, state, {report_of(*server, 4), 1}));
+  ASSERT_TRUE(apply(*server, model, state, report_of(*server, 4), 1));
   EXPECT_EQ(model[0], 3);
 }
 

@@ -97,5 +97,20 @@ TEST_F(ContributionTest, RefusesATruncatedPayload) {
   EXPECT_EQ(refusal(head_for(good), good.slice(0, 12)), "wrong-size");
 }
 
+TEST_F(ContributionTest, LooksAtEveryBlockOfALargePayload) {
+  schema.vectors[0].elements = 200'000;  // four blocks, the last one not whole
+  schema.vectors[1].elements = 70'000;
+  const std::vector<float> values(270'000, 0.5F);
+  const ContributionHead good_head = head_for(payload_of(values));
+  EXPECT_EQ(refusal(good_head, payload_of(values)), "accepted");
+  for (const std::size_t at : {0U, 65'535U, 65'536U, 199'999U, 200'000U, 265'536U, 269'999U}) {
+    std::vector<float> bad = values;
+    bad[at] = kNan;
+    const SharedBytes payload = payload_of(bad);
+    EXPECT_EQ(refusal(head_for(payload), payload), "not-finite") << at;
+    EXPECT_EQ(refusal(good_head, payload), "checksum-mismatch") << at;
+  }
+}
+
 }  // namespace
 }  // namespace starling::update

@@ -133,9 +133,10 @@ inline void expand_bytes(const std::uint8_t* __restrict bytes, float* __restrict
 #endif
 }
 
-// Eight double sums by index modulo 8, then a tree: the same bits in every instruction set.
-inline double squared_norm(const float* x, std::size_t size) {
-  double sum[8] = {};
+// Eight sums by index modulo 8: the same bits in every instruction set.
+inline void add_squares(double* sums, const float* x, std::size_t size) {
+  double sum[8];
+  for (int lane = 0; lane < 8; ++lane) sum[lane] = sums[lane];
   std::size_t i = 0;
   for (; i + 8 <= size; i += 8) {
     for (int lane = 0; lane < 8; ++lane) {
@@ -145,6 +146,13 @@ inline double squared_norm(const float* x, std::size_t size) {
   for (int lane = 0; i < size; ++i, ++lane) {
     sum[lane] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
+  for (int lane = 0; lane < 8; ++lane) sums[lane] = sum[lane];
+}
+
+// The eight sums in the order of a tree.
+inline double squared_norm(const float* x, std::size_t size) {
+  double sum[8] = {};
+  add_squares(sum, x, size);
   return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 

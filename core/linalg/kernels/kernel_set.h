@@ -5,6 +5,7 @@
 #include "core/linalg/kernels/affine.h"
 #include "core/linalg/kernels/cross_entropy.h"
 #include "core/linalg/kernels/elementwise.h"
+#include "core/linalg/kernels/fixed_point.h"
 #include "core/linalg/kernels/pool.h"
 #include "core/linalg/kernels/product.h"
 
@@ -30,7 +31,12 @@ constexpr Kernels make_kernels() {
           .mix_wide = mix_wide,
           .expand_bytes = expand_bytes,
           .squared_norm = squared_norm,
-          .all_finite = all_finite};
+          .add_squares = add_squares,
+          .all_finite = all_finite,
+          .largest_magnitude_bits = largest_magnitude_bits,
+          .add_fixed = add_fixed,
+          .add_fixed_wide = add_fixed_wide,
+          .fixed_to_double = fixed_to_double};
 }
 
 }  // namespace

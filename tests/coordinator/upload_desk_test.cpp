@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/upload_desk.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_directory.h"
+
+namespace starling::coordinator {
+namespace {
+
+constexpr std::uint64_t kUpload = 4096;
+
+class UploadDeskTest : public ::testing::Test {
+ protected:
+  // Room for as many uploads in memory and on disk.
+  store::UploadSpool::Options room(std::uint64_t memory, std::uint64_t disk) const {
+    return {.directory = directory_.path() / "spool",
+            .memory_bytes_max = memory * kUpload,
+            .disk_bytes_max = disk * kUpload};
+  }
+  static Bytes content(std::uint64_t seed) {
+    return Bytes(kUpload, static_cast<std::byte>(seed + 1));
+  }
+  static void fill(UploadDesk& desk, std::uint64_t task) {
+    desk.write(TaskId(task), 0, content(task));
+  }
+  static std::string code_of(const Result<std::uint64_t>& opened) {
+    return opened ? "opened" : opened.error().code();
+  }
+
+  testing::TemporaryDirectory directory_;
+};
+
+TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
+  UploadDesk desk(room(1, 2));
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    ASSERT_EQ(desk.open(TaskId(task), kUpload).value(), 0U);
+    desk.write(TaskId(task), 0, ByteView(content(task)).first(1000));
+    EXPECT_EQ(desk.open(TaskId(task), kUpload).value(), 1000U) << "it is resumed";
+    fill(desk, task);
+  }
+  for (std::uint64_t task = 0; task < 3; ++task) {
+    const SharedBytes payload = desk.begin_sum(TaskId(task)).value();
+    for (int pass = 0; pass < 2; ++pass) {
+      EXPECT_EQ(to_bytes(payload.view()), content(task));
+      payload.leave(0, payload.size());
+    }
+    desk.end_sum(TaskId(task));
+  }
+}
+
+TEST_F(UploadDeskTest, GivesRoomInTheOrderOfAsking) {
+  UploadDesk desk(room(1, 1));
+  ASSERT_TRUE(desk.open(TaskId(0), kUpload));
+  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  for (const std::uint64_t task : {2U, 3U, 4U}) {
+    EXPECT_EQ(code_of(desk.open(TaskId(task), kUpload)), "spool-full") << task;
+  }
+  desk.drop(TaskId(3));  // waits no more
+  fill(desk, 0);
+  ASSERT_TRUE(desk.begin_sum(TaskId(0)));
+  desk.end_sum(TaskId(0));
+  EXPECT_EQ(code_of(desk.open(TaskId(5), kUpload)), "spool-full") << "the room is another's";
+  EXPECT_EQ(code_of(desk.open(TaskId(4), kUpload)), "spool-full") << "the room is another's";
+  EXPECT_EQ(code_of(desk.open(TaskId(2), kUpload)), "opened");
+  desk.drop(TaskId(1));
+  desk.drop(TaskId(2));
+  EXPECT_EQ(code_of(desk.open(TaskId(4), kUpload)), "opened");
+  EXPECT_EQ(code_of(desk.open(TaskId(5), kUpload)), "opened");
+}
+
+TEST_F(UploadDeskTest, ASmallUploadDoesNotOvertakeOneThatWaits) {
+  UploadDesk desk(room(2, 0));
+  ASSERT_TRUE(desk.open(TaskId(0), kUpload));
+  EXPECT_EQ(code_of(desk.open(TaskId(1), 2 * kUpload)), "spool-full");
+  EXPECT_EQ(code_of(desk.open(TaskId(2), 64)), "spool-full");
+  EXPECT_EQ(code_of(desk.open(TaskId(3), 3 * kUpload)), "spool-full") << "not its turn yet";
+  desk.drop(TaskId(0));
+  EXPECT_EQ(code_of(desk.open(TaskId(1), 2 * kUpload)), "opened");
+  desk.drop(TaskId(1));
+  EXPECT_EQ(code_of(desk.open(TaskId(2), 64)), "opened");
+  EXPECT_EQ(code_of(desk.open(TaskId(3), 3 * kUpload)), "upload-too-large");
+}
+
+TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
+  UploadDesk desk(room(2, 0));
+  ASSERT_TRUE(desk.open(TaskId(0), kUpload));
+  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  EXPECT_EQ(desk.memory_bytes(), 2 * kUpload);
+  desk.drop(TaskId(0));
+  EXPECT_EQ(desk.memory_bytes(), 2 * kUpload) << "idle, for the next one";
+  fill(desk, 1);
+  ASSERT_TRUE(desk.begin_sum(TaskId(1)));
+  EXPECT_EQ(desk.memory_bytes(), 2 * kUpload);
+  desk.end_sum(TaskId(1));
+  EXPECT_EQ(desk.memory_bytes(), 0U);
+}
+
+TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
+  UploadDesk desk(room(1, 1));
+  EXPECT_EQ(desk.begin_sum(TaskId(7)).error().code(), "upload-incomplete");
+  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  desk.write(TaskId(1), 100, ByteView(content(1)).first(10));
+  EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-gap");
+  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  desk.write(TaskId(1), 0, ByteView(content(1)).first(10));
+  EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-incomplete");
+}
+
+}  // namespace
+}  // namespace starling::coordinator
