@@ -19,11 +19,7 @@ constexpr std::chrono::hours kCertificateLifetime(24 * 3650);
 
 // Uploads stay in memory, however many.
 store::UploadSpool::Options spool_options() {
-  return {.directory = {},
-          .memory_bytes_max = UINT64_MAX,
-          .memory_uploads_max = SIZE_MAX,
-          .spill_bytes = UINT64_MAX,
-          .disk_bytes_max = 0};
+  return {.directory = {}, .memory_bytes_max = UINT64_MAX, .disk_bytes_max = 0};
 }
 
 // Ids count up from 1.

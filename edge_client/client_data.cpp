@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/base/nearest_name.h"
+#include "core/client/abilities.h"
+#include "core/data/hold_out.h"
 #include "core/data/load.h"
 
 namespace starling::edge_client {
@@ -33,19 +35,7 @@ Result<data::PartitionSpec> parse_part(const std::string& text) {
   return spec;
 }
 
-}  // namespace
-
-std::uint64_t memory_bytes(const LimitOptions& limits) {
-  if (limits.memory > 0) return limits.memory * kMegabyte;
-  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE)) / 2;
-}
-
-std::uint64_t bytes_of(const data::Dataset& dataset) {
-  return dataset.features().size_bytes() + dataset.labels().size_bytes();
-}
-
-Result<data::DatasetView> load_client_data(const EdgeOptions& options) {
+Result<data::DatasetView> load_rows(const EdgeOptions& options) {
   if (options.data.dataset.empty()) {
     return wrong_setting("setting-invalid",
                          "edge.toml does not say where this device's data is; add a line such as "
@@ -68,6 +58,24 @@ Result<data::DatasetView> load_client_data(const EdgeOptions& options) {
   STARLING_ASSIGN(const data::PartitionSpec part, parse_part(options.data.partition));
   STARLING_ASSIGN(auto rows, data::load_part(spec, part, std::move(load)));
   return data::DatasetView{std::move(rows)};
+}
+
+}  // namespace
+
+std::uint64_t memory_bytes(const LimitOptions& limits) {
+  if (limits.memory > 0) return limits.memory * kMegabyte;
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE)) / 2;
+}
+
+std::uint64_t bytes_of(const data::Dataset& dataset) {
+  return dataset.features().size_bytes() + dataset.labels().size_bytes();
+}
+
+Result<client::ClientData> load_client_data(const EdgeOptions& options) {
+  STARLING_ASSIGN(const data::DatasetView rows, load_rows(options));
+  data::Divided divided = data::hold_out(rows, options.data.hold_out);
+  return client::ClientData{std::move(divided.training), std::move(divided.held_out)};
 }
 
 std::string summarize(const data::DatasetView& view) {
@@ -99,12 +107,18 @@ Result<std::uint64_t> model_bytes_max(const LimitOptions& limits, std::uint64_t 
 }
 
 Result<client::ClientOptions> client_options(const EdgeOptions& options,
-                                             const data::DatasetView& data,
+                                             const client::ClientData& data,
                                              std::string_view version) {
   client::ClientOptions client;
   client.software = fmt::format("starling-edge {}", version);
-  client.rows = data.size();
-  STARLING_ASSIGN(client.model_bytes_max, model_bytes_max(options.limits, bytes_of(*data.dataset)));
+  const data::Dataset& dataset = *data.training.dataset;
+  const auto shape = client::DataShape::of(dataset.shape(), dataset.classes());
+  client.rows = data.training.size();
+  client.abilities =
+      client::abilities_of(strategy::builtin_strategies(), data.held_out.has_value());
+  client.input.assign(shape.input.begin(), shape.input.end());
+  client.classes = static_cast<std::uint32_t>(shape.classes);
+  STARLING_ASSIGN(client.model_bytes_max, model_bytes_max(options.limits, bytes_of(dataset)));
   client.pending_updates_max = options.limits.pending_updates;
   client.greeting_deadline = options.connection.greeting_deadline;
   client.silence_max = options.connection.silence_max;

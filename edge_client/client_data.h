@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows that this device trains on, and how the rest of its memory is shared out.
+// The rows that this device trains on and holds out, and how the rest of its memory is shared out.
 #pragma once
 
 #include "core/client/client_machine.h"
-#include "core/data/dataset.h"
+#include "core/client/local_trainer.h"
 #include "edge_client/edge_options.h"
 
 namespace starling::edge_client {
@@ -13,7 +13,7 @@ std::uint64_t memory_bytes(const LimitOptions& limits);
 
 // "setting-invalid" where the options name none, "partition-spec" where they name no part of it,
 // and those of data::load_dataset.
-[[nodiscard]] Result<data::DatasetView> load_client_data(const EdgeOptions& options);
+[[nodiscard]] Result<client::ClientData> load_client_data(const EdgeOptions& options);
 
 std::uint64_t bytes_of(const data::Dataset& dataset);
 
@@ -28,7 +28,7 @@ std::string summarize(const data::DatasetView& view);
 
 // The machine's options, its software named as "starling-edge VERSION".
 [[nodiscard]] Result<client::ClientOptions> client_options(const EdgeOptions& options,
-                                                           const data::DatasetView& data,
+                                                           const client::ClientData& data,
                                                            std::string_view version);
 
 }  // namespace starling::edge_client

@@ -3,31 +3,19 @@
 
 #include <new>
 
-#include "core/client/local_trainer.h"
-
 namespace starling::edge_client {
 namespace {
 
-// Owns the scratch that a BuiltinTrainer borrows.
-class OwningTrainer final : public client::Trainer {
+// A BuiltinTrainer with the scratch that it borrows.
+class OwningTrainer final : private client::TrainerCache, public client::BuiltinTrainer {
  public:
-  OwningTrainer(const std::string& client, const data::DatasetView& data)
-      : trainer_(client, data, cache_) {}
-
-  Result<client::TrainingReport> train(const client::TrainingRequest& request,
-                                       std::span<float> parameters,
-                                       const std::atomic<bool>& stop) override {
-    return trainer_.train(request, parameters, stop);
-  }
-
- private:
-  client::TrainerCache cache_;
-  client::BuiltinTrainer trainer_;
+  OwningTrainer(const std::string& client, const client::ClientData& data)
+      : BuiltinTrainer(client, data, static_cast<TrainerCache&>(*this)) {}
 };
 
 }  // namespace
 
-Trainers make_builtin_trainers(const std::string& client, const data::DatasetView& data,
+Trainers make_builtin_trainers(const std::string& client, const client::ClientData& data,
                                int threads) {
   Trainers trainers;
   for (int i = 0; i < threads; ++i) {
@@ -42,7 +30,7 @@ client::MakeUpdate train_with(const Trainers& trainers) {
                      unsigned worker) -> Result<client::PendingUpdate> {
     client::Trainer& trainer = instead == nullptr ? *trainers[worker] : *instead;
     try {
-      return client::make_update(task.plan, task.base, trainer, true, stop);
+      return client::make_update(task, trainer, {}, stop);
     } catch (const std::bad_alloc&) {
       return unsupported("out-of-memory", "this device has not enough memory to train the model");
     }

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "core/client/client_shell.h"
-#include "core/data/dataset.h"
+#include "core/client/local_trainer.h"
 
 namespace starling::edge_client {
 
 using Trainers = std::vector<std::unique_ptr<client::Trainer>>;  // by worker
 
 // Built-in trainers on the device's data, each with scratch of its own.
-Trainers make_builtin_trainers(const std::string& client, const data::DatasetView& data,
+Trainers make_builtin_trainers(const std::string& client, const client::ClientData& data,
                                int threads);
 
 // Trains by the worker's trainer. `trainers` must outlive the function.

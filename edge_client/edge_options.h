@@ -21,6 +21,7 @@ namespace starling::edge_client {
 struct DataOptions {
   std::string dataset;
   std::string partition;
+  double hold_out = 0;
 };
 
 template <class V>
@@ -31,6 +32,11 @@ void describe(V& visit, DataOptions& o) {
   visit("partition", o.partition,
         FieldInfo{.help = "the part of the data set to hold, as in "
                           "dirichlet:alpha=0.5,index=3,of=10; empty: all of it"});
+  visit("hold-out", o.hold_out,
+        FieldInfo{.help = "part of the rows that is never trained on, so that models can be "
+                          "evaluated on them where a run asks for it",
+                  .min = 0,
+                  .max = 0.9});
 }
 
 struct LimitOptions {

@@ -31,8 +31,8 @@ net::ConnectOptions with_room(net::ConnectOptions options, const client::ClientO
 
 }  // namespace
 
-EdgeSession::EdgeSession(World world, Options options, Rng backoff,
-                         std::vector<client::PendingUpdate> pending, Trainers trainers)
+EdgeSession::EdgeSession(World world, Options options, Rng backoff, client::Leftovers leftovers,
+                         Trainers trainers)
     : world_(world),
       options_(std::move(options)),
       status_writer_(world.loop, world.state.status_file(), world.log),
@@ -44,7 +44,7 @@ EdgeSession::EdgeSession(World world, Options options, Rng backoff,
       training_(world.loop, static_cast<unsigned>(trainers_.size())),
       disk_(world.loop, 1),
       shell_({world.loop, *this, world.pending, disk_, training_, train_with(trainers_)},
-             options_.client, backoff, std::move(pending), shell_handlers()) {
+             options_.client, backoff, std::move(leftovers), shell_handlers()) {
   options_.connect = with_room(options_.connect, options_.client);
   status_.federation = world_.identity.identity().federation;
   status_.client = world_.identity.identity().name;

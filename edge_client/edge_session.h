@@ -36,7 +36,7 @@ class EdgeSession final : private client::Link {
     Duration stop_deadline = std::chrono::seconds(5);
   };
 
-  EdgeSession(World world, Options options, Rng backoff, std::vector<client::PendingUpdate> pending,
+  EdgeSession(World world, Options options, Rng backoff, client::Leftovers leftovers,
               Trainers trainers);
   // Requires: run() was not called or has ended.
   ~EdgeSession() override;

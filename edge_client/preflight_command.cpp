@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <ostream>
 
+#include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "core/base/nearest_name.h"
 #include "core/net/listener.h"
@@ -57,10 +58,12 @@ Check check_configuration(const PreflightRequest& request) {
 Check check_data(const EdgeOptions& options) {
   const auto data = load_client_data(options);
   if (!data) return failed("data", data.error().message(), "see [data] in edge.toml");
-  const auto model = model_bytes_max(options.limits, bytes_of(*data->dataset));
+  const auto model = model_bytes_max(options.limits, bytes_of(*data->training.dataset));
   if (!model) return failed("data", model.error().message(), "see [limits] in edge.toml");
-  return passed("data",
-                fmt::format("{}; models of up to {}", summarize(*data), format_byte_count(*model)));
+  const std::string held_out =
+      data->held_out ? fmt::format("; {} held out", counted(data->held_out->size(), "row")) : "";
+  return passed("data", fmt::format("{}{}; models of up to {}", summarize(data->training), held_out,
+                                    format_byte_count(*model)));
 }
 
 Check check_certificate(const IdentityDirectory& identity, WallTime now) {

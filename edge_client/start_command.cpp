@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/start_command.h"
 
+#include "core/base/counted.h"
 #include "core/net/signals.h"
 #include "edge_client/client_data.h"
 #include "edge_client/edge_session.h"
@@ -10,6 +11,9 @@
 
 namespace starling::edge_client {
 namespace {
+
+// The largest file of an update: strategies send up to two vectors and remember up to two.
+constexpr std::uint64_t kVectorsInAFile = 4;
 
 // Keyed by the name too: devices that start together must not dial together.
 Rng backoff_rng(const StartRequest& request, const std::string& client) {
@@ -49,28 +53,32 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   const std::string& name = identity.identity().name;
   log.info("starling-edge {}: {} of federation {}, coordinator {}", request.version, name,
            identity.identity().federation, identity.coordinator().text());
-  STARLING_ASSIGN(const data::DatasetView data, load_client_data(request.options));
-  log.info("data: {}", summarize(data));
+  STARLING_ASSIGN(const client::ClientData data, load_client_data(request.options));
+  log.info("data: {}", summarize(data.training));
+  if (data.held_out) log.info("held out to evaluate models: {}", summarize(*data.held_out));
   STARLING_ASSIGN(auto peer,
                   node_options(request.options, request.state, "starling-edge " + request.version,
                                request.backoff_seed));
   STARLING_ASSIGN(auto client, client_options(request.options, data, request.version));
   SystemDisk disk;
-  const client::PendingStore store = pending_files(
-      disk, request.state,
-      {.payload_bytes_max = client.model_bytes_max, .updates_max = client.pending_updates_max});
-  STARLING_ASSIGN(auto pending, store.load(log));
-  if (!pending.empty()) log.info("{} pending updates will be offered again", pending.size());
+  const client::PendingStore store =
+      pending_files(disk, request.state,
+                    {.file_bytes_max = kVectorsInAFile * client.model_bytes_max,
+                     .updates_max = client.pending_updates_max});
+  STARLING_ASSIGN(auto leftovers, store.load(log));
+  if (const std::size_t count = leftovers.pending.size(); count > 0) {
+    log.info("{} will be offered again", counted(count, "pending update"));
+  }
   net::EventLoop loop;
   EdgeSession session({loop, clock, log, request.state, identity, store},
                       session_options(request.options, std::move(client)),
-                      backoff_rng(request, name), std::move(pending),
+                      backoff_rng(request, name), std::move(leftovers),
                       make_builtin_trainers(name, data, request.options.limits.threads));
   GossipSession gossip(
-      {loop, clock, log, request.state, identity}, std::move(peer), data,
+      {loop, clock, log, request.state, identity}, std::move(peer), data.training,
       {.send = [&session](const protocol::Envelope& e) { session.send_as_peer(e); },
        .queued_bytes = [&session] { return session.queued_bytes(); }});
-  FallbackSession fallback(loop, clock, log, gossip.node(), data.size(),
+  FallbackSession fallback(loop, clock, log, gossip.node(), data.training.size(),
                            request.state.gossip() / "fallback");
   join_up(session, gossip, fallback);
   STARLING_TRY(gossip.start());

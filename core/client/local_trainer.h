@@ -37,7 +37,7 @@ struct ClientData {
   std::optional<data::DatasetView> held_out = std::nullopt;
 };
 
-class BuiltinTrainer final : public Trainer {
+class BuiltinTrainer : public Trainer {
  public:
   // `cache` must outlive the trainer and be used by one thread at a time.
   BuiltinTrainer(std::string client, ClientData data, TrainerCache& cache)

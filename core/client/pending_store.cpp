@@ -219,8 +219,7 @@ Result<void> PendingStore::forget_state(RunId run) const {
 
 Result<PendingUpdate> PendingStore::read(const fs::path& file) const {
   const std::size_t overhead = kPrefixBytes + aligned(codec_.bytes_max);
-  STARLING_ASSIGN(Bytes content,
-                  read_file(*disk_, file, 2 * options_.payload_bytes_max + overhead));
+  STARLING_ASSIGN(Bytes content, read_file(*disk_, file, options_.file_bytes_max + overhead));
   STARLING_ASSIGN(PendingUpdate update, decode_pending(codec_, std::move(content)));
   if (file_of(update.head.task).filename() != file.filename()) {
     return damaged("it holds another task than its name says");
@@ -230,7 +229,7 @@ Result<PendingUpdate> PendingStore::read(const fs::path& file) const {
 
 Result<CommittedState> PendingStore::read_state(const fs::path& file) const {
   STARLING_ASSIGN(const Bytes content,
-                  read_file(*disk_, file, options_.payload_bytes_max + kPrefixBytes));
+                  read_file(*disk_, file, options_.file_bytes_max + kPrefixBytes));
   STARLING_ASSIGN(CommittedState state, decode_committed(content));
   if (file_of(state.run).filename() != file.filename()) {
     return damaged("it holds the state of another run than its name says");

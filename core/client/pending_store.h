@@ -43,8 +43,8 @@ std::vector<SharedBytes> encode_committed(const CommittedState& state);
 class PendingStore {
  public:
   struct Options {
-    std::uint64_t payload_bytes_max = 4ULL << 30;  // of an update; of a state likewise
-    std::size_t updates_max = 4;                   // the newest; older ones are removed
+    std::uint64_t file_bytes_max = 4ULL << 30;  // a larger one is set aside unread
+    std::size_t updates_max = 4;                // the newest; older ones are removed
     std::size_t set_aside_max = 8;  // damaged files that are kept for whoever wants to look
   };
 
