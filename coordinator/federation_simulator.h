@@ -31,6 +31,7 @@ struct SimulatedFaults {
   double client_crash = 0;       // ... that the receiving client's process is killed
   double coordinator_crash = 0;  // ... that the receiving coordinator is killed
   double disk_crash = 0;         // per change of a disk: its process is killed in it
+  std::uint64_t kill_at_message = 0;  // the receiver of this one, from 1, is killed; 0: none
   Duration restart_after = std::chrono::seconds(1);
   TimePoint until = TimePoint::max();  // faults end here, so that a run can finish
   // What a dishonest client makes of the update that it trained, on any thread; none: all are
@@ -75,6 +76,7 @@ class FederationSimulator {
 
   std::uint64_t crashes() const { return crashes_; }
   std::uint64_t disconnects() const { return disconnects_; }
+  std::uint64_t messages() const { return messages_; }  // that reached a process
   TimePoint now() const { return scheduler_.now(); }
   // When each attempt was committed or abandoned, virtual seconds from the start.
   const std::map<std::pair<Round, Attempt>, double>& ended_at() const { return ended_at_; }
@@ -165,12 +167,13 @@ class FederationSimulator {
   std::unique_ptr<CoordinatorCore> core_;        // null while the process is down
   std::unique_ptr<SimulatedFallback> fallback_;  // null: none, or no time passes
   bool submitted_ = false;
-  bool said_something_ = false;  // of the run, since its state was looked at
+  bool may_have_ended_ = false;  // the run, since its state was looked at
   bool finished_ = false;
   std::optional<Error> failure_;
   std::map<std::pair<Round, Attempt>, double> ended_at_;
   std::uint64_t crashes_ = 0;
   std::uint64_t disconnects_ = 0;
+  std::uint64_t messages_ = 0;
 };
 
 }  // namespace starling::coordinator

@@ -113,7 +113,7 @@ void FederationSimulator::start_client(std::size_t index) {
   ++nodes_[index]->incarnation;
   run_turn([&] {
     auto pending = ClientProcess::files(*this, index).load(log_);
-    if (!pending) return fail(pending.error());
+    if (!pending) return crash_client(index);  // and started again
     nodes_[index]->process = std::make_unique<ClientProcess>(*this, index, std::move(*pending));
     to_client(index, client::Tick{});
   });

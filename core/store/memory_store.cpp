@@ -33,11 +33,8 @@ Result<std::optional<std::string>> MemoryStore::fact(std::string_view key) {
 }
 
 Result<void> MemoryStore::check_certificate(const Certificate& certificate) const {
-  bool key_revoked = false;
-  for (const auto& [serial, known] : certificates_) {
-    key_revoked |= known.revoked_at && known.fingerprint == certificate.fingerprint;
-  }
-  return rules::may_certify(certificate, certificates_.contains(certificate.serial), key_revoked);
+  return rules::may_certify(certificate, certificates_.contains(certificate.serial),
+                            revoked_keys_.contains(certificate.fingerprint));
 }
 
 Result<void> MemoryStore::certify(std::string_view name, Role role, const Certificate& certificate,
@@ -108,6 +105,7 @@ Result<std::vector<Revocation>> MemoryStore::revoke_client(std::string_view name
   for (auto& [serial, certificate] : certificates_) {
     if (certificate.client != name) continue;
     if (!certificate.revoked_at) certificate.revoked_at = now;
+    revoked_keys_.insert(certificate.fingerprint);
     revoked.push_back({serial, certificate.fingerprint, *certificate.revoked_at});
   }
   return revoked;

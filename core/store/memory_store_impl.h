@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -95,6 +96,7 @@ class MemoryStore final : public Store {
   std::map<std::string, std::string, std::less<>> facts_;
   std::map<std::string, Client, std::less<>> clients_;
   std::map<std::string, Certificate, std::less<>> certificates_;
+  std::set<Sha256Digest> revoked_keys_;  // their fingerprints
   std::map<std::string, Token, std::less<>> tokens_;
   std::vector<RunHistory> runs_;  // run i + 1 at i
   std::unordered_map<TaskId, TaskRecord> tasks_;
