@@ -5,29 +5,37 @@ namespace starling::coordinator {
 
 Result<std::uint64_t> UploadDesk::open(TaskId task, std::uint64_t bytes) {
   const auto found = receiving_.find(task);
-  if (found != receiving_.end() && found->second->bytes() == bytes) {
-    return found->second->received();
+  if (found != receiving_.end()) {
+    const auto& [upload, whole] = found->second;
+    if (!upload && whole.size() == bytes) return bytes;
+    if (upload && upload->bytes() == bytes) return upload->received();
   }
   drop(task);
   STARLING_ASSIGN(auto upload, spool_.begin(bytes));
-  receiving_[task] = std::move(upload);
+  receiving_[task] = {std::move(upload), {}};
   return 0;
 }
 
-void UploadDesk::write(TaskId task, std::uint64_t offset, ByteView bytes) {
+void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& bytes) {
   const auto found = receiving_.find(task);
-  if (found == receiving_.end()) return;
-  if (!found->second->write(offset, bytes)) receiving_.erase(found);
+  if (found == receiving_.end() || !found->second.upload) return;
+  store::Upload& upload = *found->second.upload;
+  if (offset == 0 && bytes.owner() && bytes.size() == upload.bytes()) {
+    found->second = {nullptr, bytes};
+  } else if (!upload.write(offset, bytes.view())) {
+    receiving_.erase(found);
+  }
 }
 
 Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
-  auto upload = receiving_.extract(task);
-  if (upload.empty() || !upload.mapped()->complete()) {
+  auto found = receiving_.extract(task);
+  if (found.empty() || (found.mapped().upload && !found.mapped().upload->complete())) {
     return retry("upload-incomplete", "the update was not received whole");
   }
-  const ByteView view = upload.mapped()->view();
-  summing_.insert_or_assign(task, std::move(upload.mapped()));
-  return SharedBytes(nullptr, view);
+  const auto& [upload, whole] = found.mapped();
+  const SharedBytes bytes = upload ? SharedBytes(nullptr, upload->view()) : whole;
+  summing_.insert_or_assign(task, std::move(found.mapped()));
+  return bytes;
 }
 
 }  // namespace starling::coordinator

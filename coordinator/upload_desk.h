@@ -18,8 +18,9 @@ class UploadDesk {
   // Room for an update, or for the rest of one that was interrupted; returns what is there
   // already. The errors of UploadSpool::begin.
   [[nodiscard]] Result<std::uint64_t> open(TaskId task, std::uint64_t bytes);
-  // A failure shows in begin_sum.
-  void write(TaskId task, std::uint64_t offset, ByteView bytes);
+  // A failure shows in begin_sum. A whole update that has an owner is kept as it is; all else is
+  // copied into the spool.
+  void write(TaskId task, std::uint64_t offset, const SharedBytes& bytes);
   // Of one that is being received; what is being summed stays until end_sum.
   void drop(TaskId task) { receiving_.erase(task); }
 
@@ -28,9 +29,14 @@ class UploadDesk {
   void end_sum(TaskId task) { summing_.erase(task); }
 
  private:
+  struct Received {
+    std::unique_ptr<store::Upload> upload;  // null where the update is kept as it came
+    SharedBytes whole;
+  };
+
   store::UploadSpool spool_;
-  std::map<TaskId, std::unique_ptr<store::Upload>> receiving_;
-  std::map<TaskId, std::unique_ptr<store::Upload>> summing_;
+  std::map<TaskId, Received> receiving_;
+  std::map<TaskId, Received> summing_;
 };
 
 }  // namespace starling::coordinator
