@@ -67,7 +67,7 @@ FederationSimulator::FederationSimulator(store::Store& store, const Clock& clock
       pool_(options_.threads),
       fault_rng_({.seed = options_.faults.seed, .purpose = Purpose::kNetwork}),
       sessions_(std::make_unique<Sessions>(*this)) {
-  disk_.set_fates([this](const auto& path) { return fate("coordinator", path); });
+  disk_.set_fault_injector([this](const auto& path) { return draw_fault("coordinator", path); });
 }
 
 FederationSimulator::~FederationSimulator() = default;
@@ -120,13 +120,14 @@ void FederationSimulator::crash(std::uint32_t process) {
   crash_client(process);
 }
 
-sim::SimulatedDisk::Fate FederationSimulator::fate(const std::string& process,
-                                                   const std::filesystem::path& path) {
-  using Fate = sim::SimulatedDisk::Fate;
+sim::SimulatedDisk::Fault FederationSimulator::draw_fault(const std::string& process,
+                                                          const std::filesystem::path& path) {
+  using Fault = sim::SimulatedDisk::Fault;
   if (options_.faults.disk) return options_.faults.disk(process, path);
-  if (!happens(options_.faults.disk_crash)) return Fate::kDone;
-  constexpr std::array<Fate, 3> kFates = {Fate::kCrashBefore, Fate::kTorn, Fate::kCrashAfter};
-  return kFates[fault_rng_.below(kFates.size())];
+  if (!happens(options_.faults.disk_crash)) return Fault::kNone;
+  constexpr std::array<Fault, 3> kCrashes = {Fault::kCrashBefore, Fault::kTornWrite,
+                                             Fault::kCrashAfter};
+  return kCrashes[fault_rng_.below(kCrashes.size())];
 }
 
 // --- the coordinator's process ------------------------------------------------------------------

@@ -38,8 +38,9 @@ struct SimulatedFaults {
   // honest.
   std::function<void(const std::string& client, client::PendingUpdate&)> forge;
   std::map<std::string, std::uint64_t> announces;  // the rows that dishonest clients say they have
-  // What becomes of each change of a disk, "coordinator"'s or a client's; none: as disk_crash says.
-  std::function<sim::SimulatedDisk::Fate(const std::string& process, const std::filesystem::path&)>
+  // The fault that each change of a disk meets, the "coordinator"'s or a client's; empty: drawn by
+  // disk_crash.
+  std::function<sim::SimulatedDisk::Fault(const std::string& process, const std::filesystem::path&)>
       disk;
 };
 
@@ -120,7 +121,8 @@ class FederationSimulator {
   // Runs a turn of some process, which may be killed in it.
   void run_turn(const std::function<void()>& turn);
   void crash(std::uint32_t process);
-  sim::SimulatedDisk::Fate fate(const std::string& process, const std::filesystem::path& path);
+  sim::SimulatedDisk::Fault draw_fault(const std::string& process,
+                                       const std::filesystem::path& path);
 
   // The network and the nodes (federation_simulator_world.cpp).
   using Direction = SimulatedWorld::Way;

@@ -106,7 +106,8 @@ void FederationSimulator::add_client(const std::string& name, data::DatasetView 
   nodes_.push_back(
       std::make_unique<Node>(static_cast<std::uint32_t>(index), name, std::move(data), rows));
   Node& node = *nodes_.back();
-  node.disk.set_fates([this, &node](const auto& path) { return fate(node.name, path); });
+  node.disk.set_fault_injector(
+      [this, &node](const auto& path) { return draw_fault(node.name, path); });
 }
 
 void FederationSimulator::start_client(std::size_t index) {

@@ -16,7 +16,7 @@ namespace starling::client {
 namespace {
 
 using namespace std::chrono_literals;
-using Fate = sim::SimulatedDisk::Fate;
+using Fault = sim::SimulatedDisk::Fault;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -95,9 +95,9 @@ class ClientShellTest : public ::testing::Test {
     scheduler.schedule(time, [&] { there = true; });
     while (!there) scheduler.run_one();
   }
-  void next_change(Fate fate) {
-    disk.set_fates([fate, used = false](const auto&) mutable {
-      return std::exchange(used, true) ? Fate::kDone : fate;
+  void next_change(Fault fault) {
+    disk.set_fault_injector([fault, used = false](const auto&) mutable {
+      return std::exchange(used, true) ? Fault::kNone : fault;
     });
   }
 
@@ -149,7 +149,7 @@ TEST_F(ClientShellTest, ATrainingDoesNotEndInTheNextProcess) {
 
 TEST_F(ClientShellTest, AFailedSyncIsToldOnceTheMachineKnows) {
   begin_task();
-  next_change(Fate::kFailed);
+  next_change(Fault::kFailedSync);
   run_until(TimePoint(2s));
   EXPECT_THAT(seen, Contains("broken: fsync-failed"));
   EXPECT_THAT(link.calls, ElementsAre("dial"));
@@ -157,7 +157,7 @@ TEST_F(ClientShellTest, AFailedSyncIsToldOnceTheMachineKnows) {
 
 TEST_F(ClientShellTest, AFullDiskIsNoReasonToEnd) {
   begin_task();
-  next_change(Fate::kFull);
+  next_change(Fault::kFull);
   run_until(TimePoint(2s));
   EXPECT_THAT(seen, ::testing::Not(Contains(HasSubstr("broken"))));
 }
@@ -165,7 +165,7 @@ TEST_F(ClientShellTest, AFullDiskIsNoReasonToEnd) {
 TEST_F(ClientShellTest, ASettledUpdateThatCannotBeRemovedIsSaid) {
   begin_task();
   run_until(TimePoint(2s));
-  next_change(Fate::kFailed);
+  next_change(Fault::kFailedSync);
   hear(protocol::RoundCommitted{.task = kShellTask});
   run_until(TimePoint(3s));
   EXPECT_THAT(seen, Contains(HasSubstr("a settled update remains")));

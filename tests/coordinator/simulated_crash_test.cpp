@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using sim::SimulatedDisk;
-using Fate = SimulatedDisk::Fate;
+using Fault = SimulatedDisk::Fault;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -122,14 +122,14 @@ TEST_F(SimulatedCrash, TheReceiverOfAnyMessageMayBeKilled) {
   EXPECT_GT(disturbances, 100U);
 }
 
-class AtEachChange : public ::testing::TestWithParam<Fate> {};
+class AtEachChange : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(AtEachChange, OfADiskTheModelsStay) {
   const std::uint64_t disturbances =
       disturb_each([](Federation& run, std::uint64_t n, const auto& disturbed) {
         run.options.faults.disk = [n, disturbed, count = std::uint64_t{0}](const std::string&,
                                                                            const auto&) mutable {
-          if (++count != n) return Fate::kDone;
+          if (++count != n) return Fault::kNone;
           *disturbed = true;
           return GetParam();
         };
@@ -139,8 +139,8 @@ TEST_P(AtEachChange, OfADiskTheModelsStay) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SimulatedDisk, AtEachChange,
-                         ::testing::Values(Fate::kCrashBefore, Fate::kTorn, Fate::kCrashAfter,
-                                           Fate::kFailed));
+                         ::testing::Values(Fault::kCrashBefore, Fault::kTornWrite,
+                                           Fault::kCrashAfter, Fault::kFailedSync));
 
 // Published is only what is committed: a kill between the two loses nothing and repeats nothing.
 TEST_F(SimulatedCrash, TheCoordinatorMayBeKilledAfterAnyTransaction) {
@@ -158,7 +158,7 @@ TEST_F(SimulatedCrash, TheCoordinatorMayBeKilledAfterAnyTransaction) {
 TEST_F(SimulatedCrash, ACoordinatorThatFindsItsDiskFullWaits) {
   options.faults.disk = [full = 0](const std::string& process, const auto& path) mutable {
     const bool second = path.filename() == "2.safetensors";
-    return process == "coordinator" && second && ++full <= 3 ? Fate::kFull : Fate::kDone;
+    return process == "coordinator" && second && ++full <= 3 ? Fault::kFull : Fault::kNone;
   };
   EXPECT_EQ(simulate(), undisturbed());
   EXPECT_EQ(crashes, 0U);
@@ -171,7 +171,7 @@ TEST_F(SimulatedCrash, ACoordinatorThatFindsItsDiskFullWaits) {
 TEST_F(SimulatedCrash, ARoundThatWasNotCommittedIsComputedAgain) {
   options.faults.disk = [used = false](const std::string&, const auto& path) mutable {
     const bool now = path.filename() == "2.safetensors" && !std::exchange(used, true);
-    return now ? Fate::kCrashAfter : Fate::kDone;
+    return now ? Fault::kCrashAfter : Fault::kNone;
   };
   EXPECT_EQ(simulate(), undisturbed());
   EXPECT_EQ(crashes, 1U);
@@ -197,23 +197,23 @@ TEST_F(SimulatedCrash, AfterACrashTheModelIsTheOneOnTheDisk) {
 }
 
 // Client 2 is killed while it writes its first update.
-decltype(SimulatedFaults::disk) kill_in_first_update(Fate fate) {
-  return [fate, used = false](const std::string& process, const auto& path) mutable {
+decltype(SimulatedFaults::disk) kill_in_first_update(Fault fault) {
+  return [fault, used = false](const std::string& process, const auto& path) mutable {
     const bool now =
         process == "client-2" && path.extension() == ".update" && !std::exchange(used, true);
-    return now ? fate : Fate::kDone;
+    return now ? fault : Fault::kNone;
   };
 }
 
 TEST_F(SimulatedCrash, AnUpdateThatWasStoredIsNotTrainedAgain) {
-  options.faults.disk = kill_in_first_update(Fate::kCrashAfter);
+  options.faults.disk = kill_in_first_update(Fault::kCrashAfter);
   EXPECT_EQ(simulate(), undisturbed());
   EXPECT_EQ(crashes, 1U);
   EXPECT_EQ(trainings, kRounds * kClients);
 }
 
 TEST_F(SimulatedCrash, AnUpdateOfWhichHalfIsOnTheDiskIsTrainedAgain) {
-  options.faults.disk = kill_in_first_update(Fate::kTorn);
+  options.faults.disk = kill_in_first_update(Fault::kTornWrite);
   EXPECT_EQ(simulate(), undisturbed());
   EXPECT_EQ(crashes, 1U);
   EXPECT_EQ(trainings, kRounds * kClients + 1);
