@@ -143,7 +143,7 @@ Result<void> CoordinatorShell::perform(OpenUpload& action) {
 }
 
 Result<void> CoordinatorShell::perform(WriteUpload& action) {
-  parts_.uploads.write(action.task, action.offset, action.bytes.view());
+  parts_.uploads.write(action.task, action.offset, action.bytes);
   return {};
 }
 

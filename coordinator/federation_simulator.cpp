@@ -63,7 +63,7 @@ FederationSimulator::FederationSimulator(store::Store& store, const Clock& clock
       pool_(options_.threads),
       fault_rng_({.seed = options_.faults.seed, .purpose = Purpose::kNetwork}),
       sessions_(std::make_unique<Sessions>(*this)) {
-  disk_.set_fates([this](const auto& path) { return fate("coordinator", path); });
+  disk_.set_fault_injector([this](const auto& path) { return draw_fault("coordinator", path); });
 }
 
 FederationSimulator::~FederationSimulator() = default;
@@ -95,7 +95,7 @@ Result<RunId> FederationSimulator::run(const RunContext& context,
                                               "left: raise nodes.leave-after or lower rounds",
                                               seconds_now()));
     }
-    if (std::exchange(said_something_, false)) STARLING_TRY(look_for_end());
+    if (std::exchange(may_have_ended_, false)) STARLING_TRY(look_for_end());
   }
   if (failure_) return *failure_;
   return run_;
@@ -116,13 +116,14 @@ void FederationSimulator::crash(std::uint32_t process) {
   crash_client(process);
 }
 
-sim::SimulatedDisk::Fate FederationSimulator::fate(const std::string& process,
-                                                   const std::filesystem::path& path) {
-  using Fate = sim::SimulatedDisk::Fate;
+sim::SimulatedDisk::Fault FederationSimulator::draw_fault(const std::string& process,
+                                                          const std::filesystem::path& path) {
+  using Fault = sim::SimulatedDisk::Fault;
   if (options_.faults.disk) return options_.faults.disk(process, path);
-  if (!happens(options_.faults.disk_crash)) return Fate::kDone;
-  constexpr std::array<Fate, 3> kFates = {Fate::kCrashBefore, Fate::kTorn, Fate::kCrashAfter};
-  return kFates[fault_rng_.below(kFates.size())];
+  if (!happens(options_.faults.disk_crash)) return Fault::kNone;
+  constexpr std::array<Fault, 3> kCrashes = {Fault::kCrashBefore, Fault::kTornWrite,
+                                             Fault::kCrashAfter};
+  return kCrashes[fault_rng_.below(kCrashes.size())];
 }
 
 // --- the coordinator's process ------------------------------------------------------------------
@@ -157,11 +158,12 @@ void FederationSimulator::start_coordinator() {
           [this](const Job&) { return Result<std::shared_ptr<const RunContext>>(context_); },
           *options_.strategies, immediate_, immediate_, pool_, log_},
       options, core_handlers());
+  may_have_ended_ = true;  // in the store, just before a crash
   run_turn([this] {
     if (const auto names = store::set_aside_unknown_runs(store_, disk_, kModels); !names) {
-      return fail(names.error());
+      return coordinator_broke(names.error());
     }
-    if (const auto started = core_->start(); !started) return fail(started.error());
+    if (const auto started = core_->start(); !started) return coordinator_broke(started.error());
     if (submitted_) core_->runs().load_next();
   });
 }
@@ -169,7 +171,7 @@ void FederationSimulator::start_coordinator() {
 CoordinatorCore::Handlers FederationSimulator::core_handlers() {
   return {.on_line =
               [this](const std::string& line) {
-                said_something_ = true;
+                may_have_ended_ = true;
                 if (hooks_.on_line) hooks_.on_line(line);
               },
           .on_run_loaded = [this](RunStart& start) { start.recorded_contributors = recorded_; },
@@ -248,13 +250,15 @@ void FederationSimulator::deliver(std::size_t index, SessionId session, Directio
     ++disconnects_;
     return break_session(index, retry("connection-lost", "the connection broke"));
   }
+  const bool kills = ++messages_ == options_.faults.kill_at_message;
   if (direction == Direction::kToClient) {
-    if (happens(options_.faults.client_crash)) return crash_client(index);
+    if (kills || happens(options_.faults.client_crash)) return crash_client(index);
     if (fallback_) fallback_->see(index, envelope.message);
     return to_client(index, client::Received{std::move(envelope)});
   }
-  if (happens(options_.faults.coordinator_crash))
+  if (kills || happens(options_.faults.coordinator_crash)) {
     return kill_coordinator(options_.faults.restart_after);
+  }
   to_coordinator(MessageReceived{session, std::move(envelope)});
 }
 

@@ -31,14 +31,16 @@ struct SimulatedFaults {
   double client_crash = 0;       // ... that the receiving client's process is killed
   double coordinator_crash = 0;  // ... that the receiving coordinator is killed
   double disk_crash = 0;         // per change of a disk: its process is killed in it
+  std::uint64_t kill_at_message = 0;  // the receiver of this one, from 1, is killed; 0: none
   Duration restart_after = std::chrono::seconds(1);
   TimePoint until = TimePoint::max();  // faults end here, so that a run can finish
   // What a dishonest client makes of the update that it trained, on any thread; none: all are
   // honest.
   std::function<void(const std::string& client, client::PendingUpdate&)> forge;
   std::map<std::string, std::uint64_t> announces;  // the rows that dishonest clients say they have
-  // What becomes of each change of a disk, "coordinator"'s or a client's; none: as disk_crash says.
-  std::function<sim::SimulatedDisk::Fate(const std::string& process, const std::filesystem::path&)>
+  // The fault that each change of a disk meets, the "coordinator"'s or a client's; empty: drawn by
+  // disk_crash.
+  std::function<sim::SimulatedDisk::Fault(const std::string& process, const std::filesystem::path&)>
       disk;
 };
 
@@ -77,6 +79,7 @@ class FederationSimulator {
 
   std::uint64_t crashes() const { return crashes_; }
   std::uint64_t disconnects() const { return disconnects_; }
+  std::uint64_t messages() const { return messages_; }  // that reached a process
   TimePoint now() const { return scheduler_.now(); }
   // When each attempt was committed or abandoned, virtual seconds from the start.
   const std::map<std::pair<Round, Attempt>, double>& ended_at() const { return ended_at_; }
@@ -120,7 +123,8 @@ class FederationSimulator {
   // Runs a turn of some process, which may be killed in it.
   void run_turn(const std::function<void()>& turn);
   void crash(std::uint32_t process);
-  sim::SimulatedDisk::Fate fate(const std::string& process, const std::filesystem::path& path);
+  sim::SimulatedDisk::Fault draw_fault(const std::string& process,
+                                       const std::filesystem::path& path);
 
   // The network and the nodes (federation_simulator_world.cpp).
   using Direction = SimulatedWorld::Way;
@@ -167,12 +171,13 @@ class FederationSimulator {
   std::unique_ptr<CoordinatorCore> core_;        // null while the process is down
   std::unique_ptr<SimulatedFallback> fallback_;  // null: none, or no time passes
   bool submitted_ = false;
-  bool said_something_ = false;  // of the run, since its state was looked at
+  bool may_have_ended_ = false;  // the run, since its state was looked at
   bool finished_ = false;
   std::optional<Error> failure_;
   std::map<std::pair<Round, Attempt>, double> ended_at_;
   std::uint64_t crashes_ = 0;
   std::uint64_t disconnects_ = 0;
+  std::uint64_t messages_ = 0;
 };
 
 }  // namespace starling::coordinator

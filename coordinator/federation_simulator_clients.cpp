@@ -115,14 +115,15 @@ void FederationSimulator::add_client(const std::string& name, client::ClientData
   nodes_.push_back(
       std::make_unique<Node>(static_cast<std::uint32_t>(index), name, std::move(data), rows));
   Node& node = *nodes_.back();
-  node.disk.set_fates([this, &node](const auto& path) { return fate(node.name, path); });
+  node.disk.set_fault_injector(
+      [this, &node](const auto& path) { return draw_fault(node.name, path); });
 }
 
 void FederationSimulator::start_client(std::size_t index) {
   ++nodes_[index]->incarnation;
   run_turn([&] {
     auto leftovers = ClientProcess::files(*this, index).load(log_);
-    if (!leftovers) return fail(leftovers.error());
+    if (!leftovers) return crash_client(index);  // and started again
     nodes_[index]->process = std::make_unique<ClientProcess>(*this, index, std::move(*leftovers));
     to_client(index, client::Tick{});
   });

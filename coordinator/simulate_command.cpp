@@ -65,9 +65,8 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
     progress.print(telemetry::leading_facts(line, terminal.line_max));
   };
   hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
-    const auto note = outcome.measured
-                          ? fmt::format("accuracy {:.4f}", outcome.measured->accuracy)
-                          : std::string();
+    const auto note = outcome.measured ? fmt::format("accuracy {:.4f}", outcome.measured->accuracy)
+                                       : std::string();
     progress.update(summary.round, note);
   };
   return simulate(flags.job, flags.options, context.clock, std::move(hooks));

@@ -7,8 +7,10 @@ namespace starling::coordinator {
 
 Result<std::uint64_t> UploadDesk::open(TaskId task, std::uint64_t bytes) {
   const auto found = receiving_.find(task);
-  if (found != receiving_.end() && found->second->bytes() == bytes) {
-    return found->second->received();
+  if (found != receiving_.end()) {
+    const auto& [upload, whole] = found->second;
+    if (!upload && whole.size() == bytes) return bytes;
+    if (upload && upload->bytes() == bytes) return upload->received();
   }
   give_up(task);
   // Behind those that wait already, so that none of them waits for ever.
@@ -29,7 +31,7 @@ std::optional<Error> UploadDesk::serve_waiting() {
     if (!upload && upload.error().kind() == ErrorKind::kOverloaded) return upload.error();
     waiting_.pop_front();
     if (upload) {
-      receiving_[task] = std::move(*upload);
+      receiving_[task] = {std::move(*upload), {}};
     } else {
       failed_.insert_or_assign(task, upload.error());
     }
@@ -37,10 +39,15 @@ std::optional<Error> UploadDesk::serve_waiting() {
   return std::nullopt;
 }
 
-void UploadDesk::write(TaskId task, std::uint64_t offset, ByteView bytes) {
+void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& bytes) {
   const auto found = receiving_.find(task);
-  if (found == receiving_.end()) return;
-  const auto written = found->second->write(offset, bytes);
+  if (found == receiving_.end() || !found->second.upload) return;
+  store::Upload& upload = *found->second.upload;
+  if (offset == 0 && bytes.owner() && bytes.size() == upload.bytes()) {
+    found->second = {nullptr, bytes};
+    return;
+  }
+  const auto written = upload.write(offset, bytes.view());
   if (written) return;
   receiving_.erase(found);
   failed_.insert_or_assign(task, written.error());
@@ -58,15 +65,16 @@ void UploadDesk::drop(TaskId task) {
 }
 
 Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
-  auto upload = receiving_.extract(task);
+  auto found = receiving_.extract(task);
   if (const auto error = failed_.extract(task)) return error.mapped();
-  if (upload.empty() || !upload.mapped()->complete()) {
+  if (found.empty() || (found.mapped().upload && !found.mapped().upload->complete())) {
     return retry("upload-incomplete", "the update was not received whole");
   }
-  const store::Upload& whole = *upload.mapped();
-  SharedBytes payload(nullptr, whole.view());
-  if (whole.on_disk()) payload = SharedBytes::mapped(whole.view());
-  summing_.insert_or_assign(task, std::move(upload.mapped()));
+  const auto& [upload, whole] = found.mapped();
+  SharedBytes payload = whole;
+  if (upload) payload = SharedBytes(nullptr, upload->view());
+  if (upload && upload->on_disk()) payload = SharedBytes::mapped(upload->view());
+  summing_.insert_or_assign(task, std::move(found.mapped()));
   return payload;
 }
 

@@ -21,8 +21,9 @@ class UploadDesk {
   // already. The errors of UploadSpool::begin; one that has to wait (kOverloaded) gets the room
   // that others leave, in the order of asking, and hears of it when it asks again.
   [[nodiscard]] Result<std::uint64_t> open(TaskId task, std::uint64_t bytes);
-  // A failure shows in begin_sum.
-  void write(TaskId task, std::uint64_t offset, ByteView bytes);
+  // A failure shows in begin_sum. A whole update that has an owner is kept as it is; all else is
+  // copied into the spool.
+  void write(TaskId task, std::uint64_t offset, const SharedBytes& bytes);
   // Of one that is being received or waits; what is being summed stays until end_sum.
   void drop(TaskId task);
 
@@ -35,6 +36,10 @@ class UploadDesk {
   std::uint64_t memory_bytes() const { return spool_.memory_bytes(); }
 
  private:
+  struct Received {
+    std::unique_ptr<store::Upload> upload;  // null where the update is kept as it came
+    SharedBytes whole;
+  };
   struct Waiting {
     TaskId task;
     std::uint64_t bytes;
@@ -45,8 +50,8 @@ class UploadDesk {
   void room_freed();
 
   store::UploadSpool spool_;
-  std::map<TaskId, std::unique_ptr<store::Upload>> receiving_;
-  std::map<TaskId, std::unique_ptr<store::Upload>> summing_;
+  std::map<TaskId, Received> receiving_;
+  std::map<TaskId, Received> summing_;
   std::deque<Waiting> waiting_;
   std::map<TaskId, Error> failed_;  // until they are asked for or dropped
 };

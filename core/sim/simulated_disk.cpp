@@ -62,21 +62,21 @@ Bytes first_half(std::span<const SharedBytes> parts) {
 
 template <class Change, class Torn>
 Result<void> SimulatedDisk::decide(const fs::path& path, const Change& change, const Torn& torn) {
-  switch (fates_ ? fates_(path) : Fate::kDone) {
-    case Fate::kDone:
+  switch (injector_ ? injector_(path) : Fault::kNone) {
+    case Fault::kNone:
       change();
       return {};
-    case Fate::kFailed:
+    case Fault::kFailedSync:
       return internal("fsync-failed", "fsync of " + path.string() + " failed, as simulated");
-    case Fate::kFull:
+    case Fault::kFull:
       return overloaded("disk-full",
                         "cannot write " + path.string() + ": the simulated disk is full");
-    case Fate::kCrashBefore:
+    case Fault::kCrashBefore:
       break;
-    case Fate::kTorn:
+    case Fault::kTornWrite:
       torn();
       break;
-    case Fate::kCrashAfter:
+    case Fault::kCrashAfter:
       change();
       break;
   }

@@ -21,22 +21,22 @@ struct ProcessCrash {
 
 class SimulatedDisk final : public Disk {
  public:
-  enum class Fate {  // of a change
-    kDone,
-    kFailed,       // "fsync-failed"; nothing has changed
+  enum class Fault {  // of a change
+    kNone,
+    kFailedSync,   // "fsync-failed"; nothing has changed
     kFull,         // "disk-full"; nothing has changed
     kCrashBefore,  // the process is killed, and nothing has changed
-    kTorn,         // ... and half of a temporary is left where a file was written
+    kTornWrite,    // ... and half of a temporary is left where a file was written
     kCrashAfter,   // ... and the change is durable
   };
-  // Asked at each change: a write, removal, rename or new directory.
-  using Fates = std::function<Fate(const std::filesystem::path& path)>;
+  // Called at each change (a write, removal, rename or new directory): the fault that it meets.
+  using FaultInjector = std::function<Fault(const std::filesystem::path& path)>;
 
   explicit SimulatedDisk(std::uint32_t process) : process_(process) {}
   SimulatedDisk(const SimulatedDisk&) = delete;
   SimulatedDisk& operator=(const SimulatedDisk&) = delete;
 
-  void set_fates(Fates fates) { fates_ = std::move(fates); }
+  void set_fault_injector(FaultInjector injector) { injector_ = std::move(injector); }
   // A write that would need more is refused as on a full disk.
   void set_room(std::uint64_t bytes) { room_ = bytes; }
   std::uint64_t bytes() const { return bytes_; }
@@ -57,7 +57,7 @@ class SimulatedDisk final : public Disk {
     std::uint64_t written = 0;  // the number of the change
   };
 
-  // Does `change` or not, as the fate of `path` is; `torn` is what half of it leaves.
+  // Makes `change` as far as the injected fault lets it; `torn` makes what half of it leaves.
   template <class Change, class Torn>
   Result<void> decide(const std::filesystem::path& path, const Change& change, const Torn& torn);
   void put(const std::string& path, File file);
@@ -65,7 +65,7 @@ class SimulatedDisk final : public Disk {
   bool is_directory(const std::filesystem::path& path) const;
 
   const std::uint32_t process_;
-  Fates fates_;
+  FaultInjector injector_;
   std::uint64_t room_ = UINT64_MAX;
   std::uint64_t bytes_ = 0;
   std::uint64_t changes_ = 0;

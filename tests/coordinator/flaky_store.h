@@ -3,6 +3,7 @@
 // so many calls of the named kinds.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "core/store/sqlite_store.h"
@@ -17,6 +18,8 @@ class FlakyStore final : public Store {
   std::vector<Error> failures;
   std::vector<std::string> calls;  // of those writes that succeeded, in order
   std::size_t rounds_read = 0;     // records of attempts and models
+  // After each of those writes that succeeded.
+  std::function<void(const std::string& call)> on_written = [](const std::string&) {};
 
   Result<void> open_attempt(const NewAttempt& a) override {
     return attempt("open", [&] { return store_->open_attempt(a); });
@@ -140,7 +143,9 @@ class FlakyStore final : public Store {
       return error;
     }
     calls.push_back(name);
-    return write();
+    const Result<void> written = write();
+    if (written) on_written(name);
+    return written;
   }
 
   std::unique_ptr<Store> store_ = open_store_in_memory();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process finds on its simulated disk, after every fate that a change may have.
+// What a process finds on its simulated disk, after every fault that a change may have.
 #include "core/sim/simulated_disk.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@ namespace starling::sim {
 namespace {
 
 namespace fs = std::filesystem;
-using Fate = SimulatedDisk::Fate;
+using Fault = SimulatedDisk::Fault;
 using ::testing::ElementsAre;
 
 class SimulatedDiskTest : public ::testing::Test {
@@ -30,9 +30,9 @@ class SimulatedDiskTest : public ::testing::Test {
     for (const DiskEntry& entry : disk.list(directory).value()) names.push_back(entry.name);
     return names;
   }
-  void next_change(Fate fate) {
-    disk.set_fates([fate, used = false](const fs::path&) mutable {
-      return std::exchange(used, true) ? Fate::kDone : fate;
+  void next_change(Fault fault) {
+    disk.set_fault_injector([fault, used = false](const fs::path&) mutable {
+      return std::exchange(used, true) ? Fault::kNone : fault;
     });
   }
   template <class Change>
@@ -104,9 +104,9 @@ TEST_F(SimulatedDiskTest, RemovesAndRenames) {
 
 TEST_F(SimulatedDiskTest, AFailedOrRefusedChangeLeavesTheOldFile) {
   ASSERT_TRUE(write("d/a", "old"));
-  next_change(Fate::kFailed);
+  next_change(Fault::kFailedSync);
   EXPECT_EQ(write("d/a", "new").error().kind(), ErrorKind::kInternal);
-  next_change(Fate::kFull);
+  next_change(Fault::kFull);
   EXPECT_EQ(write("d/a", "new").error().kind(), ErrorKind::kOverloaded);
   EXPECT_EQ(content("d/a"), "old");
   EXPECT_THAT(names("d"), ElementsAre("a"));
@@ -123,29 +123,29 @@ TEST_F(SimulatedDiskTest, FillsUpAndHasRoomAgain) {
 
 TEST_F(SimulatedDiskTest, AWriteInWhichTheProcessIsKilledLeavesTheOldTheNewOrATemporary) {
   ASSERT_TRUE(write("d/a", "old"));
-  next_change(Fate::kCrashBefore);
+  next_change(Fault::kCrashBefore);
   expect_crash([&] { return write("d/a", "newer"); });
   EXPECT_EQ(content("d/a"), "old");
-  next_change(Fate::kTorn);
+  next_change(Fault::kTornWrite);
   expect_crash([&] { return write("d/a", "newer"); });
   EXPECT_EQ(content("d/a"), "old");
   EXPECT_THAT(names("d"), ElementsAre(".a.torn.tmp", "a"));
   EXPECT_EQ(content("d/.a.torn.tmp"), "ne");
   sweep_temporaries(disk, "d");
   EXPECT_THAT(names("d"), ElementsAre("a"));
-  next_change(Fate::kCrashAfter);
+  next_change(Fault::kCrashAfter);
   expect_crash([&] { return write("d/a", "newer"); });
   EXPECT_EQ(content("d/a"), "newer");
 }
 
 TEST_F(SimulatedDiskTest, OtherChangesAreDoneOrNot) {
   ASSERT_TRUE(write("d/a", "old"));
-  for (const Fate fate : {Fate::kCrashBefore, Fate::kTorn}) {
-    next_change(fate);
+  for (const Fault fault : {Fault::kCrashBefore, Fault::kTornWrite}) {
+    next_change(fault);
     expect_crash([&] { return disk.remove("d/a"); });
     EXPECT_EQ(content("d/a"), "old");
   }
-  next_change(Fate::kCrashAfter);
+  next_change(Fault::kCrashAfter);
   expect_crash([&] { return disk.remove("d/a"); });
   EXPECT_EQ(content("d/a"), "file-missing");
 }
