@@ -92,13 +92,14 @@ Federated federated(const std::shared_ptr<const data::Dataset>& dataset,
   result.initial.assign(initial.values().begin(), initial.values().end());
   FederationSimulator simulator(
       *store, clock, {}, {.on_round = [&](const RoundSummary&, const RoundOutcome& outcome) {
-        result.final.assign(outcome.model->values().begin(), outcome.model->values().end());
+        const std::span<const float> values = outcome.next->model->values();
+        result.final.assign(values.begin(), values.end());
       }});
   std::uint32_t next = 0;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     auto rows = std::make_shared<std::vector<std::uint32_t>>();
     for (std::size_t i = 0; i < sizes[k]; ++i) rows->push_back(next++);
-    simulator.add_client("client-" + std::to_string(k + 1), {dataset, rows});
+    simulator.add_client("client-" + std::to_string(k + 1), {.training = {dataset, rows}});
   }
   const RunId id = simulator.run(context, {}).value();
   result.run = *store->find_run(id).value();

@@ -61,7 +61,7 @@ Outcome simulate_with(const Job& job, FederationSimulator::Options options, std:
   FederationSimulator simulator(*store, clock, std::move(options), {});
   for (std::size_t k = 0; k < clients; ++k) {
     const std::size_t which = reversed ? clients - 1 - k : k;
-    simulator.add_client("client-" + std::to_string(which + 1), parts[which]);
+    simulator.add_client("client-" + std::to_string(which + 1), {.training = parts[which]});
   }
   const auto id = simulator.run(context, std::move(recorded));
   EXPECT_TRUE(id) << (id ? "" : id.error().message());

@@ -55,8 +55,8 @@ void FramedCoordinator::submit() {
   const auto model = std::make_shared<model::Parameters>(
       model::initial_parameters(*context_.model, context_.job.job.seed));
   const update::ModelVersion version{kRecordedRun, 0, model->sha256()};
-  feed(coordinator::RunSubmitted{
-      coordinator::to_run_start(kRecordedRun, context_, version, model, {})});
+  feed(coordinator::RunSubmitted{coordinator::to_run_start(
+      kRecordedRun, context_, {version, model, {}, {}}, {}, std::nullopt)});
 }
 
 void FramedCoordinator::advance(Duration duration) {
@@ -77,9 +77,9 @@ void FramedCoordinator::perform(coordinator::Action& action) {
   if (const auto* send = std::get_if<coordinator::Send>(&action)) {
     sent_.push_back({send->session.value(), to_frame(send->envelope)});
   } else if (const auto* begin = std::get_if<coordinator::BeginRound>(&action)) {
-    aggregate_ =
-        coordinator::RoundAggregate::begin(context_, begin->schema, begin->model, begin->norm_max)
-            .value();
+    aggregate_ = coordinator::RoundAggregate::begin(
+                     std::make_shared<const coordinator::RunContext>(context_), *begin)
+                     .value();
   } else if (const auto* open = std::get_if<coordinator::OpenUpload>(&action)) {
     Upload& upload = uploads_[open->task];
     upload.bytes.resize(open->bytes);
@@ -105,10 +105,9 @@ void FramedCoordinator::perform(coordinator::Action& action) {
 }
 
 void FramedCoordinator::commit(const coordinator::CommitRound& commit) {
-  const Round round = commit.summary.round;
-  auto outcome = std::move(*std::exchange(aggregate_, nullptr)).finish(round, nullptr).value();
-  const update::ModelVersion next{kRecordedRun, round, outcome.sha256};
-  answers_.emplace_back(coordinator::RoundDurable{std::pair(next, std::move(outcome.model))});
+  auto outcome = std::move(*std::exchange(aggregate_, nullptr)).finish(nullptr).value();
+  answers_.emplace_back(coordinator::RoundDurable{
+      commit.summary.run, coordinator::Durable{std::move(outcome.next), outcome.measured}});
 }
 
 }  // namespace starling::testing

@@ -19,6 +19,7 @@ class SteppingTrainer final : public client::Trainer {
   explicit SteppingTrainer(std::uint64_t rows) : rows_(rows) {}
   Result<client::TrainingReport> train(const client::TrainingRequest& request,
                                        std::span<float> parameters,
+                                       const train::TrainingHooks<float>&,
                                        const std::atomic<bool>&) override {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       parameters[i] += static_cast<float>((i + request.round + rows_) % 9) / 64 - 0.0625F;
@@ -40,7 +41,7 @@ class Recorder {
                                  client::ClientOptions{.software = "starling-edge 0.1.0",
                                                        .rows = rows,
                                                        .transfer = FramedCoordinator::kTransfer},
-                                 backoff, std::vector<client::PendingUpdate>{})});
+                                 backoff, client::Leftovers())});
     coordinator_.admit(name);
     steps_.push_back({.kind = "admit", .client = name});
   }
@@ -71,7 +72,7 @@ class Recorder {
     ASSERT_TRUE(nodes_[node].training);
     const client::Train work = *std::exchange(nodes_[node].training, std::nullopt);
     SteppingTrainer trainer(nodes_[node].rows);
-    auto update = client::make_update(work.plan, work.base, trainer, true, false);
+    auto update = client::make_update(work, trainer, {}, false);
     if (failure) update = *failure;
     tell(node, client::TrainingFinished{work.plan.task, std::move(update)});
     settle();

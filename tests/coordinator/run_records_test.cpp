@@ -31,7 +31,11 @@ RoundSummary summary() {
 // A run of a small model without evaluation data, and its initial model.
 struct SmallRun {
   RunStart start_after(Round last, const std::vector<store::RoundRecord>& rounds) const {
-    return to_run_start(RunId(1), context, {RunId(1), last, {}}, model, rounds);
+    std::optional<store::RoundRecord> open;
+    for (const store::RoundRecord& record : rounds) {
+      if (record.state == store::RoundState::kOpen) open = record;
+    }
+    return to_run_start(RunId(1), context, {{RunId(1), last, {}}, model, {}, {}}, rounds, open);
   }
 
   const RunContext context = [] {
@@ -48,7 +52,7 @@ struct SmallRun {
 
 TEST(RunRecords, LinesReadAsPeopleExpect) {
   RoundOutcome outcome{.train_loss = 0.41271,
-                       .evaluation = train::Evaluation{.loss = 0.43849, .accuracy = 0.8421}};
+                       .measured = Measured{.loss = 0.43849, .accuracy = 0.8421}};
   const auto lines = round_lines(summary(), &outcome, 20);
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[0],
@@ -169,19 +173,23 @@ TEST(RoundAggregate, AnUpdateAboveTheNormBoundLeavesTheSumAsItWas) {
                           .base = {RunId(1), 0, model->sha256()},
                           .weight = 1,
                           .vectors = schema.vectors,
+                          .scalars = {{"train_loss", 1}},
                           .payload_bytes = payload.size(),
                           .payload_checksum = checksum(payload.view())},
                          payload);
   };
   const auto digest = [&](std::optional<double> bound, bool with_large) {
-    auto aggregate = RoundAggregate::begin(run.context, schema, model, bound).value();
+    BeginRound phase{.run = RunId(1), .round = 1, .schema = schema, .norm_max = bound};
+    phase.base = {{RunId(1), 0, model->sha256()}, model, {}, {}};
+    auto aggregate =
+        RoundAggregate::begin(std::make_shared<const RunContext>(run.context), phase).value();
     EXPECT_NEAR(add(*aggregate, 1, 0.5F).value(),
                 0.5 * std::sqrt(static_cast<double>(model->size())), 1e-12);
     if (with_large) {
       const auto refused = add(*aggregate, 2, 1e6F);
       EXPECT_EQ(refused.has_error() ? refused.error().code() : "counted", "norm-above-bound");
     }
-    return std::move(*aggregate).finish(1, nullptr).value().sha256;
+    return std::move(*aggregate).finish(nullptr).value().next->version.sha256;
   };
   const auto honest = digest(std::nullopt, false);
   EXPECT_EQ(digest(100.0, true), honest);

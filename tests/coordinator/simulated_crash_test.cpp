@@ -61,7 +61,7 @@ struct Federation {
     trainings = 0;
     FederationSimulator simulator(store, clock, options, {});
     for (std::size_t k = 0; k < kClients; ++k) {
-      simulator.add_client("client-" + std::to_string(k + 1), parts[k]);
+      simulator.add_client("client-" + std::to_string(k + 1), {.training = parts[k]});
     }
     const auto id = simulator.run(prepare_run(job, dataset).value(), {});
     EXPECT_TRUE(id) << (id ? "" : id.error().message());

@@ -41,7 +41,7 @@ class CheckpointsTest : public ::testing::Test {
   }
   void write_state(Round round) {
     const std::string content = "state " + std::to_string(round);
-    const ByteView parts[] = {as_bytes(content)};
+    const SharedBytes parts[] = {SharedBytes::own(to_bytes(as_bytes(content)))};
     ASSERT_TRUE(checkpoints_.write_state(round, parts));
   }
   void overwrite(const std::string& name, std::string_view content) {
