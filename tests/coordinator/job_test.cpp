@@ -53,7 +53,7 @@ TEST(Job, SaysWhereAndWhatIsWrong) {
   EXPECT_NE(refusal("rounds = 0\n").find("rounds"), std::string::npos);
   EXPECT_NE(refusal("rounds = \"many\"\n"), "accepted");
   EXPECT_NE(refusal("[train]\noptimizer = \"sdg\"\n").find("sgd"), std::string::npos);
-  EXPECT_NE(refusal("[strategy]\nname = \"fedprox\"\n"), "accepted");
+  EXPECT_NE(refusal("[strategy]\nname = \"fedmagic\"\n"), "accepted");
   EXPECT_NE(refusal("[round]\ncohort = 3\nmin-updates = 4\n").find("min-updates"),
             std::string::npos);
   EXPECT_NE(refusal("[round]\ncohort = 1000000\nover-selection = 2\n"), "accepted");
