@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/net/alarm.h"
+
 namespace starling::coordinator {
 namespace {
 
@@ -37,8 +39,10 @@ void OperatorSessions::add(std::unique_ptr<net::Connection> connection) {
     admitted = overloaded("too-many-sessions",
                           "this coordinator holds as many operator connections as it may");
   }
+  const net::FrameBudget fresh({.per_second = options_.frames_per_second});
   const auto session = std::make_shared<Session>(Session{
       .name = peer.identity.name,
+      .budget = budgets_.try_emplace(peer.identity.name, fresh).first->second,
       .expires = peer.certificate.validity().not_after,
       .heard_at = clock_.now(),
       .connection = nullptr,
@@ -69,6 +73,11 @@ net::Async<void> OperatorSessions::read(SessionPtr session) {
     }
     session->heard_at = clock_.now();
     if (!take(session, *frame)) break;
+    const Duration pause = session->budget.take(*frame, loop_.now());
+    if (pause > Duration::zero()) {
+      auto slept = co_await net::sleep_until(loop_, loop_.now() + pause);
+      if (!slept) break;
+    }
   }
 }
 

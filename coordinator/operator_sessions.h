@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/link/message_link.h"
 #include "core/net/event_loop.h"
+#include "core/net/frame_budget.h"
 #include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
 
@@ -26,6 +28,8 @@ class OperatorSessions {
   struct Options {
     std::size_t sessions_max = 64;
     std::size_t requests_max = 16;  // under way on one connection
+    // That are read of one operator, on all its connections; see net/frame_budget.h.
+    double frames_per_second = 2000;
     Duration goodbye = std::chrono::seconds(2);
   };
   using Respond = std::function<Answer(const std::string& command, const OperatorCall& call)>;
@@ -52,6 +56,7 @@ class OperatorSessions {
   };
   struct Session {
     std::string name;
+    net::FrameBudget& budget;
     WallTime expires;
     TimePoint heard_at;
     std::unique_ptr<net::Connection> connection;
@@ -81,6 +86,7 @@ class OperatorSessions {
   Respond respond_;
   OnOpened on_opened_;
   std::vector<SessionPtr> sessions_;
+  std::map<std::string, net::FrameBudget> budgets_;  // of all that ever had a session, by name
   net::RefusalLog refusals_;
   net::TaskGroup tasks_;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D build= -D scratch= -D consumer= -D generator= -D compiler= -P install_test.cmake
+# cmake -D build= -D scratch= -D consumer= -D examples= -D generator= -D compiler= -P install_test.cmake
 set(prefix ${scratch}/prefix)
 file(REMOVE_RECURSE ${scratch})
 
@@ -19,6 +19,14 @@ message(STATUS "${output}")
 run(${CMAKE_COMMAND} --build ${scratch}/build)
 run(${scratch}/build/consumer)
 message(STATUS "${output}")
+
+run(${CMAKE_COMMAND} -S ${examples}/own_strategy -B ${scratch}/own_strategy -G ${generator}
+  -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix})
+run(${CMAKE_COMMAND} --build ${scratch}/own_strategy)
+run(${scratch}/own_strategy/own_strategy)
+if(NOT output MATCHES "run completed")
+  message(FATAL_ERROR "the example's run does not complete:\n${output}")
+endif()
 
 file(GLOB programs ${prefix}/bin/starling-*)
 foreach(program ${programs})
