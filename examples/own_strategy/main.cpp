@@ -48,8 +48,8 @@ int main() {
       }});  // its clients do what those of federated averaging do
   const auto job = coordinator::parse_job(
       "rounds = 30\n[model]\nkind = \"softmax-regression\"\n[strategy]\nname = \"sign\"\n"
-      "server-learning-rate = 0.01\n[evaluate]\ndataset = \"synthetic:rows=1000,seed=2\"\n"
-      "[data]\ndataset = \"synthetic:rows=4000\"\n",
+      "server-learning-rate = 0.01\n[evaluate]\ndataset = \"synthetic::test\"\n"
+      "[data]\ndataset = \"synthetic\"\n",
       "job", strategies);
   if (!job) return std::printf("%s\n", job.error().message().c_str()), 1;
   const SystemClock clock;
