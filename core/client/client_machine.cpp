@@ -322,12 +322,14 @@ void ClientMachine::receive(const protocol::UpdateReceived& received) {
 }
 
 void ClientMachine::receive(const protocol::RoundCommitted& committed) {
-  if (!pending_.contains(committed.task)) return;
+  const auto pending = pending_.find(committed.task);
+  if (pending == pending_.end()) return;
   backoff_.reset();
-  ++updates_counted_;
-  say(LogLevel::kInfo,
-      fmt::format("run {} round {}: counted", committed.run.value(), committed.round));
-  commit_state(pending_.at(committed.task));
+  const bool trained = !pending->second.head.vectors.empty();
+  if (trained) ++updates_counted_;
+  say(LogLevel::kInfo, fmt::format("run {} round {}: {}counted", committed.run.value(),
+                                   committed.round, trained ? "" : "evaluation "));
+  commit_state(pending->second);
   settle(committed.task);
 }
 
