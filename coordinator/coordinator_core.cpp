@@ -2,6 +2,11 @@
 #include "coordinator/coordinator_core.h"
 
 namespace starling::coordinator {
+namespace {
+
+constexpr std::size_t kWaitingMax = 4;  // runs that are begun beside the active ones
+
+}  // namespace
 
 CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers handlers)
     : world_(std::move(world)),
@@ -18,7 +23,7 @@ CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers h
              options.shell, shell_handlers()),
       runs_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, world_.prepare,
              world_.strategies, world_.loading, run_log_, world_.log},
-            options.shell.disk_retry, queue_handlers()) {}
+            {options.shell.disk_retry, options.runs_max + kWaitingMax}, queue_handlers()) {}
 
 RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
   return {.on_durable = [this](RoundDurable event) { shell_.handle(std::move(event)); },

@@ -17,6 +17,7 @@ struct ServiceSettings {
   std::string listen = "0.0.0.0:7443";
   std::string names;
   int threads = 0;
+  std::uint64_t runs_max = 4;
   Duration drain = std::chrono::seconds(10);
   Duration goodbye = std::chrono::seconds(2);
   Duration disk_retry = std::chrono::seconds(5);
@@ -96,6 +97,11 @@ void describe(V& visit, ServiceSettings& o) {
   visit("threads", o.threads,
         FieldInfo{
             .help = "threads that evaluate models; 0: one per processor", .min = 0, .max = 4096});
+  visit("runs-max", o.runs_max,
+        FieldInfo{.help = "runs that are active at a time; a run that waits for clients is not",
+                  .unit = "runs",
+                  .min = 1,
+                  .max = 64});
   visit("drain", o.drain,
         FieldInfo{.help = "how long a stop waits for a commit under way and for goodbyes",
                   .min = 0,

@@ -225,7 +225,7 @@ void CoordinatorService::Impl::make_core() {
           [this](RunId run) { return store::Checkpoints(disk, state.models(run)); },
           prepare_context, strategy::builtin_strategies(), rounds, loading, evaluators, log},
       CoordinatorCore::Options{shell_options(settings, authority.federation()),
-                               spool_options(state, settings.spool)},
+                               spool_options(state, settings.spool), settings.service.runs_max},
       CoordinatorCore::Handlers{
           .on_line = [this](const std::string&) { wake_operators(); },
           .on_run_loaded =

@@ -11,21 +11,15 @@
 #include "core/base/counted.h"
 
 namespace starling::coordinator {
-namespace {
 
-// Each has its evaluation data and a model in memory.
-constexpr std::size_t kHeldMax = 8;
-
-}  // namespace
-
-RunQueue::RunQueue(Parts parts, Duration disk_retry, Handlers handlers)
+RunQueue::RunQueue(Parts parts, Options options, Handlers handlers)
     : parts_(std::move(parts)),
-      disk_retry_(disk_retry),
+      options_(options),
       handlers_(std::move(handlers)),
       retry_(parts_.scheduler.make_timer([this] { try_all_again(); })) {}
 
 void RunQueue::try_again(RunId run, std::function<void()> step) {
-  if (again_.empty()) retry_->set(parts_.scheduler.now() + disk_retry_);
+  if (again_.empty()) retry_->set(parts_.scheduler.now() + options_.disk_retry);
   again_[run] = std::move(step);
 }
 
@@ -85,7 +79,7 @@ void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& la
     parts_.run_log.say(run.id,
                        fmt::format("cannot go on yet: {}; it is tried again every {}, until the "
                                    "run is stopped",
-                                   error.message(), format_duration(disk_retry_)));
+                                   error.message(), format_duration(options_.disk_retry)));
   }
   complaint = error.message();
   try_again(run.id, [this, run, last] { resume_again(run, last); });
@@ -118,7 +112,7 @@ void RunQueue::try_job(const Job& job, Completion<void> done) {
 }
 
 void RunQueue::load_next() {
-  if (loading_ || held_.size() >= kHeldMax) return;
+  if (loading_ || held_.size() >= options_.held_max) return;
   const auto clients = handlers_.clients_for_another();
   if (!clients) return;
   const auto pending = parts_.store.runs(store::RunState::kPending);

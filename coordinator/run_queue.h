@@ -42,7 +42,12 @@ class RunQueue {
     Log& log;
   };
 
-  RunQueue(Parts parts, Duration disk_retry, Handlers handlers);
+  struct Options {
+    Duration disk_retry = std::chrono::seconds(5);
+    std::size_t held_max = 8;  // begun and not ended: each has its data and a model in memory
+  };
+
+  RunQueue(Parts parts, Options options, Handlers handlers);
 
   // Loads the runs that an earlier process was at, in this turn: clients must not be heard before
   // their tasks are known again. A run fails whose job or models are damaged; one whose data cannot
@@ -85,7 +90,7 @@ class RunQueue {
   void check(const Error& error);
 
   Parts parts_;
-  Duration disk_retry_;
+  Options options_;
   Handlers handlers_;
   std::set<RunId> held_;                          // being loaded, or begun and not ended
   std::optional<RunId> loading_;                  // of them, for the first time

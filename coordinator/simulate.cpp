@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <set>
 
+#include "coordinator/run_loader.h"
 #include "coordinator/run_records.h"
 #include "core/base/counted.h"
 #include "core/base/disk.h"
@@ -188,6 +189,9 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
   STARLING_ASSIGN(const RunContext context,
                   prepare_run(job, parts.front().dataset, *options.strategies));
+  // As a service refuses at its submission what would only fail as a run.
+  STARLING_TRY(
+      try_job(job, [&](const Job&) { return std::make_shared<const RunContext>(context); }));
   const auto store = store::open_store_in_memory();
   OutputDisk disk;
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));

@@ -50,10 +50,10 @@ Result<FixedPointScale> FixedPointScale::for_bounds(double value_max, double wei
   const int count_bits = ceil_log2(contributions_max);
   const int exponent = std::min(50, 62 - count_bits) - product_bits;
   if (exponent < kHighExponentMin || exponent > 900) {
-    return rejected("bounds-too-wide",
-                    fmt::format("values up to {:g} with weights up to {:g} cannot be summed "
-                                "exactly; lower round.value-max or round.weight-max",
-                                value_max, weight_max));
+    return wrong_setting("bounds-too-wide",
+                         fmt::format("values up to {:g} with weights up to {:g} cannot be summed "
+                                     "exactly; lower round.value-max or round.weight-max",
+                                     value_max, weight_max));
   }
   return FixedPointScale(exponent);
 }

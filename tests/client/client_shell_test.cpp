@@ -43,7 +43,8 @@ class ClientShellTest : public ::testing::Test {
     shell.reset();
     auto left = pending.load(log);
     ASSERT_TRUE(left) << left.error().message();
-    pending_found = left->size();
+    pending_found = left->pending.size();
+    states_found = left->states.size();
     ClientShell::Handlers handlers;
     handlers.on_hang_up = [this](const Error& reason) {
       seen.push_back("hung up: " + reason.code());
@@ -69,7 +70,8 @@ class ClientShellTest : public ::testing::Test {
              .vectors = task.plan.schema.vectors,
              .payload_bytes = base.size(),
              .payload_checksum = checksum(base.view())},
-            base};
+            base,
+            state};
   }
   void hear(protocol::Message message, SharedBytes payload = {}) {
     shell->handle(Received{{std::move(message), std::move(payload)}});
@@ -116,7 +118,9 @@ class ClientShellTest : public ::testing::Test {
   NullLog log;
   std::vector<std::string> seen;
   std::atomic<int> trainings = 0;
+  StateSnapshot state;  // that each update brings
   std::size_t pending_found = 0;
+  std::size_t states_found = 0;
   std::unique_ptr<ClientShell> shell;
 };
 
@@ -170,6 +174,29 @@ TEST_F(ClientShellTest, ASettledUpdateThatCannotBeRemovedIsSaid) {
   run_until(TimePoint(3s));
   EXPECT_THAT(seen, Contains(HasSubstr("a settled update remains")));
   EXPECT_THAT(seen, Contains("broken: fsync-failed"));
+}
+
+// Settled again after a restart, it keeps its state then.
+TEST_F(ClientShellTest, AnUpdateStaysWhereItsStateCouldNotBeKept) {
+  state = std::make_shared<const strategy::State<float>>(
+      strategy::State<float>{.vectors = {{"control", {1, 2}}}, .scalars = {}});
+  begin_task();
+  run_until(TimePoint(2s));
+  next_change(Fault::kFull);
+  hear(protocol::RoundCommitted{.task = kShellTask, .run = RunId(1), .round = 1});
+  run_until(TimePoint(3s));
+  EXPECT_THAT(seen, Contains(HasSubstr("the strategy's state is kept in memory only")));
+  restart();
+  EXPECT_EQ(pending_found, 1U);
+  EXPECT_EQ(states_found, 0U);
+  shell->handle(Tick{});
+  shell->handle(Connected{});
+  hear(protocol::Welcome{.federation = "f", .client = "c", .heartbeat = 10s});
+  hear(protocol::RoundCommitted{.task = kShellTask, .run = RunId(1), .round = 1});
+  run_until(TimePoint(4s));
+  restart();
+  EXPECT_EQ(pending_found, 0U);
+  EXPECT_EQ(states_found, 1U);
 }
 
 TEST_F(ClientShellTest, WakesItsMachineAtItsDeadlines) {

@@ -38,7 +38,8 @@ class BackupSnapshotTest : public ::testing::Test {
   static Sha256Digest hash(const std::string& content) { return sha256(as_bytes(content)); }
   store::ModelRecord write(Round round) {
     const std::string model = text("model", round), state = text("state", round);
-    const ByteView model_parts[] = {as_bytes(model)}, state_parts[] = {as_bytes(state)};
+    const SharedBytes model_parts[] = {{nullptr, as_bytes(model)}};
+    const SharedBytes state_parts[] = {{nullptr, as_bytes(state)}};
     EXPECT_TRUE(checkpoints_.write(round, model_parts));
     EXPECT_TRUE(checkpoints_.write_state(round, state_parts));
     return {.round = round,
@@ -55,7 +56,8 @@ class BackupSnapshotTest : public ::testing::Test {
   SystemClock clock_;
   testing::TemporaryDirectory directory_;
   const StateDirectory state_{directory_.path() / "lab"};
-  const store::Checkpoints checkpoints_{state_.models(kRun)};
+  SystemDisk disk_;
+  const store::Checkpoints checkpoints_{disk_, state_.models(kRun)};
   std::unique_ptr<store::Store> store_;
 };
 
@@ -83,8 +85,9 @@ TEST_F(BackupSnapshotTest, HasTheStatesOfTheStrategyBesideTheModels) {
   ASSERT_TRUE(restore_backup(backup, restored));
   const StateDirectory state(restored);
   const auto store = store::open_sqlite_store(state.database(), {}).value();
-  const auto recovery = store::recover_run(*store, store::Checkpoints(state.models(kRun)), kRun,
-                                           [](const auto& file) { return sha256_of_file(file); });
+  const auto recovery =
+      store::recover_run(*store, store::Checkpoints(disk_, state.models(kRun)), kRun,
+                         [](Disk&, const auto& file) { return sha256_of_file(file); });
   ASSERT_TRUE(recovery) << recovery.error().message();
   EXPECT_EQ(recovery->model.round, 2U);
   EXPECT_EQ(recovery->model.state->sha256, hash("state 2"));

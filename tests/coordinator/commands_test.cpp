@@ -69,9 +69,9 @@ class CommandsTest : public ::testing::Test {
   }
   void start_client() {
     federation.start_device(
-        "cam-7", {data::load_dataset(
-                      data::DatasetSpec::parse("synthetic:rows=60,features=4,classes=2").value())
-                      .value()});
+        "cam-7", {{data::load_dataset(
+                       data::DatasetSpec::parse("synthetic:rows=60,features=4,classes=2").value())
+                       .value()}});
   }
 
   testing::TemporaryDirectory directory;

@@ -14,6 +14,7 @@
 #include "coordinator/run_loader.h"
 #include "coordinator/simulate.h"
 #include "core/base/durable_file.h"
+#include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/model/safetensors.h"
@@ -48,10 +49,14 @@ std::vector<data::DatasetView> parts_of(const Job& job, std::size_t clients) {
       .value();
 }
 
-std::vector<std::string> simulated_models(const Job& job, std::size_t clients) {
+boost::json::array simulated_rounds(const Job& job, std::size_t clients) {
   const auto result = simulate(job, {.clients = clients}, SystemClock(), {}).value();
+  return result.run.at("rounds").get_array();
+}
+
+std::vector<std::string> simulated_models(const Job& job, std::size_t clients) {
   std::vector<std::string> hashes;
-  for (const auto& round : result.run.at("rounds").get_array()) {
+  for (const auto& round : simulated_rounds(job, clients)) {
     hashes.emplace_back(round.at("model_sha256").get_string().c_str());
   }
   return hashes;
@@ -62,13 +67,24 @@ class CoordinatorServiceTest : public ::testing::Test {
   void start_clients(const Job& job, std::size_t count) {
     auto parts = parts_of(job, count);
     for (std::size_t k = count; k > 0; --k) {  // the order of joining plays no part
-      federation.start_device("client-" + std::to_string(k), std::move(parts[k - 1]));
+      data::Divided divided = data::hold_out(parts[k - 1], job.data.hold_out);
+      federation.start_device("client-" + std::to_string(k),
+                              {std::move(divided.training), std::move(divided.held_out)});
     }
   }
   std::string submit(const Job& job, Settings arguments = {}) {
     const auto answer = federation.ask("run-submit", std::move(arguments), job_to_toml(job));
     EXPECT_TRUE(answer) << answer.error().message();
     return std::to_string(answer->at("id").to_number<std::uint64_t>());
+  }
+  std::string waits_for(const std::string& run) {
+    const auto runs = federation.ask("run-list").value();
+    for (const auto& listed : runs.get_array()) {
+      if (std::to_string(listed.at("id").to_number<std::uint64_t>()) != run) continue;
+      const auto& why = listed.at("waits_for");
+      return why.is_null() ? "nothing" : why.get_string().c_str();
+    }
+    return "not listed";
   }
 
   TestFederation federation;
@@ -106,6 +122,37 @@ TEST_F(CoordinatorServiceTest, ARestartInTheMiddleOfARoundChangesNothing) {
   }
   for (const auto& [task, count] : federation.gate.trainings()) {
     EXPECT_EQ(count, 1) << task.first << " trained again for round " << task.second;
+  }
+}
+
+// SCAFFOLD: the server's control is of the same commit as the model, a client's advances with it.
+// The clients evaluate each second model on rows that they hold out.
+TEST_F(CoordinatorServiceTest, AStrategyWithStatesGivesTheModelsOfItsSimulationAcrossARestart) {
+  federation.start_service();
+  Job job = tiny_job(3);
+  job.training.strategy.name = "scaffold";
+  job.evaluate.federated_every = 2;
+  job.data.hold_out = 0.2;
+  federation.gate.close("client-2", 3);
+  start_clients(job, 3);
+  const std::string run = submit(job);
+  federation.gate.wait_for_training("client-2", 3);
+  federation.stop_service();
+  federation.start_service();
+  federation.gate.open_all();
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+  EXPECT_EQ(federation.models(run), simulated_models(job, 3));
+  job.training.strategy.name = "fedavg";
+  EXPECT_NE(federation.models(run), simulated_models(job, 3));
+  job.training.strategy.name = "scaffold";
+  const auto expected = simulated_rounds(job, 3);
+  const auto shown = federation.ask("run-show", {{"id", run}}).value();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto& round = shown.at("rounds").at(i);
+    for (const char* key : {"federated_clients", "federated_loss", "federated_accuracy"}) {
+      EXPECT_EQ(round.at(key), expected[i].at(key)) << key << " of round " << i + 1;
+      EXPECT_EQ(round.at(key).is_null(), i % 2 == 0);
+    }
   }
 }
 
@@ -152,6 +199,28 @@ TEST_F(CoordinatorServiceTest, ARunningRunIsStoppedAndTheNextOneBegins) {
   EXPECT_EQ(federation.models(second), simulated_models(job, 2));
 }
 
+// Each of them needs one client, and a client works for one task at a time.
+TEST_F(CoordinatorServiceTest, SoManyRunsAreActiveAtATimeAsRunsMaxSays) {
+  federation.settings().service.runs_max = 2;
+  federation.start_service();
+  const Job job = tiny_job(1);
+  federation.gate.close_from(1);
+  start_clients(tiny_job(3), 3);
+  const std::string first = submit(job);
+  const std::string second = submit(job);
+  federation.gate.wait_for_trainings(2);
+  const std::string third = submit(job);
+  EXPECT_EQ(waits_for(first), "nothing");
+  EXPECT_EQ(waits_for(second), "nothing");
+  EXPECT_EQ(waits_for(third), "its turn") << "though a client is free";
+  EXPECT_EQ(federation.ask("run-state", {{"id", third}}).value().at("state"), "pending");
+  federation.gate.open_all();
+  for (const std::string& run : {first, second, third}) {
+    EXPECT_EQ(federation.wait_for_end(run), "completed");
+    EXPECT_EQ(federation.models(run).size(), 4U);
+  }
+}
+
 // One waits for three clients, the other needs one.
 class WaitingRunTest : public CoordinatorServiceTest {
  protected:
@@ -159,20 +228,11 @@ class WaitingRunTest : public CoordinatorServiceTest {
     federation.start_service();
     waiting = submit(tiny_job(3));
     federation.log.wait_for("run " + waiting + ": [round 1/4] waiting for 3 clients");
-    federation.start_device("client-1", parts[0]);
-  }
-  std::string waits_for(const std::string& run) {
-    const auto runs = federation.ask("run-list").value();
-    for (const auto& listed : runs.get_array()) {
-      if (std::to_string(listed.at("id").to_number<std::uint64_t>()) != run) continue;
-      const auto& why = listed.at("waits_for");
-      return why.is_null() ? "nothing" : why.get_string().c_str();
-    }
-    return "not listed";
+    federation.start_device("client-1", {parts[0]});
   }
   void complete_waiting() {
-    federation.start_device("client-2", parts[1]);
-    federation.start_device("client-3", parts[2]);
+    federation.start_device("client-2", {parts[1]});
+    federation.start_device("client-3", {parts[2]});
     EXPECT_EQ(federation.wait_for_end(waiting), "completed");
     EXPECT_EQ(federation.models(waiting), simulated_models(tiny_job(3), 3));
     EXPECT_EQ(waits_for(waiting), "nothing");
@@ -196,7 +256,7 @@ TEST_F(WaitingRunTest, BothSurviveARestartInTheMiddleOfTheOther) {
   federation.gate.close_from(3);
   const std::string next = submit(tiny_job(1));
   federation.gate.wait_for_trainings(3);  // the third round of the other run is open
-  EXPECT_EQ(waits_for(waiting), "3 clients (1 connected)");
+  EXPECT_EQ(waits_for(waiting), "3 clients (1 connected, 1 at work for other runs)");
   federation.stop_service();
   federation.start_service();
   federation.gate.open_all();

@@ -54,10 +54,11 @@ class CoordinatorShellTest : public ::testing::Test {
     const RunId id =
         store.submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
     run = load_new_run(*store.find_run(id).value()).value();
-    ASSERT_TRUE(store.start_run(id, {.sha256 = run.version.sha256, .file = "0.safetensors"}, {}));
+    ASSERT_TRUE(
+        store.start_run(id, {.sha256 = run.at.version.sha256, .file = "0.safetensors"}, {}));
   }
   void start() {
-    shell.start_run(run, to_run_start(run.version.run, *run.context, run.version, run.model, {}));
+    shell.start_run(run, to_run_start(run.at.version.run, *run.context, run.at, {}, {}));
   }
   // Turns of the loop until `done`; each test's own patience is the runner's.
   void run_until(const std::function<bool()>& done) { loop.run_task(watch(done)); }
@@ -69,12 +70,12 @@ class CoordinatorShellTest : public ::testing::Test {
   }
   // The whole update of the client, all zero, for the attempt that is open.
   void report() {
-    const auto attempt = store.find_open_attempt(run.version.run).value().value();
+    const auto attempt = store.find_open_attempt(run.at.version.run).value().value();
     const TaskId task = attempt.cohort.front().task;
     const auto schema = run.context->schema();
     const Bytes zeros(static_cast<std::size_t>(update::payload_bytes(schema.vectors)));
     const update::ContributionHead head{.task = task,
-                                        .base = run.version,
+                                        .base = run.at.version,
                                         .weight = 3,
                                         .vectors = schema.vectors,
                                         .scalars = {{"train_loss", 0.5}},
@@ -85,7 +86,7 @@ class CoordinatorShellTest : public ::testing::Test {
         MessageReceived{kSession, {protocol::Chunk{.task = task}, SharedBytes(nullptr, zeros)}});
   }
   std::vector<std::string> calls() const { return store.calls; }
-  RunState state() { return store.find_run(run.version.run).value()->state; }
+  RunState state() { return store.find_run(run.at.version.run).value()->state; }
 
   testing::TemporaryDirectory directory;
   const StateDirectory state_directory{directory.path()};
@@ -129,9 +130,9 @@ TEST_F(CoordinatorShellTest, ARoundIsOpenedToldCommittedAndFinishedInThisOrder) 
                                    StartsWith("say [round 1/1] 1 update"),
                                    StartsWith("say [round 1/1] train loss 0.5000"), "finish",
                                    "say run completed"));
-  const auto model = store.models(run.version.run).value().back();
+  const auto model = store.models(run.at.version.run).value().back();
   EXPECT_EQ(model.round, 1U);
-  EXPECT_EQ(hash_model_file(disk, state_directory.models(run.version.run) / model.file).value(),
+  EXPECT_EQ(hash_model_file(disk, state_directory.models(run.at.version.run) / model.file).value(),
             model.sha256);
   EXPECT_FALSE(broken);
 }
@@ -156,14 +157,14 @@ TEST_F(CoordinatorShellTest, ACommitIsTriedAgainUntilTheDiskTakesIt) {
   EXPECT_EQ(std::ranges::count_if(
                 calls(), [](const auto& c) { return c.find("waiting for the disk") != c.npos; }),
             2);
-  EXPECT_EQ(store.rounds(run.version.run, 1).value().size(), 1U);
+  EXPECT_EQ(store.rounds(run.at.version.run, 1).value().size(), 1U);
 }
 
 TEST_F(CoordinatorShellTest, TheEndOfARunWaitsForTheDiskToo) {
   start();
-  shell.handle(StopRun{run.version.run});
+  shell.handle(StopRun{run.at.version.run});
   EXPECT_EQ(state(), RunState::kStopped);
-  EXPECT_EQ(store.find_open_attempt(run.version.run).value(), std::nullopt);
+  EXPECT_EQ(store.find_open_attempt(run.at.version.run).value(), std::nullopt);
 }
 
 TEST_F(CoordinatorShellTest, ADiskThatFailsEndsEverythingAtOnce) {
@@ -174,7 +175,7 @@ TEST_F(CoordinatorShellTest, ADiskThatFailsEndsEverythingAtOnce) {
   EXPECT_EQ(broken->code(), "fsync-failed");
   EXPECT_EQ(std::ranges::count(calls(), "commit"), 0);
   EXPECT_EQ(state(), RunState::kRunning);
-  EXPECT_TRUE(store.find_open_attempt(run.version.run).value()) << "the next start resumes it";
+  EXPECT_TRUE(store.find_open_attempt(run.at.version.run).value()) << "the next start resumes it";
 }
 
 TEST_F(CoordinatorShellTest, WhatWaitsForAFullDiskIsLimited) {

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "core/base/durable_file.h"
+#include "core/client/abilities.h"
 #include "core/enrol/join.h"
 
 namespace starling::testing {
@@ -18,15 +19,21 @@ constexpr auto kPatience = 60s;
 // The built-in trainer behind the gate.
 class GatedTrainer final : public client::Trainer {
  public:
-  GatedTrainer(std::string client, data::DatasetView data, Gate& gate)
+  GatedTrainer(std::string client, client::ClientData data, Gate& gate)
       : client_(client), trainer_(client, std::move(data), cache_), gate_(gate) {}
 
   Result<client::TrainingReport> train(const client::TrainingRequest& request,
                                        std::span<float> parameters,
+                                       const train::TrainingHooks<float>& hooks,
                                        const std::atomic<bool>& stop) override {
     gate_.count(client_, request.round);
     gate_.pass(client_, request.round);
-    return trainer_.train(request, parameters, stop);
+    return trainer_.train(request, parameters, hooks, stop);
+  }
+  Result<train::Evaluation> evaluate(const client::TrainingRequest& request,
+                                     std::span<const float> parameters,
+                                     const std::atomic<bool>& stop) override {
+    return trainer_.evaluate(request, parameters, stop);
   }
 
  private:
@@ -120,13 +127,15 @@ void Gate::wait_for_training(const std::string& client, Round round) {
 
 // --- devices ------------------------------------------------------------------------------------
 
-TestDevice::TestDevice(std::filesystem::path state, data::DatasetView data, Gate& gate, Log& log)
+TestDevice::TestDevice(std::filesystem::path state, client::ClientData data, Gate& gate, Log& log)
     : state_{std::move(state)},
       identity_(identity::IdentityDirectory::load(state_.identity()).value()),
       pending_(edge_client::pending_files(disk_, state_)) {
   const std::string name = identity_.identity().name;
   edge_client::EdgeSession::Options options;
-  options.client.rows = data.size();
+  options.client.rows = data.training.size();
+  options.client.abilities =
+      client::abilities_of(strategy::builtin_strategies(), data.held_out.has_value());
   options.client.backoff = {.minimum = 2ms, .maximum = 20ms};
   options.stop_deadline = 1s;
   edge_client::Trainers trainers;
@@ -237,7 +246,7 @@ std::filesystem::path TestFederation::join(const std::string& name, const std::s
   return state;
 }
 
-void TestFederation::start_device(const std::string& name, data::DatasetView data) {
+void TestFederation::start_device(const std::string& name, client::ClientData data) {
   devices_.push_back(std::make_unique<TestDevice>(join(name), std::move(data), gate, log));
 }
 

@@ -68,7 +68,7 @@ class Gate {
 
 class TestDevice {
  public:
-  TestDevice(std::filesystem::path state, data::DatasetView data, Gate& gate, Log& log);
+  TestDevice(std::filesystem::path state, client::ClientData data, Gate& gate, Log& log);
   ~TestDevice();
 
  private:
@@ -108,7 +108,7 @@ class TestFederation {
   // Joins by a token; returns where the device keeps its identity.
   std::filesystem::path join(const std::string& name, const std::string& role = "device",
                              const std::string& address = "");
-  void start_device(const std::string& name, data::DatasetView data);
+  void start_device(const std::string& name, client::ClientData data);
   void stop_devices() { devices_.clear(); }
 
   Gate gate;

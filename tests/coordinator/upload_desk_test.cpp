@@ -21,9 +21,13 @@ class UploadDeskTest : public ::testing::Test {
   static Bytes content(std::uint64_t seed) {
     return Bytes(kUpload, static_cast<std::byte>(seed + 1));
   }
-  static void fill(UploadDesk& desk, std::uint64_t task) {
-    desk.write(TaskId(task), 0, content(task));
+  // The first `bytes` of its content, as they come in a connection's buffer.
+  static void receive(UploadDesk& desk, std::uint64_t task, std::size_t bytes,
+                      std::uint64_t offset = 0) {
+    const Bytes whole = content(task);
+    desk.write(TaskId(task), offset, SharedBytes(nullptr, ByteView(whole).first(bytes)));
   }
+  static void fill(UploadDesk& desk, std::uint64_t task) { receive(desk, task, kUpload); }
   static std::string code_of(const Result<std::uint64_t>& opened) {
     return opened ? "opened" : opened.error().code();
   }
@@ -35,7 +39,7 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
   UploadDesk desk(room(1, 2));
   for (std::uint64_t task = 0; task < 3; ++task) {
     ASSERT_EQ(desk.open(TaskId(task), kUpload).value(), 0U);
-    desk.write(TaskId(task), 0, ByteView(content(task)).first(1000));
+    receive(desk, task, 1000);
     EXPECT_EQ(desk.open(TaskId(task), kUpload).value(), 1000U) << "it is resumed";
     fill(desk, task);
   }
@@ -47,6 +51,19 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
     }
     desk.end_sum(TaskId(task));
   }
+}
+
+TEST_F(UploadDeskTest, KeepsAWholeUpdateThatIsSharedAsItCame) {
+  UploadDesk desk(room(1, 0));
+  const SharedBytes whole = SharedBytes::own(content(1));
+  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  desk.write(TaskId(1), 0, whole);
+  EXPECT_EQ(desk.open(TaskId(1), kUpload).value(), kUpload) << "all of it is there";
+  EXPECT_EQ(code_of(desk.open(TaskId(2), kUpload)), "opened") << "it takes no room";
+  EXPECT_EQ(desk.begin_sum(TaskId(1)).value().view().data(), whole.view().data());
+  desk.end_sum(TaskId(1));
+  desk.write(TaskId(2), 0, whole.slice(0, 1000));  // a part of one is copied
+  EXPECT_EQ(desk.open(TaskId(2), kUpload).value(), 1000U);
 }
 
 TEST_F(UploadDeskTest, GivesRoomInTheOrderOfAsking) {
@@ -100,10 +117,10 @@ TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
   UploadDesk desk(room(1, 1));
   EXPECT_EQ(desk.begin_sum(TaskId(7)).error().code(), "upload-incomplete");
   ASSERT_TRUE(desk.open(TaskId(1), kUpload));
-  desk.write(TaskId(1), 100, ByteView(content(1)).first(10));
+  receive(desk, 1, 10, 100);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-gap");
   ASSERT_TRUE(desk.open(TaskId(1), kUpload));
-  desk.write(TaskId(1), 0, ByteView(content(1)).first(10));
+  receive(desk, 1, 10);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-incomplete");
 }
 

@@ -86,6 +86,21 @@ TEST_F(CommandsTest, PreflightFindsNothingWrong) {
   EXPECT_THAT(result.text, HasSubstr("agrees with the coordinator's"));
 }
 
+TEST_F(CommandsTest, PreflightSaysHowManyRowsAreHeldOut) {
+  const auto finding = [this](double hold_out) {
+    options_.data.hold_out = hold_out;
+    auto printed = preflight_beside();
+    play_greeting();
+    const Printed result = printed.get();
+    EXPECT_EQ(result.exit_code, 0) << result.text;
+    return result.text;
+  };
+  EXPECT_THAT(finding(0), Not(HasSubstr("held out")));
+  EXPECT_THAT(finding(0.25), HasSubstr("data          ok     30 rows of 6 features, 3 classes; "
+                                       "rows by class: "));
+  EXPECT_THAT(finding(0.25), HasSubstr("; 10 rows held out; models of up to "));
+}
+
 TEST_F(CommandsTest, PreflightTriesToListenForPeers) {
   const std::string taken = "127.0.0.1:" + std::to_string(coordinator_.listener->port());
   for (const auto& [listen, code, finding] :

@@ -55,7 +55,7 @@ class Device {
         backoff, std::move(*pending), std::move(trainers));
     tasks_.spawn(run_session());
   }
-  void start() { start(make_builtin_trainers("cam-7", testing::tiny_data(), 1)); }
+  void start() { start(make_builtin_trainers("cam-7", {testing::tiny_data()}, 1)); }
 
   // What SIGTERM does; the coordinator's end must be closed or closing.
   void stop() {
@@ -191,6 +191,37 @@ TEST(EdgeSession, ANewProcessOffersWhatTheLastOneTrained) {
   coordinator.hang_up();
   device.stop();
   EXPECT_EQ(device.pending_files(), 0U);
+}
+
+// SCAFFOLD's control variate.
+TEST(EdgeSession, WhatItsStrategyRemembersAdvancesWithTheCommitAndOutlivesTheProcess) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome();
+  const auto first = TinyRound::by_scaffold(TaskId(1), 1);
+  const client::PendingUpdate counted = first.expected("cam-7");
+  ASSERT_NE(counted.state, nullptr);
+  EXPECT_EQ(coordinator.hand_out_all(first, false).head, counted.head);
+  coordinator.send(protocol::RoundCommitted{TaskId(1), RunId(1), 1, {}});
+  const auto second = TinyRound::by_scaffold(TaskId(2), 2);
+  const auto of_second = second.expected("cam-7", counted.state).head;
+  EXPECT_NE(of_second, second.expected("cam-7").head);
+  EXPECT_EQ(coordinator.hand_out_all(second, true).head, of_second);
+  coordinator.hang_up();
+  device.stop();
+  EXPECT_TRUE(std::filesystem::exists(device.store.file_of(RunId(1))));
+  EXPECT_EQ(device.pending_files(), 1U);
+
+  device.start();
+  coordinator.welcome();
+  EXPECT_EQ(coordinator.expect<protocol::UpdateOffer>().head, of_second);
+  coordinator.send(protocol::TaskEnded{TaskId(2), "round-closed", "too late"});
+  const auto third = TinyRound::by_scaffold(TaskId(3), 3);
+  EXPECT_EQ(coordinator.hand_out_all(third, false).head,
+            third.expected("cam-7", counted.state).head)
+      << "the second round did not count";
+  coordinator.hang_up();
 }
 
 TEST(EdgeSession, AModelThatIsNotThePlansIsRefusedByName) {
@@ -338,6 +369,7 @@ TEST(EdgeSession, ADeviceWithoutAClockConnectsAllTheSame) {
 class PatientTrainer final : public client::Trainer {
  public:
   Result<client::TrainingReport> train(const client::TrainingRequest&, std::span<float>,
+                                       const train::TrainingHooks<float>&,
                                        const std::atomic<bool>& stop) override {
     while (!stop) std::this_thread::yield();
     return retry("stopped", "told to");

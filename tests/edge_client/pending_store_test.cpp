@@ -21,19 +21,56 @@ using testing::make_update;
 using testing::RecordingLog;
 using testing::TemporaryDirectory;
 
+Bytes joined(const std::vector<SharedBytes>& parts) {
+  Bytes bytes;
+  for (const SharedBytes& part : parts) {
+    bytes.insert(bytes.end(), part.view().begin(), part.view().end());
+  }
+  return bytes;
+}
+
+Bytes flipped(Bytes bytes, std::size_t at) {
+  bytes[at] ^= std::byte{0x40};
+  return bytes;
+}
+
+client::StateSnapshot state_of(float value) {
+  strategy::State<float> state;
+  state.vectors["control"] = {value, -0.0F, 3e-42F};
+  state.scalars["steps"] = 0.1 + 0.2;
+  return std::make_shared<const strategy::State<float>>(std::move(state));
+}
+
+client::PendingUpdate update_with_state(TaskId task, float value) {
+  client::PendingUpdate update = make_update(task, {1, 2, 3});
+  update.state = state_of(value);
+  return update;
+}
+
 class PendingStoreTest : public ::testing::Test {
  protected:
   // What a new process finds.
   std::vector<std::uint64_t> tasks_found(PendingStore::Options options = {}) {
     std::vector<std::uint64_t> tasks;
-    const auto updates = PendingStore(disk_, directory_, codec_, options).load(log_);
-    EXPECT_TRUE(updates) << updates.error().message();
-    for (const auto& update : *updates) tasks.push_back(update.head.task.value());
+    const auto left = PendingStore(disk_, directory_, codec_, options).load(log_);
+    EXPECT_TRUE(left) << left.error().message();
+    for (const auto& update : left->pending) tasks.push_back(update.head.task.value());
     return tasks;
   }
+  std::vector<std::uint64_t> runs_found() {
+    std::vector<std::uint64_t> runs;
+    const auto left = store_.load(log_);
+    EXPECT_TRUE(left) << left.error().message();
+    for (const auto& state : left->states) runs.push_back(state.run.value());
+    return runs;
+  }
   Bytes content(TaskId task) { return *read_file(store_.file_of(task), 1 << 20); }
-  void put(TaskId task, ByteView bytes) {
-    std::ofstream(store_.file_of(task), std::ios::binary) << as_text(bytes);
+  template <class Id>
+  void put(Id id, ByteView bytes) {
+    std::ofstream(store_.file_of(id), std::ios::binary) << as_text(bytes);
+  }
+  Bytes encode(const client::PendingUpdate& update) const {
+    return joined(*encode_pending(codec_, update));
   }
   std::size_t count(const std::string& extension) {
     std::size_t count = 0;
@@ -53,17 +90,18 @@ class PendingStoreTest : public ::testing::Test {
 };
 
 TEST_F(PendingStoreTest, WhatIsStoredIsFoundBitForBit) {
-  ASSERT_TRUE(store_.load(log_)->empty());
+  ASSERT_TRUE(store_.load(log_)->pending.empty());
   client::PendingUpdate update = make_update(TaskId(7), {1.5F, -0.0F, 3e-42F});
   update.head.scalars["train_loss"] = 0.1 + 0.2;
   ASSERT_TRUE(store_.store(update));
   const auto found = store_.load(log_);
   ASSERT_TRUE(found);
-  ASSERT_EQ(found->size(), 1U);
-  EXPECT_EQ(found->front().head, update.head);
-  EXPECT_EQ(to_bytes(found->front().payload.view()), to_bytes(update.payload.view()));
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(found->front().payload.view().data()) % alignof(float),
-            0U);
+  ASSERT_EQ(found->pending.size(), 1U);
+  const client::PendingUpdate& same = found->pending.front();
+  EXPECT_EQ(same.head, update.head);
+  EXPECT_EQ(to_bytes(same.payload.view()), to_bytes(update.payload.view()));
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(same.payload.view().data()) % alignof(float), 0U);
+  EXPECT_EQ(same.state, nullptr);
   EXPECT_TRUE(log_.lines.empty());
 }
 
@@ -71,7 +109,7 @@ TEST_F(PendingStoreTest, StoringAgainReplacesAndForgettingTwiceIsFine) {
   ASSERT_TRUE(store_.load(log_));
   ASSERT_TRUE(store_.store(make_update(TaskId(7), {1})));
   ASSERT_TRUE(store_.store(make_update(TaskId(7), {2, 3})));
-  EXPECT_EQ(store_.load(log_)->front().payload.size(), 8U);
+  EXPECT_EQ(store_.load(log_)->pending.front().payload.size(), 8U);
   EXPECT_TRUE(store_.forget(TaskId(7)));
   EXPECT_TRUE(store_.forget(TaskId(7)));
   EXPECT_THAT(tasks_found(), ElementsAre());
@@ -95,13 +133,10 @@ TEST_F(PendingStoreTest, EveryTruncationIsSetAside) {
 
 TEST_F(PendingStoreTest, EveryFlippedByteThatMattersIsNoticed) {
   const client::PendingUpdate update = make_update(TaskId(7), {1, 2, 3});
-  Bytes whole = *encode_pending_head(codec_, update.head);
-  whole.insert(whole.end(), update.payload.view().begin(), update.payload.view().end());
+  const Bytes whole = encode(update);
   ASSERT_TRUE(decode_pending(codec_, whole));
   for (std::size_t at = 0; at < whole.size(); ++at) {
-    Bytes flipped = whole;
-    flipped[at] ^= std::byte{0x40};
-    const auto decoded = decode_pending(codec_, flipped);
+    const auto decoded = decode_pending(codec_, flipped(whole, at));
     ASSERT_FALSE(decoded) << "byte " << at;
     EXPECT_EQ(decoded.error().code(), "pending-damaged");
   }
@@ -111,7 +146,7 @@ TEST_F(PendingStoreTest, EveryFlippedByteThatMattersIsNoticed) {
 TEST_F(PendingStoreTest, SizesThatLieAreRefused) {
   const client::PendingUpdate update = make_update(TaskId(7), {1, 2, 3});
   const auto forge = [&](update::ContributionHead head, std::size_t payload_bytes) {
-    Bytes file = *encode_pending_head(codec_, head);
+    Bytes file = to_bytes(encode_pending(codec_, {head, {}})->front().view());
     file.resize(file.size() + payload_bytes);
     return decode_pending(codec_, file);
   };
@@ -120,7 +155,7 @@ TEST_F(PendingStoreTest, SizesThatLieAreRefused) {
   EXPECT_FALSE(forge(head, 12));
   head.payload_bytes = 8;  // less than its vectors
   EXPECT_FALSE(forge(head, 8));
-  Bytes file = *encode_pending_head(codec_, update.head);
+  Bytes file = encode(update);
   store_little(file.data() + 16, std::uint32_t{0xFFFFFFFF});
   EXPECT_FALSE(decode_pending(codec_, file));
   store_little(file.data() + 16, std::uint32_t{0});
@@ -142,7 +177,7 @@ TEST_F(PendingStoreTest, AFileLargerThanAnyModelIsNotRead) {
   std::error_code code;
   fs::resize_file(store_.file_of(TaskId(7)), std::uintmax_t{1} << 40, code);  // a sparse file
   if (code) GTEST_SKIP() << "no sparse files here";
-  EXPECT_THAT(tasks_found({.payload_bytes_max = 1000}), ElementsAre());
+  EXPECT_THAT(tasks_found({.file_bytes_max = 1000}), ElementsAre());
   EXPECT_EQ(count(".damaged"), 1U);
 }
 
@@ -181,6 +216,122 @@ TEST_F(PendingStoreTest, AMissingDirectoryIsNamedWhenStoring) {
   const auto stored = store_.store(make_update(TaskId(7), {1}));
   ASSERT_FALSE(stored);
   EXPECT_THAT(stored.error().message(), HasSubstr(directory_.string()));
+}
+
+// --- states -------------------------------------------------------------------------------------
+
+TEST_F(PendingStoreTest, AStateIsStoredWithItsUpdateBitForBit) {
+  ASSERT_TRUE(store_.load(log_));
+  const client::PendingUpdate update = update_with_state(TaskId(7), 1.5F);
+  ASSERT_TRUE(store_.store(update));
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->pending.size(), 1U);
+  EXPECT_EQ(found->pending[0].head, update.head);
+  EXPECT_EQ(to_bytes(found->pending[0].payload.view()), to_bytes(update.payload.view()));
+  ASSERT_NE(found->pending[0].state, nullptr);
+  EXPECT_EQ(*found->pending[0].state, *update.state);
+  EXPECT_TRUE(found->states.empty()) << "it is this client's from the commit on";
+}
+
+TEST_F(PendingStoreTest, AnUpdateWhoseStateIsDamagedOrCutOffIsRefused) {
+  const Bytes whole = encode(update_with_state(TaskId(7), 1.5F));
+  ASSERT_TRUE(decode_pending(codec_, whole));
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    EXPECT_FALSE(decode_pending(codec_, flipped(whole, at))) << "byte " << at;
+    EXPECT_FALSE(decode_pending(codec_, Bytes(whole.begin(), whole.begin() + at))) << at;
+  }
+}
+
+TEST_F(PendingStoreTest, AKeptStateIsFoundUntilItIsForgotten) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(1)}));
+  ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)})) << "in place of the earlier one";
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->states.size(), 1U);
+  EXPECT_EQ(found->states[0].run, RunId(3));
+  EXPECT_EQ(found->states[0].round, 5U);
+  EXPECT_EQ(found->states[0].task, TaskId(10));
+  EXPECT_EQ(*found->states[0].state, *state_of(2));
+  EXPECT_TRUE(store_.forget_state(RunId(3)));
+  EXPECT_TRUE(store_.forget_state(RunId(3)));
+  EXPECT_TRUE(store_.load(log_)->states.empty());
+  EXPECT_TRUE(log_.lines.empty());
+}
+
+TEST_F(PendingStoreTest, StatesComeOldestFirst) {
+  ASSERT_TRUE(store_.load(log_));
+  const auto now = fs::file_time_type::clock::now();
+  for (const int run : {3, 1, 2}) {
+    const RunId id(static_cast<std::uint64_t>(run));
+    ASSERT_TRUE(store_.keep({id, 1, TaskId(7), state_of(1)}));
+    fs::last_write_time(store_.file_of(id), now - std::chrono::hours(10 - run));
+  }
+  EXPECT_THAT(runs_found(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(PendingStoreTest, ADamagedStateIsSetAside) {
+  const Bytes whole = joined(client::encode_committed({RunId(3), 4, TaskId(9), state_of(1)}));
+  ASSERT_TRUE(client::decode_committed(whole));
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    EXPECT_FALSE(client::decode_committed(flipped(whole, at))) << "byte " << at;
+    EXPECT_FALSE(client::decode_committed(ByteView(whole).first(at))) << at;
+  }
+  ASSERT_TRUE(store_.load(log_));
+  put(RunId(3), ByteView(whole).first(whole.size() - 1));
+  put(RunId(4), whole);  // under another run's name
+  ASSERT_TRUE(store_.keep({RunId(5), 4, TaskId(9), state_of(1)}));
+  EXPECT_THAT(runs_found(), ElementsAre(5));
+  EXPECT_EQ(count(".damaged"), 2U);
+  EXPECT_EQ(log_.count("set aside"), 2U);
+  EXPECT_THAT(runs_found(), ElementsAre(5));
+  EXPECT_EQ(log_.lines.size(), 2U);
+}
+
+// A process was killed after it had kept the state, before it had forgotten the update.
+TEST_F(PendingStoreTest, AnUpdateThatItsStateNamesHasCounted) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.store(update_with_state(TaskId(7), 1)));
+  ASSERT_TRUE(store_.store(update_with_state(TaskId(8), 2)));
+  ASSERT_TRUE(store_.keep({RunId(1), 3, TaskId(7), state_of(1)}));
+  EXPECT_THAT(tasks_found(), ElementsAre(8));
+  EXPECT_FALSE(fs::exists(store_.file_of(TaskId(7))));
+  EXPECT_THAT(runs_found(), ElementsAre(1));
+  EXPECT_TRUE(log_.lines.empty());
+}
+
+TEST_F(PendingStoreTest, AnUpdateWhoseStatesFileIsDamagedIsOfferedAgain) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.store(update_with_state(TaskId(7), 1)));
+  put(RunId(1), as_bytes("half of it"));
+  EXPECT_THAT(tasks_found(), ElementsAre(7));
+}
+
+// --- earlier versions ---------------------------------------------------------------------------
+
+// As the version before states wrote make_update(TaskId(7), {1, -2.5, 3}).
+constexpr std::string_view kFileWithoutState =
+    "53544c50454e44313a232ae11d85950fd0000000000000000c00000000000000"
+    "0000000000000000000000000000000000000000000000000000000000000000"
+    "0000000019000000000000000400030007000000000000000000000000002840"
+    "0c00000000000000274161e56c349a2a0800000002000100210000001f000000"
+    "3100000017000000010000000000000002000000000000000100000002010000"
+    "5e4d73fb7853c6947a59215cb3fb869bc3bf8f59c358e094b541a9f9eed1e7c8"
+    "0400000002000100010000000000000003000000000000000100000032000000"
+    "64656c74610000000400000001000100000000000000e03f010000005a000000"
+    "747261696e5f6c6f737300000000000000000000000000000000000000000000"
+    "0000000000000000000000000000000000000000000000000000000000000000"
+    "0000803f000020c000004040";
+
+TEST_F(PendingStoreTest, AFileOfTheVersionBeforeStatesIsRead) {
+  const client::PendingUpdate update = make_update(TaskId(7), {1, -2.5F, 3});
+  ASSERT_TRUE(store_.load(log_));
+  put(TaskId(7), *from_hex(kFileWithoutState));
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->pending.size(), 1U);
+  EXPECT_EQ(found->pending[0].head, update.head);
+  EXPECT_EQ(to_bytes(found->pending[0].payload.view()), to_bytes(update.payload.view()));
+  EXPECT_EQ(found->pending[0].state, nullptr);
+  EXPECT_EQ(encode(update), *from_hex(kFileWithoutState)) << "and that version reads this one's";
 }
 
 }  // namespace

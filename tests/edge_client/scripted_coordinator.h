@@ -27,7 +27,9 @@ struct TinyRound {
     settings.train.batch_size = 8;
     const auto made = *settings.make_model();
     std::vector<float> values(made->layout()->size());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.01F * static_cast<float>(i);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = 0.01F * static_cast<float>(i + round);  // another model each round
+    }
     model = SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values))));
     plan = {.task = task,
             .run = RunId(1),
@@ -42,16 +44,29 @@ struct TinyRound {
             .schema = {.vectors = {{.name = "delta", .elements = values.size()}}},
             .deadline = std::chrono::seconds(60)};
   }
+  // The same by SCAFFOLD, of which the client keeps a state.
+  static TinyRound by_scaffold(TaskId task, Round round) {
+    TinyRound made(task, round);
+    protocol::RoundPlan& plan = made.plan;
+    plan.settings.emplace_back("strategy.name", "scaffold");
+    plan.schema.vectors.push_back({.name = "control", .elements = made.model.size() / 4});
+    made.inputs = {SharedBytes::own(Bytes(made.model.size()))};
+    plan.inputs = {{"control", sha256(made.inputs[0].view()), made.inputs[0].size()}};
+    return made;
+  }
   // What `client` must make of it.
-  client::PendingUpdate expected(const std::string& client) const {
+  client::PendingUpdate expected(const std::string& client,
+                                 client::StateSnapshot state = nullptr) const {
     client::TrainerCache cache;
-    client::BuiltinTrainer trainer(client, tiny_data(), cache);
+    client::BuiltinTrainer trainer(client, {tiny_data()}, cache);
     const std::atomic<bool> stop = false;
-    return *client::make_update(plan, model, trainer, true, stop);
+    const client::Train task{plan, model, inputs, std::move(state)};
+    return *client::make_update(task, trainer, {}, stop);
   }
 
   protocol::RoundPlan plan;
   SharedBytes model;
+  std::vector<SharedBytes> inputs;  // as the plan's
 };
 
 class ScriptedCoordinator : public Loopback {
@@ -112,6 +127,18 @@ class ScriptedCoordinator : public Loopback {
     EXPECT_EQ(expect<protocol::ModelRequest>().offset, 0U);
     send_chunk(round, 0, 40);
     send_chunk(round, 40, round.model.size() - 40);
+    return expect<protocol::UpdateOffer>();
+  }
+  // The same of one with inputs, of which the device holds the last one if `holds_last`.
+  protocol::UpdateOffer hand_out_all(const TinyRound& round, bool holds_last) {
+    send(round.plan);
+    std::vector<SharedBytes> wanted = {round.model};
+    wanted.insert(wanted.end(), round.inputs.begin(), round.inputs.end());
+    if (holds_last) wanted.pop_back();
+    for (std::uint16_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(expect<protocol::ModelRequest>().input, i);
+      send(protocol::Chunk{round.plan.task, 0, i}, wanted[i]);
+    }
     return expect<protocol::UpdateOffer>();
   }
   // The update's bytes from `offset`, all of them.
