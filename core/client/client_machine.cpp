@@ -205,6 +205,14 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
   const auto pending = pending_.find(plan.task);
   if (pending != pending_.end() && pending->second.head.base != plan.base) settle(plan.task);
   if (task_ && task_->plan.task == plan.task && task_->plan.base != plan.base) drop_task();
+  // What builds on a round that is taken back may never be settled: no later round is over.
+  std::vector<TaskId> later;
+  for (const auto& [task, update] : pending_) {
+    const update::ModelVersion& base = update.head.base;
+    const bool is_later = base.run == plan.run && base.round > plan.base.round;
+    if (is_later && update.state != nullptr) later.push_back(task);
+  }
+  for (const TaskId task : later) settle(task);
   const auto state = states_.find(plan.run);
   if (state == states_.end() || state->second.round <= plan.base.round) return;
   say(LogLevel::kWarning,

@@ -142,6 +142,7 @@ struct Federation {
                               scenario.clients)
             .value();
     FederationSimulator simulator(store, clock, options, {});
+    coordinator_disk = &simulator.disk_of("coordinator");
     for (std::size_t k = 0; k < parts.size(); ++k) {
       data::Divided divided = data::hold_out(parts[k], job.data.hold_out);
       simulator.add_client("client-" + std::to_string(k + 1),
@@ -156,7 +157,9 @@ struct Federation {
     if (!id) return outcome;
     EXPECT_EQ(store.find_run(*id).value()->state, store::RunState::kCompleted);
     for (const auto& round : store.rounds(*id, 1).value()) {
-      abandoned += round.state == store::RoundState::kAbandoned;
+      if (round.state != store::RoundState::kAbandoned) continue;
+      ++abandoned;
+      too_late += round.abandonment->code == "too-few-updates";
     }
     for (const store::ModelRecord& model : store.models(*id).value()) {
       outcome.models.push_back(model.sha256.hex());
@@ -208,7 +211,9 @@ struct Federation {
   std::uint64_t crashes = 0;
   std::uint64_t disconnects = 0;
   std::uint64_t messages = 0;
-  std::uint64_t abandoned = 0;
+  std::uint64_t abandoned = 0;                     // attempts
+  std::uint64_t too_late = 0;                      // ... of them, for want of updates
+  sim::SimulatedDisk* coordinator_disk = nullptr;  // while simulate() runs
 };
 
 bool remembers(const Scenario& scenario) {
@@ -373,6 +378,82 @@ TEST_P(AtEachStep, TheCoordinatorMayBeKilledAfterATransaction) {
 
 INSTANTIATE_TEST_SUITE_P(Strategies, AtEachStep, ::testing::ValuesIn(small_scenarios()),
                          [](const auto& test) { return test.param.name; });
+
+// A coordinator that comes back without its newest model takes a round back. Clients have pending
+// updates and states of what is not any more; nobody waits for these to be settled.
+TEST(StrategyCrashes, ARoundThatIsTakenBackHoldsNobodyUp) {
+  const Scenario scenario{"ScaffoldTakenBack", strategy("scaffold"), 3, 2, 2};
+  std::size_t taken_back = 0;
+  for (std::uint64_t n = 1;; ++n) {
+    SCOPED_TRACE("message " + std::to_string(n));
+    Federation federation(scenario);
+    federation.options.faults.kill_at_message = n;
+    federation.store.on_written = [&federation, opened = 0](const std::string& call) mutable {
+      if (call != "open" || ++opened != 3) return;
+      ASSERT_TRUE(federation.coordinator_disk->remove("models/1/2.safetensors"));
+    };
+    const Outcome outcome = federation.simulate();
+    if (federation.crashes == 0) break;
+    EXPECT_EQ(outcome.models.size(), 4U);
+    EXPECT_EQ(federation.too_late, 0U);
+    taken_back += federation.abandoned > 0;
+    if (::testing::Test::HasFailure()) break;
+  }
+  EXPECT_GT(taken_back, 5U);
+}
+
+// --- the client's machine alone -----------------------------------------------------------------
+
+// A client that has an unsettled update of round 1, connected and asked for round 2, whose model
+// has arrived.
+struct AskedForTheNextRound {
+  AskedForTheNextRound() {
+    const Bytes model(8);
+    const update::ModelVersion next{RunId(1), 1, sha256(model)};
+    client::Leftovers left;
+    left.pending.push_back({{.task = TaskId(7), .base = {RunId(1), 0, {}}}, {}, state});
+    machine.emplace(client::ClientOptions{}, Rng({.seed = 1, .purpose = Purpose::kBackoff}),
+                    std::move(left));
+    machine->on(client::Tick{}, {});
+    machine->on(client::Connected{}, {});
+    receive(protocol::Welcome{.version = protocol::kVersion});
+    receive(protocol::RoundPlan{
+        .task = TaskId(8), .run = RunId(1), .round = 2, .base = next, .model_bytes = 8});
+    before = receive(protocol::Chunk{.task = TaskId(8)}, SharedBytes::own(Bytes(model)));
+  }
+  std::vector<client::Action> receive(protocol::Message message, SharedBytes payload = {}) {
+    return machine->on(client::Received{{std::move(message), std::move(payload)}}, {});
+  }
+  static const client::Train* find_training(const std::vector<client::Action>& actions) {
+    for (const client::Action& action : actions) {
+      if (const auto* train = std::get_if<client::Train>(&action)) return train;
+    }
+    return nullptr;
+  }
+
+  const strategy::StateSnapshot state = std::make_shared<const strategy::State<float>>();
+  std::optional<client::ClientMachine> machine;
+  std::vector<client::Action> before;
+};
+
+TEST(StatefulClient, TrainsWithTheStateOfAnUpdateOnceItIsKnownToCount) {
+  AskedForTheNextRound client;
+  EXPECT_EQ(client.find_training(client.before), nullptr);
+  EXPECT_EQ(client.machine->activity(), client::ClientMachine::Activity::kSettling);
+  const auto actions =
+      client.receive(protocol::RoundCommitted{.task = TaskId(7), .run = RunId(1), .round = 1});
+  const client::Train* training = client.find_training(actions);
+  ASSERT_NE(training, nullptr);
+  EXPECT_EQ(training->state, client.state);
+}
+
+TEST(StatefulClient, TrainsWithoutTheStateOfAnUpdateThatDidNotCount) {
+  AskedForTheNextRound client;
+  const auto actions = client.receive(protocol::TaskEnded{.task = TaskId(7)});
+  const client::Train* training = client.find_training(actions);
+  ASSERT_NE(training, nullptr);
+  EXPECT_EQ(training->state, nullptr);
+}
 
 }  // namespace
 }  // namespace starling::coordinator
