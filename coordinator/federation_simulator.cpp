@@ -68,6 +68,10 @@ FederationSimulator::FederationSimulator(store::Store& store, const Clock& clock
 
 FederationSimulator::~FederationSimulator() = default;
 
+sim::SimulatedDisk& FederationSimulator::disk_of(const std::string& process) {
+  return process == "coordinator" ? disk_ : nodes_[node_of_.at(process)]->disk;
+}
+
 Result<RunId> FederationSimulator::run(const RunContext& context,
                                        std::map<Round, std::vector<std::string>> recorded) {
   auto own = std::make_shared<RunContext>(context);
@@ -189,9 +193,10 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
           .on_broken = [this](const Error& error) { coordinator_broke(error); }};
 }
 
-// A service ends when its disk breaks, and is started again.
+// A service ends when its disk breaks or has no room at its start, and is started again.
 void FederationSimulator::coordinator_broke(const Error& error) {
-  if (error.code() != "fsync-failed" || options_.checkpoints) return fail(error);
+  const bool of_disk = error.code() == "fsync-failed" || error.code() == "disk-full";
+  if (!of_disk || options_.checkpoints) return fail(error);
   scheduler_.post([this] {
     if (core_) kill_coordinator(options_.faults.restart_after);
   });

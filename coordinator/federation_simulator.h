@@ -81,6 +81,8 @@ class FederationSimulator {
   std::uint64_t disconnects() const { return disconnects_; }
   std::uint64_t messages() const { return messages_; }  // that reached a process
   TimePoint now() const { return scheduler_.now(); }
+  // The disk of a process, "coordinator" or a client's name, with what the run left on it.
+  sim::SimulatedDisk& disk_of(const std::string& process);
   // When each attempt was committed or abandoned, virtual seconds from the start.
   const std::map<std::pair<Round, Attempt>, double>& ended_at() const { return ended_at_; }
 

@@ -50,7 +50,7 @@ std::string RunMachine::inability(const ClientTable::Client& client,
                                   protocol::TaskKind kind) const {
   const Greeting& greeting = client.greeting;
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
-  if (!client.greeted && greeting == Greeting{}) return "";
+  if (!client.greeted && greeting.abilities.empty()) return "";  // the store knows its rows alone
   for (const std::string& ability : start_.abilities) {
     if (!std::ranges::binary_search(greeting.abilities, ability)) {
       return knows_only_the_first_version(greeting)

@@ -35,6 +35,16 @@ std::vector<Action> ClientMachine::on(Event event, TimePoint now) {
 }
 
 std::optional<TimePoint> ClientMachine::next_deadline() const {
+  std::optional<TimePoint> next = link_deadline();
+  if (link_ == Link::kStopped) return next;
+  for (const auto& [task, pending] : pending_) {
+    if (!pending.store_again_at) continue;
+    next = next ? std::min(*next, *pending.store_again_at) : pending.store_again_at;
+  }
+  return next;
+}
+
+std::optional<TimePoint> ClientMachine::link_deadline() const {
   switch (link_) {
     case Link::kDown:
       return dial_at_;
@@ -56,7 +66,8 @@ ClientMachine::Activity ClientMachine::activity() const {
 // --- link ---------------------------------------------------------------------------------------
 
 void ClientMachine::handle(Tick&) {
-  if (const auto due = next_deadline(); !due || now_ < *due) return;
+  store_again();
+  if (const auto due = link_deadline(); !due || now_ < *due) return;
   switch (link_) {
     case Link::kDown:
       link_ = Link::kDialing;
@@ -194,6 +205,14 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
   const auto pending = pending_.find(plan.task);
   if (pending != pending_.end() && pending->second.head.base != plan.base) settle(plan.task);
   if (task_ && task_->plan.task == plan.task && task_->plan.base != plan.base) drop_task();
+  // What builds on a round that is taken back may never be settled: no later round is over.
+  std::vector<TaskId> later;
+  for (const auto& [task, update] : pending_) {
+    const update::ModelVersion& base = update.head.base;
+    const bool is_later = base.run == plan.run && base.round > plan.base.round;
+    if (is_later && update.state != nullptr) later.push_back(task);
+  }
+  for (const TaskId task : later) settle(task);
   const auto state = states_.find(plan.run);
   if (state == states_.end() || state->second.round <= plan.base.round) return;
   say(LogLevel::kWarning,
@@ -415,6 +434,14 @@ void ClientMachine::handle(UpdateStored& event) {
     settle(event.task);
     return fail_task(event.task, event.result.error());
   }
+  if (!event.result && pending->second.state != nullptr) {
+    // Were it counted, and this process killed before it heard so, the state would be lost that the
+    // server believes this client to have.
+    pending->second.store_again_at = now_ + options_.disk_retry;
+    return say(LogLevel::kWarning,
+               fmt::format("the update waits until it can be stored, tried again in {}: {}",
+                           format_duration(options_.disk_retry), event.result.error().message()));
+  }
   if (!event.result) {  // a full disk: only a crash before the commit would lose the update
     say(LogLevel::kWarning,
         fmt::format("the update is kept in memory only: {}", event.result.error().message()));
@@ -447,6 +474,14 @@ void ClientMachine::keep(PendingUpdate update, bool stored) {
       [](const auto& a, const auto& b) { return a.second.order < b.second.order; });
   say(LogLevel::kWarning, "an update that was never settled is dropped to make room");
   settle(oldest->first);
+}
+
+void ClientMachine::store_again() {
+  for (auto& [task, pending] : pending_) {
+    if (!pending.store_again_at || now_ < *pending.store_again_at) continue;
+    pending.store_again_at.reset();
+    actions_.push_back(StoreUpdate{{pending.head, pending.payload, pending.state}});
+  }
 }
 
 void ClientMachine::offer(const Pending& pending) {

@@ -112,6 +112,7 @@ struct ClientOptions {
   std::size_t states_max = 4;                  // of runs; the one that counted longest ago goes
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
+  Duration disk_retry = std::chrono::seconds(5);          // after the disk was full
   // A link that lasted so long, or on which an update was received whole, was a good one: the
   // waits begin small again. After others (two processes with one identity, a coordinator that
   // dies of its first round) they grow.
@@ -152,8 +153,9 @@ class ClientMachine {
     SharedBytes payload;
     StateSnapshot state;
     std::uint64_t order = 0;
-    bool stored = false;  // only then offered
+    bool stored = false;                           // only then offered
     protocol::TransferSender sender;
+    std::optional<TimePoint> store_again_at = {};  // the disk was full
   };
 
   void handle(Connected&);
@@ -186,6 +188,8 @@ class ClientMachine {
   void fail_task(TaskId task, const Error& error);
   void keep(PendingUpdate update, bool stored);
   void keep_and_store(PendingUpdate update);
+  void store_again();
+  std::optional<TimePoint> link_deadline() const;
   void offer(const Pending& pending);
   void pump(Pending& pending);
   void settle(TaskId task);
