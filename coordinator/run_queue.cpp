@@ -16,6 +16,13 @@ namespace {
 // Each has its evaluation data and a model in memory.
 constexpr std::size_t kHeldMax = 8;
 
+// What is wrong with the job, or with the data that it names, is for its author to mend.
+Error as_wrong_job(const Error& error) {
+  const bool refused =
+      error.kind() == ErrorKind::kRejected || error.kind() == ErrorKind::kUnsupported;
+  return refused ? error.as(ErrorCategory::kUsage) : error;
+}
+
 }  // namespace
 
 RunQueue::RunQueue(Parts parts, Duration disk_retry, Handlers handlers)
@@ -125,7 +132,8 @@ void RunQueue::try_job(const Job& submitted, Completion<void> done) {
       parts_.computation, alive_,
       [job, refusal, prepare = parts_.prepare](unsigned) -> Result<void> {
         if (refusal) return *refusal;
-        return coordinator::try_job(job, prepare);
+        const auto tried = coordinator::try_job(job, prepare);
+        return tried ? tried : as_wrong_job(tried.error());
       },
       std::move(done));
 }
