@@ -75,7 +75,7 @@ void RoundCommitter::stored(RunId run) {
   std::vector<std::string> lines = round_lines(commit.summary, &commit.outcome, plan.rounds);
   handlers_.on_committed(commit.summary, commit.outcome, lines);
   for (const std::string& line : lines) parts_.run_log.say(run, line);
-  if (commit.outcome.next) prune(run, plan);
+  prune(run, plan);  // an evaluation may have found another best model
   handlers_.on_durable({run, Durable{commit.outcome.next, commit.outcome.measured}});
 }
 
