@@ -8,6 +8,7 @@
 
 #include "coordinator/commands.h"
 #include "coordinator/text_table.h"
+#include "core/base/escape_controls.h"
 
 namespace starling::coordinator {
 namespace {
@@ -36,6 +37,19 @@ std::string describe_list(const json::value& answer, const telemetry::Terminal& 
   return table.text(terminal.line_max);
 }
 
+// "28 x 28"; "-" where there is none.
+std::string list_cell(const json::value& client, std::string_view key, std::string_view separator) {
+  const json::object* members = client.if_object();
+  const json::value* list = members ? members->if_contains(key) : nullptr;
+  if (list == nullptr || !list->is_array()) return "-";
+  std::string text;
+  for (const json::value& item : list->get_array()) {
+    if (!text.empty()) text += separator;
+    text += item.is_string() ? escape_controls(item.get_string()) : json::serialize(item);
+  }
+  return text.empty() ? "-" : text;
+}
+
 std::string describe_client(const json::value& client) {
   return fmt::format(
       "name                 {}\n"
@@ -45,13 +59,17 @@ std::string describe_client(const json::value& client) {
       "joined               {}\n"
       "last seen            {}\n"
       "training rows        {}\n"
+      "shape of a row       {}\n"
+      "classes              {}\n"
+      "abilities            {}\n"
       "certificate          {}\n"
       "certificate expires  {}\n"
       "key                  {}\n",
       cell(client, "name"), cell(client, "role"), cell(client, "state"), cell(client, "connected"),
       time_cell(client, "joined"), time_cell(client, "last_seen"), cell(client, "rows"),
-      cell(client, "certificate_serial"), time_cell(client, "certificate_expires"),
-      cell(client, "key"));
+      list_cell(client, "input", " x "), cell(client, "classes"),
+      list_cell(client, "abilities", " "), cell(client, "certificate_serial"),
+      time_cell(client, "certificate_expires"), cell(client, "key"));
 }
 
 void add_list(CLI::App& group, CommandContext& context) {

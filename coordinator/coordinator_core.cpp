@@ -67,6 +67,7 @@ RunQueue::Handlers CoordinatorCore::queue_handlers() {
             if (machine().runs_active() >= runs_max_) return std::nullopt;
             return machine().clients().count_connected();
           },
+          .clients = [this]() -> const ClientTable& { return machine().clients(); },
           .on_broken = handlers_.on_broken};
 }
 
@@ -75,7 +76,7 @@ Result<void> CoordinatorCore::start() {
   for (const store::Client& client : clients) {
     const bool admitted = client.state == store::ClientState::kActive;
     if (!admitted || client.role == store::Role::kOperator) continue;
-    shell_.handle(ClientAdmitted{client.name, client.last_seen.has_value(), {.rows = client.rows}});
+    shell_.handle(ClientAdmitted{client.name, client.last_seen.has_value(), client.greeting});
   }
   return runs_.resume();
 }

@@ -19,18 +19,13 @@
 #include "core/model/parameters.h"
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
+#include "core/store/records.h"
 #include "core/strategy/state.h"
 
 namespace starling::coordinator {
 
-// What a client said of itself when it connected.
-struct Greeting {
-  std::uint64_t rows = 0;                 // 0: not said
-  std::vector<std::string> abilities;     // sorted; empty: an earlier version
-  std::vector<std::uint32_t> input = {};  // the shape of its rows; empty: not said
-  std::uint32_t classes = 0;
-  friend bool operator==(const Greeting&, const Greeting&) = default;
-};
+// As it is stored, so that a restarted coordinator knows what its clients can do.
+using Greeting = store::Greeting;
 
 // A vector that clients are sent beside the model.
 struct RoundInput {

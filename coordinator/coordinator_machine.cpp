@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/coordinator_machine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <ranges>
 
 #include "core/base/check.h"
-#include "core/base/counted.h"
 
 namespace starling::coordinator {
 
@@ -64,10 +61,7 @@ std::size_t CoordinatorMachine::runs_active() const {
 std::string CoordinatorMachine::waits_for(RunId id) const {
   const RunMachine* run = find_run(id);
   if (run == nullptr || run->phase() != nullptr || run->awaited() == 0) return "";
-  const std::size_t busy = clients_.count_connected_at_work();
-  return fmt::format("{} ({} connected{})", counted(run->awaited(), "client"),
-                     clients_.count_connected(),
-                     busy > 0 ? fmt::format(", {} at work for other runs", busy) : "");
+  return run->waits_for();
 }
 
 std::uint64_t CoordinatorMachine::work() const {

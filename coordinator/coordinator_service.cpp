@@ -11,6 +11,7 @@
 #include "coordinator/fallback_issuer.h"
 #include "coordinator/gossip_issuer.h"
 #include "coordinator/host_names.h"
+#include "coordinator/job_warnings.h"
 #include "coordinator/operator_desk.h"
 #include "coordinator/operator_sessions.h"
 #include "coordinator/service_certificates.h"
@@ -314,22 +315,26 @@ Result<void> CoordinatorService::Impl::start() {
   fallback->begin();
   desk = std::make_unique<OperatorDesk>(
       OperatorDesk::Parts{clock, *store, state, settings, registry, *gossip, log},
-      OperatorDesk::Handlers{.heard_at = [this](const std::string& name) { return heard_at(name); },
-                             .on_revoked = [this](const std::string& name) { revoked(name); },
-                             .try_job =
-                                 [this](const Job& job, std::function<void(Result<void>)> done) {
-                                   core->runs().try_job(job, std::move(done));
-                                 },
-                             .on_submitted = [this] { core->runs().load_next(); },
-                             .on_answered = [this] { operators->wake(); },
-                             .on_stop = [this](RunId run) { core->handle(StopRun{run}); },
-                             .waits_for =
-                                 [this](const store::Run& run) {
-                                   const std::string why = core->machine().waits_for(run.id);
-                                   return why.empty() ? core->runs().waits_for(run) : why;
-                                 },
-                             .on_gossip_stopped = [this] { fallback->network_stopped(); },
-                             .on_broken = [this](const Error& error) { broke(error); }},
+      OperatorDesk::Handlers{
+          .heard_at = [this](const std::string& name) { return heard_at(name); },
+          .on_revoked = [this](const std::string& name) { revoked(name); },
+          .try_job =
+              [this](const Job& job, std::function<void(Result<void>)> done) {
+                core->runs().try_job(job, std::move(done));
+              },
+          .on_submitted = [this] { core->runs().load_next(); },
+          .on_answered = [this] { operators->wake(); },
+          .on_stop = [this](RunId run) { core->handle(StopRun{run}); },
+          .waits_for =
+              [this](const store::Run& run) {
+                const std::string why = core->machine().waits_for(run.id);
+                return why.empty() ? core->runs().waits_for(run) : why;
+              },
+          .find_run = [this](RunId run) { return core->machine().find_run(run); },
+          .warnings =
+              [this](const Job& job) { return job_warnings(job, core->machine().clients()); },
+          .on_gossip_stopped = [this] { fallback->network_stopped(); },
+          .on_broken = [this](const Error& error) { broke(error); }},
       authority.certificate().public_key_digest(), listener->port());
   core->runs().load_next();
   maintenance.set(loop.now() + kMaintenance);

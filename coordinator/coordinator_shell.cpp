@@ -45,9 +45,12 @@ void CoordinatorShell::handle(Event event) {
 }
 
 void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
-  runs_[start.id] = {run.context,
-                     {.rounds = static_cast<Round>(start.job.job.rounds),
-                      .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep)}};
+  runs_[start.id] = {
+      run.context,
+      {.rounds = static_cast<Round>(start.job.job.rounds),
+       .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep),
+       .metric = metric_of(start.job.stop),
+       .settings = std::make_shared<const std::string>(run.context->job_settings())}};
   handle(RunSubmitted{std::move(start)});
 }
 
@@ -117,9 +120,7 @@ Result<void> CoordinatorShell::perform(CloseSession& action) {
 }
 
 Result<void> CoordinatorShell::perform(ClientSeen& action) {
-  const auto rows =
-      action.greeting ? std::optional(action.greeting->rows) : std::optional<std::uint64_t>();
-  auto stored = parts_.store.record_seen(action.client, parts_.clock.wall_now(), rows);
+  auto stored = parts_.store.record_seen(action.client, parts_.clock.wall_now(), action.greeting);
   if (stored || stored.error().kind() != ErrorKind::kInternal) return {};
   return stored;
 }

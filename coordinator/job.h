@@ -216,7 +216,8 @@ template <class V>
 void describe(V& visit, StopOptions& o) {
   visit(
       "metric", o.metric,
-      FieldInfo{.help = "end the run when this has not improved for a while; none: run all rounds",
+      FieldInfo{.help = "end the run when this has not improved for a while, and the best model is "
+                        "by it; none: run all rounds",
                 .choices = kMetrics});
   visit("patience", o.patience,
         FieldInfo{.help = "evaluations in a row without improvement before the run ends",

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <boost/json.hpp>
+
 namespace starling::coordinator {
 namespace {
 
@@ -41,6 +44,42 @@ std::string job_to_toml(Job job) {
   config::Binder binder;
   job.bind(binder);
   return to_toml(binder);
+}
+
+Settings job_settings(Job job) {
+  config::Binder binder;
+  job.bind(binder);
+  return binder.settings();
+}
+
+std::string settings_to_json(const Settings& settings) {
+  boost::json::object object;
+  for (const auto& [key, value] : settings) object[key] = value;
+  return boost::json::serialize(object);
+}
+
+Result<Settings> parse_settings(std::string_view text) {
+  const Error bad = rejected("bad-settings", "the settings are not a JSON object of texts");
+  boost::system::error_code code;
+  const boost::json::value value = boost::json::parse({text.data(), text.size()}, code);
+  if (code || !value.is_object()) return bad;
+  Settings settings;
+  for (const auto& [key, member] : value.get_object()) {
+    if (!member.is_string()) return bad;
+    settings.emplace_back(key, member.get_string());
+  }
+  return settings;
+}
+
+Settings telling_settings(const Settings& settings) {
+  const Settings defaults = job_settings(Job());
+  Settings telling;
+  for (const auto& setting : settings) {
+    const bool is_shape = setting.first == "data.input" || setting.first == "data.classes";
+    const bool usual = std::ranges::find(defaults, setting) != defaults.end();
+    if (is_shape || !usual) telling.push_back(setting);
+  }
+  return telling;
 }
 
 }  // namespace starling::coordinator

@@ -34,6 +34,15 @@ json::object to_json(const store::Client& client, std::optional<TimePoint> heard
           {"certificate_expires", format_rfc3339(client.certificate_expires)}};
 }
 
+// What it said of itself when it last connected; null: not said.
+void add_greeting(const store::Greeting& greeting, json::object& object) {
+  object["rows"] = greeting.rows;
+  object["input"] =
+      greeting.input.empty() ? json::value(nullptr) : json::value_from(greeting.input);
+  object["classes"] = greeting.classes == 0 ? json::value(nullptr) : json::value(greeting.classes);
+  object["abilities"] = json::value_from(greeting.abilities);
+}
+
 Error client_unknown(const std::string& name) {
   return rejected("client-unknown",
                   "no client is named '" + name + "'; 'client list' shows those who have joined");
@@ -64,7 +73,7 @@ Answer OperatorDesk::client_show(const OperatorCall& call) {
   json::object object = to_json(*client, handlers_.heard_at(name), parts_.clock);
   object["role"] = store::to_string(client->role);
   object["joined"] = format_rfc3339(client->joined);
-  object["rows"] = client->rows;
+  add_greeting(client->greeting, object);
   object["certificate_serial"] = client->certificate_serial;
   object["key"] = client->certificate_fingerprint.hex();
   return answer_json(object);

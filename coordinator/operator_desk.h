@@ -13,6 +13,7 @@
 #include "coordinator/gossip_issuer.h"
 #include "coordinator/job.h"
 #include "coordinator/operator_answer.h"
+#include "coordinator/run_machine.h"
 #include "coordinator/state_directory.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -43,6 +44,10 @@ class OperatorDesk {
     std::function<void(RunId)> on_stop;  // of a running run
     // What a run that has not ended waits for; empty: for nothing.
     std::function<std::string(const store::Run&)> waits_for;
+    // Null where the machine does not hold the run.
+    std::function<const RunMachine*(RunId)> find_run;
+    // What an operator should know of a job that is accepted all the same.
+    std::function<std::vector<std::string>(const Job&)> warnings;
     std::function<void()> on_gossip_stopped;
     std::function<void(const Error&)> on_broken;
   };
@@ -73,11 +78,14 @@ class OperatorDesk {
   Answer gossip_stop(const OperatorCall& call);
   Answer backup(const OperatorCall& call);
 
-  Answer store_run(const std::string& caller, const store::NewRun& run);
+  Answer store_run(const std::string& caller, const store::NewRun& run,
+                   const std::vector<std::string>& warnings);
   // Tells the service where the answer says that the store is broken.
   Answer noted(Answer answer);
   // null, or what the run waits for
   boost::json::value waits_for(const store::Run& run) const;
+  // null, or who can do the run
+  boost::json::value clients_of(RunId run) const;
   Result<store::Run> find_run(const OperatorCall& call);
   Result<store::ModelRecord> find_model(const store::Run& run, const OperatorCall& call);
 

@@ -8,6 +8,7 @@
 
 #include "coordinator/backup_snapshot.h"
 #include "coordinator/operator_desk.h"
+#include "coordinator/run_records.h"
 #include "core/store/checkpoints.h"
 
 namespace starling::coordinator {
@@ -25,7 +26,7 @@ Result<Round> parse_round(const std::string& text) {
 }
 
 // The last one unless `call` names a round or asks for the best.
-Result<Round> wanted_round(const std::vector<store::ModelRecord>& models,
+Result<Round> wanted_round(const store::Run& run, const std::vector<store::ModelRecord>& models,
                            const OperatorCall& call) {
   if (const auto text = call.find("round")) return parse_round(*text);
   if (call.find("best") != "true") {
@@ -33,8 +34,12 @@ Result<Round> wanted_round(const std::vector<store::ModelRecord>& models,
     return rejected("no-model",
                     "this run has committed no round yet; --round 0 takes its initial model");
   }
-  if (const auto best = store::best_round(models)) return *best;
-  return rejected("not-evaluated", "no round of this run was evaluated, so none is the best");
+  STARLING_ASSIGN(const Job job, parse_job(run.job, "job"));
+  if (const auto best = store::best_round(models, metric_of(job.stop))) return *best;
+  const std::string by = job.stop.enabled() ? fmt::format(" by {}", job.stop.metric) : "";
+  return rejected("not-evaluated", fmt::format("no round of this run was evaluated{}, so none is "
+                                               "the best",
+                                               by));
 }
 
 }  // namespace
@@ -46,7 +51,7 @@ Result<store::ModelRecord> OperatorDesk::find_model(const store::Run& run,
     return rejected("no-model", fmt::format("run {} has no model yet; it is {}", run.id.value(),
                                             store::to_string(run.state)));
   }
-  STARLING_ASSIGN(const Round round, wanted_round(models, call));
+  STARLING_ASSIGN(const Round round, wanted_round(run, models, call));
   const auto model = std::ranges::find(models, round, &store::ModelRecord::round);
   if (model != models.end()) return *model;
   return rejected("round-unknown", fmt::format("run {} has no round {}; its last is {}",

@@ -110,6 +110,20 @@ json::value OperatorDesk::waits_for(const store::Run& run) const {
   return why.empty() ? json::value(nullptr) : json::value(why);
 }
 
+json::value OperatorDesk::clients_of(RunId id) const {
+  const RunMachine* run = handlers_.find_run(id);
+  if (run == nullptr) return nullptr;
+  const RunMachine::Reach reach = run->reach();
+  json::array left_out;
+  for (const auto& [client, reason] : reach.left_out) {
+    left_out.push_back({{"client", client}, {"reason", reason}});
+  }
+  return json::object{{"admitted", reach.admitted},
+                      {"able", reach.able},
+                      {"connected", reach.connected},
+                      {"left_out", std::move(left_out)}};
+}
+
 Answer OperatorDesk::run_submit(const OperatorCall& call) {
   if (call.payload.size() > kJobBytesMax) {
     return wrong_setting("job-too-large", fmt::format("a job may have {} bytes", kJobBytesMax));
@@ -125,21 +139,24 @@ Answer OperatorDesk::run_submit(const OperatorCall& call) {
                           .submit_token = submit_token,
                           .job = std::string(call.payload)};
   const auto answer = std::make_shared<std::optional<Answer>>();
-  handlers_.try_job(job, [this, caller = call.caller, run,
+  handlers_.try_job(job, [this, caller = call.caller, run, warnings = handlers_.warnings(job),
                           asked = std::weak_ptr(answer)](const Result<void>& tried) {
     const auto waiting = asked.lock();
     if (!waiting) return;  // the operator has gone: nothing is submitted
-    waiting->emplace(tried ? noted(store_run(caller, run)) : tried.error());
+    waiting->emplace(tried ? noted(store_run(caller, run, warnings)) : tried.error());
     handlers_.on_answered();
   });
   return std::make_unique<LaterAnswer>(answer);
 }
 
-Answer OperatorDesk::store_run(const std::string& caller, const store::NewRun& run) {
+Answer OperatorDesk::store_run(const std::string& caller, const store::NewRun& run,
+                               const std::vector<std::string>& warnings) {
   STARLING_ASSIGN(const RunId id, parts_.store.submit_run(run, parts_.clock.wall_now()));
   parts_.log.info("{} submitted run {} '{}'", caller, id.value(), run.name);
   handlers_.on_submitted();
-  return answer_json(json::object{{"id", id.value()}});
+  json::object answer{{"id", id.value()}};
+  if (!warnings.empty()) answer["warnings"] = json::value_from(warnings);
+  return answer_json(answer);
 }
 
 Answer OperatorDesk::run_list(const OperatorCall&) {
@@ -159,6 +176,7 @@ Answer OperatorDesk::run_show(const OperatorCall& call) {
   STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
   json::value shown = run_to_json(run, rounds);
   shown.as_object()["waits_for"] = waits_for(run);
+  shown.as_object()["clients"] = clients_of(run.id);
   return answer_json(shown);
 }
 

@@ -37,7 +37,7 @@ void RoundCommitter::computed(RunId run, Result<RoundOutcome> outcome) {
 
 void RoundCommitter::write(RunId run) {
   parts_.executor.write(
-      parts_.checkpoints(run), *commits_.at(run).outcome.next,
+      parts_.checkpoints(run), *commits_.at(run).outcome.next, begun_.at(run).plan.settings,
       [this, run](Result<store::ModelRecord> model) { written(run, std::move(model)); });
 }
 
@@ -75,14 +75,14 @@ void RoundCommitter::stored(RunId run) {
   std::vector<std::string> lines = round_lines(commit.summary, &commit.outcome, plan.rounds);
   handlers_.on_committed(commit.summary, commit.outcome, lines);
   for (const std::string& line : lines) parts_.run_log.say(run, line);
-  if (commit.outcome.next) prune(run, plan.keep);
+  prune(run, plan);  // an evaluation may have found another best model
   handlers_.on_durable({run, Durable{commit.outcome.next, commit.outcome.measured}});
 }
 
-void RoundCommitter::prune(RunId run, std::uint32_t keep) {
+void RoundCommitter::prune(RunId run, const Plan& plan) {
   const auto models = parts_.store.models(run);
-  const auto pruned =
-      models ? parts_.checkpoints(run).prune(*models, keep) : Result<void>(models.error());
+  const auto pruned = models ? parts_.checkpoints(run).prune(*models, plan.keep, plan.metric)
+                             : Result<void>(models.error());
   if (!pruned) parts_.log.warning("old models stay for now: {}", pruned.error().message());
 }
 

@@ -28,6 +28,8 @@ class RoundCommitter {
   struct Plan {  // what the run's job says of its rounds
     Round rounds = 0;
     std::uint32_t keep = 0;
+    store::Metric metric = store::Metric::kAny;   // of the best model
+    std::shared_ptr<const std::string> settings;  // of the models' metadata
   };
 
   // All references must outlive the committer.
@@ -67,7 +69,7 @@ class RoundCommitter {
   void store(RunId run);
   void stored(RunId run);
   void check(RunId run, const Error& error, std::function<void()> again);
-  void prune(RunId run, std::uint32_t keep);
+  void prune(RunId run, const Plan& plan);
 
   Parts parts_;
   Duration disk_retry_;

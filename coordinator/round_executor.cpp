@@ -52,9 +52,11 @@ void RoundExecutor::finish(RunId run, Completion<RoundOutcome> done) {
 }
 
 void RoundExecutor::write(store::Checkpoints checkpoints, RunPosition position,
+                          std::shared_ptr<const std::string> settings,
                           Completion<store::ModelRecord> done) {
-  auto work = [checkpoints = std::move(checkpoints), position = std::move(position)](Bench&) {
-    return write_position(checkpoints, position);
+  auto work = [checkpoints = std::move(checkpoints), position = std::move(position),
+               settings = std::move(settings)](Bench&) {
+    return write_position(checkpoints, position, *settings);
   };
   run<store::ModelRecord>(std::move(work), std::move(done));
 }

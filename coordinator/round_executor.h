@@ -26,9 +26,9 @@ class RoundExecutor {
   void finish(RunId run, Completion<RoundOutcome> done);
   // Frees what the run has summed.
   void drop(RunId run);
-  // Durably, as the files of the position's round.
+  // write_position()
   void write(store::Checkpoints checkpoints, RunPosition position,
-             Completion<store::ModelRecord> done);
+             std::shared_ptr<const std::string> settings, Completion<store::ModelRecord> done);
   bool busy() const { return running_ > 0; }
 
  private:

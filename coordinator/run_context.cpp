@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/run_context.h"
 
+#include "coordinator/job_text.h"
 #include "core/data/load.h"
 
 namespace starling::coordinator {
@@ -45,6 +46,10 @@ bool RunContext::evaluates(Round round) const {
   const Round every = static_cast<Round>(job.evaluate.every);
   if (!evaluation || every == 0) return false;
   return round % every == 0 || round == static_cast<Round>(job.job.rounds);
+}
+
+std::string RunContext::job_settings() const {
+  return settings_to_json(coordinator::job_settings(job));
 }
 
 std::vector<std::string> RunContext::abilities() const {

@@ -24,6 +24,8 @@ struct RunContext {
   client::TrainingSettings for_clients;  // the job's, of the strategy only what clients need
 
   bool evaluates(Round round) const;
+  // All of the job's as settings_to_json has them, which a run begins with.
+  std::string job_settings() const;
   // What every task of the run says.
   Settings settings() const { return for_clients.to_settings(); }
   // What a client must be able to do beyond what the first version could.

@@ -71,7 +71,10 @@ void add_run_export_command(CLI::App& group, CommandContext& context) {
   CLI::Option* round =
       command->add_option("--round", flags->round, "of this round (default: the last; 0: initial)")
           ->type_name("N");
-  command->add_flag("--best", flags->best, "of the round with the best accuracy")->excludes(round);
+  command
+      ->add_flag("--best", flags->best,
+                 "of the best round: by stop.metric of its job, else by accuracy, else by loss")
+      ->excludes(round);
   add_operator_flags(*command, flags->common);
   command->callback([flags, &context] {
     context.run = [flags, &context] {

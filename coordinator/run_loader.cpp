@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "coordinator/data_shape.h"
+#include "coordinator/job_text.h"
 #include "core/aggregate/fixed_point_sum.h"
 #include "core/model/safetensors.h"
 #include "core/strategy/state_file.h"
@@ -12,17 +14,30 @@
 namespace starling::coordinator {
 namespace {
 
-Result<std::shared_ptr<const RunContext>> load_context(const store::Run& run,
-                                                       const strategy::Catalogue& strategies,
-                                                       const PrepareContext& prepare) {
-  STARLING_ASSIGN(const Job job,
+Result<std::shared_ptr<const RunContext>> load_context(
+    const store::Run& run, const strategy::Catalogue& strategies, const PrepareContext& prepare,
+    const std::optional<client::DataShape>& shape) {
+  STARLING_ASSIGN(Job job,
                   parse_job(run.job, fmt::format("job of run {}", run.id.value()), strategies));
+  if (shape) job.training.data = *shape;
   return prepare(job);
 }
 
+// None of a run that an earlier version began.
+Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
+  if (run.settings.empty()) return std::optional<client::DataShape>();
+  STARLING_ASSIGN(Settings settings, parse_settings(run.settings));
+  std::erase_if(settings, [](const auto& setting) {
+    return setting.first != "data.input" && setting.first != "data.classes";
+  });
+  client::DataShape shape;
+  STARLING_TRY(from_settings("data", settings, shape));
+  return std::optional(shape);
+}
+
 // Bounds that no sum can hold are refused now, not when clients have trained.
-Result<void> check_bounds(const RunContext& context) {
-  const update::Bounds bounds = context.job.bounds();
+Result<void> check_bounds(const Job& job) {
+  const update::Bounds bounds = job.bounds();
   STARLING_TRY(aggregate::FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max,
                                                       bounds.contributions_max));
   return {};
@@ -48,14 +63,17 @@ Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job) {
 }
 
 Result<void> try_job(const Job& job, const PrepareContext& prepare) {
-  STARLING_ASSIGN(const auto context, prepare(job));
-  return check_bounds(*context);
+  STARLING_TRY(check_bounds(job));
+  if (lacks_shape(job)) return {};
+  STARLING_TRY(prepare(job));
+  return {};
 }
 
 Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue& strategies,
-                               const PrepareContext& prepare) {
-  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare));
-  STARLING_TRY(check_bounds(*context));
+                               const PrepareContext& prepare,
+                               const std::optional<client::DataShape>& learned) {
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, learned));
+  STARLING_TRY(check_bounds(context->job));
   return LoadedRun{context, context->initial_position(run.id, run.seed)};
 }
 
@@ -63,7 +81,8 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
                                    const PrepareContext& prepare,
                                    const store::Checkpoints& checkpoints,
                                    const store::ModelRecord& last) {
-  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare));
+  STARLING_ASSIGN(const auto shape, stored_shape(run));
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
   STARLING_ASSIGN(model::SafetensorsFile file,
                   model::load_safetensors(checkpoints.disk(), checkpoints.path(last.round),
                                           {.expected = context->model->layout()}));
@@ -74,7 +93,8 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
 }
 
 Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
-                                          const RunPosition& position) {
+                                          const RunPosition& position,
+                                          const std::string& settings) {
   const Round round = position.version.round;
   const model::Snapshot& model = position.model;
   store::ModelRecord record{.round = round,
@@ -92,8 +112,12 @@ Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
     record.state = store::StateFile{std::move(digest).finish(), bytes};
     STARLING_TRY(checkpoints.write_state(round, parts));
   }
+  const model::Metadata metadata = {{"starling.run", std::to_string(position.version.run.value())},
+                                    {"starling.round", std::to_string(round)},
+                                    {"starling.settings", settings},
+                                    {"starling.version", STARLING_VERSION}};
   const std::array<SharedBytes, 2> parts = {
-      SharedBytes::own(model::safetensors_header(*model->layout(), {})),
+      SharedBytes::own(model::safetensors_header(*model->layout(), metadata)),
       SharedBytes(model, as_bytes(model->values()))};
   STARLING_TRY(checkpoints.write(round, parts));
   return record;

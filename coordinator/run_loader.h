@@ -26,25 +26,29 @@ using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(c
 // Reads the evaluation data that the job names.
 [[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job);
 
-// What load_new_run would refuse of a run of this job; reads the data as it does.
+// What load_new_run would refuse of a run of this job; reads the data as it does. Where the shape
+// of the data is still to be learned, what does not depend on it.
 [[nodiscard]] Result<void> try_job(const Job& job, const PrepareContext& prepare);
 
-// With the initial model. The errors of parse_job, of `prepare` and of bounds that cannot be
-// summed.
+// With the initial model, for data of the `learned` shape where the job needs to be told. The
+// errors of parse_job, of `prepare` and of bounds that cannot be summed.
 [[nodiscard]] Result<LoadedRun> load_new_run(
     const store::Run& run, const strategy::Catalogue& strategies = strategy::builtin_strategies(),
-    const PrepareContext& prepare = prepare_context);
+    const PrepareContext& prepare = prepare_context,
+    const std::optional<client::DataShape>& learned = std::nullopt);
 
-// From the files of `last`, which must have their SHA-256.
+// From the files of `last`, which must have their SHA-256, for the shape that the run began with.
 [[nodiscard]] Result<LoadedRun> load_running_run(const store::Run& run,
                                                  const strategy::Catalogue& strategies,
                                                  const PrepareContext& prepare,
                                                  const store::Checkpoints& checkpoints,
                                                  const store::ModelRecord& last);
 
-// As the files of its round, durably: the state's, if there is one, and then the model's.
+// As the files of its round, durably: the state's, if there is one, and then the model's, with the
+// run's settings (settings_to_json) in its metadata.
 [[nodiscard]] Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
-                                                        const RunPosition& position);
+                                                        const RunPosition& position,
+                                                        const std::string& settings);
 
 // What store::recover_run asks.
 [[nodiscard]] Result<Sha256Digest> hash_model_file(Disk& disk, const std::filesystem::path& file);

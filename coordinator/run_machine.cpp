@@ -80,12 +80,39 @@ bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client
   return inability(client, kind).empty();
 }
 
-std::size_t RunMachine::count_able() const {
+// Empty where it is not, by what is known of it.
+std::string RunMachine::why_left_out(const std::string& name,
+                                     const ClientTable::Client& client) const {
+  if (start_.failures.left_out(name)) return "its tasks of this run failed";
+  return inability(client, protocol::TaskKind::kTrain);
+}
+
+RunMachine::Reach RunMachine::reach() const {
   work_ += clients_.size();
-  return static_cast<std::size_t>(std::ranges::count_if(clients_.all(), [this](const auto& entry) {
-    return !start_.failures.left_out(entry.first) &&
-           inability(entry.second, protocol::TaskKind::kTrain).empty();
-  }));
+  Reach reach{.admitted = clients_.size(), .connected = clients_.count_connected()};
+  for (const auto& [name, client] : clients_.all()) {
+    std::string why = why_left_out(name, client);
+    if (!why.empty()) {
+      reach.left_out.push_back({name, std::move(why)});
+      continue;
+    }
+    ++reach.able;
+    if (client.session) ++reach.connected_able;
+  }
+  return reach;
+}
+
+std::string RunMachine::waits_for() const {
+  const Reach reach = this->reach();
+  const std::size_t busy = clients_.count_connected_at_work();
+  std::string there = fmt::format("{} connected", reach.connected);
+  if (reach.connected_able < reach.connected) {
+    there +=
+        fmt::format(", {} of them can do this run",
+                    reach.connected_able > 0 ? fmt::format("{}", reach.connected_able) : "none");
+  }
+  if (busy > 0) there += fmt::format(", {} at work for other runs", busy);
+  return fmt::format("{} ({})", counted(awaited_, "client"), there);
 }
 
 // Asked at every event while some are missing: the one that was missing before is looked at first.
@@ -217,11 +244,8 @@ void RunMachine::open_evaluation() {
 
 void RunMachine::wait_for_clients(std::size_t awaited) {
   if (std::exchange(awaited_, awaited) > 0) return;
-  const std::size_t busy = clients_.count_connected_at_work();
-  turn_.say(id(), fmt::format("[round {}/{}] waiting for {} ({} connected{})",
-                              start_.at.version.round + 1, start_.job.job.rounds,
-                              counted(awaited, "client"), clients_.count_connected(),
-                              busy > 0 ? fmt::format(", {} at work for other runs", busy) : ""));
+  turn_.say(id(), fmt::format("[round {}/{}] waiting for {}", start_.at.version.round + 1,
+                              start_.job.job.rounds, waits_for()));
   turn_.act(RunWaits{id()});
 }
 

@@ -31,8 +31,22 @@ class RunMachine {
   bool over() const { return over_; }
   // For how many clients it waits; 0: it does not.
   std::size_t awaited() const { return awaited_; }
-  // How many admitted clients can do this run, as far as they said what they can.
-  std::size_t count_able() const;
+  // As "4 clients (3 connected, 2 of them can do this run)". Requires: it waits.
+  std::string waits_for() const;
+  // The admitted clients as this run sees them.
+  struct Reach {
+    struct LeftOut {
+      std::string client;
+      std::string reason;
+    };
+    std::size_t admitted = 0;
+    std::size_t able = 0;  // as far as they said what they can
+    std::size_t connected = 0;
+    std::size_t connected_able = 0;
+    std::vector<LeftOut> left_out;  // all others than the able ones, in order of name
+  };
+  Reach reach() const;
+  std::size_t count_able() const { return reach().able; }
   std::optional<TimePoint> next_deadline() const;
 
   // Opens the next phase if its time has come and enough clients are free. Requires: none is open.
@@ -93,6 +107,7 @@ class RunMachine {
   void open(OpenAttempt open, bool resumed);
   std::vector<std::string> eligible();
   std::string inability(const ClientTable::Client& client, protocol::TaskKind kind) const;
+  std::string why_left_out(const std::string& name, const ClientTable::Client& client) const;
   bool may_be_asked(const std::string& name, const ClientTable::Client& client,
                     protocol::TaskKind kind) const;
   bool all_connected(const std::vector<std::string>& names);

@@ -12,6 +12,17 @@
 
 namespace starling::coordinator {
 
+namespace {
+
+// What is wrong with the job, or with the data that it names, is for its author to mend.
+Error as_wrong_job(const Error& error) {
+  const bool refused =
+      error.kind() == ErrorKind::kRejected || error.kind() == ErrorKind::kUnsupported;
+  return refused ? error.as(ErrorCategory::kUsage) : error;
+}
+
+}  // namespace
+
 RunQueue::RunQueue(Parts parts, Options options, Handlers handlers)
     : parts_(std::move(parts)),
       options_(options),
@@ -104,10 +115,24 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
 
 // --- the next pending one -----------------------------------------------------------------------
 
-void RunQueue::try_job(const Job& job, Completion<void> done) {
+void RunQueue::try_job(const Job& submitted, Completion<void> done) {
+  Job job = submitted;
+  std::optional<Error> refusal;
+  if (const auto learned = learn_shape(job)) {
+    job.training.data = learned->shape;
+  } else if (lacks_shape(job) && !shape_may_come(handlers_.clients())) {
+    refusal = wrong_setting("no-data-shape",
+                            "the job does not say the shape of its data, and no client that has "
+                            "joined says one that suits it: name an evaluate.dataset, set "
+                            "data.input and data.classes, or update the clients");
+  }
   compute<void>(
       parts_.computation, alive_,
-      [job, prepare = parts_.prepare](unsigned) { return coordinator::try_job(job, prepare); },
+      [job, refusal, prepare = parts_.prepare](unsigned) -> Result<void> {
+        if (refusal) return *refusal;
+        const auto tried = coordinator::try_job(job, prepare);
+        return tried ? tried : as_wrong_job(tried.error());
+      },
       std::move(done));
 }
 
@@ -124,15 +149,29 @@ void RunQueue::load_next() {
   clients_needed_ = 0;
   held_.insert(next->id);
   loading_ = next->id;
-  load(*next);
+  const auto job = parse_job(next->job, "job", parts_.strategies);
+  load(*next, job ? learn_shape(*job) : std::nullopt);
+}
+
+// Nothing where the job says it.
+std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
+  if (!lacks_shape(job)) return std::nullopt;
+  return coordinator::learn_shape(job, handlers_.clients());
 }
 
 // Lowers clients_needed_ to what the run needs. One that cannot be read is loaded, to fail by name.
 bool RunQueue::may_begin(const store::Run& run, std::size_t clients) {
-  if (held_.empty()) return true;
   const auto job = parse_job(run.job, "job", parts_.strategies);
   if (!job) return true;
   const auto needed = static_cast<std::size_t>(job->round.clients_awaited());
+  if (lacks_shape(*job)) {
+    // The first client to come does not decide for all.
+    const auto learned = learn_shape(*job);
+    if (learned && std::max(learned->announced, clients) >= needed) return true;
+    clients_needed_ = 0;  // any greeting may be the one that it waits for
+    return false;
+  }
+  if (held_.empty()) return true;
   clients_needed_ = std::min(clients_needed_, needed);
   return clients >= needed;
 }
@@ -153,53 +192,65 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   if (const auto complaint = complaints_.find(run.id); complaint != complaints_.end()) {
     return complaint->second;
   }
-  if (run.state != store::RunState::kPending || held_.contains(run.id) || held_.empty()) return "";
+  if (run.state != store::RunState::kPending || held_.contains(run.id)) return "";
   const auto job = parse_job(run.job, "job", parts_.strategies);
+  const bool lacks = job && lacks_shape(*job);
+  if (held_.empty() && !lacks) return "";
   const auto clients = handlers_.clients_for_another();
   if (!job || !clients) return "its turn";
+  if (lacks && !learn_shape(*job)) return "a client that says the shape of its data";
   return fmt::format("{} ({} connected)",
                      counted(static_cast<std::uint64_t>(job->round.clients_awaited()), "client"),
                      *clients);
 }
 
-void RunQueue::load(const store::Run& run) {
-  auto work = [run, &strategies = parts_.strategies, prepare = parts_.prepare,
-               checkpoints = parts_.checkpoints(run.id)](unsigned) {
-    auto loading = std::make_shared<Loading>(
-        Loading{load_new_run(run, strategies, prepare), retry("not-written", "not written yet")});
-    if (loading->run) loading->written = write_position(checkpoints, loading->run->at);
+void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& learned) {
+  auto shape = learned ? std::optional(learned->shape) : std::nullopt;
+  auto work = [run, shape = std::move(shape), &strategies = parts_.strategies,
+               prepare = parts_.prepare, checkpoints = parts_.checkpoints(run.id)](unsigned) {
+    auto loading = std::make_shared<Loading>(Loading{load_new_run(run, strategies, prepare, shape),
+                                                     retry("not-written", "not written yet")});
+    if (loading->run) {
+      const LoadedRun& begun = *loading->run;
+      loading->written = write_position(checkpoints, begun.at, begun.context->job_settings());
+    }
     return Result<std::shared_ptr<Loading>>(std::move(loading));
   };
-  compute<std::shared_ptr<Loading>>(
-      parts_.computation, alive_, std::move(work),
-      [this, run](Result<std::shared_ptr<Loading>> loading) { loaded(run, std::move(**loading)); });
+  compute<std::shared_ptr<Loading>>(parts_.computation, alive_, std::move(work),
+                                    [this, run, learned](Result<std::shared_ptr<Loading>> loading) {
+                                      loaded(run, learned, std::move(**loading));
+                                    });
 }
 
-void RunQueue::loaded(const store::Run& run, Loading loading) {
+void RunQueue::loaded(const store::Run& run, const std::optional<LearnedShape>& learned,
+                      Loading loading) {
   if (!loading.run) return fail(run.id, loading.run.error());
-  if (loading.written) return start(run, *loading.run, *loading.written);
+  if (loading.written) return start(run, learned, *loading.run, *loading.written);
   if (loading.written.error().kind() != ErrorKind::kOverloaded) {
     return check(loading.written.error());
   }
   parts_.log.error("run {} waits for the disk: {}", run.id.value(),
                    loading.written.error().message());
-  try_again(run.id, [this, run] { load(run); });
+  try_again(run.id, [this, run, learned] { load(run, learned); });
 }
 
-void RunQueue::start(const store::Run& run, const LoadedRun& loaded,
-                     const store::ModelRecord& initial) {
+void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& learned,
+                     const LoadedRun& loaded, const store::ModelRecord& initial) {
   const auto now = parts_.store.find_run(run.id);
   if (!now) return check(now.error());
   if (!*now || (*now)->state != store::RunState::kPending) return ended(run.id);  // stopped
-  const auto started = parts_.store.start_run(run.id, initial, parts_.clock.wall_now());
+  const auto started = parts_.store.start_run(run.id, initial, loaded.context->job_settings(),
+                                              parts_.clock.wall_now());
   if (started) {
     loading_.reset();
+    if (learned) parts_.run_log.say(run.id, learned->line());
     handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, {}, std::nullopt));
     return load_next();  // perhaps there is room for one more
   }
   if (started.error().kind() != ErrorKind::kOverloaded) return check(started.error());
   parts_.log.error("run {} waits for the disk: {}", run.id.value(), started.error().message());
-  try_again(run.id, [this, run, loaded, initial] { start(run, loaded, initial); });
+  try_again(run.id,
+            [this, run, learned, loaded, initial] { start(run, learned, loaded, initial); });
 }
 
 void RunQueue::fail(RunId run, const Error& error) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which runs the machine holds: at the start those that were running, then the pending ones in
 // order of submission, each loaded when its turn comes: when fewer than runs-max are active, which
-// one that waits for clients is not, and clients enough for it are connected.
+// one that waits for clients is not, and clients enough for it are connected. A job that does not
+// say the shape of its data waits until as many clients as it needs are there, and takes the shape
+// that they announce.
 #pragma once
 
 #include <functional>
@@ -11,6 +13,7 @@
 #include <string>
 
 #include "coordinator/coordinator_machine.h"
+#include "coordinator/data_shape.h"
 #include "coordinator/run_loader.h"
 #include "coordinator/run_log.h"
 #include "core/base/computation.h"
@@ -26,6 +29,7 @@ class RunQueue {
     std::function<void(RunId)> on_stop;
     // How many clients are connected, where one more run may become active; else none.
     std::function<std::optional<std::size_t>()> clients_for_another;
+    std::function<const ClientTable&()> clients;
     std::function<void(const Error&)> on_broken;
   };
 
@@ -53,7 +57,8 @@ class RunQueue {
   // their tasks are known again. A run fails whose job or models are damaged; one whose data cannot
   // be read waits for them and keeps its place. Errors are those of the store.
   [[nodiscard]] Result<void> resume();
-  // Whether a run of this job could be loaded, which takes as long as loading it.
+  // Whether a run of this job could be loaded, which takes as long as loading it. "no-data-shape"
+  // also where no client that has joined can say it.
   void try_job(const Job& job, Completion<void> done);
   // Loads the next pending run if its turn has come. To be called when a run was submitted or has
   // begun to wait.
@@ -72,12 +77,14 @@ class RunQueue {
     Result<store::ModelRecord> written;  // the initial position's files
   };
 
+  std::optional<LearnedShape> learn_shape(const Job& job) const;
   bool may_begin(const store::Run& run, std::size_t clients);
   void try_again(RunId run, std::function<void()> step);
   void try_all_again();
-  void load(const store::Run& run);
-  void loaded(const store::Run& run, Loading loading);
-  void start(const store::Run& run, const LoadedRun& loaded, const store::ModelRecord& initial);
+  void load(const store::Run& run, const std::optional<LearnedShape>& learned);
+  void loaded(const store::Run& run, const std::optional<LearnedShape>& learned, Loading loading);
+  void start(const store::Run& run, const std::optional<LearnedShape>& learned,
+             const LoadedRun& loaded, const store::ModelRecord& initial);
   Result<void> resume(const store::Run& run);
   Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
                        const LoadedRun& loaded);

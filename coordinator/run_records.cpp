@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <cmath>
 #include <limits>
 #include <set>
 
+#include "coordinator/job_text.h"
+#include "core/base/check.h"
 #include "core/base/counted.h"
 
 namespace starling::coordinator {
@@ -175,6 +178,16 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record) {
   return open;
 }
 
+store::Metric metric_of(const StopOptions& stop) {
+  using store::Metric;
+  constexpr std::array kByWord = {Metric::kAny, Metric::kAccuracy, Metric::kLoss,
+                                  Metric::kFederatedAccuracy, Metric::kFederatedLoss};
+  static_assert(kByWord.size() == kMetrics.size());
+  const auto word = std::ranges::find(kMetrics, stop.metric);
+  STARLING_CHECK(word != kMetrics.end());
+  return kByWord[static_cast<std::size_t>(word - kMetrics.begin())];
+}
+
 namespace {
 
 void add_measured(const store::RoundRecord& record, RunStart& start) {
@@ -284,6 +297,19 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
   return {counts, measures};
 }
 
+namespace {
+
+// As stored when the run began.
+json::value settings_of(const store::Run& run) {
+  const auto settings = parse_settings(run.settings);
+  if (!settings) return nullptr;
+  json::object object;
+  for (const auto& [key, value] : *settings) object[key] = value;
+  return object;
+}
+
+}  // namespace
+
 json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds) {
   json::array array;
   for (const store::RoundRecord& record : rounds) array.push_back(round_to_json(record));
@@ -297,6 +323,7 @@ json::value run_to_json(const store::Run& run, const std::vector<store::RoundRec
   object["error"] = run.error_code.empty()
                         ? json::value(nullptr)
                         : json::value{{"code", run.error_code}, {"message", run.error}};
+  object["settings"] = settings_of(run);
   object["rounds"] = std::move(array);
   return object;
 }

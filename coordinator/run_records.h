@@ -8,6 +8,7 @@
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_aggregate.h"
+#include "core/store/checkpoints.h"
 #include "core/store/run_store.h"
 
 namespace starling::coordinator {
@@ -17,6 +18,9 @@ store::AttemptKey key_of(const RoundSummary& summary);
 store::NewAttempt to_record(const BeginRound& begin, WallTime now);
 store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* outcome);
 OpenAttempt to_open_attempt(const store::RoundRecord& record);
+
+// What makes a model the best: the metric that may stop the run, or any.
+store::Metric metric_of(const StopOptions& stop);
 
 // A run as the machine takes it: from `at` on, which is the initial or the last committed position.
 // `rounds`: all of the run's records of trainings; `open`: its open phase, which is resumed.
@@ -39,8 +43,9 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
                                      Round rounds);
 
-// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of each round also
-// what the clients found when they evaluated its model.
+// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of the run also
+// all its settings, null until it has begun, and of each round what the clients found when they
+// evaluated its model.
 boost::json::value run_to_json(const store::Run& run,
                                const std::vector<store::RoundRecord>& rounds);
 

@@ -12,6 +12,7 @@
 #include "coordinator/run_follow.h"
 #include "coordinator/simulated_world.h"
 #include "coordinator/text_table.h"
+#include "core/base/escape_controls.h"
 
 namespace starling::coordinator {
 namespace {
@@ -37,6 +38,11 @@ Result<int> submit(OperatorClient& client, const SubmitFlags& flags, CommandCont
   if (flags.common.format == config::OutputFormat::kJson) {
     context.out << json::serialize(answer) << std::endl;
   } else {
+    if (const auto* warnings = answer.get_object().if_contains("warnings")) {
+      for (const json::value& warning : warnings->get_array()) {
+        context.err << "warning: " << escape_controls(warning.get_string()) << '\n';
+      }
+    }
     context.out << fmt::format("run {} is submitted\n", id) << std::flush;
   }
   if (!flags.wait) return 0;

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <limits>
 
+#include "coordinator/job_text.h"
 #include "coordinator/text_table.h"
 #include "core/base/escape_controls.h"
 #include "core/telemetry/terminal_chart.h"
@@ -19,6 +21,7 @@ namespace json = boost::json;
 constexpr std::size_t kFailuresShown = 20;
 constexpr std::size_t kWarningsShown = 10;
 constexpr std::size_t kAbandonedShown = 10;
+constexpr std::size_t kLeftOutShown = 10;
 
 const json::array& array_of(const json::value& object, const char* key) {
   static const json::array kNone;
@@ -33,6 +36,42 @@ std::string error_of(const json::value& run) {
   return error && error->is_object() ? cell(*error, "message") : std::string();
 }
 
+// Who can do the run, of one that is under way.
+std::string clients_of(const json::value& run) {
+  const json::object* members = run.if_object();
+  const json::value* clients = members ? members->if_contains("clients") : nullptr;
+  if (clients == nullptr || !clients->is_object()) return {};
+  std::string text =
+      fmt::format("clients    {} admitted, {} connected; {} can do this run\n",
+                  cell(*clients, "admitted"), cell(*clients, "connected"), cell(*clients, "able"));
+  const json::array& left_out = array_of(*clients, "left_out");
+  for (std::size_t i = 0; i < std::min(left_out.size(), kLeftOutShown); ++i) {
+    text += fmt::format("left out   {}: {}\n", cell(left_out[i], "client"),
+                        cell(left_out[i], "reason"));
+  }
+  if (left_out.size() > kLeftOutShown) {
+    text += fmt::format("           and {} more; --format json has all\n",
+                        left_out.size() - kLeftOutShown);
+  }
+  return text;
+}
+
+// Those that tell this run from another; JSON has all.
+std::string settings_of(const json::value& run) {
+  const json::object* members = run.if_object();
+  const json::value* object = members ? members->if_contains("settings") : nullptr;
+  if (object == nullptr || !object->is_object()) return {};
+  Settings settings;
+  for (const auto& [key, value] : object->get_object()) {
+    if (value.is_string()) settings.emplace_back(key, value.get_string());
+  }
+  std::string text = "\nsettings that are not the defaults, and the shape of the data\n";
+  for (const auto& [key, value] : telling_settings(settings)) {
+    text += fmt::format("{} = {}\n", escape_controls(key), escape_controls(value));
+  }
+  return text;
+}
+
 std::string head(const json::value& run) {
   std::string text =
       fmt::format("run {} '{}': {}\n", cell(run, "id"), cell(run, "name"), cell(run, "state"));
@@ -40,6 +79,7 @@ std::string head(const json::value& run) {
   if (!error.empty()) text += fmt::format("error      {}\n", error);
   const std::string waits_for = cell(run, "waits_for");
   if (waits_for != "-") text += fmt::format("waits for  {}\n", waits_for);
+  text += clients_of(run);
   return text + fmt::format("seed       {}\nsubmitted  {}\nstarted    {}\nended      {}\n",
                             cell(run, "seed"), time_cell(run, "submitted"),
                             time_cell(run, "started"), time_cell(run, "ended"));
@@ -173,8 +213,9 @@ std::string describe_runs(const json::value& runs, const telemetry::Terminal& te
 
 std::string describe_run(const json::value& run, const telemetry::Terminal& terminal) {
   const json::array& rounds = array_of(run, "rounds");
-  if (rounds.empty()) return head(run) + "no round yet\n";
-  return head(run) + "\n" + rounds_table(rounds, terminal) + round_warnings(rounds) +
+  const std::string top = head(run) + settings_of(run);
+  if (rounds.empty()) return top + "no round yet\n";
+  return top + "\n" + rounds_table(rounds, terminal) + round_warnings(rounds) +
          abandoned_rounds(rounds) +
          failures_table(rounds, "failures", "who did not count, and why", terminal) +
          evaluations_table(rounds, terminal) +

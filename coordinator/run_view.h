@@ -11,7 +11,8 @@ namespace starling::coordinator {
 
 std::string describe_runs(const boost::json::value& runs, const telemetry::Terminal& terminal);
 
-// Head, a line a round, why clients did not count, and the curve of the accuracy.
+// Head, who can do it, settings, a line a round, why clients did not count, and the curve of the
+// accuracy.
 std::string describe_run(const boost::json::value& run, const telemetry::Terminal& terminal);
 
 // "run 3 failed: ..."

@@ -22,6 +22,15 @@ std::string setting_text(const json::value& value) {
   return json::serialize(value);
 }
 
+Result<void> parse_settings(const json::object& object, std::string_view where, Run& run) {
+  STARLING_ASSIGN(const json::object* settings, object_member(object, "settings", where));
+  if (settings == nullptr) return {};
+  for (const auto& [key, value] : *settings) {
+    run.settings.emplace_back(std::string(key.data(), key.size()), setting_text(value));
+  }
+  return {};
+}
+
 Result<TopologyFacts> parse_topology(const json::object& object) {
   const std::string where = fmt::format("{}, topology", kSummary);
   TopologyFacts facts;
@@ -67,12 +76,7 @@ Result<Run> parse_summary(std::string_view text) {
   STARLING_ASSIGN(run.nodes, number_member(object, "nodes", kSummary));
   STARLING_ASSIGN(run.steps, number_member(object, "steps", kSummary));
   STARLING_ASSIGN(run.parameters, number_member(object, "parameters", kSummary));
-  STARLING_ASSIGN(const json::object* settings, object_member(object, "settings", kSummary));
-  if (settings != nullptr) {
-    for (const auto& [key, value] : *settings) {
-      run.settings.emplace_back(std::string(key.data(), key.size()), setting_text(value));
-    }
-  }
+  STARLING_TRY(parse_settings(object, kSummary, run));
   STARLING_ASSIGN(const json::object* topology, object_member(object, "topology", kSummary));
   if (topology != nullptr) {
     STARLING_ASSIGN(run.topology, parse_topology(*topology));
@@ -152,6 +156,7 @@ Result<Run> parse_federated_run(std::string_view text) {
   STARLING_ASSIGN(run.name, text_member(object, "name", kRun));
   STARLING_ASSIGN(run.state, text_member(object, "state", kRun));
   STARLING_ASSIGN(run.seed, number_member(object, "seed", kRun));
+  STARLING_TRY(parse_settings(object, kRun, run));
   const json::value* rounds = object.if_contains("rounds");
   if (rounds == nullptr || !rounds->is_array()) return bad_run(kRun, "it has no list 'rounds'");
   double bytes = 0;

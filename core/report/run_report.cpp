@@ -216,7 +216,8 @@ std::string subtitle_of(const Run& run) {
   if (run.nodes) add(format_count(*run.nodes) + " nodes");
   if (!run.state.empty()) add(run.state);
   for (const char* key : {"dataset", "partition"}) {
-    if (const auto value = run.setting(std::string("data.") + key)) add(*value);
+    const auto value = run.setting(std::string("data.") + key);
+    if (value && !value->empty()) add(*value);
   }
   if (run.seed) add(fmt::format("seed {:.0f}", *run.seed));
   return text;

@@ -42,6 +42,7 @@ void SharedProcessors::end(Job& job) {
 }
 
 TimedComputation::~TimedComputation() {
+  for (const JobPtr& job : jobs_) job->over = true;  // so that ending one begins no other
   for (const JobPtr& job : jobs_) processors_.end(*job);
 }
 

@@ -115,40 +115,58 @@ Result<std::string> find_damage(const Checkpoints& checkpoints, const ModelRecor
                      hash_state_file);
 }
 
-bool has_accuracy_or_loss(const Evaluation& evaluation) {
-  return evaluation.accuracy || evaluation.loss;
-}
+// Where it was measured: a number of which more is better.
+using Score = std::optional<double> (*)(const Evaluation& evaluation);
 
-}  // namespace
+const Score kByAccuracy = [](const Evaluation& evaluation) { return evaluation.accuracy; };
+const Score kByLoss = [](const Evaluation& evaluation) {
+  return evaluation.loss ? std::optional(-*evaluation.loss) : std::nullopt;
+};
 
-std::optional<Round> best_round(std::span<const ModelRecord> models) {
-  const bool central = std::ranges::any_of(
-      models, [](const ModelRecord& model) { return has_accuracy_or_loss(model.evaluation); });
-  const auto measured = central ? &ModelRecord::evaluation : &ModelRecord::federated;
+using EvaluationOf = Evaluation ModelRecord::*;
+
+std::optional<Round> best_by(std::span<const ModelRecord> models, EvaluationOf measured,
+                             Score score) {
   const ModelRecord* best = nullptr;
   for (const ModelRecord& model : models) {
-    const Evaluation& mine = model.*measured;
-    if (!has_accuracy_or_loss(mine)) continue;
-    if (best == nullptr) {
-      best = &model;
-      continue;
-    }
-    const Evaluation& other = best->*measured;
-    const bool by_accuracy = mine.accuracy || other.accuracy;
-    const bool better = by_accuracy ? mine.accuracy > other.accuracy : *mine.loss < *other.loss;
-    if (better) best = &model;
+    const auto mine = score(model.*measured);
+    if (mine && (best == nullptr || *mine > *score(best->*measured))) best = &model;
   }
   return best == nullptr ? std::nullopt : std::optional(best->round);
 }
 
-std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep) {
+}  // namespace
+
+std::optional<Round> best_round(std::span<const ModelRecord> models, Metric metric) {
+  switch (metric) {
+    case Metric::kAny:
+      break;
+    case Metric::kAccuracy:
+      return best_by(models, &ModelRecord::evaluation, kByAccuracy);
+    case Metric::kLoss:
+      return best_by(models, &ModelRecord::evaluation, kByLoss);
+    case Metric::kFederatedAccuracy:
+      return best_by(models, &ModelRecord::federated, kByAccuracy);
+    case Metric::kFederatedLoss:
+      return best_by(models, &ModelRecord::federated, kByLoss);
+  }
+  for (const EvaluationOf measured : {&ModelRecord::evaluation, &ModelRecord::federated}) {
+    for (const Score score : {kByAccuracy, kByLoss}) {
+      if (const auto best = best_by(models, measured, score)) return best;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep,
+                                  Metric metric) {
   std::set<Round> kept;
   const std::size_t newest = keep == 0 ? models.size() : std::max<std::size_t>(keep, 1);
   for (std::size_t i = models.size() - std::min(newest, models.size()); i < models.size(); ++i) {
     kept.insert(models[i].round);
   }
   if (!models.empty()) kept.insert(models.front().round);
-  if (const std::optional<Round> best = best_round(models)) kept.insert(*best);
+  if (const std::optional<Round> best = best_round(models, metric)) kept.insert(*best);
   return {kept.begin(), kept.end()};
 }
 
@@ -170,8 +188,9 @@ Result<void> Checkpoints::write_state(Round round, std::span<const SharedBytes> 
   return disk_->write(state_path(round), parts);
 }
 
-Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32_t keep) const {
-  const std::vector<Round> kept = rounds_to_keep(models, keep);
+Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32_t keep,
+                                Metric metric) const {
+  const std::vector<Round> kept = rounds_to_keep(models, keep, metric);
   const auto wanted = [&](const OurFile& file) {
     const auto same = [&](const ModelRecord& model) { return model.round == file.round; };
     return std::binary_search(kept.begin(), kept.end(), file.round) ||

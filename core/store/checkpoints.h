@@ -24,12 +24,17 @@ namespace starling::store {
 using HashModelFile =
     std::function<Result<Sha256Digest>(Disk& disk, const std::filesystem::path& file)>;
 
-// Highest accuracy, else (where no model has one) lowest loss; the earlier of equals; none where
-// nothing was evaluated. By the coordinator's evaluations; where it made none, by the clients'.
-std::optional<Round> best_round(std::span<const ModelRecord> models);
+// What makes a model the best of its run: a measure of the coordinator's evaluations or of the
+// clients' (federated), or any. kAny: highest accuracy, else (where no model has one) lowest loss,
+// by the coordinator's evaluations; where it made none, by the clients'.
+enum class Metric { kAny, kAccuracy, kLoss, kFederatedAccuracy, kFederatedLoss };
+
+// The earlier of equals; none where nothing was evaluated that the metric asks for.
+std::optional<Round> best_round(std::span<const ModelRecord> models, Metric metric = Metric::kAny);
 
 // The last `keep` rounds (0: all), the first, the best and the last; in order of round.
-std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep);
+std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep,
+                                  Metric metric = Metric::kAny);
 
 class Checkpoints {
  public:
@@ -51,7 +56,8 @@ class Checkpoints {
 
   // Requires: `models` are all committed ones. Removes the files of the rounds that rounds_to_keep
   // leaves out.
-  [[nodiscard]] Result<void> prune(std::span<const ModelRecord> models, std::uint32_t keep) const;
+  [[nodiscard]] Result<void> prune(std::span<const ModelRecord> models, std::uint32_t keep,
+                                   Metric metric = Metric::kAny) const;
 
   // At start: removes temporaries, and moves the files that are not of `models` to
   // FOLDER/set-aside/ROUND-CONTENT.safetensors (or .state.safetensors), where CONTENT is the

@@ -36,9 +36,9 @@ class IdentityStore {
                                                 const Certificate& certificate, WallTime now) = 0;
   [[nodiscard]] virtual Result<std::optional<Client>> find_client(std::string_view name) = 0;
   [[nodiscard]] virtual Result<std::vector<Client>> clients() = 0;
-  // Not durable. `rows`: what the client declares, if it does. "client-unknown".
+  // Not durable. `greeting`: what the client said of itself, if it did now. "client-unknown".
   [[nodiscard]] virtual Result<void> record_seen(std::string_view name, WallTime now,
-                                                 std::optional<std::uint64_t> rows) = 0;
+                                                 const std::optional<Greeting>& greeting) = 0;
   // When clients were last heard, in one transaction. Not durable. Unknown ones are left out.
   [[nodiscard]] virtual Result<void> record_heard(std::span<const ClientHeard> heard) = 0;
   // Revokes the client, all its certificates and its open tokens; the same again changes nothing.

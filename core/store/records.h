@@ -65,6 +65,15 @@ struct Revocation {
   friend bool operator==(const Revocation&, const Revocation&) = default;
 };
 
+// What a client said of itself when it last connected.
+struct Greeting {
+  std::uint64_t rows = 0;                 // of training; 0: not said
+  std::vector<std::string> abilities;     // sorted words; empty: an earlier version
+  std::vector<std::uint32_t> input = {};  // the shape of its rows; empty: not said
+  std::uint32_t classes = 0;
+  friend bool operator==(const Greeting&, const Greeting&) = default;
+};
+
 // A name that joined. The certificate is the newest one; older ones stay valid to their end.
 struct Client {
   std::string name;
@@ -72,7 +81,7 @@ struct Client {
   ClientState state = ClientState::kActive;
   WallTime joined;
   std::optional<WallTime> last_seen;
-  std::uint64_t rows = 0;  // training rows it declared; 0 until it did
+  Greeting greeting = {};  // empty until it connected
   std::string certificate_serial;
   Sha256Digest certificate_fingerprint;
   WallTime certificate_expires;
@@ -128,6 +137,7 @@ struct Run {
   std::string error_code;  // both empty unless failed
   std::string error;
   bool stop_requested = false;
+  std::string settings = {};  // as given to start_run; empty before, and of runs of old versions
   friend bool operator==(const Run&, const Run&) = default;
 };
 

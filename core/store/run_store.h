@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
@@ -23,9 +24,10 @@ class RunStore {
   [[nodiscard]] virtual Result<std::optional<Run>> find_run(RunId id) = 0;
   [[nodiscard]] virtual Result<std::vector<Run>> runs() = 0;
   [[nodiscard]] virtual Result<std::vector<Run>> runs(RunState state) = 0;
-  // pending -> running, with the initial model (round 0). "run-unknown", "run-state".
+  // pending -> running, with the initial model (round 0). `settings`: what the run computes with,
+  // as a text that the store does not read. "run-unknown", "run-state".
   [[nodiscard]] virtual Result<void> start_run(RunId id, const ModelRecord& initial,
-                                               WallTime now) = 0;
+                                               std::string_view settings, WallTime now) = 0;
   // pending -> stopped at once; a running run is asked to; a finished one stays as it is. Returns
   // the state after it.
   [[nodiscard]] virtual Result<RunState> request_stop(RunId id, WallTime now) = 0;

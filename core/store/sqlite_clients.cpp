@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients, certificates and tokens of the SqliteStore.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
 #include "core/store/sqlite_store_impl.h"
 
 namespace starling::store {
@@ -9,11 +14,53 @@ constexpr std::string_view kRevocationsOf =
     "SELECT serial, fingerprint, revoked_at FROM certificates "
     "WHERE client = ? AND revoked_at IS NOT NULL ORDER BY serial";
 
+// Abilities are words with blanks between them, as in the message that brings them.
+std::string join_words(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+// A shape is "1,28,28".
+std::string join_shape(const std::vector<std::uint32_t>& shape) {
+  return fmt::format("{}", fmt::join(shape, ","));
+}
+
+std::optional<std::vector<std::uint32_t>> split_shape(std::string_view text) {
+  std::vector<std::uint32_t> shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    const auto [after, code] = std::from_chars(at, end, shape.emplace_back());
+    if (code != std::errc() || (after != end && *after != ',')) return std::nullopt;
+    at = after == end ? end : after + 1;
+  }
+  return shape;
+}
+
 Result<Client> read_client(Query& query) {
   Client client;
+  std::string abilities, input;
   STARLING_TRY(query.into(client.name, client.role, client.state, client.joined, client.last_seen,
-                          client.rows, client.certificate_serial, client.certificate_fingerprint,
+                          client.greeting.rows, abilities, input, client.greeting.classes,
+                          client.certificate_serial, client.certificate_fingerprint,
                           client.certificate_expires));
+  client.greeting.abilities = split_words(abilities);
+  auto shape = split_shape(input);
+  if (!shape) {
+    return internal(
+        "database-damaged",
+        fmt::format("the database holds '{}' as the shape of {}'s data", input, client.name));
+  }
+  client.greeting.input = *std::move(shape);
   return client;
 }
 
@@ -61,16 +108,18 @@ Result<Token> read_token(Query& query) {
 
 Result<std::optional<Client>> SqliteStore::find_client(std::string_view name) {
   return database_->first(
-      "SELECT c.name, c.role, c.state, c.joined, c.last_seen, c.training_rows, k.serial, "
-      "k.fingerprint, k.not_after FROM clients c JOIN certificates k ON k.serial = c.certificate "
+      "SELECT c.name, c.role, c.state, c.joined, c.last_seen, c.training_rows, "
+      "c.abilities, c.input, c.classes, k.serial, k.fingerprint, k.not_after FROM clients c JOIN "
+      "certificates k ON k.serial = c.certificate "
       "WHERE c.name = ?",
       read_client, name);
 }
 
 Result<std::vector<Client>> SqliteStore::clients() {
   return database_->all(
-      "SELECT c.name, c.role, c.state, c.joined, c.last_seen, c.training_rows, k.serial, "
-      "k.fingerprint, k.not_after FROM clients c JOIN certificates k ON k.serial = c.certificate "
+      "SELECT c.name, c.role, c.state, c.joined, c.last_seen, c.training_rows, "
+      "c.abilities, c.input, c.classes, k.serial, k.fingerprint, k.not_after FROM clients c JOIN "
+      "certificates k ON k.serial = c.certificate "
       "ORDER BY c.name",
       read_client);
 }
@@ -96,7 +145,8 @@ Result<void> SqliteStore::certify(std::string_view name, Role role, const Certif
   STARLING_TRY(database_->execute(
       "INSERT INTO clients(name, role, state, joined, certificate) VALUES(?, ?, ?, ?, ?) "
       "ON CONFLICT DO UPDATE SET role = excluded.role, state = excluded.state, "
-      "joined = excluded.joined, certificate = excluded.certificate",
+      "joined = excluded.joined, certificate = excluded.certificate, training_rows = 0, "
+      "abilities = '', input = '', classes = 0",  // of another device, perhaps
       name, role, ClientState::kActive, now, certificate.serial));
   return insert_certificate(certificate);
 }
@@ -108,14 +158,16 @@ Result<void> SqliteStore::add_client(std::string_view name, Role role,
 }
 
 Result<void> SqliteStore::record_seen(std::string_view name, WallTime now,
-                                      std::optional<std::uint64_t> rows) {
+                                      const std::optional<Greeting>& greeting) {
   return database_->transact(Durability::kRelaxed, [&]() -> Result<void> {
-    STARLING_TRY(database_->execute(
-        "UPDATE clients SET last_seen = ?, training_rows = coalesce(?, training_rows) "
-        "WHERE name = ?",
-        now, rows, name));
+    STARLING_TRY(database_->execute("UPDATE clients SET last_seen = ? WHERE name = ?", now, name));
     if (database_->changes() == 0) return rules::client_unknown(name);
-    return {};
+    if (!greeting) return {};
+    return database_->execute(
+        "UPDATE clients SET training_rows = ?, abilities = ?, input = ?, classes = ? "
+        "WHERE name = ?",
+        greeting->rows, join_words(greeting->abilities), join_shape(greeting->input),
+        greeting->classes, name);
   });
 }
 

@@ -13,7 +13,7 @@ Result<Run> read_run(Query& query) {
   std::optional<std::string> submit_token;
   STARLING_TRY(query.into(run.id, run.name, run.state, run.seed, submit_token, run.job,
                           run.submitted, run.started, run.ended, run.error_code, run.error,
-                          run.stop_requested));
+                          run.stop_requested, run.settings));
   run.submit_token = submit_token.value_or("");
   return run;
 }
@@ -91,13 +91,15 @@ Result<void> SqliteStore::insert_model(RunId run, const ModelRecord& model) {
                             model.sha256, model.file, model.bytes, state, state_bytes);
 }
 
-Result<void> SqliteStore::start_run(RunId id, const ModelRecord& initial, WallTime now) {
+Result<void> SqliteStore::start_run(RunId id, const ModelRecord& initial, std::string_view settings,
+                                    WallTime now) {
   STARLING_CHECK(initial.round == 0);
   return database_->transact(Durability::kFull, [&]() -> Result<void> {
     STARLING_ASSIGN(const Run run, run_of(id));
     STARLING_TRY(rules::may_start(run));
-    STARLING_TRY(database_->execute("UPDATE runs SET state = ?, started = ? WHERE id = ?",
-                                    RunState::kRunning, now, id));
+    STARLING_TRY(
+        database_->execute("UPDATE runs SET state = ?, started = ?, settings = ? WHERE id = ?",
+                           RunState::kRunning, now, settings, id));
     return insert_model(id, initial);
   });
 }

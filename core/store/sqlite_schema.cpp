@@ -220,6 +220,10 @@ DROP TABLE old_failures;
 DROP TABLE old_contributions;
 DROP TABLE old_tasks;
 DROP TABLE old_attempts;
+ALTER TABLE clients ADD COLUMN abilities TEXT NOT NULL DEFAULT '';
+ALTER TABLE clients ADD COLUMN input TEXT NOT NULL DEFAULT '';
+ALTER TABLE clients ADD COLUMN classes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN settings TEXT NOT NULL DEFAULT '';
 ALTER TABLE models ADD COLUMN state_sha256 BLOB CHECK(length(state_sha256) = 32);
 ALTER TABLE models ADD COLUMN state_bytes INTEGER
   CHECK((state_bytes IS NULL) = (state_sha256 IS NULL));

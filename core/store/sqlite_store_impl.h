@@ -30,7 +30,7 @@ class SqliteStore final : public Store {
   Result<std::optional<Client>> find_client(std::string_view name) override;
   Result<std::vector<Client>> clients() override;
   Result<void> record_seen(std::string_view name, WallTime now,
-                           std::optional<std::uint64_t> rows) override;
+                           const std::optional<Greeting>& greeting) override;
   Result<void> record_heard(std::span<const ClientHeard> heard) override;
   Result<std::vector<Revocation>> revoke_client(std::string_view name, WallTime now) override;
   Result<void> add_certificate(const Certificate& certificate) override;
@@ -49,7 +49,8 @@ class SqliteStore final : public Store {
   Result<std::optional<Run>> find_run(RunId id) override;
   Result<std::vector<Run>> runs() override;
   Result<std::vector<Run>> runs(RunState state) override;
-  Result<void> start_run(RunId id, const ModelRecord& initial, WallTime now) override;
+  Result<void> start_run(RunId id, const ModelRecord& initial, std::string_view settings,
+                         WallTime now) override;
   Result<RunState> request_stop(RunId id, WallTime now) override;
   Result<void> finish_run(RunId id, const RunEnd& end, WallTime now) override;
 

@@ -24,7 +24,7 @@ store::NewAttempt attempt_of(RunId run, Round round) {
 
 void commit_rounds(store::Store& store, Round rounds) {
   const RunId run = store.submit_run({.name = "history"}, {}).value();
-  if (!store.start_run(run, {.sha256 = digest_of(0)}, {})) return;
+  if (!store.start_run(run, {.sha256 = digest_of(0)}, "", {})) return;
   for (Round round = 1; round <= rounds; ++round) {
     const store::NewAttempt attempt = attempt_of(run, round);
     store::AttemptResult result;

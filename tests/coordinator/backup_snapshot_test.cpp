@@ -25,7 +25,7 @@ class BackupSnapshotTest : public ::testing::Test {
     ASSERT_TRUE(init_state_directory(state_.root(), {.listen = "127.0.0.1:17443"}, clock_));
     store_ = store::open_sqlite_store(state_.database(), {}).value();
     ASSERT_EQ(store_->submit_run({.name = "r"}, {}).value(), kRun);
-    ASSERT_TRUE(store_->start_run(kRun, write(0), {}));
+    ASSERT_TRUE(store_->start_run(kRun, write(0), "", {}));
     for (const Round round : {1, 2}) {
       ASSERT_TRUE(store_->open_attempt({{kRun, round, 1}, {}, hash(text("model", round - 1)), {}}));
       ASSERT_TRUE(store_->commit_attempt({kRun, round, 1}, {}, write(round)));

@@ -55,7 +55,7 @@ class CoordinatorShellTest : public ::testing::Test {
         store.submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
     run = load_new_run(*store.find_run(id).value()).value();
     ASSERT_TRUE(
-        store.start_run(id, {.sha256 = run.at.version.sha256, .file = "0.safetensors"}, {}));
+        store.start_run(id, {.sha256 = run.at.version.sha256, .file = "0.safetensors"}, "", {}));
   }
   void start() {
     shell.start_run(run, to_run_start(run.at.version.run, *run.context, run.at, {}, {}));

@@ -59,8 +59,8 @@ class FlakyStore final : public Store {
   }
   Result<std::vector<Client>> clients() override { return store_->clients(); }
   Result<void> record_seen(std::string_view n, WallTime t,
-                           std::optional<std::uint64_t> rows) override {
-    return store_->record_seen(n, t, rows);
+                           const std::optional<Greeting>& greeting) override {
+    return store_->record_seen(n, t, greeting);
   }
   Result<void> record_heard(std::span<const ClientHeard> heard) override {
     return store_->record_heard(heard);
@@ -94,8 +94,8 @@ class FlakyStore final : public Store {
   Result<std::optional<Run>> find_run(RunId id) override { return store_->find_run(id); }
   Result<std::vector<Run>> runs() override { return store_->runs(); }
   Result<std::vector<Run>> runs(RunState s) override { return store_->runs(s); }
-  Result<void> start_run(RunId id, const ModelRecord& m, WallTime t) override {
-    return store_->start_run(id, m, t);
+  Result<void> start_run(RunId id, const ModelRecord& m, std::string_view s, WallTime t) override {
+    return store_->start_run(id, m, s, t);
   }
   Result<RunState> request_stop(RunId id, WallTime t) override {
     return store_->request_stop(id, t);

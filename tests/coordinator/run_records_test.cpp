@@ -251,7 +251,7 @@ TEST(RunRecords, AnOldTaskIsSettledWithoutReadingTheRoundsAfterIt) {
   testing::FlakyStore store;
   const auto digest = [](Round round) { return sha256(as_bytes(std::to_string(round))); };
   const RunId run = store.submit_run({.name = "r"}, {}).value();
-  ASSERT_TRUE(store.start_run(run, {.sha256 = digest(0)}, {}));
+  ASSERT_TRUE(store.start_run(run, {.sha256 = digest(0)}, "", {}));
   for (Round round = 1; round <= 50; ++round) {
     ASSERT_TRUE(store.open_attempt({{run, round, 1},
                                     {{"a", TaskId(2 * round)}, {"b", TaskId(2 * round + 1)}},
@@ -280,7 +280,7 @@ TEST(RunRecords, ATaskOfAnEvaluationIsSettledWhenItCannotCountAnyMore) {
   testing::FlakyStore store;
   const auto digest = [](Round round) { return sha256(as_bytes(std::to_string(round))); };
   const RunId run = store.submit_run({.name = "r"}, {}).value();
-  ASSERT_TRUE(store.start_run(run, {.sha256 = digest(0)}, {}));
+  ASSERT_TRUE(store.start_run(run, {.sha256 = digest(0)}, "", {}));
   const auto train = [&](Round round) {
     ASSERT_TRUE(store.open_attempt({{run, round, 1}, {}, digest(round - 1), {}}));
     ASSERT_TRUE(

@@ -85,6 +85,24 @@ TEST(BestRound, IsByTheClientsEvaluationWhereTheCoordinatorMadeNone) {
   EXPECT_EQ(best_round(models), 3U) << "the two are never compared";
 }
 
+TEST(BestRound, IsByTheMetricThatIsAskedFor) {
+  std::vector<ModelRecord> models = models_up_to(4);
+  models[1].evaluation = {0.1, 0.2};
+  models[2].evaluation = {0.4, 0.8};
+  models[3].federated = {0.3, 0.5};
+  models[4].federated = {0.6, 0.7};
+  EXPECT_EQ(best_round(models, Metric::kAny), 2U);
+  EXPECT_EQ(best_round(models, Metric::kAccuracy), 2U);
+  EXPECT_EQ(best_round(models, Metric::kLoss), 1U);
+  EXPECT_EQ(best_round(models, Metric::kFederatedAccuracy), 4U);
+  EXPECT_EQ(best_round(models, Metric::kFederatedLoss), 3U);
+  models[3].federated = models[4].federated = {};
+  EXPECT_EQ(best_round(models, Metric::kFederatedLoss), std::nullopt)
+      << "the coordinator's own evaluation is another measure";
+  EXPECT_THAT(rounds_to_keep(models, 1, Metric::kLoss), ElementsAre(0, 1, 4));
+  EXPECT_THAT(rounds_to_keep(models, 1, Metric::kAccuracy), ElementsAre(0, 2, 4));
+}
+
 TEST(RoundsToKeep, AreTheLastTheFirstAndTheBest) {
   std::vector<ModelRecord> models = models_up_to(9);
   EXPECT_THAT(rounds_to_keep(models, 3), ElementsAre(0, 7, 8, 9));
@@ -172,8 +190,8 @@ TEST_F(CheckpointsTest, SetsAsideTheModelsOfRunsThatHaveNotStartedOrAreUnknown) 
     ASSERT_EQ(store->submit_run({"job", 1, "", ""}, at(0)).value(), RunId(run));
     ASSERT_TRUE(Checkpoints(disk_, folder / std::to_string(run)).write(0, {}));
   }
-  ASSERT_TRUE(store->start_run(RunId(1), model(0, ""), at(0)));
-  ASSERT_TRUE(store->start_run(RunId(2), model(0, ""), at(0)));
+  ASSERT_TRUE(store->start_run(RunId(1), model(0, ""), "", at(0)));
+  ASSERT_TRUE(store->start_run(RunId(2), model(0, ""), "", at(0)));
   ASSERT_TRUE(store->finish_run(RunId(2), {}, at(0)));
   for (const char* name : {"7", "08", "mine"}) {
     ASSERT_TRUE(Checkpoints(disk_, folder / name).write(5, {}));
@@ -192,7 +210,7 @@ class RecoveryTest : public CheckpointsTest {
   // A running run with four committed rounds and an open attempt at the next.
   void SetUp() override {
     run_ = store_->submit_run({"job", 1, "", ""}, at(0)).value();
-    ASSERT_TRUE(store_->start_run(run_, model(0, "model 0"), at(0)));
+    ASSERT_TRUE(store_->start_run(run_, model(0, "model 0"), "", at(0)));
     write(0);
     for (Round round = 1; round <= 4; ++round) {
       write(round);

@@ -212,18 +212,27 @@ TEST_F(ClientsTest, RemembersWhoWasSeen) {
     ASSERT_TRUE(
         store().add_client(name, Role::kDevice, certificate(std::string("0") + name, name), at(0)));
   }
-  ASSERT_TRUE(store().record_seen("a", at(7), 600));
+  ASSERT_TRUE(store().record_seen(
+      "a", at(7), Greeting{.rows = 600, .abilities = {"fednova", "scaffold"}, .input = {3}}));
+  const Greeting last{
+      .rows = 700, .abilities = {"evaluate", "scaffold"}, .input = {1, 28, 28}, .classes = 10};
+  ASSERT_TRUE(store().record_seen("a", at(7), last));
   ASSERT_TRUE(store().record_seen("a", at(8), std::nullopt));
-  ASSERT_TRUE(store().record_seen("b", at(9), std::uint64_t{1} << 63));
-  EXPECT_EQ(code_of(store().record_seen("nobody", at(9), 1)), "client-unknown");
+  const Greeting many{.rows = std::uint64_t{1} << 63, .input = {UINT32_MAX}, .classes = UINT32_MAX};
+  ASSERT_TRUE(store().record_seen("b", at(9), many));
+  EXPECT_EQ(code_of(store().record_seen("nobody", at(9), last)), "client-unknown");
   reopen();
   const std::vector<Client> clients = store().clients().value();
   EXPECT_THAT(clients, ElementsAre(Field(&Client::name, "a"), Field(&Client::name, "b"),
                                    Field(&Client::name, "c")));
   EXPECT_EQ(clients[0].last_seen, at(8));
-  EXPECT_EQ(clients[0].rows, 600U);
-  EXPECT_EQ(clients[1].rows, std::uint64_t{1} << 63);
+  EXPECT_EQ(clients[0].greeting, last);
+  EXPECT_EQ(clients[1].greeting, many);
   EXPECT_EQ(clients[2].last_seen, std::nullopt);
+  EXPECT_EQ(clients[2].greeting, Greeting());
+  ASSERT_TRUE(store().revoke_client("a", at(10)));
+  ASSERT_TRUE(store().add_client("a", Role::kDevice, certificate("1a", "a"), at(11)));
+  EXPECT_EQ(store().find_client("a").value()->greeting, Greeting()) << "perhaps another device";
 }
 
 TEST_F(ClientsTest, RemembersWhenManyWereHeard) {
@@ -231,14 +240,14 @@ TEST_F(ClientsTest, RemembersWhenManyWereHeard) {
     ASSERT_TRUE(
         store().add_client(name, Role::kDevice, certificate(std::string("0") + name, name), at(0)));
   }
-  ASSERT_TRUE(store().record_seen("a", at(7), 600));
+  ASSERT_TRUE(store().record_seen("a", at(7), Greeting{.rows = 600}));
   const std::vector<ClientHeard> heard = {{"a", at(8)}, {"nobody", at(9)}, {"b", at(10)}};
   ASSERT_TRUE(store().record_heard(heard));
   reopen();
   const std::vector<Client> clients = store().clients().value();
   ASSERT_EQ(clients.size(), 2U);
   EXPECT_EQ(clients[0].last_seen, at(8));
-  EXPECT_EQ(clients[0].rows, 600U) << "as it was declared";
+  EXPECT_EQ(clients[0].greeting.rows, 600U) << "as it was declared";
   EXPECT_EQ(clients[1].last_seen, at(10));
 }
 

@@ -97,7 +97,7 @@ class RandomLife {
           return word(id) + (id ? std::to_string(id->value()) : "");
         };
       case 1:
-        return [=](Store& s) { return word(s.start_run(run, model(0, made), now)); };
+        return [=](Store& s) { return word(s.start_run(run, model(0, made), "", now)); };
       case 2:
         if (rng_.below(20) != 0) break;
         return [=](Store& s) {

@@ -61,7 +61,9 @@ TEST_F(RunsTest, QueuesInOrderOfSubmission) {
   EXPECT_EQ(first.state, RunState::kPending);
   EXPECT_EQ(store().find_run(RunId(4)).value(), std::nullopt);
   EXPECT_EQ(store().find_run(RunId(0)).value(), std::nullopt);
-  ASSERT_TRUE(store().start_run(RunId(1), model(0, "m"), at(3)));
+  EXPECT_EQ(first.settings, "");
+  ASSERT_TRUE(store().start_run(RunId(1), model(0, "m"), R"({"seed":"1"})", at(3)));
+  EXPECT_EQ(store().find_run(RunId(1)).value()->settings, R"({"seed":"1"})");
   EXPECT_THAT(store().runs(RunState::kPending).value(), SizeIs(2));
   EXPECT_THAT(store().runs(RunState::kRunning).value(), ElementsAre(Field(&Run::id, RunId(1))));
 }
@@ -84,7 +86,7 @@ TEST_F(RunsTest, MovesOnlyForward) {
   const auto in_state = [&](RunState state) {
     const RunId id = store().submit_run({"job", 1, "", ""}, at(0)).value();
     if (state == RunState::kPending) return id;
-    EXPECT_TRUE(store().start_run(id, model(0, "m"), at(1)));
+    EXPECT_TRUE(store().start_run(id, model(0, "m"), "", at(1)));
     if (state == RunState::kRunning) return id;
     EXPECT_TRUE(store().finish_run(id, {state, "code", "sentence"}, at(2)));
     return id;
@@ -93,7 +95,7 @@ TEST_F(RunsTest, MovesOnlyForward) {
                               RunState::kFailed, RunState::kStopped}) {
     SCOPED_TRACE(to_string(from));
     const bool pending = from == RunState::kPending;
-    EXPECT_EQ(code_of(store().start_run(in_state(from), model(0, "m"), at(3))),
+    EXPECT_EQ(code_of(store().start_run(in_state(from), model(0, "m"), "", at(3))),
               pending ? "ok" : "run-state");
     for (const RunState to : {RunState::kCompleted, RunState::kFailed, RunState::kStopped}) {
       EXPECT_EQ(code_of(store().finish_run(in_state(from), {to, "", ""}, at(3))),
@@ -106,7 +108,7 @@ TEST_F(RunsTest, MovesOnlyForward) {
     reopen_and_check(stopped, expected, !is_finished(from));
   }
   EXPECT_EQ(code_of(store().request_stop(RunId(999), at(1))), "run-unknown");
-  EXPECT_EQ(code_of(store().start_run(RunId(999), model(0, "m"), at(1))), "run-unknown");
+  EXPECT_EQ(code_of(store().start_run(RunId(999), model(0, "m"), "", at(1))), "run-unknown");
   EXPECT_EQ(code_of(store().finish_run(RunId(999), {}, at(1))), "run-unknown");
 }
 
@@ -224,7 +226,7 @@ TEST_F(RoundsTest, RefusesWhatIsOutOfOrder) {
     return code_of(store().open_attempt(attempt(run, round, number, task, {"a", "b"}, base)));
   };
   EXPECT_EQ(open(1, 1, 1, "m0"), "run-state");
-  ASSERT_TRUE(store().start_run(run, model(0, "m0"), at(1)));
+  ASSERT_TRUE(store().start_run(run, model(0, "m0"), "", at(1)));
   EXPECT_EQ(open(2, 1, 1, "m0"), "round-order");
   EXPECT_EQ(open(1, 2, 1, "m0"), "round-order");
   EXPECT_EQ(open(1, 1, 1, "other model"), "round-order");
@@ -399,7 +401,7 @@ TEST_F(RoundsTest, KeepsThePopulationAndTheStateOfTheStrategy) {
   const RunId run = store().submit_run({"job", 1, "", ""}, at(0)).value();
   ModelRecord initial = model(0, "m0");
   initial.state = StateFile{digest("s0"), 7};
-  ASSERT_TRUE(store().start_run(run, initial, at(1)));
+  ASSERT_TRUE(store().start_run(run, initial, "", at(1)));
   NewAttempt opened = attempt(run, 1, 1, 1, {"a"}, "m0");
   opened.population = 12;
   ASSERT_TRUE(store().open_attempt(opened));

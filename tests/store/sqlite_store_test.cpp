@@ -63,7 +63,7 @@ TEST_F(SqliteStoreTest, WhatBecameOfATaskCostsTheSameWhateverTheHistory) {
   const Database& database = **opened;
   SqliteStore store(std::move(*opened));
   const RunId run = store.submit_run({"job", 1, "", ""}, at(0)).value();
-  ASSERT_TRUE(store.start_run(run, model(0, "m0"), at(1)));
+  ASSERT_TRUE(store.start_run(run, model(0, "m0"), "", at(1)));
   const auto steps = [&](std::uint64_t task) {
     const std::uint64_t before = database.steps();
     EXPECT_TRUE(store.find_task_end(TaskId(task)).value());
@@ -191,7 +191,11 @@ TEST_F(SqliteStoreTest, AFileOfTheSecondVersionKeepsItsRuns) {
                      false}));
   EXPECT_THAT((*store)->log_lines(done, 1, 9).value(),
               ElementsAre(LogLine{1, at(20), "round 1 committed"}));
-  EXPECT_EQ((*store)->clients()->size(), 2U);
+  const std::vector<Client> clients = (*store)->clients().value();
+  ASSERT_EQ(clients.size(), 2U);
+  EXPECT_EQ(clients[0].greeting, Greeting{.rows = clients[0].greeting.rows})
+      << "what it can do is not known until it is back";
+  EXPECT_EQ((*store)->find_run(going_on).value()->settings, "");
 
   const auto open = (*store)->find_open_attempt(going_on).value();
   ASSERT_TRUE(open) << "the attempt that was open is still resumed";
@@ -342,7 +346,7 @@ class Committer {
   }
   void start() {
     write(0);
-    STARLING_CHECK(store_->start_run(RunId(1), model(0, content(0)), at(1)).has_value());
+    STARLING_CHECK(store_->start_run(RunId(1), model(0, content(0)), "", at(1)).has_value());
   }
   void write(Round round) {
     const std::string text = content(round);

@@ -88,7 +88,7 @@ class StoreTest : public ::testing::Test {
   // A run that is under way from the model "m0".
   RunId started_run() {
     const RunId id = store().submit_run({"job", 1, "", "rounds = 3"}, at(0)).value();
-    EXPECT_TRUE(store().start_run(id, model(0, "m0"), at(1)));
+    EXPECT_TRUE(store().start_run(id, model(0, "m0"), "", at(1)));
     return id;
   }
 

@@ -24,7 +24,7 @@ void add_clients(std::vector<Step>& steps) {
     add([name](Store& s) {
       return without_value(s.redeem_token("t" + name, digest(name), at(1), issuing("0" + name)));
     });
-    add([name](Store& s) { return s.record_seen(name, at(2), 600); }, false);
+    add([name](Store& s) { return s.record_seen(name, at(2), Greeting{.rows = 600}); }, false);
   }
   add([](Store& s) { return s.create_token(token("td", "d")); });
   add([](Store& s) { return without_value(s.record_bad_try("td", at(3))); });
@@ -89,7 +89,9 @@ void add_run(std::vector<Step>& steps, RunId run) {
                      return without_value(s.submit_run({"job", 1, submit_token, "x = 1"}, at(6)));
                    },
                    true});
-  steps.push_back({[=](Store& s) { return s.start_run(run, model(0, "model 0"), at(7)); }, true});
+  steps.push_back(
+      {[=](Store& s) { return s.start_run(run, model(0, "model 0"), R"({"rounds":"3"})", at(7)); },
+       true});
   add_round(steps, run, 1, 1, false);
   add_round(steps, run, 1, 2, true);
   steps.push_back({[=](Store& s) { return s.record_evaluation(run, 1, {0.5, 0.8}); }, true});

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process of a coordinator, restarted over one store and disk in virtual time.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/coordinator_core.h"
+#include "coordinator/job_text.h"
+#include "core/base/check.h"
+#include "core/model/safetensors.h"
+#include "core/sim/simulated_disk.h"
+#include "core/sim/virtual_computation.h"
+#include "core/store/sqlite_store.h"
+
+namespace starling::coordinator {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+class NoSessions final : public protocol::SessionLinks {
+ public:
+  void send(SessionId, const protocol::Envelope&) override {}
+  void close(SessionId, const std::string&, const std::string&) override {}
+  bool is_open(SessionId) const override { return true; }
+};
+
+constexpr const char* kJob = R"(
+rounds = 2
+[model]
+kind = "softmax-regression"
+[round]
+cohort = 2
+wait-for = 2
+)";
+
+class LearnedRunTest : public ::testing::Test {
+ protected:
+  LearnedRunTest() {
+    for (const char* name : {"a", "b", "c"}) {
+      const store::Certificate certificate{
+          .serial = name, .client = name, .fingerprint = sha256(as_bytes(std::string_view(name)))};
+      STARLING_CHECK(store->add_client(name, store::Role::kDevice, certificate, {}).has_value());
+    }
+    start();
+  }
+  void start() {
+    core.reset();
+    lines.clear();
+    core = std::make_unique<CoordinatorCore>(
+        CoordinatorCore::World{
+            scheduler, clock, *store, sessions,
+            [this](RunId run) {
+              return store::Checkpoints(disk, "models/" + std::to_string(run.value()));
+            },
+            prepare_context, strategy::builtin_strategies(), computation, computation, pool, log},
+        CoordinatorCore::Options{
+            .shell = {},
+            .spool = {.directory = {}, .memory_bytes_max = 1 << 20, .disk_bytes_max = 0}},
+        CoordinatorCore::Handlers{
+            .on_line = [this](const std::string& line) { lines.push_back(line); },
+            .on_run_loaded = [this](const RunStart& start) { loaded = start; },
+            .on_broken = [](const Error& error) { ADD_FAILURE() << error.message(); }});
+    ASSERT_TRUE(core->start());
+    core->runs().load_next();
+    settle();
+  }
+  // Until nothing happens at this time.
+  void settle() {
+    bool done = false;
+    scheduler.post([&] { scheduler.post([&] { scheduler.post([&] { done = true; }); }); });
+    while (!done && scheduler.run_one()) {
+    }
+  }
+  void connect(const std::string& client, std::vector<std::uint32_t> input,
+               std::uint32_t classes = 3) {
+    const SessionId session(++last_session);
+    core->handle(SessionOpened{session, client});
+    core->handle(MessageReceived{session,
+                                 {protocol::Hello{.rows = 10,
+                                                  .abilities = {"scaffold", "fedavg"},
+                                                  .input = std::move(input),
+                                                  .classes = classes},
+                                  {}}});
+    settle();
+  }
+  RunId submit(const std::string& job = kJob) {
+    const RunId run = store->submit_run({.name = "run", .seed = 1, .job = job}, {}).value();
+    core->runs().load_next();
+    settle();
+    return run;
+  }
+  store::Run record(RunId run) { return store->find_run(run).value().value(); }
+  std::string waits_for(RunId run) { return core->runs().waits_for(record(run)); }
+  Result<void> try_job(const std::string& text) {
+    std::optional<Result<void>> answer;
+    core->runs().try_job(parse_job(text, "job").value(),
+                         [&](const Result<void>& result) { answer.emplace(result); });
+    EXPECT_FALSE(answer) << "never within the call";
+    settle();
+    return answer.value();
+  }
+
+  sim::VirtualScheduler scheduler;
+  SystemClock clock;
+  NullLog log;
+  NoSessions sessions;
+  sim::SimulatedDisk disk{1};
+  sim::ImmediateComputation computation{scheduler};
+  ComputePool pool{1};
+  std::unique_ptr<store::Store> store = store::open_store_in_memory();
+  std::vector<std::string> lines;
+  std::optional<RunStart> loaded;
+  std::uint64_t last_session = 0;
+  std::unique_ptr<CoordinatorCore> core;
+};
+
+TEST_F(LearnedRunTest, WaitsForAShapeThenForItsClientsAndTakesWhatTheySay) {
+  const RunId run = submit();
+  EXPECT_EQ(waits_for(run), "a client that says the shape of its data");
+  connect("a", {});
+  EXPECT_EQ(waits_for(run), "a client that says the shape of its data") << "an earlier version";
+  core->handle(SessionClosed{SessionId(1)});
+  connect("b", {6}, 3);
+  EXPECT_EQ(waits_for(run), "2 clients (1 connected)") << "one alone does not decide";
+  connect("c", {6}, 4);
+  ASSERT_EQ(record(run).state, store::RunState::kRunning);
+  EXPECT_EQ(waits_for(run), "");
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines[0], "data: 6 features, 4 classes, as 2 of 3 clients announced");
+  EXPECT_EQ(loaded->job.training.data.input, std::vector<int>({6}));
+  EXPECT_EQ(loaded->job.training.data.classes, 4);
+}
+
+TEST_F(LearnedRunTest, DoesNotHoldUpARunThatKnowsItsShape) {
+  const RunId waiting = submit();
+  const RunId other = submit(std::string(kJob) + "[data]\ninput = [6]\nclasses = 3\n");
+  EXPECT_EQ(record(other).state, store::RunState::kRunning);
+  EXPECT_EQ(record(waiting).state, store::RunState::kPending);
+}
+
+TEST_F(LearnedRunTest, KeepsTheShapeWhateverClientsSayLater) {
+  connect("a", {6});
+  connect("b", {6});
+  const RunId run = submit();
+  ASSERT_EQ(record(run).state, store::RunState::kRunning);
+  core->handle(SessionClosed{SessionId(1)});
+  core->handle(SessionClosed{SessionId(2)});
+  for (const char* name : {"a", "b", "c"}) connect(name, {9}, 7);
+  start();
+  EXPECT_EQ(loaded->job.training.data.input, std::vector<int>({6}));
+  EXPECT_EQ(loaded->job.training.data.classes, 3);
+  const RunMachine* machine = core->machine().find_run(run);
+  ASSERT_NE(machine, nullptr);
+  const RunMachine::Reach reach = machine->reach();
+  EXPECT_EQ(reach.able, 0U);
+  ASSERT_EQ(reach.left_out.size(), 3U);
+  EXPECT_EQ(reach.left_out[0].client, "a");
+  EXPECT_EQ(reach.left_out[0].reason, "its rows have another shape");
+}
+
+TEST_F(LearnedRunTest, ARestartedCoordinatorKnowsWhatItsClientsCanDo) {
+  connect("a", {6});
+  connect("b", {6});
+  start();
+  const Greeting expected{
+      .rows = 10, .abilities = {"fedavg", "scaffold"}, .input = {6}, .classes = 3};
+  EXPECT_EQ(core->machine().clients().find("a")->greeting, expected);
+  const RunId run = submit();
+  EXPECT_EQ(record(run).state, store::RunState::kRunning)
+      << "as many clients as it needs have said it, though none is back yet";
+}
+
+TEST_F(LearnedRunTest, ItsSettingsStandInTheStoreAndInItsModels) {
+  connect("a", {6});
+  connect("b", {6});
+  const RunId run = submit();
+  const Settings settings = parse_settings(record(run).settings).value();
+  EXPECT_THAT(settings, Contains(Pair("data.input", "6")));
+  EXPECT_THAT(settings, Contains(Pair("train.learning-rate", "0.1"))) << "a default";
+  const store::ModelRecord model = store->models(run).value().at(0);
+  const auto file = model::load_safetensors(disk, "models/1/0.safetensors").value();
+  EXPECT_EQ(file.parameters.sha256(), model.sha256);
+  EXPECT_THAT(file.metadata, Contains(Pair("starling.run", "1")));
+  EXPECT_THAT(file.metadata, Contains(Pair("starling.round", "0")));
+  EXPECT_THAT(file.metadata, Contains(Pair("starling.settings", record(run).settings)));
+  EXPECT_THAT(file.metadata, Contains(Pair("starling.version", HasSubstr("."))));
+}
+
+TEST_F(LearnedRunTest, JobsThatCannotWorkAreRefusedAsWrong) {
+  const auto refusal = [&](const std::string& job) {
+    const auto tried = try_job(job);
+    EXPECT_FALSE(tried) << job;
+    if (tried) return std::string();
+    EXPECT_EQ(tried.error().category(), ErrorCategory::kUsage) << tried.error().message();
+    return tried.error().code();
+  };
+  EXPECT_TRUE(try_job(kJob)) << "a client may still say its shape";
+  EXPECT_EQ(refusal("[evaluate]\ndataset = \"idx:/nowhere\"\n"), "dataset-missing");
+  EXPECT_EQ(refusal("[evaluate]\ndataset = \"parquet:/nowhere\"\n"), "dataset-spec");
+  EXPECT_EQ(refusal("[round]\nvalue-max = 1e30\nweight-max = 1e15\n"), "bounds-too-wide")
+      << "before the shape is known";
+  connect("a", {6});
+  EXPECT_EQ(refusal("[model]\nkind = \"cnn\"\n"), "bad-model-spec") << "rows are no images";
+  for (const char* name : {"b", "c"}) connect(name, {6});
+  EXPECT_TRUE(try_job(kJob));
+  EXPECT_EQ(refusal("[data]\ninput = [5]\n"), "no-data-shape") << "nobody has such data";
+}
+
+}  // namespace
+}  // namespace starling::coordinator
