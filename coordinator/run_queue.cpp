@@ -138,7 +138,7 @@ bool RunQueue::may_begin(const store::Run& run, std::size_t clients) {
   if (held_.empty()) return true;
   const auto job = parse_job(run.job, "job", parts_.strategies);
   if (!job) return true;
-  const auto needed = static_cast<std::size_t>(job->round.clients_awaited());
+  const auto needed = static_cast<std::size_t>(job->clients_awaited());
   clients_needed_ = std::min(clients_needed_, needed);
   return clients >= needed;
 }
@@ -164,7 +164,7 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   const auto clients = handlers_.clients_for_another();
   if (!job || !clients) return "its turn";
   return fmt::format("{} ({} connected)",
-                     counted(static_cast<std::uint64_t>(job->round.clients_awaited()), "client"),
+                     counted(static_cast<std::uint64_t>(job->clients_awaited()), "client"),
                      *clients);
 }
 
