@@ -27,6 +27,7 @@ CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers h
 
 RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
   return {.on_durable = [this](RoundDurable event) { shell_.handle(std::move(event)); },
+          .on_computed = [this](RunId run) { shell_.release_updates(run); },
           .on_committed =
               [this](const RoundSummary& summary, const RoundOutcome& outcome,
                      std::vector<std::string>& lines) {

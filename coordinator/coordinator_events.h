@@ -159,6 +159,7 @@ struct BeginRound {  // a phase: durable before anything after it is performed; 
 struct OpenUpload {
   TaskId task;
   std::uint64_t bytes;
+  RunId run;
 };
 struct WriteUpload {  // a failure shows in the answer to SumUpload
   TaskId task;
@@ -168,7 +169,8 @@ struct WriteUpload {  // a failure shows in the answer to SumUpload
 struct DropUpload {
   TaskId task;
 };
-struct SumUpload {  // validate, then add to the run's aggregate; drops the upload
+struct SumUpload {  // validate, then add to the run's aggregate; drops the upload, unless the run's
+                    // rule needs all at once: then at the phase's end
   RunId run;
   update::ContributionHead head;
   update::Schema schema;

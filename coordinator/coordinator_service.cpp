@@ -84,6 +84,14 @@ store::UploadSpool::Options spool_options(const StateDirectory& state,
           .disk_bytes_max = settings.disk_bytes};
 }
 
+PrepareContext prepare_within(const store::UploadSpool::Options& spool) {
+  return [spool](const Job& job) -> Result<std::shared_ptr<const RunContext>> {
+    STARLING_ASSIGN(auto context, prepare_context(job));
+    STARLING_TRY(check_spool(*context, spool));
+    return context;
+  };
+}
+
 enrol::EnrolmentOptions enrolment_options(const EnrolSettings& settings) {
   enrol::EnrolmentOptions options;
   options.certificate_lifetime = settings.certificate_lifetime;
@@ -224,7 +232,8 @@ void CoordinatorService::Impl::make_core() {
       CoordinatorCore::World{
           loop, clock, *store, *sessions,
           [this](RunId run) { return store::Checkpoints(disk, state.models(run)); },
-          prepare_context, strategy::builtin_strategies(), rounds, loading, evaluators, log},
+          prepare_within(spool_options(state, settings.spool)), strategy::builtin_strategies(),
+          rounds, loading, evaluators, log},
       CoordinatorCore::Options{shell_options(settings, authority.federation()),
                                spool_options(state, settings.spool), settings.service.runs_max},
       CoordinatorCore::Handlers{

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "coordinator/run_records.h"
+#include "core/base/counted.h"
 
 namespace starling::coordinator {
 namespace {
@@ -50,7 +51,8 @@ void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
       {.rounds = static_cast<Round>(start.job.job.rounds),
        .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep),
        .metric = metric_of(start.job.stop),
-       .settings = std::make_shared<const std::string>(run.context->job_settings())}};
+       .settings = std::make_shared<const std::string>(run.context->job_settings())},
+      start.job.aggregation.joint_rule() != nullptr};
   handle(RunSubmitted{std::move(start)});
 }
 
@@ -139,8 +141,32 @@ Result<void> CoordinatorShell::perform(Say& action) {
 // --- uploads ------------------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(OpenUpload& action) {
-  handle(UploadOpened{action.task, parts_.uploads.open(action.task, action.bytes)});
+  auto received = parts_.uploads.open(action.task, action.bytes);
+  if (!received) {
+    if (auto refusal = never_has_room(action.run, received.error())) received = std::move(*refusal);
+  }
+  handle(UploadOpened{action.task, std::move(received)});
   return {};
+}
+
+// An update waits for the room of others. Where all of them are kept until the phase ends, and the
+// phase waits for this one, it would wait until the deadline.
+std::optional<Error> CoordinatorShell::never_has_room(RunId run, const Error& error) const {
+  const auto kept = kept_.find(run);
+  if (error.kind() != ErrorKind::kOverloaded || kept == kept_.end()) return std::nullopt;
+  if (kept->second.size() < parts_.uploads.size()) return std::nullopt;
+  return rejected(
+      "spool-full",
+      fmt::format("{}; that is {}, all of which aggregation.rule = '{}' needs at once: raise "
+                  "spool.disk-bytes or spool.memory-bytes, or lower round.cohort",
+                  error.message(), counted(kept->second.size(), "update"),
+                  runs_.at(run).context->job.aggregation.rule));
+}
+
+void CoordinatorShell::release_updates(RunId run) {
+  const auto kept = kept_.extract(run);
+  if (kept.empty()) return;
+  for (const TaskId task : kept.mapped()) parts_.uploads.end_sum(task);
 }
 
 Result<void> CoordinatorShell::perform(WriteUpload& action) {
@@ -161,9 +187,14 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
     handle(UploadSummed{task, payload.error()});
     return {};
   }
+  const bool keeps = action.head.payload_bytes > 0 && runs_.at(action.run).keeps_updates;
   parts_.executor.add(action.run, std::move(action.head), std::move(*payload),
-                      [this, task](Result<double> done) {
-                        parts_.uploads.end_sum(task);
+                      [this, task, run = action.run, keeps](Result<double> done) {
+                        if (done && keeps) {
+                          kept_[run].insert(task);
+                        } else {
+                          parts_.uploads.end_sum(task);
+                        }
                         handle(UploadSummed{task, std::move(done)});
                       });
   return {};
@@ -202,7 +233,8 @@ Result<void> CoordinatorShell::perform(AbandonRound& action) {
   STARLING_TRY(parts_.store.abandon_attempt(key_of(summary),
                                             coordinator::to_record(summary, nullptr),
                                             {action.reason.code(), action.reason.message()}));
-  parts_.executor.drop(summary.run);
+  // Whatever is being added still is done before.
+  parts_.executor.drop(summary.run, [this, run = summary.run] { release_updates(run); });
   handlers_.on_round_abandoned(summary);
   for (const std::string& line : round_lines(summary, nullptr, runs_.at(summary.run).plan.rounds)) {
     parts_.run_log.say(summary.run, line);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/round_committer.h"
@@ -54,12 +55,15 @@ class CoordinatorShell {
   void handle(Event event);
   // The machine holds the run from now on.
   void start_run(const LoadedRun& run, RunStart start);
+  // Nothing reads the updates of the run's phase any more: those that were kept give up their room.
+  void release_updates(RunId run);
   const CoordinatorMachine& machine() const { return machine_; }
 
  private:
   void perform_all();
   void hold(const Error& error);
   void look_at_clock();
+  std::optional<Error> never_has_room(RunId run, const Error& error) const;
 
   // kOverloaded: to be tried again, nothing has happened.
   Result<void> perform(Send& action);
@@ -81,6 +85,7 @@ class CoordinatorShell {
   struct HeldRun {
     std::shared_ptr<const RunContext> context;
     RoundCommitter::Plan plan;
+    bool keeps_updates;  // its rule needs all of a phase at once
   };
 
   Parts parts_;
@@ -92,6 +97,8 @@ class CoordinatorShell {
   bool held_ = false;              // by a full disk
   bool broken_ = false;            // for good
   std::map<RunId, HeldRun> runs_;  // by the machine
+  // Updates that keep their room until the phase ends, also of a run that is over by then.
+  std::map<RunId, std::set<TaskId>> kept_;
   const std::unique_ptr<Timer> retry_;
   const std::unique_ptr<Timer> clock_timer_;
   bool clock_due_ = false;

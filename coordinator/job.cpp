@@ -8,6 +8,7 @@
 
 #include "coordinator/fallback_network.h"
 #include "coordinator/norm_bound.h"
+#include "core/aggregate/middle_mean.h"
 
 namespace starling::coordinator {
 namespace {
@@ -39,7 +40,42 @@ Result<void> check_stopping(const Job& job) {
   return {};
 }
 
+Result<void> check_rule(const Job& job, const strategy::Catalogue& strategies) {
+  const AggregationOptions& options = job.aggregation;
+  if (options.rule == "mean") return {};
+  if (job.round.cohort < options.updates_min()) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("aggregation.trim = {} needs more than {} updates a round, and round.cohort is "
+                    "{}: lower the one or raise the other",
+                    options.trim, 2 * options.trim, job.round.cohort));
+  }
+  if (options.weight == "rows") {
+    return wrong_setting("setting-invalid",
+                         fmt::format("aggregation.weight = 'rows' has no meaning with "
+                                     "aggregation.rule = '{}', which counts every client the same",
+                                     options.rule));
+  }
+  STARLING_ASSIGN(const auto strategy, strategies.make_server(job.training.strategy, job.server));
+  if (strategy->needs() == strategy::Needs::kCentre) return {};
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format(
+          "strategy.name = '{}' is defined for means only, not for aggregation.rule = '{}'; "
+          "use one of fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi and diloco",
+          job.training.strategy.name, options.rule));
+}
+
 }  // namespace
+
+std::unique_ptr<const aggregate::JointRule> AggregationOptions::joint_rule() const {
+  using aggregate::MiddleMean;
+  if (rule == "median") return std::make_unique<MiddleMean>(MiddleMean::median());
+  if (rule == "trimmed-mean") {
+    return std::make_unique<MiddleMean>(MiddleMean::trimmed(static_cast<std::size_t>(trim)));
+  }
+  return nullptr;
+}
 
 int RoundOptions::asked() const {
   // 100 x 1.1 is 110, though it is a little more in binary.
@@ -91,6 +127,7 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   STARLING_TRY(validate_fallback(*this));
   STARLING_TRY(train::validate(training.train));
   STARLING_TRY(strategies.check(training.strategy, training.train));
+  STARLING_TRY(check_rule(*this, strategies));
   STARLING_TRY(check_fallback_strategy(*this, strategies));
   return check_stopping(*this);
 }

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "core/aggregate/joint_rule.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/fields.h"
@@ -43,15 +45,22 @@ struct RoundOptions {
   int clients_awaited() const { return std::max(wait_for, updates_needed()); }
 };
 
-inline constexpr std::array<std::string_view, 1> kAggregationRules = {"mean"};
+inline constexpr std::array<std::string_view, 3> kAggregationRules = {"mean", "median",
+                                                                      "trimmed-mean"};
 inline constexpr std::array<std::string_view, 3> kWeights = {"strategy", "rows", "uniform"};
 
 struct AggregationOptions {
   std::string rule = "mean";
+  int trim = 1;
   std::string weight = "strategy";
   double weight_max = 1'000'000;
   double weight_ratio_max = 10;
   std::string norm_max = "10x";
+
+  // Null: the weighted mean, which needs no more than a sum.
+  std::unique_ptr<const aggregate::JointRule> joint_rule() const;
+  // The fewest updates that the rule is defined for.
+  int updates_min() const { return rule == "trimmed-mean" ? 2 * trim + 1 : 1; }
 };
 
 struct EvaluateOptions {
@@ -112,6 +121,11 @@ struct Job {
   [[nodiscard]] Result<void> validate(
       const strategy::Catalogue& strategies = strategy::builtin_strategies()) const;
   update::Bounds bounds() const;
+  // Of the round, and no fewer than the rule takes.
+  int updates_needed() const { return std::max(round.updates_needed(), aggregation.updates_min()); }
+  int clients_awaited() const {
+    return std::max(round.clients_awaited(), aggregation.updates_min());
+  }
 };
 
 // Reads a whole job; `source` is what errors call the file.
@@ -137,7 +151,8 @@ void describe(V& visit, RoundOptions& o) {
       FieldInfo{
           .help = "ask cohort x this, close with the first cohort updates", .min = 1, .max = 100});
   visit("min-updates", o.min_updates,
-        FieldInfo{.help = "fewer abandon the attempt; 0: four fifths of the cohort",
+        FieldInfo{.help = "fewer abandon the attempt, as do fewer than aggregation.rule needs; 0: "
+                          "four fifths of the cohort",
                   .unit = "clients",
                   .min = 0,
                   .max = 1e6});
@@ -168,8 +183,17 @@ void describe(V& visit, RoundOptions& o) {
 
 template <class V>
 void describe(V& visit, AggregationOptions& o) {
-  visit("rule", o.rule,
-        FieldInfo{.help = "how the updates of a round become one", .choices = kAggregationRules});
+  visit(
+      "rule", o.rule,
+      FieldInfo{.help = "how the updates of a round become one; median and trimmed-mean are taken "
+                        "of each coordinate and count every client the same",
+                .choices = kAggregationRules});
+  visit("trim", o.trim,
+        FieldInfo{.help = "trimmed-mean: how many of the lowest and of the highest values of each "
+                          "coordinate are dropped; a round needs more than twice as many updates",
+                  .unit = "clients",
+                  .min = 1,
+                  .max = 499'999});
   visit("weight", o.weight,
         FieldInfo{.help = "what a client counts as: its training rows, or the same as every other; "
                           "strategy: as the strategy's paper has it",

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 
-#include "core/aggregate/weighted_mean.h"
 #include "core/linalg/kernels.h"
 
 namespace starling::coordinator {
@@ -32,14 +31,29 @@ double norm_of(const update::Contribution& contribution) {
 
 Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
     std::shared_ptr<const RunContext> context, const BeginRound& phase) {
-  STARLING_ASSIGN(aggregate::WeightedMean mean,
-                  aggregate::WeightedMean::create(phase.schema, phase.schema.scalars));
-  return std::unique_ptr<RoundAggregate>(new RoundAggregate(
-      std::move(context), phase, std::make_unique<aggregate::WeightedMean>(std::move(mean))));
+  STARLING_ASSIGN(Rule rule, make_rule(*context, phase));
+  return std::unique_ptr<RoundAggregate>(
+      new RoundAggregate(std::move(context), phase, std::move(rule)));
+}
+
+// What clients measured are scalars, of which every rule reports the weighted mean.
+Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context,
+                                                       const BeginRound& phase) {
+  auto rule = context.job.aggregation.joint_rule();
+  if (rule == nullptr || phase.kind == protocol::TaskKind::kEvaluate) {
+    STARLING_ASSIGN(aggregate::WeightedMean mean,
+                    aggregate::WeightedMean::create(phase.schema, phase.schema.scalars));
+    return Rule(std::move(mean));
+  }
+  Joint joint{.rule = std::move(rule), .clients = {}};
+  for (const Participant& participant : phase.participants) {
+    joint.clients.emplace(participant.task, participant.client);
+  }
+  return Rule(std::move(joint));
 }
 
 RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase,
-                               std::unique_ptr<aggregate::Aggregator> aggregator)
+                               Rule rule)
     : context_(std::move(context)),
       kind_(phase.kind),
       round_(phase.round),
@@ -47,7 +61,7 @@ RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const 
       base_(phase.base),
       population_(phase.population),
       norm_max_(phase.norm_max),
-      aggregator_(std::move(aggregator)) {}
+      rule_(std::move(rule)) {}
 
 // Strategies divide by what they average.
 Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head) const {
@@ -64,7 +78,7 @@ Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head)
 
 Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes payload) {
   STARLING_TRY(check_scalars(head));
-  STARLING_ASSIGN(const update::Contribution contribution,
+  STARLING_ASSIGN(update::Contribution contribution,
                   update::validate(std::move(head), std::move(payload), schema_));
   const double norm = norm_of(contribution);
   if (norm_max_ && norm > *norm_max_) {
@@ -72,8 +86,24 @@ Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes pa
                     fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",
                                 norm, *norm_max_));
   }
-  STARLING_TRY(aggregator_->accumulate(contribution));
+  STARLING_TRY(take(std::move(contribution)));
   return norm;
+}
+
+Result<void> RoundAggregate::take(update::Contribution contribution) {
+  if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) {
+    return mean->accumulate(contribution);
+  }
+  auto& [rule, clients, updates] = std::get<Joint>(*rule_);
+  const std::string& client = clients.at(contribution.head().task);
+  updates.keep(client, std::move(contribution));
+  return {};
+}
+
+Result<aggregate::Report> RoundAggregate::report() {
+  if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) return std::move(*mean).report();
+  const auto& [rule, clients, updates] = std::get<Joint>(*rule_);
+  return rule->report(schema_, updates);
 }
 
 Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
@@ -96,8 +126,8 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
 Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool) && {
   RoundOutcome outcome;
   {
-    aggregate::Report report = std::move(*aggregator_).report();
-    aggregator_.reset();
+    STARLING_ASSIGN(aggregate::Report report, this->report());
+    rule_.reset();
     if (kind_ == protocol::TaskKind::kEvaluate) {
       outcome.measured = Measured{.federated = true,
                                   .loss = report.scalars.at("loss"),

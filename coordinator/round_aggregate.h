@@ -3,12 +3,16 @@
 // next model, or averages what clients measured. Used by one thread at a time.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <variant>
 
 #include "coordinator/coordinator_events.h"
 #include "coordinator/run_context.h"
-#include "core/aggregate/aggregator.h"
+#include "core/aggregate/joint_rule.h"
+#include "core/aggregate/weighted_mean.h"
 
 namespace starling::coordinator {
 
@@ -24,16 +28,27 @@ class RoundAggregate {
       std::shared_ptr<const RunContext> context, const BeginRound& phase);
 
   // Returns the Euclidean norm of all its vectors. An update that is refused ("norm-above-bound",
-  // and what validation finds) leaves the sum as it was, to the bit.
+  // and what validation finds) leaves the aggregate as it was, to the bit. Of a rule that needs all
+  // updates at once, `payload` must stay where it is until finish().
   [[nodiscard]] Result<double> add(update::ContributionHead head, SharedBytes payload);
-  // Ends the phase; "diverged" where the model would not be finite. Requires: something was added.
+  // Ends the phase; "diverged" where the model would not be finite, "too-few-updates" where the
+  // rule needs more. Requires: something was added.
   [[nodiscard]] Result<RoundOutcome> finish(ComputePool* pool) &&;
 
  private:
-  RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase,
-                 std::unique_ptr<aggregate::Aggregator> aggregator);
+  struct Joint {
+    std::unique_ptr<const aggregate::JointRule> rule;
+    std::map<TaskId, std::string> clients;  // of the phase's tasks
+    update::KeptUpdates updates = {};
+  };
+  using Rule = std::variant<aggregate::WeightedMean, Joint>;
+
+  static Result<Rule> make_rule(const RunContext& context, const BeginRound& phase);
+  RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase, Rule rule);
 
   Result<void> check_scalars(const update::ContributionHead& head) const;
+  Result<void> take(update::Contribution contribution);
+  Result<aggregate::Report> report();
   Result<RoundOutcome> train(aggregate::Report& report);
 
   std::shared_ptr<const RunContext> context_;
@@ -43,7 +58,7 @@ class RoundAggregate {
   RunPosition base_;
   std::uint64_t population_;
   std::optional<double> norm_max_;
-  std::unique_ptr<aggregate::Aggregator> aggregator_;
+  std::optional<Rule> rule_;  // until finish()
 };
 
 }  // namespace starling::coordinator

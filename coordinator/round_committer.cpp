@@ -24,6 +24,7 @@ void RoundCommitter::commit(RoundSummary summary) {
 }
 
 void RoundCommitter::computed(RunId run, Result<RoundOutcome> outcome) {
+  handlers_.on_computed(run);
   if (!outcome) {
     commits_.erase(run);
     begun_.erase(run);

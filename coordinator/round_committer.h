@@ -20,6 +20,8 @@ class RoundCommitter {
  public:
   struct Handlers {
     std::function<void(RoundDurable)> on_durable;
+    // Computed, or failed to be: the phase's updates are not read any more.
+    std::function<void(RunId)> on_computed = [](RunId) {};
     // Stored; `lines` are what the run's log will say of it, which may be added to.
     std::function<void(const RoundSummary&, const RoundOutcome&, std::vector<std::string>& lines)>
         on_committed;

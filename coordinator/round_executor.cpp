@@ -27,8 +27,13 @@ void RoundExecutor::begin(std::shared_ptr<const RunContext> context, BeginRound 
       nullptr);
 }
 
-void RoundExecutor::drop(RunId run) {
-  computation_.submit([bench = bench_, run](unsigned) { bench->aggregates.erase(run); }, nullptr);
+void RoundExecutor::drop(RunId run, std::function<void()> dropped) {
+  auto work = [run](Bench& bench) -> Result<void> {
+    bench.aggregates.erase(run);
+    return {};
+  };
+  this->run<void>(std::move(work),
+                  [dropped = std::move(dropped)](const Result<void>&) { dropped(); });
 }
 
 void RoundExecutor::add(RunId run, update::ContributionHead head, SharedBytes payload,

@@ -23,8 +23,9 @@ Error not_needed(std::size_t wanted) {
                                            counted(wanted, "update")));
 }
 
-constexpr std::array<std::string_view, 6> kCircumstances = {
-    "deadline", "round-closed", "disconnected", "run-stopped", "certificate-revoked", "wrong-base"};
+constexpr std::array<std::string_view, 7> kCircumstances = {
+    "deadline",   "round-closed", "disconnected", "run-stopped", "certificate-revoked",
+    "wrong-base", "spool-full"};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include "coordinator/data_shape.h"
 #include "coordinator/job_text.h"
 #include "core/aggregate/fixed_point_sum.h"
+#include "core/base/counted.h"
 #include "core/model/safetensors.h"
 #include "core/strategy/state_file.h"
 
@@ -60,6 +61,21 @@ Result<strategy::State<float>> load_state(const store::Checkpoints& checkpoints,
 Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job) {
   STARLING_ASSIGN(RunContext context, prepare_run(job, nullptr));
   return std::make_shared<const RunContext>(std::move(context));
+}
+
+Result<void> check_spool(const RunContext& context, const store::UploadSpool::Options& spool) {
+  if (context.job.aggregation.joint_rule() == nullptr) return {};
+  const std::uint64_t bytes = update::payload_bytes(context.schema().vectors);
+  const std::uint64_t fit = store::UploadSpool::uploads_max(spool, bytes);
+  const auto cohort = static_cast<std::uint64_t>(context.job.round.cohort);
+  if (cohort <= fit) return {};
+  return wrong_setting(
+      "spool-too-small",
+      fmt::format(
+          "aggregation.rule = '{}' needs the {} of a round at once, {} each, and the spool "
+          "holds {}: lower round.cohort, or raise spool.disk-bytes or spool.memory-bytes in "
+          "coordinator.toml",
+          context.job.aggregation.rule, counted(cohort, "update"), format_byte_count(bytes), fit));
 }
 
 Result<void> try_job(const Job& job, const PrepareContext& prepare) {

@@ -8,6 +8,7 @@
 
 #include "coordinator/run_context.h"
 #include "core/store/checkpoints.h"
+#include "core/store/spool.h"
 
 namespace starling::coordinator {
 
@@ -25,6 +26,11 @@ using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(c
 
 // Reads the evaluation data that the job names.
 [[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job);
+
+// "spool-too-small" where the run's rule needs all updates of a round at once and an empty spool
+// does not hold so many.
+[[nodiscard]] Result<void> check_spool(const RunContext& context,
+                                       const store::UploadSpool::Options& spool);
 
 // What load_new_run would refuse of a run of this job; reads the data as it does. Where the shape
 // of the data is still to be learned, what does not depend on it.

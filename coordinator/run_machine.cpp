@@ -175,7 +175,7 @@ void RunMachine::try_open() {
 }
 
 void RunMachine::try_open_training() {
-  const RoundOptions& options = start_.job.round;
+  const Job& job = start_.job;
   const Round next = start_.at.version.round + 1;
   const auto past = start_.attempts.find(next);
   const Attempt attempt = past == start_.attempts.end() ? 1 : past->second.last + 1;
@@ -188,7 +188,7 @@ void RunMachine::try_open_training() {
     return open(std::move(opening), false);
   }
   const auto awaited =
-      static_cast<std::size_t>(next == 1 ? options.clients_awaited() : options.updates_needed());
+      static_cast<std::size_t>(next == 1 ? job.clients_awaited() : job.updates_needed());
   away_.take_due(turn_.now);
   const std::size_t may_come = next == 1 ? 0 : away_.size();
   if (clients_.count_connected() - clients_.count_connected_at_work() + may_come < awaited) {
@@ -203,7 +203,7 @@ void RunMachine::try_open_training() {
     looked_at_version_ = clients_.version();
     return wait_for_clients(awaited);
   }
-  opening.participants = select_clients(names, static_cast<std::size_t>(options.asked()), key);
+  opening.participants = select_clients(names, static_cast<std::size_t>(job.round.asked()), key);
   open(std::move(opening), false);
 }
 
@@ -257,13 +257,15 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
   const bool trains = opening.kind == protocol::TaskKind::kTrain;
   const auto cohort = trains ? static_cast<std::size_t>(options.cohort) : asked;
   const auto needed = trains ? static_cast<std::size_t>(options.updates_needed()) : 1;
+  const auto rule_needs =
+      trains ? static_cast<std::size_t>(start_.job.aggregation.updates_min()) : 1;
   if (trains) say_who_cannot();
   phase_.emplace(RoundMachine({.run = id(),
                                .kind = opening.kind,
                                .round = opening.round,
                                .attempt = opening.attempt,
                                .updates_wanted = std::min(cohort, asked),
-                               .updates_needed = std::min(needed, asked),
+                               .updates_needed = std::max(std::min(needed, asked), rule_needs),
                                .deadline = options.deadline,
                                .bytes_in = opening.bytes_in,
                                .bytes_out = opening.bytes_out},
@@ -326,10 +328,18 @@ void RunMachine::stop() {
 }
 
 void RunMachine::abandon(RoundSummary summary) {
+  const AggregationOptions& aggregation = start_.job.aggregation;
+  const std::size_t came = summary.contributors.size();
+  const bool by_rule = phase_->kind == protocol::TaskKind::kTrain &&
+                       aggregation.updates_min() > 1 &&
+                       came < static_cast<std::size_t>(aggregation.updates_min());
   const Error reason =
       retry("too-few-updates",
-            fmt::format("{} of the {} updates that were needed", summary.contributors.size(),
-                        phase_->tasks.options().updates_needed));
+            fmt::format("{} of the {} updates that were needed{}", came,
+                        phase_->tasks.options().updates_needed,
+                        by_rule ? fmt::format(" (aggregation.trim = {} needs {})", aggregation.trim,
+                                              aggregation.updates_min())
+                                : ""));
   turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
                               phase_->kind == protocol::TaskKind::kEvaluate ? "evaluation " : "",
                               reason.message()));

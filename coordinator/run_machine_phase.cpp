@@ -176,7 +176,7 @@ void RunMachine::receive(SessionId session, const std::string& client,
   upload.head.weight = *weight;
   phase_->retries.clear(id);
   if (offer.head.payload_bytes > 0) {
-    return turn_.act(OpenUpload{id, offer.head.payload_bytes});
+    return turn_.act(OpenUpload{id, offer.head.payload_bytes, start_.id});
   }
   phase_->tasks.received(id);  // scalars alone
   sum_next();
@@ -346,7 +346,7 @@ void RunMachine::give_up_absent() {
 
 void RunMachine::retry_uploads() {
   for (const TaskId id : phase_->retries.take_due(turn_.now)) {
-    turn_.act(OpenUpload{id, phase_->uploads.at(id).head.payload_bytes});
+    turn_.act(OpenUpload{id, phase_->uploads.at(id).head.payload_bytes, start_.id});
   }
 }
 

@@ -163,7 +163,7 @@ std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
 bool RunQueue::may_begin(const store::Run& run, std::size_t clients) {
   const auto job = parse_job(run.job, "job", parts_.strategies);
   if (!job) return true;
-  const auto needed = static_cast<std::size_t>(job->round.clients_awaited());
+  const auto needed = static_cast<std::size_t>(job->clients_awaited());
   if (lacks_shape(*job)) {
     // The first client to come does not decide for all.
     const auto learned = learn_shape(*job);
@@ -200,7 +200,7 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   if (!job || !clients) return "its turn";
   if (lacks && !learn_shape(*job)) return "a client that says the shape of its data";
   return fmt::format("{} ({} connected)",
-                     counted(static_cast<std::uint64_t>(job->round.clients_awaited()), "client"),
+                     counted(static_cast<std::uint64_t>(job->clients_awaited()), "client"),
                      *clients);
 }
 

@@ -41,8 +41,7 @@ Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t cl
 }
 
 Result<void> check_clients(const Job& job, std::size_t clients) {
-  const auto needed =
-      static_cast<std::size_t>(std::max(job.round.clients_awaited(), job.round.updates_needed()));
+  const auto needed = static_cast<std::size_t>(job.clients_awaited());
   if (needed <= clients) return {};
   return wrong_setting(
       "setting-invalid",

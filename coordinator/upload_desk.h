@@ -32,6 +32,8 @@ class UploadDesk {
   [[nodiscard]] Result<SharedBytes> begin_sum(TaskId task);
   void end_sum(TaskId task);
 
+  // How many have room here: that are being received or summed.
+  std::size_t size() const { return receiving_.size() + summing_.size(); }
   // Of the buffers, idle ones included.
   std::uint64_t memory_bytes() const { return spool_.memory_bytes(); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The algebra of an aggregation rule: accumulate, merge, can_report, report. An aggregate in
-// progress is a value: it can be stored, sent to another machine and merged there, with the same
-// bits.
+// The algebra of an aggregation rule that needs no more than a sum: accumulate, merge, can_report,
+// report. An aggregate in progress is a value: it can be stored, sent to another machine and merged
+// there, with the same bits. Rules that need all updates at once are JointRules (joint_rule.h).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 
 namespace starling::aggregate {
 
-// The means of a vector's elements, in the memory that held their sums.
+// The means of a vector's elements, or what a rule makes of them instead. Those of a sum are in the
+// memory that held it.
 class Means {
  public:
   Means(std::initializer_list<double> values) : Means(std::span(values.begin(), values.size())) {}

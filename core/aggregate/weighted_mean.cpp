@@ -72,13 +72,12 @@ Result<WeightedMean> WeightedMean::create(const update::Schema& schema,
   STARLING_ASSIGN(
       const FixedPointScale scale,
       FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max, bounds.contributions_max));
-  WeightedMean mean(schema, scale);
-  for (const std::string& name : scalars) mean.scalars_[name];
-  return mean;
+  return WeightedMean(schema, scale, scalars);
 }
 
-WeightedMean::WeightedMean(update::Schema schema, FixedPointScale scale)
-    : schema_(std::move(schema)) {
+WeightedMean::WeightedMean(update::Schema schema, FixedPointScale scale,
+                           const std::vector<std::string>& scalars)
+    : schema_(std::move(schema)), scalars_(scalars) {
   for (const update::VectorSpec& vector : schema_.vectors) {
     sums_.emplace_back(static_cast<std::size_t>(vector.elements), scale);
   }
@@ -86,36 +85,30 @@ WeightedMean::WeightedMean(update::Schema schema, FixedPointScale scale)
 
 Result<void> WeightedMean::accumulate(const update::Contribution& contribution) {
   STARLING_CHECK(contribution.head().vectors == schema_.vectors);
-  if (contributions_ == schema_.bounds.contributions_max) {
-    return rejected("too-many-contributions",
-                    fmt::format("this round sums at most {} contributions", contributions_));
+  if (scalars_.contributions == schema_.bounds.contributions_max) {
+    return rejected(
+        "too-many-contributions",
+        fmt::format("this round sums at most {} contributions", scalars_.contributions));
   }
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     contribution.for_each_block(i, kBlock, [&](std::size_t first, std::span<const float> values) {
       sums_[i].add(contribution.weight(), values, first);
     });
   }
-  weight_.add(contribution.weight());
-  for (auto& [name, mean] : scalars_) {
-    const auto given = contribution.head().scalars.find(name);
-    if (given == contribution.head().scalars.end()) continue;
-    mean.weighted.add(contribution.weight() * given->second);
-    mean.weight.add(contribution.weight());
-  }
-  ++contributions_;
+  scalars_.add(contribution.head());
   return {};
 }
 
 Bytes WeightedMean::serialize() {
   Bytes bytes;
   append(bytes, kMagic);
-  append(bytes, contributions_);
-  append(bytes, weight_);
-  append<std::uint32_t>(bytes, static_cast<std::uint32_t>(scalars_.size()));
-  for (const auto& [name, mean] : scalars_) {
+  append(bytes, scalars_.contributions);
+  append(bytes, scalars_.weight);
+  append<std::uint32_t>(bytes, static_cast<std::uint32_t>(scalars_.scalars.size()));
+  for (const auto& [name, sum] : scalars_.scalars) {
     append(bytes, as_bytes(name));
-    append(bytes, mean.weighted);
-    append(bytes, mean.weight);
+    append(bytes, sum.weighted);
+    append(bytes, sum.weight);
   }
   for (FixedPointSum& sum : sums_) append(bytes, ByteView(sum.serialize()));
   return bytes;
@@ -125,13 +118,14 @@ Result<void> WeightedMean::merge(ByteView serialized) {
   Reader reader(serialized);
   if (reader.integer<std::uint32_t>() != kMagic) return damaged();
   const auto contributions = reader.integer<std::uint32_t>();
-  if (contributions > schema_.bounds.contributions_max - contributions_) {
-    return rejected("too-many-contributions",
-                    fmt::format("{} and {} contributions exceed this round's {}", contributions_,
-                                contributions, schema_.bounds.contributions_max));
+  if (contributions > schema_.bounds.contributions_max - scalars_.contributions) {
+    return rejected(
+        "too-many-contributions",
+        fmt::format("{} and {} contributions exceed this round's {}", scalars_.contributions,
+                    contributions, schema_.bounds.contributions_max));
   }
   const linalg::ExactSum weight = reader.sum();
-  std::map<std::string, ScalarMean> scalars;
+  std::map<std::string, ScalarSums::Sum> scalars;
   const auto count = reader.integer<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
     const std::string name(as_text(reader.block()));
@@ -139,7 +133,7 @@ Result<void> WeightedMean::merge(ByteView serialized) {
     scalars[name] = {weighted, reader.sum()};
   }
   const bool same_scalars =
-      std::equal(scalars.begin(), scalars.end(), scalars_.begin(), scalars_.end(),
+      std::equal(scalars.begin(), scalars.end(), scalars_.scalars.begin(), scalars_.scalars.end(),
                  [](const auto& a, const auto& b) { return a.first == b.first; });
   if (!same_scalars) return damaged();
   std::vector<FixedPointSum> sums;
@@ -150,27 +144,21 @@ Result<void> WeightedMean::merge(ByteView serialized) {
   }
   if (!reader.at_end()) return damaged();
   for (std::size_t i = 0; i < sums.size(); ++i) sums_[i].merge(sums[i]);
-  for (const auto& [name, mean] : scalars) {
-    scalars_[name].weighted.merge(mean.weighted);
-    scalars_[name].weight.merge(mean.weight);
+  for (const auto& [name, sum] : scalars) {
+    scalars_.scalars[name].weighted.merge(sum.weighted);
+    scalars_.scalars[name].weight.merge(sum.weight);
   }
-  weight_.merge(weight);
-  contributions_ += contributions;
+  scalars_.weight.merge(weight);
+  scalars_.contributions += contributions;
   return {};
 }
 
 Report WeightedMean::report() && {
   STARLING_CHECK(can_report());
-  Report report;
-  report.weight = weight_.value();
-  report.contributions = contributions_;
+  Report report = scalars_.report();
   for (FixedPointSum& sum : sums_) {
     const std::size_t elements = sum.elements();
     report.vectors.emplace_back(std::move(sum).divide(report.weight), elements);
-  }
-  for (const auto& [name, mean] : scalars_) {
-    const double weight = mean.weight.value();
-    if (weight > 0) report.scalars[name] = mean.weighted.value() / weight;
   }
   return report;
 }

@@ -5,7 +5,7 @@
 
 #include "core/aggregate/aggregator.h"
 #include "core/aggregate/fixed_point_sum.h"
-#include "core/linalg/sum.h"
+#include "core/aggregate/scalar_sums.h"
 
 namespace starling::aggregate {
 
@@ -19,21 +19,16 @@ class WeightedMean final : public Aggregator {
   [[nodiscard]] Result<void> accumulate(const update::Contribution& contribution) override;
   [[nodiscard]] Result<void> merge(ByteView serialized) override;
   Bytes serialize() override;
-  bool can_report() const override { return contributions_ > 0; }
+  bool can_report() const override { return scalars_.contributions > 0; }
   Report report() && override;
 
  private:
-  struct ScalarMean {
-    linalg::ExactSum weighted;
-    linalg::ExactSum weight;
-  };
-  WeightedMean(update::Schema schema, FixedPointScale scale);
+  WeightedMean(update::Schema schema, FixedPointScale scale,
+               const std::vector<std::string>& scalars);
 
   update::Schema schema_;
   std::vector<FixedPointSum> sums_;
-  std::map<std::string, ScalarMean> scalars_;
-  linalg::ExactSum weight_;
-  std::uint32_t contributions_ = 0;
+  ScalarSums scalars_;
 };
 
 }  // namespace starling::aggregate

@@ -114,6 +114,11 @@ UploadSpool::~UploadSpool() {
   release_idle();
 }
 
+std::uint64_t UploadSpool::uploads_max(const Options& options, std::uint64_t bytes) {
+  return options.memory_bytes_max / round_up(bytes, kAlignment) +
+         options.disk_bytes_max / round_up(bytes, kPage);
+}
+
 Result<std::unique_ptr<Upload>> UploadSpool::begin(std::uint64_t bytes) {
   const bool fits_memory = bytes <= options_.memory_bytes_max &&
                            round_up(bytes, kAlignment) <= options_.memory_bytes_max;

@@ -71,6 +71,9 @@ class UploadSpool {
     std::uint64_t disk_bytes_max = std::uint64_t{16} << 30;    // 0: never on disk
   };
 
+  // How many uploads of `bytes` each an empty spool with such limits holds at once.
+  static std::uint64_t uploads_max(const Options& options, std::uint64_t bytes);
+
   // Removes what a crash may have left in the directory.
   explicit UploadSpool(Options options);
   // Requires: every upload is gone.

@@ -30,6 +30,7 @@ class DiLoCoServer final : public ServerStrategy<T> {
       : learning_rate_(options.learning_rate.value_or(0.7)),
         momentum_(options.momentum.value_or(0.9)) {}
   Weighting weighting() const override { return Weighting::kUniform; }
+  Needs needs() const override { return Needs::kCentre; }
   State<T> initial_state(std::size_t elements) const override;
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;

@@ -23,6 +23,7 @@ class FedAvgServer final : public ServerStrategy<T> {
  public:
   explicit FedAvgServer(const ServerOptions& options)
       : learning_rate_(options.learning_rate.value_or(1)) {}
+  Needs needs() const override { return Needs::kCentre; }
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;
 

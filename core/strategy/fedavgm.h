@@ -18,6 +18,7 @@ class FedAvgMServer final : public ServerStrategy<T> {
   explicit FedAvgMServer(const ServerOptions& options)
       : learning_rate_(options.learning_rate.value_or(1)),
         momentum_(options.momentum.value_or(0.9)) {}
+  Needs needs() const override { return Needs::kCentre; }
   State<T> initial_state(std::size_t elements) const override;
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;

@@ -5,8 +5,9 @@
 //              G_k <- G_k - alpha (y_k - x), kept once the round is committed; sends y_k - x
 //   server:    h <- h - alpha |S|/N mean(y_k - x), uniform
 //              x <- x + eta_s (mean(y_k - x) - h / alpha)
-// eta_s = 1 in the paper. Any local optimizer will do: the paper asks for a minimum only. Bytes per
-// client and round: as FedAvg. State: the server's "gradient" h, a client's "gradient" G_k.
+// It needs means: h has to stay the mean of all G_k. eta_s = 1 in the paper. Any local optimizer
+// will do: the paper asks for a minimum only. Bytes per client and round: as FedAvg. State: the
+// server's "gradient" h, a client's "gradient" G_k.
 #pragma once
 
 #include "core/strategy/strategy.h"

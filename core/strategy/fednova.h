@@ -7,7 +7,9 @@
 //   SGD with the proximal term mu (fedprox.h)  a_k = [1 - (1 - eta mu)^tau_k] / (eta mu)
 //   client k:  sends d_k = (y_k - x) / a_k, the scalar "effective_steps" a_k, and n_k rows
 //   server:    x <- x + eta_s (sum_k p_k a_k) sum_k p_k d_k, with p_k = n_k / sum_k n_k
-// Momentum begins anew each round. Bytes per client and round: as FedAvg. State: none.
+// It needs means: the length of the step, sum_k p_k a_k, rests on what clients say of themselves,
+// so that one of them could undo a median of the directions. Momentum begins anew each round. Bytes
+// per client and round: as FedAvg. State: none.
 #pragma once
 
 #include "core/strategy/strategy.h"

@@ -27,6 +27,7 @@ class FedOptServer final : public ServerStrategy<T> {
         beta1_(options.beta1),
         beta2_(options.beta2),
         tau_(options.tau) {}
+  Needs needs() const override { return Needs::kCentre; }
   State<T> initial_state(std::size_t elements) const override;
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;

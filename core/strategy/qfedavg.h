@@ -7,9 +7,10 @@
 //   server:    x <- x + eta_s sum_k D_k / sum_k h_k
 // The paper's vector and scalar are L times these, which cancels as eta is the same for all; so the
 // values stay in the range of a model's, and q = 0 is FedAvg with uniform weights, to the bit.
-// F is at least 1e-10 (0^(q-1)), and without the penalty of the weight decay. Plain SGD only: 1/eta
-// stands for the Lipschitz constant of gradient steps. Bytes per client and round: as FedAvg; time:
-// a pass forward over the client's rows more. State: none.
+// It needs means: the step is a quotient of two sums over the same clients. F is at least 1e-10
+// (0^(q-1)), and without the penalty of the weight decay. Plain SGD only: 1/eta stands for the
+// Lipschitz constant of gradient steps. Bytes per client and round: as FedAvg; time: a pass forward
+// over the client's rows more. State: none.
 #pragma once
 
 #include "core/strategy/strategy.h"

@@ -6,7 +6,8 @@
 //              II:  c_k' = c_k - c + (x - y_k) / (tau_k eta)
 //              sends y_k - x and c_k' - c_k; keeps c_k' once the round is committed
 //   server:    x <- x + eta_s mean(y_k - x);  c <- c + |S|/N mean(c_k' - c_k), uniform means
-// The equations hold for plain SGD, with the weight decay as part of the loss. Bytes per client and
+// It needs means: c has to stay the mean of all c_k, or the corrections c - c_k do not cancel. The
+// equations hold for plain SGD, with the weight decay as part of the loss. Bytes per client and
 // round: 8 x parameters down (x and c), 8 x parameters up. State: the server's "control" c, which
 // clients are sent, and a client's "control" c_k.
 #pragma once

@@ -86,6 +86,14 @@ enum class Weighting {
   kUniform,  // every client counts the same
 };
 
+// What the equations of a server's half hold for. Rules against dishonest clients (median, trimmed
+// mean) report another centre of the updates than their mean.
+enum class Needs {
+  kMeans,   // of vectors and scalars: they stand for sums, or for the change of a state that all
+            // clients share
+  kCentre,  // any: the vector is taken for the direction in which the clients want the model to go
+};
+
 struct ServerRound {
   // Vectors as receives(), which are consumed; scalars: "train_loss" and scalars().
   aggregate::Report& report;
@@ -97,6 +105,7 @@ class ServerStrategy {
  public:
   virtual ~ServerStrategy() = default;
   virtual Weighting weighting() const { return Weighting::kRows; }
+  virtual Needs needs() const { return Needs::kMeans; }
   // The names of the state's vectors that clients are sent beside the model.
   virtual std::vector<std::string> sends() const { return {}; }
   // The names of the vectors [d] that a contribution brings.

@@ -99,6 +99,14 @@ class Contribution {
       leave(block);
     }
   }
+  // visit(values) with [first, first + elements) of it, which leave memory afterwards in the same
+  // way. Requires: the range lies within the vector.
+  template <class Visit>
+  void visit_block(std::size_t i, std::size_t first, std::size_t elements, Visit visit) const {
+    const auto block = vector(i).subspan(first, elements);
+    visit(block);
+    leave(block);
+  }
 
  private:
   friend Result<Contribution> validate(ContributionHead, SharedBytes, const Schema&);
