@@ -138,7 +138,8 @@ Result<void> CoordinatorShell::perform(Say& action) {
 // --- uploads ------------------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(OpenUpload& action) {
-  handle(UploadOpened{action.task, parts_.uploads.open(action.task, action.bytes)});
+  const store::UploadKey key{action.task, action.run, action.bytes, action.checksum};
+  handle(UploadOpened{action.task, parts_.uploads.open(key)});
   return {};
 }
 
@@ -160,11 +161,13 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
     handle(UploadSummed{task, payload.error()});
     return {};
   }
-  parts_.executor.add(action.run, std::move(action.head), std::move(*payload),
-                      [this, task](Result<double> done) {
-                        parts_.uploads.end_sum(task);
-                        handle(UploadSummed{task, std::move(done)});
-                      });
+  parts_.executor.add(
+      action.run, std::move(action.head), std::move(*payload), [this, task](Result<double> done) {
+        const bool damaged_here =
+            !done && done.error().code() == "checksum-mismatch" && parts_.uploads.is_resumed(task);
+        parts_.uploads.end_sum(task, done.has_value());
+        handle(UploadSummed{task, std::move(done), damaged_here});
+      });
   return {};
 }
 
