@@ -37,13 +37,13 @@ class UploadDeskTest : public ::testing::Test {
   static Bytes content(std::uint64_t seed) {
     return Bytes(kUpload, static_cast<std::byte>(seed + 1));
   }
-  static void fill(UploadDesk& desk, std::uint64_t task) {
-    const Bytes bytes = content(task);
-    desk.write(TaskId(task), 0, SharedBytes(nullptr, bytes));
+  // The first `bytes` of its content, as they come in a connection's buffer.
+  static void receive(UploadDesk& desk, std::uint64_t task, std::size_t bytes,
+                      std::uint64_t offset = 0) {
+    const Bytes whole = content(task);
+    desk.write(TaskId(task), offset, SharedBytes(nullptr, ByteView(whole).first(bytes)));
   }
-  static SharedBytes part(std::uint64_t seed, std::size_t offset, std::size_t count) {
-    return SharedBytes::own(content(seed)).slice(offset, count);
-  }
+  static void fill(UploadDesk& desk, std::uint64_t task) { receive(desk, task, kUpload); }
   static std::string code_of(const Result<std::uint64_t>& opened) {
     return opened ? "opened" : opened.error().code();
   }
@@ -55,7 +55,7 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
   UploadDesk desk(room(1, 2));
   for (std::uint64_t task = 0; task < 3; ++task) {
     ASSERT_EQ(desk.open(key(task, kUpload)).value(), 0U);
-    desk.write(TaskId(task), 0, part(task, 0, 1000));
+    receive(desk, task, 1000);
     EXPECT_EQ(desk.open(key(task, kUpload)).value(), 1000U) << "it is resumed";
     fill(desk, task);
   }
@@ -67,6 +67,19 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
     }
     desk.end_sum(TaskId(task), true);
   }
+}
+
+TEST_F(UploadDeskTest, KeepsAWholeUpdateThatIsSharedAsItCame) {
+  UploadDesk desk(room(1, 0));
+  const SharedBytes whole = SharedBytes::own(content(1));
+  ASSERT_TRUE(desk.open(key(1, kUpload)));
+  desk.write(TaskId(1), 0, whole);
+  EXPECT_EQ(desk.open(key(1, kUpload)).value(), kUpload) << "all of it is there";
+  EXPECT_EQ(code_of(desk.open(key(2, kUpload))), "opened") << "it takes no room";
+  EXPECT_EQ(desk.begin_sum(TaskId(1)).value().view().data(), whole.view().data());
+  desk.end_sum(TaskId(1), true);
+  desk.write(TaskId(2), 0, whole.slice(0, 1000));  // a part of one is copied
+  EXPECT_EQ(desk.open(key(2, kUpload)).value(), 1000U);
 }
 
 TEST_F(UploadDeskTest, GivesRoomInTheOrderOfAsking) {
@@ -120,10 +133,10 @@ TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
   UploadDesk desk(room(1, 1));
   EXPECT_EQ(desk.begin_sum(TaskId(7)).error().code(), "upload-incomplete");
   ASSERT_TRUE(desk.open(key(1, kUpload)));
-  desk.write(TaskId(1), 100, part(1, 0, 10));
+  receive(desk, 1, 10, 100);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-gap");
   ASSERT_TRUE(desk.open(key(1, kUpload)));
-  desk.write(TaskId(1), 0, part(1, 0, 10));
+  receive(desk, 1, 10);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-incomplete");
 }
 
@@ -131,7 +144,7 @@ TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
   {
     UploadDesk desk(kept_room(8));
     for (const std::uint64_t task : {1U, 2U, 3U}) ASSERT_EQ(desk.open(key(task)).value(), 0U);
-    desk.write(TaskId(1), 0, part(1, 0, 1000));
+    receive(desk, 1, 1000);
     fill(desk, 2);
     fill(desk, 3);
     ASSERT_TRUE(desk.begin_sum(TaskId(3)));
@@ -142,7 +155,7 @@ TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
   desk.forget_all_but({TaskId(1), TaskId(2), TaskId(3)});
   EXPECT_EQ(desk.open(key(1)).value(), 1000U);
   for (const std::uint64_t task : {2U, 3U}) EXPECT_EQ(desk.open(key(task)).value(), kUpload);
-  desk.write(TaskId(1), 1000, part(1, 1000, kUpload - 1000));
+  fill(desk, 1);
   for (const std::uint64_t task : {1U, 2U, 3U}) {
     EXPECT_EQ(to_bytes(desk.begin_sum(TaskId(task)).value().view()), content(task));
     EXPECT_TRUE(desk.is_resumed(TaskId(task)));
