@@ -31,6 +31,7 @@ RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
           .on_committed =
               [this](const RoundSummary& summary, const RoundOutcome& outcome,
                      std::vector<std::string>& lines) {
+                uploads_.end_phase(summary.run);
                 handlers_.on_round_ended(summary, &outcome, lines);
               },
           .on_broken = handlers_.on_broken};
@@ -40,6 +41,7 @@ CoordinatorShell::Handlers CoordinatorCore::shell_handlers() {
   return {.on_round_began = handlers_.on_round_began,
           .on_round_abandoned =
               [this](const RoundSummary& summary) {
+                uploads_.end_phase(summary.run);
                 std::vector<std::string> lines;
                 handlers_.on_round_ended(summary, nullptr, lines);
               },
@@ -79,7 +81,21 @@ Result<void> CoordinatorCore::start() {
     if (!admitted || client.role == store::Role::kOperator) continue;
     shell_.handle(ClientAdmitted{client.name, client.last_seen.has_value(), client.greeting});
   }
-  return runs_.resume();
+  STARLING_TRY(runs_.resume());
+  return forget_settled_uploads();
+}
+
+// Also of runs that wait for their data an open phase goes on later.
+Result<void> CoordinatorCore::forget_settled_uploads() {
+  std::set<TaskId> open_tasks;
+  STARLING_ASSIGN(const auto running, world_.store.runs(store::RunState::kRunning));
+  for (const store::Run& run : running) {
+    STARLING_ASSIGN(const auto open, world_.store.find_open_attempt(run.id));
+    if (!open) continue;
+    for (const store::CohortMember& member : open->cohort) open_tasks.insert(member.task);
+  }
+  uploads_.forget_all_but(open_tasks);
+  return {};
 }
 
 }  // namespace starling::coordinator

@@ -61,6 +61,7 @@ class CoordinatorCore {
   bool computes() const { return executor_.busy(); }
 
  private:
+  Result<void> forget_settled_uploads();
   RoundCommitter::Handlers committer_handlers();
   CoordinatorShell::Handlers shell_handlers();
   RunQueue::Handlers queue_handlers();

@@ -114,6 +114,9 @@ struct UploadOpened {  // the answer to OpenUpload
 struct UploadSummed {  // the answer to SumUpload
   TaskId task;
   Result<double> result;  // the update's norm
+  // It failed for what an earlier process had received and was damaged since: its client sends it
+  // again.
+  bool damaged_here = false;
 };
 // What is durable: of a train phase the next position, of any phase what was measured.
 struct Durable {
@@ -157,9 +160,10 @@ struct BeginRound {  // a phase: durable before anything after it is performed; 
   std::optional<double> norm_max;  // an update of a larger norm is refused
 };
 struct OpenUpload {
+  RunId run;
   TaskId task;
   std::uint64_t bytes;
-  RunId run;
+  std::uint64_t checksum;  // of the whole update
 };
 struct WriteUpload {  // a failure shows in the answer to SumUpload
   TaskId task;

@@ -141,7 +141,7 @@ Result<void> CoordinatorShell::perform(Say& action) {
 // --- uploads ------------------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(OpenUpload& action) {
-  auto received = parts_.uploads.open(action.task, action.bytes);
+  auto received = parts_.uploads.open({action.task, action.run, action.bytes, action.checksum});
   if (!received) {
     if (auto refusal = never_has_room(action.run, received.error())) received = std::move(*refusal);
   }
@@ -166,7 +166,7 @@ std::optional<Error> CoordinatorShell::never_has_room(RunId run, const Error& er
 void CoordinatorShell::release_updates(RunId run) {
   const auto kept = kept_.extract(run);
   if (kept.empty()) return;
-  for (const TaskId task : kept.mapped()) parts_.uploads.end_sum(task);
+  for (const TaskId task : kept.mapped()) parts_.uploads.end_sum(task, true);
 }
 
 Result<void> CoordinatorShell::perform(WriteUpload& action) {
@@ -190,12 +190,15 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
   const bool keeps = action.head.payload_bytes > 0 && runs_.at(action.run).keeps_updates;
   parts_.executor.add(action.run, std::move(action.head), std::move(*payload),
                       [this, task, run = action.run, keeps](Result<double> done) {
+                        const bool damaged_here = !done &&
+                                                  done.error().code() == "checksum-mismatch" &&
+                                                  parts_.uploads.is_resumed(task);
                         if (done && keeps) {
                           kept_[run].insert(task);
                         } else {
-                          parts_.uploads.end_sum(task);
+                          parts_.uploads.end_sum(task, done.has_value());
                         }
-                        handle(UploadSummed{task, std::move(done)});
+                        handle(UploadSummed{task, std::move(done), damaged_here});
                       });
   return {};
 }

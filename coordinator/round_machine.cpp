@@ -135,6 +135,12 @@ void RoundMachine::interrupted(TaskId id) {
   if (task.state == State::kOffered) enter(task, State::kAsked);
 }
 
+void RoundMachine::damaged(TaskId id) {
+  Task& task = at(id);
+  STARLING_CHECK(task.state == State::kSumming);
+  enter(task, State::kAsked);
+}
+
 void RoundMachine::count_bytes(TaskId id, std::uint64_t in, std::uint64_t out) {
   Task& task = at(id);
   task.bytes_in += in;

@@ -117,6 +117,9 @@ class RoundMachine {
   void summed(TaskId task, Result<double> norm);
   // A transfer broke off; the client may offer again.
   void interrupted(TaskId task);
+  // What was received turned out to be damaged; the client may offer again. Requires: state is
+  // kSumming.
+  void damaged(TaskId task);
   void count_bytes(TaskId task, std::uint64_t in, std::uint64_t out);
   std::uint64_t bytes_in() const { return bytes_in_; }
   std::uint64_t bytes_out() const { return bytes_out_; }

@@ -299,17 +299,8 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                         asked, clients_.size(),
                         opening.attempt > 1 ? fmt::format(" (attempt {})", opening.attempt) : ""));
   for (const Participant& participant : participants) {
-    const ClientTable::Client* client = clients_.find(participant.client);
-    if (client == nullptr) {
-      fail_task(participant.task, not_authorised("certificate-revoked", "the client was revoked"));
-      continue;
-    }
-    clients_.assign(participant.client, participant.task);
-    if (client->session) {
-      ask(participant.client, participant.task);
-    } else {
-      await(participant.task, *client);
-    }
+    if (clients_.find(participant.client)) clients_.assign(participant.client, participant.task);
+    ask_or_await(participant.client, participant.task);
   }
 }
 

@@ -119,6 +119,8 @@ class RunMachine {
   // The open phase.
   void ask(const std::string& name, TaskId task);
   void await(TaskId task, const ClientTable::Client& client);
+  void ask_or_await(const std::string& name, TaskId task);
+  void ask_again(const std::string& name, TaskId task);
   void pump(SessionId session, TaskId task);
   void record_traffic();
   Result<double> counted_weight(const std::string& client, double weight) const;

@@ -85,6 +85,15 @@ void RunMachine::ask(const std::string& name, TaskId task) {
   clients_.send_to(name, std::move(plan));
 }
 
+void RunMachine::ask_or_await(const std::string& name, TaskId task) {
+  const ClientTable::Client* client = clients_.find(name);
+  if (client == nullptr) {
+    return fail_task(task, not_authorised("certificate-revoked", "the client was revoked"));
+  }
+  if (client->session) return ask(name, task);
+  await(task, *client);
+}
+
 // --- inputs, down -------------------------------------------------------------------------------
 
 void RunMachine::receive(SessionId session, const protocol::ModelRequest& request) {
@@ -176,7 +185,8 @@ void RunMachine::receive(SessionId session, const std::string& client,
   upload.head.weight = *weight;
   phase_->retries.clear(id);
   if (offer.head.payload_bytes > 0) {
-    return turn_.act(OpenUpload{id, offer.head.payload_bytes, start_.id});
+    return turn_.act(
+        OpenUpload{start_.id, id, offer.head.payload_bytes, offer.head.payload_checksum});
   }
   phase_->tasks.received(id);  // scalars alone
   sum_next();
@@ -230,6 +240,10 @@ void RunMachine::handle(const UploadOpened& event) {
   phase_->retries.clear(event.task);
   upload->second.receiver.emplace(total, options_.transfer.window_bytes);
   if (*event.received > 0) upload->second.receiver->resume(*event.received);
+  if (upload->second.receiver->done()) {  // before a restart: no chunk comes any more
+    phase_->tasks.received(event.task);
+    return sum_next();
+  }
   clients_.send_to(phase_->tasks.find(event.task)->client,
                    protocol::UpdateAccept{.task = event.task,
                                           .offset = *event.received,
@@ -268,6 +282,7 @@ void RunMachine::handle(const UploadSummed& event) {
   const RoundMachine::Task* task = phase_->tasks.find(event.task);
   if (task == nullptr || task->state != RoundMachine::State::kSumming) return;
   const std::string client = task->client;
+  if (event.damaged_here) return ask_again(client, event.task);
   phase_->tasks.summed(event.task, event.result);
   if (event.result) {
     start_.failures.succeeded(client);
@@ -278,6 +293,16 @@ void RunMachine::handle(const UploadSummed& event) {
     sum_next();
   }
   clients_.release(client, event.task);
+}
+
+// The client offers its update at once, and nothing is there any more to go on from.
+void RunMachine::ask_again(const std::string& name, TaskId task) {
+  turn_.say(id(), fmt::format("{}: what was received of its update before a restart is damaged; "
+                              "the whole update is sent again",
+                              name));
+  phase_->tasks.damaged(task);
+  ask_or_await(name, task);
+  sum_next();
 }
 
 // --- failures -----------------------------------------------------------------------------------
@@ -346,7 +371,8 @@ void RunMachine::give_up_absent() {
 
 void RunMachine::retry_uploads() {
   for (const TaskId id : phase_->retries.take_due(turn_.now)) {
-    turn_.act(OpenUpload{id, phase_->uploads.at(id).head.payload_bytes, start_.id});
+    const update::ContributionHead& head = phase_->uploads.at(id).head;
+    turn_.act(OpenUpload{start_.id, id, head.payload_bytes, head.payload_checksum});
   }
 }
 

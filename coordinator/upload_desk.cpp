@@ -5,20 +5,19 @@
 
 namespace starling::coordinator {
 
-Result<std::uint64_t> UploadDesk::open(TaskId task, std::uint64_t bytes) {
-  const auto found = receiving_.find(task);
-  if (found != receiving_.end()) {
-    const auto& [upload, whole] = found->second;
-    if (!upload && whole.size() == bytes) return bytes;
-    if (upload && upload->bytes() == bytes) return upload->received();
+Result<std::uint64_t> UploadDesk::open(const store::UploadKey& key) {
+  const auto found = receiving_.find(key.task);
+  if (found != receiving_.end() && found->second.key == key) {
+    const auto& upload = found->second.upload;
+    return upload ? upload->received() : key.bytes;
   }
-  give_up(task);
+  give_up(key.task);
   // Behind those that wait already, so that none of them waits for ever.
-  waiting_.push_back({task, bytes});
+  waiting_.push_back(key);
   const std::optional<Error> refusal = serve_waiting();
-  const auto served = receiving_.find(task);
-  if (served != receiving_.end()) return 0;
-  if (const auto error = failed_.extract(task)) return error.mapped();
+  const auto served = receiving_.find(key.task);
+  if (served != receiving_.end()) return served->second.upload->received();
+  if (const auto error = failed_.extract(key.task)) return error.mapped();
   return *refusal;
 }
 
@@ -26,14 +25,14 @@ Result<std::uint64_t> UploadDesk::open(TaskId task, std::uint64_t bytes) {
 // them has to wait on.
 std::optional<Error> UploadDesk::serve_waiting() {
   while (!waiting_.empty()) {
-    const auto [task, bytes] = waiting_.front();
-    auto upload = spool_.begin(bytes);
+    const store::UploadKey key = waiting_.front();
+    auto upload = spool_.begin(key);
     if (!upload && upload.error().kind() == ErrorKind::kOverloaded) return upload.error();
     waiting_.pop_front();
     if (upload) {
-      receiving_[task] = {std::move(*upload), {}};
+      receiving_[key.task] = {key, std::move(*upload), {}};
     } else {
-      failed_.insert_or_assign(task, upload.error());
+      failed_.insert_or_assign(key.task, upload.error());
     }
   }
   return std::nullopt;
@@ -44,23 +43,30 @@ void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& byt
   if (found == receiving_.end() || !found->second.upload) return;
   store::Upload& upload = *found->second.upload;
   if (offset == 0 && bytes.owner() && bytes.size() == upload.bytes()) {
-    found->second = {nullptr, bytes};
+    discard(found->second);
+    found->second = {found->second.key, nullptr, bytes};
     return;
   }
   const auto written = upload.write(offset, bytes.view());
   if (written) return;
+  discard(found->second);
   receiving_.erase(found);
   failed_.insert_or_assign(task, written.error());
 }
 
+void UploadDesk::discard(Received& received) {
+  if (received.upload) received.upload->discard();
+}
+
 void UploadDesk::give_up(TaskId task) {
-  receiving_.erase(task);
+  if (auto received = receiving_.extract(task)) discard(received.mapped());
   failed_.erase(task);
-  std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.task == task; });
+  std::erase_if(waiting_, [&](const store::UploadKey& key) { return key.task == task; });
 }
 
 void UploadDesk::drop(TaskId task) {
   give_up(task);
+  spool_.forget(task);
   room_freed();
 }
 
@@ -68,9 +74,10 @@ Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
   auto found = receiving_.extract(task);
   if (const auto error = failed_.extract(task)) return error.mapped();
   if (found.empty() || (found.mapped().upload && !found.mapped().upload->complete())) {
+    if (found) discard(found.mapped());
     return retry("upload-incomplete", "the update was not received whole");
   }
-  const auto& [upload, whole] = found.mapped();
+  const auto& [key, upload, whole] = found.mapped();
   SharedBytes payload = whole;
   if (upload) payload = SharedBytes(nullptr, upload->view());
   if (upload && upload->on_disk()) payload = SharedBytes::mapped(upload->view());
@@ -78,8 +85,24 @@ Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
   return payload;
 }
 
-void UploadDesk::end_sum(TaskId task) {
-  summing_.erase(task);
+bool UploadDesk::is_resumed(TaskId task) const {
+  const auto found = summing_.find(task);
+  return found != summing_.end() && found->second.upload && found->second.upload->resumed();
+}
+
+void UploadDesk::end_sum(TaskId task, bool counted) {
+  auto summed = summing_.extract(task);
+  if (summed && !counted) discard(summed.mapped());
+  summed = {};
+  room_freed();
+}
+
+// What is still being summed, of a run that was stopped, goes when the sum is done.
+void UploadDesk::end_phase(RunId run) {
+  for (auto& [task, received] : summing_) {
+    if (received.key.run == run) discard(received);
+  }
+  spool_.forget(run);
   room_freed();
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The uploads of the open round by task: being received, then being summed. Loop thread only.
+// The uploads of open phases by task: being received, being summed, and kept until their phase has
+// ended, for a process that is killed loses its sums. Loop thread only.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "core/base/ids.h"
 #include "core/base/shared_bytes.h"
@@ -18,19 +20,28 @@ class UploadDesk {
   explicit UploadDesk(store::UploadSpool::Options options) : spool_(std::move(options)) {}
 
   // Room for an update, or for the rest of one that was interrupted; returns what is there
-  // already. The errors of UploadSpool::begin; one that has to wait (kOverloaded) gets the room
-  // that others leave, in the order of asking, and hears of it when it asks again.
-  [[nodiscard]] Result<std::uint64_t> open(TaskId task, std::uint64_t bytes);
+  // already, perhaps all of it. The errors of UploadSpool::begin; one that has to wait
+  // (kOverloaded) gets the room that others leave, in the order of asking, and hears of it when it
+  // asks again.
+  [[nodiscard]] Result<std::uint64_t> open(const store::UploadKey& key);
   // A failure shows in begin_sum. A whole update that has an owner is kept as it is; all else is
   // copied into the spool.
   void write(TaskId task, std::uint64_t offset, const SharedBytes& bytes);
-  // Of one that is being received or waits; what is being summed stays until end_sum.
+  // Of one that is being received, waits or is kept; what is being summed stays until end_sum.
   void drop(TaskId task);
 
   // The whole update, valid until end_sum; "upload-incomplete", or what kept it from being stored:
   // "disk-full", "io-error".
   [[nodiscard]] Result<SharedBytes> begin_sum(TaskId task);
-  void end_sum(TaskId task);
+  // Whether an earlier process received a part of what is being summed.
+  bool is_resumed(TaskId task) const;
+  // `counted`: it is kept until its phase ends.
+  void end_sum(TaskId task, bool counted);
+
+  // The run's model is durable, or its phase was abandoned: nothing of it is needed again.
+  void end_phase(RunId run);
+  // At the start: no other task is of an open phase.
+  void forget_all_but(const std::set<TaskId>& tasks) { spool_.forget_all_but(tasks); }
 
   // How many have room here: that are being received or summed.
   std::size_t size() const { return receiving_.size() + summing_.size(); }
@@ -39,22 +50,21 @@ class UploadDesk {
 
  private:
   struct Received {
+    store::UploadKey key;
     std::unique_ptr<store::Upload> upload;  // null where the update is kept as it came
     SharedBytes whole;
   };
-  struct Waiting {
-    TaskId task;
-    std::uint64_t bytes;
-  };
+  using Uploads = std::map<TaskId, Received>;
 
+  static void discard(Received& received);
   std::optional<Error> serve_waiting();
   void give_up(TaskId task);
   void room_freed();
 
   store::UploadSpool spool_;
-  std::map<TaskId, Received> receiving_;
-  std::map<TaskId, Received> summing_;
-  std::deque<Waiting> waiting_;
+  Uploads receiving_;
+  Uploads summing_;
+  std::deque<store::UploadKey> waiting_;
   std::map<TaskId, Error> failed_;  // until they are asked for or dropped
 };
 

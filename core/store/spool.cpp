@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -47,11 +48,32 @@ int open_nameless(const std::filesystem::path& directory) {
   return named;
 }
 
+// How much a file holds that can be continued to `bytes`; a longer one is emptied.
+Result<std::uint64_t> usable_bytes(int descriptor, const std::filesystem::path& directory,
+                                   std::uint64_t bytes) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return disk_error(directory, "read", errno);
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size <= bytes) return size;
+  if (::ftruncate(descriptor, 0) != 0) return disk_error(directory, "empty", errno);
+  return 0;
+}
+
+// What others may take of the disk; nothing: it has no limit of its own.
+Result<std::optional<std::uint64_t>> free_bytes(const std::filesystem::path& directory) {
+  struct statvfs disk {};
+  if (::statvfs(directory.c_str(), &disk) != 0) return disk_error(directory, "create", errno);
+  if (disk.f_blocks == 0) return std::optional<std::uint64_t>();
+  return std::optional(std::uint64_t{disk.f_bavail} * disk.f_frsize);
+}
+
 }  // namespace
 
 Upload::~Upload() {
   if (auto* const file = std::get_if<File>(&room_)) {
+    if (key_ && received_ == 0) discard();
     spool_.give_back(*file, received_);
+    if (key_) spool_.keep(*key_, received_);
   } else {
     spool_.give_back(std::get<PageBlock>(std::move(room_)));
   }
@@ -60,6 +82,15 @@ Upload::~Upload() {
 void Upload::restart() {
   if (on_disk()) spool_.written_bytes_ -= received_;
   received_ = 0;
+  resumed_ = false;
+  // A file that kept its length would be continued from there by a later process.
+  if (key_ && ::ftruncate(std::get<File>(room_).descriptor, 0) != 0) discard();
+}
+
+void Upload::discard() {
+  if (!key_) return;
+  ::unlink(spool_.kept_.path_of(*key_).c_str());
+  key_.reset();
 }
 
 ByteView Upload::view() const {
@@ -95,6 +126,7 @@ Result<void> Upload::append(ByteView fresh) {
     const ssize_t count =
         ::pwrite(file->descriptor, fresh.data(), fresh.size(), static_cast<off_t>(received_));
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == ENOSPC && spool_.kept_.remove_one()) continue;
     if (count <= 0) {
       return disk_error(spool_.options_.directory, "write", count == 0 ? ENOSPC : errno);
     }
@@ -105,8 +137,10 @@ Result<void> Upload::append(ByteView fresh) {
   return {};
 }
 
-UploadSpool::UploadSpool(Options options) : options_(std::move(options)) {
+UploadSpool::UploadSpool(Options options)
+    : options_(std::move(options)), kept_(options_.directory) {
   sweep_temporaries(options_.directory);
+  while (kept_.bytes() > options_.disk_bytes_max) kept_.remove_one();
 }
 
 UploadSpool::~UploadSpool() {
@@ -119,12 +153,25 @@ std::uint64_t UploadSpool::uploads_max(const Options& options, std::uint64_t byt
          options.disk_bytes_max / round_up(bytes, kPage);
 }
 
+bool UploadSpool::fits_memory(std::uint64_t bytes) const {
+  return bytes <= options_.memory_bytes_max &&
+         round_up(bytes, kAlignment) <= options_.memory_bytes_max;
+}
+
+bool UploadSpool::fits_disk(std::uint64_t bytes) const {
+  return bytes <= options_.disk_bytes_max && round_up(bytes, kPage) <= options_.disk_bytes_max;
+}
+
+Error UploadSpool::full(std::uint64_t bytes) const {
+  return overloaded("spool-full",
+                    fmt::format("no room for an upload of {}: {} in memory and {} on "
+                                "disk are taken",
+                                format_byte_count(bytes), format_byte_count(memory_bytes_),
+                                format_byte_count(disk_bytes())));
+}
+
 Result<std::unique_ptr<Upload>> UploadSpool::begin(std::uint64_t bytes) {
-  const bool fits_memory = bytes <= options_.memory_bytes_max &&
-                           round_up(bytes, kAlignment) <= options_.memory_bytes_max;
-  const bool fits_disk =
-      bytes <= options_.disk_bytes_max && round_up(bytes, kPage) <= options_.disk_bytes_max;
-  if (!fits_memory && !fits_disk) {
+  if (!fits_memory(bytes) && !fits_disk(bytes)) {
     return rejected(
         "upload-too-large",
         fmt::format("an upload of {} is more than the spool can ever hold ({} in "
@@ -132,22 +179,24 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin(std::uint64_t bytes) {
                     format_byte_count(bytes), format_byte_count(options_.memory_bytes_max),
                     format_byte_count(options_.disk_bytes_max)));
   }
-  if (fits_memory) {
-    std::unique_ptr<Upload> upload = begin_in_memory(bytes);
-    if (upload) return upload;
-  }
-  if (fits_disk && round_up(bytes, kPage) <= options_.disk_bytes_max - disk_bytes_) {
-    return begin_on_disk(bytes);
-  }
-  return overloaded("spool-full",
-                    fmt::format("no room for an upload of {}: {} in memory and {} on "
-                                "disk are taken",
-                                format_byte_count(bytes), format_byte_count(memory_bytes_),
-                                format_byte_count(disk_bytes_)));
+  std::unique_ptr<Upload> upload = begin_in_memory(bytes);
+  if (upload) return upload;
+  if (!fits_disk(bytes)) return full(bytes);
+  return begin_on_disk(bytes);
 }
 
-// Null where the memory is used up.
+Result<std::unique_ptr<Upload>> UploadSpool::begin(const UploadKey& key) {
+  kept_.remove_others(key);
+  if (key.bytes < options_.kept_bytes_min || !fits_disk(key.bytes)) return begin(key.bytes);
+  auto upload = begin_kept(key);
+  if (upload) return upload;
+  if (auto in_memory = begin_in_memory(key.bytes)) return in_memory;
+  return upload;
+}
+
+// Null where it does not fit, or where the memory is used up.
 std::unique_ptr<Upload> UploadSpool::begin_in_memory(std::uint64_t bytes) {
+  if (!fits_memory(bytes)) return nullptr;
   PageBlock buffer = take_buffer(static_cast<std::size_t>(round_up(bytes, kAlignment)));
   if (buffer.size() == 0) return nullptr;
   ++memory_uploads_;
@@ -155,11 +204,44 @@ std::unique_ptr<Upload> UploadSpool::begin_in_memory(std::uint64_t bytes) {
 }
 
 Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) {
-  const auto capacity = static_cast<std::size_t>(round_up(bytes, kPage));
-  STARLING_TRY(make_directory(options_.directory, true));
-  STARLING_TRY(check_free_space(capacity));
+  STARLING_TRY(make_room(bytes, 0));
   const int descriptor = open_nameless(options_.directory);
   if (descriptor < 0) return disk_error(options_.directory, "create", errno);
+  return open(descriptor, bytes, 0);
+}
+
+Result<std::unique_ptr<Upload>> UploadSpool::begin_kept(const UploadKey& key) {
+  STARLING_TRY(make_directory(options_.directory, true));
+  const int descriptor =
+      ::open(kept_.path_of(key).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (descriptor < 0) return disk_error(options_.directory, "create", errno);
+  const auto received = usable_bytes(descriptor, options_.directory, key.bytes);
+  if (!received) {
+    ::close(descriptor);
+    return received.error();
+  }
+  kept_.take(key);
+  const auto room = make_room(key.bytes, *received);
+  auto upload =
+      room ? open(descriptor, key.bytes, *received) : Result<std::unique_ptr<Upload>>(room.error());
+  if (upload) {
+    (*upload)->key_ = key;
+    (*upload)->resumed_ = *received > 0;
+    return upload;
+  }
+  if (!room) ::close(descriptor);
+  if (*received > 0) {
+    kept_.add(key, *received);
+  } else {
+    ::unlink(kept_.path_of(key).c_str());
+  }
+  return upload;
+}
+
+// Owns the descriptor in any case.
+Result<std::unique_ptr<Upload>> UploadSpool::open(int descriptor, std::uint64_t bytes,
+                                                  std::uint64_t received) {
+  const auto capacity = static_cast<std::size_t>(round_up(bytes, kPage));
   void* const mapping = ::mmap(nullptr, capacity, PROT_READ, MAP_SHARED, descriptor, 0);
   if (mapping == MAP_FAILED) {
     const int cause = errno;
@@ -167,21 +249,40 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) 
     return disk_error(options_.directory, "map", cause);
   }
   disk_bytes_ += capacity;
+  written_bytes_ += received;
   ++disk_uploads_;
   const Upload::File file{descriptor, static_cast<const std::byte*>(mapping), capacity};
-  return std::unique_ptr<Upload>(new Upload(*this, file, bytes));
+  auto upload = std::unique_ptr<Upload>(new Upload(*this, file, bytes));
+  upload->received_ = received;
+  return upload;
+}
+
+// For an upload of which so much is on disk already; kept ones make way. Requires: fits_disk.
+Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received) {
+  const std::uint64_t capacity = round_up(bytes, kPage);
+  while (capacity > options_.disk_bytes_max - disk_bytes()) {
+    if (!kept_.remove_one()) return full(bytes);
+  }
+  STARLING_TRY(make_directory(options_.directory, true));
+  auto room = check_free_space(capacity - received);
+  while (!room && kept_.remove_one()) room = check_free_space(capacity - received);
+  return room;
 }
 
 // Files take their room as they grow; what was promised to others is not free any more.
 Result<void> UploadSpool::check_free_space(std::uint64_t capacity) const {
-  struct statvfs disk {};
-  if (::statvfs(options_.directory.c_str(), &disk) != 0) {
-    return disk_error(options_.directory, "create", errno);
-  }
-  if (disk.f_blocks == 0) return {};  // a file system without a limit of its own
-  const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
-  if (disk_bytes_ - written_bytes_ + capacity <= free) return {};
+  STARLING_ASSIGN(const auto free, free_bytes(options_.directory));
+  if (!free || disk_bytes_ - written_bytes_ + capacity <= *free) return {};
   return disk_error(options_.directory, "promise room for", ENOSPC);
+}
+
+// Models and the database need room more than what only saves sending again.
+void UploadSpool::keep(const UploadKey& key, std::uint64_t received) {
+  kept_.add(key, received);
+  auto free = free_bytes(options_.directory);
+  while (free && *free && kept_.bytes() > **free && kept_.remove_one()) {
+    free = free_bytes(options_.directory);
+  }
 }
 
 // The smallest idle buffer that is large enough and at most half wasted, else a new one, for which

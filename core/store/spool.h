@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where uploads are received whole before anything is added to a sum: in pooled memory while that
-// lasts, else in a file without a name, which grows with what comes. Uploads are begun, written
-// and given up on one thread; a complete view may be read by others meanwhile.
+// Where uploads are received whole before anything is added to a sum: large ones in files that
+// outlive the process, small ones in pooled memory while that lasts, else in a file without a name.
+// Files grow with what comes. Uploads are begun, written and given up on one thread; a complete
+// view may be read by others meanwhile.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <set>
 #include <variant>
 #include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/error.h"
 #include "core/base/page_block.h"
+#include "core/store/kept_uploads.h"
 
 namespace starling::store {
 
 class UploadSpool;
 
 // One upload of a size known beforehand. Must not outlive its spool; returns its room when
-// destroyed.
+// destroyed. What was received of one that has a key stays in its file then, unless it is
+// discarded.
 class Upload {
  public:
   ~Upload();
@@ -32,6 +37,8 @@ class Upload {
   std::uint64_t received() const { return received_; }
   bool complete() const { return received_ == bytes_; }
   bool on_disk() const { return std::holds_alternative<File>(room_); }
+  // Whether part of it was there at the beginning: after a power cut those bytes may be wrong.
+  bool resumed() const { return resumed_; }
 
   // Takes what is new of [offset, offset + size); what was received before is never changed.
   // "upload-gap" beyond received(), "upload-range" beyond bytes(); "disk-full" (kOverloaded) and
@@ -39,6 +46,8 @@ class Upload {
   [[nodiscard]] Result<void> write(std::uint64_t offset, ByteView chunk);
   // Forgets what was received, for an upload that was refused and may come again.
   void restart();
+  // Nothing of it is kept.
+  void discard();
 
   // What was received so far, aligned to 64 bytes. Of a file it is a mapping: pages are read when
   // they are looked at.
@@ -61,6 +70,8 @@ class Upload {
   std::variant<PageBlock, File> room_;
   std::uint64_t bytes_;
   std::uint64_t received_ = 0;
+  std::optional<UploadKey> key_;  // of a file that has a name
+  bool resumed_ = false;
 };
 
 class UploadSpool {
@@ -69,12 +80,14 @@ class UploadSpool {
     std::filesystem::path directory;  // spool/ of the state directory; created when needed
     std::uint64_t memory_bytes_max = std::uint64_t{32} << 20;  // all buffers, idle ones included
     std::uint64_t disk_bytes_max = std::uint64_t{16} << 30;    // 0: never on disk
+    // Smaller uploads are lost with the process: to send them again costs little.
+    std::uint64_t kept_bytes_min = std::uint64_t{1} << 20;
   };
 
   // How many uploads of `bytes` each an empty spool with such limits holds at once.
   static std::uint64_t uploads_max(const Options& options, std::uint64_t bytes);
 
-  // Removes what a crash may have left in the directory.
+  // Removes temporaries that a crash left in the directory; finds the uploads that are kept there.
   explicit UploadSpool(Options options);
   // Requires: every upload is gone.
   ~UploadSpool();
@@ -86,26 +99,43 @@ class UploadSpool {
   // (kOverloaded): try again when another upload has gone. "upload-too-large" (kRejected): it would
   // not fit into an empty spool.
   [[nodiscard]] Result<std::unique_ptr<Upload>> begin(std::uint64_t bytes);
+  // The same, with what was received of it earlier; another update of its task is forgotten. Where
+  // it cannot be on disk, it is in memory and not kept.
+  [[nodiscard]] Result<std::unique_ptr<Upload>> begin(const UploadKey& key);
+
+  // Of the uploads that are kept and not open. They count as promised disk; they make room for new
+  // uploads, and leave at least as much of the disk free as they take.
+  void forget(TaskId task) { kept_.remove(task); }
+  void forget(RunId run) { kept_.remove(run); }
+  void forget_all_but(const std::set<TaskId>& tasks) { kept_.keep_only(tasks); }
 
   // Gives pooled memory back to the system, when no uploads are expected for a while.
   void release_idle();
 
-  // Of memory in use or idle, of disk promised; never above the options' limits.
+  // Of memory in use or idle, of disk promised or kept; never above the options' limits.
   std::uint64_t memory_bytes() const { return memory_bytes_; }
-  std::uint64_t disk_bytes() const { return disk_bytes_; }
+  std::uint64_t disk_bytes() const { return disk_bytes_ + kept_.bytes(); }
 
  private:
   friend class Upload;
 
   std::unique_ptr<Upload> begin_in_memory(std::uint64_t bytes);
+  bool fits_memory(std::uint64_t bytes) const;
+  bool fits_disk(std::uint64_t bytes) const;
+  Error full(std::uint64_t bytes) const;
   Result<std::unique_ptr<Upload>> begin_on_disk(std::uint64_t bytes);
+  Result<std::unique_ptr<Upload>> begin_kept(const UploadKey& key);
+  Result<void> make_room(std::uint64_t bytes, std::uint64_t received);
   Result<void> check_free_space(std::uint64_t capacity) const;
+  Result<std::unique_ptr<Upload>> open(int descriptor, std::uint64_t bytes, std::uint64_t received);
+  void keep(const UploadKey& key, std::uint64_t received);
   PageBlock take_buffer(std::size_t capacity);
   void drop_one_idle();
   void give_back(PageBlock buffer);
   void give_back(const Upload::File& file, std::uint64_t written);
 
   const Options options_;
+  KeptUploads kept_;
   std::vector<PageBlock> idle_;
   std::uint64_t memory_bytes_ = 0;   // in use and idle
   std::uint64_t disk_bytes_ = 0;     // promised

@@ -126,14 +126,14 @@ class ReferenceRound : public ::testing::Test {
                      .memory_bytes_max = in_memory * 64,
                      .disk_bytes_max = 9 * 4096});
     const auto add = [&](std::uint64_t k, const Bytes& bytes) {
-      EXPECT_EQ(desk.open(TaskId(k), bytes.size()).value(), 0U);
+      EXPECT_EQ(desk.open({TaskId(k), kRun, bytes.size(), k}).value(), 0U);
       for (std::size_t at = 0; at < bytes.size(); at += 12) {
         const std::size_t size = std::min<std::size_t>(12, bytes.size() - at);
         desk.write(TaskId(k), at, SharedBytes(nullptr, ByteView(bytes).subspan(at, size)));
       }
       const auto norm = aggregate->add(head_for(TaskId(k), phase.schema, version, bytes),
                                        desk.begin_sum(TaskId(k)).value());
-      if (!norm) desk.end_sum(TaskId(k));
+      if (!norm) desk.end_sum(TaskId(k), true);
       return norm ? std::string() : norm.error().code();
     };
     for (const std::uint64_t k : order) {
@@ -145,7 +145,7 @@ class ReferenceRound : public ::testing::Test {
       EXPECT_EQ(add(9, padded({1e9F}, model->size())), "value-out-of-range");
     }
     STARLING_ASSIGN(const RoundOutcome outcome, std::move(*aggregate).finish(nullptr));
-    for (const std::uint64_t k : order) desk.end_sum(TaskId(k));
+    for (const std::uint64_t k : order) desk.end_sum(TaskId(k), true);
     EXPECT_EQ(desk.size(), 0U);
     std::vector<float> steps;
     for (std::size_t j = 0; j < model->size(); ++j) {

@@ -2,6 +2,7 @@
 // The machine by hand: sessions, rounds and what hostile or late messages may not change.
 #include "coordinator/coordinator_machine.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/coordinator/coordinator_machine_fixture.h"
@@ -258,6 +259,66 @@ TEST_F(CoordinatorMachineTest, AnInterruptedUploadResumesWhereItWas) {
   EXPECT_EQ(sent<protocol::UpdateAccept>()[0].second.offset, 20U);
   hear(5, protocol::Chunk{plan_a.task, 20}, SharedBytes::own(Bytes(20)));
   EXPECT_EQ(did<SumUpload>().size(), 1U);
+}
+
+TEST_F(CoordinatorMachineTest, AnUploadIsTiedToItsRunAndContent) {
+  open_round();
+  update::ContributionHead offered = head(plan_a);
+  offered.payload_checksum = 77;
+  hear(1, protocol::UpdateOffer{offered});
+  ASSERT_EQ(did<OpenUpload>().size(), 1U);
+  EXPECT_EQ(did<OpenUpload>()[0].run, RunId(1));
+  EXPECT_EQ(did<OpenUpload>()[0].bytes, offered.payload_bytes);
+  EXPECT_EQ(did<OpenUpload>()[0].checksum, 77U);
+}
+
+TEST_F(CoordinatorMachineTest, AnUploadThatIsThereAlreadyIsSummedWithoutAnyChunk) {
+  open_round();
+  const std::uint64_t whole = head(plan_a).payload_bytes;
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, whole});
+  EXPECT_TRUE(sent<protocol::UpdateAccept>().empty());
+  ASSERT_EQ(did<SumUpload>().size(), 1U);
+  EXPECT_EQ(did<SumUpload>()[0].head.task, plan_a.task);
+  feed(UploadSummed{plan_a.task, 1.0});
+  EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U);
+  EXPECT_EQ(phase()->tasks().at(plan_a.task).bytes_in, 0U) << "nothing was sent";
+}
+
+TEST_F(CoordinatorMachineTest, AnUploadDamagedBeforeARestartIsSentAgain) {
+  open_round();
+  const std::uint64_t whole = head(plan_a).payload_bytes;
+  const Error mismatch = rejected("checksum-mismatch", "damaged");
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, whole});
+  ASSERT_EQ(did<SumUpload>().size(), 1U);
+  feed(UploadSummed{plan_a.task, mismatch, true});
+  EXPECT_TRUE(sent<protocol::TaskEnded>().empty());
+  ASSERT_EQ(did<Say>().size(), 1U);
+  EXPECT_THAT(did<Say>()[0].line,
+              ::testing::HasSubstr("a: what was received of its update before"));
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U) << "to which a finished update is offered";
+  EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, plan_a.task);
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, mismatch});
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U) << "this one was damaged by its client";
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "checksum-mismatch");
+}
+
+TEST_F(CoordinatorMachineTest, AClientThatIsAwayWhenItsUploadIsFoundDamagedIsAwaited) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, head(plan_a).payload_bytes});
+  feed(SessionClosed{SessionId(1)});
+  feed(UploadSummed{plan_a.task, rejected("checksum-mismatch", "damaged"), true});
+  EXPECT_EQ(phase()->tasks().at(plan_a.task).state, RoundMachine::State::kAsked);
+  feed(SessionOpened{SessionId(5), "a"});
+  hear(5, protocol::Hello{});
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  feed(SessionClosed{SessionId(5)});
+  now += 30s;
+  hear(2, protocol::Ping{});
+  EXPECT_EQ(phase()->tasks().at(plan_a.task).state, RoundMachine::State::kFailed);
 }
 
 TEST_F(CoordinatorMachineTest, ADuplicateOfferAfterTheSumIsAcknowledgedAgain) {

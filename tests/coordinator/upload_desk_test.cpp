@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
@@ -17,6 +19,20 @@ class UploadDeskTest : public ::testing::Test {
     return {.directory = directory_.path() / "spool",
             .memory_bytes_max = memory * kUpload,
             .disk_bytes_max = disk * kUpload};
+  }
+  // Uploads of kUpload bytes are kept on disk.
+  store::UploadSpool::Options kept_room(std::uint64_t disk) const {
+    store::UploadSpool::Options options = room(0, disk);
+    options.kept_bytes_min = kUpload;
+    return options;
+  }
+  static store::UploadKey key(std::uint64_t task, std::uint64_t bytes = kUpload,
+                              std::uint64_t checksum = 1) {
+    return {TaskId(task), RunId(1), bytes, checksum};
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(directory_.path() / "spool"), {}));
   }
   static Bytes content(std::uint64_t seed) {
     return Bytes(kUpload, static_cast<std::byte>(seed + 1));
@@ -38,9 +54,9 @@ class UploadDeskTest : public ::testing::Test {
 TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
   UploadDesk desk(room(1, 2));
   for (std::uint64_t task = 0; task < 3; ++task) {
-    ASSERT_EQ(desk.open(TaskId(task), kUpload).value(), 0U);
+    ASSERT_EQ(desk.open(key(task, kUpload)).value(), 0U);
     receive(desk, task, 1000);
-    EXPECT_EQ(desk.open(TaskId(task), kUpload).value(), 1000U) << "it is resumed";
+    EXPECT_EQ(desk.open(key(task, kUpload)).value(), 1000U) << "it is resumed";
     fill(desk, task);
   }
   for (std::uint64_t task = 0; task < 3; ++task) {
@@ -49,79 +65,136 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
       EXPECT_EQ(to_bytes(payload.view()), content(task));
       payload.leave(0, payload.size());
     }
-    desk.end_sum(TaskId(task));
+    desk.end_sum(TaskId(task), true);
   }
 }
 
 TEST_F(UploadDeskTest, KeepsAWholeUpdateThatIsSharedAsItCame) {
   UploadDesk desk(room(1, 0));
   const SharedBytes whole = SharedBytes::own(content(1));
-  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  ASSERT_TRUE(desk.open(key(1, kUpload)));
   desk.write(TaskId(1), 0, whole);
-  EXPECT_EQ(desk.open(TaskId(1), kUpload).value(), kUpload) << "all of it is there";
-  EXPECT_EQ(code_of(desk.open(TaskId(2), kUpload)), "opened") << "it takes no room";
+  EXPECT_EQ(desk.open(key(1, kUpload)).value(), kUpload) << "all of it is there";
+  EXPECT_EQ(code_of(desk.open(key(2, kUpload))), "opened") << "it takes no room";
   EXPECT_EQ(desk.begin_sum(TaskId(1)).value().view().data(), whole.view().data());
-  desk.end_sum(TaskId(1));
+  desk.end_sum(TaskId(1), true);
   desk.write(TaskId(2), 0, whole.slice(0, 1000));  // a part of one is copied
-  EXPECT_EQ(desk.open(TaskId(2), kUpload).value(), 1000U);
+  EXPECT_EQ(desk.open(key(2, kUpload)).value(), 1000U);
 }
 
 TEST_F(UploadDeskTest, GivesRoomInTheOrderOfAsking) {
   UploadDesk desk(room(1, 1));
-  ASSERT_TRUE(desk.open(TaskId(0), kUpload));
-  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  ASSERT_TRUE(desk.open(key(0, kUpload)));
+  ASSERT_TRUE(desk.open(key(1, kUpload)));
   for (const std::uint64_t task : {2U, 3U, 4U}) {
-    EXPECT_EQ(code_of(desk.open(TaskId(task), kUpload)), "spool-full") << task;
+    EXPECT_EQ(code_of(desk.open(key(task, kUpload))), "spool-full") << task;
   }
   desk.drop(TaskId(3));  // waits no more
   fill(desk, 0);
   ASSERT_TRUE(desk.begin_sum(TaskId(0)));
-  desk.end_sum(TaskId(0));
-  EXPECT_EQ(code_of(desk.open(TaskId(5), kUpload)), "spool-full") << "the room is another's";
-  EXPECT_EQ(code_of(desk.open(TaskId(4), kUpload)), "spool-full") << "the room is another's";
-  EXPECT_EQ(code_of(desk.open(TaskId(2), kUpload)), "opened");
+  desk.end_sum(TaskId(0), true);
+  EXPECT_EQ(code_of(desk.open(key(5, kUpload))), "spool-full") << "the room is another's";
+  EXPECT_EQ(code_of(desk.open(key(4, kUpload))), "spool-full") << "the room is another's";
+  EXPECT_EQ(code_of(desk.open(key(2, kUpload))), "opened");
   desk.drop(TaskId(1));
   desk.drop(TaskId(2));
-  EXPECT_EQ(code_of(desk.open(TaskId(4), kUpload)), "opened");
-  EXPECT_EQ(code_of(desk.open(TaskId(5), kUpload)), "opened");
+  EXPECT_EQ(code_of(desk.open(key(4, kUpload))), "opened");
+  EXPECT_EQ(code_of(desk.open(key(5, kUpload))), "opened");
 }
 
 TEST_F(UploadDeskTest, ASmallUploadDoesNotOvertakeOneThatWaits) {
   UploadDesk desk(room(2, 0));
-  ASSERT_TRUE(desk.open(TaskId(0), kUpload));
-  EXPECT_EQ(code_of(desk.open(TaskId(1), 2 * kUpload)), "spool-full");
-  EXPECT_EQ(code_of(desk.open(TaskId(2), 64)), "spool-full");
-  EXPECT_EQ(code_of(desk.open(TaskId(3), 3 * kUpload)), "spool-full") << "not its turn yet";
+  ASSERT_TRUE(desk.open(key(0, kUpload)));
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(2, 64))), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload))), "spool-full") << "not its turn yet";
   desk.drop(TaskId(0));
-  EXPECT_EQ(code_of(desk.open(TaskId(1), 2 * kUpload)), "opened");
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "opened");
   desk.drop(TaskId(1));
-  EXPECT_EQ(code_of(desk.open(TaskId(2), 64)), "opened");
-  EXPECT_EQ(code_of(desk.open(TaskId(3), 3 * kUpload)), "upload-too-large");
+  EXPECT_EQ(code_of(desk.open(key(2, 64))), "opened");
+  EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload))), "upload-too-large");
 }
 
 TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
   UploadDesk desk(room(2, 0));
-  ASSERT_TRUE(desk.open(TaskId(0), kUpload));
-  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  ASSERT_TRUE(desk.open(key(0, kUpload)));
+  ASSERT_TRUE(desk.open(key(1, kUpload)));
   EXPECT_EQ(desk.memory_bytes(), 2 * kUpload);
   desk.drop(TaskId(0));
   EXPECT_EQ(desk.memory_bytes(), 2 * kUpload) << "idle, for the next one";
   fill(desk, 1);
   ASSERT_TRUE(desk.begin_sum(TaskId(1)));
   EXPECT_EQ(desk.memory_bytes(), 2 * kUpload);
-  desk.end_sum(TaskId(1));
+  desk.end_sum(TaskId(1), true);
   EXPECT_EQ(desk.memory_bytes(), 0U);
 }
 
 TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
   UploadDesk desk(room(1, 1));
   EXPECT_EQ(desk.begin_sum(TaskId(7)).error().code(), "upload-incomplete");
-  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  ASSERT_TRUE(desk.open(key(1, kUpload)));
   receive(desk, 1, 10, 100);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-gap");
-  ASSERT_TRUE(desk.open(TaskId(1), kUpload));
+  ASSERT_TRUE(desk.open(key(1, kUpload)));
   receive(desk, 1, 10);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-incomplete");
+}
+
+TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
+  {
+    UploadDesk desk(kept_room(8));
+    for (const std::uint64_t task : {1U, 2U, 3U}) ASSERT_EQ(desk.open(key(task)).value(), 0U);
+    receive(desk, 1, 1000);
+    fill(desk, 2);
+    fill(desk, 3);
+    ASSERT_TRUE(desk.begin_sum(TaskId(3)));
+    EXPECT_FALSE(desk.is_resumed(TaskId(3)));
+    desk.end_sum(TaskId(3), true);
+  }
+  UploadDesk desk(kept_room(8));
+  desk.forget_all_but({TaskId(1), TaskId(2), TaskId(3)});
+  EXPECT_EQ(desk.open(key(1)).value(), 1000U);
+  for (const std::uint64_t task : {2U, 3U}) EXPECT_EQ(desk.open(key(task)).value(), kUpload);
+  fill(desk, 1);
+  for (const std::uint64_t task : {1U, 2U, 3U}) {
+    EXPECT_EQ(to_bytes(desk.begin_sum(TaskId(task)).value().view()), content(task));
+    EXPECT_TRUE(desk.is_resumed(TaskId(task)));
+    desk.end_sum(TaskId(task), true);
+  }
+  EXPECT_EQ(files(), 3U) << "the sum is lost with the process";
+  desk.end_phase(RunId(2));
+  EXPECT_EQ(files(), 3U) << "another run's";
+  desk.end_phase(RunId(1));
+  EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(UploadDeskTest, WhatDidNotCountIsNotContinued) {
+  UploadDesk desk(kept_room(8));
+  for (const std::uint64_t task : {1U, 2U, 3U, 4U}) {
+    ASSERT_TRUE(desk.open(key(task)));
+    fill(desk, task);
+  }
+  ASSERT_TRUE(desk.begin_sum(TaskId(1)));
+  desk.end_sum(TaskId(1), false);
+  EXPECT_EQ(desk.open(key(1)).value(), 0U) << "its checksum was wrong";
+  desk.drop(TaskId(2));
+  EXPECT_EQ(desk.open(key(2)).value(), 0U);
+  EXPECT_EQ(desk.open(key(3, kUpload, 2)).value(), 0U) << "another update of the task";
+  ASSERT_TRUE(desk.begin_sum(TaskId(4)));
+  desk.end_phase(RunId(1));  // the run was stopped meanwhile
+  desk.end_sum(TaskId(4), true);
+  EXPECT_EQ(desk.open(key(4)).value(), 0U);
+}
+
+TEST_F(UploadDeskTest, KeptUpdatesMakeRoomForNewOnes) {
+  UploadDesk desk(kept_room(2));
+  for (std::uint64_t task = 1; task <= 20; ++task) {
+    ASSERT_EQ(desk.open(key(task)).value(), 0U) << task;
+    fill(desk, task);
+    ASSERT_TRUE(desk.begin_sum(TaskId(task)));
+    desk.end_sum(TaskId(task), true);
+    EXPECT_LE(files(), 2U);
+  }
 }
 
 }  // namespace

@@ -87,6 +87,29 @@ void fill_spool(const fs::path& directory) {
   STARLING_CHECK(spool.begin(content.size()).has_value());
 }
 
+// What is kept leaves room for other files and goes when a new upload needs its room.
+void fill_kept_uploads(const fs::path& directory) {
+  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
+  const Bytes content(60 * 1024, std::byte{1});
+  const auto key = [&](std::uint64_t task) {
+    return UploadKey{TaskId(task), RunId(1), content.size(), 1};
+  };
+  std::uint64_t task = 0;
+  for (; task < 20; ++task) {
+    STARLING_CHECK((*spool.begin(key(task)))->write(0, content).has_value());
+    STARLING_CHECK(spool.disk_bytes() <= fs::space(directory).available);
+  }
+  STARLING_CHECK(spool.disk_bytes() >= 2 * content.size());
+  std::vector<std::unique_ptr<Upload>> uploads;
+  auto upload = spool.begin(key(task));
+  for (; upload; upload = spool.begin(key(++task))) {
+    STARLING_CHECK((*upload)->write(0, content).has_value());
+    uploads.push_back(std::move(*upload));
+  }
+  STARLING_CHECK(upload.error().code() == "disk-full");
+  STARLING_CHECK(uploads.size() >= 5);
+}
+
 class FullDiskTest : public ::testing::Test {
  protected:
   void run(void (*body)(const fs::path&)) {
@@ -102,6 +125,7 @@ class FullDiskTest : public ::testing::Test {
 TEST_F(FullDiskTest, StopsNoStore) { run(fill_store); }
 TEST_F(FullDiskTest, StopsNoCheckpoints) { run(fill_checkpoints); }
 TEST_F(FullDiskTest, StopsNoSpool) { run(fill_spool); }
+TEST_F(FullDiskTest, IsNotFilledByKeptUploads) { run(fill_kept_uploads); }
 
 }  // namespace
 }  // namespace starling::store

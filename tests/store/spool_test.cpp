@@ -31,6 +31,22 @@ class SpoolTest : public ::testing::Test {
             .memory_bytes_max = 4096,
             .disk_bytes_max = 16384};
   }
+  // Uploads of 2000 bytes and more are kept.
+  UploadSpool::Options keeping() const {
+    UploadSpool::Options keeping = options();
+    keeping.kept_bytes_min = 2000;
+    return keeping;
+  }
+  static UploadKey key(std::uint64_t task, std::uint64_t bytes = 4000, std::uint64_t checksum = 1) {
+    return {TaskId(task), RunId(7), bytes, checksum};
+  }
+  // Of an upload that is begun, gets so many bytes more and is left.
+  static void receive(UploadSpool& spool, const UploadKey& key, std::size_t more) {
+    const auto upload = spool.begin(key).value();
+    const Bytes bytes = pattern(key.bytes, key.task.value());
+    ASSERT_TRUE(
+        upload->write(upload->received(), ByteView(bytes).subspan(upload->received(), more)));
+  }
   std::size_t files() const {
     std::error_code none;
     std::size_t count = 0;
@@ -163,6 +179,116 @@ TEST_F(SpoolTest, RemovesWhatACrashLeft) {
   std::ofstream(directory_.path() / "spool" / ".upload.abcdef.tmp") << "half";
   const UploadSpool spool(options());
   EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(SpoolTest, ALargeUploadIsContinuedByALaterProcess) {
+  const Bytes bytes = pattern(4000, 3);
+  std::size_t received = 0;
+  for (const std::size_t next : {1500U, 2500U, 4000U, 4000U}) {
+    UploadSpool spool(keeping());
+    const auto upload = spool.begin(key(3)).value();
+    EXPECT_TRUE(upload->on_disk());
+    EXPECT_EQ(upload->received(), received);
+    EXPECT_EQ(upload->resumed(), received > 0);
+    EXPECT_TRUE(same(upload->view(), ByteView(bytes).first(received)));
+    ASSERT_TRUE(upload->write(0, ByteView(bytes).first(next)));
+    received = next;
+  }
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(SpoolTest, ASmallUploadIsLostWithTheProcess) {
+  {
+    UploadSpool spool(keeping());
+    receive(spool, key(1, 1999), 1000);
+  }
+  EXPECT_EQ(files(), 0U);
+  UploadSpool spool(keeping());
+  EXPECT_EQ(spool.begin(key(1, 1999)).value()->received(), 0U);
+}
+
+TEST_F(SpoolTest, AnotherUpdateOfTheTaskIsNotContinued) {
+  for (const UploadKey& other : {key(1, 4000, 2), key(1, 4001, 1)}) {
+    UploadSpool spool(keeping());
+    receive(spool, key(1), 100);
+    EXPECT_EQ(spool.begin(other).value()->received(), 0U);
+    EXPECT_EQ(spool.begin(key(1)).value()->received(), 0U) << "the first one is forgotten";
+    EXPECT_EQ(files(), 0U) << "nothing was received of these";
+  }
+}
+
+TEST_F(SpoolTest, WhatIsDiscardedOrRestartedIsNotContinued) {
+  UploadSpool spool(keeping());
+  {
+    const auto upload = spool.begin(key(1)).value();
+    ASSERT_TRUE(upload->write(0, pattern(3000, 1)));
+    upload->restart();
+    ASSERT_TRUE(upload->write(0, pattern(10, 2)));
+  }
+  {
+    const auto upload = spool.begin(key(1)).value();
+    EXPECT_TRUE(same(upload->view(), pattern(10, 2)));
+    upload->discard();
+    EXPECT_EQ(files(), 0U);
+  }
+  EXPECT_EQ(spool.begin(key(1)).value()->received(), 0U);
+  EXPECT_EQ(spool.disk_bytes(), 0U);
+}
+
+TEST_F(SpoolTest, UploadsOfEndedTasksAndRunsAreForgotten) {
+  UploadSpool spool(keeping());
+  for (const std::uint64_t task : {1U, 2U, 3U}) receive(spool, key(task), 10);
+  UploadKey other = key(4);
+  other.run = RunId(8);
+  receive(spool, other, 10);
+  EXPECT_EQ(spool.disk_bytes(), 4 * 4096U);
+  spool.forget(TaskId(1));
+  EXPECT_EQ(files(), 3U);
+  spool.forget_all_but({TaskId(1), TaskId(2), TaskId(4)});
+  EXPECT_EQ(files(), 2U);
+  spool.forget(RunId(7));
+  EXPECT_EQ(files(), 1U);
+  EXPECT_EQ(spool.begin(other).value()->received(), 10U);
+}
+
+TEST_F(SpoolTest, KeptUploadsCountAndMakeRoom) {
+  for (std::uint64_t task = 0; task < 40; ++task) {
+    UploadSpool spool(keeping());
+    receive(spool, key(task), 4000);
+    EXPECT_EQ(spool.disk_bytes(), 4096 * std::min<std::uint64_t>(task + 1, 4));
+    EXPECT_EQ(files(), std::min<std::size_t>(task + 1, 4));
+  }
+  UploadSpool::Options smaller = keeping();
+  smaller.disk_bytes_max = 8192;
+  UploadSpool spool(smaller);
+  EXPECT_EQ(files(), 2U);
+  const auto one = spool.begin(key(100)).value();
+  const auto two = spool.begin(key(101)).value();
+  EXPECT_EQ(files(), 2U) << "the two that are being received";
+  EXPECT_FALSE(spool.begin(key(102)).value()->on_disk()) << "memory is left";
+  const auto memory = spool.begin(4096).value();
+  EXPECT_EQ(spool.begin(key(102)).error().code(), "spool-full");
+}
+
+TEST_F(SpoolTest, DamagedFilesOfUploadsAreRemoved) {
+  const auto directory = directory_.path() / "spool";
+  {
+    UploadSpool spool(keeping());
+    receive(spool, key(1), 4000);
+    receive(spool, key(2), 4000);
+  }
+  std::ofstream(directory / "1-7-fa0-0000000000000001.upload", std::ios::app) << "more";
+  for (const char* name :
+       {"x.upload", ".upload", "1-2-3.upload", "1-7-FA0-0000000000000002.upload",
+        "1-7-fa0-0000000000000002-3.upload", "1-7-fffffffffffffffff-0000000000000002.upload"}) {
+    std::ofstream(directory / name) << "x";
+  }
+  std::filesystem::create_directory(directory / "1-7-fa0-0000000000000009.upload");
+  std::ofstream(directory / "1-7-fa0-000000000000000a.upload");
+  UploadSpool spool(keeping());
+  EXPECT_EQ(files(), 1U);
+  EXPECT_EQ(spool.begin(key(1)).value()->received(), 0U);
+  EXPECT_EQ(spool.begin(key(2)).value()->received(), 4000U);
 }
 
 // Of the one file in the directory that this process has open, which has no name.

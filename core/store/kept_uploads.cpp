@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/store/kept_uploads.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace starling::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kUploadEnding = ".upload";
+constexpr std::uint64_t kDiskPage = 4096;
+
+std::string upload_name(const UploadKey& key) {
+  return fmt::format("{:x}-{:x}-{:x}-{:016x}{}", key.task.value(), key.run.value(), key.bytes,
+                     key.checksum, kUploadEnding);
+}
+
+std::optional<UploadKey> parse_upload_name(const std::string& name) {
+  std::uint64_t numbers[4] = {};
+  const char* at = name.data();
+  const char* const end = name.data() + name.size() - kUploadEnding.size();
+  for (std::uint64_t& number : numbers) {
+    if (&number != numbers && (at == end || *at++ != '-')) return std::nullopt;
+    const auto [next, error] = std::from_chars(at, end, number, 16);
+    if (error != std::errc()) return std::nullopt;
+    at = next;
+  }
+  const UploadKey key{TaskId(numbers[0]), RunId(numbers[1]), numbers[2], numbers[3]};
+  return upload_name(key) == name ? std::optional(key) : std::nullopt;
+}
+
+}  // namespace
+
+KeptUploads::KeptUploads(fs::path directory) : directory_(std::move(directory)) { find(); }
+
+void KeptUploads::find() {
+  std::error_code code;
+  std::vector<fs::path> useless;
+  for (const auto& entry : fs::directory_iterator(directory_, code)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(kUploadEnding)) continue;
+    const auto key = parse_upload_name(name);
+    const bool is_file = fs::is_regular_file(entry.symlink_status(code));
+    const std::uint64_t size = is_file ? entry.file_size(code) : 0;
+    if (key && !code && size > 0 && size <= key->bytes) {
+      add(*key, size);
+    } else {
+      useless.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : useless) fs::remove(path, code);
+}
+
+fs::path KeptUploads::path_of(const UploadKey& key) const { return directory_ / upload_name(key); }
+
+void KeptUploads::add(const UploadKey& key, std::uint64_t received) {
+  const std::uint64_t on_disk = (received + kDiskPage - 1) / kDiskPage * kDiskPage;
+  if (files_.emplace(key, on_disk).second) bytes_ += on_disk;
+}
+
+void KeptUploads::take(const UploadKey& key) {
+  const auto file = files_.find(key);
+  if (file == files_.end()) return;
+  bytes_ -= file->second;
+  files_.erase(file);
+}
+
+// A file that cannot be removed is found again by the next process.
+KeptUploads::Files::iterator KeptUploads::remove(Files::iterator file) {
+  std::error_code ignored;
+  fs::remove(path_of(file->first), ignored);
+  bytes_ -= file->second;
+  return files_.erase(file);
+}
+
+void KeptUploads::remove_others(const UploadKey& key) {
+  auto file = files_.lower_bound({.task = key.task});
+  while (file != files_.end() && file->first.task == key.task) {
+    file = file->first == key ? std::next(file) : remove(file);
+  }
+}
+
+void KeptUploads::remove(TaskId task) {
+  auto file = files_.lower_bound({.task = task});
+  while (file != files_.end() && file->first.task == task) file = remove(file);
+}
+
+void KeptUploads::remove(RunId run) {
+  for (auto file = files_.begin(); file != files_.end();) {
+    file = file->first.run == run ? remove(file) : std::next(file);
+  }
+}
+
+void KeptUploads::keep_only(const std::set<TaskId>& tasks) {
+  for (auto file = files_.begin(); file != files_.end();) {
+    file = tasks.contains(file->first.task) ? std::next(file) : remove(file);
+  }
+}
+
+bool KeptUploads::remove_one() {
+  if (files_.empty()) return false;
+  remove(files_.begin());
+  return true;
+}
+
+}  // namespace starling::store
