@@ -122,14 +122,15 @@ TOML
 }
 committed() { grep -cF 'train loss' hub.log || true; }
 
-# Kill i of K comes at a random moment after i/K of the rounds, so that all hit the run; every third
-# one kills the coordinator.
-kill_at_random() {  # SEED; sets `hits`
+# Kill i of K comes at a random moment of the round after i/K of all but the last, so that it hits
+# the run unless that goes much faster than before; every third one kills the coordinator.
+kill_at_random() {  # SEED SECONDS-UNDISTURBED; sets `hits`
   RANDOM=$1 hits=0
-  local name i
+  local name i seconds=$2
   for ((i = 0; i < kills; ++i)); do
-    while (($(committed) < i * rounds / kills)); do sleep 0.05; done
-    sleep "$(printf '0.%03d' $((RANDOM % 500)))"
+    while (($(committed) < i * (rounds - 1) / kills)); do sleep 0.05; done
+    sleep "$(awk -v part=$((RANDOM % 500)) -v all="$seconds" -v n=$rounds \
+      'BEGIN { print all / n * part / 500 }')"
     if (($(committed) >= rounds)); then return; fi
     name=client-$((RANDOM / 64 % edges + 1))
     if ((i % 3 == 1)); then name=hub; fi
@@ -184,6 +185,7 @@ compare() {  # WHAT FILE FILE
 
 # --- undisturbed, all in one federation; and simulated ------------------------------------------
 
+declare -A calm_seconds=()
 start_federation calm
 for strategy in "${strategies[@]}"; do
   write_job "$strategy"
@@ -192,6 +194,7 @@ for strategy in "${strategies[@]}"; do
   run=$(submit "$strategy")
   wait_for_end "$run"
   seconds=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+  calm_seconds[$strategy]=$seconds
   describe "run-$run.json" "hub/models/$run" >"$work/$strategy.calm"
   describe_edges "$run" >"$work/$strategy.calm-edges"
   "$programs/starling-coordinator" simulate "$work/$strategy.toml" --clients $edges \
@@ -212,17 +215,15 @@ for strategy in "${strategies[@]}"; do
   start_federation "$strategy-kills"
   began=$EPOCHREALTIME
   run=$(submit "$strategy")
-  kill_at_random "$seed"
+  kill_at_random "$seed" "${calm_seconds[$strategy]}"
   wait_for_hub
   wait_for_end "$run"
   seconds=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
   describe "run-$run.json" "hub/models/$run" >"$work/$strategy.kills"
   describe_edges "$run" >"$work/$strategy.kills-edges"
   echo "$strategy: $rounds rounds with $hits kills (seed $seed) in $seconds s, the coordinator resumed $(grep -cF 'resumed after' hub.log) times"
-  if ((hits < kills)); then
-    echo "  only $hits of $kills kills came before the end: raise STEPS"
-    failed=1
-  fi
+  if ((hits < kills)); then echo "  of $kills: the run ended before the others; STEPS makes it longer"; fi
+  if ((hits == 0)); then failed=1; fi
   compare "with kills and undisturbed" "$work/$strategy.kills" "$work/$strategy.calm"
   compare "the edges' states" "$work/$strategy.kills-edges" "$work/$strategy.calm-edges"
   stop_all

@@ -159,7 +159,6 @@ TEST_F(CommandsTest, AWrongSettingOfASubmittedJobEndsWithTwoWhereverItIsFound) {
   for (const auto& [wrong, code] : std::vector<std::pair<std::string, std::string>>{
            {"[strategy]\nname = \"fedavgg\"\n", "fedavgg"},
            {"[data]\ninput = [4, 4]\nclasses = 2\n", "input"},
-           {"", "shape"},
            {"[model]\nkind = \"cnn\"\n[data]\ninput = [4]\nclasses = 2\n", "images of 1x1x4"},
            {"[evaluate]\ndataset = \"mnist\"\n", "mnist"},
            {"[evaluate]\ndataset = \"synthetic:rows=9\"\n[data]\ninput = [3]\n", "shape"},
@@ -424,12 +423,12 @@ TEST_F(CommandsTest, WaitingTellsHowItEnded) {
   EXPECT_THAT(out, HasSubstr("run 1 stopped\n"));
   EXPECT_EQ(ask({"run", "wait", "1", "--format", "json"}), 1);
   EXPECT_THAT(out, HasSubstr("\"state\":\"stopped\""));
-  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset", "idx:/nowhere", "--wait"}), 1);
+  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset", "idx:/nowhere", "--wait"}), 2);
   EXPECT_THAT(err, HasSubstr("there is neither /nowhere/t"));
   std::ofstream(directory.path() / "damaged.csv") << "a,b,y\n1,2\n";
   EXPECT_EQ(ask({"run", "submit", tiny_job(), "--evaluate.dataset",
                  "csv:" + (directory.path() / "damaged.csv").string(), "--wait"}),
-            1);
+            2);
   EXPECT_THAT(err, HasSubstr("error: evaluate.dataset: "));
   EXPECT_EQ(ask({"run", "wait", "9"}), 1);
   EXPECT_EQ(ask({"run", "show", "one"}), 2);
