@@ -46,13 +46,12 @@ void CoordinatorShell::handle(Event event) {
 }
 
 void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
-  runs_[start.id] = {
-      run.context,
-      {.rounds = static_cast<Round>(start.job.job.rounds),
-       .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep),
-       .metric = metric_of(start.job.stop),
-       .settings = std::make_shared<const std::string>(run.context->job_settings())},
-      start.job.aggregation.joint_rule() != nullptr};
+  runs_[start.id] = {run.context,
+                     {.rounds = static_cast<Round>(start.job.job.rounds),
+                      .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep),
+                      .metric = metric_of(start.job.stop),
+                      .settings = std::make_shared<const std::string>(run.context->job_settings())},
+                     start.job.aggregation.joint_rule() != nullptr};
   handle(RunSubmitted{std::move(start)});
 }
 

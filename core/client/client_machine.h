@@ -153,7 +153,7 @@ class ClientMachine {
     SharedBytes payload;
     StateSnapshot state;
     std::uint64_t order = 0;
-    bool stored = false;                           // only then offered
+    bool stored = false;  // only then offered
     protocol::TransferSender sender;
     std::optional<TimePoint> store_again_at = {};  // the disk was full
   };

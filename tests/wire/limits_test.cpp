@@ -233,7 +233,8 @@ TEST(Limits, TasksAndGreetingsOfThisVersion) {
               m.inputs = {{"x", {}, kBulkBytesMax + 1}};
             }),
             "bad-message");
-  EXPECT_EQ(verdict<RoundPlan>([](auto& m) { m.kind = static_cast<protocol::TaskKind>(2); }), "bad-message");
+  EXPECT_EQ(verdict<RoundPlan>([](auto& m) { m.kind = static_cast<protocol::TaskKind>(2); }),
+            "bad-message");
   EXPECT_EQ(verdict<RoundPlan>([](auto& m) { m.schema.scalars.resize(kScalarsMax + 1); }),
             "message-too-large");
 }
