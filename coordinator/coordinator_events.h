@@ -70,10 +70,11 @@ struct RunStart {
   RunPosition at;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
-  RecentNorms norms;        // up to `at`
-  ClientFailures failures;  // up to `at`
-  EarlyStopping stopping;   // what was measured so far
-  bool evaluated = false;   // by clients, the model of `at`, or it was tried
+  RecentNorms norms;                     // up to `at`
+  ClientFailures failures;               // up to `at`
+  EarlyStopping stopping;                // what was measured so far
+  bool evaluated = false;                // by clients, the model of `at`, or it was tried
+  std::map<Round, Attempt> evaluations;  // the last attempt of each model, from `at` on
   // Replay of a recorded run: who contributed, by round; empty: draw.
   std::map<Round, std::vector<std::string>> recorded_contributors;
 };

@@ -50,11 +50,7 @@ std::string LearnedShape::line() const {
 
 std::optional<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
   const client::DataShape& said = job.training.data;
-  struct Votes {
-    std::size_t count = 0;
-    int classes = 0;
-  };
-  std::map<std::vector<int>, Votes> shapes;
+  std::map<std::vector<int>, std::vector<int>> shapes;  // the classes that each client announces
   LearnedShape learned{.admitted = clients.size()};
   for (const auto& [name, client] : clients.all()) {
     const Greeting& greeting = client.greeting;
@@ -63,15 +59,17 @@ std::optional<LearnedShape> learn_shape(const Job& job, const ClientTable& clien
                                       static_cast<int>(greeting.classes)};
     if (!allows(said, announced)) continue;
     ++learned.announced;
-    Votes& votes = shapes[announced.input];
-    ++votes.count;
-    votes.classes = std::max(votes.classes, announced.classes);
+    shapes[announced.input].push_back(announced.classes);
   }
   if (shapes.empty()) return std::nullopt;
   const auto most =
-      std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.count; });
-  learned.shape = {most->first, said.classes > 0 ? said.classes : most->second.classes};
-  learned.agreed = most->second.count;
+      std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.size(); });
+  std::vector<int>& classes = most->second;
+  std::ranges::sort(classes, std::greater());
+  // Of three and more, two must have it: one alone does not say how large everyone's model is.
+  const int widest = classes[classes.size() < 3 ? 0 : 1];
+  learned.shape = {most->first, said.classes > 0 ? said.classes : widest};
+  learned.agreed = classes.size();
   return learned;
 }
 

@@ -25,7 +25,8 @@ struct LearnedShape {
 };
 
 // The shape that most clients announced when they last connected, of equally many the first in
-// lexicographic order; of the classes that these clients announced the largest number. What the job
+// lexicographic order; of the classes that these clients announced the largest number, from three
+// clients on the largest that two of them reach. What the job
 // says stays, and clients that contradict it are passed over. Nothing where no client says a shape.
 std::optional<LearnedShape> learn_shape(const Job& job, const ClientTable& clients);
 

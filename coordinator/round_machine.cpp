@@ -23,9 +23,9 @@ Error not_needed(std::size_t wanted) {
                                            counted(wanted, "update")));
 }
 
-constexpr std::array<std::string_view, 7> kCircumstances = {
+constexpr std::array<std::string_view, 10> kCircumstances = {
     "deadline",   "round-closed", "disconnected", "run-stopped", "certificate-revoked",
-    "wrong-base", "spool-full"};
+    "wrong-base", "spool-full",   "disk-full",    "io-error",    "upload-incomplete"};
 
 }  // namespace
 

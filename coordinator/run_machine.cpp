@@ -233,10 +233,11 @@ void RunMachine::open_evaluation() {
   const int wanted = start_.job.evaluate.federated_cohort;
   const auto count = static_cast<std::size_t>(wanted > 0 ? wanted : start_.job.round.cohort);
   // Another stream of draws than that of trainings, whose attempts count from 1.
-  const SelectionKey key{id(), start_.job.job.seed, round, kEvaluationAttempt};
+  const Attempt attempt = start_.evaluations[round] + 1;
+  const SelectionKey key{id(), start_.job.job.seed, round, kEvaluationAttempt - (attempt - 1)};
   open({.kind = protocol::TaskKind::kEvaluate,
         .round = round,
-        .attempt = 1,
+        .attempt = attempt,
         .participants = select_clients(names, count, key),
         .population = clients_.size()},
        false);

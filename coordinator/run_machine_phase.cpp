@@ -319,7 +319,7 @@ void RunMachine::receive(const std::string& client, const protocol::TaskFailed& 
 
 // Evaluating is another matter than training: it leaves nobody out.
 void RunMachine::blame(const std::string& client, const Error& error, bool permanent) {
-  if (phase_->kind != protocol::TaskKind::kTrain) return;
+  if (phase_->kind != protocol::TaskKind::kTrain || is_circumstance(error.code())) return;
   if (!start_.failures.failed(client, permanent)) return;
   turn_.say(id(), fmt::format("{} is left out of this run from now on: {} ({})", client,
                               permanent ? "it cannot do its tasks"

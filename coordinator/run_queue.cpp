@@ -75,9 +75,11 @@ Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& 
                                const LoadedRun& loaded) {
   STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
   STARLING_ASSIGN(const auto open, parts_.store.find_open_attempt(run.id));
+  STARLING_ASSIGN(const auto evaluations, parts_.store.evaluations(run.id, last.round));
   complaints_.erase(run.id);
   parts_.run_log.say(run.id, fmt::format("resumed after round {}", last.round));
-  handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, rounds, open));
+  handlers_.on_ready(loaded,
+                     to_run_start(run.id, *loaded.context, loaded.at, rounds, open, evaluations));
   if (run.stop_requested) handlers_.on_stop(run.id);
   return {};
 }
@@ -264,6 +266,9 @@ void RunQueue::stop(RunId run) {
 }
 
 void RunQueue::finish(RunId run, const store::RunEnd& end) {
+  const auto now = parts_.store.find_run(run);
+  if (!now) return check(now.error());
+  if (!*now || store::is_finished((*now)->state)) return ended(run);  // stopped meanwhile
   const auto stored = parts_.store.finish_run(run, end, parts_.clock.wall_now());
   if (stored) return ended(run);
   if (stored.error().kind() != ErrorKind::kOverloaded) return check(stored.error());

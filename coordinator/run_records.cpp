@@ -213,7 +213,8 @@ void add_failures(const store::RoundRecord& record, ClientFailures& failures) {
 
 RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                       const std::vector<store::RoundRecord>& rounds,
-                      const std::optional<store::RoundRecord>& open) {
+                      const std::optional<store::RoundRecord>& open,
+                      const std::vector<store::RoundRecord>& evaluations) {
   RunStart start{.id = id,
                  .job = context.job,
                  .settings = context.settings(),
@@ -237,6 +238,12 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
     if (!record.abandonment || !store::is_withdrawal(*record.abandonment)) ++past.failed;
+  }
+  for (const store::RoundRecord& record : evaluations) {
+    Attempt& last = start.evaluations[record.key.round];
+    last = std::max(last, record.key.attempt);
+    const bool withdrawn = record.abandonment && store::is_withdrawal(*record.abandonment);
+    if (record.key.round == round && !withdrawn) start.evaluated = true;
   }
   if (open) {
     start.open = to_open_attempt(*open);

@@ -23,10 +23,12 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record);
 store::Metric metric_of(const StopOptions& stop);
 
 // A run as the machine takes it: from `at` on, which is the initial or the last committed position.
-// `rounds`: all of the run's records of trainings; `open`: its open phase, which is resumed.
+// `rounds`: all of the run's records of trainings; `open`: its open phase, which is resumed;
+// `evaluations`: by clients, from the round of `at` on.
 RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                       const std::vector<store::RoundRecord>& rounds,
-                      const std::optional<store::RoundRecord>& open);
+                      const std::optional<store::RoundRecord>& open,
+                      const std::vector<store::RoundRecord>& evaluations = {});
 
 // What a client is told of a task that is not of the open phase. Nothing of an attempt that was
 // abandoned, or that a run which waits for its turn left open, while its phase may still be tried

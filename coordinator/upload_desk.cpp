@@ -11,9 +11,11 @@ Result<std::uint64_t> UploadDesk::open(const store::UploadKey& key) {
     const auto& upload = found->second.upload;
     return upload ? upload->received() : key.bytes;
   }
-  give_up(key.task);
-  // Behind those that wait already, so that none of them waits for ever.
-  waiting_.push_back(key);
+  if (std::ranges::find(waiting_, key) == waiting_.end()) {
+    give_up(key.task);
+    // Behind those that wait already, so that none of them waits for ever.
+    waiting_.push_back(key);
+  }
   const std::optional<Error> refusal = serve_waiting();
   const auto served = receiving_.find(key.task);
   if (served != receiving_.end()) return served->second.upload->received();
@@ -78,6 +80,9 @@ Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
     return retry("upload-incomplete", "the update was not received whole");
   }
   const auto& [key, upload, whole] = found.mapped();
+  // Before it is read: pages that the disk does not give end the process, and the next one must not
+  // find them again.
+  if (upload && upload->resumed()) upload->discard();
   SharedBytes payload = whole;
   if (upload) payload = SharedBytes(nullptr, upload->view());
   if (upload && upload->on_disk()) payload = SharedBytes::mapped(upload->view());

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads frames by the frozen schema, not by today's: a field that a later coordinator no longer
 // fills is missing here, whatever today's codec makes of it.
+#include "core/wire/schema.h"  // first: it mends Cap'n Proto's headers for clang
+
 #include <capnp/pretty-print.h>
 #include <capnp/serialize.h>
 
 #include "core/wire/frame_type.h"
-#include "core/wire/schema.h"
 #include "tests/coordinator/recorded/client_v1.capnp.h"
 #include "tests/coordinator/recording.h"
 

@@ -223,6 +223,20 @@ TEST(RunRecords, AnOpenAttemptIsResumedAndClosedOnesCount) {
   EXPECT_EQ(start.open->participants, (std::vector<Participant>{{"a", TaskId(5)}}));
 }
 
+TEST(RunRecords, AnEvaluationThatWasAbandonedIsNotTriedAgainAndOneThatWasWithdrawnIs) {
+  const SmallRun small;
+  store::RoundRecord evaluation{.key = {RunId(1), 3, 1, store::PhaseKind::kEvaluate},
+                                .state = store::RoundState::kAbandoned,
+                                .abandonment = store::Abandonment{"too-few-updates", "none came"}};
+  const auto start = [&](Round last) {
+    return to_run_start(RunId(1), small.context, {{RunId(1), last, {}}, small.model, {}, {}}, {},
+                        std::nullopt, {evaluation});
+  };
+  EXPECT_TRUE(start(3).evaluated);
+  EXPECT_FALSE(start(2).evaluated) << "it is the next round's, whose model was withdrawn";
+  EXPECT_EQ(start(2).evaluations.at(3), 1U) << "so that its next evaluation is attempt 2";
+}
+
 TEST(RunRecords, AttemptsThatWereWithdrawnKeepTheirNumbersAndHaveNotFailed) {
   const SmallRun run;
   const auto abandoned = [](Round round, Attempt attempt, std::string code) {

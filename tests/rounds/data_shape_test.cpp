@@ -48,6 +48,13 @@ TEST_F(DataShapeTest, IsThatOfMostClientsWithTheMostClassesAmongThem) {
   EXPECT_EQ(learned->line(), "data: 784 features, 10 classes, as 2 of 4 clients announced");
 }
 
+TEST_F(DataShapeTest, OneOfManyDoesNotSayAloneHowManyClassesThereAre) {
+  admit("a", of({784}, 10));
+  admit("b", of({784}, 1 << 20));
+  admit("c", of({784}, 9));
+  EXPECT_EQ(learn_shape(job, clients)->shape.classes, 10);
+}
+
 TEST_F(DataShapeTest, OfEquallyManyTheFirstInLexicographicOrder) {
   admit("a", of({784}, 2));
   admit("b", of({3, 32, 32}, 2));
