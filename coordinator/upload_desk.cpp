@@ -80,9 +80,6 @@ Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
     return retry("upload-incomplete", "the update was not received whole");
   }
   const auto& [key, upload, whole] = found.mapped();
-  // Before it is read: pages that the disk does not give end the process, and the next one must not
-  // find them again.
-  if (upload && upload->resumed()) upload->discard();
   SharedBytes payload = whole;
   if (upload) payload = SharedBytes(nullptr, upload->view());
   if (upload && upload->on_disk()) payload = SharedBytes::mapped(upload->view());
