@@ -127,7 +127,7 @@ class OutputDisk final : public SystemDisk {
  public:
   Result<void> write(const std::filesystem::path& path,
                      std::span<const SharedBytes> parts) override {
-    const auto written = SystemDisk::write(path, parts);
+    auto written = SystemDisk::write(path, parts);
     if (written || written.error().kind() != ErrorKind::kOverloaded) return written;
     return internal(written.error().code(), written.error().message());
   }

@@ -143,7 +143,7 @@ class FlakyStore final : public Store {
       return error;
     }
     calls.push_back(name);
-    const Result<void> written = write();
+    Result<void> written = write();
     if (written) on_written(name);
     return written;
   }

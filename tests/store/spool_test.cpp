@@ -284,7 +284,7 @@ TEST_F(SpoolTest, DamagedFilesOfUploadsAreRemoved) {
     std::ofstream(directory / name) << "x";
   }
   std::filesystem::create_directory(directory / "1-7-fa0-0000000000000009.upload");
-  std::ofstream(directory / "1-7-fa0-000000000000000a.upload");
+  const std::ofstream empty(directory / "1-7-fa0-000000000000000a.upload");
   UploadSpool spool(keeping());
   EXPECT_EQ(files(), 1U);
   EXPECT_EQ(spool.begin(key(1)).value()->received(), 0U);

@@ -105,7 +105,6 @@ Job job_of(const Scenario& scenario) {
 struct ClientEnd {
   Round round = 0;  // the last one that it contributed to
   Bytes state;      // from then on; empty: its strategy has none
-  friend bool operator==(const ClientEnd&, const ClientEnd&) = default;
 };
 
 // What a run leaves.
