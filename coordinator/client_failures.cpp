@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/client_failures.h"
 
-#include <algorithm>
-
 namespace starling::coordinator {
 
 bool ClientFailures::failed(const std::string& client, bool permanent) {
@@ -15,11 +13,6 @@ bool ClientFailures::failed(const std::string& client, bool permanent) {
 bool ClientFailures::left_out(const std::string& client) const {
   const auto found = in_a_row_.find(client);
   return found != in_a_row_.end() && found->second >= kInARowMax;
-}
-
-std::size_t ClientFailures::count_left_out() const {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      in_a_row_, [](const auto& entry) { return entry.second >= kInARowMax; }));
 }
 
 }  // namespace starling::coordinator

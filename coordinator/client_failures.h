@@ -16,7 +16,6 @@ class ClientFailures {
   bool failed(const std::string& client, bool permanent);
   void succeeded(const std::string& client) { in_a_row_.erase(client); }
   bool left_out(const std::string& client) const;
-  std::size_t count_left_out() const;
 
  private:
   std::map<std::string, int> in_a_row_;  // of clients whose last task failed

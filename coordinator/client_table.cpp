@@ -165,13 +165,12 @@ std::optional<TimePoint> ClientTable::heard_at(const std::string& name) const {
   return sessions_.at(*client->session).heard_at;
 }
 
-bool ClientTable::assign(const std::string& name, TaskId task) {
+void ClientTable::assign(const std::string& name, TaskId task) {
   Client& client = clients_.at(name);
   client.tasks.push_back(task);
-  if (client.tasks.size() > 1) return false;
+  if (client.tasks.size() > 1) return;
   if (client.session) ++connected_at_work_;
   ++version_;
-  return true;
 }
 
 void ClientTable::release(const std::string& name, TaskId task) {

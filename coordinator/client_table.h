@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admitted clients of a coordinator: who is connected by which session, since when the others
-// are away, what each said of itself, and who is at work. Decides when a session is over; of runs
-// and tasks it knows only that a client has one task at a time.
+// The admitted clients of a coordinator: their sessions, when they were last connected, what they
+// announced in their greeting, and the tasks that they have. Decides when a session is over; of
+// runs it knows nothing, of tasks only that a client works on one at a time.
 #pragma once
 
 #include <cstdint>
@@ -72,9 +72,9 @@ class ClientTable {
   // Grows whenever who could be asked for something may have changed.
   std::uint64_t version() const { return version_; }
 
-  // Requires: the client is admitted. Whether it can be asked now.
-  bool assign(const std::string& name, TaskId task);
-  // The task is settled, or nobody waits for it any more.
+  // Requires: the client is admitted.
+  void assign(const std::string& name, TaskId task);
+  // The task is settled, or its result is not wanted any more.
   void release(const std::string& name, TaskId task);
   bool is_at_work_on(const std::string& name, TaskId task) const;
   void send_to(const std::string& name, protocol::Message message);

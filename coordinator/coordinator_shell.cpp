@@ -256,10 +256,7 @@ Result<void> CoordinatorShell::perform(FinishRun& action) {
     end.error = action.error->message();
   }
   STARLING_TRY(parts_.store.finish_run(action.run, end, parts_.clock.wall_now()));
-  const std::string_view state = store::to_string(end.state);
-  parts_.run_log.say(action.run, action.error
-                                     ? fmt::format("run {}: {}", state, action.error->message())
-                                     : fmt::format("run {}", state));
+  parts_.run_log.say(action.run, end_line(end));
   runs_.erase(action.run);
   handlers_.on_run_ended(action.run);
   return {};

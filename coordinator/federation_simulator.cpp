@@ -75,7 +75,7 @@ sim::SimulatedDisk& FederationSimulator::disk_of(const std::string& process) {
 Result<RunId> FederationSimulator::run(const RunContext& context,
                                        std::map<Round, std::vector<std::string>> recorded) {
   auto own = std::make_shared<RunContext>(context);
-  // Nobody takes a model from a simulated disk but the next round, or the next process.
+  // From a simulated disk only the next round, or the next process, reads a model.
   if (!options_.checkpoints) own->job.checkpoint.keep = 1;
   job_text_ = job_to_toml(own->job);
   context_ = std::move(own);
@@ -93,7 +93,7 @@ Result<RunId> FederationSimulator::run(const RunContext& context,
     }
     bool some = true;
     run_turn([&] { some = scheduler_.run_one(); });
-    if (!some) {  // otherwise somebody always waits for something
+    if (!some) {  // with clients that stay there is always a timer
       STARLING_CHECK(options_.world && options_.world->population().churns());
       return rejected("all-left", fmt::format("after {:.1f} s of virtual time every client has "
                                               "left: raise nodes.leave-after or lower rounds",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One phase of one round: who was asked, what came of each, and when it is over. Pure bookkeeping
-// in which every client ends with exactly one outcome; RunMachine talks to clients. Apart
-// from the first and the last call, the cost of a call does not grow with the cohort, except for
-// one lookup by key.
+// One phase of one round: which clients were asked, the outcome of each, and when the phase is
+// over. Every client ends with exactly one outcome. Sends nothing: RunMachine talks to clients.
+// Apart from the first and the last call, the cost of a call does not grow with the cohort, except
+// for one lookup by key.
 #pragma once
 
 #include <array>

@@ -196,7 +196,7 @@ void RunMachine::try_open_training() {
   }
   // Nothing has changed since too few were found: neither has the answer.
   if (awaited_ > 0 && looked_at_version_ == clients_.version()) return;
-  const std::vector<std::string> names = eligible();
+  const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kTrain);
   const auto connected = static_cast<std::size_t>(std::ranges::count_if(
       names, [this](const std::string& name) { return clients_.connected(name); }));
   if ((next == 1 ? connected : names.size()) < awaited) {
@@ -207,23 +207,19 @@ void RunMachine::try_open_training() {
   open(std::move(opening), false);
 }
 
-std::vector<std::string> RunMachine::eligible() {
+std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
   work_ += clients_.size();
   std::vector<std::string> names;
   for (const auto& [name, client] : clients_.all()) {
-    if (may_be_asked(name, client, protocol::TaskKind::kTrain)) names.push_back(name);
+    if (may_be_asked(name, client, kind)) names.push_back(name);
   }
   return names;
 }
 
-// Who is there evaluates; a model is not worth waiting for clients that are at work elsewhere.
+// By the clients that are free now: it does not wait for those that are at work for other runs.
 void RunMachine::open_evaluation() {
   start_.evaluated = true;
-  work_ += clients_.size();
-  std::vector<std::string> names;
-  for (const auto& [name, client] : clients_.all()) {
-    if (may_be_asked(name, client, protocol::TaskKind::kEvaluate)) names.push_back(name);
-  }
+  const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
   const Round round = start_.at.version.round;
   if (names.empty()) {
     return turn_.say(id(), fmt::format("[round {}/{}] no client is free that holds rows out: the "
@@ -232,8 +228,9 @@ void RunMachine::open_evaluation() {
   }
   const int wanted = start_.job.evaluate.federated_cohort;
   const auto count = static_cast<std::size_t>(wanted > 0 ? wanted : start_.job.round.cohort);
+  const auto past = start_.evaluations.find(round);
+  const Attempt attempt = past == start_.evaluations.end() ? 1 : past->second + 1;
   // Another stream of draws than that of trainings, whose attempts count from 1.
-  const Attempt attempt = start_.evaluations[round] + 1;
   const SelectionKey key{id(), start_.job.job.seed, round, kEvaluationAttempt - (attempt - 1)};
   open({.kind = protocol::TaskKind::kEvaluate,
         .round = round,
@@ -271,7 +268,6 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                                .bytes_in = opening.bytes_in,
                                .bytes_out = opening.bytes_out},
                               participants, turn_.now));
-  phase_->kind = opening.kind;
   phase_->population = opening.population;
   phase_->schema =
       trains ? start_.schema
@@ -322,7 +318,7 @@ void RunMachine::stop() {
 void RunMachine::abandon(RoundSummary summary) {
   const AggregationOptions& aggregation = start_.job.aggregation;
   const std::size_t came = summary.contributors.size();
-  const bool by_rule = phase_->kind == protocol::TaskKind::kTrain &&
+  const bool by_rule = phase_->kind() == protocol::TaskKind::kTrain &&
                        aggregation.updates_min() > 1 &&
                        came < static_cast<std::size_t>(aggregation.updates_min());
   const Error reason =
@@ -333,19 +329,21 @@ void RunMachine::abandon(RoundSummary summary) {
                                               aggregation.updates_min())
                                 : ""));
   turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
-                              phase_->kind == protocol::TaskKind::kEvaluate ? "evaluation " : "",
+                              phase_->kind() == protocol::TaskKind::kEvaluate ? "evaluation " : "",
                               reason.message()));
-  if (phase_->kind == protocol::TaskKind::kEvaluate) return abandon_evaluation(summary, reason);
+  if (phase_->kind() == protocol::TaskKind::kEvaluate) return end_with(std::move(summary), reason);
   abandon_training(std::move(summary), reason);
 }
 
-void RunMachine::abandon_evaluation(RoundSummary summary, const Error& reason) {
+// For good: its clients are told.
+void RunMachine::end_with(RoundSummary summary, const Error& reason) {
+  summary.committed = false;
+  turn_.act(AbandonRound{std::move(summary), reason});
   end_all_tasks(reason);
   close_phase();
-  turn_.act(AbandonRound{std::move(summary), reason});
 }
 
-// Nobody is told: what is finished or in training is still good for the next attempt.
+// Without telling its clients: what they finished or still train is good for the next attempt.
 void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   const RoundOptions& options = start_.job.round;
   PastAttempts& past = start_.attempts[summary.round];
@@ -367,19 +365,14 @@ void RunMachine::handle(RoundDurable& event) {
   STARLING_CHECK(phase_ && phase_->committing);
   phase_->committing = false;
   const RoundSummary summary = std::exchange(phase_->closing, {});
+  const bool trained = phase_->kind() == protocol::TaskKind::kTrain;
   if (event.result) {
     committed(summary, std::move(*event.result));
-    if (stop_requested_) finish(FinishRun::State::kStopped, std::nullopt);
-    return;
+  } else {
+    end_with(summary, event.result.error());
+    if (trained) return finish(FinishRun::State::kFailed, event.result.error());
   }
-  const Error& error = event.result.error();
-  RoundSummary failed = summary;
-  failed.committed = false;
-  if (phase_->kind == protocol::TaskKind::kEvaluate) return abandon_evaluation(failed, error);
-  turn_.act(AbandonRound{std::move(failed), error});
-  end_all_tasks(error);
-  close_phase();
-  finish(FinishRun::State::kFailed, error);
+  if (stop_requested_) finish(FinishRun::State::kStopped, std::nullopt);
 }
 
 void RunMachine::committed(const RoundSummary& summary, Durable durable) {

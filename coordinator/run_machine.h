@@ -46,7 +46,6 @@ class RunMachine {
     std::vector<LeftOut> left_out;  // all others than the able ones, in order of name
   };
   Reach reach() const;
-  std::size_t count_able() const { return reach().able; }
   std::optional<TimePoint> next_deadline() const;
 
   // Opens the next phase if its time has come and enough clients are free. Requires: none is open.
@@ -87,8 +86,8 @@ class RunMachine {
   };
   struct Phase {
     explicit Phase(RoundMachine machine) : tasks(std::move(machine)) {}
+    protocol::TaskKind kind() const { return tasks.options().kind; }
     RoundMachine tasks;
-    protocol::TaskKind kind = protocol::TaskKind::kTrain;
     update::Schema schema;
     std::uint64_t population = 0;
     std::uint64_t traffic_recorded = 0;  // bytes out
@@ -105,7 +104,7 @@ class RunMachine {
   void try_open_training();
   void open_evaluation();
   void open(OpenAttempt open, bool resumed);
-  std::vector<std::string> eligible();
+  std::vector<std::string> who_may_be_asked(protocol::TaskKind kind);
   std::string inability(const ClientTable::Client& client, protocol::TaskKind kind) const;
   std::string why_left_out(const std::string& name, const ClientTable::Client& client) const;
   bool may_be_asked(const std::string& name, const ClientTable::Client& client,
@@ -134,7 +133,7 @@ class RunMachine {
   void retry_uploads();
   void close_if_due();
   void abandon(RoundSummary summary);
-  void abandon_evaluation(RoundSummary summary, const Error& reason);
+  void end_with(RoundSummary summary, const Error& reason);
   void abandon_training(RoundSummary summary, const Error& reason);
   void committed(const RoundSummary& summary, Durable durable);
   void close_phase();

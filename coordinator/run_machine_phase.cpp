@@ -78,8 +78,8 @@ void RunMachine::ask(const std::string& name, TaskId task) {
       .settings = start_.settings,
       .schema = phase_->schema,
       .deadline = std::max(Duration::zero(), phase_->tasks.deadline() - turn_.now),
-      .kind = phase_->kind};
-  if (phase_->kind == protocol::TaskKind::kTrain) {
+      .kind = phase_->kind()};
+  if (phase_->kind() == protocol::TaskKind::kTrain) {
     for (const RoundInput& input : start_.at.inputs) plan.inputs.push_back(input.what);
   }
   clients_.send_to(name, std::move(plan));
@@ -140,7 +140,7 @@ void RunMachine::record_traffic() {
   if (tasks.bytes_out() < phase_->traffic_recorded + model_bytes) return;
   phase_->traffic_recorded = tasks.bytes_out();
   const RoundMachine::Options& phase = tasks.options();
-  turn_.act(RecordTraffic{id(), phase_->kind, phase.round, phase.attempt, tasks.bytes_in(),
+  turn_.act(RecordTraffic{id(), phase_->kind(), phase.round, phase.attempt, tasks.bytes_in(),
                           tasks.bytes_out()});
 }
 
@@ -202,7 +202,7 @@ Result<double> RunMachine::counted_weight(const std::string& client, double weig
                     fmt::format("the update claims the weight of {} rows; the client announced {}",
                                 weight, rows));
   }
-  const bool trains = phase_->kind == protocol::TaskKind::kTrain;
+  const bool trains = phase_->kind() == protocol::TaskKind::kTrain;
   if (trains && start_.uniform_weights) return 1.0;
   const AggregationOptions& bounds = start_.job.aggregation;
   double largest = bounds.weight_max;
@@ -317,9 +317,9 @@ void RunMachine::receive(const std::string& client, const protocol::TaskFailed& 
   blame(client, error, failed.permanent);
 }
 
-// Evaluating is another matter than training: it leaves nobody out.
+// A client that fails to evaluate may still train.
 void RunMachine::blame(const std::string& client, const Error& error, bool permanent) {
-  if (phase_->kind != protocol::TaskKind::kTrain || is_circumstance(error.code())) return;
+  if (phase_->kind() != protocol::TaskKind::kTrain || is_circumstance(error.code())) return;
   if (!start_.failures.failed(client, permanent)) return;
   turn_.say(id(), fmt::format("{} is left out of this run from now on: {} ({})", client,
                               permanent ? "it cannot do its tasks"

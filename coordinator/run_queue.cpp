@@ -256,12 +256,10 @@ void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& l
 }
 
 void RunQueue::fail(RunId run, const Error& error) {
-  parts_.run_log.say(run, fmt::format("run failed: {}", error.message()));
   finish(run, {store::RunState::kFailed, error.code(), error.message()});
 }
 
 void RunQueue::stop(RunId run) {
-  parts_.run_log.say(run, "run stopped");
   finish(run, {.state = store::RunState::kStopped, .error_code = {}, .error = {}});
 }
 
@@ -270,7 +268,10 @@ void RunQueue::finish(RunId run, const store::RunEnd& end) {
   if (!now) return check(now.error());
   if (!*now || store::is_finished((*now)->state)) return ended(run);  // stopped meanwhile
   const auto stored = parts_.store.finish_run(run, end, parts_.clock.wall_now());
-  if (stored) return ended(run);
+  if (stored) {
+    parts_.run_log.say(run, end_line(end));
+    return ended(run);
+  }
   if (stored.error().kind() != ErrorKind::kOverloaded) return check(stored.error());
   parts_.log.error("run {} waits for the disk: {}", run.value(), stored.error().message());
   try_again(run, [this, run, end] { finish(run, end); });

@@ -228,7 +228,6 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     add_failures(record, start.failures);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
       add_measured(record, start);
-      start.evaluated = record.key.round == round && record.federated;
       std::vector<double> norms = norms_of(record);
       if (record.key.round + NormBound::kRounds > round && !norms.empty()) {
         start.norms.push_back(std::move(norms));
@@ -247,9 +246,15 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
   }
   if (open) {
     start.open = to_open_attempt(*open);
-    start.evaluated = start.evaluated || start.open->kind == protocol::TaskKind::kEvaluate;
+    if (start.open->kind == protocol::TaskKind::kEvaluate) start.evaluated = true;
   }
   return start;
+}
+
+std::string end_line(const store::RunEnd& end) {
+  const std::string_view state = store::to_string(end.state);
+  return end.error.empty() ? fmt::format("run {}", state)
+                           : fmt::format("run {}: {}", state, end.error);
 }
 
 Result<std::optional<protocol::Message>> settle_task(store::RunStore& store, TaskId id,

@@ -30,6 +30,9 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                       const std::optional<store::RoundRecord>& open,
                       const std::vector<store::RoundRecord>& evaluations = {});
 
+// "run completed", "run failed: what went wrong": the last line of a run's log.
+std::string end_line(const store::RunEnd& end);
+
 // What a client is told of a task that is not of the open phase. Nothing of an attempt that was
 // abandoned, or that a run which waits for its turn left open, while its phase may still be tried
 // again: the finished update or evaluation is good for the next attempt.

@@ -122,7 +122,7 @@ Result<void> prepare_out(const std::filesystem::path& out) {
                                                         "--out"));
 }
 
-// A service waits for room on its disk; virtual time would pass in vain.
+// A service waits for room on a full disk. A simulation ends: waiting in virtual time frees none.
 class OutputDisk final : public SystemDisk {
  public:
   Result<void> write(const std::filesystem::path& path,

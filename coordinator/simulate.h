@@ -18,7 +18,7 @@ struct SimulateOptions {
   std::optional<WorldOptions> world;            // none: messages and training take no time
   std::optional<std::filesystem::path> out;     // run.json, models/, report.html
   std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
-  // Perhaps with strategies of one's own; must outlive the simulation.
+  // The built-in strategies, or a catalogue with the user's own; must outlive the simulation.
   const strategy::Catalogue* strategies = &strategy::builtin_strategies();
 };
 

@@ -4,7 +4,7 @@
 // element in the n updates, the rule drops the f lowest and the f highest:
 //   (x_(f+1) + ... + x_(n-f)) / (n - 2f)
 // The trimmed mean has a given f, with n > 2f; the median has f = floor((n - 1) / 2), so that of an
-// even number it is the mean of the two in the middle. Both are unweighted: nobody can check what a
+// even number it is the mean of the two in the middle. Both are unweighted: one cannot check what a
 // client says it weighs.
 #pragma once
 

@@ -13,6 +13,12 @@ protocol::TaskFailed failure_of(TaskId task, const Error& error) {
   return {task, error.code(), error.message(), error.kind() == ErrorKind::kUnsupported};
 }
 
+// The first is the model.
+protocol::TaskInput input_of(const protocol::RoundPlan& plan, std::size_t index) {
+  if (index > 0) return plan.inputs[index - 1];
+  return {.name = "model", .sha256 = plan.base.sha256, .bytes = plan.model_bytes};
+}
+
 Error stopped_error() { return retry("stopped", "the client is stopping"); }
 
 }  // namespace
@@ -260,22 +266,17 @@ void ClientMachine::begin(const protocol::RoundPlan& plan) {
 void ClientMachine::fetch_inputs() {
   Task& task = *task_;
   while (task.inputs.size() <= task.plan.inputs.size()) {
-    const std::size_t next = task.inputs.size();
-    const Sha256Digest& sha256 =
-        next == 0 ? task.plan.base.sha256 : task.plan.inputs[next - 1].sha256;
-    const std::uint64_t bytes =
-        next == 0 ? task.plan.model_bytes : task.plan.inputs[next - 1].bytes;
-    const auto held = held_.find(sha256);
-    if (held == held_.end() || held->second.size() != bytes) {
-      task.assembler.emplace(bytes, options_.transfer.window_bytes);
+    const protocol::TaskInput next = input_of(task.plan, task.inputs.size());
+    const auto held = held_.find(next.sha256);
+    if (held == held_.end() || held->second.size() != next.bytes) {
+      task.assembler.emplace(next.bytes, options_.transfer.window_bytes);
       return request_input();
     }
     task.inputs.push_back(held->second);
   }
   held_.clear();
-  held_.emplace(task.plan.base.sha256, task.inputs[0]);
-  for (std::size_t i = 0; i < task.plan.inputs.size(); ++i) {
-    held_.emplace(task.plan.inputs[i].sha256, task.inputs[i + 1]);
+  for (std::size_t i = 0; i < task.inputs.size(); ++i) {
+    held_.emplace(input_of(task.plan, i).sha256, task.inputs[i]);
   }
   start_when_settled();
 }

@@ -243,6 +243,23 @@ TEST_F(EvaluationTest, OneThatFailsDoesNotEndTheRun) {
   EXPECT_EQ(did<BeginRound>()[0].kind, protocol::TaskKind::kTrain) << "no second attempt";
 }
 
+TEST_F(EvaluationTest, ARunThatIsStoppedWhileOneIsStoredEndsAlsoWhereThatFails) {
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  train_round();
+  for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+    report_evaluation(session.value(), plan);
+  }
+  ASSERT_EQ(did<CommitRound>().size(), 1U);
+  feed(StopRun{RunId(1)});
+  EXPECT_TRUE(did<FinishRun>().empty());
+  feed(RoundDurable{RunId(1), internal("io-error", "x")});
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kStopped);
+}
+
 TEST_F(EvaluationTest, IsLeftOutWhereNobodyHoldsRowsOut) {
   submit();
   join("a", 1);
@@ -336,7 +353,7 @@ TEST_F(AbilitiesTest, OnlyThoseThatCanAreAskedAndTheOthersAreNamed) {
   EXPECT_EQ(did<Say>()[0].line,
             "3 of 5 clients cannot take part in this run (old: its version does not know scaffold; "
             "other: it does not know scaffold; wide: its rows have another shape)");
-  EXPECT_EQ(machine.find_run(RunId(1))->count_able(), 2U);
+  EXPECT_EQ(machine.find_run(RunId(1))->reach().able, 2U);
 }
 
 TEST_F(CoordinatorMachineTest, AClientThatFailsEveryTimeIsLeftOutAndNamed) {
@@ -360,6 +377,24 @@ TEST_F(CoordinatorMachineTest, AClientThatFailsEveryTimeIsLeftOutAndNamed) {
       upload(i + 1, plans[i].second);
       feed(UploadSummed{plans[i].second.task, {}});
     }
+    commit();
+  }
+  EXPECT_EQ(sent<protocol::RoundPlan>().size(), 2U);
+}
+
+TEST_F(CoordinatorMachineTest, AFullDiskOfTheCoordinatorLeavesNoClientOut) {
+  context.job.job.rounds = 9;
+  context.job.round.cohort = 2;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  for (Round round = 1; round <= ClientFailures::kInARowMax; ++round) {
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U) << round;
+    upload(1, plans[0].second);
+    feed(UploadSummed{plans[0].second.task, {}});
+    upload(2, plans[1].second);
+    feed(UploadSummed{plans[1].second.task, retry("disk-full", "no space left")});
     commit();
   }
   EXPECT_EQ(sent<protocol::RoundPlan>().size(), 2U);

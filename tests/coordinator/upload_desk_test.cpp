@@ -115,6 +115,16 @@ TEST_F(UploadDeskTest, ASmallUploadDoesNotOvertakeOneThatWaits) {
   EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload))), "upload-too-large");
 }
 
+TEST_F(UploadDeskTest, OneThatAsksAgainKeepsItsPlace) {
+  UploadDesk desk(room(2, 0));
+  ASSERT_TRUE(desk.open(key(0, kUpload)));
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(2, 64))), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "spool-full");
+  desk.drop(TaskId(0));
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "opened");
+}
+
 TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
   UploadDesk desk(room(2, 0));
   ASSERT_TRUE(desk.open(key(0, kUpload)));

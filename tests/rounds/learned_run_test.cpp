@@ -171,6 +171,16 @@ TEST_F(LearnedRunTest, ARestartedCoordinatorKnowsWhatItsClientsCanDo) {
       << "as many clients as it needs have said it, though none is back yet";
 }
 
+TEST_F(LearnedRunTest, ARunThatIsStoppedWhileItLoadsIsNotFailedAfterwards) {
+  const std::string job = std::string(kJob) + "[evaluate]\ndataset = \"idx:/nowhere\"\n";
+  const RunId run = store->submit_run({.name = "run", .seed = 1, .job = job}, {}).value();
+  core->runs().load_next();
+  EXPECT_EQ(store->request_stop(run, {}).value(), store::RunState::kStopped);
+  settle();
+  EXPECT_EQ(record(run).state, store::RunState::kStopped);
+  EXPECT_THAT(lines, ::testing::Not(Contains(HasSubstr("failed"))));
+}
+
 TEST_F(LearnedRunTest, ItsSettingsStandInTheStoreAndInItsModels) {
   connect("a", {6});
   connect("b", {6});
