@@ -222,8 +222,7 @@ void FederationSimulator::submit_when_connected() {
 
 Result<void> FederationSimulator::look_for_end() {
   STARLING_ASSIGN(const auto run, store_.find_run(run_));
-  finished_ =
-      run && run->state != store::RunState::kPending && run->state != store::RunState::kRunning;
+  finished_ = run && store::is_finished(run->state);
   return {};
 }
 

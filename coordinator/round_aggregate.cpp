@@ -27,6 +27,16 @@ double norm_of(const update::Contribution& contribution) {
   return std::sqrt(total);
 }
 
+// No model has these, so no client measured them.
+Result<void> check_measured(const update::ContributionHead& head) {
+  const auto loss = head.scalars.find("loss");
+  const auto accuracy = head.scalars.find("accuracy");
+  const bool has_both = loss != head.scalars.end() && accuracy != head.scalars.end();
+  if (has_both && loss->second >= 0 && accuracy->second >= 0 && accuracy->second <= 1) return {};
+  return rejected("bad-scalars",
+                  "an evaluation needs a loss of at least 0 and an accuracy from 0 to 1");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
@@ -65,7 +75,7 @@ RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const 
 
 // Strategies divide by what they average.
 Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head) const {
-  if (kind_ != protocol::TaskKind::kTrain) return {};
+  if (kind_ != protocol::TaskKind::kTrain) return check_measured(head);
   for (const std::string& name : context_->strategy->scalars()) {
     const auto found = head.scalars.find(name);
     if (found != head.scalars.end() && found->second > 0) continue;
@@ -115,8 +125,9 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
                                          {.report = report, .population = population_}));
   model::Parameters model(base_.model->layout(), std::move(next));
   const update::ModelVersion version{base_.version.run, round_, model.sha256()};
-  outcome.next = context_->position(version, std::make_shared<model::Parameters>(std::move(model)),
-                                    std::move(state));
+  outcome.next =
+      context_->position(version, std::make_shared<model::Parameters>(std::move(model)),
+                         std::make_shared<const strategy::State<float>>(std::move(state)));
   if (const auto loss = report.scalars.find("train_loss"); loss != report.scalars.end()) {
     outcome.train_loss = loss->second;
   }

@@ -76,13 +76,12 @@ update::Schema RunContext::schema() const {
 }
 
 RunPosition RunContext::position(const update::ModelVersion& version, model::Snapshot snapshot,
-                                 strategy::State<float> state) const {
+                                 strategy::StateSnapshot state) const {
   RunPosition position{.version = version, .model = std::move(snapshot), .state = {}, .inputs = {}};
-  if (state.empty()) return position;
-  const auto owner = std::make_shared<const strategy::State<float>>(std::move(state));
-  position.state = owner;
+  if (state == nullptr || state->empty()) return position;
+  position.state = state;
   for (const std::string& name : strategy->sends()) {
-    const SharedBytes bytes(owner, as_bytes(std::span<const float>(owner->vectors.at(name))));
+    const SharedBytes bytes(state, as_bytes(std::span<const float>(state->vectors.at(name))));
     position.inputs.push_back({{name, sha256(bytes.view()), bytes.size()}, bytes});
   }
   return position;
@@ -91,7 +90,9 @@ RunPosition RunContext::position(const update::ModelVersion& version, model::Sna
 RunPosition RunContext::initial_position(RunId run, std::uint64_t seed) const {
   auto initial = std::make_shared<const model::Parameters>(model::initial_parameters(*model, seed));
   const update::ModelVersion version{run, 0, initial->sha256()};
-  return position(version, initial, strategy->initial_state(initial->size()));
+  return position(
+      version, initial,
+      std::make_shared<const strategy::State<float>>(strategy->initial_state(initial->size())));
 }
 
 Result<RunContext> prepare_run(const Job& job,

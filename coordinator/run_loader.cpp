@@ -36,24 +36,15 @@ Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
   return std::optional(shape);
 }
 
-// Bounds that no sum can hold are refused now, not when clients have trained.
-Result<void> check_bounds(const Job& job) {
-  const update::Bounds bounds = job.bounds();
-  STARLING_TRY(aggregate::FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max,
-                                                      bounds.contributions_max));
-  return {};
-}
-
 // The largest state that is read: a few vectors of a model.
 constexpr std::size_t kStateBytesMax = std::size_t{1} << 40;
 
-Result<strategy::State<float>> load_state(const store::Checkpoints& checkpoints,
-                                          const store::ModelRecord& last) {
-  if (!last.state) return strategy::State<float>();
+Result<strategy::StateSnapshot> load_state(const store::Checkpoints& checkpoints,
+                                           const store::ModelRecord& last) {
+  if (!last.state) return strategy::StateSnapshot();
   STARLING_ASSIGN(const Bytes file, read_file(checkpoints.disk(),
                                               checkpoints.state_path(last.round), kStateBytesMax));
-  STARLING_ASSIGN(const strategy::StateSnapshot state, strategy::parse_state(file));
-  return *state;
+  return strategy::parse_state(file);
 }
 
 }  // namespace
@@ -61,6 +52,13 @@ Result<strategy::State<float>> load_state(const store::Checkpoints& checkpoints,
 Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job) {
   STARLING_ASSIGN(RunContext context, prepare_run(job, nullptr));
   return std::make_shared<const RunContext>(std::move(context));
+}
+
+Result<void> check_bounds(const Job& job) {
+  const update::Bounds bounds = job.bounds();
+  STARLING_TRY(aggregate::FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max,
+                                                      bounds.contributions_max));
+  return {};
 }
 
 Result<void> check_spool(const RunContext& context, const store::UploadSpool::Options& spool) {
@@ -103,7 +101,7 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
                   model::load_safetensors(checkpoints.disk(), checkpoints.path(last.round),
                                           {.expected = context->model->layout()}));
   const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
-  STARLING_ASSIGN(strategy::State<float> state, load_state(checkpoints, last));
+  STARLING_ASSIGN(strategy::StateSnapshot state, load_state(checkpoints, last));
   return LoadedRun{context,
                    context->position({run.id, last.round, last.sha256}, model, std::move(state))};
 }

@@ -27,6 +27,9 @@ using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(c
 // Reads the evaluation data that the job names.
 [[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job);
 
+// Bounds that no sum can hold are refused now, not when clients have trained.
+[[nodiscard]] Result<void> check_bounds(const Job& job);
+
 // "spool-too-small" where the run's rule needs all updates of a round at once and an empty spool
 // does not hold so many.
 [[nodiscard]] Result<void> check_spool(const RunContext& context,

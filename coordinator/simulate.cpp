@@ -189,8 +189,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(const RunContext context,
                   prepare_run(job, parts.front().dataset, *options.strategies));
   // As a service refuses at its submission what would only fail as a run.
-  STARLING_TRY(
-      try_job(job, [&](const Job&) { return std::make_shared<const RunContext>(context); }));
+  STARLING_TRY(check_bounds(job));
   const auto store = store::open_store_in_memory();
   OutputDisk disk;
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));

@@ -111,10 +111,9 @@ void SimulatedFallback::perform(std::size_t member, const gossip::fallback::Acti
     on(member, Rested{rest(node)});
   } else if (const auto* merge = std::get_if<Merge>(&action)) {
     node.merging = std::make_shared<client::GivenModel>(
-        merge->trained.model, client::TrainingReport{.weight = node.rows,
-                                                     .train_loss = merge->trained.loss,
-                                                     .samples = 0,
-                                                     .steps = merge->trained.steps});
+        merge->trained.model,
+        client::TrainingReport{
+            .weight = node.rows, .train_loss = merge->trained.loss, .steps = merge->trained.steps});
   }  // the others: a thousand clients' diaries interest nobody
 }
 

@@ -16,9 +16,22 @@ std::string_view to_string(client::ClientMachine::Link link) {
   return kWords[static_cast<std::size_t>(link)];
 }
 
+// A switch, so that the compiler names the activity that has no word.
 std::string_view to_string(client::ClientMachine::Activity activity) {
-  constexpr std::array<std::string_view, 4> kWords = {"idle", "fetching", "training", "storing"};
-  return kWords[static_cast<std::size_t>(activity)];
+  switch (activity) {
+    using enum client::ClientMachine::Activity;
+    case kIdle:
+      return "idle";
+    case kFetching:
+      return "fetching";
+    case kTraining:
+      return "training";
+    case kStoring:
+      return "storing";
+    case kSettling:
+      return "settling";
+  }
+  return "idle";
 }
 
 // Room for every pending update's window, each sent as soon as the coordinator gives credit.

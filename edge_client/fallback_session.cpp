@@ -103,7 +103,6 @@ void FallbackSession::perform(const Merge& merge) {
   merging_ = std::make_shared<client::GivenModel>(
       merge.trained.model, client::TrainingReport{.weight = static_cast<double>(rows_),
                                                   .train_loss = merge.trained.loss,
-                                                  .samples = 0,
                                                   .steps = merge.trained.steps});
 }
 

@@ -39,7 +39,7 @@ struct EdgeStatus {
   std::string client;
   std::string coordinator;  // host:port
   std::string link;         // down, dialing, greeting, up, stopped
-  std::string activity;     // idle, fetching, training, storing
+  std::string activity;     // idle, fetching, settling, training, storing
   std::optional<Task> task;
   std::optional<Gossip> gossip;
   std::uint64_t pending_updates = 0;

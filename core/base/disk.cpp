@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "core/base/durable_file.h"
@@ -42,9 +41,7 @@ class SystemFile final : public DiskFile {
     while (!to.empty()) {
       const ssize_t count = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) {
-        return internal("io-error", "cannot read " + path_.string() + ": " + std::strerror(errno));
-      }
+      if (count < 0) return file_error("read", path_);
       if (count == 0) {
         return rejected("file-unreadable", path_.string() + " ends early: it was cut meanwhile");
       }

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/disk.h"
+
 namespace starling {
 
 namespace fs = std::filesystem;
@@ -154,29 +156,8 @@ Result<void> write_durably(const fs::path& path, ByteView content, DurableFileOp
 }
 
 Result<Bytes> read_file(const fs::path& path, std::size_t bytes_max) {
-  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return file_error("open", path);
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) return file_error("inspect", path);
-  if (!S_ISREG(status.st_mode)) {
-    return rejected("file-unreadable", path.string() + " is not a regular file");
-  }
-  if (static_cast<std::uint64_t>(status.st_size) > bytes_max) {
-    return rejected("file-too-large", path.string() + " has " + std::to_string(status.st_size) +
-                                          " bytes; at most " + std::to_string(bytes_max) +
-                                          " are allowed here");
-  }
-  Bytes content(static_cast<std::size_t>(status.st_size));
-  std::size_t filled = 0;
-  while (filled < content.size()) {
-    const ssize_t count = ::read(fd.get(), content.data() + filled, content.size() - filled);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return file_error("read", path);
-    if (count == 0) break;
-    filled += static_cast<std::size_t>(count);
-  }
-  content.resize(filled);
-  return content;
+  SystemDisk disk;
+  return read_file(disk, path, bytes_max);
 }
 
 Result<std::string> read_text_file(const fs::path& path, std::size_t bytes_max) {
@@ -199,11 +180,8 @@ Result<void> make_directory(const fs::path& path, bool secret) {
 }
 
 void sweep_temporaries(const fs::path& directory) {
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(directory, code)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') && name.ends_with(".tmp")) fs::remove(entry.path(), code);
-  }
+  SystemDisk disk;
+  sweep_temporaries(disk, directory);
 }
 
 }  // namespace starling

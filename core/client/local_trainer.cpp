@@ -50,7 +50,7 @@ class Rows final : public strategy::LocalTraining<float> {
   Result<strategy::LocalWork> train(std::span<float> y,
                                     const train::TrainingHooks<float>& hooks) override {
     STARLING_ASSIGN(report_, trainer_.train(request_, y, hooks, stop_));
-    return strategy::LocalWork{report_.steps, report_.rate, report_.train_loss, report_.samples};
+    return strategy::LocalWork{report_.steps, report_.rate, report_.train_loss};
   }
   Result<double> full_gradient(std::span<const float> x, std::span<float> gradient) override {
     return trainer_.full_gradient(request_, x, gradient, stop_);
@@ -157,7 +157,6 @@ Result<TrainingReport> BuiltinTrainer::train(const TrainingRequest& request,
       trainer->train(parameters, data_.training, request.round, request.rounds, rng, stop, hooks));
   return TrainingReport{.weight = static_cast<double>(data_.training.size()),
                         .train_loss = result.train_loss,
-                        .samples = result.samples,
                         .steps = result.steps,
                         .rate = result.rate};
 }
@@ -171,9 +170,10 @@ Result<double> BuiltinTrainer::full_gradient(const TrainingRequest& request,
 }
 
 Result<double> BuiltinTrainer::loss(const TrainingRequest& request,
-                                    std::span<const float> parameters, const std::atomic<bool>&) {
+                                    std::span<const float> parameters,
+                                    const std::atomic<bool>& stop) {
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
-  return trainer->loss(parameters, data_.training);
+  return trainer->loss(parameters, data_.training, &stop);
 }
 
 Result<train::Evaluation> BuiltinTrainer::evaluate(const TrainingRequest& request,
@@ -181,7 +181,7 @@ Result<train::Evaluation> BuiltinTrainer::evaluate(const TrainingRequest& reques
                                                    const std::atomic<bool>& stop) {
   if (!data_.held_out) return Trainer::evaluate(request, parameters, stop);
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
-  return train::evaluate(trainer->model(), parameters, *data_.held_out);
+  return train::evaluate(trainer->model(), parameters, *data_.held_out, nullptr, &stop);
 }
 
 Result<PendingUpdate> make_update(const Train& task, Trainer& trainer, const UpdateOptions& options,

@@ -101,17 +101,22 @@ std::vector<SharedBytes> encode_state(const StateSnapshot& state, std::byte* siz
 }
 
 // Newest first.
-std::vector<fs::path> files_in(Disk& disk, const fs::path& directory, std::string_view extension) {
-  auto entries = disk.list(directory);
-  if (!entries) return {};  // what cannot be listed is found by a later start
-  std::ranges::sort(*entries, [](const DiskEntry& a, const DiskEntry& b) {
+Result<std::vector<fs::path>> files_in(Disk& disk, const fs::path& directory,
+                                       std::string_view extension) {
+  STARLING_ASSIGN(auto entries, disk.list(directory));
+  std::ranges::sort(entries, [](const DiskEntry& a, const DiskEntry& b) {
     return std::tie(a.written, a.name) > std::tie(b.written, b.name);
   });
   std::vector<fs::path> files;
-  for (const DiskEntry& entry : *entries) {
+  for (const DiskEntry& entry : entries) {
     if (entry.name.ends_with(extension)) files.push_back(directory / entry.name);
   }
   return files;
+}
+
+// What cannot be read today may be sound: it stays as it is.
+bool tells_of_damage(const Error& error) {
+  return error.kind() == ErrorKind::kRejected && error.code() != "no-permission";
 }
 
 }  // namespace
@@ -237,25 +242,28 @@ Result<CommittedState> PendingStore::read_state(const fs::path& file) const {
   return state;
 }
 
-void PendingStore::set_aside(const fs::path& file, const Error& why, Log& log) const {
+Result<void> PendingStore::set_aside(const fs::path& file, const Error& why, Log& log) const {
+  if (!tells_of_damage(why)) return why;
   log.warning("{} is set aside: {}", file.string(), why.message());
-  const bool full =
-      files_in(*disk_, directory_, kDamagedExtension).size() >= options_.set_aside_max;
+  STARLING_ASSIGN(const auto damaged, files_in(*disk_, directory_, kDamagedExtension));
+  const bool full = damaged.size() >= options_.set_aside_max;
   const auto moved = full
                          ? disk_->remove(file)
                          : disk_->rename(file, fs::path(file).replace_extension(kDamagedExtension));
   if (!moved) log.warning("{}", moved.error().message());
+  return {};
 }
 
-// Oldest first. Without its state a client's part in a run begins anew, as if it had joined late.
-std::vector<CommittedState> PendingStore::load_states(Log& log) const {
+// Oldest first. Without its state a client's part in a run starts again, as if it had joined late.
+Result<std::vector<CommittedState>> PendingStore::load_states(Log& log) const {
   std::vector<CommittedState> states;
-  for (const fs::path& file : files_in(*disk_, directory_, kStateExtension)) {
+  STARLING_ASSIGN(const auto files, files_in(*disk_, directory_, kStateExtension));
+  for (const fs::path& file : files) {
     auto state = read_state(file);
     if (state) {
       states.push_back(std::move(*state));
     } else {
-      set_aside(file, state.error(), log);
+      STARLING_TRY(set_aside(file, state.error(), log));
     }
   }
   std::ranges::reverse(states);
@@ -265,15 +273,17 @@ std::vector<CommittedState> PendingStore::load_states(Log& log) const {
 Result<Leftovers> PendingStore::load(Log& log) const {
   STARLING_TRY(disk_->make_directory(directory_, Disk::Access::kOwner));
   sweep_temporaries(*disk_, directory_);
-  Leftovers left{.pending = {}, .states = load_states(log)};
+  Leftovers left;
+  STARLING_ASSIGN(left.states, load_states(log));
   const auto is_settled = [&](TaskId task) {
     return std::ranges::any_of(left.states,
                                [task](const CommittedState& state) { return state.task == task; });
   };
-  for (const fs::path& file : files_in(*disk_, directory_, kExtension)) {
+  STARLING_ASSIGN(const auto files, files_in(*disk_, directory_, kExtension));
+  for (const fs::path& file : files) {
     auto update = read(file);
     if (!update) {
-      set_aside(file, update.error(), log);
+      STARLING_TRY(set_aside(file, update.error(), log));
     } else if (is_settled(update->head.task)) {
       STARLING_TRY(disk_->remove(file));
     } else if (left.pending.size() == options_.updates_max) {

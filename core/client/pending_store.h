@@ -45,7 +45,7 @@ class PendingStore {
   struct Options {
     std::uint64_t file_bytes_max = 4ULL << 30;  // a larger one is set aside unread
     std::size_t updates_max = 4;                // the newest; older ones are removed
-    std::size_t set_aside_max = 8;  // damaged files that are kept for whoever wants to look
+    std::size_t set_aside_max = 8;              // damaged files that are kept to be looked at
   };
 
   // The disk must outlive all copies of this.
@@ -53,7 +53,7 @@ class PendingStore {
       : disk_(&disk), directory_(std::move(directory)), codec_(codec), options_(options) {}
 
   // Makes the directory where there is none, sweeps it, and reads what earlier processes left,
-  // oldest first. Damaged files cost a warning each.
+  // oldest first. Damaged files cost a warning each; what cannot be read now is an error.
   [[nodiscard]] Result<Leftovers> load(Log& log) const;
   // Durably.
   [[nodiscard]] Result<void> store(const PendingUpdate& update) const;
@@ -67,8 +67,8 @@ class PendingStore {
  private:
   Result<PendingUpdate> read(const std::filesystem::path& file) const;
   Result<CommittedState> read_state(const std::filesystem::path& file) const;
-  std::vector<CommittedState> load_states(Log& log) const;
-  void set_aside(const std::filesystem::path& file, const Error& why, Log& log) const;
+  Result<std::vector<CommittedState>> load_states(Log& log) const;
+  Result<void> set_aside(const std::filesystem::path& file, const Error& why, Log& log) const;
 
   Disk* disk_;
   std::filesystem::path directory_;

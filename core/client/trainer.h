@@ -26,7 +26,6 @@ struct TrainingRequest {
 struct TrainingReport {
   double weight = 0;  // rows held
   double train_loss = 0;
-  std::uint64_t samples = 0;
   std::uint64_t steps = 0;
   double rate = 0;  // the learning rate of these steps
 };

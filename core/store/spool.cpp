@@ -204,6 +204,7 @@ std::unique_ptr<Upload> UploadSpool::begin_in_memory(std::uint64_t bytes) {
 }
 
 Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) {
+  STARLING_TRY(make_directory(options_.directory, true));
   STARLING_TRY(make_room(bytes, 0));
   const int descriptor = open_nameless(options_.directory);
   if (descriptor < 0) return disk_error(options_.directory, "create", errno);
@@ -263,7 +264,6 @@ Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received)
   while (capacity > options_.disk_bytes_max - disk_bytes()) {
     if (!kept_.remove_one()) return full(bytes);
   }
-  STARLING_TRY(make_directory(options_.directory, true));
   auto room = check_free_space(capacity - received);
   while (!room && kept_.remove_one()) room = check_free_space(capacity - received);
   return room;

@@ -34,7 +34,6 @@ struct LocalWork {
   std::uint64_t steps = 0;  // tau
   double rate = 0;          // eta
   double train_loss = 0;    // mean over the samples seen
-  std::uint64_t samples = 0;
 };
 
 // The client's rows, as strategies see them.

@@ -79,17 +79,20 @@ class BlockEvaluation {
 }  // namespace
 
 Result<Evaluation> evaluate(const model::Model& model, std::span<const float> parameters,
-                            const data::DatasetView& view, ComputePool* pool) {
+                            const data::DatasetView& view, ComputePool* pool,
+                            const std::atomic<bool>* stop) {
+  const auto stopped = [stop] { return stop != nullptr && stop->load(std::memory_order_relaxed); };
   STARLING_CHECK(parameters.size() == model.layout()->size());
   STARLING_TRY(check_data(model, view));
   BlockEvaluation evaluation(model, parameters, view, pool == nullptr ? 1 : pool->threads());
   if (pool == nullptr) {
-    for (std::size_t i = 0; i < evaluation.blocks(); ++i) evaluation.run(i, 0);
+    for (std::size_t i = 0; i < evaluation.blocks() && !stopped(); ++i) evaluation.run(i, 0);
   } else {
-    pool->for_each(evaluation.blocks(), [&evaluation](std::size_t index, unsigned thread) {
-      evaluation.run(index, thread);
+    pool->for_each(evaluation.blocks(), [&](std::size_t index, unsigned thread) {
+      if (!stopped()) evaluation.run(index, thread);
     });
   }
+  if (stopped()) return retry("stopped", "the evaluation was stopped");
   return evaluation.result();
 }
 

@@ -3,6 +3,7 @@
 // for every number of threads.
 #pragma once
 
+#include <atomic>
 #include <span>
 
 #include "core/base/compute_pool.h"
@@ -18,10 +19,11 @@ struct Evaluation {
 };
 
 // With `pool`, on its threads, this one waiting (so never from a job of the same pool). Fails with
-// "no-data" or "data-mismatch".
+// "no-data", "data-mismatch" or "stopped" (looked at between blocks of rows).
 [[nodiscard]] Result<Evaluation> evaluate(const model::Model& model,
                                           std::span<const float> parameters,
                                           const data::DatasetView& view,
-                                          ComputePool* pool = nullptr);
+                                          ComputePool* pool = nullptr,
+                                          const std::atomic<bool>* stop = nullptr);
 
 }  // namespace starling::train

@@ -96,9 +96,10 @@ Result<double> LocalTrainer::full_gradient(std::span<const float> parameters,
   return loss_sum / static_cast<double>(rows.size());
 }
 
-Result<double> LocalTrainer::loss(std::span<const float> parameters,
-                                  const data::DatasetView& view) const {
-  STARLING_ASSIGN(const Evaluation evaluation, evaluate(stepper_.model(), parameters, view));
+Result<double> LocalTrainer::loss(std::span<const float> parameters, const data::DatasetView& view,
+                                  const std::atomic<bool>* stop) const {
+  STARLING_ASSIGN(const Evaluation evaluation,
+                  evaluate(stepper_.model(), parameters, view, nullptr, stop));
   if (!std::isfinite(evaluation.loss)) return loss_not_finite();
   return evaluation.loss;
 }

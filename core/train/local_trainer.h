@@ -49,9 +49,10 @@ class LocalTrainer {
                                              const data::DatasetView& view,
                                              std::span<float> gradient,
                                              const std::atomic<bool>& stop);
-  // The mean loss over all rows: evaluate()'s. Fails with "no-data", "data-mismatch", "diverged".
+  // The mean loss over all rows: evaluate()'s. Fails as that does, and with "diverged".
   [[nodiscard]] Result<double> loss(std::span<const float> parameters,
-                                    const data::DatasetView& view) const;
+                                    const data::DatasetView& view,
+                                    const std::atomic<bool>* stop = nullptr) const;
   const model::Model& model() const { return stepper_.model(); }
 
  private:

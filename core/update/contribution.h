@@ -85,7 +85,6 @@ class Contribution {
  public:
   const ContributionHead& head() const { return head_; }
   double weight() const { return head_.weight; }
-  const SharedBytes& payload() const { return payload_; }
   // The i-th vector of the schema, of an encoding in float32; valid as long as this object.
   std::span<const float> vector(std::size_t i) const;
   // The same from its beginning to its end, in blocks of at most `elements`, visit(first, values);

@@ -88,6 +88,8 @@ TEST_F(LocalTrainerTest, EvaluatesOnWhatItHoldsOut) {
   const auto expected = train::evaluate(*model, parameters->values(), *held_out).value();
   EXPECT_EQ(update->head.scalars.at("loss"), expected.loss);
   EXPECT_EQ(update->head.scalars.at("accuracy"), expected.accuracy);
+  stop = true;
+  EXPECT_EQ(make("a", cache).error().code(), "stopped");
 }
 
 TEST_F(LocalTrainerTest, OnlySettingsThatDifferFromTheirDefaultsTravel) {

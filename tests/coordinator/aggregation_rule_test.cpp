@@ -184,6 +184,33 @@ TEST_F(ReferenceRound, NeitherTheOrderNorTheSpoolNorRefusedUpdatesShow) {
   }
 }
 
+TEST(Evaluation, WhatNoModelHasIsRefused) {
+  const auto context =
+      std::make_shared<const RunContext>(prepare_run(tiny_job("mean"), nullptr).value());
+  const auto model =
+      std::make_shared<const model::Parameters>(model::initial_parameters(*context->model, 1));
+  const update::ModelVersion version{RunId(1), 1, model->sha256()};
+  BeginRound phase{.run = RunId(1), .kind = protocol::TaskKind::kEvaluate, .round = 1};
+  phase.schema = {.scalars = {"accuracy", "loss"}, .bounds = context->schema().bounds};
+  phase.base = {version, model, {}, {}};
+  auto aggregate = RoundAggregate::begin(context, phase).value();
+  const auto add = [&](double loss, double accuracy) {
+    update::ContributionHead head{.task = TaskId(1), .base = version, .weight = 2};
+    head.scalars = {{"loss", loss}, {"accuracy", accuracy}};
+    head.payload_checksum = checksum({});
+    const auto added = aggregate->add(head, {});
+    return added ? std::string("added") : added.error().code();
+  };
+  EXPECT_EQ(add(-0.1, 0.5), "bad-scalars");
+  EXPECT_EQ(add(0.1, 1.5), "bad-scalars");
+  EXPECT_EQ(add(0.1, -0.5), "bad-scalars");
+  EXPECT_EQ(add(0, 1), "added");
+  EXPECT_EQ(add(3, 0), "added");
+  const RoundOutcome outcome = std::move(*aggregate).finish(nullptr).value();
+  EXPECT_EQ(outcome.measured->loss, 1.5);
+  EXPECT_EQ(outcome.measured->accuracy, 0.5);
+}
+
 TEST_F(ReferenceRound, ARoundOfTooFewUpdatesEndsByName) {
   const auto refused = steps(tiny_job("trimmed-mean", 3), {1, 2, 3, 4, 5, 6});
   ASSERT_FALSE(refused);

@@ -8,6 +8,7 @@
 
 #include "coordinator/job_text.h"
 #include "coordinator/run_records.h"
+#include "coordinator/state_directory.h"
 #include "core/base/disk.h"
 #include "core/issuer/client_sessions.h"
 #include "core/net/alarm.h"

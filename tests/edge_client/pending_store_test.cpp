@@ -181,6 +181,25 @@ TEST_F(PendingStoreTest, AFileLargerThanAnyModelIsNotRead) {
   EXPECT_EQ(count(".damaged"), 1U);
 }
 
+// Whose files cannot be opened for now.
+class BusyDisk final : public SystemDisk {
+ public:
+  Result<std::unique_ptr<DiskFile>> open(const fs::path&) override {
+    return overloaded("too-many-files", "cannot open");
+  }
+};
+
+TEST_F(PendingStoreTest, WhatCannotBeReadNowIsNoDamage) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(3), 2, TaskId(7), state_of(1)}));
+  ASSERT_TRUE(store_.store(make_update(TaskId(8), {1})));
+  BusyDisk busy;
+  EXPECT_EQ(PendingStore(busy, directory_, codec_, {}).load(log_).error().code(), "too-many-files");
+  EXPECT_EQ(count(".damaged"), 0U);
+  EXPECT_THAT(runs_found(), ElementsAre(3));
+  EXPECT_THAT(tasks_found(), ElementsAre(8));
+}
+
 TEST_F(PendingStoreTest, DamagedFilesDoNotPileUp) {
   ASSERT_TRUE(store_.load(log_));
   for (std::uint64_t task = 1; task <= 5; ++task) put(TaskId(task), as_bytes("rubbish"));
