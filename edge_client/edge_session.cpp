@@ -176,7 +176,6 @@ void EdgeSession::take(const Result<net::Frame>& frame) {
     record_welcome(*welcome);
   }
   if (welcomed_ && peer_.take(*envelope)) return;
-  link::own_payload(*envelope);
   shell_.handle(client::Received{std::move(*envelope)});
   const bool up = machine().link() == client::ClientMachine::Link::kUp;
   if (link_ && up && !std::exchange(welcomed_, true)) peer_.on_link_up();

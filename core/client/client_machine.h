@@ -50,7 +50,7 @@ struct Disconnected {
   Error error;
 };
 struct Received {
-  protocol::Envelope envelope;
+  protocol::Envelope envelope;  // a payload without an owner holds for the event
 };
 struct TrainingFinished {
   TaskId task;

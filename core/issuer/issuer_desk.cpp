@@ -233,7 +233,7 @@ Result<void> IssuerDesk::receive(const std::string& name, const protocol::Chunk&
                                  const SharedBytes& payload) {
   std::optional<HandIn>& hand_in = members_.at(name).hand_in;
   STARLING_CHECK(hand_in.has_value());
-  STARLING_TRY(hand_in->assembler.take(chunk.offset, owned(payload)));
+  STARLING_TRY(hand_in->assembler.take(chunk.offset, payload));
   protocol::TransferReceiver& receiver = hand_in->assembler.receiver();
   if (receiver.done()) {
     finish_hand_in(name);

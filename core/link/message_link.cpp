@@ -23,9 +23,4 @@ Result<protocol::Envelope> decode(const net::Frame& frame) {
   return protocol::Envelope{std::move(message), SharedBytes(nullptr, frame.payload)};
 }
 
-void own_payload(protocol::Envelope& envelope) {
-  if (envelope.payload.empty()) return;
-  envelope.payload = SharedBytes::own(to_bytes(envelope.payload.view()));
-}
-
 }  // namespace starling::link

@@ -26,7 +26,4 @@ class MessageLimits final : public net::FrameLimits {
 // The errors of wire::decode_header. The payload is the frame's own: it holds no longer than that.
 [[nodiscard]] Result<protocol::Envelope> decode(const net::Frame& frame);
 
-// Where the payload of a decoded envelope is to outlive its frame.
-void own_payload(protocol::Envelope& envelope);
-
 }  // namespace starling::link

@@ -72,23 +72,19 @@ Result<void> ModelAssembler::take(std::uint64_t offset, const SharedBytes& piece
   STARLING_ASSIGN(const bool fresh, receiver_.take(offset, piece.size()));
   if (!fresh || piece.empty()) return {};
   const bool aligned = reinterpret_cast<std::uintptr_t>(piece.view().data()) % alignof(float) == 0;
-  if (offset == 0 && piece.size() == receiver_.total() && aligned) {
+  if (offset == 0 && piece.size() == receiver_.total() && piece.owner() && aligned) {
     whole_ = piece;
     return {};
   }
-  if (!memory_) {
-    memory_ = std::make_shared<std::vector<float>>((receiver_.total() + 3) / sizeof(float));
-  }
-  std::memcpy(reinterpret_cast<std::byte*>(memory_->data()) + offset, piece.view().data(),
-              piece.size());
+  if (!memory_) memory_ = std::make_shared<PageBlock>(receiver_.total(), PageBlock::Pages::kLarge);
+  std::memcpy(memory_->data() + offset, piece.view().data(), piece.size());
   return {};
 }
 
 SharedBytes ModelAssembler::finish() && {
   STARLING_CHECK(receiver_.done());
   if (!memory_) return std::move(whole_);
-  const ByteView view(reinterpret_cast<const std::byte*>(memory_->data()),
-                      static_cast<std::size_t>(receiver_.total()));
+  const ByteView view(memory_->data(), static_cast<std::size_t>(receiver_.total()));
   return {std::move(memory_), view};
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/page_block.h"
 #include "core/base/shared_bytes.h"
 
 namespace starling::protocol {
@@ -67,7 +68,7 @@ class TransferReceiver {
 };
 
 // A receiver with its own aligned memory, for models (updates go to the store's spool). Keeps a
-// single whole piece by reference.
+// single whole piece that has an owner by reference.
 class ModelAssembler {
  public:
   ModelAssembler(std::uint64_t total, std::uint64_t window_bytes)
@@ -80,7 +81,7 @@ class ModelAssembler {
 
  private:
   TransferReceiver receiver_;
-  std::shared_ptr<std::vector<float>> memory_;
+  std::shared_ptr<PageBlock> memory_;
   SharedBytes whole_;
 };
 

@@ -160,7 +160,7 @@ class ScriptedCoordinator : public Loopback {
     auto frame = co_await connection_->read_frame(limits);
     if (!frame) co_return frame.error();
     auto envelope = link::decode(*frame);
-    if (envelope) link::own_payload(*envelope);
+    if (envelope) envelope->payload = SharedBytes::own(to_bytes(envelope->payload.view()));
     co_return std::move(envelope);
   }
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device without data: the client's own shell over a real TLS session, which answers each
+// training task at once with the same payload. What it is told is for the coordinator to be
+// measured by. It keeps its updates in memory alone.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "core/client/client_shell.h"
+#include "core/identity/identity_directory.h"
+#include "core/net/connection.h"
+#include "core/net/event_loop.h"
+#include "core/net/task_group.h"
+
+namespace starling::bench {
+
+// In the turn after its submission.
+class ImmediateComputation final : public Computation {
+ public:
+  explicit ImmediateComputation(Scheduler& scheduler) : scheduler_(scheduler) {}
+  void submit(Work work, std::function<void()> done) override {
+    work(0);
+    if (done) scheduler_.post(std::move(done));
+  }
+
+ private:
+  Scheduler& scheduler_;
+};
+
+// What every client sends; made once.
+struct ReadyUpdate {
+  explicit ReadyUpdate(std::uint64_t elements);
+  SharedBytes payload;
+  std::uint64_t checksum;
+};
+
+class ReadyClient final : private client::Link {
+ public:
+  using Heard = std::function<void(const protocol::Message&)>;
+
+  // `directory` is a device's that has joined. All references must outlive the client.
+  ReadyClient(net::EventLoop& loop, const std::filesystem::path& directory,
+              const ReadyUpdate& update, Heard heard);
+  ~ReadyClient() override;
+
+  void start() { shell_.handle(client::Tick{}); }
+  net::Async<void> stop();
+
+ private:
+  void dial() override { links_.spawn(serve_link()); }
+  void hang_up() override;
+  void send(const protocol::Envelope& envelope) override;
+  net::Async<void> serve_link();
+  Result<client::PendingUpdate> answer(const client::Train& task) const;
+
+  net::EventLoop& loop_;
+  SystemClock clock_;
+  identity::IdentityDirectory identity_;
+  const ReadyUpdate& update_;
+  Heard heard_;
+  std::shared_ptr<net::Connection> link_;
+  net::TaskGroup links_;
+  ImmediateComputation computation_;
+  std::unique_ptr<Disk> disk_;
+  client::PendingStore pending_;
+  client::ClientShell shell_;
+};
+
+}  // namespace starling::bench
