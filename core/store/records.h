@@ -71,6 +71,7 @@ struct Greeting {
   std::vector<std::string> abilities;     // sorted words; empty: an earlier version
   std::vector<std::uint32_t> input = {};  // the shape of its rows; empty: not said
   std::uint32_t classes = 0;
+  std::uint64_t held_out = 0;  // rows that it evaluates on; 0: none, or not said
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
 
