@@ -59,6 +59,7 @@ std::string describe_client(const json::value& client) {
       "joined               {}\n"
       "last seen            {}\n"
       "training rows        {}\n"
+      "held-out rows        {}\n"
       "shape of a row       {}\n"
       "classes              {}\n"
       "abilities            {}\n"
@@ -67,7 +68,7 @@ std::string describe_client(const json::value& client) {
       "key                  {}\n",
       cell(client, "name"), cell(client, "role"), cell(client, "state"), cell(client, "connected"),
       time_cell(client, "joined"), time_cell(client, "last_seen"), cell(client, "rows"),
-      list_cell(client, "input", " x "), cell(client, "classes"),
+      cell(client, "held_out"), list_cell(client, "input", " x "), cell(client, "classes"),
       list_cell(client, "abilities", " "), cell(client, "certificate_serial"),
       time_cell(client, "certificate_expires"), cell(client, "key"));
 }

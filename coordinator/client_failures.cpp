@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/client_failures.h"
 
-namespace starling::coordinator {
+#include "core/base/nearest_name.h"
 
-bool ClientFailures::failed(const std::string& client, bool permanent) {
-  int& count = in_a_row_[client];
-  const bool before = count >= kInARowMax;
-  count = permanent ? kInARowMax : count + 1;
-  return !before && count >= kInARowMax;
+namespace starling::coordinator {
+namespace {
+
+constexpr std::size_t kReasonBytesMax = 200;
+
+}  // namespace
+
+bool ClientFailures::failed(const std::string& client, const std::string& reason, bool permanent) {
+  Failures& failures = last_[client];
+  const bool before = failures.in_a_row >= in_a_row_max_;
+  failures.in_a_row = permanent ? in_a_row_max_ : failures.in_a_row + 1;
+  failures.reason = printable(reason, kReasonBytesMax);
+  return !before && failures.in_a_row >= in_a_row_max_;
 }
 
-bool ClientFailures::left_out(const std::string& client) const {
-  const auto found = in_a_row_.find(client);
-  return found != in_a_row_.end() && found->second >= kInARowMax;
+const std::string* ClientFailures::why_left_out(const std::string& client) const {
+  const auto found = last_.find(client);
+  const bool left_out = found != last_.end() && found->second.in_a_row >= in_a_row_max_;
+  return left_out ? &found->second.reason : nullptr;
 }
 
 }  // namespace starling::coordinator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients that fail at every task of a run, because their data or their program does not fit it:
-// after a few failures of their own in a row they are left out of the run.
+// after a few failures of their own in a row they are left out of the run, or of its evaluations.
 #pragma once
 
 #include <map>
@@ -10,15 +10,27 @@ namespace starling::coordinator {
 
 class ClientFailures {
  public:
-  static constexpr int kInARowMax = 3;
+  static constexpr int kInARowMax = 3;             // of trainings
+  static constexpr int kEvaluationsInARowMax = 2;  // each may hold a round up to its deadline
+
+  ClientFailures() = default;
+  explicit ClientFailures(int in_a_row_max) : in_a_row_max_(in_a_row_max) {}
 
   // A failure of the client's own making. Returns whether it is left out from now on.
-  bool failed(const std::string& client, bool permanent);
-  void succeeded(const std::string& client) { in_a_row_.erase(client); }
-  bool left_out(const std::string& client) const;
+  bool failed(const std::string& client, const std::string& reason, bool permanent = false);
+  void succeeded(const std::string& client) { last_.erase(client); }
+  bool left_out(const std::string& client) const { return why_left_out(client) != nullptr; }
+  // The sentence of its last failure, shortened; null where the client is not left out.
+  const std::string* why_left_out(const std::string& client) const;
 
  private:
-  std::map<std::string, int> in_a_row_;  // of clients whose last task failed
+  struct Failures {
+    int in_a_row = 0;
+    std::string reason;  // of the last one
+  };
+
+  int in_a_row_max_ = kInARowMax;
+  std::map<std::string, Failures> last_;  // of clients whose last task failed
 };
 
 }  // namespace starling::coordinator

@@ -11,7 +11,7 @@ namespace starling::coordinator {
 namespace {
 
 Greeting greeting_of(const protocol::Hello& hello) {
-  Greeting greeting{hello.rows, hello.abilities, hello.input, hello.classes};
+  Greeting greeting{hello.rows, hello.abilities, hello.input, hello.classes, hello.held_out};
   std::ranges::sort(greeting.abilities);
   return greeting;
 }

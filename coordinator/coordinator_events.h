@@ -70,8 +70,9 @@ struct RunStart {
   RunPosition at;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
-  RecentNorms norms;                     // up to `at`
-  ClientFailures failures;               // up to `at`
+  RecentNorms norms;        // up to `at`
+  ClientFailures failures;  // at trainings
+  ClientFailures evaluation_failures{ClientFailures::kEvaluationsInARowMax};
   EarlyStopping stopping;                // what was measured so far
   bool evaluated = false;                // by clients, the model of `at`, or it was tried
   std::map<Round, Attempt> evaluations;  // the last attempt of each model, from `at` on

@@ -29,6 +29,8 @@ class EarlyStopping {
   void record(Round round, const Measured& measured);
   // Why the run ends now: "accuracy has not improved for 5 evaluations since round 12 (0.8421)".
   std::optional<std::string> reason() const;
+  // Whether there is a metric and nothing of it was recorded.
+  bool unmeasured() const { return options_.enabled() && !best_ && without_improvement_ == 0; }
 
  private:
   StopOptions options_;

@@ -44,6 +44,7 @@ class FederationSimulator::ClientProcess final : private client::Link {
                                   .abilities = client::abilities_of(*world.options_.strategies,
                                                                     node.data.held_out.has_value()),
                                   .transfer = world.options_.transfer};
+    if (node.data.held_out) options.held_out = node.data.held_out->size();
     return options;
   }
   Node& node() { return *world_.nodes_[index_]; }

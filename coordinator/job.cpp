@@ -50,6 +50,13 @@ Result<void> check_rule(const Job& job, const strategy::Catalogue& strategies) {
                     "{}: lower the one or raise the other",
                     options.trim, 2 * options.trim, job.round.cohort));
   }
+  if (job.evaluate.federated_every > 0 && job.evaluations_wanted() < options.updates_min()) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("aggregation.trim = {} is of evaluations too and needs more than {} of them, "
+                    "and evaluate.federated-cohort is {}: lower the one or raise the other",
+                    options.trim, 2 * options.trim, job.evaluate.federated_cohort));
+  }
   if (options.weight == "rows") {
     return wrong_setting("setting-invalid",
                          fmt::format("aggregation.weight = 'rows' has no meaning with "
@@ -77,9 +84,9 @@ std::unique_ptr<const aggregate::JointRule> AggregationOptions::joint_rule() con
   return nullptr;
 }
 
-int RoundOptions::asked() const {
+int RoundOptions::asked(int wanted) const {
   // 100 x 1.1 is 110, though it is a little more in binary.
-  return static_cast<int>(std::ceil(static_cast<double>(cohort) * over_selection * (1 - 1e-12)));
+  return static_cast<int>(std::ceil(static_cast<double>(wanted) * over_selection * (1 - 1e-12)));
 }
 
 int RoundOptions::updates_needed() const {

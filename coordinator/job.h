@@ -39,8 +39,10 @@ struct RoundOptions {
   double value_max = 16'777'216;
   double weight_max = 16'777'216;
 
-  // How many clients a round asks, and the fewest updates that commit it.
-  int asked() const;
+  // How many clients a round asks, or a phase that wants as many, and the fewest updates that
+  // commit it.
+  int asked() const { return asked(cohort); }
+  int asked(int wanted) const;
   int updates_needed() const;
   int clients_awaited() const { return std::max(wait_for, updates_needed()); }
 };
@@ -126,6 +128,9 @@ struct Job {
   int clients_awaited() const {
     return std::max(round.clients_awaited(), aggregation.updates_min());
   }
+  int evaluations_wanted() const {
+    return evaluate.federated_cohort > 0 ? evaluate.federated_cohort : round.cohort;
+  }
 };
 
 // Reads a whole job; `source` is what errors call the file.
@@ -146,10 +151,11 @@ template <class V>
 void describe(V& visit, RoundOptions& o) {
   visit("cohort", o.cohort,
         FieldInfo{.help = "updates that a round wants", .unit = "clients", .min = 1, .max = 1e6});
-  visit(
-      "over-selection", o.over_selection,
-      FieldInfo{
-          .help = "ask cohort x this, close with the first cohort updates", .min = 1, .max = 100});
+  visit("over-selection", o.over_selection,
+        FieldInfo{.help = "ask cohort x this, close with the first cohort updates; the same where "
+                          "clients evaluate",
+                  .min = 1,
+                  .max = 100});
   visit("min-updates", o.min_updates,
         FieldInfo{.help = "fewer abandon the attempt, as do fewer than aggregation.rule needs; 0: "
                           "four fifths of the cohort",

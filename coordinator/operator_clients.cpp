@@ -37,6 +37,7 @@ json::object to_json(const store::Client& client, std::optional<TimePoint> heard
 // What it said of itself when it last connected; null: not said.
 void add_greeting(const store::Greeting& greeting, json::object& object) {
   object["rows"] = greeting.rows;
+  object["held_out"] = greeting.held_out;
   object["input"] =
       greeting.input.empty() ? json::value(nullptr) : json::value_from(greeting.input);
   object["classes"] = greeting.classes == 0 ? json::value(nullptr) : json::value(greeting.classes);

@@ -115,8 +115,8 @@ json::value OperatorDesk::clients_of(RunId id) const {
   if (run == nullptr) return nullptr;
   const RunMachine::Reach reach = run->reach();
   json::array left_out;
-  for (const auto& [client, reason] : reach.left_out) {
-    left_out.push_back({{"client", client}, {"reason", reason}});
+  for (const auto& [client, reason, trains] : reach.left_out) {
+    left_out.push_back({{"client", client}, {"reason", reason}, {"trains", trains}});
   }
   return json::object{{"admitted", reach.admitted},
                       {"able", reach.able},
@@ -174,7 +174,8 @@ Answer OperatorDesk::run_list(const OperatorCall&) {
 Answer OperatorDesk::run_show(const OperatorCall& call) {
   STARLING_ASSIGN(const store::Run run, find_run(call));
   STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
-  json::value shown = run_to_json(run, rounds);
+  STARLING_ASSIGN(const auto evaluations, parts_.store.evaluations(run.id, 1));
+  json::value shown = run_to_json(run, rounds, evaluations);
   shown.as_object()["waits_for"] = waits_for(run);
   shown.as_object()["clients"] = clients_of(run.id);
   return answer_json(shown);

@@ -46,11 +46,10 @@ Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
       new RoundAggregate(std::move(context), phase, std::move(rule)));
 }
 
-// What clients measured are scalars, of which every rule reports the weighted mean.
 Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context,
                                                        const BeginRound& phase) {
   auto rule = context.job.aggregation.joint_rule();
-  if (rule == nullptr || phase.kind == protocol::TaskKind::kEvaluate) {
+  if (rule == nullptr) {
     STARLING_ASSIGN(aggregate::WeightedMean mean,
                     aggregate::WeightedMean::create(phase.schema, phase.schema.scalars));
     return Rule(std::move(mean));
@@ -134,17 +133,30 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
   return outcome;
 }
 
+// One client's word is worth no more here than in a training: the rule is that of the updates.
+Result<Measured> RoundAggregate::measure() {
+  STARLING_ASSIGN(aggregate::Report report, this->report());
+  if (const auto* joint = std::get_if<Joint>(&*rule_)) {
+    for (auto& [name, value] : report.scalars) {
+      std::vector<double> values;
+      for (const auto* head : joint->updates.heads()) values.push_back(head->scalars.at(name));
+      value = joint->rule->combine(std::move(values));
+    }
+  }
+  return Measured{.federated = true,
+                  .loss = report.scalars.at("loss"),
+                  .accuracy = report.scalars.at("accuracy")};
+}
+
 Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool) && {
   RoundOutcome outcome;
+  if (kind_ == protocol::TaskKind::kEvaluate) {
+    STARLING_ASSIGN(outcome.measured, measure());
+    return outcome;
+  }
   {
     STARLING_ASSIGN(aggregate::Report report, this->report());
     rule_.reset();
-    if (kind_ == protocol::TaskKind::kEvaluate) {
-      outcome.measured = Measured{.federated = true,
-                                  .loss = report.scalars.at("loss"),
-                                  .accuracy = report.scalars.at("accuracy")};
-      return outcome;
-    }
     STARLING_ASSIGN(outcome, train(report));
   }  // the sums' memory is free before the evaluation takes its own
   if (!context_->evaluates(round_)) return outcome;

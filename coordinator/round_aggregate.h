@@ -50,6 +50,7 @@ class RoundAggregate {
   Result<void> take(update::Contribution contribution);
   Result<aggregate::Report> report();
   Result<RoundOutcome> train(aggregate::Report& report);
+  Result<Measured> measure();
 
   std::shared_ptr<const RunContext> context_;
   protocol::TaskKind kind_;

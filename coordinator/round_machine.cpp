@@ -12,15 +12,20 @@
 namespace starling::coordinator {
 namespace {
 
-Error missed_deadline(const RoundMachine::Task& task, Duration elapsed) {
-  const char* doing = task.state == RoundMachine::State::kOffered ? "its upload was not complete"
-                                                                  : "no update came";
+std::string_view result_of(protocol::TaskKind kind) {
+  return kind == protocol::TaskKind::kTrain ? "update" : "evaluation";
+}
+
+Error missed_deadline(const RoundMachine::Task& task, protocol::TaskKind kind, Duration elapsed) {
+  const std::string doing = task.state == RoundMachine::State::kOffered
+                                ? "its upload was not complete"
+                                : fmt::format("no {} came", result_of(kind));
   return timed_out("deadline", fmt::format("{} within {:.1f} s", doing, to_seconds(elapsed)));
 }
 
-Error not_needed(std::size_t wanted) {
+Error not_needed(std::size_t wanted, protocol::TaskKind kind) {
   return retry("round-closed", fmt::format("the round closed with the {} that it wanted",
-                                           counted(wanted, "update")));
+                                           counted(wanted, result_of(kind))));
 }
 
 constexpr std::array<std::string_view, 10> kCircumstances = {
@@ -29,7 +34,8 @@ constexpr std::array<std::string_view, 10> kCircumstances = {
 
 }  // namespace
 
-bool is_circumstance(std::string_view code) {
+bool is_circumstance(std::string_view code, protocol::TaskKind kind) {
+  if (kind == protocol::TaskKind::kEvaluate && code == "deadline") return false;
   return std::ranges::find(kCircumstances, code) != kCircumstances.end();
 }
 
@@ -175,8 +181,8 @@ RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ende
     }
     if (!task.failure) {
       task.failure = ended          ? *ended
-                     : closed_early ? not_needed(options_.updates_wanted)
-                                    : missed_deadline(task, summary.elapsed);
+                     : closed_early ? not_needed(options_.updates_wanted, options_.kind)
+                                    : missed_deadline(task, options_.kind, summary.elapsed);
       enter(task, State::kFailed);
     }
     summary.failures.push_back({task.client, task.failure->code(), task.failure->message(),

@@ -58,8 +58,9 @@ struct RoundSummary {
 };
 
 // Whether a failure of this code says nothing of the client: it was not waited for any longer, or
-// not needed. Other codes are of the client's own making.
-bool is_circumstance(std::string_view code);
+// not needed. Other codes are of the client's own making; of an evaluation, which is short beside a
+// training, also a missed deadline.
+bool is_circumstance(std::string_view code, protocol::TaskKind kind);
 
 class RoundMachine {
  public:

@@ -16,6 +16,10 @@ namespace {
 // What clients of the first version can do without saying so.
 bool knows_only_the_first_version(const Greeting& greeting) { return greeting.abilities.empty(); }
 
+bool holds_rows_out(const Greeting& greeting) {
+  return std::ranges::binary_search(greeting.abilities, client::kEvaluateAbility);
+}
+
 }  // namespace
 
 RunMachine::RunMachine(RunStart start, const CoordinatorOptions& options, ClientTable& clients,
@@ -58,9 +62,7 @@ std::string RunMachine::inability(const ClientTable::Client& client,
                  : fmt::format("it does not know {}", ability);
     }
   }
-  if (evaluates && !std::ranges::binary_search(greeting.abilities, client::kEvaluateAbility)) {
-    return "it holds no rows out";
-  }
+  if (evaluates && !holds_rows_out(greeting)) return "it holds no rows out";
   const client::DataShape& shape = start_.job.training.data;
   if (greeting.input.empty() || shape.input.empty()) return "";
   const bool same = std::ranges::equal(greeting.input, shape.input, [](auto theirs, auto ours) {
@@ -75,6 +77,8 @@ std::string RunMachine::inability(const ClientTable::Client& client,
 bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client& client,
                               protocol::TaskKind kind) const {
   if (!client.seen || !client.tasks.empty() || start_.failures.left_out(name)) return false;
+  const bool evaluates = kind == protocol::TaskKind::kEvaluate;
+  if (evaluates && start_.evaluation_failures.left_out(name)) return false;
   const Duration grace = start_.job.round.reconnect_grace;
   if (!client.session && turn_.now >= client.away_since + grace) return false;
   return inability(client, kind).empty();
@@ -83,7 +87,9 @@ bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client
 // Empty where it is not, by what is known of it.
 std::string RunMachine::why_left_out(const std::string& name,
                                      const ClientTable::Client& client) const {
-  if (start_.failures.left_out(name)) return "its tasks of this run failed";
+  if (const std::string* reason = start_.failures.why_left_out(name)) {
+    return "its tasks of this run failed: " + *reason;
+  }
   return inability(client, protocol::TaskKind::kTrain);
 }
 
@@ -95,6 +101,14 @@ RunMachine::Reach RunMachine::reach() const {
     if (!why.empty()) {
       reach.left_out.push_back({name, std::move(why)});
       continue;
+    }
+    if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
+      reach.left_out.push_back(
+          {name,
+           fmt::format("it may train and is not asked to evaluate; its last {} evaluations failed: "
+                       "{}",
+                       ClientFailures::kEvaluationsInARowMax, *reason),
+           true});
     }
     ++reach.able;
     if (client.session) ++reach.connected_able;
@@ -216,18 +230,50 @@ std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
   return names;
 }
 
+// Of the admitted clients, by what is known of them.
+std::string RunMachine::why_too_few_evaluate() const {
+  work_ += clients_.size();
+  std::size_t holders = 0, unable = 0, busy = 0, away = 0;
+  for (const auto& [name, client] : clients_.all()) {
+    if (!holds_rows_out(client.greeting)) continue;
+    ++holders;
+    if (!inability(client, protocol::TaskKind::kEvaluate).empty() ||
+        start_.failures.left_out(name) || start_.evaluation_failures.left_out(name)) {
+      ++unable;
+    } else if (!client.tasks.empty()) {
+      ++busy;
+    } else if (!client.session) {
+      ++away;
+    }
+  }
+  if (holders == 0) {
+    return fmt::format("none of the {} holds rows out (data.hold-out in edge.toml)",
+                       counted(clients_.size(), "client"));
+  }
+  std::string text = fmt::format(
+      "{} rows out: {} at work for other runs, {} not connected, {} cannot do this run "
+      "or left out",
+      holders == 1 ? "1 client holds" : fmt::format("{} clients hold", holders), busy, away,
+      unable);
+  const AggregationOptions& aggregation = start_.job.aggregation;
+  if (aggregation.updates_min() > 1) {
+    text += fmt::format("; aggregation.trim = {} needs {}", aggregation.trim,
+                        aggregation.updates_min());
+  }
+  return text;
+}
+
 // By the clients that are free now: it does not wait for those that are at work for other runs.
 void RunMachine::open_evaluation() {
   start_.evaluated = true;
   const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
   const Round round = start_.at.version.round;
-  if (names.empty()) {
-    return turn_.say(id(), fmt::format("[round {}/{}] no client is free that holds rows out: the "
-                                       "model is not evaluated by clients",
-                                       round, start_.job.job.rounds));
+  if (names.size() < static_cast<std::size_t>(start_.job.aggregation.updates_min())) {
+    return turn_.say(id(), fmt::format("[round {}/{}] the model is not evaluated by clients: {}",
+                                       round, start_.job.job.rounds, why_too_few_evaluate()));
   }
-  const int wanted = start_.job.evaluate.federated_cohort;
-  const auto count = static_cast<std::size_t>(wanted > 0 ? wanted : start_.job.round.cohort);
+  const auto count =
+      static_cast<std::size_t>(start_.job.round.asked(start_.job.evaluations_wanted()));
   const auto past = start_.evaluations.find(round);
   const Attempt attempt = past == start_.evaluations.end() ? 1 : past->second + 1;
   // Another stream of draws than that of trainings, whose attempts count from 1.
@@ -253,16 +299,16 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
   const std::vector<Participant>& participants = opening.participants;
   const std::size_t asked = participants.size();
   const bool trains = opening.kind == protocol::TaskKind::kTrain;
-  const auto cohort = trains ? static_cast<std::size_t>(options.cohort) : asked;
+  const auto wanted =
+      static_cast<std::size_t>(trains ? options.cohort : start_.job.evaluations_wanted());
   const auto needed = trains ? static_cast<std::size_t>(options.updates_needed()) : 1;
-  const auto rule_needs =
-      trains ? static_cast<std::size_t>(start_.job.aggregation.updates_min()) : 1;
+  const auto rule_needs = static_cast<std::size_t>(start_.job.aggregation.updates_min());
   if (trains) say_who_cannot();
   phase_.emplace(RoundMachine({.run = id(),
                                .kind = opening.kind,
                                .round = opening.round,
                                .attempt = opening.attempt,
-                               .updates_wanted = std::min(cohort, asked),
+                               .updates_wanted = std::min(wanted, asked),
                                .updates_needed = std::max(std::min(needed, asked), rule_needs),
                                .deadline = options.deadline,
                                .bytes_in = opening.bytes_in,
@@ -318,26 +364,26 @@ void RunMachine::stop() {
 void RunMachine::abandon(RoundSummary summary) {
   const AggregationOptions& aggregation = start_.job.aggregation;
   const std::size_t came = summary.contributors.size();
-  const bool by_rule = phase_->kind() == protocol::TaskKind::kTrain &&
-                       aggregation.updates_min() > 1 &&
-                       came < static_cast<std::size_t>(aggregation.updates_min());
-  const Error reason =
-      retry("too-few-updates",
-            fmt::format("{} of the {} updates that were needed{}", came,
-                        phase_->tasks.options().updates_needed,
-                        by_rule ? fmt::format(" (aggregation.trim = {} needs {})", aggregation.trim,
-                                              aggregation.updates_min())
-                                : ""));
+  const bool evaluated = phase_->kind() == protocol::TaskKind::kEvaluate;
+  const bool by_rule =
+      aggregation.updates_min() > 1 && came < static_cast<std::size_t>(aggregation.updates_min());
+  const Error reason = retry(
+      "too-few-updates",
+      fmt::format("{} of the {} {} that were needed{}", came,
+                  phase_->tasks.options().updates_needed, evaluated ? "evaluations" : "updates",
+                  by_rule ? fmt::format(" (aggregation.trim = {} needs {})", aggregation.trim,
+                                        aggregation.updates_min())
+                          : ""));
   turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
-                              phase_->kind() == protocol::TaskKind::kEvaluate ? "evaluation " : "",
-                              reason.message()));
-  if (phase_->kind() == protocol::TaskKind::kEvaluate) return end_with(std::move(summary), reason);
+                              evaluated ? "evaluation " : "", reason.message()));
+  if (evaluated) return end_with(std::move(summary), reason);
   abandon_training(std::move(summary), reason);
 }
 
 // For good: its clients are told.
 void RunMachine::end_with(RoundSummary summary, const Error& reason) {
   summary.committed = false;
+  note_evaluation(summary);
   turn_.act(AbandonRound{std::move(summary), reason});
   end_all_tasks(reason);
   close_phase();
@@ -376,6 +422,7 @@ void RunMachine::handle(RoundDurable& event) {
 }
 
 void RunMachine::committed(const RoundSummary& summary, Durable durable) {
+  note_evaluation(summary);
   if (durable.measured) start_.stopping.record(summary.round, *durable.measured);
   if (durable.next) {
     start_.at = std::move(*durable.next);
@@ -412,6 +459,11 @@ void RunMachine::finish(FinishRun::State state, std::optional<Error> error) {
     turn_.act(AbandonRound{phase_->tasks.close(turn_.now, stopped), stopped});
     end_all_tasks(stopped);
     close_phase();
+  }
+  if (state == FinishRun::State::kCompleted && start_.stopping.unmeasured()) {
+    turn_.say(id(),
+              fmt::format("stop.metric = '{}' was never measured, so it could not end the run",
+                          start_.job.stop.metric));
   }
   turn_.act(FinishRun{id(), state, std::move(error)});
   over_ = true;

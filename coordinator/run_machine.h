@@ -38,12 +38,13 @@ class RunMachine {
     struct LeftOut {
       std::string client;
       std::string reason;
+      bool trains = false;  // left out of evaluations only: it is among the able ones
     };
     std::size_t admitted = 0;
     std::size_t able = 0;  // as far as they said what they can
     std::size_t connected = 0;
     std::size_t connected_able = 0;
-    std::vector<LeftOut> left_out;  // all others than the able ones, in order of name
+    std::vector<LeftOut> left_out;  // in order of name
   };
   Reach reach() const;
   std::optional<TimePoint> next_deadline() const;
@@ -113,6 +114,7 @@ class RunMachine {
   void wait_for_clients(std::size_t awaited);
   void say_who_cannot();
   bool evaluation_is_due() const;
+  std::string why_too_few_evaluate() const;
   bool is_last_round() const;
 
   // The open phase.
@@ -123,10 +125,12 @@ class RunMachine {
   void pump(SessionId session, TaskId task);
   void record_traffic();
   Result<double> counted_weight(const std::string& client, double weight) const;
+  std::uint64_t announced_rows(const Greeting& greeting) const;
   double median_rows(const std::vector<Participant>& participants) const;
   void sum_next();
   void fail_task(TaskId task, const Error& error);
   void blame(const std::string& client, const Error& error, bool permanent);
+  void note_evaluation(const RoundSummary& summary);
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);
   void give_up_absent();

@@ -193,10 +193,11 @@ void RunMachine::receive(SessionId session, const std::string& client,
 }
 
 // Nothing proves a weight, nor the rows that a client announces. So no weight exceeds the client's
-// own rows, nor a multiple of what its round's clients have, nor the run's bound. Who announced no
-// rows, an older client, counts as the median at most.
+// own rows (of an evaluation those that it holds out, where it says so), nor a multiple of what its
+// round's clients have, nor the run's bound. Who announced no rows, an older client, counts as the
+// median at most.
 Result<double> RunMachine::counted_weight(const std::string& client, double weight) const {
-  const auto rows = static_cast<double>(clients_.find(client)->greeting.rows);
+  const auto rows = static_cast<double>(announced_rows(clients_.find(client)->greeting));
   if (rows > 0 && weight > rows) {
     return rejected("weight-above-rows",
                     fmt::format("the update claims the weight of {} rows; the client announced {}",
@@ -213,12 +214,19 @@ Result<double> RunMachine::counted_weight(const std::string& client, double weig
   return std::min(weight, largest);
 }
 
+// Of the phase's kind; clients of earlier versions only say their training rows.
+std::uint64_t RunMachine::announced_rows(const Greeting& greeting) const {
+  const bool evaluates = phase_->kind() == protocol::TaskKind::kEvaluate;
+  return evaluates && greeting.held_out > 0 ? greeting.held_out : greeting.rows;
+}
+
 // The lower of two: among two clients, one's word does not raise it.
 double RunMachine::median_rows(const std::vector<Participant>& participants) const {
   std::vector<std::uint64_t> announced;
   for (const Participant& participant : participants) {
     const ClientTable::Client* client = clients_.find(participant.client);
-    if (client != nullptr && client->greeting.rows > 0) announced.push_back(client->greeting.rows);
+    const std::uint64_t rows = client ? announced_rows(client->greeting) : 0;
+    if (rows > 0) announced.push_back(rows);
   }
   if (announced.empty()) return 0;
   const auto middle = announced.begin() + static_cast<std::ptrdiff_t>((announced.size() - 1) / 2);
@@ -317,15 +325,31 @@ void RunMachine::receive(const std::string& client, const protocol::TaskFailed& 
   blame(client, error, failed.permanent);
 }
 
-// A client that fails to evaluate may still train.
 void RunMachine::blame(const std::string& client, const Error& error, bool permanent) {
-  if (phase_->kind() != protocol::TaskKind::kTrain || is_circumstance(error.code())) return;
-  if (!start_.failures.failed(client, permanent)) return;
+  if (phase_->kind() != protocol::TaskKind::kTrain) return;  // note_evaluation()
+  if (is_circumstance(error.code(), protocol::TaskKind::kTrain)) return;
+  if (!start_.failures.failed(client, error.message(), permanent)) return;
   turn_.say(id(), fmt::format("{} is left out of this run from now on: {} ({})", client,
                               permanent ? "it cannot do its tasks"
                                         : fmt::format("its last {} tasks failed",
                                                       ClientFailures::kInARowMax),
                               error.message()));
+}
+
+// A client that fails to evaluate may still train. By what is recorded of the phase, so that a
+// restart decides alike.
+void RunMachine::note_evaluation(const RoundSummary& summary) {
+  if (summary.kind != protocol::TaskKind::kEvaluate) return;
+  for (const Contributor& contributor : summary.contributors) {
+    start_.evaluation_failures.succeeded(contributor.client);
+  }
+  for (const auto& [client, code, reason, in, out] : summary.failures) {
+    if (is_circumstance(code, summary.kind)) continue;
+    if (!start_.evaluation_failures.failed(client, reason)) continue;
+    turn_.say(id(), fmt::format("{} is not asked to evaluate in this run from now on: its last {} "
+                                "evaluations failed ({})",
+                                client, ClientFailures::kEvaluationsInARowMax, reason));
+  }
 }
 
 void RunMachine::fail_task(TaskId id, const Error& error) {

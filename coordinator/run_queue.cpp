@@ -75,7 +75,7 @@ Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& 
                                const LoadedRun& loaded) {
   STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
   STARLING_ASSIGN(const auto open, parts_.store.find_open_attempt(run.id));
-  STARLING_ASSIGN(const auto evaluations, parts_.store.evaluations(run.id, last.round));
+  STARLING_ASSIGN(const auto evaluations, parts_.store.evaluations(run.id, 1));
   complaints_.erase(run.id);
   parts_.run_log.say(run.id, fmt::format("resumed after round {}", last.round));
   handlers_.on_ready(loaded,

@@ -27,6 +27,10 @@ json::value or_null(const std::optional<WallTime>& value) {
   return value ? json::value(format_rfc3339(*value)) : json::value(nullptr);
 }
 
+json::value or_null(const std::optional<store::Abandonment>& why) {
+  return why ? json::value{{"code", why->code}, {"reason", why->reason}} : json::value(nullptr);
+}
+
 json::array failures_to_json(const std::vector<store::Failure>& failures) {
   json::array array;
   for (const store::Failure& failure : failures) {
@@ -61,16 +65,52 @@ json::array warnings_of(const store::RoundRecord& record) {
   return warnings;
 }
 
-void add_federated(const store::RoundRecord& record, json::object& round) {
-  const store::FederatedEvaluation found = record.federated.value_or(store::FederatedEvaluation());
-  round["federated_loss"] = or_null(found.evaluation.loss);
-  round["federated_accuracy"] = or_null(found.evaluation.accuracy);
-  round["federated_clients"] = record.federated ? json::value(found.clients) : json::value(nullptr);
-  round["federated_rows"] = record.federated ? json::value(found.rows) : json::value(nullptr);
-  round["federated_failures"] = failures_to_json(found.failures);
+bool is_withdrawn(const store::RoundRecord& record) {
+  return record.abandonment && store::is_withdrawal(*record.abandonment);
 }
 
-json::object round_to_json(const store::RoundRecord& record) {
+// By round the last attempt at an evaluation by clients.
+using Evaluations = std::map<Round, const store::RoundRecord*>;
+
+Evaluations last_attempts(const std::vector<store::RoundRecord>& evaluations) {
+  Evaluations last;
+  for (const store::RoundRecord& record : evaluations) {
+    if (!is_withdrawn(record)) last[record.key.round] = &record;
+  }
+  return last;
+}
+
+// Of this model: a round that was withdrawn made another one.
+const store::RoundRecord* evaluation_of(const store::RoundRecord& round,
+                                        const Evaluations& evaluations) {
+  const auto found = evaluations.find(round.key.round);
+  if (!round.model || found == evaluations.end()) return nullptr;
+  return found->second->base_model == *round.model ? found->second : nullptr;
+}
+
+// `found`: null where there was none.
+void add_federated(const store::RoundRecord* found, json::object& round) {
+  const bool closed = found != nullptr && found->state != store::RoundState::kOpen;
+  const auto after = [](bool is_known, auto value) {
+    return is_known ? json::value(value) : json::value(nullptr);
+  };
+  const store::RoundRecord record = found ? *found : store::RoundRecord();
+  double rows = 0;
+  for (const store::Contribution& c : record.result.contributions) rows += c.weight;
+  round["federated_state"] = after(found, store::to_string(record.state));
+  round["federated_asked"] = after(found, record.cohort.size());
+  round["federated_clients"] = after(closed, record.result.contributions.size());
+  round["federated_rows"] = after(closed, static_cast<std::uint64_t>(rows));
+  round["federated_loss"] = or_null(record.result.evaluation.loss);
+  round["federated_accuracy"] = or_null(record.result.evaluation.accuracy);
+  round["federated_failures"] = failures_to_json(record.result.failures);
+  round["federated_abandoned"] = or_null(record.abandonment);
+  round["federated_seconds"] = after(closed, record.result.seconds);
+  round["federated_bytes_in"] = after(found, record.result.bytes_in);
+  round["federated_bytes_out"] = after(found, record.result.bytes_out);
+}
+
+json::object round_to_json(const store::RoundRecord& record, const Evaluations& evaluations) {
   json::array contributors;
   for (const store::Contribution& c : record.result.contributions) {
     contributors.push_back({{"client", c.client}, {"weight", c.weight}, {"norm", or_null(c.norm)}});
@@ -93,11 +133,9 @@ json::object round_to_json(const store::RoundRecord& record) {
       {"seconds", closed ? json::value(record.result.seconds) : json::value(nullptr)},
       {"bytes_in", record.result.bytes_in},
       {"bytes_out", record.result.bytes_out},
-      {"abandoned", record.abandonment ? json::value{{"code", record.abandonment->code},
-                                                     {"reason", record.abandonment->reason}}
-                                       : json::value(nullptr)},
+      {"abandoned", or_null(record.abandonment)},
       {"model_sha256", record.model ? json::value(record.model->hex()) : json::value(nullptr)}};
-  add_federated(record, round);
+  add_federated(evaluation_of(record, evaluations), round);
   return round;
 }
 
@@ -120,6 +158,11 @@ std::string describe_failures(const std::vector<RoundFailure>& failures) {
   }
   if (failures.size() > kNamed) text += fmt::format("; and {} more", failures.size() - kNamed);
   return text;
+}
+
+protocol::TaskKind to_kind(store::PhaseKind kind) {
+  return kind == store::PhaseKind::kTrain ? protocol::TaskKind::kTrain
+                                          : protocol::TaskKind::kEvaluate;
 }
 
 }  // namespace
@@ -163,9 +206,7 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
 }
 
 OpenAttempt to_open_attempt(const store::RoundRecord& record) {
-  OpenAttempt open{.kind = record.key.kind == store::PhaseKind::kTrain
-                               ? protocol::TaskKind::kTrain
-                               : protocol::TaskKind::kEvaluate,
+  OpenAttempt open{.kind = to_kind(record.key.kind),
                    .round = record.key.round,
                    .attempt = record.key.attempt,
                    .participants = {},
@@ -190,22 +231,22 @@ store::Metric metric_of(const StopOptions& stop) {
 
 namespace {
 
+// Of a committed phase.
 void add_measured(const store::RoundRecord& record, RunStart& start) {
-  const auto measured = [](const store::Evaluation& found, bool federated) {
-    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    return Measured{federated, found.loss.value_or(kNone), found.accuracy.value_or(kNone)};
-  };
-  const store::Evaluation& own = record.result.evaluation;
-  if (own.loss || own.accuracy) start.stopping.record(record.key.round, measured(own, false));
-  if (!record.federated) return;
-  start.stopping.record(record.key.round, measured(record.federated->evaluation, true));
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const bool federated = record.key.kind == store::PhaseKind::kEvaluate;
+  const store::Evaluation& found = record.result.evaluation;
+  if (!federated && !found.loss && !found.accuracy) return;
+  start.stopping.record(record.key.round,
+                        {federated, found.loss.value_or(kNone), found.accuracy.value_or(kNone)});
 }
 
 // Only what a client is to blame for; why it was not waited for any longer says nothing.
 void add_failures(const store::RoundRecord& record, ClientFailures& failures) {
+  const protocol::TaskKind kind = to_kind(record.key.kind);
   for (const store::Contribution& c : record.result.contributions) failures.succeeded(c.client);
   for (const store::Failure& failure : record.result.failures) {
-    if (!is_circumstance(failure.code)) failures.failed(failure.client, false);
+    if (!is_circumstance(failure.code, kind)) failures.failed(failure.client, failure.reason);
   }
 }
 
@@ -236,13 +277,15 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     if (record.key.round <= round || record.state == store::RoundState::kOpen) continue;
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
-    if (!record.abandonment || !store::is_withdrawal(*record.abandonment)) ++past.failed;
+    if (!is_withdrawn(record)) ++past.failed;
   }
   for (const store::RoundRecord& record : evaluations) {
+    add_failures(record, start.evaluation_failures);
+    if (record.state == store::RoundState::kCommitted) add_measured(record, start);
+    if (record.key.round < round) continue;
     Attempt& last = start.evaluations[record.key.round];
     last = std::max(last, record.key.attempt);
-    const bool withdrawn = record.abandonment && store::is_withdrawal(*record.abandonment);
-    if (record.key.round == round && !withdrawn) start.evaluated = true;
+    if (record.key.round == round && !is_withdrawn(record)) start.evaluated = true;
   }
   if (open) {
     start.open = to_open_attempt(*open);
@@ -293,9 +336,9 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
   }
   if (!outcome) return {counts};
   if (!trained) {
-    return {counts, fmt::format("{}held-out loss {:.4f}  accuracy {:.4f}  {:.2f} s", head,
+    return {counts, fmt::format("{}held-out loss {:.4f}  accuracy {:.4f}  {:.2f} s  out {}", head,
                                 outcome->measured->loss, outcome->measured->accuracy,
-                                to_seconds(summary.elapsed))};
+                                to_seconds(summary.elapsed), format_byte_count(summary.bytes_out))};
   }
   std::string measures = head;
   if (outcome->train_loss) measures += fmt::format("train loss {:.4f}  ", *outcome->train_loss);
@@ -322,9 +365,11 @@ json::value settings_of(const store::Run& run) {
 
 }  // namespace
 
-json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds) {
+json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
+                        const std::vector<store::RoundRecord>& evaluations) {
+  const Evaluations last = last_attempts(evaluations);
   json::array array;
-  for (const store::RoundRecord& record : rounds) array.push_back(round_to_json(record));
+  for (const store::RoundRecord& record : rounds) array.push_back(round_to_json(record, last));
   json::object object{{"id", run.id.value()},
                       {"name", run.name},
                       {"state", store::to_string(run.state)},

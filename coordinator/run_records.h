@@ -23,8 +23,8 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record);
 store::Metric metric_of(const StopOptions& stop);
 
 // A run as the machine takes it: from `at` on, which is the initial or the last committed position.
-// `rounds`: all of the run's records of trainings; `open`: its open phase, which is resumed;
-// `evaluations`: by clients, from the round of `at` on.
+// `rounds`, `evaluations`: all of the run's records of trainings and of evaluations by clients;
+// `open`: its open phase, which is resumed.
 RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                       const std::vector<store::RoundRecord>& rounds,
                       const std::optional<store::RoundRecord>& open,
@@ -49,10 +49,10 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
                                      Round rounds);
 
 // The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of the run also
-// all its settings, null until it has begun, and of each round what the clients found when they
-// evaluated its model.
-boost::json::value run_to_json(const store::Run& run,
-                               const std::vector<store::RoundRecord>& rounds);
+// all its settings, null until it has begun, and of each round what came of the evaluation of its
+// model by clients (`federated_...`, null where there was none).
+boost::json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
+                               const std::vector<store::RoundRecord>& evaluations = {});
 
 // What a replay needs of such a JSON, by committed round.
 struct RecordedRun {

@@ -85,9 +85,9 @@ std::string head(const json::value& run) {
                             time_cell(run, "started"), time_cell(run, "ended"));
 }
 
-std::string seconds_cell(const json::value& round) {
+std::string seconds_cell(const json::value& round, const char* key) {
   const json::object* members = round.if_object();
-  const json::value* seconds = members ? members->if_contains("seconds") : nullptr;
+  const json::value* seconds = members ? members->if_contains(key) : nullptr;
   if (seconds == nullptr || !seconds->is_number()) return "-";
   const auto value = seconds->to_number<double>();
   return fmt::format("{:.{}f} s", value, value < 10 ? 2 : 1);
@@ -101,21 +101,25 @@ std::string rounds_table(const json::array& rounds, const telemetry::Terminal& t
     table.add({cell(round, "round"), cell(round, "attempt"), cell(round, "state"),
                fmt::format("{}/{}", cell(round, "updates"), cell(round, "cohort")),
                cell(round, "train_loss", 4), cell(round, "eval_loss", 4),
-               cell(round, "eval_accuracy", 4), seconds_cell(round), bytes_cell(round, "bytes_in"),
-               bytes_cell(round, "bytes_out")});
+               cell(round, "eval_accuracy", 4), seconds_cell(round, "seconds"),
+               bytes_cell(round, "bytes_in"), bytes_cell(round, "bytes_out")});
   }
   return table.text(terminal.line_max);
 }
 
-// The reasons of rounds that were abandoned, the last ones.
+// The reasons of rounds that were abandoned and of evaluations by clients, the last ones.
 std::string abandoned_rounds(const json::array& rounds) {
   std::vector<std::string> lines;
   for (const json::value& round : rounds) {
-    const json::object* members = round.if_object();
-    const json::value* abandoned = members ? members->if_contains("abandoned") : nullptr;
-    if (!abandoned || !abandoned->is_object()) continue;
-    lines.push_back(fmt::format("round {}, attempt {}: abandoned: {}\n", cell(round, "round"),
-                                cell(round, "attempt"), cell(*abandoned, "reason")));
+    const auto add = [&](const char* key, const std::string& what) {
+      const json::object* members = round.if_object();
+      const json::value* abandoned = members ? members->if_contains(key) : nullptr;
+      if (!abandoned || !abandoned->is_object()) return;
+      lines.push_back(fmt::format("round {}, {}: abandoned: {}\n", cell(round, "round"), what,
+                                  cell(*abandoned, "reason")));
+    };
+    add("abandoned", "attempt " + cell(round, "attempt"));
+    add("federated_abandoned", "evaluation by clients");
   }
   if (lines.empty()) return {};
   std::string text = "\n";
@@ -127,14 +131,17 @@ std::string abandoned_rounds(const json::array& rounds) {
 
 // What the clients found on their own data, where they were asked.
 std::string evaluations_table(const json::array& rounds, const telemetry::Terminal& terminal) {
-  TextTable table({">ROUND", ">CLIENTS", ">ROWS", ">LOSS", ">ACCURACY"});
+  TextTable table({">ROUND", "STATE", ">CLIENTS", ">ROWS", ">LOSS", ">ACCURACY", ">TIME", ">OUT"});
   bool any = false;
   for (const json::value& round : rounds) {
-    if (cell(round, "federated_clients") == "-") continue;
+    if (cell(round, "federated_state") == "-") continue;
     any = true;
-    table.add({cell(round, "round"), cell(round, "federated_clients"),
-               cell(round, "federated_rows"), cell(round, "federated_loss", 4),
-               cell(round, "federated_accuracy", 4)});
+    table.add(
+        {cell(round, "round"), cell(round, "federated_state"),
+         fmt::format("{}/{}", cell(round, "federated_clients"), cell(round, "federated_asked")),
+         cell(round, "federated_rows"), cell(round, "federated_loss", 4),
+         cell(round, "federated_accuracy", 4), seconds_cell(round, "federated_seconds"),
+         bytes_cell(round, "federated_bytes_out")});
   }
   if (!any) return {};
   return "\nevaluated by the clients, on their own data\n" + table.text(terminal.line_max);

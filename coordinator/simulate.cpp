@@ -40,6 +40,24 @@ Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t cl
   return data::partition_views(dataset, partition_spec, clients);
 }
 
+// What each client trains on and holds out.
+Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_t clients) {
+  STARLING_ASSIGN(const auto parts, load_parts(job, clients));
+  std::vector<client::ClientData> holdings;
+  for (const data::DatasetView& part : parts) {
+    data::Divided divided = data::hold_out(part, job.data.hold_out);
+    holdings.push_back({std::move(divided.training), std::move(divided.held_out)});
+  }
+  const bool some =
+      std::ranges::any_of(holdings, [](const auto& h) { return h.held_out.has_value(); });
+  if (some || job.evaluate.federated_every == 0) return holdings;
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format("evaluate.federated-every is set, and with data.hold-out = {:g} none of the {} "
+                  "holds rows out: raise data.hold-out, for example to 0.1",
+                  job.data.hold_out, counted(clients, "client")));
+}
+
 Result<void> check_clients(const Job& job, std::size_t clients) {
   const auto needed = static_cast<std::size_t>(job.clients_awaited());
   if (needed <= clients) return {};
@@ -185,9 +203,9 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_TRY(job.validate(*options.strategies));
   STARLING_TRY(check_clients(job, options.clients));
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
-  STARLING_ASSIGN(auto parts, load_parts(job, options.clients));
+  STARLING_ASSIGN(auto holdings, load_holdings(job, options.clients));
   STARLING_ASSIGN(const RunContext context,
-                  prepare_run(job, parts.front().dataset, *options.strategies));
+                  prepare_run(job, holdings.front().training.dataset, *options.strategies));
   // As a service refuses at its submission what would only fail as a run.
   STARLING_TRY(check_bounds(job));
   const auto store = store::open_store_in_memory();
@@ -195,15 +213,14 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    data::Divided divided = data::hold_out(parts[k], job.data.hold_out);
-    simulator.add_client(fmt::format("client-{}", k + 1),
-                         {std::move(divided.training), std::move(divided.held_out)});
+  for (std::size_t k = 0; k < holdings.size(); ++k) {
+    simulator.add_client(fmt::format("client-{}", k + 1), std::move(holdings[k]));
   }
   STARLING_ASSIGN(const RunId id, simulator.run(context, recorded.contributors));
   STARLING_ASSIGN(const auto run, store->find_run(id));
   STARLING_ASSIGN(const auto rounds, store->rounds(id, 1));
-  SimulationResult result{.run = run_to_json(*run, rounds), .state = run->state};
+  STARLING_ASSIGN(const auto evaluations, store->evaluations(id, 1));
+  SimulationResult result{.run = run_to_json(*run, rounds, evaluations), .state = run->state};
   result.run.as_object()["instruction_set"] = linalg::default_kernels().name;
   result.warning = instruction_set_warning(recorded);
   if (world) add_virtual_seconds(result.run, simulator);

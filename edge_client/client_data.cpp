@@ -114,6 +114,7 @@ Result<client::ClientOptions> client_options(const EdgeOptions& options,
   const data::Dataset& dataset = *data.training.dataset;
   const auto shape = client::DataShape::of(dataset.shape(), dataset.classes());
   client.rows = data.training.size();
+  if (data.held_out) client.held_out = data.held_out->size();
   client.abilities =
       client::abilities_of(strategy::builtin_strategies(), data.held_out.has_value());
   client.input.assign(shape.input.begin(), shape.input.end());

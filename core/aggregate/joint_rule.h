@@ -20,6 +20,9 @@ class JointRule {
   // updates_min(). Requires: the updates were validated against the schema.
   [[nodiscard]] virtual Result<Report> report(const update::Schema& schema,
                                               const update::UpdateSource& updates) const = 0;
+  // The rule for one number of each update, where a scalar is what the updates are about. Does not
+  // depend on the order. Requires: at least updates_min() finite values.
+  virtual double combine(std::vector<double> values) const = 0;
 };
 
 }  // namespace starling::aggregate

@@ -7,10 +7,12 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
 #include "core/aggregate/scalar_sums.h"
+#include "core/base/check.h"
 #include "core/base/counted.h"
 
 namespace starling::aggregate {
@@ -95,7 +97,7 @@ Result<Report> MiddleMean::report(const update::Schema& schema,
     return retry("too-few-updates",
                  fmt::format("{}, and the rule needs {}", counted(rows, "update"), updates_min()));
   }
-  const std::size_t drop = drop_.value_or((rows - 1) / 2);
+  const std::size_t drop = dropped(rows);
   const std::size_t tile_elements = std::max(kTileMin, kTileFloats / rows);
   std::vector<float> room(rows * tile_elements);
   std::vector<std::int32_t> keys(room.size());
@@ -115,6 +117,14 @@ Result<Report> MiddleMean::report(const update::Schema& schema,
     report.vectors.emplace_back(std::move(means), elements);
   }
   return report;
+}
+
+double MiddleMean::combine(std::vector<double> values) const {
+  STARLING_CHECK(values.size() >= updates_min());
+  std::ranges::sort(values);
+  const std::size_t drop = dropped(values.size());
+  const auto middle = std::span(values).subspan(drop, values.size() - 2 * drop);
+  return std::accumulate(middle.begin(), middle.end(), 0.0) / static_cast<double>(middle.size());
 }
 
 }  // namespace starling::aggregate

@@ -22,8 +22,11 @@ class MiddleMean final : public JointRule {
   std::size_t updates_min() const override { return 2 * drop_.value_or(0) + 1; }
   [[nodiscard]] Result<Report> report(const update::Schema& schema,
                                       const update::UpdateSource& updates) const override;
+  double combine(std::vector<double> values) const override;
 
  private:
+  // Of so many values.
+  std::size_t dropped(std::size_t values) const { return drop_.value_or((values - 1) / 2); }
   explicit MiddleMean(std::optional<std::size_t> drop) : drop_(drop) {}
 
   std::optional<std::size_t> drop_;  // f; none: the median's

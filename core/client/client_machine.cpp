@@ -105,7 +105,8 @@ void ClientMachine::handle(Connected&) {
                        .rows = options_.rows,
                        .abilities = options_.abilities,
                        .input = options_.input,
-                       .classes = options_.classes});
+                       .classes = options_.classes,
+                       .held_out = options_.held_out});
 }
 
 void ClientMachine::handle(Disconnected& event) {

@@ -107,6 +107,7 @@ struct ClientOptions {
   std::vector<std::string> abilities;  // see abilities.h
   std::vector<std::uint32_t> input;    // shape of a row; empty: not said
   std::uint32_t classes = 0;
+  std::uint64_t held_out = 0;                  // rows to evaluate on
   std::uint64_t model_bytes_max = 4ULL << 30;  // a larger model is refused by name
   std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond
   std::size_t states_max = 4;                  // of runs; the one that counted longest ago goes

@@ -35,6 +35,7 @@ struct Hello {
   std::vector<std::string> abilities = {};
   std::vector<std::uint32_t> input = {};  // the shape of a row; empty: not said
   std::uint32_t classes = 0;              // 0: not said
+  std::uint64_t held_out = 0;             // rows that it evaluates on; 0: none, or not said
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 

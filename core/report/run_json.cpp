@@ -126,9 +126,11 @@ Result<Evaluation> parse_round(const json::object& round, std::string_view where
   STARLING_TRY(take("train_loss", Measure::kTrainLoss));
   STARLING_TRY(take("eval_loss", Measure::kEvalLoss));
   STARLING_TRY(take("eval_accuracy", Measure::kEvalAccuracy));
-  STARLING_ASSIGN(const auto in, number_member(round, "bytes_in", where));
-  STARLING_ASSIGN(const auto out, number_member(round, "bytes_out", where));
-  evaluation.at(Measure::kBytesSent) = in.value_or(0) + out.value_or(0);
+  double& bytes = evaluation.at(Measure::kBytesSent) = 0;
+  for (const char* key : {"bytes_in", "bytes_out", "federated_bytes_in", "federated_bytes_out"}) {
+    STARLING_ASSIGN(const auto some, number_member(round, key, where));
+    bytes += some.value_or(0);
+  }
   return evaluation;
 }
 

@@ -71,6 +71,7 @@ struct Greeting {
   std::vector<std::string> abilities;     // sorted words; empty: an earlier version
   std::vector<std::uint32_t> input = {};  // the shape of its rows; empty: not said
   std::uint32_t classes = 0;
+  std::uint64_t held_out = 0;  // rows that it evaluates on; 0: none, or not said
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
 
@@ -238,26 +239,16 @@ struct ModelRecord {
   friend bool operator==(const ModelRecord&, const ModelRecord&) = default;
 };
 
-// What a committed evaluate phase found.
-struct FederatedEvaluation {
-  Evaluation evaluation;
-  std::uint64_t clients = 0;  // that contributed
-  std::uint64_t rows = 0;     // which they evaluated on
-  std::vector<Failure> failures;
-  friend bool operator==(const FederatedEvaluation&, const FederatedEvaluation&) = default;
-};
-
 struct RoundRecord {
   AttemptKey key;
   RoundState state = RoundState::kOpen;
   std::vector<CohortMember> cohort;  // in the order in which it was opened
   Sha256Digest base_model;
   WallTime started;
-  AttemptResult result;                          // while open: only the bytes so far
-  std::optional<Sha256Digest> model;             // of a committed train phase
-  std::optional<Abandonment> abandonment;        // where abandoned
-  std::uint64_t population = 0;                  // as in NewAttempt
-  std::optional<FederatedEvaluation> federated;  // of a committed train phase, once there is one
+  AttemptResult result;                    // while open: only the bytes so far
+  std::optional<Sha256Digest> model;       // of a committed train phase
+  std::optional<Abandonment> abandonment;  // where abandoned
+  std::uint64_t population = 0;            // as in NewAttempt
   friend bool operator==(const RoundRecord&, const RoundRecord&) = default;
 };
 

@@ -51,8 +51,8 @@ Result<Client> read_client(Query& query) {
   std::string abilities, input;
   STARLING_TRY(query.into(client.name, client.role, client.state, client.joined, client.last_seen,
                           client.greeting.rows, abilities, input, client.greeting.classes,
-                          client.certificate_serial, client.certificate_fingerprint,
-                          client.certificate_expires));
+                          client.greeting.held_out, client.certificate_serial,
+                          client.certificate_fingerprint, client.certificate_expires));
   client.greeting.abilities = split_words(abilities);
   auto shape = split_shape(input);
   if (!shape) {
@@ -109,7 +109,8 @@ Result<Token> read_token(Query& query) {
 Result<std::optional<Client>> SqliteStore::find_client(std::string_view name) {
   return database_->first(
       "SELECT c.name, c.role, c.state, c.joined, c.last_seen, c.training_rows, "
-      "c.abilities, c.input, c.classes, k.serial, k.fingerprint, k.not_after FROM clients c JOIN "
+      "c.abilities, c.input, c.classes, c.held_out, k.serial, k.fingerprint, k.not_after FROM "
+      "clients c JOIN "
       "certificates k ON k.serial = c.certificate "
       "WHERE c.name = ?",
       read_client, name);
@@ -118,7 +119,8 @@ Result<std::optional<Client>> SqliteStore::find_client(std::string_view name) {
 Result<std::vector<Client>> SqliteStore::clients() {
   return database_->all(
       "SELECT c.name, c.role, c.state, c.joined, c.last_seen, c.training_rows, "
-      "c.abilities, c.input, c.classes, k.serial, k.fingerprint, k.not_after FROM clients c JOIN "
+      "c.abilities, c.input, c.classes, c.held_out, k.serial, k.fingerprint, k.not_after FROM "
+      "clients c JOIN "
       "certificates k ON k.serial = c.certificate "
       "ORDER BY c.name",
       read_client);
@@ -146,7 +148,7 @@ Result<void> SqliteStore::certify(std::string_view name, Role role, const Certif
       "INSERT INTO clients(name, role, state, joined, certificate) VALUES(?, ?, ?, ?, ?) "
       "ON CONFLICT DO UPDATE SET role = excluded.role, state = excluded.state, "
       "joined = excluded.joined, certificate = excluded.certificate, training_rows = 0, "
-      "abilities = '', input = '', classes = 0",  // of another device, perhaps
+      "abilities = '', input = '', classes = 0, held_out = 0",  // of another device, perhaps
       name, role, ClientState::kActive, now, certificate.serial));
   return insert_certificate(certificate);
 }
@@ -164,10 +166,10 @@ Result<void> SqliteStore::record_seen(std::string_view name, WallTime now,
     if (database_->changes() == 0) return rules::client_unknown(name);
     if (!greeting) return {};
     return database_->execute(
-        "UPDATE clients SET training_rows = ?, abilities = ?, input = ?, classes = ? "
+        "UPDATE clients SET training_rows = ?, abilities = ?, input = ?, classes = ?, held_out = ? "
         "WHERE name = ?",
         greeting->rows, join_words(greeting->abilities), join_shape(greeting->input),
-        greeting->classes, name);
+        greeting->classes, greeting->held_out, name);
   });
 }
 

@@ -294,31 +294,6 @@ Result<void> SqliteStore::withdraw_round(RunId run, Round round, const Abandonme
   });
 }
 
-Result<std::vector<Failure>> SqliteStore::failures_of(PhaseId phase) {
-  return database_->all(
-      "SELECT client, code, reason, bytes_in, bytes_out FROM failures WHERE phase = ? "
-      "ORDER BY position",
-      read_failure, phase);
-}
-
-Result<std::optional<FederatedEvaluation>> SqliteStore::federated_evaluation(RunId run,
-                                                                             Round round) {
-  const auto read = [&](Query& query) -> Result<FederatedEvaluation> {
-    FederatedEvaluation found;
-    PhaseId phase{};
-    STARLING_TRY(query.into(phase, found.evaluation.loss, found.evaluation.accuracy, found.clients,
-                            found.rows));
-    STARLING_ASSIGN(found.failures, failures_of(phase));
-    return found;
-  };
-  return database_->first(
-      "SELECT p.id, p.eval_loss, p.eval_accuracy, count(c.client), "
-      "CAST(total(c.weight) AS INTEGER) FROM phases p LEFT JOIN contributions c ON c.phase = p.id "
-      "WHERE p.run = ? AND p.kind = 'evaluate' AND p.round = ? AND p.state = 'committed' "
-      "GROUP BY p.id",
-      read, run, round);
-}
-
 Result<void> SqliteStore::read_phase_rows(PhaseId phase, RoundRecord& record) {
   STARLING_ASSIGN(record.cohort,
                   database_->all("SELECT client, id FROM tasks WHERE phase = ? ORDER BY position",
@@ -327,9 +302,10 @@ Result<void> SqliteStore::read_phase_rows(PhaseId phase, RoundRecord& record) {
                   database_->all("SELECT client, task, weight, norm FROM contributions "
                                  "WHERE phase = ? ORDER BY position",
                                  read_contribution, phase));
-  STARLING_ASSIGN(record.result.failures, failures_of(phase));
-  if (!record.model) return {};
-  STARLING_ASSIGN(record.federated, federated_evaluation(record.key.run, record.key.round));
+  STARLING_ASSIGN(record.result.failures,
+                  database_->all("SELECT client, code, reason, bytes_in, bytes_out FROM failures "
+                                 "WHERE phase = ? ORDER BY position",
+                                 read_failure, phase));
   return {};
 }
 

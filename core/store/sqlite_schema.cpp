@@ -227,6 +227,9 @@ ALTER TABLE runs ADD COLUMN settings TEXT NOT NULL DEFAULT '';
 ALTER TABLE models ADD COLUMN state_sha256 BLOB CHECK(length(state_sha256) = 32);
 ALTER TABLE models ADD COLUMN state_bytes INTEGER
   CHECK((state_bytes IS NULL) = (state_sha256 IS NULL));
+)sql",
+                                                                 R"sql(
+ALTER TABLE clients ADD COLUMN held_out INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

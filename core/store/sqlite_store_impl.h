@@ -104,8 +104,6 @@ class SqliteStore final : public Store {
   Result<std::vector<RoundRecord>> phases(RunId run, PhaseKind kind, Round first);
   Result<RoundRecord> read_phase(Query& query);
   Result<void> read_phase_rows(PhaseId phase, RoundRecord& record);
-  Result<std::vector<Failure>> failures_of(PhaseId phase);
-  Result<std::optional<FederatedEvaluation>> federated_evaluation(RunId run, Round round);
 
   std::unique_ptr<Database> database_;
 };

@@ -138,7 +138,8 @@ Result<protocol::Hello> read(schema::Hello::Reader from) {
                          .rows = from.getRows(),
                          .abilities = std::move(abilities),
                          .input = std::move(input),
-                         .classes = from.getClasses()};
+                         .classes = from.getClasses(),
+                         .held_out = from.getHeldOut()};
 }
 
 Result<protocol::Welcome> read(schema::Welcome::Reader from) {

@@ -102,6 +102,7 @@ void write(capnp::MessageBuilder& message, const protocol::Hello& hello) {
     for (unsigned i = 0; i < input.size(); ++i) input.set(i, hello.input[i]);
   }
   to.setClasses(hello.classes);
+  to.setHeldOut(hello.held_out);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Welcome& welcome) {

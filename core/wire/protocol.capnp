@@ -16,6 +16,7 @@ struct Hello {
   abilities @4 :Text;
   input @5 :List(UInt32);
   classes @6 :UInt32;
+  heldOut @7 :UInt64;
 }
 
 struct Welcome {

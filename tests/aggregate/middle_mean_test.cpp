@@ -84,6 +84,14 @@ TEST(MiddleMean, VectorsAreUnweightedAndScalarsAreWeightedMeans) {
   EXPECT_EQ(found.contributions, 3U);
 }
 
+TEST(MiddleMean, CombinesNumbersAsItDoesElements) {
+  EXPECT_EQ(MiddleMean::median().combine({1e30, 3, 1}), 3);
+  EXPECT_EQ(MiddleMean::median().combine({4, 1, 2, 1e30}), 3);
+  EXPECT_EQ(MiddleMean::median().combine({7}), 7);
+  EXPECT_EQ(MiddleMean::trimmed(1).combine({-1e30, 1, 1e30, 3, 2}), 2);
+  EXPECT_EQ(MiddleMean::trimmed(2).combine({-1e30, 1, 1e30, 3, 2}), 2);
+}
+
 TEST(MiddleMean, TooFewUpdatesAreRefusedByName) {
   const auto schema = schema_of(1);
   const Rows four = {{1}, {2}, {3}, {4}};

@@ -66,6 +66,9 @@ TEST(AggregationRule, WhatHasNoMeaningIsRefusedByName) {
                 HasSubstr("counts every client the same"));
   }
   EXPECT_THAT(refusal("[aggregation]\nrule = \"mode\"\n"), HasSubstr("median"));
+  EXPECT_THAT(refusal("[aggregation]\nrule = \"trimmed-mean\"\n[evaluate]\nfederated-every = 1\n"
+                      "federated-cohort = 2\n"),
+              HasSubstr("evaluate.federated-cohort is 2"));
 }
 
 // --- from the updates to the model --------------------------------------------------------------
@@ -209,6 +212,37 @@ TEST(Evaluation, WhatNoModelHasIsRefused) {
   const RoundOutcome outcome = std::move(*aggregate).finish(nullptr).value();
   EXPECT_EQ(outcome.measured->loss, 1.5);
   EXPECT_EQ(outcome.measured->accuracy, 0.5);
+}
+
+// Five clients measure; the last lies, with the largest weight that it can claim.
+Measured measured_by_five(const Job& job, double lie) {
+  const auto context = std::make_shared<const RunContext>(prepare_run(job, nullptr).value());
+  const auto model =
+      std::make_shared<const model::Parameters>(model::initial_parameters(*context->model, 1));
+  BeginRound phase{.run = RunId(1), .kind = protocol::TaskKind::kEvaluate, .round = 1};
+  phase.schema = {.scalars = {"accuracy", "loss"}, .bounds = context->schema().bounds};
+  phase.base = {{RunId(1), 1, model->sha256()}, model, {}, {}};
+  for (std::uint64_t k = 1; k <= 5; ++k) {
+    phase.participants.push_back({"client-" + std::to_string(k), TaskId(k)});
+  }
+  auto aggregate = RoundAggregate::begin(context, phase).value();
+  for (const std::uint64_t k : {4, 5, 2, 1, 3}) {
+    const bool lies = k == 5;
+    update::ContributionHead head{
+        .task = TaskId(k), .base = phase.base.version, .weight = lies ? 1000.0 : 1.0};
+    head.scalars = {{"loss", lies ? lie : static_cast<double>(k)},
+                    {"accuracy", lies ? 0 : 1 / static_cast<double>(k)}};
+    head.payload_checksum = checksum({});
+    EXPECT_TRUE(aggregate->add(head, {}));
+  }
+  return *std::move(*aggregate).finish(nullptr).value().measured;
+}
+
+TEST(Evaluation, TheRuleBoundsWhatOneClientSays) {
+  EXPECT_EQ(measured_by_five(tiny_job("median"), 1e30), (Measured{true, 3, 1.0 / 3}));
+  EXPECT_EQ(measured_by_five(tiny_job("trimmed-mean"), 1e30),
+            (Measured{true, 3, (0.25 + 1.0 / 3 + 0.5) / 3}));
+  EXPECT_GT(measured_by_five(tiny_job("mean"), 1e30).loss, 9e29) << "as means are";
 }
 
 TEST_F(ReferenceRound, ARoundOfTooFewUpdatesEndsByName) {

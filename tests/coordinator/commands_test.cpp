@@ -286,6 +286,25 @@ TEST_F(CommandsTest, AReplayWarnsOfAnotherInstructionSet) {
   EXPECT_THAT(err, Not(HasSubstr("warning: "))) << "as real runs are recorded";
 }
 
+TEST_F(CommandsTest, SimulateRefusesEvaluationsByClientsThatHoldNoRowsOut) {
+  const std::string job = write_job(
+      "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"
+      "[evaluate]\nevery = 0\nfederated-every = 1\n[stop]\nmetric = \"federated-loss\"\n"
+      "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n");
+  const auto simulate = [&](const std::string& hold_out) {
+    return run({"simulate", job, "--clients", "2", "--hold-out", hold_out, "--format", "json"});
+  };
+  EXPECT_EQ(simulate("0"), 2);
+  EXPECT_THAT(err, HasSubstr("evaluate.federated-every is set, and with data.hold-out = 0 none of "
+                             "the 2 clients holds rows out: raise data.hold-out, for example to "
+                             "0.1\n"));
+  EXPECT_EQ(simulate("0.01"), 2) << "less than a row";
+  EXPECT_EQ(simulate("0.1"), 0) << err;
+  const boost::json::value round = boost::json::parse(out).at("rounds").at(0);
+  EXPECT_EQ(round.at("federated_rows"), 3);
+  EXPECT_EQ(round.at("federated_bytes_out"), 10 * 4) << "the model";
+}
+
 TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
   const std::string job = write_job(
       "rounds = 1\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 1\n"

@@ -145,6 +145,8 @@ TEST_F(CoordinatorServiceTest, AStrategyWithStatesGivesTheModelsOfItsSimulationA
   job.training.strategy.name = "fedavg";
   EXPECT_NE(federation.models(run), simulated_models(job, 3));
   job.training.strategy.name = "scaffold";
+  const auto client = federation.ask("client-show", {{"name", "client-1"}}).value();
+  EXPECT_GT(client.at("held_out").to_number<int>(), 0) << "as it said";
   const auto expected = simulated_rounds(job, 3);
   const auto shown = federation.ask("run-show", {{"id", run}}).value();
   for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -38,7 +38,7 @@ struct SmallRun {
     return to_run_start(RunId(1), context, {{RunId(1), last, {}}, model, {}, {}}, rounds, open);
   }
 
-  const RunContext context = [] {
+  RunContext context = [] {
     Job job;
     job.training.model.kind = "softmax-regression";
     job.training.data = {{4}, 2};
@@ -94,32 +94,82 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
 
 TEST(RunRecords, JsonHasThePopulationAndWhatTheClientsFound) {
   const store::Run run{.id = RunId(1), .name = "n", .state = store::RunState::kRunning, .seed = 9};
-  store::RoundRecord evaluated{.key = {RunId(1), 1, 1},
-                               .state = store::RoundState::kCommitted,
-                               .population = 12,
-                               .federated = store::FederatedEvaluation{
-                                   .evaluation = {0.5, std::nullopt},
-                                   .clients = 3,
-                                   .rows = 450,
-                                   .failures = {{"cam-7", "no-data", "it has no rows", 5, 2}}}};
-  evaluated.result.evaluation = {0.25, 0.75};
+  store::RoundRecord trained{.key = {RunId(1), 1, 1},
+                             .state = store::RoundState::kCommitted,
+                             .model = sha256(as_bytes("m1")),
+                             .population = 12};
+  trained.result.evaluation = {0.25, 0.75};
+  store::RoundRecord evaluated{
+      .key = {RunId(1), 1, 1, store::PhaseKind::kEvaluate},
+      .state = store::RoundState::kCommitted,
+      .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}, {"c", TaskId(3)}, {"cam-7", TaskId(4)}},
+      .base_model = sha256(as_bytes("m1"))};
+  evaluated.result = {
+      .contributions = {{"a", TaskId(1), 50}, {"b", TaskId(2), 150}, {"c", TaskId(3), 250}},
+      .failures = {{"cam-7", "no-data", "it has no rows", 5, 2}},
+      .evaluation = {0.5, std::nullopt},
+      .seconds = 1.5,
+      .bytes_in = 7,
+      .bytes_out = 4000};
   const store::RoundRecord old{.key = {RunId(1), 2, 1}, .state = store::RoundState::kCommitted};
-  const auto value = run_to_json(run, {evaluated, old});
+  const auto value = run_to_json(run, {trained, old}, {evaluated});
   const auto& first = value.at("rounds").at(0);
   EXPECT_EQ(first.at("population"), 12);
+  EXPECT_EQ(first.at("federated_state"), "committed");
+  EXPECT_EQ(first.at("federated_asked"), 4);
   EXPECT_EQ(first.at("federated_loss"), 0.5);
   EXPECT_TRUE(first.at("federated_accuracy").is_null());
   EXPECT_EQ(first.at("federated_clients"), 3);
   EXPECT_EQ(first.at("federated_rows"), 450);
   EXPECT_EQ(first.at("federated_failures").at(0).at("client"), "cam-7");
   EXPECT_EQ(first.at("federated_failures").at(0).at("reason"), "it has no rows");
+  EXPECT_TRUE(first.at("federated_abandoned").is_null());
+  EXPECT_EQ(first.at("federated_seconds"), 1.5);
+  EXPECT_EQ(first.at("federated_bytes_in"), 7);
+  EXPECT_EQ(first.at("federated_bytes_out"), 4000);
   EXPECT_EQ(first.at("eval_loss"), 0.25);
   const auto& second = value.at("rounds").at(1);
-  for (const char* key : {"population", "federated_loss", "federated_accuracy", "federated_clients",
-                          "federated_rows"}) {
+  for (const char* key :
+       {"population", "federated_state", "federated_asked", "federated_loss", "federated_accuracy",
+        "federated_clients", "federated_rows", "federated_abandoned", "federated_seconds",
+        "federated_bytes_in", "federated_bytes_out"}) {
     EXPECT_TRUE(second.at(key).is_null()) << key;
   }
   EXPECT_TRUE(second.at("federated_failures").as_array().empty());
+}
+
+TEST(RunRecords, JsonShowsAnEvaluationThatCameToNothing) {
+  const store::Run run{.id = RunId(1), .name = "n", .state = store::RunState::kRunning, .seed = 9};
+  const store::RoundRecord trained{.key = {RunId(1), 1, 2},
+                                   .state = store::RoundState::kCommitted,
+                                   .model = sha256(as_bytes("m1 again"))};
+  const auto shown = [&](const std::vector<store::RoundRecord>& evaluations) {
+    return run_to_json(run, {trained}, evaluations).at("rounds").at(0);
+  };
+  store::RoundRecord evaluation{.key = {RunId(1), 1, 1, store::PhaseKind::kEvaluate},
+                                .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}},
+                                .base_model = sha256(as_bytes("m1 again"))};
+  evaluation.result.bytes_out = 40;
+  const auto open = shown({evaluation});
+  EXPECT_EQ(open.at("federated_state"), "open");
+  EXPECT_EQ(open.at("federated_asked"), 2);
+  EXPECT_EQ(open.at("federated_bytes_out"), 40);
+  EXPECT_TRUE(open.at("federated_clients").is_null());
+  evaluation.state = store::RoundState::kAbandoned;
+  evaluation.abandonment = store::Abandonment{"too-few-updates", "0 of the 1 evaluations"};
+  evaluation.result.failures = {{"a", "deadline", "no evaluation came", 0, 40},
+                                {"b", "no-data", "it has no rows"}};
+  const auto abandoned = shown({evaluation});
+  EXPECT_EQ(abandoned.at("federated_state"), "abandoned");
+  EXPECT_EQ(abandoned.at("federated_asked"), 2);
+  EXPECT_EQ(abandoned.at("federated_clients"), 0);
+  EXPECT_EQ(abandoned.at("federated_abandoned").at("reason"), "0 of the 1 evaluations");
+  EXPECT_EQ(abandoned.at("federated_failures").as_array().size(), 2U);
+  EXPECT_EQ(abandoned.at("federated_failures").at(0).at("bytes"), 40);
+  EXPECT_TRUE(abandoned.at("federated_loss").is_null());
+  evaluation.base_model = sha256(as_bytes("m1"));
+  EXPECT_TRUE(shown({evaluation}).at("federated_state").is_null())
+      << "of the model that was withdrawn";
 }
 
 TEST(RunRecords, WhoCountsForMoreThanAllOthersIsNamed) {
@@ -235,6 +285,37 @@ TEST(RunRecords, AnEvaluationThatWasAbandonedIsNotTriedAgainAndOneThatWasWithdra
   EXPECT_TRUE(start(3).evaluated);
   EXPECT_FALSE(start(2).evaluated) << "it is the next round's, whose model was withdrawn";
   EXPECT_EQ(start(2).evaluations.at(3), 1U) << "so that its next evaluation is attempt 2";
+}
+
+TEST(RunRecords, ARestartKnowsWhoFailedToEvaluateAndWhatWasMeasured) {
+  SmallRun small;
+  small.context.job.stop = {.metric = "federated-loss", .patience = 1};
+  std::vector<store::RoundRecord> rounds, evaluations;
+  for (const Round round : {1, 2}) {
+    rounds.push_back({.key = {RunId(1), round, 1}, .state = store::RoundState::kCommitted});
+    rounds.back().result.failures = {{"slow", "deadline", "no update came"}};
+    evaluations.push_back({.key = {RunId(1), round, 1, store::PhaseKind::kEvaluate},
+                           .state = store::RoundState::kCommitted});
+    evaluations.back().result = {
+        .contributions = {{"good", TaskId(round), 1}},
+        .failures = {{"late", "round-closed", "not needed"},
+                     {"silent", "deadline", fmt::format("no evaluation came, {}", round)},
+                     {"stopped", "run-stopped", "the run was stopped"}},
+        .evaluation = {0.25 * round, 0.5}};
+  }
+  evaluations[0].result.contributions.push_back({"once", TaskId(9), 1});
+  evaluations[1].result.failures.push_back({"once", "no-data", "it has no rows"});
+  const RunStart start = to_run_start(RunId(1), small.context, {{RunId(1), 2, {}}, small.model},
+                                      rounds, std::nullopt, evaluations);
+  ASSERT_TRUE(start.evaluation_failures.left_out("silent"));
+  EXPECT_EQ(*start.evaluation_failures.why_left_out("silent"), "no evaluation came, 2");
+  for (const char* client : {"good", "late", "stopped", "once", "slow"}) {
+    EXPECT_FALSE(start.evaluation_failures.left_out(client)) << client;
+  }
+  EXPECT_FALSE(start.failures.left_out("silent")) << "it may train";
+  EXPECT_TRUE(start.stopping.reason()) << "the loss rose";
+  EXPECT_FALSE(start.stopping.unmeasured());
+  EXPECT_TRUE(small.start_after(2, rounds).stopping.unmeasured());
 }
 
 TEST(RunRecords, AttemptsThatWereWithdrawnKeepTheirNumbersAndHaveNotFailed) {

@@ -3,6 +3,8 @@
 // that cannot do a run, or fail at it every time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/coordinator/coordinator_machine_fixture.h"
 
 namespace starling::coordinator {
@@ -178,10 +180,29 @@ class EvaluationTest : public CoordinatorMachineTest {
     context.job.evaluate.federated_every = 1;
     context.job.job.rounds = 2;
   }
-  void join_evaluator(const std::string& client, std::uint64_t session) {
+  // `held_out` 0: of an earlier version, which does not say it.
+  void join_evaluator(const std::string& client, std::uint64_t session,
+                      std::uint64_t held_out = 0) {
     feed(ClientAdmitted{client});
     feed(SessionOpened{SessionId(session), client});
-    hear(session, protocol::Hello{.rows = 10, .abilities = {"evaluate"}});
+    hear(session, protocol::Hello{.rows = 10, .abilities = {"evaluate"}, .held_out = held_out});
+  }
+  // Every evaluation until it is stored.
+  void evaluate_round() {
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      report_evaluation(session.value(), plan);
+    }
+    feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
+  }
+  bool said(const std::string& line) const {
+    return std::ranges::any_of(did<Say>(), [&](const Say& say) { return say.line == line; });
+  }
+  std::vector<std::uint64_t> asked() const {
+    std::vector<std::uint64_t> sessions;
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      sessions.push_back(session.value());
+    }
+    return sessions;
   }
   void train_round() {
     for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
@@ -241,6 +262,147 @@ TEST_F(EvaluationTest, OneThatFailsDoesNotEndTheRun) {
   EXPECT_EQ(did<AbandonRound>()[0].summary.kind, protocol::TaskKind::kEvaluate);
   ASSERT_EQ(did<BeginRound>().size(), 1U);
   EXPECT_EQ(did<BeginRound>()[0].kind, protocol::TaskKind::kTrain) << "no second attempt";
+}
+
+TEST_F(EvaluationTest, ASilentClientIsLeftOutOfEvaluationsAndStillTrains) {
+  context.job.job.rounds = 9;
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  const auto b_is_silent = [&] {
+    train_round();
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U);
+    report_evaluation(1, plans[0].second);
+    EXPECT_TRUE(did<CommitRound>().empty()) << "b may still answer";
+    now += context.job.round.deadline;
+    hear(2, protocol::Ping{});
+    ASSERT_EQ(did<CommitRound>().size(), 1U);
+    feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
+  };
+  b_is_silent();
+  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty()) << "once may be luck";
+  train_round();
+  evaluate_round();
+  b_is_silent();
+  b_is_silent();
+  EXPECT_TRUE(
+      said("b is not asked to evaluate in this run from now on: its last 2 evaluations "
+           "failed (no evaluation came within 60.0 s)"));
+  const RunMachine::Reach reach = machine.find_run(RunId(1))->reach();
+  EXPECT_EQ(reach.able, 2U);
+  ASSERT_EQ(reach.left_out.size(), 1U);
+  EXPECT_EQ(reach.left_out[0].client, "b");
+  EXPECT_TRUE(reach.left_out[0].trains);
+  EXPECT_EQ(reach.left_out[0].reason,
+            "it may train and is not asked to evaluate; its last 2 evaluations failed: no "
+            "evaluation came within 60.0 s");
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2})) << "to train";
+  train_round();
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1}));
+}
+
+TEST_F(EvaluationTest, WhatIsNotOfAClientsOwnMakingDoesNotLeaveItOut) {
+  context.job.job.rounds = 9;
+  context.job.round.cohort = 2;
+  context.job.evaluate.federated_cohort = 1;
+  context.job.round.over_selection = 2;
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  for (int round = 1; round <= 3; ++round) {
+    train_round();
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U) << "one more than is wanted, round " << round;
+    report_evaluation(1, plans[0].second);
+    ASSERT_EQ(did<CommitRound>().size(), 1U) << "b is not waited for";
+    ASSERT_EQ(did<CommitRound>()[0].summary.failures.size(), 1U);
+    EXPECT_EQ(did<CommitRound>()[0].summary.failures[0].code, "round-closed");
+    feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
+  }
+  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+  for (int round = 4; round <= 6; ++round) {
+    train_round();
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      hear(session.value(), protocol::UpdateOffer{{.task = plan.task,
+                                                   .base = plan.base,
+                                                   .weight = 3,
+                                                   .scalars = {{"loss", 0.5}, {"accuracy", 1}}}});
+      if (did<SumUpload>().empty()) continue;
+      feed(UploadSummed{plan.task, retry("disk-full", "no space left")});
+    }
+    ASSERT_EQ(did<AbandonRound>().size(), 1U) << round;
+  }
+  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+}
+
+TEST_F(EvaluationTest, AWeightIsBoundByTheRowsThatItsClientHoldsOut) {
+  context.job.round.cohort = 3;
+  context.job.round.wait_for = 3;
+  submit();
+  join_evaluator("a", 1, 4);
+  join_evaluator("b", 2, 4);
+  join_evaluator("earlier", 3);
+  train_round();
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 3U);
+  const auto offer = [&](std::size_t i, double weight) {
+    hear(i + 1, protocol::UpdateOffer{{.task = plans[i].second.task,
+                                       .base = plans[i].second.base,
+                                       .weight = weight,
+                                       .scalars = {{"loss", 0.5}, {"accuracy", 0.75}}}});
+  };
+  offer(0, 4);
+  EXPECT_EQ(did<SumUpload>().size(), 1U);
+  offer(1, 5);
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "weight-above-rows");
+  offer(2, 10);
+  EXPECT_EQ(did<SumUpload>().size(), 1U) << "it only says its 10 training rows";
+}
+
+TEST_F(EvaluationTest, SaysWhyNoClientEvaluatesAndThatTheMetricWasNeverMeasured) {
+  context.job.job.rounds = 3;
+  context.job.stop = {.metric = "federated-loss"};
+  submit();
+  join("a", 1);
+  join("b", 2);
+  train_round();
+  EXPECT_TRUE(
+      said("[round 1/3] the model is not evaluated by clients: none of the 2 clients holds "
+           "rows out (data.hold-out in edge.toml)"));
+  const auto plans = sent<protocol::RoundPlan>();
+  join_evaluator("away", 3);
+  feed(SessionClosed{SessionId(3)});
+  now += context.job.round.reconnect_grace;
+  for (const auto& [session, plan] : plans) {
+    upload(session.value(), plan);
+    feed(UploadSummed{plan.task, {}});
+  }
+  commit();
+  EXPECT_TRUE(
+      said("[round 2/3] the model is not evaluated by clients: 1 client holds rows out: 0 "
+           "at work for other runs, 1 not connected, 0 cannot do this run or left out"));
+  train_round();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kCompleted);
+  EXPECT_TRUE(
+      said("stop.metric = 'federated-loss' was never measured, so it could not end the run"));
+}
+
+TEST_F(EvaluationTest, FewerThanTheRuleNeedsAreNotAsked) {
+  context.job.aggregation.rule = "trimmed-mean";
+  context.job.round.cohort = 3;
+  context.job.round.wait_for = 3;
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  join("c", 3);
+  train_round();
+  EXPECT_TRUE(
+      said("[round 1/2] the model is not evaluated by clients: 2 clients hold rows out: 0 "
+           "at work for other runs, 0 not connected, 0 cannot do this run or left out; "
+           "aggregation.trim = 1 needs 3"));
 }
 
 TEST_F(EvaluationTest, ARunThatIsStoppedWhileOneIsStoredEndsAlsoWhereThatFails) {
@@ -412,16 +574,18 @@ TEST_F(CoordinatorMachineTest, AClientThatCannotDoATaskIsNotAskedAgain) {
 
 TEST_F(CoordinatorMachineTest, OneSuccessForgivesFailuresBefore) {
   ClientFailures failures;
-  EXPECT_FALSE(failures.failed("a", false));
-  EXPECT_FALSE(failures.failed("a", false));
+  EXPECT_FALSE(failures.failed("a", "1"));
+  EXPECT_FALSE(failures.failed("a", "2"));
   failures.succeeded("a");
-  EXPECT_FALSE(failures.failed("a", false));
+  EXPECT_FALSE(failures.failed("a", "3"));
   EXPECT_FALSE(failures.left_out("a"));
-  EXPECT_FALSE(failures.failed("a", false));
-  EXPECT_TRUE(failures.failed("a", false));
+  EXPECT_FALSE(failures.failed("a", "4"));
+  EXPECT_TRUE(failures.failed("a", "5\n"));
   EXPECT_TRUE(failures.left_out("a"));
-  EXPECT_FALSE(failures.failed("a", false)) << "said once";
-  EXPECT_TRUE(failures.failed("b", true));
+  EXPECT_EQ(*failures.why_left_out("a"), "5?");
+  EXPECT_FALSE(failures.failed("a", std::string(300, '6'))) << "said once";
+  EXPECT_EQ(*failures.why_left_out("a"), std::string(200, '6') + "...");
+  EXPECT_TRUE(failures.failed("b", "7", true));
 }
 
 // --- inputs beside the model --------------------------------------------------------------------

@@ -134,6 +134,7 @@ TestDevice::TestDevice(std::filesystem::path state, client::ClientData data, Gat
   const std::string name = identity_.identity().name;
   edge_client::EdgeSession::Options options;
   options.client.rows = data.training.size();
+  if (data.held_out) options.client.held_out = data.held_out->size();
   options.client.abilities =
       client::abilities_of(strategy::builtin_strategies(), data.held_out.has_value());
   options.client.backoff = {.minimum = 2ms, .maximum = 20ms};

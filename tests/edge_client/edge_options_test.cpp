@@ -8,6 +8,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/config/binder.h"
+#include "edge_client/client_data.h"
 #include "tests/support/paths.h"
 
 namespace starling::edge_client {
@@ -57,6 +58,19 @@ TEST(EdgeOptions, AMistypedKeyIsNamedWithTheOneMeant) {
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code(), "unknown-key");
   EXPECT_THAT(taken.error().message(), HasSubstr("connection.backoff-max"));
+}
+
+TEST(ClientOptions, SayHowManyRowsAreHeldOut) {
+  const auto announced = [](double hold_out) {
+    EdgeOptions options;
+    options.data.dataset = "synthetic:rows=40,features=6,classes=3";
+    options.data.hold_out = hold_out;
+    const client::ClientData data = load_client_data(options).value();
+    const client::ClientOptions client = client_options(options, data, "1").value();
+    return std::pair(client.rows, client.held_out);
+  };
+  EXPECT_EQ(announced(0.25), std::pair(30UL, 10UL));
+  EXPECT_EQ(announced(0), std::pair(40UL, 0UL));
 }
 
 TEST(EdgeOptions, ABackoffThatShrinksIsRefused) {

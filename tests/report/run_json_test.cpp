@@ -77,6 +77,15 @@ TEST(ParseSimulation, TakesVeryManyLines) {
   EXPECT_EQ(run->evaluations.size(), 100000U);
 }
 
+TEST(ParseFederatedRun, CountsTheBytesOfEvaluationsByClients) {
+  const auto run = parse_federated_run(
+      R"({"name":"n","state":"running","seed":1,"rounds":[{"round":1,"state":"committed",
+          "seconds":1,"bytes_in":100,"bytes_out":50,"federated_bytes_in":1,
+          "federated_bytes_out":30}]})");
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_EQ(run->evaluations.at(0).at(Measure::kBytesSent), 181);
+}
+
 TEST(ParseFederatedRun, SumsBytesAndTimeOverAllAttempts) {
   const auto run = parse_federated_run(testing::federated_run(3));
   ASSERT_TRUE(run) << run.error().message();

@@ -23,7 +23,7 @@ class ReachTest : public CoordinatorMachineTest {
   RunMachine::Reach reach() const { return machine.find_run(RunId(1))->reach(); }
   std::vector<std::string> left_out() const {
     std::vector<std::string> lines;
-    for (const auto& [client, reason] : reach().left_out) lines.push_back(client + ": " + reason);
+    for (const auto& one : reach().left_out) lines.push_back(one.client + ": " + one.reason);
     return lines;
   }
 };
@@ -67,7 +67,7 @@ TEST_F(ReachTest, CountsOutWhoFailsEveryTime) {
   ASSERT_EQ(plans.size(), 2U);
   EXPECT_TRUE(left_out().empty());
   hear(2, protocol::TaskFailed{plans[1].second.task, "data-mismatch", "other columns", true});
-  EXPECT_THAT(left_out(), ::testing::ElementsAre("b: its tasks of this run failed"));
+  EXPECT_THAT(left_out(), ::testing::ElementsAre("b: its tasks of this run failed: other columns"));
   EXPECT_EQ(reach().able, 1U);
 }
 

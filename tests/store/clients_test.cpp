@@ -214,8 +214,11 @@ TEST_F(ClientsTest, RemembersWhoWasSeen) {
   }
   ASSERT_TRUE(store().record_seen(
       "a", at(7), Greeting{.rows = 600, .abilities = {"fednova", "scaffold"}, .input = {3}}));
-  const Greeting last{
-      .rows = 700, .abilities = {"evaluate", "scaffold"}, .input = {1, 28, 28}, .classes = 10};
+  const Greeting last{.rows = 700,
+                      .abilities = {"evaluate", "scaffold"},
+                      .input = {1, 28, 28},
+                      .classes = 10,
+                      .held_out = 70};
   ASSERT_TRUE(store().record_seen("a", at(7), last));
   ASSERT_TRUE(store().record_seen("a", at(8), std::nullopt));
   const Greeting many{.rows = std::uint64_t{1} << 63, .input = {UINT32_MAX}, .classes = UINT32_MAX};

@@ -29,15 +29,15 @@ const protocol::Message kHelloMessage =
 
 TEST(Layout, IsTheSpecifications) {
   EXPECT_EQ(*decode(FrameType::kHello, hello(2, 3)), kHelloMessage);
-  EXPECT_EQ(*encode_header(kHelloMessage), hello(2, 3).header());
+  EXPECT_EQ(*encode_header(kHelloMessage), hello(3, 3).header());
 }
 
 TEST(Layout, FieldsOfLaterVersionsArePassedOver) {
-  RawMessage later = hello(5, 5);
-  for (std::size_t at : {3, 4, 5}) later.word(at) = ~std::uint64_t{0};
-  later.text(9, "a later text");
+  RawMessage later = hello(6, 5);
+  for (std::size_t at : {4, 5, 6}) later.word(at) = ~std::uint64_t{0};
+  later.text(10, "a later text");
   const std::size_t list = later.allocate(4);
-  later.list_pointer(10, list, RawMessage::kComposite, 3);
+  later.list_pointer(11, list, RawMessage::kComposite, 3);
   later.tag(list, 1, 1, 2);
   later.text(list + 2, "within");
   EXPECT_EQ(*decode(FrameType::kHello, later), kHelloMessage);

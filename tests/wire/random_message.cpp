@@ -135,6 +135,7 @@ protocol::Hello hello(Rng& rng) {
     hello.input.push_back(any_number32(rng));
   }
   hello.classes = any_number32(rng);
+  hello.held_out = any_number(rng);
   return hello;
 }
 
