@@ -202,10 +202,15 @@ void add_measured(const store::RoundRecord& record, RunStart& start) {
 }
 
 // Only what a client is to blame for; why it was not waited for any longer says nothing.
-void add_failures(const store::RoundRecord& record, ClientFailures& failures) {
-  for (const store::Contribution& c : record.result.contributions) failures.succeeded(c.client);
-  for (const store::Failure& failure : record.result.failures) {
-    if (!is_circumstance(failure.code)) failures.failed(failure.client, false);
+void add_failures(const store::RoundRecord& record, RunStart& start) {
+  const store::AttemptResult& result = record.result;
+  for (const store::Contribution& c : result.contributions) start.failures.succeeded(c.client);
+  const bool blames =
+      start.norm_raises.attempt_ended(record.cohort.size(), result.failures,
+                                      record.state == store::RoundState::kCommitted, start.norms);
+  for (const store::Failure& failure : result.failures) {
+    if (is_circumstance(failure.code) || (failure.code == kNormAboveBound && !blames)) continue;
+    start.failures.failed(failure.client, false);
   }
 }
 
@@ -225,7 +230,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                  .stopping = EarlyStopping(context.job.stop)};
   const Round round = start.at.version.round;
   for (const store::RoundRecord& record : rounds) {
-    add_failures(record, start.failures);
+    add_failures(record, start);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
       add_measured(record, start);
       std::vector<double> norms = norms_of(record);
@@ -304,8 +309,9 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
                             outcome->measured->accuracy);
   }
   measures +=
-      fmt::format("{:.2f} s  in {}  out {}", to_seconds(summary.elapsed),
-                  format_byte_count(summary.bytes_in), format_byte_count(summary.bytes_out));
+      fmt::format("{:.2f} s{}  in {}  out {}", to_seconds(summary.elapsed),
+                  summary.resumed ? " since the restart" : "", format_byte_count(summary.bytes_in),
+                  format_byte_count(summary.bytes_out));
   return {counts, measures};
 }
 

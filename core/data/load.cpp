@@ -140,18 +140,13 @@ std::string DatasetSpec::to_string() const {
 Result<std::shared_ptr<const Dataset>> load_dataset(const DatasetSpec& spec,
                                                     const LoadOptions& options) {
   try {
-    auto content = read_content(spec, options);
-    if (!content) {  // the data are what the configuration names
-      const bool is_wrong = content.error().kind() == ErrorKind::kRejected;
-      return is_wrong ? content.error().as(ErrorCategory::kUsage) : content.error();
-    }
-    content->name = spec.to_string();
-    return Dataset::make(std::move(*content));
+    STARLING_ASSIGN(Dataset::Content content, read_content(spec, options));
+    content.name = spec.to_string();
+    return Dataset::make(std::move(content));
   } catch (const std::bad_alloc&) {
     return overloaded("out-of-memory", "there is not enough memory to load " + spec.to_string());
   } catch (const std::ios_base::failure& failure) {
-    return wrong_setting("dataset-unreadable",
-                         "reading " + spec.path + " failed: " + failure.what());
+    return rejected("dataset-unreadable", "reading " + spec.path + " failed: " + failure.what());
   }
 }
 

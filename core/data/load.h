@@ -48,9 +48,8 @@ struct LoadOptions {
   RowSelector select;               // null: every row
 };
 
-// Errors are kRejected, of the category kUsage: "dataset-missing", "dataset-malformed",
-// "dataset-too-large", "label-out-of-range", "not-finite", ...; the sentence names file, line and
-// column where known.
+// Errors are kRejected: "dataset-missing", "dataset-malformed", "dataset-too-large",
+// "label-out-of-range", "not-finite", ...; the sentence names file, line and column where known.
 [[nodiscard]] Result<std::shared_ptr<const Dataset>> load_dataset(const DatasetSpec& spec,
                                                                   const LoadOptions& options = {});
 
