@@ -182,6 +182,18 @@ TEST_F(SeveralRunsTest, AnUpdateAboveTheBoundInTheMinorityRaisesNothing) {
   EXPECT_EQ(machine.find_run(RunId(1))->reach().able, 1U) << "b is left out";
 }
 
+TEST_F(SeveralRunsTest, AReplayBoundsNoNorms) {
+  version = {RunId(1), 1, model->sha256()};
+  RunStart start = start_of(1, {{.key = {RunId(1), 1, 1},
+                                 .state = store::RoundState::kCommitted,
+                                 .result = {.contributions = {{"a", TaskId(1), 10, 1.0}}}}});
+  start.recorded_contributors[2] = {"a", "b"};  // which may have counted under a raised bound
+  feed(RunSubmitted{std::move(start)});
+  join("a", 1);
+  join("b", 2);
+  EXPECT_EQ(did<BeginRound>().at(0).norm_max, std::nullopt);
+}
+
 // Two small runs keep both clients busy, and never free both at once of their own accord.
 TEST_F(SeveralRunsTest, ARunThatNeedsTheClientsOfTwoOthersGetsItsTurn) {
   small.job.job.rounds = 9;
