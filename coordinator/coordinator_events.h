@@ -71,6 +71,7 @@ struct RunStart {
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
   RecentNorms norms;        // up to `at`
+  NormRaises norm_raises;   // by the attempts so far
   ClientFailures failures;  // at trainings
   ClientFailures evaluation_failures{ClientFailures::kEvaluationsInARowMax};
   EarlyStopping stopping;                // what was measured so far

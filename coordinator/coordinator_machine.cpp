@@ -60,8 +60,7 @@ std::size_t CoordinatorMachine::runs_active() const {
 
 std::string CoordinatorMachine::waits_for(RunId id) const {
   const RunMachine* run = find_run(id);
-  if (run == nullptr || run->phase() != nullptr || run->awaited() == 0) return "";
-  return run->waits_for();
+  return run == nullptr ? "" : run->waits_for();
 }
 
 std::uint64_t CoordinatorMachine::work() const {
@@ -193,9 +192,17 @@ bool CoordinatorMachine::open_phases() {
     if (!run.machine->phase() && !run.machine->over()) idle.push_back(&run);
   }
   if (idle.size() > 1) std::ranges::stable_sort(idle, {}, &HeldRun::opened);
+  const HeldRun* held_up = nullptr;  // the first one: its turn comes before second turns of others
   for (HeldRun* run : idle) {
-    run->machine->try_open();
-    if (run->machine->phase()) run->opened = ++phases_opened_;
+    const bool yields = held_up && *held_up->waits_since < run->opened;
+    run->machine->try_open(yields ? std::optional(held_up->machine->id()) : std::nullopt);
+    if (run->machine->phase()) {
+      run->opened = ++phases_opened_;
+      run->waits_since.reset();
+    } else if (!yields && !held_up && run->machine->held_up_by_others()) {
+      if (!run->waits_since) run->waits_since = phases_opened_;
+      held_up = run;
+    }
     any = any || run->machine->phase() || run->machine->over();
   }
   return any;

@@ -328,7 +328,7 @@ Result<void> CoordinatorService::Impl::start() {
           .heard_at = [this](const std::string& name) { return heard_at(name); },
           .on_revoked = [this](const std::string& name) { revoked(name); },
           .try_job =
-              [this](const Job& job, std::function<void(Result<void>)> done) {
+              [this](const Job& job, std::function<void(Result<Job>)> done) {
                 core->runs().try_job(job, std::move(done));
               },
           .on_submitted = [this] { core->runs().load_next(); },

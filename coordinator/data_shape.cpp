@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "core/base/counted.h"
@@ -35,7 +36,38 @@ std::string describe(const std::vector<int>& input) {
   return input[0] == 1 ? image : fmt::format("{}x{}", input[0], image);
 }
 
+// "a, b and 3 more"
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamed = 3;
+  const std::size_t named = names.size() <= kNamed + 1 ? names.size() : kNamed;
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  if (named < names.size()) text += fmt::format(" and {} more", names.size() - named);
+  return text;
+}
+
+template <class Shapes>
+Error no_majority(const Shapes& shapes, std::size_t announced) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  std::size_t shown = 0;
+  for (const auto& [shape, names] : shapes) {
+    if (++shown > kShown) break;
+    text += fmt::format("{}{} with {} classes ({})", text.empty() ? "" : "; ",
+                        describe(shape.first), shape.second, some_of(names));
+  }
+  if (shapes.size() > kShown) text += fmt::format("; and {} more", shapes.size() - kShown);
+  return retry("shapes-differ",
+               fmt::format("no shape of data is that of more than half of the {} that say theirs: "
+                           "{}; set data.input and data.classes",
+                           counted(announced, "client"), text));
+}
+
 }  // namespace
+
+client::DataShape shape_of(const Greeting& greeting) {
+  return {{greeting.input.begin(), greeting.input.end()}, static_cast<int>(greeting.classes)};
+}
 
 bool lacks_shape(const Job& job) {
   const client::DataShape& said = job.training.data;
@@ -45,32 +77,43 @@ bool lacks_shape(const Job& job) {
 
 std::string LearnedShape::line() const {
   return fmt::format("data: {}, {} classes, as {} of {} announced", describe(shape.input),
-                     shape.classes, agreed, counted(admitted, "client"));
+                     shape.classes, agreed.size(), counted(admitted, "client"));
 }
 
-std::optional<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
+Result<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
   const client::DataShape& said = job.training.data;
-  std::map<std::vector<int>, std::vector<int>> shapes;  // the classes that each client announces
+  std::map<std::pair<std::vector<int>, int>, std::vector<std::string>> shapes;  // who has it
   LearnedShape learned{.admitted = clients.size()};
   for (const auto& [name, client] : clients.all()) {
     const Greeting& greeting = client.greeting;
     if (!is_shape(greeting)) continue;
-    const client::DataShape announced{{greeting.input.begin(), greeting.input.end()},
-                                      static_cast<int>(greeting.classes)};
+    const client::DataShape announced = shape_of(greeting);
     if (!allows(said, announced)) continue;
     ++learned.announced;
-    shapes[announced.input].push_back(announced.classes);
+    shapes[{announced.input, said.classes > 0 ? said.classes : announced.classes}].push_back(name);
   }
-  if (shapes.empty()) return std::nullopt;
+  if (shapes.empty()) return retry("no-data-shape", "no client says the shape of its data");
   const auto most =
       std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.size(); });
-  std::vector<int>& classes = most->second;
-  std::ranges::sort(classes, std::greater());
-  // Of three and more, two must have it: one alone does not say how large everyone's model is.
-  const int widest = classes[classes.size() < 3 ? 0 : 1];
-  learned.shape = {most->first, said.classes > 0 ? said.classes : widest};
-  learned.agreed = classes.size();
+  if (2 * most->second.size() <= learned.announced) return no_majority(shapes, learned.announced);
+  learned.shape = {most->first.first, most->first.second};
+  learned.agreed = std::move(most->second);
   return learned;
+}
+
+Result<void> check_learned_size(const LearnedShape& learned, std::uint64_t parameters) {
+  constexpr std::uint64_t kParametersMax = std::uint64_t{1} << 26;
+  if (parameters <= kParametersMax) return {};
+  return wrong_setting(
+      "model-too-large",
+      fmt::format("with {} and {} classes, which {} announced, the model would have {} parameters; "
+                  "more than {} need data.input and data.classes in the job",
+                  describe(learned.shape.input), learned.shape.classes, some_of(learned.agreed),
+                  parameters, kParametersMax));
+}
+
+std::string describe_shape(const client::DataShape& shape) {
+  return fmt::format("[{}], {} classes", fmt::join(shape.input, ", "), shape.classes);
 }
 
 bool shape_may_come(const ClientTable& clients) {

@@ -25,7 +25,27 @@ Result<NormBound> NormBound::parse(std::string_view text) {
           "of the rounds before (\"10x\"), or \"off\"");
 }
 
-std::optional<double> NormBound::limit(const RecentNorms& norms) const {
+// With m the multiple: a bound b that refused the majority lies below the median norm of its
+// attempt. If m b lets the majority pass, m times that median lies between m b and m^2 b. So one
+// more raise, where the attempt fails all the same, reaches what the setting means, and at most m
+// times that.
+bool NormRaises::attempt_ended(std::size_t asked, std::size_t refused, bool committed,
+                               RecentNorms& norms) {
+  const bool missed = 2 * refused > asked;
+  if (committed && count_ > 0) norms.clear();
+  if (missed) {
+    ++count_;
+    in_advance_ = false;
+  } else if (committed) {
+    *this = {};
+  } else if (count_ > 0 && refused > 0 && !in_advance_) {
+    ++count_;
+    in_advance_ = true;
+  }
+  return !missed && (committed || count_ == 0);
+}
+
+std::optional<double> NormBound::limit(const RecentNorms& norms, int raises) const {
   if (kind_ == Kind::kOff) return std::nullopt;
   if (kind_ == Kind::kAbsolute) return value_;
   std::vector<double> all;
@@ -33,7 +53,8 @@ std::optional<double> NormBound::limit(const RecentNorms& norms) const {
   if (all.empty()) return std::nullopt;
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
   std::nth_element(all.begin(), middle, all.end());
-  return *middle > 0 ? std::optional(value_ * *middle) : std::nullopt;
+  if (*middle <= 0) return std::nullopt;
+  return value_ * *middle * std::pow(std::max(value_, 2.0), raises);
 }
 
 }  // namespace starling::coordinator

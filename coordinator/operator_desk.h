@@ -37,8 +37,9 @@ class OperatorDesk {
     // Of a client that is connected.
     std::function<std::optional<TimePoint>(const std::string& client)> heard_at;
     std::function<void(const std::string& client)> on_revoked;  // the registry knows already
-    // Whether a run of this job could begin; `done` is called later.
-    std::function<void(const Job&, std::function<void(Result<void>)> done)> try_job;
+    // Whether a run of this job could begin; `done` is called later, with the job as far as the
+    // shape of its data is known.
+    std::function<void(const Job&, std::function<void(Result<Job>)> done)> try_job;
     std::function<void()> on_submitted;
     std::function<void()> on_answered;   // an answer that had nothing has something now
     std::function<void(RunId)> on_stop;  // of a running run

@@ -83,6 +83,17 @@ json::object summary(const store::Run& run, Round rounds_done) {
           {"ended", time_or_null(run.ended)}};
 }
 
+// Why the round that is under way has no model yet, where its last attempt was abandoned.
+json::value last_abandoned(const store::Run& run, const std::vector<store::RoundRecord>& rounds) {
+  if (store::is_finished(run.state)) return nullptr;
+  const auto ended = std::find_if(rounds.rbegin(), rounds.rend(), [](const auto& record) {
+    return record.state != store::RoundState::kOpen;
+  });
+  if (ended == rounds.rend() || !ended->abandonment) return nullptr;
+  return json::value(fmt::format("attempt {} of round {} was abandoned: {}", ended->key.attempt,
+                                 ended->key.round, ended->abandonment->reason));
+}
+
 // The number that the next line will have.
 Result<std::uint64_t> end_of_log(store::RunStore& store, RunId run) {
   constexpr std::size_t kPage = 4096;
@@ -139,11 +150,12 @@ Answer OperatorDesk::run_submit(const OperatorCall& call) {
                           .submit_token = submit_token,
                           .job = std::string(call.payload)};
   const auto answer = std::make_shared<std::optional<Answer>>();
-  handlers_.try_job(job, [this, caller = call.caller, run, warnings = handlers_.warnings(job),
-                          asked = std::weak_ptr(answer)](const Result<void>& tried) {
+  handlers_.try_job(job, [this, caller = call.caller, run,
+                          asked = std::weak_ptr(answer)](const Result<Job>& tried) {
     const auto waiting = asked.lock();
     if (!waiting) return;  // the operator has gone: nothing is submitted
-    waiting->emplace(tried ? noted(store_run(caller, run, warnings)) : tried.error());
+    waiting->emplace(tried ? noted(store_run(caller, run, handlers_.warnings(*tried)))
+                           : tried.error());
     handlers_.on_answered();
   });
   return std::make_unique<LaterAnswer>(answer);
@@ -164,8 +176,11 @@ Answer OperatorDesk::run_list(const OperatorCall&) {
   json::array list;
   for (const store::Run& run : runs) {
     STARLING_ASSIGN(const auto models, parts_.store.models(run.id));
-    json::object object = summary(run, models.empty() ? 0 : models.back().round);
+    const Round done = models.empty() ? 0 : models.back().round;
+    STARLING_ASSIGN(const auto attempts, parts_.store.rounds(run.id, done + 1));
+    json::object object = summary(run, done);
     object["waits_for"] = waits_for(run);
+    object["last_abandoned"] = last_abandoned(run, attempts);
     list.push_back(std::move(object));
   }
   return answer_json(list);
@@ -177,6 +192,7 @@ Answer OperatorDesk::run_show(const OperatorCall& call) {
   STARLING_ASSIGN(const auto evaluations, parts_.store.evaluations(run.id, 1));
   json::value shown = run_to_json(run, rounds, evaluations);
   shown.as_object()["waits_for"] = waits_for(run);
+  shown.as_object()["last_abandoned"] = last_abandoned(run, rounds);
   shown.as_object()["clients"] = clients_of(run.id);
   return answer_json(shown);
 }

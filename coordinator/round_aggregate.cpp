@@ -91,7 +91,7 @@ Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes pa
                   update::validate(std::move(head), std::move(payload), schema_));
   const double norm = norm_of(contribution);
   if (norm_max_ && norm > *norm_max_) {
-    return rejected("norm-above-bound",
+    return rejected(std::string(kNormAboveBound),
                     fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",
                                 norm, *norm_max_));
   }

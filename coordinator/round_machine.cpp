@@ -169,6 +169,7 @@ RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ende
                        .round = options_.round,
                        .attempt = options_.attempt,
                        .committed = !ended && verdict(now) == Verdict::kCommit,
+                       .resumed = options_.resumed,
                        .elapsed = now - started_,
                        .bytes_in = bytes_in_,
                        .bytes_out = bytes_out_};

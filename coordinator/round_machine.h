@@ -50,6 +50,7 @@ struct RoundSummary {
   Round round = 0;
   Attempt attempt = 0;
   bool committed = false;  // false: abandoned
+  bool resumed = false;    // `elapsed` counts from the restart of the coordinator
   std::vector<Contributor> contributors;
   std::vector<RoundFailure> failures;
   Duration elapsed{};
@@ -72,6 +73,7 @@ class RoundMachine {
     std::size_t updates_wanted = 1;  // closes at once with so many
     std::size_t updates_needed = 1;  // fewer at the end: abandoned
     Duration deadline{};
+    bool resumed = false;        // begun by an earlier process
     std::uint64_t bytes_in = 0;  // of this attempt, by an earlier process
     std::uint64_t bytes_out = 0;
   };

@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/run_context.h"
 
+#include <fmt/format.h>
+
+#include "coordinator/client_fit.h"
+#include "coordinator/data_shape.h"
 #include "coordinator/job_text.h"
 #include "core/data/load.h"
 
 namespace starling::coordinator {
 namespace {
 
-Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset) {
+const std::string kJobSays = "the job (data.input, data.classes)";
+
+// `said_by`: what says the part of `shape` that is known.
+Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset,
+                        const std::string& said_by) {
   const client::DataShape found = client::DataShape::of(dataset.shape(), dataset.classes());
   if (shape.input.empty()) shape.input = found.input;
   if (shape.classes == 0) shape.classes = found.classes;
   STARLING_ASSIGN(const data::Shape wanted, shape.shape());
   if (wanted != dataset.shape() || shape.classes < found.classes) {
-    return wrong_setting("data-mismatch", "the data set " + dataset.name() +
-                                              " does not have the shape that data.input and "
-                                              "data.classes of the job say");
+    return wrong_setting("data-mismatch",
+                         fmt::format("the data set {} has the shape {}; {} says {}", dataset.name(),
+                                     describe_shape(found), said_by, describe_shape(shape)));
   }
   return {};
 }
@@ -26,9 +34,10 @@ Result<void> check_class_names(const data::Dataset& evaluation, const data::Data
   const bool same = training ? training->class_names() == evaluation.class_names()
                              : evaluation.class_names().empty();
   if (same) return {};
-  return rejected("text-labels", "the labels of " + evaluation.name() +
-                                     " are texts whose numbers other data need not share; write "
-                                     "the classes' numbers, from 0, in every file");
+  return wrong_setting("text-labels",
+                       "the labels of " + evaluation.name() +
+                           " are texts whose numbers other data need not share; write "
+                           "the classes' numbers, from 0, in every file");
 }
 
 Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
@@ -53,8 +62,7 @@ std::string RunContext::job_settings() const {
 }
 
 std::vector<std::string> RunContext::abilities() const {
-  const std::string& half = for_clients.strategy.name;
-  return half == "fedavg" ? std::vector<std::string>() : std::vector{half};
+  return needed_abilities(for_clients.strategy.name);
 }
 
 bool RunContext::uniform_weights() const {
@@ -104,9 +112,14 @@ Result<RunContext> prepare_run(const Job& job,
     STARLING_ASSIGN(const auto dataset, load_evaluation(job));
     context.evaluation = data::DatasetView{dataset};
     STARLING_TRY(check_class_names(*dataset, known_shape.get()));
-    STARLING_TRY(fill_shape(shape, *dataset));
+    STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
   }
-  if (known_shape) STARLING_TRY(fill_shape(shape, *known_shape));
+  if (known_shape) {
+    const client::DataShape& said = job.training.data;
+    const bool by_job = !context.evaluation || (!said.input.empty() && said.classes > 0);
+    STARLING_TRY(fill_shape(shape, *known_shape,
+                            by_job ? kJobSays : "evaluate.dataset = " + job.evaluate.dataset));
+  }
   if (shape.input.empty() || shape.classes == 0) {
     return wrong_setting(
         "no-data-shape",

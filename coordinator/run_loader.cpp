@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "coordinator/data_shape.h"
 #include "coordinator/job_text.h"
 #include "core/aggregate/fixed_point_sum.h"
 #include "core/base/counted.h"
@@ -49,6 +48,12 @@ Result<strategy::StateSnapshot> load_state(const store::Checkpoints& checkpoints
 
 }  // namespace
 
+Error as_wrong_job(const Error& error) {
+  const bool refused =
+      error.kind() == ErrorKind::kRejected || error.kind() == ErrorKind::kUnsupported;
+  return refused ? error.as(ErrorCategory::kUsage) : error;
+}
+
 Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job) {
   STARLING_ASSIGN(RunContext context, prepare_run(job, nullptr));
   return std::make_shared<const RunContext>(std::move(context));
@@ -76,18 +81,24 @@ Result<void> check_spool(const RunContext& context, const store::UploadSpool::Op
           context.job.aggregation.rule, counted(cohort, "update"), format_byte_count(bytes), fit));
 }
 
-Result<void> try_job(const Job& job, const PrepareContext& prepare) {
+Result<Job> try_job(const Job& submitted, const PrepareContext& prepare,
+                    const std::optional<LearnedShape>& learned) {
+  Job job = submitted;
   STARLING_TRY(check_bounds(job));
-  if (lacks_shape(job)) return {};
-  STARLING_TRY(prepare(job));
-  return {};
+  if (learned) job.training.data = learned->shape;
+  if (lacks_shape(job)) return job;
+  STARLING_ASSIGN(const auto context, prepare(job));
+  if (learned) STARLING_TRY(check_learned_size(*learned, context->model->layout()->size()));
+  return context->job;
 }
 
 Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue& strategies,
                                const PrepareContext& prepare,
-                               const std::optional<client::DataShape>& learned) {
-  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, learned));
+                               const std::optional<LearnedShape>& learned) {
+  const auto shape = learned ? std::optional(learned->shape) : std::nullopt;
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
   STARLING_TRY(check_bounds(context->job));
+  if (learned) STARLING_TRY(check_learned_size(*learned, context->model->layout()->size()));
   return LoadedRun{context, context->initial_position(run.id, run.seed)};
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "coordinator/data_shape.h"
 #include "coordinator/run_context.h"
 #include "core/store/checkpoints.h"
 #include "core/store/spool.h"
@@ -24,6 +25,9 @@ using CheckpointsOf = std::function<store::Checkpoints(RunId)>;
 // a simulation. Called on a compute thread.
 using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(const Job&)>;
 
+// What is wrong with a job, or with the data that it names, is for its author to mend: kUsage.
+Error as_wrong_job(const Error& error);
+
 // Reads the evaluation data that the job names.
 [[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job);
 
@@ -35,16 +39,18 @@ using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(c
 [[nodiscard]] Result<void> check_spool(const RunContext& context,
                                        const store::UploadSpool::Options& spool);
 
-// What load_new_run would refuse of a run of this job; reads the data as it does. Where the shape
-// of the data is still to be learned, what does not depend on it.
-[[nodiscard]] Result<void> try_job(const Job& job, const PrepareContext& prepare);
+// What load_new_run would refuse of a run of this job; reads the data as it does. Returns the job
+// with the shape of its data. Where that is still to be learned, refuses what does not depend on
+// it.
+[[nodiscard]] Result<Job> try_job(const Job& job, const PrepareContext& prepare,
+                                  const std::optional<LearnedShape>& learned);
 
 // With the initial model, for data of the `learned` shape where the job needs to be told. The
 // errors of parse_job, of `prepare` and of bounds that cannot be summed.
 [[nodiscard]] Result<LoadedRun> load_new_run(
     const store::Run& run, const strategy::Catalogue& strategies = strategy::builtin_strategies(),
     const PrepareContext& prepare = prepare_context,
-    const std::optional<client::DataShape>& learned = std::nullopt);
+    const std::optional<LearnedShape>& learned = std::nullopt);
 
 // From the files of `last`, which must have their SHA-256, for the shape that the run began with.
 [[nodiscard]] Result<LoadedRun> load_running_run(const store::Run& run,

@@ -6,18 +6,24 @@
 
 #include <algorithm>
 
+#include "coordinator/client_fit.h"
 #include "core/base/check.h"
 #include "core/base/counted.h"
-#include "core/client/abilities.h"
 
 namespace starling::coordinator {
 namespace {
 
-// What clients of the first version can do without saying so.
-bool knows_only_the_first_version(const Greeting& greeting) { return greeting.abilities.empty(); }
-
-bool holds_rows_out(const Greeting& greeting) {
-  return std::ranges::binary_search(greeting.abilities, client::kEvaluateAbility);
+// "; 4 of 5 failed: 3 norm-above-bound (aggregation.norm-max), 1 deadline"
+std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& failures) {
+  if (failures.empty()) return "";
+  std::map<std::string_view, std::size_t> codes;
+  for (const RoundFailure& failure : failures) ++codes[failure.code];
+  std::string text;
+  for (const auto& [code, count] : codes) {
+    text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", count, code,
+                        code == kNormAboveBound ? " (aggregation.norm-max)" : "");
+  }
+  return fmt::format("; {} of {} failed: {}", failures.size(), asked, text);
 }
 
 }  // namespace
@@ -49,28 +55,9 @@ std::optional<TimePoint> RunMachine::next_deadline() const {
 
 // --- who can be asked ---------------------------------------------------------------------------
 
-// Empty where it can, or where it has not said yet what it can.
 std::string RunMachine::inability(const ClientTable::Client& client,
                                   protocol::TaskKind kind) const {
-  const Greeting& greeting = client.greeting;
-  const bool evaluates = kind == protocol::TaskKind::kEvaluate;
-  if (!client.greeted && greeting.abilities.empty()) return "";  // the store knows its rows alone
-  for (const std::string& ability : start_.abilities) {
-    if (!std::ranges::binary_search(greeting.abilities, ability)) {
-      return knows_only_the_first_version(greeting)
-                 ? fmt::format("its version does not know {}", ability)
-                 : fmt::format("it does not know {}", ability);
-    }
-  }
-  if (evaluates && !holds_rows_out(greeting)) return "it holds no rows out";
-  const client::DataShape& shape = start_.job.training.data;
-  if (greeting.input.empty() || shape.input.empty()) return "";
-  const bool same = std::ranges::equal(greeting.input, shape.input, [](auto theirs, auto ours) {
-    return static_cast<std::int64_t>(theirs) == ours;
-  });
-  if (!same) return "its rows have another shape";
-  if (static_cast<std::int64_t>(greeting.classes) > shape.classes) return "it has more classes";
-  return "";
+  return why_unfit(client, start_.abilities, start_.job.training.data, kind);
 }
 
 // Connected, or away for less than the grace, able and not at work.
@@ -116,7 +103,20 @@ RunMachine::Reach RunMachine::reach() const {
   return reach;
 }
 
+bool RunMachine::held_up_by_others() const {
+  if (awaited_ == 0) return false;
+  if (held_up_.first != clients_.version()) {
+    held_up_ = {clients_.version(), reach().connected_able >= awaited_};
+  }
+  return held_up_.second;
+}
+
 std::string RunMachine::waits_for() const {
+  if (phase_) return "";
+  if (yields_to_) {
+    return fmt::format("its turn: run {} has waited longer for clients", yields_to_->value());
+  }
+  if (awaited_ == 0) return "";
   const Reach reach = this->reach();
   const std::size_t busy = clients_.count_connected_at_work();
   std::string there = fmt::format("{} connected", reach.connected);
@@ -171,12 +171,18 @@ bool RunMachine::evaluation_is_due() const {
   return round % every == 0 || is_last_round() || start_.stopping.reason();
 }
 
-void RunMachine::try_open() {
+void RunMachine::try_open(std::optional<RunId> yields_to) {
+  yields_to_.reset();
   if (retry_at_ && turn_.now < *retry_at_) return;
   retry_at_.reset();
   if (start_.open) {
     // A restart resumes the phase that was open: the same cohort and tasks, a fresh deadline.
     return open(*std::exchange(start_.open, std::nullopt), true);
+  }
+  const bool ends = is_last_round() || start_.stopping.reason();
+  if (yields_to && (evaluation_is_due() || !ends)) {
+    yields_to_ = yields_to;
+    return;
   }
   if (evaluation_is_due()) open_evaluation();
   if (phase_) return;
@@ -311,6 +317,7 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                                .updates_wanted = std::min(wanted, asked),
                                .updates_needed = std::max(std::min(needed, asked), rule_needs),
                                .deadline = options.deadline,
+                               .resumed = resumed,
                                .bytes_in = opening.bytes_in,
                                .bytes_out = opening.bytes_out},
                               participants, turn_.now));
@@ -322,8 +329,11 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(asked));
   phase_->traffic_recorded = opening.bytes_out;
   phase_->median_rows = median_rows(participants);
-  const auto norm_max =
-      NormBound::parse(start_.job.aggregation.norm_max).value().limit(start_.norms);
+  // Who contributed to a recorded round was within its bound.
+  const bool is_replayed = start_.recorded_contributors.contains(opening.round);
+  const auto norm_max = NormBound::parse(start_.job.aggregation.norm_max)
+                            .value()
+                            .limit(start_.norms, start_.norm_raises.count());
   turn_.act(BeginRound{.run = id(),
                        .kind = opening.kind,
                        .round = opening.round,
@@ -333,14 +343,20 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                        .schema = phase_->schema,
                        .base = start_.at,
                        .population = opening.population,
-                       .norm_max = trains ? norm_max : std::nullopt});
-  turn_.say(id(),
-            fmt::format("{} {} {} of {} clients{}", label(phase_->tasks.options()),
-                        resumed  ? "resumed with"
-                        : trains ? "selected"
-                                 : "evaluation by",
-                        asked, clients_.size(),
-                        opening.attempt > 1 ? fmt::format(" (attempt {})", opening.attempt) : ""));
+                       .norm_max = trains && !is_replayed ? norm_max : std::nullopt});
+  const std::string attempt =
+      opening.attempt > 1 ? fmt::format(" (attempt {})", opening.attempt) : "";
+  if (resumed) {
+    const auto connected = std::ranges::count_if(
+        participants, [this](const Participant& p) { return clients_.connected(p.client); });
+    turn_.say(id(),
+              fmt::format("{} resumed: {} of its {} connected{}", label(phase_->tasks.options()),
+                          connected, counted(asked, "client"), attempt));
+  } else {
+    turn_.say(id(),
+              fmt::format("{} {} {} of {} clients{}", label(phase_->tasks.options()),
+                          trains ? "selected" : "evaluation by", asked, clients_.size(), attempt));
+  }
   for (const Participant& participant : participants) {
     if (clients_.find(participant.client)) clients_.assign(participant.client, participant.task);
     ask_or_await(participant.client, participant.task);
@@ -369,11 +385,12 @@ void RunMachine::abandon(RoundSummary summary) {
       aggregation.updates_min() > 1 && came < static_cast<std::size_t>(aggregation.updates_min());
   const Error reason = retry(
       "too-few-updates",
-      fmt::format("{} of the {} {} that were needed{}", came,
+      fmt::format("{} of the {} {} that were needed{}{}", came,
                   phase_->tasks.options().updates_needed, evaluated ? "evaluations" : "updates",
                   by_rule ? fmt::format(" (aggregation.trim = {} needs {})", aggregation.trim,
                                         aggregation.updates_min())
-                          : ""));
+                          : "",
+                  describe_codes(came + summary.failures.size(), summary.failures)));
   turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
                               evaluated ? "evaluation " : "", reason.message()));
   if (evaluated) return end_with(std::move(summary), reason);

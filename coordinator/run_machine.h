@@ -31,7 +31,7 @@ class RunMachine {
   bool over() const { return over_; }
   // For how many clients it waits; 0: it does not.
   std::size_t awaited() const { return awaited_; }
-  // As "4 clients (3 connected, 2 of them can do this run)". Requires: it waits.
+  // As "4 clients (3 connected, 2 of them can do this run)"; empty: it does not wait.
   std::string waits_for() const;
   // The admitted clients as this run sees them.
   struct Reach {
@@ -49,8 +49,11 @@ class RunMachine {
   Reach reach() const;
   std::optional<TimePoint> next_deadline() const;
 
-  // Opens the next phase if its time has come and enough clients are free. Requires: none is open.
-  void try_open();
+  // Opens the next phase if its time has come and enough clients are free, unless it is the turn of
+  // the run `yields_to`. Requires: none is open.
+  void try_open(std::optional<RunId> yields_to = std::nullopt);
+  // Whether it waits though enough clients for it are connected: they are at work for other runs.
+  bool held_up_by_others() const;
   // What is due in the open phase: retries, absent clients, its end.
   void advance();
   void stop();
@@ -131,6 +134,7 @@ class RunMachine {
   void fail_task(TaskId task, const Error& error);
   void blame(const std::string& client, const Error& error, bool permanent);
   void note_evaluation(const RoundSummary& summary);
+  void blame_for_norms(const RoundSummary& summary, bool commits);
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);
   void give_up_absent();
@@ -152,10 +156,12 @@ class RunMachine {
   bool over_ = false;
   bool stop_requested_ = false;
   std::size_t awaited_ = 0;
+  std::optional<RunId> yields_to_;
   std::uint64_t looked_at_version_ = 0;  // of the clients' table, when too few were there
   std::optional<TimePoint> retry_at_;
   Deadlines<std::string> away_;  // clients that were seen and may come back, until when
-  std::string missing_;          // of a replay's contributors, when they were last looked at
+  mutable std::pair<std::uint64_t, bool> held_up_;  // by the version of the clients' table
+  std::string missing_;  // of a replay's contributors, when they were last looked at
   bool said_who_cannot_ = false;
   mutable std::uint64_t work_ = 0;  // but that of the open phase
 };

@@ -297,7 +297,8 @@ void RunMachine::handle(const UploadSummed& event) {
     clients_.send_to(client, protocol::UpdateReceived{event.task});
   } else {
     tell_task_end(event.task);
-    blame(client, event.result.error(), false);
+    // Whether it is the client or the bound that is wrong shows when all have come.
+    if (event.result.error().code() != kNormAboveBound) blame(client, event.result.error(), false);
     sum_next();
   }
   clients_.release(client, event.task);
@@ -349,6 +350,15 @@ void RunMachine::note_evaluation(const RoundSummary& summary) {
     turn_.say(id(), fmt::format("{} is not asked to evaluate in this run from now on: its last {} "
                                 "evaluations failed ({})",
                                 client, ClientFailures::kEvaluationsInARowMax, reason));
+  }
+}
+
+void RunMachine::blame_for_norms(const RoundSummary& summary, bool commits) {
+  const std::size_t asked = summary.contributors.size() + summary.failures.size();
+  if (!start_.norm_raises.attempt_ended(asked, summary.failures, commits, start_.norms)) return;
+  for (const RoundFailure& failure : summary.failures) {
+    if (failure.code == kNormAboveBound)
+      blame(failure.client, rejected(failure.code, failure.reason), false);
   }
 }
 
@@ -409,6 +419,9 @@ void RunMachine::close_if_due() {
   phase_->downloads.clear();
   phase_->absent = {};
   RoundSummary summary = phase_->tasks.close(turn_.now);
+  if (summary.kind == protocol::TaskKind::kTrain) {
+    blame_for_norms(summary, verdict == RoundMachine::Verdict::kCommit);
+  }
   if (verdict == RoundMachine::Verdict::kAbandon) return abandon(std::move(summary));
   phase_->committing = true;
   phase_->closing = summary;

@@ -12,17 +12,6 @@
 
 namespace starling::coordinator {
 
-namespace {
-
-// What is wrong with the job, or with the data that it names, is for its author to mend.
-Error as_wrong_job(const Error& error) {
-  const bool refused =
-      error.kind() == ErrorKind::kRejected || error.kind() == ErrorKind::kUnsupported;
-  return refused ? error.as(ErrorCategory::kUsage) : error;
-}
-
-}  // namespace
-
 RunQueue::RunQueue(Parts parts, Options options, Handlers handlers)
     : parts_(std::move(parts)),
       options_(options),
@@ -117,22 +106,25 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
 
 // --- the next pending one -----------------------------------------------------------------------
 
-void RunQueue::try_job(const Job& submitted, Completion<void> done) {
-  Job job = submitted;
+void RunQueue::try_job(const Job& job, Completion<Job> done) {
+  std::optional<LearnedShape> learned;
   std::optional<Error> refusal;
-  if (const auto learned = learn_shape(job)) {
-    job.training.data = learned->shape;
+  auto found = coordinator::learn_shape(job, handlers_.clients());
+  if (found && lacks_shape(job)) {
+    learned = std::move(*found);
+  } else if (lacks_shape(job) && found.error().code() == "shapes-differ") {
+    refusal = wrong_setting(found.error().code(), found.error().message());
   } else if (lacks_shape(job) && !shape_may_come(handlers_.clients())) {
     refusal = wrong_setting("no-data-shape",
                             "the job does not say the shape of its data, and no client that has "
                             "joined says one that suits it: name an evaluate.dataset, set "
                             "data.input and data.classes, or update the clients");
   }
-  compute<void>(
+  compute<Job>(
       parts_.computation, alive_,
-      [job, refusal, prepare = parts_.prepare](unsigned) -> Result<void> {
+      [job, learned, refusal, prepare = parts_.prepare](unsigned) -> Result<Job> {
         if (refusal) return *refusal;
-        const auto tried = coordinator::try_job(job, prepare);
+        auto tried = coordinator::try_job(job, prepare, learned);
         return tried ? tried : as_wrong_job(tried.error());
       },
       std::move(done));
@@ -158,7 +150,8 @@ void RunQueue::load_next() {
 // Nothing where the job says it.
 std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
   if (!lacks_shape(job)) return std::nullopt;
-  return coordinator::learn_shape(job, handlers_.clients());
+  const auto learned = coordinator::learn_shape(job, handlers_.clients());
+  return learned ? std::optional(*learned) : std::nullopt;
 }
 
 // Lowers clients_needed_ to what the run needs. One that cannot be read is loaded, to fail by name.
@@ -200,18 +193,23 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   if (held_.empty() && !lacks) return "";
   const auto clients = handlers_.clients_for_another();
   if (!job || !clients) return "its turn";
-  if (lacks && !learn_shape(*job)) return "a client that says the shape of its data";
+  if (lacks) {
+    const auto learned = coordinator::learn_shape(*job, handlers_.clients());
+    if (!learned) {
+      return learned.error().code() == "shapes-differ" ? learned.error().message()
+                                                       : "a client that says the shape of its data";
+    }
+  }
   return fmt::format("{} ({} connected)",
                      counted(static_cast<std::uint64_t>(job->clients_awaited()), "client"),
                      *clients);
 }
 
 void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& learned) {
-  auto shape = learned ? std::optional(learned->shape) : std::nullopt;
-  auto work = [run, shape = std::move(shape), &strategies = parts_.strategies,
-               prepare = parts_.prepare, checkpoints = parts_.checkpoints(run.id)](unsigned) {
-    auto loading = std::make_shared<Loading>(Loading{load_new_run(run, strategies, prepare, shape),
-                                                     retry("not-written", "not written yet")});
+  auto work = [run, learned, &strategies = parts_.strategies, prepare = parts_.prepare,
+               checkpoints = parts_.checkpoints(run.id)](unsigned) {
+    auto loading = std::make_shared<Loading>(Loading{
+        load_new_run(run, strategies, prepare, learned), retry("not-written", "not written yet")});
     if (loading->run) {
       const LoadedRun& begun = *loading->run;
       loading->written = write_position(checkpoints, begun.at, begun.context->job_settings());

@@ -57,9 +57,10 @@ class RunQueue {
   // their tasks are known again. A run fails whose job or models are damaged; one whose data cannot
   // be read waits for them and keeps its place. Errors are those of the store.
   [[nodiscard]] Result<void> resume();
-  // Whether a run of this job could be loaded, which takes as long as loading it. "no-data-shape"
-  // also where no client that has joined can say it.
-  void try_job(const Job& job, Completion<void> done);
+  // Whether a run of this job could be loaded, which takes as long as loading it: the job with the
+  // shape of its data as far as it is known. "no-data-shape" also where no client that has joined
+  // can say it, "shapes-differ" where they disagree.
+  void try_job(const Job& job, Completion<Job> done);
   // Loads the next pending run if its turn has come. To be called when a run was submitted or has
   // begun to wait.
   void load_next();

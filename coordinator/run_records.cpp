@@ -242,11 +242,14 @@ void add_measured(const store::RoundRecord& record, RunStart& start) {
 }
 
 // Only what a client is to blame for; why it was not waited for any longer says nothing.
-void add_failures(const store::RoundRecord& record, ClientFailures& failures) {
+void add_failures(const store::RoundRecord& record, bool blames_for_norms,
+                  ClientFailures& failures) {
   const protocol::TaskKind kind = to_kind(record.key.kind);
   for (const store::Contribution& c : record.result.contributions) failures.succeeded(c.client);
   for (const store::Failure& failure : record.result.failures) {
-    if (!is_circumstance(failure.code, kind)) failures.failed(failure.client, failure.reason);
+    const bool by_norm = failure.code == kNormAboveBound;
+    if (is_circumstance(failure.code, kind) || (by_norm && !blames_for_norms)) continue;
+    failures.failed(failure.client, failure.reason);
   }
 }
 
@@ -266,7 +269,10 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                  .stopping = EarlyStopping(context.job.stop)};
   const Round round = start.at.version.round;
   for (const store::RoundRecord& record : rounds) {
-    add_failures(record, start.failures);
+    const bool blames_for_norms =
+        start.norm_raises.attempt_ended(record.cohort.size(), record.result.failures,
+                                        record.state == store::RoundState::kCommitted, start.norms);
+    add_failures(record, blames_for_norms, start.failures);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
       add_measured(record, start);
       std::vector<double> norms = norms_of(record);
@@ -280,7 +286,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     if (!is_withdrawn(record)) ++past.failed;
   }
   for (const store::RoundRecord& record : evaluations) {
-    add_failures(record, start.evaluation_failures);
+    add_failures(record, false, start.evaluation_failures);
     if (record.state == store::RoundState::kCommitted) add_measured(record, start);
     if (record.key.round < round) continue;
     Attempt& last = start.evaluations[record.key.round];
@@ -347,8 +353,9 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
                             outcome->measured->accuracy);
   }
   measures +=
-      fmt::format("{:.2f} s  in {}  out {}", to_seconds(summary.elapsed),
-                  format_byte_count(summary.bytes_in), format_byte_count(summary.bytes_out));
+      fmt::format("{:.2f} s{}  in {}  out {}", to_seconds(summary.elapsed),
+                  summary.resumed ? " since the restart" : "", format_byte_count(summary.bytes_in),
+                  format_byte_count(summary.bytes_out));
   return {counts, measures};
 }
 

@@ -79,6 +79,8 @@ std::string head(const json::value& run) {
   if (!error.empty()) text += fmt::format("error      {}\n", error);
   const std::string waits_for = cell(run, "waits_for");
   if (waits_for != "-") text += fmt::format("waits for  {}\n", waits_for);
+  const std::string abandoned = cell(run, "last_abandoned");
+  if (abandoned != "-") text += fmt::format("trouble    {}\n", abandoned);
   text += clients_of(run);
   return text + fmt::format("seed       {}\nsubmitted  {}\nstarted    {}\nended      {}\n",
                             cell(run, "seed"), time_cell(run, "submitted"),
@@ -214,6 +216,8 @@ std::string describe_runs(const json::value& runs, const telemetry::Terminal& te
     const std::string waits_for = cell(run, "waits_for");
     if (waits_for != "-")
       waiting += fmt::format("run {} waits for {}\n", cell(run, "id"), waits_for);
+    const std::string abandoned = cell(run, "last_abandoned");
+    if (abandoned != "-") waiting += fmt::format("run {}: {}\n", cell(run, "id"), abandoned);
   }
   return table.text(terminal.line_max) + waiting;
 }

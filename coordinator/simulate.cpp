@@ -36,8 +36,9 @@ Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t cl
                   data::PartitionSpec::parse(job.data.partition));
   data::LoadOptions load;
   load.group_column = partition_spec.column;
-  STARLING_ASSIGN(const auto dataset, data::load_dataset(dataset_spec, load));
-  return data::partition_views(dataset, partition_spec, clients);
+  const auto dataset = data::load_dataset(dataset_spec, load);
+  if (!dataset) return dataset.error().within("data.dataset");
+  return data::partition_views(*dataset, partition_spec, clients);
 }
 
 // What each client trains on and holds out.
@@ -71,8 +72,11 @@ Result<void> check_clients(const Job& job, std::size_t clients) {
 
 Result<RecordedRun> load_replay(const Job& job, const SimulateOptions& options) {
   if (!options.replay) return RecordedRun{};
-  STARLING_ASSIGN(const std::string text, read_text_file(*options.replay, kRunJsonBytesMax));
-  STARLING_ASSIGN(RecordedRun recorded, parse_recorded_run(text));
+  const auto text = read_text_file(*options.replay, kRunJsonBytesMax);
+  if (!text) return as_wrong_job(text.error());
+  auto parsed = parse_recorded_run(*text);
+  if (!parsed) return as_wrong_job(parsed.error());
+  RecordedRun& recorded = *parsed;
   if (recorded.seed != job.job.seed) {
     return wrong_setting(
         "bad-replay", fmt::format("the recorded run had the seed {}: add --seed {}", recorded.seed,
@@ -203,11 +207,14 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_TRY(job.validate(*options.strategies));
   STARLING_TRY(check_clients(job, options.clients));
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
-  STARLING_ASSIGN(auto holdings, load_holdings(job, options.clients));
-  STARLING_ASSIGN(const RunContext context,
-                  prepare_run(job, holdings.front().training.dataset, *options.strategies));
+  auto loaded = load_holdings(job, options.clients);
+  if (!loaded) return as_wrong_job(loaded.error());
+  std::vector<client::ClientData>& holdings = *loaded;
+  const auto prepared = prepare_run(job, holdings.front().training.dataset, *options.strategies);
+  if (!prepared) return as_wrong_job(prepared.error());
+  const RunContext& context = *prepared;
   // As a service refuses at its submission what would only fail as a run.
-  STARLING_TRY(check_bounds(job));
+  if (const auto bounds = check_bounds(job); !bounds) return as_wrong_job(bounds.error());
   const auto store = store::open_store_in_memory();
   OutputDisk disk;
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));

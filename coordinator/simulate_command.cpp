@@ -10,6 +10,7 @@
 #include <ostream>
 
 #include "coordinator/commands.h"
+#include "coordinator/job_warnings.h"
 #include "coordinator/simulate.h"
 #include "core/config/binder.h"
 #include "core/telemetry/progress.h"
@@ -81,6 +82,12 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   }
   if (!flags.out.empty()) flags.options.out = flags.out;
   if (!flags.replay.empty()) flags.options.replay = flags.replay;
+  // An invalid job is refused by the simulation itself.
+  if (flags.job.validate(*flags.options.strategies)) {
+    for (const std::string& sentence : unused_keys(flags.job, *flags.options.strategies)) {
+      context.err << "warning: " << sentence << std::endl;
+    }
+  }
   const auto result = simulate_with_progress(flags, context);
   if (!result) return config::report(result.error(), context.err);
   if (!result->warning.empty()) context.err << "warning: " << result->warning << "\n";

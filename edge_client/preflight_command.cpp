@@ -46,8 +46,9 @@ std::string remedy_for(const Error& error, const StateDirectory& state, std::str
 Check check_configuration(const PreflightRequest& request) {
   const std::string file = request.state.options_file().string();
   const auto refused = [&](const Error& error) {
+    const bool is_flag = error.message().starts_with("--");  // as Binder::apply() says it
     return failed("configuration", error.message(),
-                  remedy_for(error, request.state, "correct " + file));
+                  remedy_for(error, request.state, "correct " + (is_flag ? "the flag" : file)));
   };
   if (!request.options) return refused(request.options.error());
   const auto found = request.state.find_options_file();

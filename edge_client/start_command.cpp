@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/start_command.h"
 
-#include "core/base/counted.h"
 #include "core/net/signals.h"
 #include "edge_client/client_data.h"
 #include "edge_client/edge_session.h"
@@ -66,8 +65,10 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                     {.file_bytes_max = kVectorsInAFile * client.model_bytes_max,
                      .updates_max = client.pending_updates_max});
   STARLING_ASSIGN(auto leftovers, store.load(log));
-  if (const std::size_t count = leftovers.pending.size(); count > 0) {
-    log.info("{} will be offered again", counted(count, "pending update"));
+  for (const client::PendingUpdate& update : leftovers.pending) {
+    const update::ModelVersion& base = update.head.base;
+    log.info("the finished update of run {}, from its model of round {}, will be offered again",
+             base.run.value(), base.round);
   }
   net::EventLoop loop;
   EdgeSession session({loop, clock, log, request.state, identity, store},

@@ -26,15 +26,15 @@ template <class Visitor>
 void describe(Visitor& visit, DataShape& o) {
   visit("input", o.input,
         FieldInfo{.help = "shape of a row: [features] or [channels, height, width]; empty: that of "
-                          "the evaluation data set, else the one that most clients announce",
+                          "the evaluation data set, else of more than half of the clients",
                   .min = 1,
                   .max = 1 << 24});
-  visit("classes", o.classes,
-        FieldInfo{.help =
-                      "number of classes; 0: those of the evaluation data set, else the most that "
-                      "a client announces",
-                  .min = 0,
-                  .max = 1 << 20});
+  visit(
+      "classes", o.classes,
+      FieldInfo{.help = "number of classes; 0: those of the evaluation data set, else of more than "
+                        "half of the clients",
+                .min = 0,
+                .max = 1 << 20});
 }
 
 struct TrainingSettings {

@@ -65,18 +65,15 @@ std::string Binder::alias_of(std::size_t field) const {
   return unique && word != fields_[field].key ? std::string(word) : std::string();
 }
 
-// The known key of the least edit distance, of whole keys or of their last words.
+// The known key of the least edit distance, of whole keys or of their last words; of several the
+// one whose whole key is nearest.
 std::string Binder::nearest_key(std::string_view key) const {
-  std::size_t least = static_cast<std::size_t>(-1);
-  std::string nearest;
-  for (const Field& field : fields_) {
-    const std::size_t distance = std::min(edit_distance(key, field.key),
-                                          edit_distance(last_word(key), last_word(field.key)) + 1);
-    if (distance >= least) continue;
-    least = distance;
-    nearest = field.key;
-  }
-  return nearest;
+  const auto distance = [key](const Field& field) {
+    const std::size_t whole = edit_distance(key, field.key);
+    const std::size_t last = edit_distance(last_word(key), last_word(field.key)) + 1;
+    return std::pair(std::min(whole, last), whole);
+  };
+  return std::ranges::min_element(fields_, {}, distance)->key;
 }
 
 Result<void> Binder::read_toml(std::string_view text, std::string_view file_name) {
@@ -99,8 +96,11 @@ Result<void> Binder::read_toml(std::string_view text, std::string_view file_name
 }
 
 Result<void> Binder::read_file(const std::filesystem::path& file) {
-  STARLING_ASSIGN(const std::string text, read_text_file(file, kFileBytesMax));
-  return read_toml(text, file.string());
+  const auto text = read_text_file(file, kFileBytesMax);
+  if (text) return read_toml(*text, file.string());
+  // Whoever named the file can mend it, unless the disk or the memory failed.
+  const bool is_wrong = text.error().kind() == ErrorKind::kRejected;
+  return is_wrong ? text.error().as(ErrorCategory::kUsage) : text.error();
 }
 
 Result<void> Binder::apply_flags() {

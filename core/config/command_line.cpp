@@ -49,6 +49,16 @@ std::string unknown_argument(CLI::App* app, const std::string& argument) {
   const std::string word = argument.substr(0, argument.find('='));
   const bool flag = word.starts_with('-');
   const std::vector<std::string> words = known_words(app, flag);
+  std::vector<std::string_view> candidates;  // "--section.key" of a short "--key"
+  for (const std::string& known : words) {
+    if (flag && word.starts_with("--") && known.ends_with("." + word.substr(2))) {
+      candidates.push_back(known);
+    }
+  }
+  if (!candidates.empty()) {
+    return "the flag '" + printable(word) + "' of " + path_of(app) + " is ambiguous; write " +
+           join_names(candidates, "or");
+  }
   const std::vector<std::string_view> known(words.begin(), words.end());
   const bool command = !flag && !known.empty();
   std::string text = "unknown ";

@@ -63,7 +63,8 @@ Result<void> check_part(std::string_view text, const PartitionSpec& spec) {
   }
   if (spec.index > spec.of) {
     return bad_spec(text, "asks for part " + std::to_string(spec.index) + " of " +
-                              std::to_string(spec.of) + "; index counts from 1 to of");
+                              std::to_string(spec.of) + "; index must be 1 to " +
+                              std::to_string(spec.of));
   }
   if (spec.scheme == Scheme::kNatural && spec.column.empty()) {
     return bad_spec(text, "needs a column: write natural:column=NAME");

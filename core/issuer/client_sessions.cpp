@@ -163,7 +163,10 @@ void ClientSessions::close(SessionId id, const std::string& code, const std::str
 void ClientSessions::end(const SessionPtr& session, const Error& reason) {
   if (std::exchange(session->closing, true)) return;
   if (session->is_logged) {
-    log_.info("{} disconnected ({}): {}", session->client, reason.code(), reason.message());
+    // The sentence of a lost connection says all that its code does.
+    const bool is_lost = reason.code() == "connection-lost";
+    log_.info("{} disconnected{}: {}", session->client,
+              is_lost ? "" : fmt::format(" ({})", reason.code()), reason.message());
   }
   sessions_.erase(session->id);
   --clients_.at(session->client).sessions;

@@ -79,36 +79,46 @@ std::vector<std::string> fednova_optimizers(const StrategyOptions& options) {
 Catalogue make_builtin() {
   Catalogue all;
   all.add_client("fedavg", client<FedAvgClient<float>>());
-  all.add("fedavg", {.make = server<FedAvgServer<float>>()});
-  all.add("fedavgm", {.make = server<FedAvgMServer<float>>()});
-  all.add("fedadagrad", {.make = fedopt(FedOptKind::kAdagrad)});
-  all.add("fedadam", {.make = fedopt(FedOptKind::kAdam)});
-  all.add("fedyogi", {.make = fedopt(FedOptKind::kYogi)});
+  const std::string rate = "server-learning-rate", momentum = "server-momentum";
+  all.add("fedavg", {.make = server<FedAvgServer<float>>(), .server_keys = {rate}});
+  all.add("fedavgm", {.make = server<FedAvgMServer<float>>(), .server_keys = {rate, momentum}});
+  all.add("fedadagrad", {.make = fedopt(FedOptKind::kAdagrad), .server_keys = {rate, "tau"}});
+  const std::vector<std::string> of_adam = {rate, "beta1", "beta2", "tau"};
+  all.add("fedadam", {.make = fedopt(FedOptKind::kAdam), .server_keys = of_adam});
+  all.add("fedyogi", {.make = fedopt(FedOptKind::kYogi), .server_keys = of_adam});
 
   all.add_client("fedprox", client<FedProxClient<float>>());
-  all.add("fedprox",
-          {.make = server<FedAvgServer<float>>(), .client_half = "fedprox", .client_keys = {"mu"}});
+  all.add("fedprox", {.make = server<FedAvgServer<float>>(),
+                      .client_half = "fedprox",
+                      .client_keys = {"mu"},
+                      .server_keys = {rate}});
   all.add_client("fednova", client<FedNovaClient<float>>());
   all.add("fednova", {.make = server<FedNovaServer<float>>(),
                       .client_half = "fednova",
                       .client_keys = {"mu"},
+                      .server_keys = {rate},
                       .optimizers = fednova_optimizers});
   all.add_client("scaffold", client<ScaffoldClient<float>>());
   all.add("scaffold", {.make = server<ScaffoldServer<float>>(),
                        .client_half = "scaffold",
                        .client_keys = {"option"},
+                       .server_keys = {rate},
                        .optimizers = plain_sgd});
   all.add_client("qfedavg", client<QFedAvgClient<float>>());
   all.add("qfedavg", {.make = server<QFedAvgServer<float>>(),
                       .client_half = "qfedavg",
                       .client_keys = {"q"},
+                      .server_keys = {rate},
                       .optimizers = plain_sgd});
   all.add_client("feddyn", client<FedDynClient<float>>());
-  all.add(
-      "feddyn",
-      {.make = server<FedDynServer<float>>(), .client_half = "feddyn", .client_keys = {"alpha"}});
+  all.add("feddyn", {.make = server<FedDynServer<float>>(),
+                     .client_half = "feddyn",
+                     .client_keys = {"alpha"},
+                     .server_keys = {rate}});
   all.add_client("diloco", client<DiLoCoClient<float>>());
-  all.add("diloco", {.make = server<DiLoCoServer<float>>(), .client_half = "diloco"});
+  all.add("diloco", {.make = server<DiLoCoServer<float>>(),
+                     .client_half = "diloco",
+                     .server_keys = {rate, momentum}});
   return all;
 }
 
@@ -171,6 +181,28 @@ StrategyOptions Catalogue::for_clients(const StrategyOptions& options) const {
   STARLING_CHECK(set);
   told.name = entry.client_half;
   return told;
+}
+
+std::vector<std::string> Catalogue::unused_settings(const StrategyOptions& options,
+                                                    const ServerOptions& server) const {
+  const auto reads = [](const Server& entry, const std::string& key) {
+    return key == "name" || std::ranges::count(entry.client_keys, key) > 0 ||
+           std::ranges::count(entry.server_keys, key) > 0;
+  };
+  Settings changed = changed_settings("", options);
+  std::ranges::copy(changed_settings("", server), std::back_inserter(changed));
+  std::vector<std::string> sentences;
+  for (const auto& [key, value] : changed) {
+    if (reads(servers_.at(options.name), key)) continue;
+    std::vector<std::string_view> users;
+    for (const auto& [name, entry] : servers_) {
+      if (reads(entry, key)) users.push_back(name);
+    }
+    sentences.push_back(
+        fmt::format("strategy.{} is used by {} only; strategy.name is {}: it has no effect", key,
+                    join_names(users, "and"), options.name));
+  }
+  return sentences;
 }
 
 std::vector<std::string> Catalogue::client_names() const { return names_of(clients_); }

@@ -26,6 +26,8 @@ class Catalogue {
     std::string client_half = "fedavg";
     // Of StrategyOptions, what the client half reads: the rest does not travel.
     std::vector<std::string> client_keys = {};
+    // ... and of ServerOptions, what the server half reads.
+    std::vector<std::string> server_keys = {};
     // The local optimizers that its equations hold for; null: all.
     std::function<std::vector<std::string>(const StrategyOptions& options)> optimizers = nullptr;
   };
@@ -43,6 +45,11 @@ class Catalogue {
                                    const train::TrainOptions& training) const;
   // What clients are told of it: their half's name, and what that half reads. Requires: check().
   StrategyOptions for_clients(const StrategyOptions& options) const;
+
+  // Of the keys that are not at their defaults, those that the strategy does not read: whole
+  // sentences. Requires: check().
+  std::vector<std::string> unused_settings(const StrategyOptions& options,
+                                           const ServerOptions& server) const;
 
   std::vector<std::string> client_names() const;
 

@@ -42,10 +42,13 @@ class SignServer final : public strategy::ServerStrategy<float> {
 
 int main() {
   strategy::Catalogue strategies = strategy::builtin_strategies();
-  strategies.add(
-      "sign", {.make = [](const strategy::StrategyOptions&, const strategy::ServerOptions& server) {
-        return std::make_unique<SignServer>(server);
-      }});  // its clients do what those of federated averaging do
+  // Its clients do what those of federated averaging do.
+  strategy::Catalogue::Server sign;
+  sign.make = [](const strategy::StrategyOptions&, const strategy::ServerOptions& server) {
+    return std::make_unique<SignServer>(server);
+  };
+  sign.server_keys = {"server-learning-rate"};
+  strategies.add("sign", sign);
   const auto job = coordinator::parse_job(
       "rounds = 30\n[model]\nkind = \"softmax-regression\"\n[strategy]\nname = \"sign\"\n"
       "server-learning-rate = 0.01\n[evaluate]\ndataset = \"synthetic::test\"\n"

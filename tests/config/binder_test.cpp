@@ -135,7 +135,9 @@ TEST(Binder, ReadsFilesAndNamesThem) {
   std::ofstream(path) << "seed = 3\nseeed = 4\n";
   Bound b;
   EXPECT_THAT(b.binder.read_file(path).error().message(), StartsWith(path.string() + ":2: "));
-  EXPECT_EQ(b.binder.read_file(directory.path() / "none.toml").error().code(), "file-missing");
+  const Error missing = b.binder.read_file(directory.path() / "none.toml").error();
+  EXPECT_EQ(missing.code(), "file-missing");
+  EXPECT_EQ(missing.category(), ErrorCategory::kUsage);
 }
 
 TEST(Binder, KnowsItsDefaultsAndItsValues) {

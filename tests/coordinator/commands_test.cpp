@@ -609,5 +609,43 @@ TEST_F(CommandsTest, AnOperatorJoinsFromAnotherMachine) {
   EXPECT_EQ(run({"join", "STJ1-RUBBISH", "--state", state}), 1);
 }
 
+TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
+  const auto simulate = [&](const std::string& job, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"simulate", write_job(job), "--clients", "2", "--cohort", "2"});
+    return run(std::move(more));
+  };
+  EXPECT_EQ(run({"simulate", "nowhere.toml"}), 2);
+  EXPECT_THAT(err, HasSubstr("nowhere.toml"));
+  EXPECT_EQ(simulate("[data]\ndataset = \"csv:/nowhere/rows.csv\"\n"), 2);
+  EXPECT_THAT(err, HasSubstr("/nowhere/rows.csv"));
+  EXPECT_EQ(simulate("[data]\ndataset = \"synthetic\"\n", {"--replay", "nowhere.json"}), 2);
+  EXPECT_EQ(simulate("", {"--beta1", "0.5"}), 2);
+  EXPECT_THAT(err, HasSubstr("the flag '--beta1' of starling-coordinator simulate is ambiguous; "
+                             "write --train.beta1 or --strategy.beta1"));
+  EXPECT_EQ(simulate("[data]\ndataset = \"synthetic:features=3\"\n"
+                     "[evaluate]\ndataset = \"synthetic:features=4\"\n"),
+            2);
+  EXPECT_THAT(err, HasSubstr("has the shape [3], 4 classes; evaluate.dataset = "
+                             "synthetic:features=4 says [4], 4 classes"));
+  EXPECT_EQ(simulate("[data]\ndataset = \"synthetic:features=3\"\ninput = [4]\nclasses = 4\n"), 2);
+  EXPECT_THAT(err, HasSubstr("the job (data.input, data.classes) says [4], 4 classes"));
+}
+
+TEST_F(CommandsTest, KeysWithoutEffectAreWarnedOf) {
+  federation.start_service();
+  const std::string unused = "rounds = 1\n[strategy]\nmu = 0.5\n[round]\ncohort = 1\n[data]\n";
+  const char* warning =
+      "warning: strategy.mu is used by fednova and fedprox only; strategy.name is fedavg: it has "
+      "no "
+      "effect\n";
+  EXPECT_EQ(
+      run({"simulate", write_job(unused + "dataset = \"synthetic:rows=9\"\n"), "--clients", "1"}),
+      0)
+      << err;
+  EXPECT_THAT(err, StartsWith(warning)) << "before the first round";
+  ASSERT_EQ(ask({"run", "submit", write_job(unused + "input = [3]\nclasses = 2\n")}), 0) << err;
+  EXPECT_EQ(err, warning);
+}
+
 }  // namespace
 }  // namespace starling::coordinator

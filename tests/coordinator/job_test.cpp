@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "coordinator/job_warnings.h"
 #include "core/base/durable_file.h"
 #include "tests/support/paths.h"
 
@@ -50,6 +51,7 @@ TEST(Job, OverSelectionAsksMore) {
 TEST(Job, SaysWhereAndWhatIsWrong) {
   EXPECT_NE(refusal("[round]\ncohrt = 3\n").find("cohort"), std::string::npos);
   EXPECT_NE(refusal("[round]\ncohrt = 3\n").find("job.toml:2"), std::string::npos);
+  EXPECT_NE(refusal("[strategey]\nname = \"fedavg\"\n").find("'strategy.name'"), std::string::npos);
   EXPECT_NE(refusal("rounds = 0\n").find("rounds"), std::string::npos);
   EXPECT_NE(refusal("rounds = \"many\"\n"), "accepted");
   EXPECT_NE(refusal("[train]\noptimizer = \"sdg\"\n").find("sgd"), std::string::npos);
@@ -58,6 +60,36 @@ TEST(Job, SaysWhereAndWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(refusal("[round]\ncohort = 1000000\nover-selection = 2\n"), "accepted");
   EXPECT_NE(refusal("name = \"\"\n"), "accepted");
+}
+
+TEST(Job, KeysWithoutEffectAreNamed) {
+  const auto unused = [](std::string_view toml) {
+    return unused_keys(parse_job(toml, "job.toml").value());
+  };
+  using Sentences = std::vector<std::string>;
+  EXPECT_EQ(unused(""), Sentences());
+  EXPECT_EQ(
+      unused("[strategy]\nmu = 0.1\n"),
+      Sentences({"strategy.mu is used by fednova and fedprox only; strategy.name is fedavg: it "
+                 "has no effect"}));
+  EXPECT_EQ(unused("[strategy]\nmu = 0.1\nname = \"fedprox\"\n"), Sentences());
+  EXPECT_EQ(
+      unused("[train]\nmomentum = 0.5\n"),
+      Sentences({"train.momentum is used by train.optimizer = momentum or nesterov only, which "
+                 "is sgd: it has no effect"}));
+  EXPECT_EQ(unused("[train]\nmomentum = 0.5\noptimizer = \"nesterov\"\n"), Sentences());
+  EXPECT_EQ(unused("[stop]\npatience = 3\n"),
+            Sentences({"stop.patience has no effect: stop.metric is not set"}));
+  EXPECT_EQ(unused("[evaluate]\nfederated-cohort = 3\n"),
+            Sentences({"evaluate.federated-cohort has no effect: evaluate.federated-every is not "
+                       "set"}));
+  EXPECT_EQ(unused("[evaluate]\nevery = 3\n"),
+            Sentences({"evaluate.every has no effect: evaluate.dataset is not set"}));
+  EXPECT_EQ(unused("[evaluate]\nevery = 0\n"), Sentences());
+  EXPECT_EQ(unused("[model]\nkernel-size = 3\n[aggregation]\ntrim = 2\n[fallback]\nafter = "
+                   "\"9s\"\n[train]\nlocal-steps = 3\nlocal-epochs = 2\ngamma = 0.5\n")
+                .size(),
+            5U);
 }
 
 }  // namespace

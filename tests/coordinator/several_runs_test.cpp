@@ -104,6 +104,142 @@ TEST_F(SeveralRunsTest, WithSharedClientsRunsTakeTurns) {
   EXPECT_EQ(machine.runs_held(), 0U);
 }
 
+// Two runs that hold each other's clients: one of them is given clients that never trained in it,
+// whose honest updates are far larger than those of its rounds before.
+TEST_F(SeveralRunsTest, ABoundThatRefusesMostClientsOfAnAttemptIsRaisedForTheNext) {
+  context.job.job.rounds = 9;
+  context.job.round.attempts_max = 10;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  const auto attempt = [&](double norm) {
+    const auto norm_max = did<BeginRound>().at(0).norm_max;
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      upload(session.value(), plan);
+      const bool above = norm_max && norm > *norm_max;
+      feed(UploadSummed{plan.task, above ? Result<double>(rejected("norm-above-bound", "x"))
+                                         : Result<double>(norm)});
+    }
+  };
+  attempt(1);
+  commit();
+  EXPECT_EQ(did<BeginRound>().at(0).norm_max, 10);
+  std::vector<store::RoundRecord> records = {
+      {.key = {RunId(1), 1, 1},
+       .state = store::RoundState::kCommitted,
+       .result = {.contributions = {{"a", TaskId(1), 10, 1.0}, {"b", TaskId(2), 10, 1.0}}}}};
+  for (const double bound : {10, 100, 1000, 10'000}) {
+    SCOPED_TRACE(bound);
+    EXPECT_EQ(did<BeginRound>().at(0).norm_max, bound);
+    attempt(20'000);
+    ASSERT_EQ(did<AbandonRound>().size(), 1U);
+    const AbandonRound abandoned = did<AbandonRound>()[0];
+    EXPECT_EQ(abandoned.reason.message(),
+              "0 of the 2 updates that were needed; 2 of 2 failed: 2 norm-above-bound "
+              "(aggregation.norm-max)");
+    records.push_back({.key = {RunId(1), 2, abandoned.summary.attempt},
+                       .state = store::RoundState::kAbandoned,
+                       .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}},
+                       .result = to_record(abandoned.summary, nullptr)});
+    now += context.job.round.retry_pause;
+    feed(Tick{});
+  }
+  const RunStart restarted = start_of(1, records);
+  EXPECT_EQ(restarted.norm_raises.count(), 4) << "a restart knows";
+  EXPECT_FALSE(restarted.failures.left_out("a")) << "it is not to blame";
+  EXPECT_EQ(did<BeginRound>().at(0).norm_max, 100'000);
+  attempt(20'000);
+  commit();
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  EXPECT_EQ(did<BeginRound>()[0].round, 3U);
+  EXPECT_EQ(did<BeginRound>()[0].norm_max, 200'000) << "of the clients that it has now";
+}
+
+TEST_F(SeveralRunsTest, AnUpdateAboveTheBoundInTheMinorityRaisesNothing) {
+  context.job.job.rounds = 9;
+  context.job.round.attempts_max = 10;
+  context.job.round.cohort = 2;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+    upload(session.value(), plan);
+    feed(UploadSummed{plan.task, 1.0});
+  }
+  commit();
+  for (int i = 1; i <= ClientFailures::kInARowMax; ++i) {
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U);
+    EXPECT_EQ(did<BeginRound>().at(0).norm_max, 10);
+    for (const auto& [session, plan] : plans) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, session == SessionId(2)
+                                       ? Result<double>(rejected("norm-above-bound", "x"))
+                                       : Result<double>(1.0)});
+    }
+    EXPECT_EQ(did<AbandonRound>().size(), 1U);
+    now += context.job.round.retry_pause;
+    feed(Tick{});
+  }
+  EXPECT_EQ(machine.find_run(RunId(1))->reach().able, 1U) << "b is left out";
+}
+
+TEST_F(SeveralRunsTest, AReplayBoundsNoNorms) {
+  version = {RunId(1), 1, model->sha256()};
+  RunStart start = start_of(1, {{.key = {RunId(1), 1, 1},
+                                 .state = store::RoundState::kCommitted,
+                                 .result = {.contributions = {{"a", TaskId(1), 10, 1.0}}}}});
+  start.recorded_contributors[2] = {"a", "b"};  // which may have counted under a raised bound
+  feed(RunSubmitted{std::move(start)});
+  join("a", 1);
+  join("b", 2);
+  EXPECT_EQ(did<BeginRound>().at(0).norm_max, std::nullopt);
+}
+
+// Two small runs keep both clients busy, and never free both at once of their own accord.
+TEST_F(SeveralRunsTest, ARunThatNeedsTheClientsOfTwoOthersGetsItsTurn) {
+  small.job.job.rounds = 9;
+  join("a", 1);
+  join("b", 2);
+  submit_small(2);
+  Plans second = sent<protocol::RoundPlan>();
+  submit_small(3);
+  Plans third = sent<protocol::RoundPlan>();
+  submit();
+  EXPECT_TRUE(began().empty());
+  const auto next_round = [&](Plans& plans) {
+    const RoundSummary summary = report(plans);
+    std::vector<std::uint64_t> next = began();
+    if (!next.empty()) plans = sent<protocol::RoundPlan>();
+    durable(summary);
+    if (next.empty() && !(next = began()).empty()) plans = sent<protocol::RoundPlan>();
+    return next;
+  };
+  EXPECT_EQ(next_round(second), std::vector<std::uint64_t>({2})) << "one more round";
+  EXPECT_EQ(next_round(third), std::vector<std::uint64_t>({3}));
+  EXPECT_TRUE(next_round(second).empty());
+  EXPECT_EQ(machine.waits_for(RunId(2)), "its turn: run 1 has waited longer for clients");
+  EXPECT_EQ(next_round(third), std::vector<std::uint64_t>({1}));
+  EXPECT_NE(machine.waits_for(RunId(2)), "");
+  next_round(third);
+  EXPECT_TRUE(phase(2) && phase(3)) << "and then they go on";
+}
+
+TEST_F(SeveralRunsTest, ARunThatLacksConnectedClientsHoldsNoTurnUp) {
+  context.job.round.min_updates = context.job.round.cohort = context.job.round.wait_for = 3;
+  small.job.job.rounds = 3;
+  join("a", 1);
+  join("b", 2);
+  submit();
+  submit_small(2);
+  for (Round round = 1; round <= 3; ++round) {
+    const Plans plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 1U) << round;
+    durable(report(plans));
+  }
+  EXPECT_EQ(machine.runs_held(), 1U);
+}
+
 TEST_F(SeveralRunsTest, ARunThatWaitsForClientsHoldsNoOtherUp) {
   submit();
   ASSERT_EQ(did<RunWaits>().size(), 1U);

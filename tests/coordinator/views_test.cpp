@@ -78,6 +78,15 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
   EXPECT_EQ(describe_end(run), "run 3 failed: the model is not finite\n");
 }
 
+TEST(RunView, SaysWhyTheLastAttemptOfARunThatIsUnderWayWasAbandoned) {
+  const json::value run = json::parse(
+      R"({"id":3,"name":"demo","state":"running","last_abandoned":"attempt 2 of round 7 was ..."})");
+  EXPECT_NE(describe_run(run, {}).find("\ntrouble    attempt 2 of round 7 was ...\n"),
+            std::string::npos);
+  EXPECT_NE(describe_runs(json::array{run}, {}).find("\nrun 3: attempt 2 of round 7 was ...\n"),
+            std::string::npos);
+}
+
 TEST(RunView, ShowsWhatTheClientsFoundOnTheirOwnData) {
   const json::value run = json::parse(R"({"id":3,"name":"demo","state":"running","rounds":[
       {"round":7,"attempt":1,"state":"committed","federated_state":"committed",

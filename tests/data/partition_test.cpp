@@ -261,7 +261,8 @@ TEST(PartitionSpec, RefusesWithASentence) {
   EXPECT_THAT(sentence("dirichlet:alpha=much"), HasSubstr("is not a number"));
   EXPECT_THAT(sentence("iid:index=1"), HasSubstr("by both index= and of="));
   EXPECT_THAT(sentence("iid:index=0,of=3"), HasSubstr("index = '0' is out of range"));
-  EXPECT_THAT(sentence("iid:index=4,of=3"), HasSubstr("asks for part 4 of 3"));
+  EXPECT_THAT(sentence("iid:index=4,of=3"),
+              HasSubstr("asks for part 4 of 3; index must be 1 to 3"));
   EXPECT_THAT(sentence("iid:index=99999999999,of=3"), HasSubstr("out of range"));
   EXPECT_THAT(sentence("natural"), HasSubstr("write natural:column=NAME"));
   EXPECT_THAT(sentence("pathological:assign=sorted"),

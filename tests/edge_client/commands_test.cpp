@@ -75,6 +75,18 @@ class CommandsTest : public ::testing::Test {
   EdgeOptions options_;
 };
 
+TEST_F(CommandsTest, AWrongFlagIsNotBlamedOnTheFile) {
+  const starling::testing::TemporaryDirectory elsewhere;
+  const StateDirectory state{elsewhere.path()};
+  const auto remedy = [&](const char* message) {
+    const Error error = wrong_setting("setting-invalid", message);
+    return preflight_checks({state, error, "test"}, clock_).at(0).remedy;
+  };
+  EXPECT_EQ(remedy("--data.hold-out = '2' is out of range"), "correct the flag");
+  EXPECT_EQ(remedy("edge.toml:1: data.hold-out = '2' is out of range"),
+            "correct " + state.options_file().string());
+}
+
 TEST_F(CommandsTest, PreflightFindsNothingWrong) {
   auto printed = preflight_beside();
   play_greeting();

@@ -33,11 +33,11 @@ Greeting of(std::vector<std::uint32_t> input, std::uint32_t classes) {
   return {.rows = 10, .abilities = {"fedavg"}, .input = std::move(input), .classes = classes};
 }
 
-TEST_F(DataShapeTest, IsThatOfMostClientsWithTheMostClassesAmongThem) {
-  EXPECT_EQ(learn_shape(job, clients), std::nullopt) << "nobody is there";
+TEST_F(DataShapeTest, IsThatOfMoreThanHalfOfTheClientsThatSayOne) {
+  EXPECT_EQ(learn_shape(job, clients).error().code(), "no-data-shape") << "nobody is there";
   admit("old", {.rows = 3});
-  EXPECT_EQ(learn_shape(job, clients), std::nullopt) << "nobody says it";
-  admit("a", of({784}, 9));
+  EXPECT_EQ(learn_shape(job, clients).error().code(), "no-data-shape") << "nobody says it";
+  admit("a", of({784}, 10));
   admit("b", of({784}, 10));
   admit("c", of({1, 28, 28}, 99));
   const auto learned = learn_shape(job, clients);
@@ -48,19 +48,39 @@ TEST_F(DataShapeTest, IsThatOfMostClientsWithTheMostClassesAmongThem) {
   EXPECT_EQ(learned->line(), "data: 784 features, 10 classes, as 2 of 4 clients announced");
 }
 
-TEST_F(DataShapeTest, OneOfManyDoesNotSayAloneHowManyClassesThereAre) {
-  admit("a", of({784}, 10));
-  admit("b", of({784}, 1 << 20));
-  admit("c", of({784}, 9));
+TEST_F(DataShapeTest, AMinorityDoesNotSayHowManyClassesThereAre) {
+  for (const char* name : {"a", "b", "c"}) admit(name, of({784}, 10));
+  for (const char* name : {"x", "y"}) admit(name, of({784}, 1 << 20));
   EXPECT_EQ(learn_shape(job, clients)->shape.classes, 10);
 }
 
-TEST_F(DataShapeTest, OfEquallyManyTheFirstInLexicographicOrder) {
+TEST_F(DataShapeTest, WithoutAMajorityItSaysWhoHasWhich) {
   admit("a", of({784}, 2));
   admit("b", of({3, 32, 32}, 2));
-  admit("c", of({3, 4, 99}, 2));
-  EXPECT_EQ(learn_shape(job, clients)->line(),
-            "data: 3x4x99, 2 classes, as 1 of 3 clients announced");
+  for (const char* name : {"c", "d", "e", "f", "g", "h"}) admit(name, of({784}, 9));
+  for (const char* name : {"i", "j", "k", "l"}) admit(name, of({784}, 10));
+  const Error error = learn_shape(job, clients).error();
+  EXPECT_EQ(error.code(), "shapes-differ");
+  EXPECT_EQ(
+      error.message(),
+      "no shape of data is that of more than half of the 12 clients that say theirs: 3x32x32 "
+      "with 2 classes (b); 784 features with 2 classes (a); 784 features with 9 classes (c, d, "
+      "e and 3 more); 784 features with 10 classes (i, j, k, l); set data.input and "
+      "data.classes");
+}
+
+TEST_F(DataShapeTest, ClientsAloneDoNotAskForAHugeModel) {
+  for (const char* name : {"a", "b", "c", "d"}) admit(name, of({784}, 1 << 20));
+  const auto learned = learn_shape(job, clients);
+  ASSERT_TRUE(learned);
+  EXPECT_TRUE(check_learned_size(*learned, 1 << 26));
+  const auto refused = check_learned_size(*learned, (1 << 26) + 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().category(), ErrorCategory::kUsage);
+  EXPECT_EQ(refused.error().message(),
+            "with 784 features and 1048576 classes, which a, b, c, d announced, the model would "
+            "have 67108865 parameters; more than 67108864 need data.input and data.classes in the "
+            "job");
 }
 
 TEST_F(DataShapeTest, WhatTheJobSaysStays) {
@@ -81,7 +101,7 @@ TEST_F(DataShapeTest, ClientsCannotAskForWhatAnOperatorCannot) {
   admit("wide", of({UINT32_MAX}, 2));
   admit("flat", of({28, 28}, 2));
   admit("zero", of({0}, 2));
-  EXPECT_EQ(learn_shape(job, clients), std::nullopt);
+  EXPECT_FALSE(learn_shape(job, clients));
 }
 
 TEST_F(DataShapeTest, IsMissingUnlessTheJobOrItsEvaluationSaysIt) {
@@ -100,6 +120,20 @@ TEST_F(DataShapeTest, MayComeWithAClientThatHasNotConnectedYet) {
   EXPECT_FALSE(shape_may_come(clients));
   admit("b", {});
   EXPECT_TRUE(shape_may_come(clients));
+}
+
+TEST_F(DataShapeTest, AWarningWhereTooFewClientsHaveTheDataOfARun) {
+  job.training.data = {{784}, 10};
+  job.round.cohort = 2;
+  for (const char* name : {"a", "b"}) admit(name, of({1, 28, 28}, 10));
+  admit("c", of({5}, 2));
+  admit("new", {});
+  ASSERT_EQ(job_warnings(job, clients).size(), 1U);
+  EXPECT_EQ(job_warnings(job, clients)[0],
+            "1 of 4 admitted clients can do this run, which needs 2; of 2 others: its rows have "
+            "another shape ([1, 28, 28], 10 classes)");
+  admit("d", of({784}, 10));
+  EXPECT_TRUE(job_warnings(job, clients).empty()) << "enough, with the one that has not spoken";
 }
 
 TEST_F(DataShapeTest, AWarningWhereNobodyHoldsRowsOut) {

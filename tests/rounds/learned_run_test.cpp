@@ -92,10 +92,10 @@ class LearnedRunTest : public ::testing::Test {
   }
   store::Run record(RunId run) { return store->find_run(run).value().value(); }
   std::string waits_for(RunId run) { return core->runs().waits_for(record(run)); }
-  Result<void> try_job(const std::string& text) {
-    std::optional<Result<void>> answer;
+  Result<Job> try_job(const std::string& text) {
+    std::optional<Result<Job>> answer;
     core->runs().try_job(parse_job(text, "job").value(),
-                         [&](const Result<void>& result) { answer.emplace(result); });
+                         [&](const Result<Job>& result) { answer.emplace(result); });
     EXPECT_FALSE(answer) << "never within the call";
     settle();
     return answer.value();
@@ -123,13 +123,36 @@ TEST_F(LearnedRunTest, WaitsForAShapeThenForItsClientsAndTakesWhatTheySay) {
   core->handle(SessionClosed{SessionId(1)});
   connect("b", {6}, 3);
   EXPECT_EQ(waits_for(run), "2 clients (1 connected)") << "one alone does not decide";
-  connect("c", {6}, 4);
+  connect("c", {6}, 3);
   ASSERT_EQ(record(run).state, store::RunState::kRunning);
   EXPECT_EQ(waits_for(run), "");
   ASSERT_FALSE(lines.empty());
-  EXPECT_EQ(lines[0], "data: 6 features, 4 classes, as 2 of 3 clients announced");
+  EXPECT_EQ(lines[0], "data: 6 features, 3 classes, as 2 of 3 clients announced");
   EXPECT_EQ(loaded->job.training.data.input, std::vector<int>({6}));
+  EXPECT_EQ(loaded->job.training.data.classes, 3);
+}
+
+TEST_F(LearnedRunTest, WaitsWhereClientsDisagreeAndIsRefusedWhereItIsSubmittedThen) {
+  const RunId run = submit();
+  connect("a", {6}, 3);
+  connect("b", {6}, 4);
+  EXPECT_EQ(record(run).state, store::RunState::kPending);
+  EXPECT_THAT(waits_for(run), HasSubstr("6 features with 3 classes (a); 6 features with 4"));
+  const auto tried = try_job(kJob);
+  ASSERT_FALSE(tried);
+  EXPECT_EQ(tried.error().code(), "shapes-differ");
+  EXPECT_EQ(tried.error().category(), ErrorCategory::kUsage);
+  connect("c", {6}, 4);
+  EXPECT_EQ(record(run).state, store::RunState::kRunning);
   EXPECT_EQ(loaded->job.training.data.classes, 4);
+}
+
+TEST_F(LearnedRunTest, AHugeModelIsRefusedBeforeItIsMade) {
+  const RunId run = submit(std::string(kJob) + "[data]\ninput = [1000]\n");
+  for (const char* name : {"a", "b"}) connect(name, {1000}, 1 << 17);
+  EXPECT_EQ(record(run).state, store::RunState::kFailed);
+  EXPECT_EQ(record(run).error_code, "model-too-large");
+  EXPECT_EQ(try_job(kJob).error().code(), "model-too-large");
 }
 
 TEST_F(LearnedRunTest, DoesNotHoldUpARunThatKnowsItsShape) {
@@ -215,6 +238,8 @@ TEST_F(LearnedRunTest, JobsThatCannotWorkAreRefusedAsWrong) {
   for (const char* name : {"b", "c"}) connect(name, {6});
   EXPECT_TRUE(try_job(kJob));
   EXPECT_EQ(refusal("[data]\ninput = [5]\n"), "no-data-shape") << "nobody has such data";
+  EXPECT_EQ(try_job("[evaluate]\ndataset = \"synthetic:features=7\"\n")->training.data.input,
+            std::vector<int>({7}));
 }
 
 }  // namespace

@@ -20,6 +20,33 @@ TEST(Catalogue, MakesBothHalvesOfEachStrategy) {
                                                           "fedprox", "qfedavg", "scaffold"}));
 }
 
+TEST(Catalogue, EachKeyIsOfSomeStrategyAndASentenceSaysWhereItHasNoEffect) {
+  const Catalogue& all = builtin_strategies();
+  const StrategyOptions options{.mu = 0.25, .alpha = 0.75, .q = 3, .option = "I"};
+  const ServerOptions server{
+      .learning_rate = 0.5, .momentum = 0.5, .beta1 = 0.5, .beta2 = 0.5, .tau = 0.5};
+  EXPECT_EQ(
+      all.unused_settings(options, server),
+      (std::vector<std::string>{
+          "strategy.mu is used by fednova and fedprox only; strategy.name is fedavg: it has "
+          "no effect",
+          "strategy.alpha is used by feddyn only; strategy.name is fedavg: it has no effect",
+          "strategy.q is used by qfedavg only; strategy.name is fedavg: it has no effect",
+          "strategy.option is used by scaffold only; strategy.name is fedavg: it has no effect",
+          "strategy.server-momentum is used by diloco and fedavgm only; strategy.name is "
+          "fedavg: it has no effect",
+          "strategy.beta1 is used by fedadam and fedyogi only; strategy.name is fedavg: it "
+          "has no effect",
+          "strategy.beta2 is used by fedadam and fedyogi only; strategy.name is fedavg: it "
+          "has no effect",
+          "strategy.tau is used by fedadagrad, fedadam and fedyogi only; strategy.name is "
+          "fedavg: it has no effect"}));
+  for (const std::string& name : kStrategies) {
+    EXPECT_TRUE(all.unused_settings({.name = name}, {.learning_rate = 2}).empty()) << name;
+  }
+  EXPECT_TRUE(all.unused_settings({.name = "fedprox", .mu = 1}, {}).empty());
+}
+
 TEST(Catalogue, SuggestsANameForOneThatThereIsNot) {
   const auto result = builtin_strategies().check({.name = "fedpox"}, {});
   ASSERT_FALSE(result);
