@@ -17,10 +17,10 @@ namespace {
 constexpr std::uint32_t kDimensionMax = 1 << 24;
 constexpr std::uint32_t kClassesMax = 1 << 20;
 
-bool is_shape(const Greeting& greeting) {
-  const bool known = greeting.input.size() == 1 || greeting.input.size() == 3;
-  return known && greeting.classes >= 2 && greeting.classes <= kClassesMax &&
-         std::ranges::all_of(greeting.input,
+bool is_shape(const ClientTable::AnnouncedShape& shape) {
+  const bool known = shape.input.size() == 1 || shape.input.size() == 3;
+  return known && shape.classes >= 2 && shape.classes <= kClassesMax &&
+         std::ranges::all_of(shape.input,
                              [](auto size) { return size >= 1 && size <= kDimensionMax; });
 }
 
@@ -50,26 +50,31 @@ std::string LearnedShape::line() const {
 
 std::optional<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
   const client::DataShape& said = job.training.data;
-  std::map<std::vector<int>, std::vector<int>> shapes;  // the classes that each client announces
+  struct Announced {
+    std::size_t clients = 0;
+    std::vector<int> classes;  // that each announces, but of equal ones two at most
+  };
+  std::map<std::vector<int>, Announced> shapes;
   LearnedShape learned{.admitted = clients.size()};
-  for (const auto& [name, client] : clients.all()) {
-    const Greeting& greeting = client.greeting;
-    if (!is_shape(greeting)) continue;
-    const client::DataShape announced{{greeting.input.begin(), greeting.input.end()},
-                                      static_cast<int>(greeting.classes)};
+  for (const auto& [shape, count] : clients.shapes()) {
+    if (!is_shape(shape)) continue;
+    const client::DataShape announced{{shape.input.begin(), shape.input.end()},
+                                      static_cast<int>(shape.classes)};
     if (!allows(said, announced)) continue;
-    ++learned.announced;
-    shapes[announced.input].push_back(announced.classes);
+    learned.announced += count;
+    Announced& same = shapes[announced.input];
+    same.clients += count;
+    same.classes.insert(same.classes.end(), std::min<std::size_t>(count, 2), announced.classes);
   }
   if (shapes.empty()) return std::nullopt;
   const auto most =
-      std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.size(); });
-  std::vector<int>& classes = most->second;
+      std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.clients; });
+  auto& [agreed, classes] = most->second;
   std::ranges::sort(classes, std::greater());
   // Of three and more, two must have it: one alone does not say how large everyone's model is.
-  const int widest = classes[classes.size() < 3 ? 0 : 1];
+  const int widest = classes[agreed < 3 ? 0 : 1];
   learned.shape = {most->first, said.classes > 0 ? said.classes : widest};
-  learned.agreed = classes.size();
+  learned.agreed = agreed;
   return learned;
 }
 

@@ -227,6 +227,9 @@ ALTER TABLE runs ADD COLUMN settings TEXT NOT NULL DEFAULT '';
 ALTER TABLE models ADD COLUMN state_sha256 BLOB CHECK(length(state_sha256) = 32);
 ALTER TABLE models ADD COLUMN state_bytes INTEGER
   CHECK((state_bytes IS NULL) = (state_sha256 IS NULL));
+)sql",
+                                                                 R"sql(
+CREATE INDEX clients_by_certificate ON clients(certificate);  -- which a new certificate looks for
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

@@ -129,7 +129,7 @@ TEST_F(SqliteStoreTest, NeitherDoTwoProcesses) {
 
 TEST_F(SqliteStoreTest, RefusesANewerSchemaUntouched) {
   ASSERT_TRUE(open_sqlite_store(file_, kQuick));
-  run_sql(file_, "PRAGMA user_version=4");
+  run_sql(file_, "PRAGMA user_version=5");
   const Bytes before = read_file(file_, 1 << 24).value();
   const auto store = open_sqlite_store(file_, kQuick);
   ASSERT_FALSE(store);
@@ -213,12 +213,21 @@ TEST_F(SqliteStoreTest, TheMigrationLeavesADatabaseLikeANewOne) {
   const fs::path fresh = directory_.path() / "fresh.db";
   ASSERT_TRUE(open_sqlite_store(file_, kQuick));
   ASSERT_TRUE(open_sqlite_store(fresh, kQuick));
-  EXPECT_EQ(run_sql(file_, "PRAGMA user_version"), "3");
+  EXPECT_EQ(run_sql(file_, "PRAGMA user_version"), "4");
   EXPECT_EQ(run_sql(file_, "PRAGMA foreign_key_check"), "");
   EXPECT_EQ(run_sql(file_, "PRAGMA integrity_check"), "ok");
   const std::string names =
       "SELECT group_concat(name) FROM (SELECT name FROM sqlite_schema ORDER BY name)";
   EXPECT_EQ(run_sql(file_, names), run_sql(fresh, names));
+}
+
+// A new certificate is looked for among all clients, since theirs may come after them.
+TEST_F(SqliteStoreTest, JoiningDoesNotReadAllClients) {
+  ASSERT_TRUE(open_sqlite_store(file_, kQuick));
+  EXPECT_EQ(run_sql(file_,
+                    "SELECT count(*) FROM pragma_index_list('clients') i "
+                    "JOIN pragma_index_info(i.name) c WHERE c.name = 'certificate'"),
+            "1");
 }
 
 TEST_F(SqliteStoreTest, AFileOfTheFirstVersionKeepsItsRoundsWithoutNorms) {
