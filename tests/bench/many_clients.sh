@@ -10,6 +10,7 @@
 # ROUNDS (default 30; of a cohort of 100: ROUNDS_OF_100, 200), PROCESSES (4). A client takes some 10
 # files of 4 KB in /dev/shm, where there is one, so that only the coordinator waits for the disk.
 set -euo pipefail
+ulimit -n "$(ulimit -Hn)"  # a connection is a descriptor; the coordinator does the same for itself
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 if (($# == 0)); then
