@@ -15,15 +15,16 @@ std::vector<Participant> select_clients(const std::vector<std::string>& eligible
            .purpose = Purpose::kSelection,
            .round = key.round,
            .attempt = key.attempt});
-  std::vector<std::string> drawn = eligible;
+  std::vector<const std::string*> drawn;
+  drawn.reserve(eligible.size());
+  for (const std::string& client : eligible) drawn.push_back(&client);
   rng.shuffle(std::span(drawn));
   drawn.resize(std::min(count, drawn.size()));
-  std::sort(drawn.begin(), drawn.end());
+  std::sort(drawn.begin(), drawn.end());  // as they lie in `eligible`: by name
   std::vector<Participant> participants;
   participants.reserve(drawn.size());
-  for (std::string& client : drawn) {
-    const TaskId task = task_id(key, client);
-    participants.push_back({std::move(client), task});
+  for (const std::string* client : drawn) {
+    participants.push_back({*client, task_id(key, *client)});
   }
   return participants;
 }

@@ -23,9 +23,11 @@ ClientTable::ClientTable(const CoordinatorOptions& options, Turn& turn, Watcher 
 
 void ClientTable::handle(const ClientAdmitted& event) {
   ++version_;
-  Client& client = clients_[event.client];
+  const auto [found, is_new] = clients_.try_emplace(event.client);
+  Client& client = found->second;
+  if (is_new) ++shapes_[{}];
   client.seen = client.seen || event.seen_before;
-  if (!client.greeted) client.greeting = event.greeting;
+  if (!client.greeted) set_greeting(client, event.greeting);
   client.away_since = turn_.now;
   if (!client.session) watcher_.went_away(event.client, client);
 }
@@ -41,7 +43,8 @@ void ClientTable::handle(const ClientRevoked& event) {
     refuse(id, "certificate-revoked", "the operator revoked the client " + event.client);
   }
   watcher_.revoked(event.client);
-  clients_.erase(event.client);
+  const auto client = clients_.extract(event.client);
+  if (client) forget_shape(client.mapped().greeting);
 }
 
 void ClientTable::handle(const SessionOpened& event) {
@@ -79,7 +82,7 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
   client.session = id;
   client.seen = true;
   client.greeted = true;
-  client.greeting = greeting_of(hello);
+  set_greeting(client, greeting_of(hello));
   ++connected_;
   if (!client.tasks.empty()) ++connected_at_work_;
   ++version_;
@@ -89,6 +92,17 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
                                    .client = session.client,
                                    .heartbeat = options_.heartbeat});
   watcher_.came(found->first, client);
+}
+
+void ClientTable::set_greeting(Client& client, Greeting greeting) {
+  forget_shape(client.greeting);
+  client.greeting = std::move(greeting);
+  ++shapes_[{client.greeting.input, client.greeting.classes}];
+}
+
+void ClientTable::forget_shape(const Greeting& greeting) {
+  const auto found = shapes_.find({greeting.input, greeting.classes});
+  if (--found->second == 0) shapes_.erase(found);
 }
 
 void ClientTable::leave(SessionId id) {

@@ -63,6 +63,14 @@ class ClientTable {
   Session* find_session(SessionId id);
   const Client* find(const std::string& name) const;
   const std::map<std::string, Client>& all() const { return clients_; }  // in order of name
+  // The data that clients announced in their last greeting.
+  struct AnnouncedShape {
+    std::vector<std::uint32_t> input;  // of a row; empty: not said
+    std::uint32_t classes;
+    auto operator<=>(const AnnouncedShape&) const = default;
+  };
+  // How many clients announced each.
+  const std::map<AnnouncedShape, std::size_t>& shapes() const { return shapes_; }
   bool connected(const std::string& name) const;
   std::optional<TimePoint> heard_at(const std::string& name) const;
   std::size_t size() const { return clients_.size(); }
@@ -85,6 +93,8 @@ class ClientTable {
  private:
   TimePoint deadline_of(const Session& session) const;
   void leave(SessionId id);
+  void set_greeting(Client& client, Greeting greeting);
+  void forget_shape(const Greeting& greeting);
 
   const CoordinatorOptions& options_;
   Turn& turn_;
@@ -92,6 +102,7 @@ class ClientTable {
   std::map<SessionId, Session> sessions_;
   Deadlines<SessionId> due_;  // not later than the session's deadline
   std::map<std::string, Client> clients_;
+  std::map<AnnouncedShape, std::size_t> shapes_;
   std::size_t connected_ = 0;
   std::size_t connected_at_work_ = 0;
   std::uint64_t version_ = 1;

@@ -18,11 +18,15 @@ namespace {
 constexpr std::uint32_t kDimensionMax = 1 << 24;
 constexpr std::uint32_t kClassesMax = 1 << 20;
 
-bool is_shape(const Greeting& greeting) {
-  const bool known = greeting.input.size() == 1 || greeting.input.size() == 3;
-  return known && greeting.classes >= 2 && greeting.classes <= kClassesMax &&
-         std::ranges::all_of(greeting.input,
+bool is_shape(const ClientTable::AnnouncedShape& shape) {
+  const bool known = shape.input.size() == 1 || shape.input.size() == 3;
+  return known && shape.classes >= 2 && shape.classes <= kClassesMax &&
+         std::ranges::all_of(shape.input,
                              [](auto size) { return size >= 1 && size <= kDimensionMax; });
+}
+
+client::DataShape shape_of(const AnnouncedShape& shape) {
+  return {{shape.input.begin(), shape.input.end()}, static_cast<int>(shape.classes)};
 }
 
 bool allows(const client::DataShape& said, const client::DataShape& announced) {
@@ -36,14 +40,26 @@ std::string describe(const std::vector<int>& input) {
   return input[0] == 1 ? image : fmt::format("{}x{}", input[0], image);
 }
 
+constexpr std::size_t kNamed = 3;
+
 // "a, b and 3 more"
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kNamed = 3;
-  const std::size_t named = names.size() <= kNamed + 1 ? names.size() : kNamed;
+std::string some_of(const Announcers& clients) {
+  const std::size_t named = clients.count <= kNamed + 1 ? clients.first.size() : kNamed;
   std::string text = fmt::format(
-      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(named), ", "));
-  if (named < names.size()) text += fmt::format(" and {} more", names.size() - named);
+      "{}", fmt::join(clients.first.begin(),
+                      clients.first.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  if (named < clients.count) text += fmt::format(" and {} more", clients.count - named);
   return text;
+}
+
+// Up to as many as some_of() shows: not all clients are looked at where many announced the shape.
+void add_first_names(const ClientTable& clients, const AnnouncedShape& shape,
+                     std::vector<std::string>& names) {
+  for (const auto& [name, client] : clients.all()) {
+    if (names.size() > kNamed) return;
+    const Greeting& greeting = client.greeting;
+    if (greeting.input == shape.input && greeting.classes == shape.classes) names.push_back(name);
+  }
 }
 
 template <class Shapes>
@@ -51,10 +67,10 @@ Error no_majority(const Shapes& shapes, std::size_t announced) {
   constexpr std::size_t kShown = 5;
   std::string text;
   std::size_t shown = 0;
-  for (const auto& [shape, names] : shapes) {
+  for (const auto& [shape, announcers] : shapes) {
     if (++shown > kShown) break;
     text += fmt::format("{}{} with {} classes ({})", text.empty() ? "" : "; ",
-                        describe(shape.first), shape.second, some_of(names));
+                        describe(shape.first), shape.second, some_of(announcers));
   }
   if (shapes.size() > kShown) text += fmt::format("; and {} more", shapes.size() - kShown);
   return retry("shapes-differ",
@@ -66,7 +82,7 @@ Error no_majority(const Shapes& shapes, std::size_t announced) {
 }  // namespace
 
 client::DataShape shape_of(const Greeting& greeting) {
-  return {{greeting.input.begin(), greeting.input.end()}, static_cast<int>(greeting.classes)};
+  return shape_of(AnnouncedShape{greeting.input, greeting.classes});
 }
 
 bool lacks_shape(const Job& job) {
@@ -77,25 +93,27 @@ bool lacks_shape(const Job& job) {
 
 std::string LearnedShape::line() const {
   return fmt::format("data: {}, {} classes, as {} of {} announced", describe(shape.input),
-                     shape.classes, agreed.size(), counted(admitted, "client"));
+                     shape.classes, agreed.count, counted(admitted, "client"));
 }
 
 Result<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
   const client::DataShape& said = job.training.data;
-  std::map<std::pair<std::vector<int>, int>, std::vector<std::string>> shapes;  // who has it
+  std::map<std::pair<std::vector<int>, int>, Announcers> shapes;
   LearnedShape learned{.admitted = clients.size()};
-  for (const auto& [name, client] : clients.all()) {
-    const Greeting& greeting = client.greeting;
-    if (!is_shape(greeting)) continue;
-    const client::DataShape announced = shape_of(greeting);
+  for (const auto& [shape, count] : clients.shapes()) {
+    if (!is_shape(shape)) continue;
+    const client::DataShape announced = shape_of(shape);
     if (!allows(said, announced)) continue;
-    ++learned.announced;
-    shapes[{announced.input, said.classes > 0 ? said.classes : announced.classes}].push_back(name);
+    learned.announced += count;
+    Announcers& same =
+        shapes[{announced.input, said.classes > 0 ? said.classes : announced.classes}];
+    same.count += count;
+    add_first_names(clients, shape, same.first);
   }
   if (shapes.empty()) return retry("no-data-shape", "no client says the shape of its data");
   const auto most =
-      std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.size(); });
-  if (2 * most->second.size() <= learned.announced) return no_majority(shapes, learned.announced);
+      std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.count; });
+  if (2 * most->second.count <= learned.announced) return no_majority(shapes, learned.announced);
   learned.shape = {most->first.first, most->first.second};
   learned.agreed = std::move(most->second);
   return learned;

@@ -17,10 +17,16 @@ namespace starling::coordinator {
 // Whether neither data.input and data.classes nor an evaluation data set say it.
 bool lacks_shape(const Job& job);
 
+// The clients that announce a shape.
+struct Announcers {
+  std::size_t count = 0;
+  std::vector<std::string> first;  // names of some of them, to be shown
+};
+
 struct LearnedShape {
   client::DataShape shape;
-  std::vector<std::string> agreed;  // clients that announce this shape
-  std::size_t announced = 0;        // how many announce it or another one that the job allows
+  Announcers agreed;
+  std::size_t announced = 0;  // how many announce it or another one that the job allows
   std::size_t admitted = 0;
 
   // "data: 784 features, 10 classes, as 9 of 10 clients announced"

@@ -217,9 +217,11 @@ void RunMachine::try_open_training() {
   // Nothing has changed since too few were found: neither has the answer.
   if (awaited_ > 0 && looked_at_version_ == clients_.version()) return;
   const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kTrain);
-  const auto connected = static_cast<std::size_t>(std::ranges::count_if(
-      names, [this](const std::string& name) { return clients_.connected(name); }));
-  if ((next == 1 ? connected : names.size()) < awaited) {
+  const auto connected = [&] {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        names, [this](const std::string& name) { return clients_.connected(name); }));
+  };
+  if ((next == 1 ? connected() : names.size()) < awaited) {
     looked_at_version_ = clients_.version();
     return wait_for_clients(awaited);
   }

@@ -12,6 +12,9 @@
 namespace starling::coordinator {
 namespace {
 
+// Of a phase's traffic, which is a write to the store. Small models go out by the thousand.
+constexpr Duration kTrafficPause = std::chrono::milliseconds(100);
+
 // What a client names goes into records, logs and terminals.
 bool is_reason_code(const std::string& code) {
   return !code.empty() && code.size() <= 64 && std::all_of(code.begin(), code.end(), [](char c) {
@@ -133,12 +136,15 @@ void RunMachine::pump(SessionId session, TaskId task) {
   record_traffic();
 }
 
-// Once for each model that went out, not for each request of a client that asks for its end again.
+// At most once for each model that went out, not for each request of a client that asks for its end
+// again.
 void RunMachine::record_traffic() {
   const RoundMachine& tasks = phase_->tasks;
   const std::uint64_t model_bytes = start_.at.model->size() * sizeof(float);
   if (tasks.bytes_out() < phase_->traffic_recorded + model_bytes) return;
+  if (turn_.now < phase_->record_traffic_from) return;
   phase_->traffic_recorded = tasks.bytes_out();
+  phase_->record_traffic_from = turn_.now + kTrafficPause;
   const RoundMachine::Options& phase = tasks.options();
   turn_.act(RecordTraffic{id(), phase_->kind(), phase.round, phase.attempt, tasks.bytes_in(),
                           tasks.bytes_out()});

@@ -162,14 +162,16 @@ Result<void> SqliteStore::add_client(std::string_view name, Role role,
 Result<void> SqliteStore::record_seen(std::string_view name, WallTime now,
                                       const std::optional<Greeting>& greeting) {
   return database_->transact(Durability::kRelaxed, [&]() -> Result<void> {
-    STARLING_TRY(database_->execute("UPDATE clients SET last_seen = ? WHERE name = ?", now, name));
-    if (database_->changes() == 0) return rules::client_unknown(name);
-    if (!greeting) return {};
-    return database_->execute(
-        "UPDATE clients SET training_rows = ?, abilities = ?, input = ?, classes = ?, held_out = ? "
-        "WHERE name = ?",
-        greeting->rows, join_words(greeting->abilities), join_shape(greeting->input),
-        greeting->classes, greeting->held_out, name);
+    STARLING_TRY(
+        greeting
+            ? database_->execute("UPDATE clients SET last_seen = ?, training_rows = ?, "
+                                 "abilities = ?, input = ?, classes = ?, held_out = ? "
+                                 "WHERE name = ?",
+                                 now, greeting->rows, join_words(greeting->abilities),
+                                 join_shape(greeting->input), greeting->classes, greeting->held_out,
+                                 name)
+            : database_->execute("UPDATE clients SET last_seen = ? WHERE name = ?", now, name));
+    return database_->changes() == 0 ? rules::client_unknown(name) : Result<void>();
   });
 }
 
@@ -221,8 +223,9 @@ Result<std::vector<Revocation>> SqliteStore::revocations() {
 }
 
 Result<void> SqliteStore::revoke_open_tokens(std::string_view client) {
-  return database_->execute("UPDATE tokens SET state = ? WHERE client = ? AND state = ?",
-                            TokenState::kRevoked, client, TokenState::kOpen);
+  // 'open' in the text: else SQLite does not see that the index of open tokens serves.
+  return database_->execute("UPDATE tokens SET state = ? WHERE client = ? AND state = 'open'",
+                            TokenState::kRevoked, client);
 }
 
 Result<void> SqliteStore::create_token(const Token& token) {

@@ -230,6 +230,7 @@ ALTER TABLE models ADD COLUMN state_bytes INTEGER
 )sql",
                                                                  R"sql(
 ALTER TABLE clients ADD COLUMN held_out INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX clients_by_certificate ON clients(certificate);  -- which a new certificate looks for
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

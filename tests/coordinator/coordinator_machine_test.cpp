@@ -67,6 +67,20 @@ TEST_F(CoordinatorMachineTest, AWeightCountsUpToTheRunsBound) {
   EXPECT_EQ(did<CommitRound>()[0].summary.contributors[0].weight, 4) << "as it is recorded";
 }
 
+// However many clients fetch a small model, the store is written to ten times a second at most.
+TEST_F(CoordinatorMachineTest, TrafficOfManyModelsIsRecordedOnceInAWhile) {
+  open_round();
+  hear(1, protocol::ModelRequest{plan_a.task, 0, 1000});
+  EXPECT_EQ(did<RecordTraffic>().size(), 1U);
+  now += 99ms;
+  hear(2, protocol::ModelRequest{plan_b.task, 0, 1000});
+  EXPECT_TRUE(did<RecordTraffic>().empty());
+  now += 1ms;
+  hear(2, protocol::ModelRequest{plan_b.task, 0, 1000});
+  ASSERT_EQ(did<RecordTraffic>().size(), 1U);
+  EXPECT_EQ(did<RecordTraffic>()[0].bytes_out, 3 * model->size() * 4) << "with what was left out";
+}
+
 // Of a client that asks for the end of its model again and again, one is recorded.
 TEST_F(CoordinatorMachineTest, TrafficIsRecordedOnceAModel) {
   open_round();

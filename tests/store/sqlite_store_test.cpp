@@ -221,6 +221,15 @@ TEST_F(SqliteStoreTest, TheMigrationLeavesADatabaseLikeANewOne) {
   EXPECT_EQ(run_sql(file_, names), run_sql(fresh, names));
 }
 
+// A new certificate is looked for among all clients, since theirs may come after them.
+TEST_F(SqliteStoreTest, JoiningDoesNotReadAllClients) {
+  ASSERT_TRUE(open_sqlite_store(file_, kQuick));
+  EXPECT_EQ(run_sql(file_,
+                    "SELECT count(*) FROM pragma_index_list('clients') i "
+                    "JOIN pragma_index_info(i.name) c WHERE c.name = 'certificate'"),
+            "1");
+}
+
 TEST_F(SqliteStoreTest, AFileOfTheFirstVersionKeepsItsRoundsWithoutNorms) {
   write_version_2(file_);
   run_sql(file_, "ALTER TABLE contributions DROP COLUMN norm; PRAGMA user_version=1");
