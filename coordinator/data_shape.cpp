@@ -18,14 +18,16 @@ namespace {
 constexpr std::uint32_t kDimensionMax = 1 << 24;
 constexpr std::uint32_t kClassesMax = 1 << 20;
 
-bool is_shape(const ClientTable::AnnouncedShape& shape) {
+using AnnouncedShape = ClientTable::AnnouncedShape;
+
+bool is_shape(const AnnouncedShape& shape) {
   const bool known = shape.input.size() == 1 || shape.input.size() == 3;
   return known && shape.classes >= 2 && shape.classes <= kClassesMax &&
          std::ranges::all_of(shape.input,
                              [](auto size) { return size >= 1 && size <= kDimensionMax; });
 }
 
-client::DataShape shape_of(const AnnouncedShape& shape) {
+client::DataShape to_data_shape(const AnnouncedShape& shape) {
   return {{shape.input.begin(), shape.input.end()}, static_cast<int>(shape.classes)};
 }
 
@@ -82,7 +84,7 @@ Error no_majority(const Shapes& shapes, std::size_t announced) {
 }  // namespace
 
 client::DataShape shape_of(const Greeting& greeting) {
-  return shape_of(AnnouncedShape{greeting.input, greeting.classes});
+  return to_data_shape({greeting.input, greeting.classes});
 }
 
 bool lacks_shape(const Job& job) {
@@ -102,7 +104,7 @@ Result<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
   LearnedShape learned{.admitted = clients.size()};
   for (const auto& [shape, count] : clients.shapes()) {
     if (!is_shape(shape)) continue;
-    const client::DataShape announced = shape_of(shape);
+    const client::DataShape announced = to_data_shape(shape);
     if (!allows(said, announced)) continue;
     learned.announced += count;
     Announcers& same =
