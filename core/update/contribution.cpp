@@ -23,16 +23,17 @@ struct Reading {
 };
 
 // One pass over the payload.
-Reading read(const Contribution& contribution) {
+Result<Reading> read(const Contribution& contribution) {
   const linalg::Kernels& kernels = linalg::default_kernels();
   Checksum hash;
   Reading reading;
   for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
     std::int32_t largest = 0;
-    contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
-      hash.update(as_bytes(values));
-      largest = std::max(largest, kernels.largest_magnitude_bits(values.data(), values.size()));
-    });
+    STARLING_TRY(
+        contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
+          hash.update(as_bytes(values));
+          largest = std::max(largest, kernels.largest_magnitude_bits(values.data(), values.size()));
+        }));
     reading.largest.push_back(std::bit_cast<float>(largest));
   }
   reading.checksum = hash.value();
@@ -76,16 +77,24 @@ std::uint64_t payload_bytes(std::span<const VectorSpec> vectors) {
   return bytes;
 }
 
-void Contribution::leave(std::span<const float> values) const {
-  const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
-  payload_.leave(static_cast<std::size_t>(bytes - payload_.view().data()), values.size_bytes());
+std::uint64_t Contribution::offset_of(std::size_t i) const {
+  STARLING_CHECK(i < head_.vectors.size());
+  return payload_bytes(std::span(head_.vectors).first(i));
 }
 
 std::span<const float> Contribution::vector(std::size_t i) const {
-  STARLING_CHECK(i < head_.vectors.size());
-  const std::uint64_t offset = payload_bytes(std::span(head_.vectors).first(i));
-  const auto* values = reinterpret_cast<const float*>(payload_.view().data() + offset);
-  return {values, static_cast<std::size_t>(head_.vectors[i].elements)};
+  STARLING_CHECK(payload_.in_memory() != nullptr);
+  const std::byte* const bytes = payload_.in_memory()->view().data() + offset_of(i);
+  return {reinterpret_cast<const float*>(bytes),
+          static_cast<std::size_t>(head_.vectors[i].elements)};
+}
+
+Result<void> Contribution::read(std::size_t i, std::size_t first, std::span<float> out) const {
+  const std::uint64_t offset = offset_of(i) + first * sizeof(float);
+  const auto done = payload_.read(offset, std::as_writable_bytes(out));
+  if (done) return {};
+  return retry("upload-unreadable", fmt::format("the update that was received cannot be read: {}",
+                                                done.error().message()));
 }
 
 Result<void> validate_head(const ContributionHead& head, const Schema& schema) {
@@ -130,15 +139,17 @@ Result<void> validate_head(const ContributionHead& head, const Schema& schema) {
   return {};
 }
 
-Result<Contribution> validate(ContributionHead head, SharedBytes payload, const Schema& schema) {
+Result<Contribution> validate(ContributionHead head, Payload payload, const Schema& schema) {
   STARLING_TRY(validate_head(head, schema));
   if (payload.size() != head.payload_bytes) {
     return rejected("wrong-size", fmt::format("the update has {} bytes instead of {}",
                                               payload.size(), head.payload_bytes));
   }
-  STARLING_CHECK(reinterpret_cast<std::uintptr_t>(payload.view().data()) % alignof(float) == 0);
+  if (const SharedBytes* const bytes = payload.in_memory()) {
+    STARLING_CHECK(reinterpret_cast<std::uintptr_t>(bytes->view().data()) % alignof(float) == 0);
+  }
   Contribution contribution(std::move(head), std::move(payload));
-  const Reading reading = read(contribution);
+  STARLING_ASSIGN(const Reading reading, read(contribution));
   if (reading.checksum != contribution.head().payload_checksum) {
     return rejected("checksum-mismatch", "the update was damaged on its way");
   }
