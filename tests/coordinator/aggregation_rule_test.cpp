@@ -256,6 +256,26 @@ class PromptClients final : public protocol::SessionLinks {
   std::map<TaskId, Bytes> updates_;  // chunks borrow from them
 };
 
+// Shortens the first upload's file that it sees, before it is summed.
+class CuttingComputation final : public Computation {
+ public:
+  CuttingComputation(Computation& inner, std::filesystem::path spool)
+      : inner_(inner), spool_(std::move(spool)) {}
+  void submit(Work work, std::function<void()> done) override {
+    std::error_code none;
+    for (const auto& file : std::filesystem::directory_iterator(spool_, none)) {
+      if (!std::exchange(cut_, true)) std::filesystem::resize_file(file.path(), 8);
+    }
+    inner_.submit(std::move(work), std::move(done));
+  }
+  bool has_cut() const { return cut_; }
+
+ private:
+  Computation& inner_;
+  const std::filesystem::path spool_;
+  bool cut_ = false;
+};
+
 class SmallSpool : public ::testing::Test {
  protected:
   static Job job(const std::string& rule) {
@@ -284,6 +304,8 @@ class SmallSpool : public ::testing::Test {
     sim::VirtualScheduler scheduler;
     PromptClients clients(scheduler);
     sim::ImmediateComputation immediate(scheduler);
+    CuttingComputation cutting(immediate, directory_.path() / "spool");
+    Computation& rounds = cuts_an_upload_ ? static_cast<Computation&>(cutting) : immediate;
     sim::SimulatedDisk disk{0};
     ComputePool evaluators(1);
     NullLog log;
@@ -292,12 +314,13 @@ class SmallSpool : public ::testing::Test {
     options.spool = {.directory = directory_.path() / "spool",
                      .memory_bytes_max = 0,
                      .disk_bytes_max = room * 4096};
+    if (cuts_an_upload_) options.spool.kept_bytes_min = 1;  // files have names
     CoordinatorCore core(
         CoordinatorCore::World{
             scheduler, clock, *store, clients,
             [&](RunId) { return store::Checkpoints(disk, "models"); },
             [&](const Job&) { return Result<std::shared_ptr<const RunContext>>(context); },
-            strategy::builtin_strategies(), immediate, immediate, evaluators, log},
+            strategy::builtin_strategies(), rounds, immediate, evaluators, log},
         options, {.on_broken = [](const Error& error) { ADD_FAILURE() << error.message(); }});
     clients.core = &core;
     if (runs > 1) clients.delay = 10ms;
@@ -314,6 +337,7 @@ class SmallSpool : public ::testing::Test {
     // No retry of an upload, and no end of a round, waits as long as this.
     while (scheduler.now() < TimePoint(30s) && !is_over(*store, id) && scheduler.run_one()) {
     }
+    EXPECT_EQ(cutting.has_cut(), cuts_an_upload_);
     run_ = store->find_run(id).value().value();
     return store->rounds(id, 1).value();
   }
@@ -329,8 +353,19 @@ class SmallSpool : public ::testing::Test {
   }
 
   testing::TemporaryDirectory directory_;
+  bool cuts_an_upload_ = false;
   store::Run run_;
 };
+
+TEST_F(SmallSpool, AnUploadThatCannotBeReadIsAskedForAgain) {
+  for (const char* rule : {"mean", "median"}) {
+    cuts_an_upload_ = true;
+    const auto rounds = run(job(rule), 5);
+    EXPECT_EQ(run_.state, store::RunState::kCompleted) << run_.error;
+    ASSERT_EQ(rounds.size(), 2U);
+    for (const auto& round : rounds) EXPECT_EQ(round.result.contributions.size(), 5U);
+  }
+}
 
 TEST_F(SmallSpool, UpdatesAreKeptUntilTheRoundEndsAndGiveUpTheirRoomThen) {
   const auto rounds = run(job("median"), 5);
