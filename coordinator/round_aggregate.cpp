@@ -3,30 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
-
-#include "core/linalg/kernels.h"
-
 namespace starling::coordinator {
 
 namespace {
-
-constexpr std::size_t kBlock = 64 * 1024;
-
-// The same bits on every processor.
-Result<double> norm_of(const update::Contribution& contribution) {
-  double total = 0;
-  for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
-    std::array<double, 8> sum{};
-    STARLING_TRY(
-        contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
-          linalg::default_kernels().add_squares(sum.data(), values.data(), values.size());
-        }));
-    total += ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-  }
-  return std::sqrt(total);
-}
 
 // No model has these, so no client measured them.
 Result<void> check_measured(const update::ContributionHead& head) {
@@ -91,7 +70,7 @@ Result<double> RoundAggregate::add(update::ContributionHead head, update::Payloa
   STARLING_TRY(check_scalars(head));
   STARLING_ASSIGN(update::Contribution contribution,
                   update::validate(std::move(head), std::move(payload), schema_));
-  STARLING_ASSIGN(const double norm, norm_of(contribution));
+  const double norm = contribution.norm();
   if (norm_max_ && norm > *norm_max_) {
     return rejected("norm-above-bound",
                     fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",

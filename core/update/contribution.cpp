@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -20,6 +21,7 @@ constexpr std::size_t kBlock = 64 * 1024;
 struct Reading {
   std::uint64_t checksum = 0;
   std::vector<float> largest;  // magnitude of each vector; not finite where an element is not
+  double squares = 0;          // the sum of all
 };
 
 // One pass over the payload.
@@ -29,12 +31,16 @@ Result<Reading> read(const Contribution& contribution) {
   Reading reading;
   for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
     std::int32_t largest = 0;
+    std::array<double, 8> sum{};
     STARLING_TRY(
         contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
           hash.update(as_bytes(values));
           largest = std::max(largest, kernels.largest_magnitude_bits(values.data(), values.size()));
+          kernels.add_squares(sum.data(), values.data(), values.size());
         }));
     reading.largest.push_back(std::bit_cast<float>(largest));
+    reading.squares +=
+        ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
   }
   reading.checksum = hash.value();
   return reading;
@@ -156,6 +162,7 @@ Result<Contribution> validate(ContributionHead head, Payload payload, const Sche
   for (std::size_t i = 0; i < schema.vectors.size(); ++i) {
     STARLING_TRY(check_values(reading.largest[i], schema.vectors[i], schema.bounds.value_max));
   }
+  contribution.norm_ = std::sqrt(reading.squares);
   return contribution;
 }
 

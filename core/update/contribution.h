@@ -85,6 +85,7 @@ class Contribution {
  public:
   const ContributionHead& head() const { return head_; }
   double weight() const { return head_.weight; }
+  double norm() const { return norm_; }  // Euclidean, of all vectors; the same on every processor
   // The i-th vector of the schema, of an encoding in float32; valid as long as this object.
   // Requires: the payload is in memory.
   std::span<const float> vector(std::size_t i) const;
@@ -119,6 +120,7 @@ class Contribution {
 
   ContributionHead head_;
   Payload payload_;
+  double norm_ = 0;
 };
 
 // Checks the head alone, before a byte of payload is accepted: "wrong-vectors", "bad-weight",
