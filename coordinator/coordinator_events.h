@@ -117,8 +117,8 @@ struct UploadOpened {  // the answer to OpenUpload
 struct UploadSummed {  // the answer to SumUpload
   TaskId task;
   Result<double> result;  // the update's norm
-  // It failed for what an earlier process had received and was damaged since: its client sends it
-  // again.
+  // It failed for what was received and damaged since, by a power cut or on a bad disk: its client
+  // sends it again.
   bool damaged_here = false;
 };
 // What is durable: of a train phase the next position, of any phase what was measured.

@@ -91,13 +91,15 @@ void CoordinatorShell::hold(const Error& error) {
                                                "{}",
                                                actions_.size(), error.message()));
   }
-  if (reason.kind() != ErrorKind::kOverloaded) {
-    broken_ = true;
-    return handlers_.on_broken(reason);
-  }
+  if (reason.kind() != ErrorKind::kOverloaded) return break_down(reason);
   parts_.log.error("waiting for the disk: {}", reason.message());
   held_ = true;
   retry_->set(parts_.scheduler.now() + options_.disk_retry);
+}
+
+void CoordinatorShell::break_down(const Error& error) {
+  broken_ = true;
+  handlers_.on_broken(error);
 }
 
 // --- clients ------------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ Result<void> CoordinatorShell::perform(DropUpload& action) {
 Result<void> CoordinatorShell::perform(SumUpload& action) {
   const TaskId task = action.head.task;
   // Scalars alone were no upload.
-  auto payload = action.head.payload_bytes > 0 ? parts_.uploads.begin_sum(task) : SharedBytes();
+  auto payload = action.head.payload_bytes > 0 ? parts_.uploads.begin_sum(task) : update::Payload();
   if (!payload) {
     handle(UploadSummed{task, payload.error()});
     return {};
@@ -189,9 +191,10 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
   const bool keeps = action.head.payload_bytes > 0 && runs_.at(action.run).keeps_updates;
   parts_.executor.add(action.run, std::move(action.head), std::move(*payload),
                       [this, task, run = action.run, keeps](Result<double> done) {
-                        const bool damaged_here = !done &&
-                                                  done.error().code() == "checksum-mismatch" &&
-                                                  parts_.uploads.is_resumed(task);
+                        if (!done && done.error().kind() == ErrorKind::kInternal) {
+                          return break_down(done.error());
+                        }
+                        const bool damaged_here = !done && is_damaged_here(task, done.error());
                         if (done && keeps) {
                           kept_[run].insert(task);
                         } else {
@@ -200,6 +203,15 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
                         handle(UploadSummed{task, std::move(done), damaged_here});
                       });
   return {};
+}
+
+// What its client sent well.
+bool CoordinatorShell::is_damaged_here(TaskId task, const Error& error) const {
+  if (error.code() == "upload-unreadable") {
+    parts_.log.error("{}", error.message());
+    return true;
+  }
+  return error.code() == "checksum-mismatch" && parts_.uploads.is_resumed(task);
 }
 
 // Not worth stopping for: a full disk loses a count.
@@ -221,6 +233,11 @@ Result<void> CoordinatorShell::perform(BeginRound& action) {
   const HeldRun& run = runs_.at(action.run);
   parts_.committer.begin(action.run, run.plan);
   handlers_.on_round_began(action.run, run.context->job);
+  if (run.keeps_updates && action.kind == protocol::TaskKind::kTrain) {
+    const auto cohort = static_cast<std::size_t>(run.context->job.round.cohort);
+    parts_.uploads.expect_together(action.run, std::min(cohort, action.participants.size()),
+                                   update::payload_bytes(action.schema.vectors));
+  }
   parts_.executor.begin(run.context, std::move(action));
   return {};
 }

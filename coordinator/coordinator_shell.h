@@ -62,8 +62,10 @@ class CoordinatorShell {
  private:
   void perform_all();
   void hold(const Error& error);
+  void break_down(const Error& error);
   void look_at_clock();
   std::optional<Error> never_has_room(RunId run, const Error& error) const;
+  bool is_damaged_here(TaskId task, const Error& error) const;
 
   // kOverloaded: to be tried again, nothing has happened.
   Result<void> perform(Send& action);

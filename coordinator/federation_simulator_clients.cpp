@@ -3,16 +3,9 @@
 #include "coordinator/federation_simulator.h"
 #include "core/base/check.h"
 #include "core/client/abilities.h"
-#include "core/wire/limits.h"
 #include "core/wire/update_head.h"
 
 namespace starling::coordinator {
-namespace {
-
-constexpr client::HeadCodec kHeadCodec{wire::encode_update_head, wire::decode_update_head,
-                                       wire::kHeaderBytesMax};
-
-}  // namespace
 
 class FederationSimulator::ClientProcess final : private client::Link {
  public:
@@ -32,7 +25,7 @@ class FederationSimulator::ClientProcess final : private client::Link {
   static client::PendingStore files(FederationSimulator& world, std::size_t index) {
     return {world.nodes_[index]->disk,
             "pending",
-            kHeadCodec,
+            wire::kUpdateHeads,
             {.updates_max = client::ClientOptions{}.pending_updates_max}};
   }
   client::ClientShell& shell() { return shell_; }

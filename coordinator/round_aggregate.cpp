@@ -3,29 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
-
-#include "core/linalg/kernels.h"
-
 namespace starling::coordinator {
 
 namespace {
-
-constexpr std::size_t kBlock = 64 * 1024;
-
-// The same bits on every processor.
-double norm_of(const update::Contribution& contribution) {
-  double total = 0;
-  for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
-    std::array<double, 8> sum{};
-    contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
-      linalg::default_kernels().add_squares(sum.data(), values.data(), values.size());
-    });
-    total += ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-  }
-  return std::sqrt(total);
-}
 
 // No model has these, so no client measured them.
 Result<void> check_measured(const update::ContributionHead& head) {
@@ -85,11 +65,11 @@ Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head)
   return {};
 }
 
-Result<double> RoundAggregate::add(update::ContributionHead head, SharedBytes payload) {
+Result<double> RoundAggregate::add(update::ContributionHead head, update::Payload payload) {
   STARLING_TRY(check_scalars(head));
   STARLING_ASSIGN(update::Contribution contribution,
                   update::validate(std::move(head), std::move(payload), schema_));
-  const double norm = norm_of(contribution);
+  const double norm = contribution.norm();
   if (norm_max_ && norm > *norm_max_) {
     return rejected(std::string(kNormAboveBound),
                     fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",

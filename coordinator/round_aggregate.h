@@ -28,9 +28,9 @@ class RoundAggregate {
       std::shared_ptr<const RunContext> context, const BeginRound& phase);
 
   // Returns the Euclidean norm of all its vectors. An update that is refused ("norm-above-bound",
-  // and what validation finds) leaves the aggregate as it was, to the bit. Of a rule that needs all
-  // updates at once, `payload` must stay where it is until finish().
-  [[nodiscard]] Result<double> add(update::ContributionHead head, SharedBytes payload);
+  // and what validation finds) leaves the aggregate as it was, to the bit; kInternal ends it. Of a
+  // rule that needs all updates at once, `payload` must stay where it is until finish().
+  [[nodiscard]] Result<double> add(update::ContributionHead head, update::Payload payload);
   // Ends the phase; "diverged" where the model would not be finite, "too-few-updates" where the
   // rule needs more. Requires: something was added.
   [[nodiscard]] Result<RoundOutcome> finish(ComputePool* pool) &&;

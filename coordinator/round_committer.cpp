@@ -25,6 +25,9 @@ void RoundCommitter::commit(RoundSummary summary) {
 
 void RoundCommitter::computed(RunId run, Result<RoundOutcome> outcome) {
   handlers_.on_computed(run);
+  if (!outcome && outcome.error().kind() == ErrorKind::kInternal) {  // an update is unreadable
+    return handlers_.on_broken(outcome.error());
+  }
   if (!outcome) {
     commits_.erase(run);
     begun_.erase(run);

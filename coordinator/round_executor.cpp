@@ -36,7 +36,7 @@ void RoundExecutor::drop(RunId run, std::function<void()> dropped) {
                   [dropped = std::move(dropped)](const Result<void>&) { dropped(); });
 }
 
-void RoundExecutor::add(RunId run, update::ContributionHead head, SharedBytes payload,
+void RoundExecutor::add(RunId run, update::ContributionHead head, update::Payload payload,
                         Completion<double> done) {
   auto work = [run, head = std::move(head),
                payload = std::move(payload)](Bench& bench) -> Result<double> {

@@ -23,7 +23,8 @@ class RoundExecutor {
   void begin(std::shared_ptr<const RunContext> context, BeginRound phase);
   // `payload` must stay where it is until `done`, which gets the update's norm; where the run's
   // rule needs all updates at once, until finish() or drop() are done.
-  void add(RunId run, update::ContributionHead head, SharedBytes payload, Completion<double> done);
+  void add(RunId run, update::ContributionHead head, update::Payload payload,
+           Completion<double> done);
   void finish(RunId run, Completion<RoundOutcome> done);
   // Frees what the run has summed or kept. `dropped`: nothing reads a payload of it any more.
   void drop(RunId run, std::function<void()> dropped);

@@ -23,21 +23,45 @@ Result<std::uint64_t> UploadDesk::open(const store::UploadKey& key) {
   return *refusal;
 }
 
-// Gives room to those that wait, in the order in which they asked for it. Returns why the first of
-// them has to wait on.
+void UploadDesk::expect_together(RunId run, std::uint64_t updates, std::uint64_t bytes) {
+  spool_.end_promise(run);
+  together_[run] = {updates, bytes};
+}
+
+// Gives room to those that wait, in the order in which they asked for it. Updates that a phase
+// needs together get theirs when it was promised to all of them; while such a phase waits for
+// another one, which may take long, updates that are needed one at a time pass it. Returns why the
+// first of all has to wait on.
 std::optional<Error> UploadDesk::serve_waiting() {
-  while (!waiting_.empty()) {
-    const store::UploadKey key = waiting_.front();
-    auto upload = spool_.begin(key);
-    if (!upload && upload.error().kind() == ErrorKind::kOverloaded) return upload.error();
-    waiting_.pop_front();
+  std::optional<Error> refusal;
+  bool phases_wait = false;
+  bool others_wait = false;
+  std::erase_if(waiting_, [&](const store::UploadKey& key) {
+    const auto together = together_.find(key.run);
+    const bool alone = together == together_.end();
+    const bool promised = !alone && spool_.has_promise(key.run);
+    if (alone ? others_wait : !promised && phases_wait) return false;
+    auto upload = promised || alone ? spool_.begin(key) : begin_first(key, together->second);
+    if (!upload && upload.error().kind() == ErrorKind::kOverloaded) {
+      if (!refusal) refusal = upload.error();
+      phases_wait = phases_wait || !promised;
+      others_wait = others_wait || alone || !spool_.has_promises();
+      return false;
+    }
     if (upload) {
       receiving_[key.task] = {key, std::move(*upload), {}};
     } else {
       failed_.insert_or_assign(key.task, upload.error());
     }
-  }
-  return std::nullopt;
+    return true;
+  });
+  return refusal;
+}
+
+Result<std::unique_ptr<store::Upload>> UploadDesk::begin_first(const store::UploadKey& key,
+                                                               const Together& together) {
+  STARLING_TRY(spool_.promise(key.run, together.updates, together.bytes));
+  return spool_.begin(key);
 }
 
 void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& bytes) {
@@ -46,6 +70,7 @@ void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& byt
   store::Upload& upload = *found->second.upload;
   if (offset == 0 && bytes.owner() && bytes.size() == upload.bytes()) {
     discard(found->second);
+    upload.use_up_promise();
     found->second = {found->second.key, nullptr, bytes};
     return;
   }
@@ -72,7 +97,7 @@ void UploadDesk::drop(TaskId task) {
   room_freed();
 }
 
-Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
+Result<update::Payload> UploadDesk::begin_sum(TaskId task) {
   auto found = receiving_.extract(task);
   if (const auto error = failed_.extract(task)) return error.mapped();
   if (found.empty() || (found.mapped().upload && !found.mapped().upload->complete())) {
@@ -80,9 +105,7 @@ Result<SharedBytes> UploadDesk::begin_sum(TaskId task) {
     return retry("upload-incomplete", "the update was not received whole");
   }
   const auto& [key, upload, whole] = found.mapped();
-  SharedBytes payload = whole;
-  if (upload) payload = SharedBytes(nullptr, upload->view());
-  if (upload && upload->on_disk()) payload = SharedBytes::mapped(upload->view());
+  const update::Payload payload = upload ? upload->content() : update::Payload(whole);
   summing_.insert_or_assign(task, std::move(found.mapped()));
   return payload;
 }
@@ -105,6 +128,8 @@ void UploadDesk::end_phase(RunId run) {
     if (received.key.run == run) discard(received);
   }
   spool_.forget(run);
+  spool_.end_promise(run);
+  together_.erase(run);
   room_freed();
 }
 

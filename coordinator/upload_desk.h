@@ -19,6 +19,10 @@ class UploadDesk {
  public:
   explicit UploadDesk(store::UploadSpool::Options options) : spool_(std::move(options)) {}
 
+  // The run's phase needs so many updates of `bytes` each at once: none of them gets room before
+  // there is room for all, so that two such phases do not share it out and wait for each other.
+  void expect_together(RunId run, std::uint64_t updates, std::uint64_t bytes);
+
   // Room for an update, or for the rest of one that was interrupted; returns what is there
   // already, perhaps all of it. The errors of UploadSpool::begin; one that has to wait
   // (kOverloaded) gets the room that others leave, in the order of asking, and hears of it when it
@@ -32,7 +36,7 @@ class UploadDesk {
 
   // The whole update, valid until end_sum; "upload-incomplete", or what kept it from being stored:
   // "disk-full", "io-error".
-  [[nodiscard]] Result<SharedBytes> begin_sum(TaskId task);
+  [[nodiscard]] Result<update::Payload> begin_sum(TaskId task);
   // Whether an earlier process received a part of what is being summed.
   bool is_resumed(TaskId task) const;
   // `counted`: it is kept until its phase ends.
@@ -55,9 +59,15 @@ class UploadDesk {
     SharedBytes whole;
   };
   using Uploads = std::map<TaskId, Received>;
+  struct Together {
+    std::uint64_t updates;
+    std::uint64_t bytes;
+  };
 
   static void discard(Received& received);
   std::optional<Error> serve_waiting();
+  Result<std::unique_ptr<store::Upload>> begin_first(const store::UploadKey& key,
+                                                     const Together& together);
   void give_up(TaskId task);
   void room_freed();
 
@@ -65,6 +75,7 @@ class UploadDesk {
   Uploads receiving_;
   Uploads summing_;
   std::deque<store::UploadKey> waiting_;
+  std::map<RunId, Together> together_;
   std::map<TaskId, Error> failed_;  // until they are asked for or dropped
 };
 

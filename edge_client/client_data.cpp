@@ -15,7 +15,6 @@ namespace starling::edge_client {
 namespace {
 
 constexpr std::uint64_t kMegabyte = 1'000'000;
-constexpr std::uint64_t kModelsWhileTraining = 5;
 constexpr std::size_t kClassesShown = 20;
 
 std::string describe_shape(const data::Shape& shape) {
@@ -94,16 +93,19 @@ std::string summarize(const data::DatasetView& view) {
   return text + (counts.size() > kClassesShown ? " ..." : "");
 }
 
+std::uint64_t bytes_beside(std::uint64_t data_bytes, const LimitOptions& limits) {
+  return memory_bytes(limits) - std::min(memory_bytes(limits), data_bytes);
+}
+
 Result<std::uint64_t> model_bytes_max(const LimitOptions& limits, std::uint64_t data_bytes) {
-  const std::uint64_t memory = memory_bytes(limits);
-  const std::uint64_t room = memory > data_bytes ? memory - data_bytes : 0;
-  const std::uint64_t largest = room / (kModelsWhileTraining + limits.pending_updates);
+  const std::uint64_t largest =
+      bytes_beside(data_bytes, limits) / (client::kModelsWhileTraining + limits.pending_updates);
   if (largest >= kMegabyte) return largest;
   return wrong_setting(
       "memory-too-small",
       fmt::format("the data takes {} of the {} that limits.memory allows, which leaves "
                   "too little for a model; raise limits.memory or hold fewer rows",
-                  format_byte_count(data_bytes), format_byte_count(memory)));
+                  format_byte_count(data_bytes), format_byte_count(memory_bytes(limits))));
 }
 
 Result<client::ClientOptions> client_options(const EdgeOptions& options,

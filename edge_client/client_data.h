@@ -20,9 +20,11 @@ std::uint64_t bytes_of(const data::Dataset& dataset);
 // "1234 rows of 28x28, 10 classes; 10% 12% ... of them in each class"
 std::string summarize(const data::DatasetView& view);
 
-// The largest model that fits beside the data: while one is trained there are the base, the local
-// copy, the gradient and up to two vectors of the optimizer, and updates wait. "memory-too-small"
-// where even 1 MB does not.
+// What the data leaves of limits.memory.
+std::uint64_t bytes_beside(std::uint64_t data_bytes, const LimitOptions& limits);
+
+// The largest model that can be trained beside the data, by a strategy without a state, while
+// updates wait. "memory-too-small" where even 1 MB does not fit.
 [[nodiscard]] Result<std::uint64_t> model_bytes_max(const LimitOptions& limits,
                                                     std::uint64_t data_bytes);
 

@@ -24,13 +24,13 @@ Trainers make_builtin_trainers(const std::string& client, const client::ClientDa
   return trainers;
 }
 
-client::MakeUpdate train_with(const Trainers& trainers) {
-  return [&trainers](const client::Train& task, client::Trainer* instead,
-                     const std::atomic<bool>& stop,
-                     unsigned worker) -> Result<client::PendingUpdate> {
+client::MakeUpdate train_with(const Trainers& trainers, const client::UpdateOptions& options) {
+  return [&trainers, options](const client::Train& task, client::Trainer* instead,
+                              const std::atomic<bool>& stop,
+                              unsigned worker) -> Result<client::PendingUpdate> {
     client::Trainer& trainer = instead == nullptr ? *trainers[worker] : *instead;
     try {
-      return client::make_update(task, trainer, {}, stop);
+      return client::make_update(task, trainer, options, stop);
     } catch (const std::bad_alloc&) {
       return unsupported("out-of-memory", "this device has not enough memory to train the model");
     }

@@ -17,6 +17,6 @@ Trainers make_builtin_trainers(const std::string& client, const client::ClientDa
                                int threads);
 
 // Trains by the worker's trainer. `trainers` must outlive the function.
-client::MakeUpdate train_with(const Trainers& trainers);
+client::MakeUpdate train_with(const Trainers& trainers, const client::UpdateOptions& options);
 
 }  // namespace starling::edge_client

@@ -50,7 +50,8 @@ void describe(V& visit, LimitOptions& o) {
   visit("threads", o.threads,
         FieldInfo{.help = "compute threads; one training task uses one", .min = 1, .max = 64});
   visit("memory", o.memory,
-        FieldInfo{.help = "for data, models and updates together; larger ones are refused by name; "
+        FieldInfo{.help = "for data, models, updates and what strategies remember together; larger "
+                          "ones are refused by name; "
                           "0: half of what the machine has",
                   .unit = "MB",
                   .min = 0,

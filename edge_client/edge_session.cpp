@@ -56,7 +56,8 @@ EdgeSession::EdgeSession(World world, Options options, Rng backoff, client::Left
       trainers_(std::move(trainers)),
       training_(world.loop, static_cast<unsigned>(trainers_.size())),
       disk_(world.loop, 1),
-      shell_({world.loop, *this, world.pending, disk_, training_, train_with(trainers_)},
+      shell_({world.loop, *this, world.pending, disk_, training_,
+              train_with(trainers_, options_.updates)},
              options_.client, backoff, std::move(leftovers), shell_handlers()) {
   options_.connect = with_room(options_.connect, options_.client);
   status_.federation = world_.identity.identity().federation;

@@ -32,6 +32,7 @@ class EdgeSession final : private client::Link {
   };
   struct Options {
     client::ClientOptions client;
+    client::UpdateOptions updates;
     net::ConnectOptions connect;
     Duration stop_deadline = std::chrono::seconds(5);
   };

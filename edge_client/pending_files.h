@@ -3,7 +3,6 @@
 #pragma once
 
 #include "core/client/pending_store.h"
-#include "core/wire/limits.h"
 #include "core/wire/update_head.h"
 #include "edge_client/state_directory.h"
 
@@ -12,9 +11,7 @@ namespace starling::edge_client {
 // The disk must outlive it.
 inline client::PendingStore pending_files(Disk& disk, const StateDirectory& state,
                                           client::PendingStore::Options options = {}) {
-  const client::HeadCodec codec{wire::encode_update_head, wire::decode_update_head,
-                                wire::kHeaderBytesMax};
-  return client::PendingStore(disk, state.pending(), codec, options);
+  return client::PendingStore(disk, state.pending(), wire::kUpdateHeads, options);
 }
 
 }  // namespace starling::edge_client

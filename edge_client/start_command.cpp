@@ -20,8 +20,11 @@ Rng backoff_rng(const StartRequest& request, const std::string& client) {
       {.seed = request.backoff_seed, .purpose = Purpose::kBackoff, .node = hash_name(client)});
 }
 
-EdgeSession::Options session_options(const EdgeOptions& options, client::ClientOptions client) {
+EdgeSession::Options session_options(const EdgeOptions& options, client::ClientOptions client,
+                                     std::uint64_t data_bytes) {
   EdgeSession::Options session;
+  session.updates.memory_bytes_max = bytes_beside(data_bytes, options.limits);
+  session.updates.pending_updates = client.pending_updates_max;
   session.client = std::move(client);
   session.connect.deadline = options.connection.connect_deadline;
   session.stop_deadline = options.connection.stop_deadline;
@@ -71,10 +74,11 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
              base.run.value(), base.round);
   }
   net::EventLoop loop;
-  EdgeSession session({loop, clock, log, request.state, identity, store},
-                      session_options(request.options, std::move(client)),
-                      backoff_rng(request, name), std::move(leftovers),
-                      make_builtin_trainers(name, data, request.options.limits.threads));
+  EdgeSession session(
+      {loop, clock, log, request.state, identity, store},
+      session_options(request.options, std::move(client), bytes_of(*data.training.dataset)),
+      backoff_rng(request, name), std::move(leftovers),
+      make_builtin_trainers(name, data, request.options.limits.threads));
   GossipSession gossip(
       {loop, clock, log, request.state, identity}, std::move(peer), data.training,
       {.send = [&session](const protocol::Envelope& e) { session.send_as_peer(e); },

@@ -67,7 +67,7 @@ class Aggregator {
   virtual ~Aggregator() = default;
 
   // Requires: validated against this aggregator's schema. "too-many-contributions" beyond the
-  // bound.
+  // bound. kInternal where its payload cannot be read any more: the aggregate is of no use then.
   [[nodiscard]] virtual Result<void> accumulate(const update::Contribution& contribution) = 0;
   // Adds what `serialized` (of the same rule and schema) has seen.
   [[nodiscard]] virtual Result<void> merge(ByteView serialized) = 0;

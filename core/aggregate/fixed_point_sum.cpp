@@ -206,13 +206,6 @@ void FixedPointSum::divide_tile(std::size_t tile, double divisor, double* out) {
   }
 }
 
-void FixedPointSum::divide_into(double divisor, std::span<double> out) {
-  STARLING_CHECK(out.size() == elements_ && divisor > 0);
-  for (std::size_t tile = 0; tile < tiles_.size(); ++tile) {
-    divide_tile(tile, divisor, out.data() + range_of(tile).begin);
-  }
-}
-
 PageBlock FixedPointSum::divide(double divisor) && {
   STARLING_CHECK(divisor > 0);
   auto* const out = reinterpret_cast<double*>(low_.data());

@@ -58,9 +58,8 @@ class FixedPointSum {
   void add(double weight, std::span<const float> values, std::size_t first = 0);
   // sum += other. Requires: same size and scale.
   void merge(const FixedPointSum& other);
-  // out[i] = sum[i] / divisor in double. Requires: equal sizes, divisor > 0.
-  void divide_into(double divisor, std::span<double> out);
-  // The same, in the memory of the sum: elements() doubles. Requires: divisor > 0.
+  // sum[i] / divisor in double, in the memory of the sum: elements() of them. Requires: divisor >
+  // 0.
   PageBlock divide(double divisor) &&;
 
   // Little-endian; the same sum gives the same bytes, however it was reached.

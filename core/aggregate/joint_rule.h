@@ -17,7 +17,8 @@ class JointRule {
   // The fewest updates that the rule is defined for.
   virtual std::size_t updates_min() const = 0;
   // Scalars are weighted means by exact sums, as those of any report. "too-few-updates" below
-  // updates_min(). Requires: the updates were validated against the schema.
+  // updates_min(); the errors of UpdateSource::read. Requires: the updates were validated against
+  // the schema.
   [[nodiscard]] virtual Result<Report> report(const update::Schema& schema,
                                               const update::UpdateSource& updates) const = 0;
   // The rule for one number of each update, where a scalar is what the updates are about. Does not

@@ -109,7 +109,7 @@ Result<Report> MiddleMean::report(const update::Schema& schema,
     for (std::size_t first = 0; first < elements; first += tile_elements) {
       const std::size_t size = std::min(tile_elements, elements - first);
       const std::span<float> values = std::span(room).first(rows * size);
-      updates.read(i, first, size, values);
+      STARLING_TRY(updates.read(i, first, size, values));
       Tile tile(values, std::span(keys).first(values.size()), rows);
       tile.sort_columns();
       tile.mean_of_middle(drop, out + first);

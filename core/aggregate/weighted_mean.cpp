@@ -91,9 +91,10 @@ Result<void> WeightedMean::accumulate(const update::Contribution& contribution) 
         fmt::format("this round sums at most {} contributions", scalars_.contributions));
   }
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    contribution.for_each_block(i, kBlock, [&](std::size_t first, std::span<const float> values) {
+    const auto added = contribution.for_each_block(i, kBlock, [&](std::size_t first, auto values) {
       sums_[i].add(contribution.weight(), values, first);
     });
+    if (!added) return internal(added.error().code(), added.error().message());
   }
   scalars_.add(contribution.head());
   return {};

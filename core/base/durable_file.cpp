@@ -29,6 +29,7 @@ Error file_error(const char* doing, const fs::path& path) {
   if (number == EACCES || number == EPERM || number == EROFS) {
     return rejected("no-permission", message);
   }
+  if (number == EISDIR) return rejected("is-a-directory", message);
   return internal("io-error", message);
 }
 

@@ -22,31 +22,18 @@ class SharedBytes {
     return {std::move(owner), view};
   }
 
-  // Bytes that whoever hands them out keeps mapped from a file, read-only and shared.
-  static SharedBytes mapped(ByteView view) {
-    SharedBytes bytes(nullptr, view);
-    bytes.mapped_ = true;
-    return bytes;
-  }
-
   ByteView view() const { return view_; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
   std::size_t size() const { return view_.size(); }
   bool empty() const { return view_.empty(); }
   // Requires: offset + count <= size().
   SharedBytes slice(std::size_t offset, std::size_t count) const {
-    SharedBytes part(owner_, view_.subspan(offset, count));
-    part.mapped_ = mapped_;
-    return part;
+    return {owner_, view_.subspan(offset, count)};
   }
-  // [offset, offset + count) was read and is not needed soon: pages mapped from a file leave this
-  // process's memory, to be mapped again when they are read again. Requires: as for slice().
-  void leave(std::size_t offset, std::size_t count) const;
 
  private:
   std::shared_ptr<const void> owner_;
   ByteView view_;
-  bool mapped_ = false;
 };
 
 }  // namespace starling

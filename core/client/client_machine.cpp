@@ -25,10 +25,7 @@ Error stopped_error() { return retry("stopped", "the client is stopping"); }
 
 ClientMachine::ClientMachine(ClientOptions options, Rng backoff_rng, Leftovers leftovers)
     : options_(std::move(options)), backoff_(options_.backoff, backoff_rng) {
-  for (CommittedState& state : leftovers.states) {
-    recent_.push_back(state.run);
-    states_.emplace(state.run, std::move(state));
-  }
+  for (CommittedState& state : leftovers.states) remember(std::move(state));
   for (PendingUpdate& update : leftovers.pending) keep(std::move(update), true);
 }
 
@@ -220,14 +217,27 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
     if (is_later && update.state != nullptr) later.push_back(task);
   }
   for (const TaskId task : later) settle(task);
-  const auto state = states_.find(plan.run);
-  if (state == states_.end() || state->second.round <= plan.base.round) return;
+  take_state_back(plan.run, plan.base.round);
+}
+
+void ClientMachine::take_state_back(RunId run, Round round) {
+  const auto state = states_.find(run);
+  if (state == states_.end() || state->second.round <= round) return;
+  auto before = before_.extract(run);
+  const bool has_earlier = before && before.mapped().round <= round;
   say(LogLevel::kWarning,
-      fmt::format("run {} went back to round {}; this client's state of round {} is dropped",
-                  plan.run.value(), plan.base.round, state->second.round));
+      fmt::format("run {} went back to round {}; this client's state of round {} is {}",
+                  run.value(), round, state->second.round,
+                  has_earlier ? fmt::format("replaced by that of round {}", before.mapped().round)
+                              : "dropped"));
+  if (has_earlier) {
+    state->second = std::move(before.mapped());
+    actions_.push_back(RestoreState{run});
+    return;
+  }
   states_.erase(state);
-  recent_.remove(plan.run);
-  actions_.push_back(ForgetState{plan.run});
+  recent_.remove(run);
+  actions_.push_back(ForgetState{run});
 }
 
 // A later attempt of the round at work: the same training answers it.
@@ -364,13 +374,20 @@ void ClientMachine::commit_state(const Pending& pending) {
   if (now != states_.end() && now->second.round >= round) return;
   CommittedState state{run, round, pending.head.task, pending.state};
   actions_.push_back(KeepState{state});
-  recent_.remove(run);
-  recent_.push_back(run);
-  states_.insert_or_assign(run, std::move(state));
+  remember(std::move(state));
   if (recent_.size() <= options_.states_max) return;
   states_.erase(recent_.front());
+  before_.erase(recent_.front());
   actions_.push_back(ForgetState{recent_.front()});
   recent_.pop_front();
+}
+
+void ClientMachine::remember(CommittedState state) {
+  const RunId run = state.run;
+  if (auto last = states_.extract(run)) before_.insert_or_assign(run, std::move(last.mapped()));
+  states_.emplace(run, std::move(state));
+  recent_.remove(run);
+  recent_.push_back(run);
 }
 
 void ClientMachine::receive(const protocol::TaskEnded& ended) {

@@ -41,7 +41,7 @@ struct CommittedState {
 // What an earlier process left behind.
 struct Leftovers {
   std::vector<PendingUpdate> pending;
-  std::vector<CommittedState> states;
+  std::vector<CommittedState> states;  // of a run the last one, and ahead of it the one before
 };
 
 // --- events -------------------------------------------------------------------------------------
@@ -85,8 +85,11 @@ struct CancelTraining {  // its TrainingFinished is ignored
 struct StoreUpdate {  // durably, then UpdateStored
   PendingUpdate update;
 };
-struct KeepState {  // durably, in place of the run's earlier one
+struct KeepState {  // durably; the run's earlier one becomes the one before
   CommittedState state;
+};
+struct RestoreState {  // durably: the one before is the run's state again
+  RunId run;
 };
 struct ForgetUpdate {  // only if what was to be kept before it is kept
   TaskId task;
@@ -99,7 +102,7 @@ struct Say {
   std::string line;
 };
 using Action = std::variant<Dial, HangUp, Send, Train, CancelTraining, StoreUpdate, KeepState,
-                            ForgetUpdate, ForgetState, Say>;
+                            RestoreState, ForgetUpdate, ForgetState, Say>;
 
 struct ClientOptions {
   std::string software = "starling-edge";
@@ -195,6 +198,8 @@ class ClientMachine {
   void pump(Pending& pending);
   void settle(TaskId task);
   void commit_state(const Pending& pending);
+  void take_state_back(RunId run, Round round);
+  void remember(CommittedState state);
   void drop_task();
   void hang_up(Error reason);
   void schedule_dial();
@@ -217,8 +222,9 @@ class ClientMachine {
   std::map<Sha256Digest, SharedBytes> held_;  // inputs of the last task, by content
   std::map<TaskId, Pending> pending_;
   std::map<RunId, CommittedState> states_;
-  std::list<RunId> recent_;           // of them, the one that counted last at the end
-  std::map<TaskId, Error> failures_;  // told until the coordinator ends the task
+  std::map<RunId, CommittedState> before_;  // the one before, in case that its round is taken back
+  std::list<RunId> recent_;                 // of them, the one that counted last at the end
+  std::map<TaskId, Error> failures_;        // told until the coordinator ends the task
   std::uint64_t order_ = 0;
   std::uint64_t updates_counted_ = 0;
 };

@@ -109,6 +109,15 @@ void ClientShell::perform(ForgetUpdate& forget) {
       [this](const Result<void>& result) { changed("a settled update remains", result); });
 }
 
+void ClientShell::perform(RestoreState& restore) {
+  compute<void>(
+      world_.disk, alive_,
+      [pending = world_.pending, run = restore.run](unsigned) {
+        return pending.restore_state(run);
+      },
+      [this](const Result<void>& result) { changed("a run's new state remains", result); });
+}
+
 void ClientShell::perform(ForgetState& forget) {
   compute<void>(
       world_.disk, alive_,

@@ -70,6 +70,7 @@ class ClientShell {
   void perform(StoreUpdate&);
   void perform(KeepState&);
   void perform(ForgetUpdate&);
+  void perform(RestoreState&);
   void perform(ForgetState&);
   void perform(Say&);
   void stored(TaskId task, const Result<void>& result);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/base/counted.h"
 #include "core/linalg/aligned.h"
 
 namespace starling::client {
@@ -86,14 +87,33 @@ Result<PendingUpdate> evaluate(const Train& task, Trainer& trainer, const std::a
               {{"loss", found.loss}, {"accuracy", found.accuracy}}, {});
 }
 
-Result<PendingUpdate> train(const Train& task, Trainer& trainer,
-                            const strategy::Catalogue& strategies, const std::atomic<bool>& stop) {
+// The run's state is kept twice: as it is, and as it was before its last commit.
+Result<void> check_memory(const Train& task, std::size_t state_vectors, const std::string& strategy,
+                          const UpdateOptions& options) {
+  const std::uint64_t model = task.base.size();
+  const std::uint64_t state = state_vectors * model;
+  const std::uint64_t update = update::payload_bytes(task.plan.schema.vectors) + state;
+  const std::uint64_t needed = (kModelsWhileTraining + task.inputs.size()) * model + 2 * state +
+                               options.pending_updates * update;
+  if (needed <= options.memory_bytes_max) return {};
+  return unsupported(
+      "model-too-large",
+      fmt::format("to train a model of {} with the strategy '{}' takes up to {}, with {} waiting; "
+                  "the memory allowed here beside the data is {}",
+                  format_byte_count(model), strategy, format_byte_count(needed),
+                  counted(options.pending_updates, "update"),
+                  format_byte_count(options.memory_bytes_max)));
+}
+
+Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOptions& own,
+                            const std::atomic<bool>& stop) {
   const protocol::RoundPlan& plan = task.plan;
   strategy::StrategyOptions options;
   STARLING_TRY(from_settings("strategy", plan.settings, options));
   train::TrainOptions training;
   STARLING_TRY(from_settings("train", plan.settings, training));
-  STARLING_ASSIGN(const auto strategy, strategies.make_client(options, training));
+  STARLING_ASSIGN(const auto strategy, own.strategies->make_client(options, training));
+  STARLING_TRY(check_memory(task, strategy->state_vectors(), options.name, own));
   static const strategy::State<float> kNone;
   strategy::ClientRound<float> round{
       .model = floats(task.base), .inputs = {}, .state = task.state ? *task.state : kNone};
@@ -112,7 +132,7 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer,
       std::make_shared<const linalg::AlignedVector<float>>(std::move(result.payload));
   PendingUpdate update = pack(plan, rows.weight(), std::move(scalars),
                               SharedBytes(owner, as_bytes(std::span<const float>(*owner))));
-  if (strategy->is_stateful()) {
+  if (strategy->state_vectors() > 0) {
     update.state = std::make_shared<const strategy::State<float>>(std::move(result.state));
   }
   return update;
@@ -188,7 +208,7 @@ Result<PendingUpdate> make_update(const Train& task, Trainer& trainer, const Upd
                                   const std::atomic<bool>& stop) {
   STARLING_TRY(check_inputs(task, options.verify_inputs));
   if (task.plan.kind == protocol::TaskKind::kEvaluate) return evaluate(task, trainer, stop);
-  return train(task, trainer, *options.strategies, stop);
+  return train(task, trainer, options, stop);
 }
 
 }  // namespace starling::client

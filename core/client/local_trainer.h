@@ -64,9 +64,16 @@ struct UpdateOptions {
   // Whether the inputs' SHA-256 are verified; not needed where they never left the process.
   bool verify_inputs = true;
   const strategy::Catalogue* strategies = &strategy::builtin_strategies();  // must outlive the call
+  std::uint64_t memory_bytes_max = UINT64_MAX;  // for models, states and updates
+  std::size_t pending_updates = 1;              // that may wait at a time, with this one
 };
 
+// While a model is trained there are the base, the local copy, the gradient and up to two vectors
+// of the optimizer.
+inline constexpr std::uint64_t kModelsWhileTraining = 5;
+
 // Does the task: trains with the strategy's client half, or evaluates, and packs the contribution.
+// "model-too-large" where training would take more memory than there may be.
 [[nodiscard]] Result<PendingUpdate> make_update(const Train& task, Trainer& trainer,
                                                 const UpdateOptions& options,
                                                 const std::atomic<bool>& stop);

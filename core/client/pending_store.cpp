@@ -23,6 +23,7 @@ constexpr std::size_t kPrefixBytes = 64;
 constexpr std::size_t kAlignment = 64;
 constexpr std::string_view kExtension = ".update";
 constexpr std::string_view kStateExtension = ".state";
+constexpr std::string_view kBeforeExtension = ".before";
 constexpr std::string_view kDamagedExtension = ".damaged";
 
 // What an update's prefix says after magic and checksum. A file of the first version has no state.
@@ -115,9 +116,7 @@ Result<std::vector<fs::path>> files_in(Disk& disk, const fs::path& directory,
 }
 
 // What cannot be read today may be sound: it stays as it is.
-bool tells_of_damage(const Error& error) {
-  return error.kind() == ErrorKind::kRejected && error.code() != "no-permission";
-}
+bool tells_of_damage(const Error& error) { return error.kind() == ErrorKind::kRejected; }
 
 }  // namespace
 
@@ -202,10 +201,18 @@ fs::path PendingStore::file_of(RunId run) const {
   return directory_ / fmt::format("{}{}", run.value(), kStateExtension);
 }
 
+fs::path PendingStore::file_before(RunId run) const {
+  return file_of(run).replace_extension(kBeforeExtension);
+}
+
 Result<void> PendingStore::store(const PendingUpdate& update) const {
   STARLING_CHECK(update.payload.size() == update.head.payload_bytes);
   STARLING_ASSIGN(const std::vector<SharedBytes> parts, encode_pending(codec_, update));
-  return disk_->write(file_of(update.head.task), parts);
+  const fs::path file = file_of(update.head.task);
+  auto stored = disk_->write(file, parts);
+  if (stored || stored.error().code() != "is-a-directory") return stored;
+  STARLING_TRY(disk_->rename(file, fs::path(file).replace_extension(kDamagedExtension)));
+  return disk_->write(file, parts);
 }
 
 Result<void> PendingStore::forget(TaskId task) const {
@@ -214,10 +221,20 @@ Result<void> PendingStore::forget(TaskId task) const {
 }
 
 Result<void> PendingStore::keep(const CommittedState& state) const {
+  const auto moved = disk_->rename(file_of(state.run), file_before(state.run));
+  if (!moved && moved.error().code() != "file-missing") return moved;
   return disk_->write(file_of(state.run), encode_committed(state));
 }
 
+Result<void> PendingStore::restore_state(RunId run) const {
+  const auto moved = disk_->rename(file_before(run), file_of(run));
+  if (!moved && moved.error().code() == "file-missing") return forget_state(run);
+  STARLING_TRY(moved);
+  return disk_->sync(directory_);
+}
+
 Result<void> PendingStore::forget_state(RunId run) const {
+  STARLING_TRY(disk_->remove(file_before(run)));
   STARLING_TRY(disk_->remove(file_of(run)));
   return disk_->sync(directory_);
 }
@@ -236,13 +253,18 @@ Result<CommittedState> PendingStore::read_state(const fs::path& file) const {
   STARLING_ASSIGN(const Bytes content,
                   read_file(*disk_, file, options_.file_bytes_max + kPrefixBytes));
   STARLING_ASSIGN(CommittedState state, decode_committed(content));
-  if (file_of(state.run).filename() != file.filename()) {
+  if (file_of(state.run).stem() != file.stem()) {
     return damaged("it holds the state of another run than its name says");
   }
   return state;
 }
 
 Result<void> PendingStore::set_aside(const fs::path& file, const Error& why, Log& log) const {
+  if (why.code() == "no-permission") {
+    return why.with_message(why.message() +
+                            "; make it readable for the user that runs this program, or remove it: "
+                            "what it holds is then computed again");
+  }
   if (!tells_of_damage(why)) return why;
   log.warning("{} is set aside: {}", file.string(), why.message());
   STARLING_ASSIGN(const auto damaged, files_in(*disk_, directory_, kDamagedExtension));
@@ -254,10 +276,13 @@ Result<void> PendingStore::set_aside(const fs::path& file, const Error& why, Log
   return {};
 }
 
-// Oldest first. Without its state a client's part in a run starts again, as if it had joined late.
+// Oldest first, those that are not the last ones of their run before all others. Without its state
+// a client's part in a run starts again, as if it had joined late.
 Result<std::vector<CommittedState>> PendingStore::load_states(Log& log) const {
   std::vector<CommittedState> states;
-  STARLING_ASSIGN(const auto files, files_in(*disk_, directory_, kStateExtension));
+  STARLING_ASSIGN(auto files, files_in(*disk_, directory_, kStateExtension));
+  STARLING_ASSIGN(const auto before, files_in(*disk_, directory_, kBeforeExtension));
+  files.insert(files.end(), before.begin(), before.end());
   for (const fs::path& file : files) {
     auto state = read_state(file);
     if (state) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates that the coordinator has not settled, one file each, so that a restart offers them again
-// and nobody retrains; and of each run the strategy's state after the last update that counted. An
-// update brings the state that its commit makes current: then the state's file is written first,
-// names the update's task, and the update's file is removed. A crash between the two leaves an
-// update that its state's file names, which the next start drops. What a crash or a failing disk
-// damaged is set aside, never believed.
+// and nobody retrains; and of each run the strategy's state after the last update that counted, and
+// the one before it, RUN.before, for a run that takes a round back. An update brings the state that
+// its commit makes current: then the state's file becomes RUN.before, a new one is written, which
+// names the update's task, and the update's file is removed. A crash between the first two leaves
+// an update that is settled again; one between the others leaves an update that its state's file
+// names, which the next start drops. What a crash or a failing disk damaged is set aside, never
+// believed.
 //
 // TASK.update: "STLPEND1", u64 checksum of all that follows up to the payload, u32 header bytes,
 // u32 0, u64 payload bytes, u64 state bytes, u64 checksum of the state, zeros up to 64; the
@@ -20,15 +22,11 @@
 #include "core/base/disk.h"
 #include "core/base/log.h"
 #include "core/client/client_machine.h"
+#include "core/update/head_codec.h"
 
 namespace starling::client {
 
-// How the head of an update is written: as the wire does (wire/update_head.h).
-struct HeadCodec {
-  Result<Bytes> (*encode)(const update::ContributionHead& head);
-  Result<update::ContributionHead> (*decode)(ByteView bytes);
-  std::size_t bytes_max;  // of what encode() makes
-};
+using update::HeadCodec;
 
 // The file in parts. Fails as the codec does.
 [[nodiscard]] Result<std::vector<SharedBytes>> encode_pending(const HeadCodec& codec,
@@ -58,11 +56,15 @@ class PendingStore {
   // Durably.
   [[nodiscard]] Result<void> store(const PendingUpdate& update) const;
   [[nodiscard]] Result<void> forget(TaskId task) const;
+  // The run's state becomes the one before.
   [[nodiscard]] Result<void> keep(const CommittedState& state) const;
+  // The one before becomes the run's state again.
+  [[nodiscard]] Result<void> restore_state(RunId run) const;
   [[nodiscard]] Result<void> forget_state(RunId run) const;
 
   std::filesystem::path file_of(TaskId task) const;
   std::filesystem::path file_of(RunId run) const;
+  std::filesystem::path file_before(RunId run) const;
 
  private:
   Result<PendingUpdate> read(const std::filesystem::path& file) const;

@@ -37,8 +37,6 @@ class SimulatedDisk final : public Disk {
   SimulatedDisk& operator=(const SimulatedDisk&) = delete;
 
   void set_fault_injector(FaultInjector injector) { injector_ = std::move(injector); }
-  // A write that would need more is refused as on a full disk.
-  void set_room(std::uint64_t bytes) { room_ = bytes; }
   std::uint64_t bytes() const { return bytes_; }
 
   Result<void> write(const std::filesystem::path& path,
@@ -66,7 +64,6 @@ class SimulatedDisk final : public Disk {
 
   const std::uint32_t process_;
   FaultInjector injector_;
-  std::uint64_t room_ = UINT64_MAX;
   std::uint64_t bytes_ = 0;
   std::uint64_t changes_ = 0;
   std::map<std::string, File> files_;  // by path

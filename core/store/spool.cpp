@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -69,22 +68,46 @@ Result<std::optional<std::uint64_t>> free_bytes(const std::filesystem::path& dir
 
 }  // namespace
 
+struct Upload::File final : DiskFile {
+  File(int fd, const Upload& its_upload) : descriptor(fd), upload(its_upload) {}
+  ~File() override { ::close(descriptor); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  std::uint64_t size() const override { return upload.received_; }
+  Result<void> read(std::uint64_t offset, MutableByteView to) override {
+    const std::filesystem::path& directory = upload.spool_.options_.directory;
+    while (!to.empty()) {
+      const ssize_t count = ::pread(descriptor, to.data(), to.size(), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return disk_error(directory, "read", errno);
+      if (count == 0) {
+        return internal("io-error", fmt::format("a file in {} ends at {} bytes of the {} that were "
+                                                "written to it",
+                                                directory.string(), offset, size()));
+      }
+      offset += static_cast<std::uint64_t>(count);
+      to = to.subspan(static_cast<std::size_t>(count));
+    }
+    return {};
+  }
+
+  const int descriptor;
+  const Upload& upload;
+};
+
+Upload::Upload(UploadSpool& spool, Room room, std::uint64_t bytes)
+    : spool_(spool), room_(std::move(room)), bytes_(bytes) {}
+
 Upload::~Upload() {
-  if (auto* const file = std::get_if<File>(&room_)) {
+  if (on_disk()) {
     if (key_ && received_ == 0) discard();
-    spool_.give_back(*file, received_);
+    spool_.give_back_file(bytes_, received_);
     if (key_) spool_.keep(*key_, received_);
   } else {
     spool_.give_back(std::get<PageBlock>(std::move(room_)));
   }
-}
-
-void Upload::restart() {
-  if (on_disk()) spool_.written_bytes_ -= received_;
-  received_ = 0;
-  resumed_ = false;
-  // A file that kept its length would be continued from there by a later process.
-  if (key_ && ::ftruncate(std::get<File>(room_).descriptor, 0) != 0) discard();
+  if (promise_) ++promise_->uploads;
 }
 
 void Upload::discard() {
@@ -93,10 +116,12 @@ void Upload::discard() {
   key_.reset();
 }
 
-ByteView Upload::view() const {
-  const auto* const file = std::get_if<File>(&room_);
-  const std::byte* const data = file ? file->mapping : std::get<PageBlock>(room_).data();
-  return {data, static_cast<std::size_t>(received_)};
+update::Payload Upload::content() const {
+  if (const auto* const file = std::get_if<std::unique_ptr<File>>(&room_)) {
+    return update::Payload(**file);
+  }
+  const ByteView received(std::get<PageBlock>(room_).data(), static_cast<std::size_t>(received_));
+  return SharedBytes(nullptr, received);
 }
 
 Result<void> Upload::write(std::uint64_t offset, ByteView chunk) {
@@ -116,7 +141,7 @@ Result<void> Upload::write(std::uint64_t offset, ByteView chunk) {
 }
 
 Result<void> Upload::append(ByteView fresh) {
-  const auto* const file = std::get_if<File>(&room_);
+  const auto* const file = std::get_if<std::unique_ptr<File>>(&room_);
   if (file == nullptr) {
     std::memcpy(std::get<PageBlock>(room_).data() + received_, fresh.data(), fresh.size());
     received_ += fresh.size();
@@ -124,7 +149,7 @@ Result<void> Upload::append(ByteView fresh) {
   }
   while (!fresh.empty()) {
     const ssize_t count =
-        ::pwrite(file->descriptor, fresh.data(), fresh.size(), static_cast<off_t>(received_));
+        ::pwrite((*file)->descriptor, fresh.data(), fresh.size(), static_cast<off_t>(received_));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == ENOSPC && spool_.kept_.remove_one()) continue;
     if (count <= 0) {
@@ -186,6 +211,61 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin(std::uint64_t bytes) {
 }
 
 Result<std::unique_ptr<Upload>> UploadSpool::begin(const UploadKey& key) {
+  const auto found = promises_.find(key.run);
+  if (found == promises_.end() || found->second->uploads == 0) return find_room(key);
+  const std::shared_ptr<Upload::Promise> promise = found->second;
+  --promise->uploads;
+  auto upload = find_room(key);
+  if (upload) {
+    (*upload)->promise_ = promise;
+  } else {
+    ++promise->uploads;
+  }
+  return upload;
+}
+
+Result<void> UploadSpool::promise(RunId run, std::uint64_t uploads, std::uint64_t bytes) {
+  uploads = std::min(uploads, uploads_max(options_, bytes));
+  const bool is_new =
+      promises_.emplace(run, std::make_shared<Upload::Promise>(Upload::Promise{uploads, bytes}))
+          .second;
+  STARLING_CHECK(is_new);
+  auto kept = check_promises(uploads * bytes);
+  if (!kept) end_promise(run);
+  return kept;
+}
+
+Result<void> UploadSpool::check_promises(std::uint64_t last) const {
+  const auto on_disk = promised_on_disk(0, 0);
+  if (!on_disk) return full(last);
+  if (*on_disk == 0) return {};
+  STARLING_TRY(make_directory(options_.directory, true));
+  return check_free_space(0);
+}
+
+// What of the promises is for the disk, in memory as much of them as fits beside what is in use and
+// `memory` and `disk` more; nothing: they do not fit. Beginning one of the promised uploads, where
+// it fits by this, leaves the others their room.
+std::optional<std::uint64_t> UploadSpool::promised_on_disk(std::uint64_t memory,
+                                                           std::uint64_t disk) const {
+  std::uint64_t memory_used = memory_bytes_ + memory;
+  for (const PageBlock& idle : idle_) memory_used -= idle.size();
+  if (memory_used > options_.memory_bytes_max) return std::nullopt;
+  if (disk > options_.disk_bytes_max - disk_bytes_) return std::nullopt;
+  std::uint64_t memory_left = options_.memory_bytes_max - memory_used;
+  const std::uint64_t disk_left = options_.disk_bytes_max - disk_bytes_ - disk;
+  std::uint64_t on_disk = 0;
+  for (const auto& [run, promise] : promises_) {
+    const std::uint64_t buffer = round_up(promise->bytes, kAlignment);
+    const std::uint64_t in_memory = std::min(promise->uploads, memory_left / buffer);
+    memory_left -= in_memory * buffer;
+    on_disk += (promise->uploads - in_memory) * round_up(promise->bytes, kPage);
+    if (on_disk > disk_left) return std::nullopt;
+  }
+  return on_disk;
+}
+
+Result<std::unique_ptr<Upload>> UploadSpool::find_room(const UploadKey& key) {
   kept_.remove_others(key);
   if (key.bytes < options_.kept_bytes_min || !fits_disk(key.bytes)) return begin(key.bytes);
   auto upload = begin_kept(key);
@@ -223,37 +303,29 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin_kept(const UploadKey& key) {
   }
   kept_.take(key);
   const auto room = make_room(key.bytes, *received);
-  auto upload =
-      room ? open(descriptor, key.bytes, *received) : Result<std::unique_ptr<Upload>>(room.error());
-  if (upload) {
-    (*upload)->key_ = key;
-    (*upload)->resumed_ = *received > 0;
-    return upload;
+  if (!room) {
+    ::close(descriptor);
+    if (*received > 0) {
+      kept_.add(key, *received);
+    } else {
+      ::unlink(kept_.path_of(key).c_str());
+    }
+    return room.error();
   }
-  if (!room) ::close(descriptor);
-  if (*received > 0) {
-    kept_.add(key, *received);
-  } else {
-    ::unlink(kept_.path_of(key).c_str());
-  }
+  auto upload = open(descriptor, key.bytes, *received);
+  upload->key_ = key;
+  upload->resumed_ = *received > 0;
   return upload;
 }
 
-// Owns the descriptor in any case.
-Result<std::unique_ptr<Upload>> UploadSpool::open(int descriptor, std::uint64_t bytes,
-                                                  std::uint64_t received) {
-  const auto capacity = static_cast<std::size_t>(round_up(bytes, kPage));
-  void* const mapping = ::mmap(nullptr, capacity, PROT_READ, MAP_SHARED, descriptor, 0);
-  if (mapping == MAP_FAILED) {
-    const int cause = errno;
-    ::close(descriptor);
-    return disk_error(options_.directory, "map", cause);
-  }
-  disk_bytes_ += capacity;
+// Owns the descriptor.
+std::unique_ptr<Upload> UploadSpool::open(int descriptor, std::uint64_t bytes,
+                                          std::uint64_t received) {
+  disk_bytes_ += round_up(bytes, kPage);
   written_bytes_ += received;
   ++disk_uploads_;
-  const Upload::File file{descriptor, static_cast<const std::byte*>(mapping), capacity};
-  auto upload = std::unique_ptr<Upload>(new Upload(*this, file, bytes));
+  std::unique_ptr<Upload> upload(new Upload(*this, nullptr, bytes));
+  upload->room_ = std::make_unique<Upload::File>(descriptor, *upload);
   upload->received_ = received;
   return upload;
 }
@@ -261,6 +333,7 @@ Result<std::unique_ptr<Upload>> UploadSpool::open(int descriptor, std::uint64_t 
 // For an upload of which so much is on disk already; kept ones make way. Requires: fits_disk.
 Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received) {
   const std::uint64_t capacity = round_up(bytes, kPage);
+  if (!promised_on_disk(0, capacity)) return full(bytes);
   while (capacity > options_.disk_bytes_max - disk_bytes()) {
     if (!kept_.remove_one()) return full(bytes);
   }
@@ -272,7 +345,8 @@ Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received)
 // Files take their room as they grow; what was promised to others is not free any more.
 Result<void> UploadSpool::check_free_space(std::uint64_t capacity) const {
   STARLING_ASSIGN(const auto free, free_bytes(options_.directory));
-  if (!free || disk_bytes_ - written_bytes_ + capacity <= *free) return {};
+  const std::uint64_t promised = promised_on_disk(0, 0).value_or(0);
+  if (!free || disk_bytes_ - written_bytes_ + promised + capacity <= *free) return {};
   return disk_error(options_.directory, "promise room for", ENOSPC);
 }
 
@@ -291,6 +365,7 @@ PageBlock UploadSpool::take_buffer(std::size_t capacity) {
   auto best = idle_.end();
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
     if (it->size() < capacity || it->size() / 2 > capacity) continue;
+    if (!promised_on_disk(it->size(), 0)) continue;
     if (best == idle_.end() || it->size() < best->size()) best = it;
   }
   if (best != idle_.end()) {
@@ -298,8 +373,8 @@ PageBlock UploadSpool::take_buffer(std::size_t capacity) {
     idle_.erase(best);
     return buffer;
   }
-  while (capacity > options_.memory_bytes_max - memory_bytes_ && !idle_.empty()) drop_one_idle();
-  if (capacity > options_.memory_bytes_max - memory_bytes_) return {};
+  if (!promised_on_disk(capacity, 0)) return {};
+  while (capacity > options_.memory_bytes_max - memory_bytes_) drop_one_idle();
   memory_bytes_ += capacity;
   return PageBlock(capacity, PageBlock::Pages::kLarge);
 }
@@ -318,10 +393,8 @@ void UploadSpool::give_back(PageBlock buffer) {
   --memory_uploads_;
 }
 
-void UploadSpool::give_back(const Upload::File& file, std::uint64_t written) {
-  ::munmap(const_cast<std::byte*>(file.mapping), file.capacity);
-  ::close(file.descriptor);
-  disk_bytes_ -= file.capacity;
+void UploadSpool::give_back_file(std::uint64_t bytes, std::uint64_t written) {
+  disk_bytes_ -= round_up(bytes, kPage);
   written_bytes_ -= written;
   --disk_uploads_;
 }

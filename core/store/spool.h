@@ -2,12 +2,13 @@
 // Where uploads are received whole before anything is added to a sum: large ones in files that
 // outlive the process, small ones in pooled memory while that lasts, else in a file without a name.
 // Files grow with what comes. Uploads are begun, written and given up on one thread; a complete
-// view may be read by others meanwhile.
+// one may be read by others meanwhile.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,6 +19,7 @@
 #include "core/base/error.h"
 #include "core/base/page_block.h"
 #include "core/store/kept_uploads.h"
+#include "core/update/payload.h"
 
 namespace starling::store {
 
@@ -36,7 +38,7 @@ class Upload {
   // The contiguous prefix that is there: where a resumed upload goes on.
   std::uint64_t received() const { return received_; }
   bool complete() const { return received_ == bytes_; }
-  bool on_disk() const { return std::holds_alternative<File>(room_); }
+  bool on_disk() const { return std::holds_alternative<std::unique_ptr<File>>(room_); }
   // Whether part of it was there at the beginning: after a power cut those bytes may be wrong.
   bool resumed() const { return resumed_; }
 
@@ -44,34 +46,32 @@ class Upload {
   // "upload-gap" beyond received(), "upload-range" beyond bytes(); "disk-full" (kOverloaded) and
   // "io-error" of a file, which then holds what it held before.
   [[nodiscard]] Result<void> write(std::uint64_t offset, ByteView chunk);
-  // Forgets what was received, for an upload that was refused and may come again.
-  void restart();
   // Nothing of it is kept.
   void discard();
+  // The promise out of which its room came is not given back with it: the update lies elsewhere.
+  void use_up_promise() { promise_.reset(); }
 
-  // What was received so far, aligned to 64 bytes. Of a file it is a mapping: pages are read when
-  // they are looked at.
-  ByteView view() const;
+  // What was received so far; in memory it is aligned to 64 bytes. As long as this object.
+  update::Payload content() const;
 
  private:
   friend class UploadSpool;
-  // A file is mapped whole from the beginning, before it has its size: only what was received is
-  // ever looked at.
-  struct File {
-    int descriptor;
-    const std::byte* mapping;
-    std::size_t capacity;
+  struct File;
+  struct Promise {
+    std::uint64_t uploads;  // that have no room yet
+    std::uint64_t bytes;    // of each
   };
-  Upload(UploadSpool& spool, std::variant<PageBlock, File> room, std::uint64_t bytes)
-      : spool_(spool), room_(std::move(room)), bytes_(bytes) {}
+  using Room = std::variant<PageBlock, std::unique_ptr<File>>;
+  Upload(UploadSpool& spool, Room room, std::uint64_t bytes);
   Result<void> append(ByteView fresh);
 
   UploadSpool& spool_;
-  std::variant<PageBlock, File> room_;
+  Room room_;
   std::uint64_t bytes_;
   std::uint64_t received_ = 0;
   std::optional<UploadKey> key_;  // of a file that has a name
   bool resumed_ = false;
+  std::shared_ptr<Promise> promise_;  // out of which its room came
 };
 
 class UploadSpool {
@@ -103,6 +103,14 @@ class UploadSpool {
   // it cannot be on disk, it is in memory and not kept.
   [[nodiscard]] Result<std::unique_ptr<Upload>> begin(const UploadKey& key);
 
+  // Keeps room for so many uploads of the run at a time, or for as many as an empty spool holds:
+  // begin() finds it there. "spool-full" and "disk-full" where it is not free now. Requires: the
+  // run has no promise.
+  [[nodiscard]] Result<void> promise(RunId run, std::uint64_t uploads, std::uint64_t bytes);
+  void end_promise(RunId run) { promises_.erase(run); }
+  bool has_promise(RunId run) const { return promises_.contains(run); }
+  bool has_promises() const { return !promises_.empty(); }
+
   // Of the uploads that are kept and not open. They count as promised disk; they make room for new
   // uploads, and leave at least as much of the disk free as they take.
   void forget(TaskId task) { kept_.remove(task); }
@@ -119,6 +127,9 @@ class UploadSpool {
  private:
   friend class Upload;
 
+  Result<std::unique_ptr<Upload>> find_room(const UploadKey& key);
+  Result<void> check_promises(std::uint64_t last) const;
+  std::optional<std::uint64_t> promised_on_disk(std::uint64_t memory, std::uint64_t disk) const;
   std::unique_ptr<Upload> begin_in_memory(std::uint64_t bytes);
   bool fits_memory(std::uint64_t bytes) const;
   bool fits_disk(std::uint64_t bytes) const;
@@ -127,15 +138,16 @@ class UploadSpool {
   Result<std::unique_ptr<Upload>> begin_kept(const UploadKey& key);
   Result<void> make_room(std::uint64_t bytes, std::uint64_t received);
   Result<void> check_free_space(std::uint64_t capacity) const;
-  Result<std::unique_ptr<Upload>> open(int descriptor, std::uint64_t bytes, std::uint64_t received);
+  std::unique_ptr<Upload> open(int descriptor, std::uint64_t bytes, std::uint64_t received);
   void keep(const UploadKey& key, std::uint64_t received);
   PageBlock take_buffer(std::size_t capacity);
   void drop_one_idle();
   void give_back(PageBlock buffer);
-  void give_back(const Upload::File& file, std::uint64_t written);
+  void give_back_file(std::uint64_t bytes, std::uint64_t written);
 
   const Options options_;
   KeptUploads kept_;
+  std::map<RunId, std::shared_ptr<Upload::Promise>> promises_;
   std::vector<PageBlock> idle_;
   std::uint64_t memory_bytes_ = 0;   // in use and idle
   std::uint64_t disk_bytes_ = 0;     // promised

@@ -18,7 +18,7 @@ namespace starling::strategy {
 template <class T>
 class DiLoCoClient final : public ClientStrategy<T> {
  public:
-  bool is_stateful() const override { return true; }
+  std::size_t state_vectors() const override { return 2; }  // of its optimizer
   Result<ClientResult<T>> round(const ClientRound<T>& round,
                                 LocalTraining<T>& training) const override;
 };

@@ -18,7 +18,7 @@ template <class T>
 class FedDynClient final : public ClientStrategy<T> {
  public:
   explicit FedDynClient(const StrategyOptions& options) : alpha_(options.alpha) {}
-  bool is_stateful() const override { return true; }
+  std::size_t state_vectors() const override { return 1; }
   Result<ClientResult<T>> round(const ClientRound<T>& round,
                                 LocalTraining<T>& training) const override;
 

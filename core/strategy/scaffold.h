@@ -21,7 +21,7 @@ class ScaffoldClient final : public ClientStrategy<T> {
  public:
   explicit ScaffoldClient(const StrategyOptions& options)
       : with_full_gradient_(options.option == "I") {}
-  bool is_stateful() const override { return true; }
+  std::size_t state_vectors() const override { return 1; }
   // Fails with "setting-invalid" where the learning rate is 0 (option II divides by it).
   Result<ClientResult<T>> round(const ClientRound<T>& round,
                                 LocalTraining<T>& training) const override;

@@ -70,8 +70,9 @@ template <class T>
 class ClientStrategy {
  public:
   virtual ~ClientStrategy() = default;
-  // Whether the state matters: then a round does not begin before the one before it is settled.
-  virtual bool is_stateful() const { return false; }
+  // How many vectors [d] the state has at most. Where there are some, it matters: then a round does
+  // not begin before the one before it is settled.
+  virtual std::size_t state_vectors() const { return 0; }
   // One round of one client. Requires: the inputs that the server's half sends, all of one size.
   [[nodiscard]] virtual Result<ClientResult<T>> round(const ClientRound<T>& round,
                                                       LocalTraining<T>& training) const = 0;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -20,20 +21,26 @@ constexpr std::size_t kBlock = 64 * 1024;
 struct Reading {
   std::uint64_t checksum = 0;
   std::vector<float> largest;  // magnitude of each vector; not finite where an element is not
+  double squares = 0;          // the sum of all
 };
 
 // One pass over the payload.
-Reading read(const Contribution& contribution) {
+Result<Reading> read(const Contribution& contribution) {
   const linalg::Kernels& kernels = linalg::default_kernels();
   Checksum hash;
   Reading reading;
   for (std::size_t i = 0; i < contribution.head().vectors.size(); ++i) {
     std::int32_t largest = 0;
-    contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
-      hash.update(as_bytes(values));
-      largest = std::max(largest, kernels.largest_magnitude_bits(values.data(), values.size()));
-    });
+    std::array<double, 8> sum{};
+    STARLING_TRY(
+        contribution.for_each_block(i, kBlock, [&](std::size_t, std::span<const float> values) {
+          hash.update(as_bytes(values));
+          largest = std::max(largest, kernels.largest_magnitude_bits(values.data(), values.size()));
+          kernels.add_squares(sum.data(), values.data(), values.size());
+        }));
     reading.largest.push_back(std::bit_cast<float>(largest));
+    reading.squares +=
+        ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
   }
   reading.checksum = hash.value();
   return reading;
@@ -76,16 +83,24 @@ std::uint64_t payload_bytes(std::span<const VectorSpec> vectors) {
   return bytes;
 }
 
-void Contribution::leave(std::span<const float> values) const {
-  const auto* const bytes = reinterpret_cast<const std::byte*>(values.data());
-  payload_.leave(static_cast<std::size_t>(bytes - payload_.view().data()), values.size_bytes());
+std::uint64_t Contribution::offset_of(std::size_t i) const {
+  STARLING_CHECK(i < head_.vectors.size());
+  return payload_bytes(std::span(head_.vectors).first(i));
 }
 
 std::span<const float> Contribution::vector(std::size_t i) const {
-  STARLING_CHECK(i < head_.vectors.size());
-  const std::uint64_t offset = payload_bytes(std::span(head_.vectors).first(i));
-  const auto* values = reinterpret_cast<const float*>(payload_.view().data() + offset);
-  return {values, static_cast<std::size_t>(head_.vectors[i].elements)};
+  STARLING_CHECK(payload_.in_memory() != nullptr);
+  const std::byte* const bytes = payload_.in_memory()->view().data() + offset_of(i);
+  return {reinterpret_cast<const float*>(bytes),
+          static_cast<std::size_t>(head_.vectors[i].elements)};
+}
+
+Result<void> Contribution::read(std::size_t i, std::size_t first, std::span<float> out) const {
+  const std::uint64_t offset = offset_of(i) + first * sizeof(float);
+  const auto done = payload_.read(offset, std::as_writable_bytes(out));
+  if (done) return {};
+  return retry("upload-unreadable", fmt::format("the update that was received cannot be read: {}",
+                                                done.error().message()));
 }
 
 Result<void> validate_head(const ContributionHead& head, const Schema& schema) {
@@ -130,21 +145,24 @@ Result<void> validate_head(const ContributionHead& head, const Schema& schema) {
   return {};
 }
 
-Result<Contribution> validate(ContributionHead head, SharedBytes payload, const Schema& schema) {
+Result<Contribution> validate(ContributionHead head, Payload payload, const Schema& schema) {
   STARLING_TRY(validate_head(head, schema));
   if (payload.size() != head.payload_bytes) {
     return rejected("wrong-size", fmt::format("the update has {} bytes instead of {}",
                                               payload.size(), head.payload_bytes));
   }
-  STARLING_CHECK(reinterpret_cast<std::uintptr_t>(payload.view().data()) % alignof(float) == 0);
+  if (const SharedBytes* const bytes = payload.in_memory()) {
+    STARLING_CHECK(reinterpret_cast<std::uintptr_t>(bytes->view().data()) % alignof(float) == 0);
+  }
   Contribution contribution(std::move(head), std::move(payload));
-  const Reading reading = read(contribution);
+  STARLING_ASSIGN(const Reading reading, read(contribution));
   if (reading.checksum != contribution.head().payload_checksum) {
     return rejected("checksum-mismatch", "the update was damaged on its way");
   }
   for (std::size_t i = 0; i < schema.vectors.size(); ++i) {
     STARLING_TRY(check_values(reading.largest[i], schema.vectors[i], schema.bounds.value_max));
   }
+  contribution.norm_ = std::sqrt(reading.squares);
   return contribution;
 }
 

@@ -14,7 +14,7 @@
 #include "core/base/digest.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/base/shared_bytes.h"
+#include "core/update/payload.h"
 
 namespace starling::update {
 
@@ -85,46 +85,52 @@ class Contribution {
  public:
   const ContributionHead& head() const { return head_; }
   double weight() const { return head_.weight; }
+  double norm() const { return norm_; }  // Euclidean, of all vectors; the same on every processor
   // The i-th vector of the schema, of an encoding in float32; valid as long as this object.
+  // Requires: the payload is in memory.
   std::span<const float> vector(std::size_t i) const;
-  // The same from its beginning to its end, in blocks of at most `elements`, visit(first, values);
-  // a payload mapped from a file is in memory one block at a time.
+  // Any vector from its beginning to its end, in blocks of at most `elements`, visit(first,
+  // values); one of a payload in a file is in memory one block at a time. "upload-unreadable".
   template <class Visit>
-  void for_each_block(std::size_t i, std::size_t elements, Visit visit) const {
-    const std::span<const float> whole = vector(i);
-    for (std::size_t first = 0; first < whole.size(); first += elements) {
-      const auto block = whole.subspan(first, std::min(elements, whole.size() - first));
-      visit(first, block);
-      leave(block);
+  [[nodiscard]] Result<void> for_each_block(std::size_t i, std::size_t elements,
+                                            Visit visit) const {
+    const auto size = static_cast<std::size_t>(head_.vectors[i].elements);
+    std::vector<float> buffer;
+    for (std::size_t first = 0; first < size; first += elements) {
+      const std::size_t count = std::min(elements, size - first);
+      if (payload_.in_memory() != nullptr) {
+        visit(first, vector(i).subspan(first, count));
+        continue;
+      }
+      buffer.resize(count);
+      STARLING_TRY(read(i, first, buffer));
+      visit(first, std::span<const float>(buffer));
     }
+    return {};
   }
-  // visit(values) with [first, first + elements) of it, which leave memory afterwards in the same
-  // way. Requires: the range lies within the vector.
-  template <class Visit>
-  void visit_block(std::size_t i, std::size_t first, std::size_t elements, Visit visit) const {
-    const auto block = vector(i).subspan(first, elements);
-    visit(block);
-    leave(block);
-  }
+  // Its elements from `first` on. Requires: the range lies within the vector.
+  [[nodiscard]] Result<void> read(std::size_t i, std::size_t first, std::span<float> out) const;
 
  private:
-  friend Result<Contribution> validate(ContributionHead, SharedBytes, const Schema&);
-  Contribution(ContributionHead head, SharedBytes payload)
+  friend Result<Contribution> validate(ContributionHead, Payload, const Schema&);
+  Contribution(ContributionHead head, Payload payload)
       : head_(std::move(head)), payload_(std::move(payload)) {}
 
-  void leave(std::span<const float> values) const;
+  std::uint64_t offset_of(std::size_t i) const;
 
   ContributionHead head_;
-  SharedBytes payload_;
+  Payload payload_;
+  double norm_ = 0;
 };
 
 // Checks the head alone, before a byte of payload is accepted: "wrong-vectors", "bad-weight",
 // "weight-out-of-range", "bad-scalars", "missing-scalar", "wrong-size".
 [[nodiscard]] Result<void> validate_head(const ContributionHead& head, const Schema& schema);
 
-// Checks everything: the above, then "checksum-mismatch", "not-finite", "value-out-of-range".
-// Requires: payload is aligned for float. Costs one pass over the payload.
-[[nodiscard]] Result<Contribution> validate(ContributionHead head, SharedBytes payload,
+// Checks everything: the above, then "upload-unreadable", "checksum-mismatch", "not-finite",
+// "value-out-of-range". Requires: a payload in memory is aligned for float. Costs one pass over the
+// payload.
+[[nodiscard]] Result<Contribution> validate(ContributionHead head, Payload payload,
                                             const Schema& schema);
 
 }  // namespace starling::update

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/update/update_source.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/base/check.h"
@@ -19,15 +18,16 @@ std::vector<const ContributionHead*> KeptUpdates::heads() const {
   return heads;
 }
 
-void KeptUpdates::read(std::size_t i, std::size_t first, std::size_t elements,
-                       std::span<float> out) const {
+// All could be read when they were validated, so that a disk breaks just now.
+Result<void> KeptUpdates::read(std::size_t i, std::size_t first, std::size_t elements,
+                               std::span<float> out) const {
   STARLING_CHECK(out.size() == updates_.size() * elements);
-  auto row = out.begin();
+  std::size_t row = 0;
   for (const auto& [client, update] : updates_) {
-    update.visit_block(i, first, elements, [&](std::span<const float> values) {
-      row = std::ranges::copy(values, row).out;
-    });
+    const auto done = update.read(i, first, out.subspan(row++ * elements, elements));
+    if (!done) return internal(done.error().code(), client + ": " + done.error().message());
   }
+  return {};
 }
 
 }  // namespace starling::update

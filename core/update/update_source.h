@@ -20,13 +20,13 @@ class UpdateSource {
   // One an update; valid as long as the source is not changed.
   virtual std::vector<const ContributionHead*> heads() const = 0;
   // Row k of `out`, [updates, elements], becomes [first, first + elements) of the i-th vector of
-  // the k-th update. Requires: the range lies within the vector; the sizes fit.
-  virtual void read(std::size_t i, std::size_t first, std::size_t elements,
-                    std::span<float> out) const = 0;
+  // the k-th update. "upload-unreadable" (kInternal). Requires: the range lies within the vector;
+  // the sizes fit.
+  [[nodiscard]] virtual Result<void> read(std::size_t i, std::size_t first, std::size_t elements,
+                                          std::span<float> out) const = 0;
 };
 
-// Updates whose payloads stay where they were received, in memory or mapped from the spool's files:
-// pages of a file are in memory only while a tile of them is read.
+// Updates whose payloads stay where they were received, in memory or in the spool's files.
 class KeptUpdates final : public UpdateSource {
  public:
   // Requires: no update of this client is kept; all are of one schema; the payload stays where it
@@ -35,8 +35,8 @@ class KeptUpdates final : public UpdateSource {
   std::size_t size() const { return updates_.size(); }
 
   std::vector<const ContributionHead*> heads() const override;
-  void read(std::size_t i, std::size_t first, std::size_t elements,
-            std::span<float> out) const override;
+  Result<void> read(std::size_t i, std::size_t first, std::size_t elements,
+                    std::span<float> out) const override;
 
  private:
   std::map<std::string, Contribution> updates_;

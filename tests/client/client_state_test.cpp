@@ -190,6 +190,38 @@ TEST_F(ClientStateTest, AStateOfAnotherPastIsDropped) {
   EXPECT_EQ(did<Train>()->state, nullptr);
 }
 
+TEST_F(ClientStateTest, ARoundThatIsTakenBackBringsTheStateBeforeIt) {
+  connect();
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    train_to(n, static_cast<Round>(n), static_cast<float>(n));
+    commit(n, static_cast<Round>(n));
+  }
+  hear(plan(13, 3));
+  EXPECT_TRUE(did<RestoreState>());
+  EXPECT_FALSE(did<ForgetState>());
+  if (!did<Train>()) serve_model(TaskId(13));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(value_of(did<Train>()->state), 2);
+  hear(plan(22, 2));
+  EXPECT_TRUE(did<ForgetState>()) << "none is left of that round";
+  if (!did<Train>()) serve_model(TaskId(22));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(did<Train>()->state, nullptr);
+}
+
+TEST_F(ClientStateTest, AStateBeforeTheLastOneOutlivesTheProcess) {
+  machine = ClientMachine(
+      options(), Rng({.seed = 1}),
+      {.pending = {},
+       .states = {{RunId(1), 2, TaskId(2), state(2)}, {RunId(1), 5, TaskId(5), state(5)}}});
+  connect();
+  hear(plan(9, 4));
+  EXPECT_TRUE(did<RestoreState>());
+  serve_model(TaskId(9));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(value_of(did<Train>()->state), 2);
+}
+
 TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
   connect();
   std::vector<RunId> forgotten;

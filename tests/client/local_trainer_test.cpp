@@ -71,6 +71,28 @@ TEST_F(LocalTrainerTest, DependsOnNameAndRoundButNotOnTheAttemptOrWhatWasTrained
   EXPECT_NE(make("a", used).value().head.payload_checksum, first);
 }
 
+TEST_F(LocalTrainerTest, WhatItsStrategyNeedsMustFitTheMemory) {
+  const std::uint64_t model = parameters->size() * sizeof(float);
+  const auto code = [&](std::uint64_t models) {
+    TrainerCache cache;
+    BuiltinTrainer trainer("a", {view, held_out}, cache);
+    const UpdateOptions options{.memory_bytes_max = models * model, .pending_updates = 3};
+    Train task{.plan = plan, .base = base()};
+    for (const auto& input : plan.inputs)
+      task.inputs.push_back({nullptr, base().slice(0, input.bytes).view()});
+    const auto made = make_update(task, trainer, options, stop);
+    return made ? std::string() : made.error().code();
+  };
+  EXPECT_EQ(code(8), "") << "five while it is trained, three updates";
+  EXPECT_EQ(code(7), "model-too-large");
+  settings.strategy.name = "scaffold";
+  plan.settings = settings.to_settings();
+  plan.schema.vectors.push_back({.name = "control", .elements = parameters->size()});
+  plan.inputs = {{"control", plan.base.sha256, model}};
+  EXPECT_EQ(code(17), "") << "an input and two states more, and three with each update";
+  EXPECT_EQ(code(16), "model-too-large");
+}
+
 TEST_F(LocalTrainerTest, EvaluatesOnWhatItHoldsOut) {
   TrainerCache cache;
   plan.kind = protocol::TaskKind::kEvaluate;

@@ -275,16 +275,39 @@ class PromptClients final : public protocol::SessionLinks {
   }
   bool is_open(SessionId) const override { return true; }
   void answer(SessionId session, protocol::Message message, SharedBytes payload = {}) {
-    scheduler_.post([this, session, envelope = protocol::Envelope{std::move(message), payload}] {
-      core->handle(MessageReceived{session, envelope});
-    });
+    scheduler_.schedule(
+        scheduler_.now() + delay * (session.value() * 7 % 10),
+        [this, session, envelope = protocol::Envelope{std::move(message), payload}] {
+          core->handle(MessageReceived{session, envelope});
+        });
   }
 
   CoordinatorCore* core = nullptr;
+  Duration delay{};  // of an answer, times up to 9
 
  private:
   sim::VirtualScheduler& scheduler_;
   std::map<TaskId, Bytes> updates_;  // chunks borrow from them
+};
+
+// Shortens the first upload's file that it sees, before it is summed.
+class CuttingComputation final : public Computation {
+ public:
+  CuttingComputation(Computation& inner, std::filesystem::path spool)
+      : inner_(inner), spool_(std::move(spool)) {}
+  void submit(Work work, std::function<void()> done) override {
+    std::error_code none;
+    for (const auto& file : std::filesystem::directory_iterator(spool_, none)) {
+      if (!std::exchange(cut_, true)) std::filesystem::resize_file(file.path(), 8);
+    }
+    inner_.submit(std::move(work), std::move(done));
+  }
+  bool has_cut() const { return cut_; }
+
+ private:
+  Computation& inner_;
+  const std::filesystem::path spool_;
+  bool cut_ = false;
 };
 
 class SmallSpool : public ::testing::Test {
@@ -299,10 +322,12 @@ class SmallSpool : public ::testing::Test {
     return job;
   }
 
-  // Runs the job with five clients and room for as many updates, all on disk. Returns its rounds.
-  std::vector<store::RoundRecord> run(const Job& job, std::uint64_t room) {
+  // Runs the job with five clients and room for as many updates, all on disk. Returns its rounds,
+  // or those of the last of `runs` at a time, each with clients of its own.
+  std::vector<store::RoundRecord> run(const Job& job, std::uint64_t room, std::uint64_t runs = 1) {
     const auto store = store::open_store_in_memory();
-    for (std::uint64_t k = 1; k <= 5; ++k) {
+    const std::uint64_t count = 5 * runs;
+    for (std::uint64_t k = 1; k <= count; ++k) {
       const std::string name = "client-" + std::to_string(k);
       store::Certificate certificate{
           .serial = name, .client = name, .not_before = {}, .not_after = WallTime(24h * 3650)};
@@ -313,6 +338,8 @@ class SmallSpool : public ::testing::Test {
     sim::VirtualScheduler scheduler;
     PromptClients clients(scheduler);
     sim::ImmediateComputation immediate(scheduler);
+    CuttingComputation cutting(immediate, directory_.path() / "spool");
+    Computation& rounds = cuts_an_upload_ ? static_cast<Computation&>(cutting) : immediate;
     sim::SimulatedDisk disk{0};
     ComputePool evaluators(1);
     NullLog log;
@@ -321,25 +348,30 @@ class SmallSpool : public ::testing::Test {
     options.spool = {.directory = directory_.path() / "spool",
                      .memory_bytes_max = 0,
                      .disk_bytes_max = room * 4096};
+    if (cuts_an_upload_) options.spool.kept_bytes_min = 1;  // files have names
     CoordinatorCore core(
         CoordinatorCore::World{
             scheduler, clock, *store, clients,
             [&](RunId) { return store::Checkpoints(disk, "models"); },
             [&](const Job&) { return Result<std::shared_ptr<const RunContext>>(context); },
-            strategy::builtin_strategies(), immediate, immediate, evaluators, log},
+            strategy::builtin_strategies(), rounds, immediate, evaluators, log},
         options, {.on_broken = [](const Error& error) { ADD_FAILURE() << error.message(); }});
     clients.core = &core;
+    if (runs > 1) clients.delay = 10ms;
     EXPECT_TRUE(core.start());
-    for (std::uint64_t k = 1; k <= 5; ++k) {
+    for (std::uint64_t k = 1; k <= count; ++k) {
       core.handle(SessionOpened{SessionId(k), "client-" + std::to_string(k)});
       core.handle(MessageReceived{SessionId(k), {protocol::Hello{.rows = 10}, {}}});
     }
-    const RunId id =
-        store->submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
-    core.runs().load_next();
+    RunId id;
+    for (std::uint64_t i = 0; i < runs; ++i) {
+      id = store->submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
+      core.runs().load_next();
+    }
     // No retry of an upload, and no end of a round, waits as long as this.
     while (scheduler.now() < TimePoint(30s) && !is_over(*store, id) && scheduler.run_one()) {
     }
+    EXPECT_EQ(cutting.has_cut(), cuts_an_upload_);
     run_ = store->find_run(id).value().value();
     return store->rounds(id, 1).value();
   }
@@ -355,11 +387,30 @@ class SmallSpool : public ::testing::Test {
   }
 
   testing::TemporaryDirectory directory_;
+  bool cuts_an_upload_ = false;
   store::Run run_;
 };
 
+TEST_F(SmallSpool, AnUploadThatCannotBeReadIsAskedForAgain) {
+  for (const char* rule : {"mean", "median"}) {
+    cuts_an_upload_ = true;
+    const auto rounds = run(job(rule), 5);
+    EXPECT_EQ(run_.state, store::RunState::kCompleted) << run_.error;
+    ASSERT_EQ(rounds.size(), 2U);
+    for (const auto& round : rounds) EXPECT_EQ(round.result.contributions.size(), 5U);
+  }
+}
+
 TEST_F(SmallSpool, UpdatesAreKeptUntilTheRoundEndsAndGiveUpTheirRoomThen) {
   const auto rounds = run(job("median"), 5);
+  EXPECT_EQ(run_.state, store::RunState::kCompleted) << run_.error;
+  ASSERT_EQ(rounds.size(), 2U);
+  for (const auto& round : rounds) EXPECT_EQ(round.result.contributions.size(), 5U);
+}
+
+// Each would hold what the other one waits for, until their deadlines.
+TEST_F(SmallSpool, TwoRunsThatNeedTheirUpdatesAtOnceTakeTurns) {
+  const auto rounds = run(job("median"), 7, 2);
   EXPECT_EQ(run_.state, store::RunState::kCompleted) << run_.error;
   ASSERT_EQ(rounds.size(), 2U);
   for (const auto& round : rounds) EXPECT_EQ(round.result.contributions.size(), 5U);

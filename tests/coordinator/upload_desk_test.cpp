@@ -30,6 +30,9 @@ class UploadDeskTest : public ::testing::Test {
                               std::uint64_t checksum = 1) {
     return {TaskId(task), RunId(1), bytes, checksum};
   }
+  static std::string open_of(UploadDesk& desk, std::uint64_t run, std::uint64_t task) {
+    return code_of(desk.open({TaskId(task), RunId(run), kUpload, 1}));
+  }
   std::size_t files() const {
     return static_cast<std::size_t>(
         std::distance(std::filesystem::directory_iterator(directory_.path() / "spool"), {}));
@@ -44,6 +47,11 @@ class UploadDeskTest : public ::testing::Test {
     desk.write(TaskId(task), offset, SharedBytes(nullptr, ByteView(whole).first(bytes)));
   }
   static void fill(UploadDesk& desk, std::uint64_t task) { receive(desk, task, kUpload); }
+  static Bytes bytes_of(const update::Payload& payload) {
+    Bytes bytes(payload.size());
+    EXPECT_TRUE(payload.read(0, bytes));
+    return bytes;
+  }
   static std::string code_of(const Result<std::uint64_t>& opened) {
     return opened ? "opened" : opened.error().code();
   }
@@ -60,11 +68,8 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
     fill(desk, task);
   }
   for (std::uint64_t task = 0; task < 3; ++task) {
-    const SharedBytes payload = desk.begin_sum(TaskId(task)).value();
-    for (int pass = 0; pass < 2; ++pass) {
-      EXPECT_EQ(to_bytes(payload.view()), content(task));
-      payload.leave(0, payload.size());
-    }
+    const update::Payload payload = desk.begin_sum(TaskId(task)).value();
+    for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(bytes_of(payload), content(task));
     desk.end_sum(TaskId(task), true);
   }
 }
@@ -76,7 +81,7 @@ TEST_F(UploadDeskTest, KeepsAWholeUpdateThatIsSharedAsItCame) {
   desk.write(TaskId(1), 0, whole);
   EXPECT_EQ(desk.open(key(1, kUpload)).value(), kUpload) << "all of it is there";
   EXPECT_EQ(code_of(desk.open(key(2, kUpload))), "opened") << "it takes no room";
-  EXPECT_EQ(desk.begin_sum(TaskId(1)).value().view().data(), whole.view().data());
+  EXPECT_EQ(desk.begin_sum(TaskId(1)).value().in_memory()->view().data(), whole.view().data());
   desk.end_sum(TaskId(1), true);
   desk.write(TaskId(2), 0, whole.slice(0, 1000));  // a part of one is copied
   EXPECT_EQ(desk.open(key(2, kUpload)).value(), 1000U);
@@ -113,6 +118,52 @@ TEST_F(UploadDeskTest, ASmallUploadDoesNotOvertakeOneThatWaits) {
   desk.drop(TaskId(1));
   EXPECT_EQ(code_of(desk.open(key(2, 64))), "opened");
   EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload))), "upload-too-large");
+}
+
+TEST_F(UploadDeskTest, PhasesThatNeedTheirUpdatesTogetherDoNotShareOutTheRoom) {
+  UploadDesk desk(room(1, 2));
+  for (const std::uint64_t run : {2U, 3U, 4U}) desk.expect_together(RunId(run), 2, kUpload);
+  EXPECT_EQ(open_of(desk, 2, 20), "opened");
+  EXPECT_EQ(open_of(desk, 3, 30), "spool-full") << "there is room for one of the two";
+  EXPECT_EQ(open_of(desk, 1, 10), "opened") << "which one that is needed alone may have";
+  EXPECT_EQ(open_of(desk, 1, 11), "spool-full") << "the other one is promised";
+  EXPECT_EQ(open_of(desk, 2, 21), "opened");
+  EXPECT_EQ(open_of(desk, 2, 22), "spool-full") << "more than the phase needs";
+  for (const std::uint64_t task : {20U, 21U}) {
+    fill(desk, task);
+    ASSERT_TRUE(desk.begin_sum(TaskId(task)));
+  }
+  desk.drop(TaskId(22));
+  desk.drop(TaskId(11));
+  desk.drop(TaskId(10));
+  EXPECT_EQ(open_of(desk, 4, 40), "spool-full") << "behind phase 3";
+  EXPECT_EQ(open_of(desk, 3, 30), "spool-full") << "phase 2 goes on";
+  for (const std::uint64_t task : {20U, 21U}) desk.end_sum(TaskId(task), true);
+  desk.end_phase(RunId(2));
+  EXPECT_EQ(open_of(desk, 4, 40), "spool-full");
+  for (const std::uint64_t task : {30U, 31U}) EXPECT_EQ(open_of(desk, 3, task), "opened");
+}
+
+TEST_F(UploadDeskTest, WhoFailsLeavesItsRoomToAnotherOfItsPhase) {
+  UploadDesk desk(room(0, 3));
+  desk.expect_together(RunId(2), 2, kUpload);
+  for (const std::uint64_t task : {20U, 21U}) ASSERT_EQ(open_of(desk, 2, task), "opened");
+  ASSERT_EQ(open_of(desk, 1, 10), "opened");
+  EXPECT_EQ(open_of(desk, 1, 11), "spool-full");
+  EXPECT_EQ(open_of(desk, 2, 22), "spool-full");
+  desk.drop(TaskId(20));
+  EXPECT_EQ(open_of(desk, 1, 11), "spool-full");
+  EXPECT_EQ(open_of(desk, 2, 22), "opened");
+}
+
+TEST_F(UploadDeskTest, AWholeUpdateThatIsSharedNeedsNoRoomOfItsPhase) {
+  UploadDesk desk(room(1, 1));
+  desk.expect_together(RunId(2), 2, kUpload);
+  for (const std::uint64_t task : {20U, 21U}) {
+    ASSERT_EQ(open_of(desk, 2, task), "opened");
+    desk.write(TaskId(task), 0, SharedBytes::own(content(task)));
+  }
+  for (const std::uint64_t task : {10U, 11U}) EXPECT_EQ(open_of(desk, 1, task), "opened");
 }
 
 TEST_F(UploadDeskTest, OneThatAsksAgainKeepsItsPlace) {
@@ -167,7 +218,7 @@ TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
   for (const std::uint64_t task : {2U, 3U}) EXPECT_EQ(desk.open(key(task)).value(), kUpload);
   fill(desk, 1);
   for (const std::uint64_t task : {1U, 2U, 3U}) {
-    EXPECT_EQ(to_bytes(desk.begin_sum(TaskId(task)).value().view()), content(task));
+    EXPECT_EQ(bytes_of(desk.begin_sum(TaskId(task)).value()), content(task));
     EXPECT_TRUE(desk.is_resumed(TaskId(task)));
     desk.end_sum(TaskId(task), true);
   }

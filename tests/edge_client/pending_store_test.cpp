@@ -14,6 +14,8 @@ namespace starling::edge_client {
 namespace {
 
 namespace fs = std::filesystem;
+using client::decode_pending;
+using client::encode_pending;
 using client::PendingStore;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -83,8 +85,7 @@ class PendingStoreTest : public ::testing::Test {
   TemporaryDirectory temporary_;
   SystemDisk disk_;
   fs::path directory_ = temporary_.path() / "pending";
-  const client::HeadCodec codec_{wire::encode_update_head, wire::decode_update_head,
-                                 wire::kHeaderBytesMax};
+  const update::HeadCodec& codec_ = wire::kUpdateHeads;
   PendingStore store_{disk_, directory_, codec_, {}};
   RecordingLog log_;
 };
@@ -263,18 +264,76 @@ TEST_F(PendingStoreTest, AnUpdateWhoseStateIsDamagedOrCutOffIsRefused) {
 
 TEST_F(PendingStoreTest, AKeptStateIsFoundUntilItIsForgotten) {
   ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(3), 3, TaskId(8), state_of(0)}));
   ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(1)}));
-  ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)})) << "in place of the earlier one";
+  ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)}));
   const auto found = store_.load(log_);
-  ASSERT_EQ(found->states.size(), 1U);
-  EXPECT_EQ(found->states[0].run, RunId(3));
-  EXPECT_EQ(found->states[0].round, 5U);
-  EXPECT_EQ(found->states[0].task, TaskId(10));
-  EXPECT_EQ(*found->states[0].state, *state_of(2));
+  ASSERT_EQ(found->states.size(), 2U) << "the last one, and the one before ahead of it";
+  EXPECT_EQ(found->states[0].round, 4U);
+  EXPECT_EQ(*found->states[0].state, *state_of(1));
+  EXPECT_EQ(found->states[1].run, RunId(3));
+  EXPECT_EQ(found->states[1].round, 5U);
+  EXPECT_EQ(found->states[1].task, TaskId(10));
+  EXPECT_EQ(*found->states[1].state, *state_of(2));
   EXPECT_TRUE(store_.forget_state(RunId(3)));
   EXPECT_TRUE(store_.forget_state(RunId(3)));
   EXPECT_TRUE(store_.load(log_)->states.empty());
   EXPECT_TRUE(log_.lines.empty());
+}
+
+TEST_F(PendingStoreTest, TheStateBeforeTheLastCommitComesBackOnce) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(1)}));
+  ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)}));
+  ASSERT_TRUE(store_.restore_state(RunId(3)));
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->states.size(), 1U);
+  EXPECT_EQ(found->states[0].round, 4U);
+  EXPECT_TRUE(store_.restore_state(RunId(3))) << "there is none before";
+  EXPECT_TRUE(store_.load(log_)->states.empty());
+}
+
+// A process was killed after it had moved the state, before it had written the next one.
+TEST_F(PendingStoreTest, AnUpdateWhoseCommitWasCutOffGoesOnFromTheStateBefore) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(1), 3, TaskId(6), state_of(1)}));
+  ASSERT_TRUE(store_.store(update_with_state(TaskId(7), 2)));
+  fs::rename(store_.file_of(RunId(1)), store_.file_before(RunId(1)));
+  EXPECT_THAT(runs_found(), ElementsAre(1));
+  EXPECT_THAT(tasks_found(), ElementsAre(7));
+  ASSERT_TRUE(store_.keep({RunId(1), 4, TaskId(7), state_of(2)}));
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->states.size(), 2U);
+  EXPECT_EQ(found->states[0].round, 3U);
+  EXPECT_EQ(found->states[1].round, 4U);
+  EXPECT_TRUE(found->pending.empty());
+}
+
+TEST_F(PendingStoreTest, ADirectoryInTheWayIsSetAside) {
+  ASSERT_TRUE(store_.load(log_));
+  fs::create_directories(store_.file_of(TaskId(7)) / "x");
+  EXPECT_THAT(tasks_found(), ElementsAre());
+  EXPECT_EQ(count(".damaged"), 1U);
+  EXPECT_EQ(log_.count("is not a regular file"), 1U);
+  fs::create_directories(store_.file_of(TaskId(8)) / "x");
+  ASSERT_TRUE(store_.store(make_update(TaskId(8), {1})));
+  EXPECT_EQ(count(".damaged"), 2U);
+  EXPECT_THAT(tasks_found(), ElementsAre(8));
+}
+
+TEST_F(PendingStoreTest, AFileThatMayNotBeReadSaysWhatToDo) {
+  class Locked final : public SystemDisk {
+   public:
+    Result<std::unique_ptr<DiskFile>> open(const fs::path& path) override {
+      return rejected("no-permission", "cannot open " + path.string() + ": Permission denied");
+    }
+  };
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.store(make_update(TaskId(8), {1})));
+  Locked locked;
+  const Error error = PendingStore(locked, directory_, codec_, {}).load(log_).error();
+  EXPECT_NE(error.message().find("or remove it"), std::string::npos) << error.message();
+  EXPECT_THAT(tasks_found(), ElementsAre(8));
 }
 
 TEST_F(PendingStoreTest, StatesComeOldestFirst) {

@@ -113,14 +113,6 @@ TEST_F(SimulatedDiskTest, AFailedOrRefusedChangeLeavesTheOldFile) {
   EXPECT_TRUE(write("d/a", "new"));
 }
 
-TEST_F(SimulatedDiskTest, FillsUpAndHasRoomAgain) {
-  disk.set_room(5);
-  ASSERT_TRUE(write("d/a", "four"));
-  EXPECT_EQ(write("d/b", "xy").error().code(), "disk-full");
-  ASSERT_TRUE(disk.remove("d/a"));
-  EXPECT_TRUE(write("d/b", "xy"));
-}
-
 TEST_F(SimulatedDiskTest, AWriteInWhichTheProcessIsKilledLeavesTheOldTheNewOrATemporary) {
   ASSERT_TRUE(write("d/a", "old"));
   next_change(Fault::kCrashBefore);

@@ -23,9 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using Fault = sim::SimulatedDisk::Fault;
 
-constexpr client::HeadCodec kHeadCodec{wire::encode_update_head, wire::decode_update_head,
-                                       wire::kHeaderBytesMax};
-
 struct Scenario {
   std::string name;
   std::function<void(Job&)> set;
@@ -188,7 +185,7 @@ struct Federation {
   static ClientEnd read_client(sim::SimulatedDisk& disk) {
     disk.set_fault_injector({});
     NullLog log;
-    const client::PendingStore files(disk, "pending", kHeadCodec, {});
+    const client::PendingStore files(disk, "pending", wire::kUpdateHeads, {});
     const client::Leftovers left = files.load(log).value();
     ClientEnd end;
     const auto take = [&end](Round round, const strategy::StateSnapshot& state) {
@@ -379,7 +376,8 @@ INSTANTIATE_TEST_SUITE_P(Strategies, AtEachStep, ::testing::ValuesIn(small_scena
                          [](const auto& test) { return test.param.name; });
 
 // A coordinator that comes back without its newest model takes a round back. Clients have pending
-// updates and states of what is not any more; nobody waits for these to be settled.
+// updates and states of what is not any more; nobody waits for these to be settled, and clients go
+// back to the states before.
 TEST(StrategyCrashes, ARoundThatIsTakenBackHoldsNobodyUp) {
   const Scenario scenario{"ScaffoldTakenBack", strategy("scaffold"), 3, 2, 2};
   std::size_t taken_back = 0;
@@ -395,6 +393,7 @@ TEST(StrategyCrashes, ARoundThatIsTakenBackHoldsNobodyUp) {
     if (federation.crashes == 0) break;
     EXPECT_EQ(outcome.models.size(), 4U);
     EXPECT_EQ(federation.too_late, 0U);
+    expect_same(outcome, undisturbed(scenario), scenario);
     taken_back += federation.abandoned > 0;
     if (::testing::Test::HasFailure()) break;
   }

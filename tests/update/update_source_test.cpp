@@ -3,11 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cstdio>
-
 namespace starling::update {
 namespace {
 
@@ -25,13 +20,14 @@ std::vector<float> values_of(std::size_t k) {
   return values;
 }
 
-Contribution update(std::size_t k, const SharedBytes& payload) {
+Contribution update(std::size_t k, Payload payload) {
+  const std::vector<float> values = values_of(k);
   return validate({.task = TaskId(k),
                    .weight = static_cast<double>(k + 1),
                    .vectors = kSchema.vectors,
                    .payload_bytes = payload.size(),
-                   .payload_checksum = checksum(payload.view())},
-                  payload, kSchema)
+                   .payload_checksum = checksum(as_bytes(std::span(values)))},
+                  std::move(payload), kSchema)
       .value();
 }
 
@@ -40,60 +36,71 @@ SharedBytes in_memory(std::size_t k) {
 }
 
 // A payload in a file, as the spool has it.
-class MappedPayload {
+class FilePayload final : public DiskFile {
  public:
-  explicit MappedPayload(std::size_t k) : file_(std::tmpfile()) {
-    const std::vector<float> values = values_of(k);
-    bytes_ = values.size() * sizeof(float);
-    EXPECT_EQ(std::fwrite(values.data(), 1, bytes_, file_), bytes_);
-    std::fflush(file_);
-    data_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, ::fileno(file_), 0);
-    EXPECT_NE(data_, MAP_FAILED);
+  explicit FilePayload(std::size_t k) : bytes_(in_memory(k)) {}
+  std::uint64_t size() const override { return bytes_.size(); }
+  Result<void> read(std::uint64_t offset, MutableByteView to) override {
+    if (offset + to.size() > readable) return internal("io-error", "Input/output error");
+    return Payload(bytes_).read(offset, to);
   }
-  ~MappedPayload() {
-    ::munmap(data_, bytes_);
-    std::fclose(file_);
-  }
-  MappedPayload(const MappedPayload&) = delete;
-  MappedPayload& operator=(const MappedPayload&) = delete;
 
-  SharedBytes bytes() const {
-    return SharedBytes::mapped({static_cast<const std::byte*>(data_), bytes_});
-  }
+  std::uint64_t readable = UINT64_MAX;
 
  private:
-  std::FILE* file_;
-  std::size_t bytes_ = 0;
-  void* data_ = nullptr;
+  SharedBytes bytes_;
 };
 
 TEST(KeptUpdates, GivesTilesInTheOrderOfNamesWhereverThePayloadsAre) {
-  const MappedPayload mapped(1);
+  FilePayload file(1);
   KeptUpdates updates;
   updates.keep("cam-2", update(2, in_memory(2)));
   updates.keep("cam-0", update(0, in_memory(0)));
-  updates.keep("cam-1", update(1, mapped.bytes()));
+  updates.keep("cam-1", update(1, Payload(file)));
   ASSERT_EQ(updates.size(), 3U);
   const auto heads = updates.heads();
   ASSERT_EQ(heads.size(), 3U);
   for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ(heads[k]->task, TaskId(k));
-  // Twice: pages that left memory come back.
-  for (int pass = 0; pass < 2; ++pass) {
-    for (const std::size_t tile : {1U, 7U, 1024U, 1999U, 2000U}) {
-      for (std::size_t first = 0; first < 2000; first += tile) {
-        const std::size_t size = std::min<std::size_t>(tile, 2000 - first);
-        std::vector<float> out(3 * size);
-        updates.read(0, first, size, out);
-        for (std::size_t k = 0; k < 3; ++k) {
-          ASSERT_EQ(out[k * size], value(k, first)) << "tile " << tile;
-          ASSERT_EQ(out[k * size + size - 1], value(k, first + size - 1));
-        }
+  for (const std::size_t tile : {1U, 7U, 1024U, 1999U, 2000U}) {
+    for (std::size_t first = 0; first < 2000; first += tile) {
+      const std::size_t size = std::min<std::size_t>(tile, 2000 - first);
+      std::vector<float> out(3 * size);
+      ASSERT_TRUE(updates.read(0, first, size, out));
+      for (std::size_t k = 0; k < 3; ++k) {
+        ASSERT_EQ(out[k * size], value(k, first)) << "tile " << tile;
+        ASSERT_EQ(out[k * size + size - 1], value(k, first + size - 1));
       }
     }
   }
   std::vector<float> second(6);
-  updates.read(1, 1, 2, second);
+  ASSERT_TRUE(updates.read(1, 1, 2, second));
   EXPECT_EQ(second, (std::vector<float>{2001, 2002, 12001, 12002, 22001, 22002}));
+}
+
+TEST(KeptUpdates, SaysWhoseUpdateCannotBeReadAnyMore) {
+  FilePayload file(1);
+  KeptUpdates updates;
+  updates.keep("cam-1", update(1, Payload(file)));
+  file.readable = 4000;
+  std::vector<float> out(1000);
+  EXPECT_TRUE(updates.read(0, 0, 1000, out));
+  const auto failed = updates.read(0, 1, 1000, out);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().kind(), ErrorKind::kInternal) << "the process has to start again";
+  EXPECT_EQ(failed.error().code(), "upload-unreadable");
+  EXPECT_NE(failed.error().message().find("cam-1: "), std::string::npos);
+}
+
+TEST(Contribution, OfAFileThatCannotBeReadIsAnError) {
+  FilePayload file(1);
+  const ContributionHead head = update(1, Payload(file)).head();
+  for (const std::uint64_t readable : {8011U, 7999U, 0U}) {
+    file.readable = readable;
+    const auto refused = validate(head, Payload(file), kSchema);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), "upload-unreadable");
+    EXPECT_EQ(refused.error().kind(), ErrorKind::kRetry);
+  }
 }
 
 }  // namespace
