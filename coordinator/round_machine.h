@@ -130,6 +130,7 @@ class RoundMachine {
   // How many tasks were looked at so far, which is what the calls have cost.
   std::uint64_t work() const { return work_; }
 
+  std::size_t asked() const { return tasks_.size(); }
   std::size_t counted() const { return count(State::kCounted); }
   bool summing() const { return count(State::kSumming) > 0; }
 

@@ -95,7 +95,6 @@ class RunMachine {
     update::Schema schema;
     std::uint64_t population = 0;
     std::uint64_t traffic_recorded = 0;  // bytes out
-    TimePoint record_traffic_from{};     // not before
     double median_rows = 0;  // of its clients that announced any, the lower median; 0: none did
     std::map<TaskId, Download> downloads;
     std::map<TaskId, Upload> uploads;

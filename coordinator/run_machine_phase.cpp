@@ -12,8 +12,8 @@
 namespace starling::coordinator {
 namespace {
 
-// Of a phase's traffic, which is a write to the store. Small models go out by the thousand.
-constexpr Duration kTrafficPause = std::chrono::milliseconds(100);
+// A phase's traffic is written to the store in so many steps where there are more clients.
+constexpr std::size_t kTrafficSteps = 32;
 
 // What a client names goes into records, logs and terminals.
 bool is_reason_code(const std::string& code) {
@@ -141,10 +141,9 @@ void RunMachine::pump(SessionId session, TaskId task) {
 void RunMachine::record_traffic() {
   const RoundMachine& tasks = phase_->tasks;
   const std::uint64_t model_bytes = start_.at.model->size() * sizeof(float);
-  if (tasks.bytes_out() < phase_->traffic_recorded + model_bytes) return;
-  if (turn_.now < phase_->record_traffic_from) return;
+  const std::size_t models = std::max<std::size_t>(1, tasks.asked() / kTrafficSteps);
+  if (tasks.bytes_out() < phase_->traffic_recorded + models * model_bytes) return;
   phase_->traffic_recorded = tasks.bytes_out();
-  phase_->record_traffic_from = turn_.now + kTrafficPause;
   const RoundMachine::Options& phase = tasks.options();
   turn_.act(RecordTraffic{id(), phase_->kind(), phase.round, phase.attempt, tasks.bytes_in(),
                           tasks.bytes_out()});

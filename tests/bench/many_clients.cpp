@@ -113,8 +113,9 @@ class Device final : private client::Link {
   }
 
   net::Async<void> serve() {
+    const net::ConnectOptions options;
     auto connected =
-        co_await edge_client::connect_to_coordinator(host_.loop, identity_, host_.clock, {});
+        co_await edge_client::connect_to_coordinator(host_.loop, identity_, host_.clock, options);
     if (!connected) {
       shell_.handle(client::Disconnected{connected.error()});
       co_return;
@@ -136,7 +137,6 @@ class Device final : private client::Link {
       connection_.reset();
       return shell_.handle(client::Disconnected{envelope.error()});
     }
-    link::own_payload(*envelope);
     shell_.handle(client::Received{std::move(*envelope)});
     if (is_up() && on_connected_) std::exchange(on_connected_, nullptr)();
   }

@@ -184,7 +184,7 @@ TEST_F(Federation, TheArgumentsOfARunningProgramHoldNoToken) {
 TEST_F(Federation, ExitCodesSayWhatHappened) {
   EXPECT_EQ(coordinator({"run", "show", "99"}).exit_code, 1);
   EXPECT_EQ(coordinator({"run", "sohw", "1"}).exit_code, 2);
-  EXPECT_EQ(coordinator({"run", "submit", path("absent.toml")}).exit_code, 1);
+  EXPECT_EQ(coordinator({"run", "submit", path("absent.toml")}).exit_code, 2);
   const json::value submitted = coordinator_json({"run", "submit", path("job.toml")});
   const std::string id = std::to_string(submitted.at("id").to_number<int>());
   EXPECT_EQ(coordinator({"run", "wait", id, "--timeout", "100ms"}).exit_code, 3);
