@@ -7,6 +7,8 @@
 #   bare     blocking OpenSSL, one connection, two processes
 #   commit   from there until the next round's first plan: model written, durable, recorded
 #   empty    one byte each way over bare TLS
+#   upload   of one client alone: from the answer to its offer until it is in the aggregate; beside
+#            the same bytes over bare TLS, and how much of its speed that is
 # Builds what it runs, unless told where that is.
 # usage: tests/bench/rounds.sh [DIRECTORY-OF-PROGRAMS [CLIENTSxPARAMETERS...]]
 set -euo pipefail
@@ -76,6 +78,6 @@ JOB
   rm -rf "$home"
 }
 
-printf '%8s %12s %10s %10s %7s %10s %9s\n' clients parameters 'round ms' 'bare ms' ratio \
-  'commit ms' 'empty ms'
+printf '%8s %12s %10s %10s %7s %10s %9s %10s %10s %7s\n' clients parameters 'round ms' 'bare ms' \
+  ratio 'commit ms' 'empty ms' 'upload ms' 'bare ms' speed
 for one in "${cases[@]}"; do measure "$one"; done

@@ -37,6 +37,9 @@ class Rounds {
       if (plan->round != round_) begun_.push_back(now);
       round_ = plan->round;
       rounds_ = plan->rounds;
+    } else if (std::holds_alternative<protocol::UpdateAccept>(message)) {
+      accepted_.resize(begun_.size());
+      accepted_.back() = now;
     } else if (std::holds_alternative<protocol::UpdateReceived>(message)) {
       summed_.resize(begun_.size());
       summed_.back() = now;
@@ -49,29 +52,29 @@ class Rounds {
   }
   bool over() const { return told_ == clients_; }
 
-  // Of all but the first: from the first plan until every update is in the aggregate.
-  std::vector<double> transfers() const {
-    std::vector<double> seconds;
-    for (std::size_t i = 1; i < begun_.size(); ++i) {
-      seconds.push_back(Seconds(summed_[i] - begun_[i]).count());
-    }
-    return seconds;
-  }
+  // Seconds, of all but the first round. From the first plan until every update is in the sum.
+  std::vector<double> transfers() const { return between(begun_, summed_, 0); }
+  // Of the last update alone, from the coordinator's answer to its offer.
+  std::vector<double> uploads() const { return between(accepted_, summed_, 0); }
   // From there until the plan of the next round: the new model is durable by then.
-  std::vector<double> commits() const {
+  std::vector<double> commits() const { return between(summed_, begun_, 1); }
+
+ private:
+  static std::vector<double> between(const std::vector<TimePoint>& from,
+                                     const std::vector<TimePoint>& to, std::size_t later) {
     std::vector<double> seconds;
-    for (std::size_t i = 1; i + 1 < begun_.size(); ++i) {
-      seconds.push_back(Seconds(begun_[i + 1] - summed_[i]).count());
+    for (std::size_t i = 1; i + later < to.size(); ++i) {
+      seconds.push_back(Seconds(to[i + later] - from[i]).count());
     }
     return seconds;
   }
 
- private:
   std::size_t clients_;
   Round round_ = 0;
   Round rounds_ = 0;
   std::size_t told_ = 0;
   std::vector<TimePoint> begun_;
+  std::vector<TimePoint> accepted_;  // the last offer
   std::vector<TimePoint> summed_;
 };
 
@@ -101,23 +104,31 @@ int run(std::uint64_t parameters, const std::vector<std::string>& directories) {
   STARLING_CHECK(device);
   const std::uint64_t bytes = directories.size() * parameters * sizeof(float);
   const int repetitions = static_cast<int>(std::clamp<std::uint64_t>((4ULL << 30) / bytes, 3, 200));
-  const auto bare = [&](std::uint64_t moved) {
-    return bare_rounds(device->credentials(), moved, moved, repetitions);
+  const auto bare = [&](std::uint64_t down, std::uint64_t up) {
+    return bare_rounds(device->credentials(), down, up, repetitions);
   };
-  std::vector<double> loop_seconds = bare(bytes);
-  const double empty = median(bare(1));
+  std::vector<double> loop_seconds = bare(bytes, bytes);
+  std::vector<double> one_upload = bare(1, parameters * sizeof(float));
+  const double empty = median(bare(1, 1));
   Rounds rounds(directories.size());
   {
     net::EventLoop loop;
     const ReadyUpdate update(parameters);
     loop.run_task(take_part(loop, directories, update, rounds));
   }
-  for (const double seconds : bare(bytes)) loop_seconds.push_back(seconds);
+  for (const double seconds : bare(bytes, bytes)) loop_seconds.push_back(seconds);
+  for (const double seconds : bare(1, parameters * sizeof(float))) one_upload.push_back(seconds);
   const double transfer = median(rounds.transfers());
   const double bare_round = median(loop_seconds);
-  std::printf("%8zu %12llu %10.2f %10.2f %7.2f %10.2f %9.3f\n", directories.size(),
+  std::printf("%8zu %12llu %10.2f %10.2f %7.2f %10.2f %9.3f", directories.size(),
               static_cast<unsigned long long>(parameters), 1e3 * transfer, 1e3 * bare_round,
               transfer / bare_round, 1e3 * median(rounds.commits()), 1e3 * empty);
+  if (directories.size() == 1) {
+    const double upload = median(rounds.uploads());
+    std::printf(" %10.2f %10.2f %7.2f", 1e3 * upload, 1e3 * median(one_upload),
+                median(one_upload) / upload);
+  }
+  std::printf("\n");
   return 0;
 }
 
