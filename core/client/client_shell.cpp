@@ -90,7 +90,7 @@ void ClientShell::perform(KeepState& keep) {
   compute<void>(
       world_.disk, alive_,
       [pending = world_.pending, unkept = unkept_, state = std::move(keep.state)](unsigned) {
-        const Result<void> kept = pending.keep(state);
+        Result<void> kept = pending.keep(state);
         if (!kept) unkept->insert(state.task);
         return kept;
       },

@@ -166,10 +166,10 @@ std::deque<Applicant> make_tokens(const Clock& clock, const fs::path& state, con
   for (const std::string& name : names) {
     const auto made = value_or_fail(coordinator->ask("token-new", {{"client", name}}));
     const auto& text = made.as_object().at("token").as_string();
-    auto token = value_or_fail(identity::JoinToken::parse(std::string_view(text)));
+    const auto token = value_or_fail(identity::JoinToken::parse(std::string_view(text)));
     const edge_client::StateDirectory directory{into / name};
     require(make_directory(directory.path));
-    applicants.push_back({directory.identity(), std::move(token)});
+    applicants.push_back({directory.identity(), token});
   }
   return applicants;
 }
@@ -179,8 +179,8 @@ net::Async<void> join_in_turn(Host& host, std::deque<Applicant>& applicants) {
     Applicant next = std::move(applicants.front());
     applicants.pop_front();
     enrol::JoinOptions options;
-    auto joining = enrol::join(host.loop, std::move(next.token), std::move(next.directory),
-                               host.clock, std::move(options));
+    auto joining = enrol::join(host.loop, next.token, std::move(next.directory), host.clock,
+                               std::move(options));
     auto joined = co_await std::move(joining);
     if (!joined) fail(joined.error().message());
   }

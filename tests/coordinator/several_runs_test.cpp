@@ -212,7 +212,9 @@ TEST_F(SeveralRunsTest, ARunThatNeedsTheClientsOfTwoOthersGetsItsTurn) {
     std::vector<std::uint64_t> next = began();
     if (!next.empty()) plans = sent<protocol::RoundPlan>();
     durable(summary);
-    if (next.empty() && !(next = began()).empty()) plans = sent<protocol::RoundPlan>();
+    if (!next.empty()) return next;
+    next = began();
+    if (!next.empty()) plans = sent<protocol::RoundPlan>();
     return next;
   };
   EXPECT_EQ(next_round(second), std::vector<std::uint64_t>({2})) << "one more round";
