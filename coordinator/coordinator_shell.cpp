@@ -205,7 +205,7 @@ Result<void> CoordinatorShell::perform(SumUpload& action) {
   return {};
 }
 
-// What its client sent well.
+// Whether the bytes were damaged here, after the client had sent them correctly.
 bool CoordinatorShell::is_damaged_here(TaskId task, const Error& error) const {
   if (error.code() == "upload-unreadable") {
     parts_.log.error("{}", error.message());

@@ -144,6 +144,7 @@ void RoundMachine::interrupted(TaskId id) {
 void RoundMachine::damaged(TaskId id) {
   Task& task = at(id);
   STARLING_CHECK(task.state == State::kSumming);
+  ++task.times_damaged;
   enter(task, State::kAsked);
 }
 

@@ -93,6 +93,7 @@ class RoundMachine {
     double norm = 0;  // once counted
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
+    std::size_t times_damaged = 0;
     std::optional<Error> failure;
   };
 

@@ -15,6 +15,9 @@ namespace {
 // A phase's traffic is written to the store in so many steps where there are more clients.
 constexpr std::size_t kTrafficSteps = 32;
 
+// How often an update is requested again where it was damaged here.
+constexpr std::size_t kRepeatsMax = 1;
+
 // What a client names goes into records, logs and terminals.
 bool is_reason_code(const std::string& code) {
   return !code.empty() && code.size() <= 64 && std::all_of(code.begin(), code.end(), [](char c) {
@@ -309,13 +312,21 @@ void RunMachine::handle(const UploadSummed& event) {
   clients_.release(client, event.task);
 }
 
-// The client offers its update at once, and nothing is there any more to go on from.
+// The client offers its update at once, and nothing is there any more to go on from. A disk that
+// damages it every time would make it send its update again and again.
 void RunMachine::ask_again(const std::string& name, TaskId task) {
-  turn_.say(id(), fmt::format("{}: what was received of its update before a restart is damaged; "
-                              "the whole update is sent again",
-                              name));
   phase_->tasks.damaged(task);
-  ask_or_await(name, task);
+  if (phase_->tasks.find(task)->times_damaged > kRepeatsMax) {
+    turn_.say(id(), fmt::format("the received update of {} cannot be read back, as before; the "
+                                "coordinator's disk may be failing",
+                                name));
+    fail_task(task, retry("io-error", "the coordinator could not read back the update received"));
+  } else {
+    turn_.say(id(), fmt::format("the received update of {} cannot be read back (damaged or "
+                                "unreadable); it is requested again in full",
+                                name));
+    ask_or_await(name, task);
+  }
   sum_next();
 }
 

@@ -30,22 +30,27 @@ void UploadDesk::expect_together(RunId run, std::uint64_t updates, std::uint64_t
 
 // Gives room to those that wait, in the order in which they asked for it. Updates that a phase
 // needs together get theirs when it was promised to all of them; while such a phase waits for
-// another one, which may take long, updates that are needed one at a time pass it. Returns why the
-// first of all has to wait on.
+// another one or for a disk that others fill, which may take long, updates that are needed one at a
+// time pass it. After the first refusal of a phase only what is on disk already is tried of it:
+// each attempt costs calls of the file system. Returns the error of the first update that waits.
 std::optional<Error> UploadDesk::serve_waiting() {
   std::optional<Error> refusal;
   bool phases_wait = false;
   bool others_wait = false;
+  std::set<RunId> refused;
   std::erase_if(waiting_, [&](const store::UploadKey& key) {
     const auto together = together_.find(key.run);
     const bool alone = together == together_.end();
     const bool promised = !alone && spool_.has_promise(key.run);
     if (alone ? others_wait : !promised && phases_wait) return false;
+    if (refused.contains(key.run) && !spool_.keeps(key)) return false;
     auto upload = promised || alone ? spool_.begin(key) : begin_first(key, together->second);
     if (!upload && upload.error().kind() == ErrorKind::kOverloaded) {
       if (!refusal) refusal = upload.error();
+      refused.insert(key.run);
       phases_wait = phases_wait || !promised;
-      others_wait = others_wait || alone || !spool_.has_promises();
+      const bool may_pass = spool_.has_promises() || upload.error().code() == "disk-full";
+      others_wait = others_wait || alone || !may_pass;
       return false;
     }
     if (upload) {

@@ -421,7 +421,9 @@ void ClientMachine::start_training() {
   Task& task = *task_;
   task.activity = Activity::kTraining;
   task.training = task.plan.task;
-  Train train{.plan = task.plan, .base = std::move(task.inputs[0])};
+  Train train{.plan = task.plan,
+              .base = std::move(task.inputs[0]),
+              .other_states_bytes = other_states_bytes(task.plan.run)};
   train.inputs.assign(std::make_move_iterator(task.inputs.begin() + 1),
                       std::make_move_iterator(task.inputs.end()));
   task.inputs.clear();
@@ -429,6 +431,18 @@ void ClientMachine::start_training() {
     train.state = state->second.state;
   }
   actions_.push_back(std::move(train));
+}
+
+std::uint64_t ClientMachine::other_states_bytes(RunId run) const {
+  std::uint64_t bytes = 0;
+  const auto count = [&](RunId its_run, const StateSnapshot& state) {
+    if (its_run == run || state == nullptr) return;
+    for (const auto& [name, values] : state->vectors) bytes += values.size() * sizeof(float);
+  };
+  for (const auto& [its_run, committed] : states_) count(its_run, committed.state);
+  for (const auto& [its_run, committed] : before_) count(its_run, committed.state);
+  for (const auto& [task, pending] : pending_) count(pending.head.base.run, pending.state);
+  return bytes;
 }
 
 void ClientMachine::handle(TrainingFinished& event) {

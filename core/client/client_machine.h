@@ -78,6 +78,7 @@ struct Train {  // answered by TrainingFinished
   SharedBytes base;
   std::vector<SharedBytes> inputs = {};  // as the plan's
   StateSnapshot state = nullptr;         // null: none yet
+  std::uint64_t other_states_bytes = 0;  // in memory, of other runs
 };
 struct CancelTraining {  // its TrainingFinished is ignored
   TaskId task;
@@ -189,6 +190,7 @@ class ClientMachine {
   void start_when_settled();
   bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
   void start_training();
+  std::uint64_t other_states_bytes(RunId run) const;
   void fail_task(TaskId task, const Error& error);
   void keep(PendingUpdate update, bool stored);
   void keep_and_store(PendingUpdate update);

@@ -87,21 +87,24 @@ Result<PendingUpdate> evaluate(const Train& task, Trainer& trainer, const std::a
               {{"loss", found.loss}, {"accuracy", found.accuracy}}, {});
 }
 
-// The run's state is kept twice: as it is, and as it was before its last commit.
+// The run's state is there three times: as it is, as it was before its last commit, and as the
+// update at work leaves it; no other pending update of the run has one meanwhile.
 Result<void> check_memory(const Train& task, std::size_t state_vectors, const std::string& strategy,
                           const UpdateOptions& options) {
   const std::uint64_t model = task.base.size();
   const std::uint64_t state = state_vectors * model;
-  const std::uint64_t update = update::payload_bytes(task.plan.schema.vectors) + state;
-  const std::uint64_t needed = (kModelsWhileTraining + task.inputs.size()) * model + 2 * state +
-                               options.pending_updates * update;
+  const std::uint64_t updates =
+      options.pending_updates * update::payload_bytes(task.plan.schema.vectors);
+  const std::uint64_t needed = (kModelsWhileTraining + task.inputs.size()) * model + 3 * state +
+                               task.other_states_bytes + updates;
   if (needed <= options.memory_bytes_max) return {};
   return unsupported(
       "model-too-large",
-      fmt::format("to train a model of {} with the strategy '{}' takes up to {}, with {} waiting; "
-                  "the memory allowed here beside the data is {}",
+      fmt::format("to train a model of {} with the strategy '{}' takes up to {}, with {} waiting "
+                  "and {} held for other runs; the memory allowed here beside the data is {}",
                   format_byte_count(model), strategy, format_byte_count(needed),
                   counted(options.pending_updates, "update"),
+                  format_byte_count(task.other_states_bytes),
                   format_byte_count(options.memory_bytes_max)));
 }
 

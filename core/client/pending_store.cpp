@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <tuple>
 
 #include "core/base/check.h"
@@ -115,6 +116,8 @@ Result<std::vector<fs::path>> files_in(Disk& disk, const fs::path& directory,
   return files;
 }
 
+fs::path aside_of(const fs::path& file) { return fs::path(file) += kDamagedExtension; }
+
 // What cannot be read today may be sound: it stays as it is.
 bool tells_of_damage(const Error& error) { return error.kind() == ErrorKind::kRejected; }
 
@@ -211,7 +214,7 @@ Result<void> PendingStore::store(const PendingUpdate& update) const {
   const fs::path file = file_of(update.head.task);
   auto stored = disk_->write(file, parts);
   if (stored || stored.error().code() != "is-a-directory") return stored;
-  STARLING_TRY(disk_->rename(file, fs::path(file).replace_extension(kDamagedExtension)));
+  STARLING_TRY(disk_->rename(file, aside_of(file)));
   return disk_->write(file, parts);
 }
 
@@ -221,9 +224,12 @@ Result<void> PendingStore::forget(TaskId task) const {
 }
 
 Result<void> PendingStore::keep(const CommittedState& state) const {
+  const fs::path next = directory_ / fmt::format(".{}.next.tmp", state.run.value());
+  STARLING_TRY(disk_->write(next, encode_committed(state)));
   const auto moved = disk_->rename(file_of(state.run), file_before(state.run));
   if (!moved && moved.error().code() != "file-missing") return moved;
-  return disk_->write(file_of(state.run), encode_committed(state));
+  STARLING_TRY(disk_->rename(next, file_of(state.run)));
+  return disk_->sync(directory_);
 }
 
 Result<void> PendingStore::restore_state(RunId run) const {
@@ -269,27 +275,32 @@ Result<void> PendingStore::set_aside(const fs::path& file, const Error& why, Log
   log.warning("{} is set aside: {}", file.string(), why.message());
   STARLING_ASSIGN(const auto damaged, files_in(*disk_, directory_, kDamagedExtension));
   const bool full = damaged.size() >= options_.set_aside_max;
-  const auto moved = full
-                         ? disk_->remove(file)
-                         : disk_->rename(file, fs::path(file).replace_extension(kDamagedExtension));
+  const auto moved = full ? disk_->remove(file) : disk_->rename(file, aside_of(file));
   if (!moved) log.warning("{}", moved.error().message());
   return {};
 }
 
-// Oldest first, those that are not the last ones of their run before all others. Without its state
-// a client's part in a run starts again, as if it had joined late.
+// Oldest first, those that are not the last ones of their run before all others. Where the last one
+// is damaged, the one before is used, which is nearer to what the server counted than none; without
+// both a client's part in a run starts again, as if it had joined late.
 Result<std::vector<CommittedState>> PendingStore::load_states(Log& log) const {
   std::vector<CommittedState> states;
+  std::set<fs::path> damaged;
   STARLING_ASSIGN(auto files, files_in(*disk_, directory_, kStateExtension));
   STARLING_ASSIGN(const auto before, files_in(*disk_, directory_, kBeforeExtension));
   files.insert(files.end(), before.begin(), before.end());
   for (const fs::path& file : files) {
     auto state = read_state(file);
-    if (state) {
-      states.push_back(std::move(*state));
-    } else {
+    if (!state) {
       STARLING_TRY(set_aside(file, state.error(), log));
+      damaged.insert(file);
+      continue;
     }
+    if (damaged.contains(file_of(state->run))) {
+      log.warning("{} is used instead: the state of round {}, before the last update that counted",
+                  file.string(), state->round);
+    }
+    states.push_back(std::move(*state));
   }
   std::ranges::reverse(states);
   return states;

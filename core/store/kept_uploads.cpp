@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -63,13 +64,27 @@ fs::path KeptUploads::path_of(const UploadKey& key) const { return directory_ / 
 
 void KeptUploads::add(const UploadKey& key, std::uint64_t received) {
   const std::uint64_t on_disk = (received + kDiskPage - 1) / kDiskPage * kDiskPage;
-  if (files_.emplace(key, on_disk).second) bytes_ += on_disk;
+  if (!files_.emplace(key, on_disk).second) return;
+  bytes_ += on_disk;
+  run_bytes_[key.run] += on_disk;
+}
+
+void KeptUploads::uncount(Files::const_iterator file) {
+  bytes_ -= file->second;
+  const auto run = run_bytes_.find(file->first.run);
+  run->second -= file->second;
+  if (run->second == 0) run_bytes_.erase(run);
+}
+
+std::uint64_t KeptUploads::bytes(RunId run) const {
+  const auto found = run_bytes_.find(run);
+  return found == run_bytes_.end() ? 0 : found->second;
 }
 
 void KeptUploads::take(const UploadKey& key) {
   const auto file = files_.find(key);
   if (file == files_.end()) return;
-  bytes_ -= file->second;
+  uncount(file);
   files_.erase(file);
 }
 
@@ -77,7 +92,7 @@ void KeptUploads::take(const UploadKey& key) {
 KeptUploads::Files::iterator KeptUploads::remove(Files::iterator file) {
   std::error_code ignored;
   fs::remove(path_of(file->first), ignored);
-  bytes_ -= file->second;
+  uncount(file);
   return files_.erase(file);
 }
 
@@ -105,9 +120,11 @@ void KeptUploads::keep_only(const std::set<TaskId>& tasks) {
   }
 }
 
-bool KeptUploads::remove_one() {
-  if (files_.empty()) return false;
-  remove(files_.begin());
+bool KeptUploads::remove_one(const std::function<bool(RunId)>& spares) {
+  const auto file =
+      std::ranges::find_if(files_, [&](const auto& entry) { return !spares(entry.first.run); });
+  if (file == files_.end()) return false;
+  remove(file);
   return true;
 }
 

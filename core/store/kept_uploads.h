@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -39,19 +40,24 @@ class KeptUploads {
   void remove(TaskId task);
   void remove(RunId run);
   void keep_only(const std::set<TaskId>& tasks);
-  bool remove_one();  // false: none is left
+  // One of a run that is not spared; false: none is left.
+  bool remove_one(const std::function<bool(RunId)>& spares);
+  bool contains(const UploadKey& key) const { return files_.contains(key); }
 
   // On disk, in whole pages.
   std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes(RunId run) const;
 
  private:
   using Files = std::map<UploadKey, std::uint64_t>;  // bytes on disk
   void find();
+  void uncount(Files::const_iterator file);
   Files::iterator remove(Files::iterator file);
 
   std::filesystem::path directory_;
   Files files_;
   std::uint64_t bytes_ = 0;
+  std::map<RunId, std::uint64_t> run_bytes_;  // the same by run
 };
 
 }  // namespace starling::store

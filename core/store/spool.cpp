@@ -103,10 +103,11 @@ Upload::~Upload() {
   if (on_disk()) {
     if (key_ && received_ == 0) discard();
     spool_.give_back_file(bytes_, received_);
+    if (promise_) ++promise_->uploads;
     if (key_) spool_.keep(*key_, received_);
-  } else {
-    spool_.give_back(std::get<PageBlock>(std::move(room_)));
+    return;
   }
+  spool_.give_back(std::get<PageBlock>(std::move(room_)));
   if (promise_) ++promise_->uploads;
 }
 
@@ -151,7 +152,7 @@ Result<void> Upload::append(ByteView fresh) {
     const ssize_t count =
         ::pwrite((*file)->descriptor, fresh.data(), fresh.size(), static_cast<off_t>(received_));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == ENOSPC && spool_.kept_.remove_one()) continue;
+    if (count < 0 && errno == ENOSPC && spool_.drop_one_kept()) continue;
     if (count <= 0) {
       return disk_error(spool_.options_.directory, "write", count == 0 ? ENOSPC : errno);
     }
@@ -165,7 +166,7 @@ Result<void> Upload::append(ByteView fresh) {
 UploadSpool::UploadSpool(Options options)
     : options_(std::move(options)), kept_(options_.directory) {
   sweep_temporaries(options_.directory);
-  while (kept_.bytes() > options_.disk_bytes_max) kept_.remove_one();
+  while (kept_.bytes() > options_.disk_bytes_max) drop_one_kept();
 }
 
 UploadSpool::~UploadSpool() {
@@ -235,12 +236,12 @@ Result<void> UploadSpool::promise(RunId run, std::uint64_t uploads, std::uint64_
   return kept;
 }
 
-Result<void> UploadSpool::check_promises(std::uint64_t last) const {
+Result<void> UploadSpool::check_promises(std::uint64_t last) {
   const auto on_disk = promised_on_disk(0, 0);
   if (!on_disk) return full(last);
   if (*on_disk == 0) return {};
   STARLING_TRY(make_directory(options_.directory, true));
-  return check_free_space(0);
+  return find_free_space(0);
 }
 
 // What of the promises is for the disk, in memory as much of them as fits beside what is in use and
@@ -335,26 +336,54 @@ Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received)
   const std::uint64_t capacity = round_up(bytes, kPage);
   if (!promised_on_disk(0, capacity)) return full(bytes);
   while (capacity > options_.disk_bytes_max - disk_bytes()) {
-    if (!kept_.remove_one()) return full(bytes);
+    if (!drop_one_kept()) return full(bytes);
   }
-  auto room = check_free_space(capacity - received);
-  while (!room && kept_.remove_one()) room = check_free_space(capacity - received);
-  return room;
+  return find_free_space(capacity - received);
 }
 
-// Files take their room as they grow; what was promised to others is not free any more.
-Result<void> UploadSpool::check_free_space(std::uint64_t capacity) const {
-  STARLING_ASSIGN(const auto free, free_bytes(options_.directory));
-  const std::uint64_t promised = promised_on_disk(0, 0).value_or(0);
-  if (!free || disk_bytes_ - written_bytes_ + promised + capacity <= *free) return {};
-  return disk_error(options_.directory, "promise room for", ENOSPC);
+// Files take their room as they grow; what was promised to others is not free any more, and what of
+// it is kept on disk already takes none. Other kept files make way if that is enough.
+Result<void> UploadSpool::find_free_space(std::uint64_t capacity) {
+  while (true) {
+    STARLING_ASSIGN(const auto free, free_bytes(options_.directory));
+    const std::uint64_t promised = promised_on_disk(0, 0).value_or(0);
+    const std::uint64_t kept = kept_of_promised();
+    const std::uint64_t needed =
+        disk_bytes_ - written_bytes_ + promised - std::min(promised, kept) + capacity;
+    if (!free || needed <= *free) return {};
+    if (needed > *free + kept_.bytes() - kept || !drop_unpromised()) {
+      return disk_error(options_.directory, "promise room for", ENOSPC);
+    }
+  }
 }
 
-// Models and the database need room more than what only saves sending again.
+std::uint64_t UploadSpool::kept_of_promised() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [run, promise] : promises_) {
+    bytes += std::min(kept_.bytes(run), promise->uploads * round_up(promise->bytes, kPage));
+  }
+  return bytes;
+}
+
+// Of what a promise counts on, nothing; of a run that has more than that, some.
+bool UploadSpool::drop_unpromised() {
+  return kept_.remove_one([this](RunId run) {
+    const auto found = promises_.find(run);
+    return found != promises_.end() &&
+           kept_.bytes(run) <= found->second->uploads * round_up(found->second->bytes, kPage);
+  });
+}
+
+bool UploadSpool::drop_one_kept() {
+  return drop_unpromised() || kept_.remove_one([](RunId) { return false; });
+}
+
+// Models and the database need room more than what only saves sending again; what a promise counts
+// on has its room as when it was open.
 void UploadSpool::keep(const UploadKey& key, std::uint64_t received) {
   kept_.add(key, received);
   auto free = free_bytes(options_.directory);
-  while (free && *free && kept_.bytes() > **free && kept_.remove_one()) {
+  while (free && *free && kept_.bytes() > **free && drop_unpromised()) {
     free = free_bytes(options_.directory);
   }
 }

@@ -103,19 +103,21 @@ class UploadSpool {
   // it cannot be on disk, it is in memory and not kept.
   [[nodiscard]] Result<std::unique_ptr<Upload>> begin(const UploadKey& key);
 
-  // Keeps room for so many uploads of the run at a time, or for as many as an empty spool holds:
-  // begin() finds it there. "spool-full" and "disk-full" where it is not free now. Requires: the
-  // run has no promise.
+  // Keeps room for so many uploads of the run at a time, or for as many as an empty spool holds;
+  // begin() takes it from there. What of the run's uploads is kept on disk needs no other room.
+  // "spool-full" and "disk-full" where it is not free now; where something else fills the disk
+  // later, begin() fails with "disk-full". Requires: the run has no promise.
   [[nodiscard]] Result<void> promise(RunId run, std::uint64_t uploads, std::uint64_t bytes);
   void end_promise(RunId run) { promises_.erase(run); }
   bool has_promise(RunId run) const { return promises_.contains(run); }
   bool has_promises() const { return !promises_.empty(); }
 
   // Of the uploads that are kept and not open. They count as promised disk; they make room for new
-  // uploads, and leave at least as much of the disk free as they take.
+  // uploads and, without a promise, leave at least as much of the disk free as they take.
   void forget(TaskId task) { kept_.remove(task); }
   void forget(RunId run) { kept_.remove(run); }
   void forget_all_but(const std::set<TaskId>& tasks) { kept_.keep_only(tasks); }
+  bool keeps(const UploadKey& key) const { return kept_.contains(key); }
 
   // Gives pooled memory back to the system, when no uploads are expected for a while.
   void release_idle();
@@ -128,7 +130,7 @@ class UploadSpool {
   friend class Upload;
 
   Result<std::unique_ptr<Upload>> find_room(const UploadKey& key);
-  Result<void> check_promises(std::uint64_t last) const;
+  Result<void> check_promises(std::uint64_t last);
   std::optional<std::uint64_t> promised_on_disk(std::uint64_t memory, std::uint64_t disk) const;
   std::unique_ptr<Upload> begin_in_memory(std::uint64_t bytes);
   bool fits_memory(std::uint64_t bytes) const;
@@ -137,7 +139,10 @@ class UploadSpool {
   Result<std::unique_ptr<Upload>> begin_on_disk(std::uint64_t bytes);
   Result<std::unique_ptr<Upload>> begin_kept(const UploadKey& key);
   Result<void> make_room(std::uint64_t bytes, std::uint64_t received);
-  Result<void> check_free_space(std::uint64_t capacity) const;
+  Result<void> find_free_space(std::uint64_t capacity);
+  std::uint64_t kept_of_promised() const;
+  bool drop_unpromised();
+  bool drop_one_kept();
   std::unique_ptr<Upload> open(int descriptor, std::uint64_t bytes, std::uint64_t received);
   void keep(const UploadKey& key, std::uint64_t received);
   PageBlock take_buffer(std::size_t capacity);

@@ -222,6 +222,23 @@ TEST_F(ClientStateTest, AStateBeforeTheLastOneOutlivesTheProcess) {
   EXPECT_EQ(value_of(did<Train>()->state), 2);
 }
 
+TEST_F(ClientStateTest, ATrainingIsToldWhatIsHeldForOtherRuns) {
+  PendingUpdate unsettled = update(7);
+  unsettled.head.base.run = RunId(3);
+  unsettled.state = state(7);
+  machine = ClientMachine(options(), Rng({.seed = 1}),
+                          {.pending = {unsettled},
+                           .states = {{RunId(2), 2, TaskId(2), state(2)},
+                                      {RunId(1), 1, TaskId(4), state(4)},
+                                      {RunId(2), 5, TaskId(5), state(5)}}});
+  connect();
+  hear(plan(9, 2));
+  serve_model(TaskId(9));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_EQ(did<Train>()->other_states_bytes,
+            3 * state(2)->vectors.begin()->second.size() * sizeof(float));
+}
+
 TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
   connect();
   std::vector<RunId> forgotten;

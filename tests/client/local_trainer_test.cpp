@@ -73,11 +73,11 @@ TEST_F(LocalTrainerTest, DependsOnNameAndRoundButNotOnTheAttemptOrWhatWasTrained
 
 TEST_F(LocalTrainerTest, WhatItsStrategyNeedsMustFitTheMemory) {
   const std::uint64_t model = parameters->size() * sizeof(float);
-  const auto code = [&](std::uint64_t models) {
+  const auto code = [&](std::uint64_t models, std::uint64_t other_states = 0) {
     TrainerCache cache;
     BuiltinTrainer trainer("a", {view, held_out}, cache);
     const UpdateOptions options{.memory_bytes_max = models * model, .pending_updates = 3};
-    Train task{.plan = plan, .base = base()};
+    Train task{.plan = plan, .base = base(), .other_states_bytes = other_states * model};
     for (const auto& input : plan.inputs)
       task.inputs.push_back({nullptr, base().slice(0, input.bytes).view()});
     const auto made = make_update(task, trainer, options, stop);
@@ -89,8 +89,10 @@ TEST_F(LocalTrainerTest, WhatItsStrategyNeedsMustFitTheMemory) {
   plan.settings = settings.to_settings();
   plan.schema.vectors.push_back({.name = "control", .elements = parameters->size()});
   plan.inputs = {{"control", plan.base.sha256, model}};
-  EXPECT_EQ(code(17), "") << "an input and two states more, and three with each update";
-  EXPECT_EQ(code(16), "model-too-large");
+  EXPECT_EQ(code(15), "") << "an input and three states more, and two with each update";
+  EXPECT_EQ(code(14), "model-too-large");
+  EXPECT_EQ(code(17, 2), "") << "what is held for other runs";
+  EXPECT_EQ(code(16, 2), "model-too-large");
 }
 
 TEST_F(LocalTrainerTest, EvaluatesOnWhatItHoldsOut) {

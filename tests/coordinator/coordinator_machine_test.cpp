@@ -310,13 +310,27 @@ TEST_F(CoordinatorMachineTest, AnUploadDamagedBeforeARestartIsSentAgain) {
   EXPECT_TRUE(sent<protocol::TaskEnded>().empty());
   ASSERT_EQ(did<Say>().size(), 1U);
   EXPECT_THAT(did<Say>()[0].line,
-              ::testing::HasSubstr("a: what was received of its update before"));
+              ::testing::HasSubstr("the received update of a cannot be read back"));
   ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U) << "to which a finished update is offered";
   EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, plan_a.task);
   upload(1, plan_a);
   feed(UploadSummed{plan_a.task, mismatch});
   ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U) << "this one was damaged by its client";
   EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "checksum-mismatch");
+}
+
+TEST_F(CoordinatorMachineTest, AnUploadThatIsDamagedAgainFailsWithoutBlame) {
+  open_round();
+  const Error unreadable = retry("upload-unreadable", "a bad sector");
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_TRUE(sent<protocol::TaskEnded>().empty());
+    upload(1, plan_a);
+    feed(UploadSummed{plan_a.task, unreadable, true});
+  }
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "io-error");
+  EXPECT_TRUE(sent<protocol::RoundPlan>().empty());
+  EXPECT_EQ(phase()->tasks().at(plan_a.task).state, RoundMachine::State::kFailed);
 }
 
 TEST_F(CoordinatorMachineTest, AClientThatIsAwayWhenItsUploadIsFoundDamagedIsAwaited) {

@@ -144,6 +144,27 @@ TEST_F(UploadDeskTest, PhasesThatNeedTheirUpdatesTogetherDoNotShareOutTheRoom) {
   for (const std::uint64_t task : {30U, 31U}) EXPECT_EQ(open_of(desk, 3, task), "opened");
 }
 
+TEST_F(UploadDeskTest, AFullDiskOfOnePhaseDoesNotHoldUpOthers) {
+  store::UploadSpool::Options options = room(1, 0);
+  options.disk_bytes_max = std::uint64_t{1} << 60;  // more than any disk has
+  UploadDesk desk(options);
+  desk.expect_together(RunId(2), 3, std::uint64_t{1} << 58);
+  EXPECT_EQ(open_of(desk, 2, 20), "disk-full");
+  EXPECT_EQ(open_of(desk, 1, 10), "opened");
+  EXPECT_EQ(open_of(desk, 2, 21), "disk-full");
+}
+
+// Each attempt costs calls of the file system, and there may be as many as the cohort is large.
+TEST_F(UploadDeskTest, AfterOneRefusalThePhasesOtherUpdatesAreNotTried) {
+  UploadDesk desk(room(3, 0));
+  desk.expect_together(RunId(2), 2, kUpload);
+  for (const std::uint64_t task : {20U, 21U}) ASSERT_EQ(open_of(desk, 2, task), "opened");
+  ASSERT_TRUE(desk.open(key(10, kUpload - 64)));
+  EXPECT_EQ(open_of(desk, 2, 22), "spool-full");
+  EXPECT_EQ(code_of(desk.open({TaskId(23), RunId(2), 64, 1})), "spool-full") << "it would fit";
+  EXPECT_EQ(code_of(desk.open(key(11, 64))), "opened");
+}
+
 TEST_F(UploadDeskTest, WhoFailsLeavesItsRoomToAnotherOfItsPhase) {
   UploadDesk desk(room(0, 3));
   desk.expect_together(RunId(2), 2, kUpload);

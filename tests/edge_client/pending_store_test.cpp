@@ -365,6 +365,39 @@ TEST_F(PendingStoreTest, ADamagedStateIsSetAside) {
   EXPECT_EQ(log_.lines.size(), 2U);
 }
 
+TEST_F(PendingStoreTest, WhereTheLastStateIsDamagedTheOneBeforeIsUsedAndNamed) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(1)}));
+  ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)}));
+  put(RunId(3), as_bytes("rubbish"));
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->states.size(), 1U);
+  EXPECT_EQ(found->states[0].round, 4U);
+  EXPECT_EQ(log_.count("3.before is used instead: the state of round 4"), 1U);
+  std::ofstream(store_.file_before(RunId(3)), std::ios::binary) << "rubbish";
+  EXPECT_TRUE(store_.load(log_)->states.empty());
+  EXPECT_EQ(count(".damaged"), 2U) << "each under a name of its own";
+}
+
+TEST_F(PendingStoreTest, AStateThatCannotBeWrittenChangesNothing) {
+  class Full final : public SystemDisk {
+   public:
+    Result<void> write(const fs::path&, std::span<const SharedBytes>) override {
+      return overloaded("disk-full", "no space");
+    }
+  };
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(1)}));
+  ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)}));
+  Full full;
+  const PendingStore failing(full, directory_, codec_, {});
+  EXPECT_EQ(failing.keep({RunId(3), 6, TaskId(11), state_of(3)}).error().code(), "disk-full");
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->states.size(), 2U);
+  EXPECT_EQ(found->states[0].round, 4U);
+  EXPECT_EQ(found->states[1].round, 5U);
+}
+
 // A process was killed after it had kept the state, before it had forgotten the update.
 TEST_F(PendingStoreTest, AnUpdateThatItsStateNamesHasCounted) {
   ASSERT_TRUE(store_.load(log_));

@@ -110,6 +110,40 @@ void fill_kept_uploads(const fs::path& directory) {
   STARLING_CHECK(uploads.size() >= 5);
 }
 
+// After a restart a promise counts on the updates that are received already; files of other runs
+// make way, those of a promise never.
+void promise_what_is_kept(const fs::path& directory) {
+  const Bytes content(60 * 1024, std::byte{1});
+  const auto key = [&](std::uint64_t run, std::uint64_t task) {
+    return UploadKey{TaskId(task), RunId(run), content.size(), 1};
+  };
+  fs::create_directory(directory / "spool");
+  const auto leave = [&](const UploadKey& left) {
+    std::ofstream(KeptUploads(directory / "spool").path_of(left), std::ios::binary)
+        << as_text(content);
+  };
+  for (std::uint64_t task = 0; task < 6; ++task) leave(key(2, task));
+  leave(key(1, 10));  // 92 KiB are free now
+  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
+  STARLING_CHECK(spool.promise(RunId(3), 9, content.size()).error().code() == "disk-full");
+  STARLING_CHECK(spool.keeps(key(1, 10)));  // it would not have been enough
+  STARLING_CHECK(spool.promise(RunId(2), 6, content.size()).has_value());
+  STARLING_CHECK(spool.promise(RunId(3), 2, content.size()).has_value());
+  STARLING_CHECK(!spool.keeps(key(1, 10)));
+  STARLING_CHECK(spool.begin(key(1, 11)).error().code() == "disk-full");
+  std::vector<std::unique_ptr<Upload>> uploads;
+  for (const std::uint64_t task : {20U, 21U}) {
+    uploads.push_back(spool.begin(key(3, task)).value());
+    STARLING_CHECK(uploads.back()->write(0, content).has_value());
+  }
+  for (std::uint64_t task = 0; task < 6; ++task) {
+    uploads.push_back(spool.begin(key(2, task)).value());
+    STARLING_CHECK(uploads.back()->complete());
+  }
+  uploads.clear();
+  for (std::uint64_t task = 0; task < 6; ++task) STARLING_CHECK(spool.keeps(key(2, task)));
+}
+
 class FullDiskTest : public ::testing::Test {
  protected:
   void run(void (*body)(const fs::path&)) {
@@ -126,6 +160,7 @@ TEST_F(FullDiskTest, StopsNoStore) { run(fill_store); }
 TEST_F(FullDiskTest, StopsNoCheckpoints) { run(fill_checkpoints); }
 TEST_F(FullDiskTest, StopsNoSpool) { run(fill_spool); }
 TEST_F(FullDiskTest, IsNotFilledByKeptUploads) { run(fill_kept_uploads); }
+TEST_F(FullDiskTest, PromisesWhatIsKept) { run(promise_what_is_kept); }
 
 }  // namespace
 }  // namespace starling::store
