@@ -269,6 +269,10 @@ std::string RunMachine::why_too_few_evaluate() const {
                         aggregation.updates_min());
   }
   return text;
+  if (start_.job.evaluations_wanted() < aggregation.updates_min()) {
+    text +=
+        fmt::format(", and evaluate.federated-cohort is {}", start_.job.evaluate.federated_cohort);
+  }
 }
 
 // By the clients that are free now: it does not wait for those that are at work for other runs.
@@ -276,7 +280,9 @@ void RunMachine::open_evaluation() {
   start_.evaluated = true;
   const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
   const Round round = start_.at.version.round;
-  if (names.size() < static_cast<std::size_t>(start_.job.aggregation.updates_min())) {
+  const auto wanted = static_cast<std::size_t>(start_.job.evaluations_wanted());
+  const auto rule_needs = static_cast<std::size_t>(start_.job.aggregation.updates_min());
+  if (std::min(names.size(), wanted) < rule_needs) {
     return turn_.say(id(), fmt::format("[round {}/{}] the model is not evaluated by clients: {}",
                                        round, start_.job.job.rounds, why_too_few_evaluate()));
   }

@@ -547,6 +547,24 @@ TEST_F(EvaluationTest, ARunThatIsStoppedWhileOneIsStoredEndsAlsoWhereThatFails) 
   join_evaluator("b", 2);
   train_round();
   for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+// Such a job is refused today; an earlier version began it.
+TEST_F(EvaluationTest, FewerWantedThanTheRuleNeedsAreNotAsked) {
+  context.job.aggregation.rule = "trimmed-mean";
+  context.job.evaluate.federated_cohort = 2;
+  context.job.round.over_selection = 2;
+  context.job.round.cohort = 3;
+  context.job.round.wait_for = 3;
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  join_evaluator("c", 3);
+  train_round();
+  EXPECT_TRUE(
+      said("[round 1/2] the model is not evaluated by clients: 3 clients hold rows out: 0 "
+           "at work for other runs, 0 not connected, 0 cannot do this run or left out; "
+           "aggregation.trim = 1 needs 3, and evaluate.federated-cohort is 2"));
+}
+
     report_evaluation(session.value(), plan);
   }
   ASSERT_EQ(did<CommitRound>().size(), 1U);
