@@ -359,8 +359,10 @@ void RunMachine::note_evaluation(const RoundSummary& summary) {
 }
 
 void RunMachine::blame_for_norms(const RoundSummary& summary, bool commits) {
-  const std::size_t asked = summary.contributors.size() + summary.failures.size();
-  if (!start_.norm_raises.attempt_ended(asked, summary.failures, commits, start_.norms)) return;
+  if (!start_.norm_raises.attempt_ended(summary.contributors, summary.failures, commits,
+                                        start_.norms)) {
+    return;
+  }
   for (const RoundFailure& failure : summary.failures) {
     if (failure.code == kNormAboveBound)
       blame(failure.client, rejected(failure.code, failure.reason), false);

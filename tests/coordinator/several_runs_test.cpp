@@ -109,9 +109,13 @@ TEST_F(SeveralRunsTest, WithSharedClientsRunsTakeTurns) {
 TEST_F(SeveralRunsTest, ABoundThatRefusesMostClientsOfAnAttemptIsRaisedForTheNext) {
   context.job.job.rounds = 9;
   context.job.round.attempts_max = 10;
+  context.job.round.cohort = 3;
+  context.job.round.wait_for = 3;
+  context.job.round.min_updates = 3;
   submit();
   join("a", 1);
   join("b", 2);
+  join("c", 3);
   const auto attempt = [&](double norm) {
     const auto norm_max = did<BeginRound>().at(0).norm_max;
     for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
@@ -127,7 +131,9 @@ TEST_F(SeveralRunsTest, ABoundThatRefusesMostClientsOfAnAttemptIsRaisedForTheNex
   std::vector<store::RoundRecord> records = {
       {.key = {RunId(1), 1, 1},
        .state = store::RoundState::kCommitted,
-       .result = {.contributions = {{"a", TaskId(1), 10, 1.0}, {"b", TaskId(2), 10, 1.0}}}}};
+       .result = {.contributions = {{"a", TaskId(1), 10, 1.0},
+                                    {"b", TaskId(2), 10, 1.0},
+                                    {"c", TaskId(3), 10, 1.0}}}}};
   for (const double bound : {10, 100, 1000, 10'000}) {
     SCOPED_TRACE(bound);
     EXPECT_EQ(did<BeginRound>().at(0).norm_max, bound);
@@ -135,11 +141,11 @@ TEST_F(SeveralRunsTest, ABoundThatRefusesMostClientsOfAnAttemptIsRaisedForTheNex
     ASSERT_EQ(did<AbandonRound>().size(), 1U);
     const AbandonRound abandoned = did<AbandonRound>()[0];
     EXPECT_EQ(abandoned.reason.message(),
-              "0 of the 2 updates that were needed; 2 of 2 failed: 2 norm-above-bound "
+              "0 of the 3 updates that were needed; 3 of 3 failed: 3 norm-above-bound "
               "(aggregation.norm-max)");
     records.push_back({.key = {RunId(1), 2, abandoned.summary.attempt},
                        .state = store::RoundState::kAbandoned,
-                       .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}},
+                       .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}, {"c", TaskId(3)}},
                        .result = to_record(abandoned.summary, nullptr)});
     now += context.job.round.retry_pause;
     feed(Tick{});
