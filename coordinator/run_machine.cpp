@@ -104,9 +104,10 @@ RunMachine::Reach RunMachine::reach() const {
 }
 
 bool RunMachine::held_up_by_others() const {
-  if (awaited_ == 0) return false;
-  if (held_up_.first != clients_.version()) {
-    held_up_ = {clients_.version(), reach().connected_able >= awaited_};
+  if (awaited_ == 0 || clients_.count_connected() < awaited_) return false;
+  if (clients_.count_connected_at_work() == 0) return false;
+  if (held_up_.first != clients_.presence_version()) {
+    held_up_ = {clients_.presence_version(), reach().connected_able >= awaited_};
   }
   return held_up_.second;
 }
@@ -268,7 +269,6 @@ std::string RunMachine::why_too_few_evaluate() const {
     text += fmt::format("; aggregation.trim = {} needs {}", aggregation.trim,
                         aggregation.updates_min());
   }
-  return text;
   if (start_.job.evaluations_wanted() < aggregation.updates_min()) {
     text +=
         fmt::format(", and evaluate.federated-cohort is {}", start_.job.evaluate.federated_cohort);
