@@ -92,8 +92,8 @@ RunMachine::Reach RunMachine::reach() const {
     if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
       reach.left_out.push_back(
           {name,
-           fmt::format("it may train and is not asked to evaluate; its last {} evaluations failed: "
-                       "{}",
+           fmt::format("it may train and is not asked to evaluate; {} evaluations that were waited "
+                       "for failed, without one that counted between: {}",
                        ClientFailures::kEvaluationsInARowMax, *reason),
            true});
     }
@@ -273,6 +273,7 @@ std::string RunMachine::why_too_few_evaluate() const {
     text +=
         fmt::format(", and evaluate.federated-cohort is {}", start_.job.evaluate.federated_cohort);
   }
+  return text;
 }
 
 // By the clients that are free now: it does not wait for those that are at work for other runs.
@@ -302,6 +303,7 @@ void RunMachine::open_evaluation() {
 
 void RunMachine::wait_for_clients(std::size_t awaited) {
   if (std::exchange(awaited_, awaited) > 0) return;
+  held_up_ = {};
   turn_.say(id(), fmt::format("[round {}/{}] waiting for {}", start_.at.version.round + 1,
                               start_.job.job.rounds, waits_for()));
   turn_.act(RunWaits{id()});

@@ -352,9 +352,10 @@ void RunMachine::note_evaluation(const RoundSummary& summary) {
   for (const auto& [client, code, reason, in, out] : summary.failures) {
     if (is_circumstance(code, summary.kind)) continue;
     if (!start_.evaluation_failures.failed(client, reason)) continue;
-    turn_.say(id(), fmt::format("{} is not asked to evaluate in this run from now on: its last {} "
-                                "evaluations failed ({})",
-                                client, ClientFailures::kEvaluationsInARowMax, reason));
+    turn_.say(id(), fmt::format(
+                        "{} is not asked to evaluate in this run from now on: {} evaluations that "
+                        "were waited for failed, without one that counted between ({})",
+                        client, ClientFailures::kEvaluationsInARowMax, reason));
   }
 }
 
