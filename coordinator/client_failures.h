@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients that fail at every task of a run, because their data or their program does not fit it:
 // after a few failures of their own in a row they are left out of the run, or of its evaluations.
+// Tasks that ended otherwise without counting (is_circumstance) do not break the row.
 #pragma once
 
 #include <map>

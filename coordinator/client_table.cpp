@@ -22,7 +22,7 @@ ClientTable::ClientTable(const CoordinatorOptions& options, Turn& turn, Watcher 
     : options_(options), turn_(turn), watcher_(std::move(watcher)) {}
 
 void ClientTable::handle(const ClientAdmitted& event) {
-  ++version_;
+  ++presence_version_;
   const auto [found, is_new] = clients_.try_emplace(event.client);
   Client& client = found->second;
   if (is_new) ++shapes_[{}];
@@ -33,7 +33,7 @@ void ClientTable::handle(const ClientAdmitted& event) {
 }
 
 void ClientTable::handle(const ClientRevoked& event) {
-  ++version_;
+  ++presence_version_;
   work_ += sessions_.size();
   std::vector<SessionId> sessions;
   for (const auto& [id, session] : sessions_) {
@@ -85,7 +85,7 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
   set_greeting(client, greeting_of(hello));
   ++connected_;
   if (!client.tasks.empty()) ++connected_at_work_;
-  ++version_;
+  ++presence_version_;
   turn_.act(ClientSeen{session.client, client.greeting});
   turn_.send(id, protocol::Welcome{.version = protocol::kVersion,
                                    .federation = options_.federation,
@@ -117,7 +117,7 @@ void ClientTable::leave(SessionId id) {
   client->second.away_since = turn_.now;
   --connected_;
   if (!client->second.tasks.empty()) --connected_at_work_;
-  ++version_;
+  ++presence_version_;
   turn_.act(ClientSeen{name, std::nullopt});
   watcher_.went_away(name, client->second);
 }
@@ -184,7 +184,7 @@ void ClientTable::assign(const std::string& name, TaskId task) {
   client.tasks.push_back(task);
   if (client.tasks.size() > 1) return;
   if (client.session) ++connected_at_work_;
-  ++version_;
+  ++tasks_version_;
 }
 
 void ClientTable::release(const std::string& name, TaskId task) {
@@ -195,7 +195,7 @@ void ClientTable::release(const std::string& name, TaskId task) {
   if (at == client.tasks.end()) return;
   const bool was_at_work = at == client.tasks.begin();
   client.tasks.erase(at);
-  ++version_;
+  ++tasks_version_;
   if (client.tasks.empty()) {
     if (client.session) --connected_at_work_;
   } else if (was_at_work) {

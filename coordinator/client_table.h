@@ -78,7 +78,9 @@ class ClientTable {
   std::size_t count_connected_at_work() const { return connected_at_work_; }
   std::optional<TimePoint> next_deadline() const { return due_.next(); }
   // Grows whenever who could be asked for something may have changed.
-  std::uint64_t version() const { return version_; }
+  std::uint64_t version() const { return tasks_version_ + presence_version_; }
+  // Grows whenever a client is admitted, revoked, comes or goes; not with its tasks.
+  std::uint64_t presence_version() const { return presence_version_; }
 
   // Requires: the client is admitted.
   void assign(const std::string& name, TaskId task);
@@ -105,7 +107,8 @@ class ClientTable {
   std::map<AnnouncedShape, std::size_t> shapes_;
   std::size_t connected_ = 0;
   std::size_t connected_at_work_ = 0;
-  std::uint64_t version_ = 1;
+  std::uint64_t presence_version_ = 1;
+  std::uint64_t tasks_version_ = 0;
   std::uint64_t work_ = 0;
 };
 

@@ -50,13 +50,6 @@ Result<void> check_rule(const Job& job, const strategy::Catalogue& strategies) {
                     "{}: lower the one or raise the other",
                     options.trim, 2 * options.trim, job.round.cohort));
   }
-  if (job.evaluate.federated_every > 0 && job.evaluations_wanted() < options.updates_min()) {
-    return wrong_setting(
-        "setting-invalid",
-        fmt::format("aggregation.trim = {} is of evaluations too and needs more than {} of them, "
-                    "and evaluate.federated-cohort is {}: lower the one or raise the other",
-                    options.trim, 2 * options.trim, job.evaluate.federated_cohort));
-  }
   if (options.weight == "rows") {
     return wrong_setting("setting-invalid",
                          fmt::format("aggregation.weight = 'rows' has no meaning with "
@@ -137,6 +130,19 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   STARLING_TRY(check_rule(*this, strategies));
   STARLING_TRY(check_fallback_strategy(*this, strategies));
   return check_stopping(*this);
+}
+
+Result<void> check_evaluations(const Job& job) {
+  const AggregationOptions& options = job.aggregation;
+  if (job.evaluate.federated_every == 0 || job.evaluations_wanted() >= options.updates_min()) {
+    return {};
+  }
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format(
+          "aggregation.trim = {} applies to evaluations too and needs more than {} clients, "
+          "and evaluate.federated-cohort is {}: lower the one or raise the other",
+          options.trim, 2 * options.trim, job.evaluate.federated_cohort));
 }
 
 Result<Job> parse_job(std::string_view toml, std::string_view source,

@@ -133,6 +133,10 @@ struct Job {
   }
 };
 
+// Whether evaluations by clients can have as many results as the rule needs. Of jobs that are
+// submitted or simulated only: a run that an earlier version began goes on without evaluations.
+[[nodiscard]] Result<void> check_evaluations(const Job& job);
+
 // Reads a whole job; `source` is what errors call the file.
 [[nodiscard]] Result<Job> parse_job(
     std::string_view toml, std::string_view source,

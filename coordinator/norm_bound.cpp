@@ -25,24 +25,36 @@ Result<NormBound> NormBound::parse(std::string_view text) {
           "of the rounds before (\"10x\"), or \"off\"");
 }
 
+bool NormRaises::majority_was_refused() const {
+  const auto refused = static_cast<std::size_t>(
+      std::ranges::count_if(clients_, [](const auto& client) { return client.second; }));
+  return refused >= kRefusedMin && 2 * refused > clients_.size();
+}
+
+void NormRaises::raise(bool in_advance) {
+  ++count_;
+  in_advance_ = in_advance;
+  clients_.clear();
+}
+
 // With m the multiple: a bound b that refused the majority lies below the median norm of its
 // attempt. If m b lets the majority pass, m times that median lies between m b and m^2 b. So one
 // more raise, where the attempt fails all the same, reaches what the setting means, and at most m
 // times that.
 bool NormRaises::attempt_ended(std::size_t asked, std::size_t refused, bool committed,
                                RecentNorms& norms) {
-  const bool missed = 2 * refused > asked;
-  if (committed && count_ > 0) norms.clear();
-  if (missed) {
-    ++count_;
-    in_advance_ = false;
-  } else if (committed) {
-    *this = {};
+  const bool most = 2 * refused > asked;
+  const bool blames = !multiple_ || (!most && (committed || count_ == 0));
+  if (committed) {
+    if (count_ > 0) norms.clear();
+    count_ = 0;
+    clients_.clear();
+  } else if (most && majority_was_refused()) {
+    raise(false);
   } else if (count_ > 0 && refused > 0 && !in_advance_) {
-    ++count_;
-    in_advance_ = true;
+    raise(true);
   }
-  return !missed && (committed || count_ == 0);
+  return blames;
 }
 
 std::optional<double> NormBound::limit(const RecentNorms& norms, int raises) const {

@@ -177,10 +177,13 @@ Answer OperatorDesk::run_list(const OperatorCall&) {
   for (const store::Run& run : runs) {
     STARLING_ASSIGN(const auto models, parts_.store.models(run.id));
     const Round done = models.empty() ? 0 : models.back().round;
-    STARLING_ASSIGN(const auto attempts, parts_.store.rounds(run.id, done + 1));
     json::object object = summary(run, done);
     object["waits_for"] = waits_for(run);
-    object["last_abandoned"] = last_abandoned(run, attempts);
+    object["last_abandoned"] = nullptr;
+    if (!store::is_finished(run.state)) {
+      STARLING_ASSIGN(const auto attempts, parts_.store.rounds(run.id, done + 1));
+      object["last_abandoned"] = last_abandoned(run, attempts);
+    }
     list.push_back(std::move(object));
   }
   return answer_json(list);

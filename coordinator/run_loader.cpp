@@ -84,6 +84,7 @@ Result<void> check_spool(const RunContext& context, const store::UploadSpool::Op
 Result<Job> try_job(const Job& submitted, const PrepareContext& prepare,
                     const std::optional<LearnedShape>& learned) {
   Job job = submitted;
+  STARLING_TRY(check_evaluations(job));
   STARLING_TRY(check_bounds(job));
   if (learned) job.training.data = learned->shape;
   if (lacks_shape(job)) return job;

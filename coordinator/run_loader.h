@@ -25,7 +25,7 @@ using CheckpointsOf = std::function<store::Checkpoints(RunId)>;
 // a simulation. Called on a compute thread.
 using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(const Job&)>;
 
-// What is wrong with a job, or with the data that it names, is for its author to mend: kUsage.
+// An error in a job, or in the data that it names, is the error of its author: kUsage.
 Error as_wrong_job(const Error& error);
 
 // Reads the evaluation data that the job names.
@@ -39,9 +39,9 @@ Error as_wrong_job(const Error& error);
 [[nodiscard]] Result<void> check_spool(const RunContext& context,
                                        const store::UploadSpool::Options& spool);
 
-// What load_new_run would refuse of a run of this job; reads the data as it does. Returns the job
-// with the shape of its data. Where that is still to be learned, refuses what does not depend on
-// it.
+// What load_new_run would refuse of a run of this job, and what check_evaluations refuses; reads
+// the data as load_new_run does. Returns the job with the shape of its data. Where that is still to
+// be learned, refuses what does not depend on it.
 [[nodiscard]] Result<Job> try_job(const Job& job, const PrepareContext& prepare,
                                   const std::optional<LearnedShape>& learned);
 

@@ -92,8 +92,8 @@ RunMachine::Reach RunMachine::reach() const {
     if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
       reach.left_out.push_back(
           {name,
-           fmt::format("it may train and is not asked to evaluate; its last {} evaluations failed: "
-                       "{}",
+           fmt::format("it may train and is not asked to evaluate; {} evaluations that were waited "
+                       "for failed, without one that counted between: {}",
                        ClientFailures::kEvaluationsInARowMax, *reason),
            true});
     }
@@ -104,9 +104,10 @@ RunMachine::Reach RunMachine::reach() const {
 }
 
 bool RunMachine::held_up_by_others() const {
-  if (awaited_ == 0) return false;
-  if (held_up_.first != clients_.version()) {
-    held_up_ = {clients_.version(), reach().connected_able >= awaited_};
+  if (awaited_ == 0 || clients_.count_connected() < awaited_) return false;
+  if (clients_.count_connected_at_work() == 0) return false;
+  if (held_up_.first != clients_.presence_version()) {
+    held_up_ = {clients_.presence_version(), reach().connected_able >= awaited_};
   }
   return held_up_.second;
 }
@@ -268,6 +269,10 @@ std::string RunMachine::why_too_few_evaluate() const {
     text += fmt::format("; aggregation.trim = {} needs {}", aggregation.trim,
                         aggregation.updates_min());
   }
+  if (start_.job.evaluations_wanted() < aggregation.updates_min()) {
+    text +=
+        fmt::format(", and evaluate.federated-cohort is {}", start_.job.evaluate.federated_cohort);
+  }
   return text;
 }
 
@@ -276,7 +281,9 @@ void RunMachine::open_evaluation() {
   start_.evaluated = true;
   const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
   const Round round = start_.at.version.round;
-  if (names.size() < static_cast<std::size_t>(start_.job.aggregation.updates_min())) {
+  const auto wanted = static_cast<std::size_t>(start_.job.evaluations_wanted());
+  const auto rule_needs = static_cast<std::size_t>(start_.job.aggregation.updates_min());
+  if (std::min(names.size(), wanted) < rule_needs) {
     return turn_.say(id(), fmt::format("[round {}/{}] the model is not evaluated by clients: {}",
                                        round, start_.job.job.rounds, why_too_few_evaluate()));
   }
@@ -296,6 +303,7 @@ void RunMachine::open_evaluation() {
 
 void RunMachine::wait_for_clients(std::size_t awaited) {
   if (std::exchange(awaited_, awaited) > 0) return;
+  held_up_ = {};
   turn_.say(id(), fmt::format("[round {}/{}] waiting for {}", start_.at.version.round + 1,
                               start_.job.job.rounds, waits_for()));
   turn_.act(RunWaits{id()});

@@ -160,7 +160,7 @@ class RunMachine {
   std::uint64_t looked_at_version_ = 0;  // of the clients' table, when too few were there
   std::optional<TimePoint> retry_at_;
   Deadlines<std::string> away_;  // clients that were seen and may come back, until when
-  mutable std::pair<std::uint64_t, bool> held_up_;  // by the version of the clients' table
+  mutable std::pair<std::uint64_t, bool> held_up_;  // by the clients' presence_version()
   std::string missing_;  // of a replay's contributors, when they were last looked at
   bool said_who_cannot_ = false;
   mutable std::uint64_t work_ = 0;  // but that of the open phase

@@ -363,15 +363,18 @@ void RunMachine::note_evaluation(const RoundSummary& summary) {
   for (const auto& [client, code, reason, in, out] : summary.failures) {
     if (is_circumstance(code, summary.kind)) continue;
     if (!start_.evaluation_failures.failed(client, reason)) continue;
-    turn_.say(id(), fmt::format("{} is not asked to evaluate in this run from now on: its last {} "
-                                "evaluations failed ({})",
-                                client, ClientFailures::kEvaluationsInARowMax, reason));
+    turn_.say(id(), fmt::format(
+                        "{} is not asked to evaluate in this run from now on: {} evaluations that "
+                        "were waited for failed, without one that counted between ({})",
+                        client, ClientFailures::kEvaluationsInARowMax, reason));
   }
 }
 
 void RunMachine::blame_for_norms(const RoundSummary& summary, bool commits) {
-  const std::size_t asked = summary.contributors.size() + summary.failures.size();
-  if (!start_.norm_raises.attempt_ended(asked, summary.failures, commits, start_.norms)) return;
+  if (!start_.norm_raises.attempt_ended(summary.contributors, summary.failures, commits,
+                                        start_.norms)) {
+    return;
+  }
   for (const RoundFailure& failure : summary.failures) {
     if (failure.code == kNormAboveBound)
       blame(failure.client, rejected(failure.code, failure.reason), false);

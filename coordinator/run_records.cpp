@@ -259,18 +259,20 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                       const std::vector<store::RoundRecord>& rounds,
                       const std::optional<store::RoundRecord>& open,
                       const std::vector<store::RoundRecord>& evaluations) {
-  RunStart start{.id = id,
-                 .job = context.job,
-                 .settings = context.settings(),
-                 .schema = context.schema(),
-                 .uniform_weights = context.uniform_weights(),
-                 .abilities = context.abilities(),
-                 .at = std::move(at),
-                 .stopping = EarlyStopping(context.job.stop)};
+  RunStart start{
+      .id = id,
+      .job = context.job,
+      .settings = context.settings(),
+      .schema = context.schema(),
+      .uniform_weights = context.uniform_weights(),
+      .abilities = context.abilities(),
+      .at = std::move(at),
+      .norm_raises = NormRaises(NormBound::parse(context.job.aggregation.norm_max).value()),
+      .stopping = EarlyStopping(context.job.stop)};
   const Round round = start.at.version.round;
   for (const store::RoundRecord& record : rounds) {
     const bool blames_for_norms =
-        start.norm_raises.attempt_ended(record.cohort.size(), record.result.failures,
+        start.norm_raises.attempt_ended(record.result.contributions, record.result.failures,
                                         record.state == store::RoundState::kCommitted, start.norms);
     add_failures(record, blames_for_norms, start.failures);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {

@@ -12,6 +12,8 @@
 #include "coordinator/federation_simulator.h"
 #include "coordinator/job_text.h"
 #include "coordinator/round_aggregate.h"
+#include "coordinator/run_loader.h"
+#include "coordinator/simulate.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/sim/virtual_computation.h"
@@ -66,9 +68,21 @@ TEST(AggregationRule, WhatHasNoMeaningIsRefusedByName) {
                 HasSubstr("counts every client the same"));
   }
   EXPECT_THAT(refusal("[aggregation]\nrule = \"mode\"\n"), HasSubstr("median"));
-  EXPECT_THAT(refusal("[aggregation]\nrule = \"trimmed-mean\"\n[evaluate]\nfederated-every = 1\n"
-                      "federated-cohort = 2\n"),
-              HasSubstr("evaluate.federated-cohort is 2"));
+}
+
+// A run that an earlier version began with such a job goes on; see EvaluationTest.
+TEST(AggregationRule, TooFewEvaluationsForItAreRefusedAtSubmissionOnly) {
+  const auto job = parse_job(
+      "[aggregation]\nrule = \"trimmed-mean\"\ntrim = 2\n[evaluate]\nfederated-every = 1\n"
+      "federated-cohort = 4\n[data]\ninput = [4]\nclasses = 2\n",
+      "job.toml");
+  ASSERT_TRUE(job) << "as it is stored";
+  const auto tried = try_job(*job, prepare_context, std::nullopt);
+  ASSERT_FALSE(tried);
+  EXPECT_EQ(tried.error().message(),
+            "aggregation.trim = 2 applies to evaluations too and needs more than 4 clients, and "
+            "evaluate.federated-cohort is 4: lower the one or raise the other");
+  EXPECT_EQ(simulate(*job, {}, SystemClock(), {}).error().message(), tried.error().message());
 }
 
 // --- from the updates to the model --------------------------------------------------------------

@@ -19,12 +19,20 @@ constexpr std::uint64_t kLooksMax = 12;  // of an event that begins or ends noth
 // A run of `cohort` clients, all of which every round needs, and the shell around the machine.
 class CountedFederation {
  public:
-  explicit CountedFederation(std::size_t cohort) : cohort_(cohort), context_(make_context(cohort)) {
+  enum class Submitted { kToConnected, kToNone };
+  explicit CountedFederation(std::size_t cohort, Submitted submitted = Submitted::kToConnected)
+      : cohort_(cohort), context_(make_context(cohort)) {
     model_ = std::make_shared<model::Parameters>(model::initial_parameters(*context_.model, 1));
     for (std::size_t i = 1; i <= cohort_; ++i) feed(ClientAdmitted{name(i)});
+    if (submitted == Submitted::kToNone) submit(RunId(1));
+    dearest_event();
     for (std::size_t i = 1; i <= cohort_; ++i) connect(i);
+    if (submitted == Submitted::kToConnected) submit(RunId(1));
+  }
+
+  void submit(RunId run) {
     feed(RunSubmitted{
-        to_run_start(RunId(1), context_, at({RunId(1), 0, model_->sha256()}), {}, std::nullopt)});
+        to_run_start(run, context_, at({run, 0, model_->sha256()}), {}, std::nullopt)});
   }
 
   RunPosition at(const update::ModelVersion& version) const { return {version, model_, {}, {}}; }
@@ -87,10 +95,10 @@ class CountedFederation {
     events.push_back(std::move(event));
     while (!events.empty()) {
       const std::uint64_t before = machine_.work();
+      bool boundary = std::holds_alternative<RoundDurable>(events.front());
       auto actions = machine_.on(std::move(events.front()), now);
       machine_.next_deadline();
       events.pop_front();
-      bool boundary = false;
       for (Action& action : actions) boundary |= perform(action, events);
       if (!boundary) dearest_ = std::max(dearest_, machine_.work() - before);
     }
@@ -132,6 +140,21 @@ TEST(CoordinatorWork, AnEventOfARoundLooksAtAFewTasksWhateverTheCohort) {
   federation.report_all();
   EXPECT_EQ(federation.phase()->options().round, 2U);
   EXPECT_LE(federation.dearest_event(), kLooksMax);
+}
+
+TEST(CoordinatorWork, ClientsThatJoinARunThatWaitsForAllOfThemCostNoWalk) {
+  CountedFederation federation(1000, CountedFederation::Submitted::kToNone);
+  ASSERT_EQ(federation.plans(), 1000U);
+  EXPECT_LE(federation.dearest_event(), kLooksMax);
+}
+
+TEST(CoordinatorWork, ARunThatWaitsForTheClientsOfAnotherLooksAtThemOnceAPhase) {
+  CountedFederation federation(1000);
+  federation.submit(RunId(2));
+  federation.dearest_event();
+  federation.report_all();
+  EXPECT_LE(federation.dearest_event(), kLooksMax) << "each update frees a client";
+  ASSERT_TRUE(federation.machine().find_run(RunId(2))->phase()) << "its turn";
 }
 
 TEST(CoordinatorWork, ARunIsLinearInTheCohort) {

@@ -35,44 +35,104 @@ TEST(NormBound, AMultipleIsRaisedAndANumberIsNot) {
 }
 
 struct Failed {
+  std::string client;
   std::string code;
 };
-const std::vector<Failed> kThreeOfMany = {
-    {"norm-above-bound"}, {"deadline"}, {"norm-above-bound"}, {"norm-above-bound"}};
-const std::vector<Failed> kTwo = {{"norm-above-bound"}, {"norm-above-bound"}};
+struct Counted {
+  std::string client;
+};
 
-TEST(NormRaises, OnlyAMajorityOfAllThatWereAskedRaisesTheBound) {
-  RecentNorms norms = {{1}};
+// Of clients named by a letter each: those that the bound refuses, and those that miss the
+// deadline.
+class NormRaisesTest : public ::testing::Test {
+ protected:
+  bool attempt(std::string_view refused, std::string_view others, bool committed = false) {
+    std::vector<Failed> failures;
+    std::vector<Counted> counted;
+    for (const char name : refused) failures.push_back({{name}, "norm-above-bound"});
+    for (const char name : others) {
+      if (counted.empty()) {
+        counted.push_back({{name}});
+      } else {
+        failures.push_back({{name}, "deadline"});
+      }
+    }
+    return raises.attempt_ended(counted, failures, committed, norms);
+  }
+
   NormRaises raises;
-  EXPECT_TRUE(raises.attempt_ended(6, kThreeOfMany, false, norms)) << "half may be attackers";
+  RecentNorms norms = {{1}};
+};
+
+TEST_F(NormRaisesTest, OnlyAMajorityOfAllThatWereAskedRaisesTheBound) {
+  EXPECT_TRUE(attempt("abc", "def")) << "half may be attackers";
   EXPECT_EQ(raises.count(), 0);
-  EXPECT_FALSE(raises.attempt_ended(5, kThreeOfMany, false, norms)) << "nobody is to blame";
+  EXPECT_FALSE(attempt("abcd", "ef")) << "it may be the bound that is wrong";
   EXPECT_EQ(raises.count(), 1);
-  EXPECT_FALSE(raises.attempt_ended(5, kThreeOfMany, false, norms));
+  EXPECT_FALSE(attempt("abc", "de"));
   EXPECT_EQ(raises.count(), 2);
 }
 
-TEST(NormRaises, AfterAMajorityAMinorityRaisesItOnceMoreAndNoFurther) {
-  RecentNorms norms = {{1}};
-  NormRaises raises;
-  raises.attempt_ended(5, kThreeOfMany, false, norms);
-  EXPECT_FALSE(raises.attempt_ended(5, kTwo, false, norms));
+TEST_F(NormRaisesTest, AfterAMajorityAMinorityRaisesItOnceMoreAndNoFurther) {
+  attempt("abc", "de");
+  EXPECT_FALSE(attempt("ab", "cde"));
   EXPECT_EQ(raises.count(), 2);
-  for (int i = 0; i < 3; ++i) raises.attempt_ended(5, kTwo, false, norms);
+  for (int i = 0; i < 3; ++i) attempt("ab", "cde");
   EXPECT_EQ(raises.count(), 2);
-  raises.attempt_ended(5, std::vector<Failed>(), false, norms);
+  attempt("", "abcde");
   EXPECT_EQ(raises.count(), 2) << "no news of the bound";
 }
 
-TEST(NormRaises, TheCommittedRoundEndsThemAndTheNormsBeforeIt) {
-  RecentNorms norms = {{1}};
-  NormRaises raises;
-  EXPECT_TRUE(raises.attempt_ended(5, kTwo, true, norms));
+TEST_F(NormRaisesTest, TheSameOneOrTwoClientsInSmallCohortsRaiseNothing) {
+  for (int i = 0; i < 9; ++i) attempt("x", "");
+  EXPECT_EQ(raises.count(), 0);
+  for (int i = 0; i < 9; ++i) attempt("xy", "a");
+  EXPECT_EQ(raises.count(), 0);
+}
+
+TEST_F(NormRaisesTest, SmallCohortsRaiseItTogetherAndEachRaiseNeedsThemAgain) {
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_EQ(raises.count(), 0) << name;
+    attempt(name, "");
+  }
+  EXPECT_EQ(raises.count(), 1);
+  attempt("x", "");
+  EXPECT_EQ(raises.count(), 2) << "once in advance";
+  for (int i = 0; i < 9; ++i) attempt("xy", "");
+  EXPECT_EQ(raises.count(), 2);
+}
+
+TEST_F(NormRaisesTest, ThreeAttackersThatAreDrawnMoreOftenAreNoMajorityOfThoseAsked) {
+  attempt("", "abc");
+  for (int i = 0; i < 9; ++i) attempt("xyz", "a");
+  EXPECT_EQ(raises.count(), 0) << "3 of 6";
+}
+
+TEST_F(NormRaisesTest, TheCommittedRoundEndsThemAndTheNormsBeforeIt) {
+  EXPECT_TRUE(attempt("ab", "cde", true));
   EXPECT_EQ(norms.size(), 1U);
-  raises.attempt_ended(5, kThreeOfMany, false, norms);
-  EXPECT_TRUE(raises.attempt_ended(5, kTwo, true, norms));
+  attempt("abc", "de");
+  EXPECT_TRUE(attempt("ab", "cde", true));
   EXPECT_EQ(raises.count(), 0);
   EXPECT_TRUE(norms.empty());
+}
+
+TEST_F(NormRaisesTest, ARoundThatCommitsInSpiteOfAMajorityEndsThemToo) {
+  EXPECT_FALSE(attempt("abcdef", "ghij", true)) << "nobody is blamed";
+  EXPECT_EQ(raises.count(), 0);
+  EXPECT_EQ(norms.size(), 1U) << "the bound was not raised";
+  attempt("abc", "de");
+  attempt("abc", "de", true);
+  EXPECT_EQ(raises.count(), 0);
+  EXPECT_TRUE(norms.empty());
+  attempt("ab", "");
+  EXPECT_EQ(raises.count(), 0) << "what was asked in the round before does not count";
+}
+
+TEST_F(NormRaisesTest, ANumberIsNotRaisedAndItsClientsAreToBlame) {
+  raises = NormRaises(NormBound::parse("5").value());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(attempt("abc", "de"));
+  EXPECT_EQ(raises.count(), 0);
 }
 
 TEST(NormBound, RefusesWhatIsNoBound) {

@@ -109,9 +109,13 @@ TEST_F(SeveralRunsTest, WithSharedClientsRunsTakeTurns) {
 TEST_F(SeveralRunsTest, ABoundThatRefusesMostClientsOfAnAttemptIsRaisedForTheNext) {
   context.job.job.rounds = 9;
   context.job.round.attempts_max = 10;
+  context.job.round.cohort = 3;
+  context.job.round.wait_for = 3;
+  context.job.round.min_updates = 3;
   submit();
   join("a", 1);
   join("b", 2);
+  join("c", 3);
   const auto attempt = [&](double norm) {
     const auto norm_max = did<BeginRound>().at(0).norm_max;
     for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
@@ -127,7 +131,9 @@ TEST_F(SeveralRunsTest, ABoundThatRefusesMostClientsOfAnAttemptIsRaisedForTheNex
   std::vector<store::RoundRecord> records = {
       {.key = {RunId(1), 1, 1},
        .state = store::RoundState::kCommitted,
-       .result = {.contributions = {{"a", TaskId(1), 10, 1.0}, {"b", TaskId(2), 10, 1.0}}}}};
+       .result = {.contributions = {{"a", TaskId(1), 10, 1.0},
+                                    {"b", TaskId(2), 10, 1.0},
+                                    {"c", TaskId(3), 10, 1.0}}}}};
   for (const double bound : {10, 100, 1000, 10'000}) {
     SCOPED_TRACE(bound);
     EXPECT_EQ(did<BeginRound>().at(0).norm_max, bound);
@@ -135,11 +141,11 @@ TEST_F(SeveralRunsTest, ABoundThatRefusesMostClientsOfAnAttemptIsRaisedForTheNex
     ASSERT_EQ(did<AbandonRound>().size(), 1U);
     const AbandonRound abandoned = did<AbandonRound>()[0];
     EXPECT_EQ(abandoned.reason.message(),
-              "0 of the 2 updates that were needed; 2 of 2 failed: 2 norm-above-bound "
+              "0 of the 3 updates that were needed; 3 of 3 failed: 3 norm-above-bound "
               "(aggregation.norm-max)");
     records.push_back({.key = {RunId(1), 2, abandoned.summary.attempt},
                        .state = store::RoundState::kAbandoned,
-                       .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}},
+                       .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}, {"c", TaskId(3)}},
                        .result = to_record(abandoned.summary, nullptr)});
     now += context.job.round.retry_pause;
     feed(Tick{});
@@ -425,16 +431,16 @@ TEST_F(EvaluationTest, ASilentClientIsLeftOutOfEvaluationsAndStillTrains) {
   b_is_silent();
   b_is_silent();
   EXPECT_TRUE(
-      said("b is not asked to evaluate in this run from now on: its last 2 evaluations "
-           "failed (no evaluation came within 60.0 s)"));
+      said("b is not asked to evaluate in this run from now on: 2 evaluations that were waited for "
+           "failed, without one that counted between (no evaluation came within 60.0 s)"));
   const RunMachine::Reach reach = machine.find_run(RunId(1))->reach();
   EXPECT_EQ(reach.able, 2U);
   ASSERT_EQ(reach.left_out.size(), 1U);
   EXPECT_EQ(reach.left_out[0].client, "b");
   EXPECT_TRUE(reach.left_out[0].trains);
   EXPECT_EQ(reach.left_out[0].reason,
-            "it may train and is not asked to evaluate; its last 2 evaluations failed: no "
-            "evaluation came within 60.0 s");
+            "it may train and is not asked to evaluate; 2 evaluations that were waited for failed, "
+            "without one that counted between: no evaluation came within 60.0 s");
   EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2})) << "to train";
   train_round();
   EXPECT_EQ(asked(), std::vector<std::uint64_t>({1}));
@@ -541,6 +547,24 @@ TEST_F(EvaluationTest, FewerThanTheRuleNeedsAreNotAsked) {
       said("[round 1/2] the model is not evaluated by clients: 2 clients hold rows out: 0 "
            "at work for other runs, 0 not connected, 0 cannot do this run or left out; "
            "aggregation.trim = 1 needs 3"));
+}
+
+// Such a job is refused today; an earlier version began it.
+TEST_F(EvaluationTest, FewerWantedThanTheRuleNeedsAreNotAsked) {
+  context.job.aggregation.rule = "trimmed-mean";
+  context.job.evaluate.federated_cohort = 2;
+  context.job.round.over_selection = 2;
+  context.job.round.cohort = 3;
+  context.job.round.wait_for = 3;
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  join_evaluator("c", 3);
+  train_round();
+  EXPECT_TRUE(
+      said("[round 1/2] the model is not evaluated by clients: 3 clients hold rows out: 0 "
+           "at work for other runs, 0 not connected, 0 cannot do this run or left out; "
+           "aggregation.trim = 1 needs 3, and evaluate.federated-cohort is 2"));
 }
 
 TEST_F(EvaluationTest, ARunThatIsStoppedWhileOneIsStoredEndsAlsoWhereThatFails) {
