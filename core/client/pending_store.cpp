@@ -226,16 +226,16 @@ Result<void> PendingStore::forget(TaskId task) const {
 Result<void> PendingStore::keep(const CommittedState& state) const {
   const fs::path next = directory_ / fmt::format(".{}.next.tmp", state.run.value());
   STARLING_TRY(disk_->write(next, encode_committed(state)));
-  const auto moved = disk_->rename(file_of(state.run), file_before(state.run));
+  auto moved = disk_->rename(file_of(state.run), file_before(state.run));
   if (!moved && moved.error().code() != "file-missing") return moved;
   STARLING_TRY(disk_->rename(next, file_of(state.run)));
   return disk_->sync(directory_);
 }
 
 Result<void> PendingStore::restore_state(RunId run) const {
-  const auto moved = disk_->rename(file_before(run), file_of(run));
+  auto moved = disk_->rename(file_before(run), file_of(run));
   if (!moved && moved.error().code() == "file-missing") return forget_state(run);
-  STARLING_TRY(moved);
+  if (!moved) return moved;
   return disk_->sync(directory_);
 }
 
