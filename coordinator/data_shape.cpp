@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "core/base/counted.h"
@@ -42,43 +42,29 @@ std::string describe(const std::vector<int>& input) {
   return input[0] == 1 ? image : fmt::format("{}x{}", input[0], image);
 }
 
-constexpr std::size_t kNamed = 3;
+// How many clients announce each number of classes, the largest first.
+using ClassCounts = std::map<int, std::size_t, std::greater<>>;
 
-// "a, b and 3 more"
-std::string some_of(const Announcers& clients) {
-  const std::size_t named = clients.count <= kNamed + 1 ? clients.first.size() : kNamed;
-  std::string text = fmt::format(
-      "{}", fmt::join(clients.first.begin(),
-                      clients.first.begin() + static_cast<std::ptrdiff_t>(named), ", "));
-  if (named < clients.count) text += fmt::format(" and {} more", clients.count - named);
-  return text;
+std::size_t count_all(const ClassCounts& classes) {
+  std::size_t count = 0;
+  for (const auto& [number, clients] : classes) count += clients;
+  return count;
 }
 
-// Up to as many as some_of() shows: not all clients are looked at where many announced the shape.
-void add_first_names(const ClientTable& clients, const AnnouncedShape& shape,
-                     std::vector<std::string>& names) {
-  for (const auto& [name, client] : clients.all()) {
-    if (names.size() > kNamed) return;
-    const Greeting& greeting = client.greeting;
-    if (greeting.input == shape.input && greeting.classes == shape.classes) names.push_back(name);
+int enough_classes(const ClassCounts& classes) {
+  const std::size_t all = count_all(classes);
+  const std::size_t needed = all < 3 ? 1 : std::max<std::size_t>(2, all / 4 + 1);
+  std::size_t reached = 0;
+  for (const auto& [number, clients] : classes) {
+    reached += clients;
+    if (reached >= needed) return number;
   }
+  return 0;
 }
 
-template <class Shapes>
-Error no_majority(const Shapes& shapes, std::size_t announced) {
-  constexpr std::size_t kShown = 5;
-  std::string text;
-  std::size_t shown = 0;
-  for (const auto& [shape, announcers] : shapes) {
-    if (++shown > kShown) break;
-    text += fmt::format("{}{} with {} classes ({})", text.empty() ? "" : "; ",
-                        describe(shape.first), shape.second, some_of(announcers));
-  }
-  if (shapes.size() > kShown) text += fmt::format("; and {} more", shapes.size() - kShown);
-  return retry("shapes-differ",
-               fmt::format("no shape of data is that of more than half of the {} that say theirs: "
-                           "{}; set data.input and data.classes",
-                           counted(announced, "client"), text));
+// Whether the client's shape is one that a job which says `said` may have.
+bool suits(const client::DataShape& said, const AnnouncedShape& announced) {
+  return is_shape(announced) && allows(said, to_data_shape(announced));
 }
 
 }  // namespace
@@ -94,31 +80,72 @@ bool lacks_shape(const Job& job) {
 }
 
 std::string LearnedShape::line() const {
-  return fmt::format("data: {}, {} classes, as {} of {} announced", describe(shape.input),
-                     shape.classes, agreed.count, counted(admitted, "client"));
+  const std::string clients = fmt::format("{} of {}", agreed, counted(admitted, "client"));
+  if (with_classes == agreed) {
+    return fmt::format("data: {}, {} classes, as {} announced", describe(shape.input),
+                       shape.classes, clients);
+  }
+  std::string text = fmt::format("data: {}, as {} announced; {} classes, as {} of them did",
+                                 describe(shape.input), clients, shape.classes, with_classes);
+  if (with_more > 0) {
+    text += fmt::format("; {} announced more and {} left out", with_more,
+                        with_more == 1 ? "is" : "are");
+  }
+  return text;
 }
 
 Result<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
   const client::DataShape& said = job.training.data;
-  std::map<std::pair<std::vector<int>, int>, Announcers> shapes;
+  std::map<std::vector<int>, ClassCounts> shapes;
   LearnedShape learned{.admitted = clients.size()};
   for (const auto& [shape, count] : clients.shapes()) {
-    if (!is_shape(shape)) continue;
+    if (!suits(said, shape)) continue;
     const client::DataShape announced = to_data_shape(shape);
-    if (!allows(said, announced)) continue;
+    shapes[announced.input][announced.classes] += count;
     learned.announced += count;
-    Announcers& same =
-        shapes[{announced.input, said.classes > 0 ? said.classes : announced.classes}];
-    same.count += count;
-    add_first_names(clients, shape, same.first);
   }
   if (shapes.empty()) return retry("no-data-shape", "no client says the shape of its data");
-  const auto most =
-      std::ranges::max_element(shapes, {}, [](const auto& entry) { return entry.second.count; });
-  if (2 * most->second.count <= learned.announced) return no_majority(shapes, learned.announced);
-  learned.shape = {most->first.first, most->first.second};
-  learned.agreed = std::move(most->second);
+  const auto most = std::ranges::max_element(
+      shapes, {}, [](const auto& entry) { return count_all(entry.second); });
+  const ClassCounts& classes = most->second;
+  learned.agreed = count_all(classes);
+  if (2 * learned.agreed <= learned.announced) {
+    return retry("shapes-differ", "no shape of data is that of more than half of the clients");
+  }
+  learned.shape = {most->first, said.classes > 0 ? said.classes : enough_classes(classes)};
+  for (const auto& [number, count] : classes) {
+    if (said.classes > 0 || number == learned.shape.classes) learned.with_classes += count;
+    if (number > learned.shape.classes) learned.with_more += count;
+  }
   return learned;
+}
+
+std::string describe_disagreement(const Job& job, const ClientTable& clients) {
+  constexpr std::size_t kShown = 5;
+  constexpr std::size_t kNamed = 3;
+  std::map<std::vector<int>, std::vector<std::string>> shapes;
+  std::uint64_t announced = 0;
+  for (const auto& [name, client] : clients.all()) {
+    const AnnouncedShape shape{client.greeting.input, client.greeting.classes};
+    if (!suits(job.training.data, shape)) continue;
+    shapes[to_data_shape(shape).input].push_back(name);
+    ++announced;
+  }
+  std::string text;
+  std::size_t shown = 0;
+  for (auto& [input, names] : shapes) {
+    if (++shown > kShown) break;
+    const std::size_t more = names.size() > kNamed + 1 ? names.size() - kNamed : 0;
+    names.resize(names.size() - more);
+    text += fmt::format("{}{} ({}{})", text.empty() ? "" : "; ", describe(input),
+                        fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+  }
+  if (shapes.size() > kShown) text += fmt::format("; and {} more", shapes.size() - kShown);
+  return fmt::format(
+      "no shape of data is that of more than half of the {} that say theirs: {}; set data.input "
+      "and "
+      "data.classes",
+      counted(announced, "client"), text);
 }
 
 Result<void> check_learned_size(const LearnedShape& learned, std::uint64_t parameters) {
@@ -126,10 +153,10 @@ Result<void> check_learned_size(const LearnedShape& learned, std::uint64_t param
   if (parameters <= kParametersMax) return {};
   return wrong_setting(
       "model-too-large",
-      fmt::format("with {} and {} classes, which {} announced, the model would have {} parameters; "
-                  "more than {} need data.input and data.classes in the job",
-                  describe(learned.shape.input), learned.shape.classes, some_of(learned.agreed),
-                  parameters, kParametersMax));
+      fmt::format("with {} and {} classes, as {} of {} announced, the model would have {} "
+                  "parameters; more than {} need data.input and data.classes in the job",
+                  describe(learned.shape.input), learned.shape.classes, learned.with_classes,
+                  counted(learned.admitted, "client"), parameters, kParametersMax));
 }
 
 std::string describe_shape(const client::DataShape& shape) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of the data of a job that does not say it: the one that more than half of the admitted
-// clients announce.
+// The shape of the data of a job that does not say it: that of the rows of more than half of the
+// admitted clients, with as many classes as enough of these have.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "coordinator/client_table.h"
 #include "coordinator/job.h"
@@ -17,29 +16,33 @@ namespace starling::coordinator {
 // Whether neither data.input and data.classes nor an evaluation data set say it.
 bool lacks_shape(const Job& job);
 
-// The clients that announce a shape.
-struct Announcers {
-  std::size_t count = 0;
-  std::vector<std::string> first;  // names of some of them, to be shown
-};
-
 struct LearnedShape {
   client::DataShape shape;
-  Announcers agreed;
-  std::size_t announced = 0;  // how many announce it or another one that the job allows
+  std::size_t agreed = 0;        // clients that announce rows of this shape
+  std::size_t with_classes = 0;  // of them, with this number of classes, or where the job says it
+  std::size_t with_more = 0;     // of them, with more classes: they are left out
+  std::size_t announced = 0;     // how many announce it or another one that the job allows
   std::size_t admitted = 0;
 
   // "data: 784 features, 10 classes, as 9 of 10 clients announced"
   std::string line() const;
 };
 
-// The shape that more than half announced of the clients that announced one when they last
-// connected: a minority decides neither how large everyone's model is nor who can train it. What
-// the job says stays, and clients that contradict it are passed over. "no-data-shape" (retry) where
-// no client says a shape; "shapes-differ", with who has which, where no shape has the majority.
+// By what the clients announced when they last connected. The shape of the rows is that of more
+// than half of those that announced one: a minority decides neither how large everyone's model is
+// nor who can train it. Not every client has rows of every class, so the number of classes is the
+// largest that more than a quarter of these, and two at least, announce or exceed; of one or two
+// clients the larger one. What the job says stays, and clients that contradict it are passed over.
+// "no-data-shape" (retry) where no client says a shape; "shapes-differ" where none has the
+// majority. Its cost is that of the distinct shapes.
 [[nodiscard]] Result<LearnedShape> learn_shape(const Job& job, const ClientTable& clients);
 
-// "model-too-large" where clients alone ask for a model that needs an operator's word.
+// Who has which shape, where learn_shape says "shapes-differ": a whole sentence. Looks at every
+// client.
+std::string describe_disagreement(const Job& job, const ClientTable& clients);
+
+// "model-too-large" where what clients announced, without a setting of the job, leads to a model of
+// more parameters than the limit.
 [[nodiscard]] Result<void> check_learned_size(const LearnedShape& learned,
                                               std::uint64_t parameters);
 

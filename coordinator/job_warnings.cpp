@@ -65,8 +65,28 @@ std::vector<std::string> unable_clients(const Job& job, const ClientTable& clien
   const auto needed = static_cast<std::size_t>(job.clients_awaited());
   if (reasons.empty() || able >= needed) return {};
   const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
-  return {fmt::format("{} of {} admitted clients can do this run, which needs {}; of {} others: {}",
-                      able, clients.size(), needed, most->second, most->first)};
+  return {fmt::format(
+      "{} of {} admitted clients can do this run, which needs {}; {} cannot{} because "
+      "{}",
+      able, clients.size(), needed, most->second, most->second > 1 ? ", each" : "", most->first)};
+}
+
+std::vector<std::string> clients_of_more_classes(const Job& job, const ClientTable& clients) {
+  const client::DataShape& shape = job.training.data;
+  std::size_t count = 0;
+  int largest = shape.classes;
+  for (const auto& [name, client] : clients.all()) {
+    const client::DataShape announced = shape_of(client.greeting);
+    if (shape.classes == 0 || announced.classes <= shape.classes) continue;
+    if (announced.input.empty() || announced.input != shape.input) continue;
+    ++count;
+    largest = std::max(largest, announced.classes);
+  }
+  if (count == 0) return {};
+  return {
+      fmt::format("{} of {} admitted clients announce more than the {} classes of this run, up "
+                  "to {}, and are left out of it; data.classes sets the number",
+                  count, clients.size(), shape.classes, largest)};
 }
 
 std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& clients) {
@@ -101,14 +121,15 @@ std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& 
     if (std::ranges::count(rule.values, value) > 0) continue;
     for (const std::string_view key : rule.keys) {
       if (!is_changed(key)) continue;
-      sentences.push_back(fmt::format("{} is used by {} = {} only, which is {}: it has no effect",
-                                      key, rule.owner, join_names(rule.values, "or"), value));
+      sentences.push_back(fmt::format("{} has no effect: {} is {} (it needs {})", key, rule.owner,
+                                      value, join_names(rule.values, "or")));
     }
   }
   for (const Needs& rule : kNeeds) {
     if (value_of(settings, rule.owner) != rule.unset) continue;
     for (const std::string_view key : rule.keys) {
-      if (!is_changed(key) || value_of(settings, key) == "0") continue;  // off all the same
+      if (!is_changed(key) || value_of(settings, key) == "0")
+        continue;  // it turns off what is not on
       sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
     }
   }
@@ -117,7 +138,8 @@ std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& 
 
 std::vector<std::string> job_warnings(const Job& job, const ClientTable& clients) {
   std::vector<std::string> sentences = unused_keys(job);
-  for (const auto& more : {missing_evaluators(job, clients), unable_clients(job, clients)}) {
+  for (const auto& more : {missing_evaluators(job, clients), unable_clients(job, clients),
+                           clients_of_more_classes(job, clients)}) {
     sentences.insert(sentences.end(), more.begin(), more.end());
   }
   return sentences;

@@ -113,7 +113,7 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
   return outcome;
 }
 
-// One client's word is worth no more here than in a training: the rule is that of the updates.
+// By the rule of the updates, so that a single client moves a result no further than a model.
 Result<Measured> RoundAggregate::measure() {
   STARLING_ASSIGN(aggregate::Report report, this->report());
   if (const auto* joint = std::get_if<Joint>(&*rule_)) {

@@ -202,16 +202,16 @@ void RunMachine::receive(SessionId session, const std::string& client,
 
 // Nothing proves a weight, nor the rows that a client announces. So no weight exceeds the client's
 // own rows (of an evaluation those that it holds out, where it says so), nor a multiple of what its
-// round's clients have, nor the run's bound. Who announced no rows, an older client, counts as the
-// median at most.
+// round's clients have, nor the run's bound. A client of an earlier version, which
+// announces no rows, counts as the median at most.
 Result<double> RunMachine::counted_weight(const std::string& client, double weight) const {
   const auto rows = static_cast<double>(announced_rows(clients_.find(client)->greeting));
+  const bool trains = phase_->kind() == protocol::TaskKind::kTrain;
   if (rows > 0 && weight > rows) {
     return rejected("weight-above-rows",
-                    fmt::format("the update claims the weight of {} rows; the client announced {}",
-                                weight, rows));
+                    fmt::format("the {} claims the weight of {} rows; the client announced {}",
+                                trains ? "update" : "evaluation", weight, rows));
   }
-  const bool trains = phase_->kind() == protocol::TaskKind::kTrain;
   if (trains && start_.uniform_weights) return 1.0;
   const AggregationOptions& bounds = start_.job.aggregation;
   double largest = bounds.weight_max;
@@ -228,7 +228,7 @@ std::uint64_t RunMachine::announced_rows(const Greeting& greeting) const {
   return evaluates && greeting.held_out > 0 ? greeting.held_out : greeting.rows;
 }
 
-// The lower of two: among two clients, one's word does not raise it.
+// The lower of the two in the middle: of two clients, one alone cannot raise it.
 double RunMachine::median_rows(const std::vector<Participant>& participants) const {
   std::vector<std::uint64_t> announced;
   for (const Participant& participant : participants) {

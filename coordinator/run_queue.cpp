@@ -113,7 +113,7 @@ void RunQueue::try_job(const Job& job, Completion<Job> done) {
   if (found && lacks_shape(job)) {
     learned = std::move(*found);
   } else if (lacks_shape(job) && found.error().code() == "shapes-differ") {
-    refusal = wrong_setting(found.error().code(), found.error().message());
+    refusal = wrong_setting("shapes-differ", describe_disagreement(job, handlers_.clients()));
   } else if (lacks_shape(job) && !shape_may_come(handlers_.clients())) {
     refusal = wrong_setting("no-data-shape",
                             "the job does not say the shape of its data, and no client that has "
@@ -196,8 +196,9 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   if (lacks) {
     const auto learned = coordinator::learn_shape(*job, handlers_.clients());
     if (!learned) {
-      return learned.error().code() == "shapes-differ" ? learned.error().message()
-                                                       : "a client that says the shape of its data";
+      return learned.error().code() == "shapes-differ"
+                 ? describe_disagreement(*job, handlers_.clients())
+                 : "a client that says the shape of its data";
     }
   }
   return fmt::format("{} ({} connected)",

@@ -80,7 +80,7 @@ std::string head(const json::value& run) {
   const std::string waits_for = cell(run, "waits_for");
   if (waits_for != "-") text += fmt::format("waits for  {}\n", waits_for);
   const std::string abandoned = cell(run, "last_abandoned");
-  if (abandoned != "-") text += fmt::format("trouble    {}\n", abandoned);
+  if (abandoned != "-") text += fmt::format("abandoned  {}\n", abandoned);
   text += clients_of(run);
   return text + fmt::format("seed       {}\nsubmitted  {}\nstarted    {}\nended      {}\n",
                             cell(run, "seed"), time_cell(run, "submitted"),

@@ -66,14 +66,15 @@ std::string Binder::alias_of(std::size_t field) const {
 }
 
 // The known key of the least edit distance, of whole keys or of their last words; of several the
-// one whose whole key is nearest.
+// one whose whole key is nearest. Empty where nothing is bound.
 std::string Binder::nearest_key(std::string_view key) const {
   const auto distance = [key](const Field& field) {
     const std::size_t whole = edit_distance(key, field.key);
     const std::size_t last = edit_distance(last_word(key), last_word(field.key)) + 1;
     return std::pair(std::min(whole, last), whole);
   };
-  return std::ranges::min_element(fields_, {}, distance)->key;
+  const auto nearest = std::ranges::min_element(fields_, {}, distance);
+  return nearest == fields_.end() ? "" : nearest->key;
 }
 
 Result<void> Binder::read_toml(std::string_view text, std::string_view file_name) {
@@ -84,9 +85,11 @@ Result<void> Binder::read_toml(std::string_view text, std::string_view file_name
     const auto in_section = [&](const Field& f) { return f.key.starts_with(entry.key + "."); };
     if (field == fields_.end()) {
       if (entry.text == "a table" && std::ranges::any_of(fields_, in_section)) continue;
-      return wrong_setting("unknown-key", where + ": unknown key '" + printable(entry.key) +
-                                              "'; the nearest known key is '" +
-                                              nearest_key(entry.key) + "'");
+      const std::string nearest = nearest_key(entry.key);
+      return wrong_setting(
+          "unknown-key",
+          where + ": unknown key '" + printable(entry.key) + "'" +
+              (nearest.empty() ? "" : "; the nearest known key is '" + nearest + "'"));
     }
     if (!takes(*field, entry)) return wrong_type(*field, entry).within(where);
     if (auto set = field->set(entry.text); !set) return set.error().within(where);
@@ -98,7 +101,7 @@ Result<void> Binder::read_toml(std::string_view text, std::string_view file_name
 Result<void> Binder::read_file(const std::filesystem::path& file) {
   const auto text = read_text_file(file, kFileBytesMax);
   if (text) return read_toml(*text, file.string());
-  // Whoever named the file can mend it, unless the disk or the memory failed.
+  // The user named a wrong file, unless the disk or the memory failed.
   const bool is_wrong = text.error().kind() == ErrorKind::kRejected;
   return is_wrong ? text.error().as(ErrorCategory::kUsage) : text.error();
 }

@@ -26,7 +26,7 @@ class Catalogue {
     std::string client_half = "fedavg";
     // Of StrategyOptions, what the client half reads: the rest does not travel.
     std::vector<std::string> client_keys = {};
-    // ... and of ServerOptions, what the server half reads.
+    // Of ServerOptions, what the server half reads.
     std::vector<std::string> server_keys = {};
     // The local optimizers that its equations hold for; null: all.
     std::function<std::vector<std::string>(const StrategyOptions& options)> optimizers = nullptr;

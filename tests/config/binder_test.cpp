@@ -94,6 +94,13 @@ TEST(Binder, RefusesUnknownKeysNamingLineAndNearest) {
       << "the first in the file";
 }
 
+TEST(Binder, WithoutAnyKeyThereIsNoNearestOne) {
+  Binder binder;
+  const auto read = binder.read_toml("seed = 1\n", "job.toml");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message(), "job.toml:1: unknown key 'seed'");
+}
+
 TEST(Binder, RefusesWrongTypesNamingWhatWouldBeRight) {
   EXPECT_EQ(refusal("[train]\nlearning-rate = \"fast\"\n"),
             "setting-invalid: job.toml:2: train.learning-rate = \"fast\" is not a number");

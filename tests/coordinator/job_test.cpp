@@ -75,8 +75,10 @@ TEST(Job, KeysWithoutEffectAreNamed) {
   EXPECT_EQ(unused("[strategy]\nmu = 0.1\nname = \"fedprox\"\n"), Sentences());
   EXPECT_EQ(
       unused("[train]\nmomentum = 0.5\n"),
-      Sentences({"train.momentum is used by train.optimizer = momentum or nesterov only, which "
-                 "is sgd: it has no effect"}));
+      Sentences({"train.momentum has no effect: train.optimizer is sgd (it needs momentum or "
+                 "nesterov)"}));
+  EXPECT_EQ(unused("[train]\nlocal-steps = 5\nlocal-epochs = 2\n"),
+            Sentences({"train.local-epochs has no effect: train.local-steps is 5 (it needs 0)"}));
   EXPECT_EQ(unused("[train]\nmomentum = 0.5\noptimizer = \"nesterov\"\n"), Sentences());
   EXPECT_EQ(unused("[stop]\npatience = 3\n"),
             Sentences({"stop.patience has no effect: stop.metric is not set"}));

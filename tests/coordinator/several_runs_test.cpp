@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several runs at a time over clients that work for one task at a time; phases of a run; clients
 // that cannot do a run, or fail at it every time.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -501,6 +502,8 @@ TEST_F(EvaluationTest, AWeightIsBoundByTheRowsThatItsClientHoldsOut) {
   offer(1, 5);
   ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
   EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "weight-above-rows");
+  EXPECT_THAT(sent<protocol::TaskEnded>()[0].second.message,
+              ::testing::StartsWith("the evaluation claims the weight of "));
   offer(2, 10);
   EXPECT_EQ(did<SumUpload>().size(), 1U) << "it only says its 10 training rows";
 }

@@ -81,7 +81,7 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
 TEST(RunView, SaysWhyTheLastAttemptOfARunThatIsUnderWayWasAbandoned) {
   const json::value run = json::parse(
       R"({"id":3,"name":"demo","state":"running","last_abandoned":"attempt 2 of round 7 was ..."})");
-  EXPECT_NE(describe_run(run, {}).find("\ntrouble    attempt 2 of round 7 was ...\n"),
+  EXPECT_NE(describe_run(run, {}).find("\nabandoned  attempt 2 of round 7 was ...\n"),
             std::string::npos);
   EXPECT_NE(describe_runs(json::array{run}, {}).find("\nrun 3: attempt 2 of round 7 was ...\n"),
             std::string::npos);

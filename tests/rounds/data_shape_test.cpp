@@ -48,25 +48,48 @@ TEST_F(DataShapeTest, IsThatOfMoreThanHalfOfTheClientsThatSayOne) {
   EXPECT_EQ(learned->line(), "data: 784 features, 10 classes, as 2 of 4 clients announced");
 }
 
-TEST_F(DataShapeTest, AMinorityDoesNotSayHowManyClassesThereAre) {
+TEST_F(DataShapeTest, OneOrTwoAmongManyDoNotSayHowManyClassesThereAre) {
   for (const char* name : {"a", "b", "c"}) admit(name, of({784}, 10));
-  for (const char* name : {"x", "y"}) admit(name, of({784}, 1 << 20));
+  admit("x", of({784}, 1 << 20));
+  EXPECT_EQ(learn_shape(job, clients)->shape.classes, 10) << "one needs another one";
+  for (const char* name : {"d", "e", "f"}) admit(name, of({784}, 10));
+  admit("y", of({784}, 1 << 20));
+  const auto learned = learn_shape(job, clients);
+  EXPECT_EQ(learned->shape.classes, 10) << "2 of 8 are a quarter and not more";
+  EXPECT_EQ(learned->line(),
+            "data: 784 features, as 8 of 8 clients announced; 10 classes, as 6 of them did; 2 "
+            "announced more and are left out");
+}
+
+// A device whose rows lack the last classes announces fewer.
+TEST_F(DataShapeTest, MoreThanAQuarterSayHowManyClassesThereAre) {
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) admit(name, of({784}, 9));
+  for (const char* name : {"g", "h"}) admit(name, of({784}, 10));
+  admit("i", of({784}, 11));
+  const auto learned = learn_shape(job, clients);
+  EXPECT_EQ(learned->shape.classes, 10) << "two have 10 and one exceeds it: 3 of 9";
+  EXPECT_EQ(learned->line(),
+            "data: 784 features, as 9 of 9 clients announced; 10 classes, as 2 of them did; 1 "
+            "announced more and is left out");
+}
+
+TEST_F(DataShapeTest, OfTwoClientsTheLargerNumberOfClassesCounts) {
+  admit("a", of({784}, 9));
+  admit("b", of({784}, 10));
   EXPECT_EQ(learn_shape(job, clients)->shape.classes, 10);
 }
 
 TEST_F(DataShapeTest, WithoutAMajorityItSaysWhoHasWhich) {
   admit("a", of({784}, 2));
   admit("b", of({3, 32, 32}, 2));
-  for (const char* name : {"c", "d", "e", "f", "g", "h"}) admit(name, of({784}, 9));
-  for (const char* name : {"i", "j", "k", "l"}) admit(name, of({784}, 10));
-  const Error error = learn_shape(job, clients).error();
-  EXPECT_EQ(error.code(), "shapes-differ");
-  EXPECT_EQ(
-      error.message(),
-      "no shape of data is that of more than half of the 12 clients that say theirs: 3x32x32 "
-      "with 2 classes (b); 784 features with 2 classes (a); 784 features with 9 classes (c, d, "
-      "e and 3 more); 784 features with 10 classes (i, j, k, l); set data.input and "
-      "data.classes");
+  for (const char* name : {"c", "d", "e", "f", "g"}) admit(name, of({784}, 9));
+  for (const char* name : {"h", "i", "j", "k"}) admit(name, of({1, 28, 28}, 10));
+  admit("l", of({32}, 10));
+  EXPECT_EQ(learn_shape(job, clients).error().code(), "shapes-differ");
+  EXPECT_EQ(describe_disagreement(job, clients),
+            "no shape of data is that of more than half of the 12 clients that say theirs: 28x28 "
+            "(h, i, j, k); 3x32x32 (b); 32 features (l); 784 features (a, c, d and 3 more); set "
+            "data.input and data.classes");
 }
 
 TEST_F(DataShapeTest, ClientsAloneDoNotAskForAHugeModel) {
@@ -78,7 +101,7 @@ TEST_F(DataShapeTest, ClientsAloneDoNotAskForAHugeModel) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().category(), ErrorCategory::kUsage);
   EXPECT_EQ(refused.error().message(),
-            "with 784 features and 1048576 classes, which a, b, c, d announced, the model would "
+            "with 784 features and 1048576 classes, as 4 of 4 clients announced, the model would "
             "have 67108865 parameters; more than 67108864 need data.input and data.classes in the "
             "job");
 }
@@ -130,10 +153,23 @@ TEST_F(DataShapeTest, AWarningWhereTooFewClientsHaveTheDataOfARun) {
   admit("new", {});
   ASSERT_EQ(job_warnings(job, clients).size(), 1U);
   EXPECT_EQ(job_warnings(job, clients)[0],
-            "1 of 4 admitted clients can do this run, which needs 2; of 2 others: its rows have "
-            "another shape ([1, 28, 28], 10 classes)");
+            "1 of 4 admitted clients can do this run, which needs 2; 2 cannot, each because its "
+            "rows have another shape ([1, 28, 28], 10 classes)");
   admit("d", of({784}, 10));
   EXPECT_TRUE(job_warnings(job, clients).empty()) << "enough, with the one that has not spoken";
+}
+
+TEST_F(DataShapeTest, AWarningWhereClientsHaveMoreClassesThanARun) {
+  job.training.data = {{784}, 10};
+  job.round.cohort = 2;
+  for (const char* name : {"a", "b"}) admit(name, of({784}, 10));
+  EXPECT_TRUE(job_warnings(job, clients).empty());
+  admit("c", of({784}, 12));
+  admit("d", of({5}, 12));
+  ASSERT_EQ(job_warnings(job, clients).size(), 1U) << "there are enough, and yet";
+  EXPECT_EQ(job_warnings(job, clients)[0],
+            "1 of 4 admitted clients announce more than the 10 classes of this run, up to 12, and "
+            "are left out of it; data.classes sets the number");
 }
 
 TEST_F(DataShapeTest, AWarningWhereNobodyHoldsRowsOut) {

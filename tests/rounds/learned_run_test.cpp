@@ -135,14 +135,14 @@ TEST_F(LearnedRunTest, WaitsForAShapeThenForItsClientsAndTakesWhatTheySay) {
 TEST_F(LearnedRunTest, WaitsWhereClientsDisagreeAndIsRefusedWhereItIsSubmittedThen) {
   const RunId run = submit();
   connect("a", {6}, 3);
-  connect("b", {6}, 4);
+  connect("b", {7}, 4);
   EXPECT_EQ(record(run).state, store::RunState::kPending);
-  EXPECT_THAT(waits_for(run), HasSubstr("6 features with 3 classes (a); 6 features with 4"));
+  EXPECT_THAT(waits_for(run), HasSubstr("6 features (a); 7 features (b)"));
   const auto tried = try_job(kJob);
   ASSERT_FALSE(tried);
   EXPECT_EQ(tried.error().code(), "shapes-differ");
   EXPECT_EQ(tried.error().category(), ErrorCategory::kUsage);
-  connect("c", {6}, 4);
+  connect("c", {7}, 4);
   EXPECT_EQ(record(run).state, store::RunState::kRunning);
   EXPECT_EQ(loaded->job.training.data.classes, 4);
 }
