@@ -29,12 +29,11 @@ void describe(Visitor& visit, DataShape& o) {
                           "the evaluation data set, else of more than half of the clients",
                   .min = 1,
                   .max = 1 << 24});
-  visit(
-      "classes", o.classes,
-      FieldInfo{.help = "number of classes; 0: those of the evaluation data set, else of more than "
-                        "half of the clients",
-                .min = 0,
-                .max = 1 << 20});
+  visit("classes", o.classes,
+        FieldInfo{.help = "number of classes; 0: those of the evaluation data set, else as many as "
+                          "more than a quarter of the clients say at least",
+                  .min = 0,
+                  .max = 1 << 20});
 }
 
 struct TrainingSettings {
