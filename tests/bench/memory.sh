@@ -31,7 +31,7 @@ is_listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 megabytes() { awk -v key="$2:" '$1 == key { printf "%.0f", $2 * 1024 / 1e6 }' "/proc/$1/status"; }
 
 median_seconds() {
-  grep -o '"seconds": *[0-9.]*' | sed 's/.*: *//' | sort -g |
+  grep -o '"seconds": *[0-9.eE+-]*' | sed 's/.*: *//' | sort -g |
     awk '{ s[NR] = $1 } END { printf "%.2f", s[int((NR + 1) / 2)] }'
 }
 

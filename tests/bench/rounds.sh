@@ -7,6 +7,7 @@
 #   bare     blocking OpenSSL, one connection, two processes
 #   commit   from there until the next round's first plan: model written, durable, recorded
 #   empty    one byte each way over bare TLS
+#   peak     of the coordinator's memory (VmHWM)
 #   upload   of one client alone: from the answer to its offer until it is in the aggregate; beside
 #            the same bytes over bare TLS, and how much of its speed that is
 # Builds what it runs, unless told where that is.
@@ -42,7 +43,7 @@ measure() {
   coordinator init "$home/coordinator" --federation rounds --listen "127.0.0.1:$port" \
     --name 127.0.0.1 >/dev/null
   # shellcheck disable=SC2086
-  coordinator serve "$home/coordinator" ${SERVE_FLAGS:-} >"$home/log" 2>&1 &
+  "$programs/starling-coordinator" serve "$home/coordinator" ${SERVE_FLAGS:-} >"$home/log" 2>&1 &
   pid=$!
   until coordinator client list --state "$home/coordinator" >/dev/null 2>&1; do
     kill -0 "$pid" || { cat "$home/log" >&2; return 1; }
@@ -73,11 +74,14 @@ every = 0
 keep = 1
 JOB
   coordinator run submit "$home/job.toml" --state "$home/coordinator" >/dev/null
-  "$programs/rounds_bench" "$parameters" "$home"/edge-*
+  local line
+  line=$("$programs/rounds_bench" "$parameters" "$home"/edge-*)
+  printf '%s %8s\n' "$line" \
+    "$(awk '$1 == "VmHWM:" { printf "%.0f", $2 * 1024 / 1e6 }' "/proc/$pid/status")"
   stop
   rm -rf "$home"
 }
 
-printf '%8s %12s %10s %10s %7s %10s %9s %10s %10s %7s\n' clients parameters 'round ms' 'bare ms' \
-  ratio 'commit ms' 'empty ms' 'upload ms' 'bare ms' speed
+printf '%8s %12s %10s %10s %7s %10s %9s %10s %10s %7s %8s\n' clients parameters 'round ms' 'bare ms' \
+  ratio 'commit ms' 'empty ms' 'upload ms' 'bare ms' speed 'peak MB'
 for one in "${cases[@]}"; do measure "$one"; done

@@ -127,6 +127,8 @@ int run(std::uint64_t parameters, const std::vector<std::string>& directories) {
     const double upload = median(rounds.uploads());
     std::printf(" %10.2f %10.2f %7.2f", 1e3 * upload, 1e3 * median(one_upload),
                 median(one_upload) / upload);
+  } else {
+    std::printf(" %10s %10s %7s", "", "", "");
   }
   std::printf("\n");
   return 0;
