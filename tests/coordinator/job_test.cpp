@@ -73,10 +73,9 @@ TEST(Job, KeysWithoutEffectAreNamed) {
       Sentences({"strategy.mu is used by fednova and fedprox only; strategy.name is fedavg: it "
                  "has no effect"}));
   EXPECT_EQ(unused("[strategy]\nmu = 0.1\nname = \"fedprox\"\n"), Sentences());
-  EXPECT_EQ(
-      unused("[train]\nmomentum = 0.5\n"),
-      Sentences({"train.momentum has no effect: train.optimizer is sgd (it needs momentum or "
-                 "nesterov)"}));
+  EXPECT_EQ(unused("[train]\nmomentum = 0.5\n"),
+            Sentences({"train.momentum has no effect: train.optimizer is sgd (it needs momentum or "
+                       "nesterov)"}));
   EXPECT_EQ(unused("[train]\nlocal-steps = 5\nlocal-epochs = 2\n"),
             Sentences({"train.local-epochs has no effect: train.local-steps is 5 (it needs 0)"}));
   EXPECT_EQ(unused("[train]\nmomentum = 0.5\noptimizer = \"nesterov\"\n"), Sentences());
