@@ -78,7 +78,7 @@ TEST(DurableFile, NamesWhatIsWrong) {
 
 TEST(DurableFile, ANewDirectoryIsMadeToLastInEveryParent) {
   const testing::TemporaryDirectory directory;
-  const auto root = directory.path();
+  const auto& root = directory.path();
   const testing::SyncProbe probe;
   ASSERT_TRUE(make_directory(root / "models" / "1", true));
   EXPECT_TRUE(probe.saw(root)) << "it holds the name of models";
