@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/counted.h"
+#include "core/base/list_some.h"
 
 namespace starling::coordinator {
 namespace {
@@ -133,18 +134,16 @@ std::string describe_disagreement(const Job& job, const ClientTable& clients) {
   }
   std::string text;
   std::size_t shown = 0;
-  for (auto& [input, names] : shapes) {
+  for (const auto& [input, names] : shapes) {
     if (++shown > kShown) break;
-    const std::size_t more = names.size() > kNamed + 1 ? names.size() - kNamed : 0;
-    names.resize(names.size() - more);
-    text += fmt::format("{}{} ({}{})", text.empty() ? "" : "; ", describe(input),
-                        fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+    const std::size_t most = names.size() > kNamed + 1 ? kNamed : names.size();
+    text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", describe(input),
+                        list_some(names, most, std::identity()));
   }
   if (shapes.size() > kShown) text += fmt::format("; and {} more", shapes.size() - kShown);
   return fmt::format(
       "no shape of data is that of more than half of the {} that say theirs: {}; set data.input "
-      "and "
-      "data.classes",
+      "and data.classes",
       counted(announced, "client"), text);
 }
 

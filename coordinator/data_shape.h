@@ -37,8 +37,8 @@ struct LearnedShape {
 // majority. Its cost is that of the distinct shapes.
 [[nodiscard]] Result<LearnedShape> learn_shape(const Job& job, const ClientTable& clients);
 
-// Who has which shape, where learn_shape says "shapes-differ": a whole sentence. Looks at every
-// client.
+// The sentence for learn_shape's "shapes-differ": which clients announced which shape. Walks all
+// clients.
 std::string describe_disagreement(const Job& job, const ClientTable& clients);
 
 // "model-too-large" where what clients announced, without a setting of the job, leads to a model of

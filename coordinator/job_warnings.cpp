@@ -66,9 +66,8 @@ std::vector<std::string> unable_clients(const Job& job, const ClientTable& clien
   if (reasons.empty() || able >= needed) return {};
   const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
   return {fmt::format(
-      "{} of {} admitted clients can do this run, which needs {}; {} cannot{} because "
-      "{}",
-      able, clients.size(), needed, most->second, most->second > 1 ? ", each" : "", most->first)};
+      "{} of {} admitted clients can do this run, which needs {}; {} cannot{} because {}", able,
+      clients.size(), needed, most->second, most->second > 1 ? ", each" : "", most->first)};
 }
 
 std::vector<std::string> clients_of_more_classes(const Job& job, const ClientTable& clients) {
@@ -128,8 +127,8 @@ std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& 
   for (const Needs& rule : kNeeds) {
     if (value_of(settings, rule.owner) != rule.unset) continue;
     for (const std::string_view key : rule.keys) {
-      if (!is_changed(key) || value_of(settings, key) == "0")
-        continue;  // it turns off what is not on
+      // A 0 turns off what is not on.
+      if (!is_changed(key) || value_of(settings, key) == "0") continue;
       sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
     }
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates that the coordinator has not settled, one file each, so that a restart offers them again
-// and nobody retrains; and of each run the strategy's state after the last update that counted, and
-// the one before it, RUN.before, for a run that takes a round back. An update brings the state that
-// its commit makes current: then the new state is written, which names the update's task, the
-// state's file becomes RUN.before, the new one takes its name, and the update's file is removed. A
-// crash before the new state has its name leaves an update that is settled again; a later one
-// leaves an update that its state's file names, which the next start drops. What a crash or a
-// failing disk damaged is set aside as FILE.damaged, never believed.
+// and nothing is trained twice; and of each run the strategy's state after the last update that
+// counted, and the one before it, RUN.before, for a run that takes a round back. An update brings
+// the state that its commit makes current: then the new state is written, which names the update's
+// task, the state's file becomes RUN.before, the new one takes its name, and the update's file is
+// removed. A crash before the new state has its name leaves an update that is settled again; a
+// later one leaves an update that its state's file names, which the next start drops. What a crash
+// or a failing disk damaged is set aside as FILE.damaged, never believed.
 //
 // TASK.update: "STLPEND1", u64 checksum of all that follows up to the payload, u32 header bytes,
 // u32 0, u64 payload bytes, u64 state bytes, u64 checksum of the state, zeros up to 64; the

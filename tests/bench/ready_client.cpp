@@ -4,7 +4,6 @@
 #include "core/base/check.h"
 #include "core/linalg/aligned.h"
 #include "core/link/message_link.h"
-#include "core/wire/limits.h"
 #include "core/wire/update_head.h"
 #include "edge_client/coordinator_link.h"
 
@@ -30,9 +29,6 @@ class NoDisk final : public Disk {
   Result<void> sync(const std::filesystem::path&) override { return {}; }
   Result<void> make_directory(const std::filesystem::path&, Access) override { return {}; }
 };
-
-constexpr client::HeadCodec kHeads{wire::encode_update_head, wire::decode_update_head,
-                                   wire::kHeaderBytesMax};
 
 identity::IdentityDirectory load(const std::filesystem::path& directory) {
   auto loaded = identity::IdentityDirectory::load(directory / "identity");
@@ -60,7 +56,7 @@ ReadyClient::ReadyClient(net::EventLoop& loop, const std::filesystem::path& dire
       links_(loop),
       computation_(loop),
       disk_(std::make_unique<NoDisk>()),
-      pending_(*disk_, directory, kHeads, {}),
+      pending_(*disk_, directory, wire::kUpdateHeads, {}),
       shell_({loop, *this, pending_, computation_, computation_,
               [this](const client::Train& task, client::Trainer*, const std::atomic<bool>&,
                      unsigned) { return answer(task); }},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device without data: the client's own shell over a real TLS session, which answers each
-// training task at once with the same payload. What it is told is for the coordinator to be
-// measured by. It keeps its updates in memory alone.
+// training task at once with the same payload, and passes on what the coordinator sends, to be
+// timed. Its updates are in memory only.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,9 @@
 #include "core/net/connection.h"
 #include "core/net/event_loop.h"
 #include "core/net/task_group.h"
+#include "core/sim/virtual_computation.h"
 
 namespace starling::bench {
-
-// In the turn after its submission.
-class ImmediateComputation final : public Computation {
- public:
-  explicit ImmediateComputation(Scheduler& scheduler) : scheduler_(scheduler) {}
-  void submit(Work work, std::function<void()> done) override {
-    work(0);
-    if (done) scheduler_.post(std::move(done));
-  }
-
- private:
-  Scheduler& scheduler_;
-};
 
 // What every client sends; made once.
 struct ReadyUpdate {
@@ -62,7 +50,7 @@ class ReadyClient final : private client::Link {
   Heard heard_;
   std::shared_ptr<net::Connection> link_;
   net::TaskGroup links_;
-  ImmediateComputation computation_;
+  sim::ImmediateComputation computation_;
   std::unique_ptr<Disk> disk_;
   client::PendingStore pending_;
   client::ClientShell shell_;

@@ -118,7 +118,7 @@ TEST_F(NormRaisesTest, TheCommittedRoundEndsThemAndTheNormsBeforeIt) {
 }
 
 TEST_F(NormRaisesTest, ARoundThatCommitsInSpiteOfAMajorityEndsThemToo) {
-  EXPECT_FALSE(attempt("abcdef", "ghij", true)) << "nobody is blamed";
+  EXPECT_FALSE(attempt("abcdef", "ghij", true)) << "no client is blamed";
   EXPECT_EQ(raises.count(), 0);
   EXPECT_EQ(norms.size(), 1U) << "the bound was not raised";
   attempt("abc", "de");

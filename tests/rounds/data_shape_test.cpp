@@ -34,9 +34,9 @@ Greeting of(std::vector<std::uint32_t> input, std::uint32_t classes) {
 }
 
 TEST_F(DataShapeTest, IsThatOfMoreThanHalfOfTheClientsThatSayOne) {
-  EXPECT_EQ(learn_shape(job, clients).error().code(), "no-data-shape") << "nobody is there";
+  EXPECT_EQ(learn_shape(job, clients).error().code(), "no-data-shape") << "no client has joined";
   admit("old", {.rows = 3});
-  EXPECT_EQ(learn_shape(job, clients).error().code(), "no-data-shape") << "nobody says it";
+  EXPECT_EQ(learn_shape(job, clients).error().code(), "no-data-shape") << "no client says it";
   admit("a", of({784}, 10));
   admit("b", of({784}, 10));
   admit("c", of({1, 28, 28}, 99));
