@@ -34,10 +34,12 @@ class PageBlock {
   void swap(PageBlock& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(mapped_, other.mapped_);
   }
 
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::size_t mapped_ = 0;  // with what is left over of the last page
 };
 
 }  // namespace starling

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -55,6 +56,21 @@ TEST(PageBlock, GivesBackWholePagesAndNothingElse) {
   EXPECT_EQ(pages_in_memory(block), before - 1);
   block.release(0, block.size());
   EXPECT_EQ(pages_in_memory(block), 0U);
+}
+
+TEST(PageBlock, LiesWhereLargePagesDo) {
+  constexpr std::size_t kLargePage = std::size_t{2} << 20;
+  for (const std::size_t bytes : {kLargePage / 2, kLargePage, kLargePage + 1,
+                                  std::size_t{4'000'000}, 3 * kLargePage, std::size_t{8'000'001}}) {
+    PageBlock block(bytes, PageBlock::Pages::kLarge);
+    EXPECT_EQ(block.size(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data()) % kLargePage, 0U) << bytes;
+    EXPECT_TRUE(all_zero({block.data(), bytes})) << bytes;
+    std::memset(block.data(), 1, bytes);
+    block.release(0, bytes);
+    EXPECT_EQ(pages_in_memory(block), 0U) << bytes;
+    EXPECT_TRUE(all_zero({block.data(), bytes})) << bytes;
+  }
 }
 
 TEST(Checksum, OfPiecesIsThatOfTheWhole) {
