@@ -92,6 +92,12 @@ struct Connection::Impl : std::enable_shared_from_this<Impl> {
 
   std::deque<OutgoingFrame> queue;
   std::size_t queue_bytes = 0;
+  // Encrypted at a time, before the socket gets it: less where the socket took less, for what it
+  // does not take is kept, by each of a thousand slow connections. One more frame must fit into the
+  // same buffer.
+  static constexpr std::size_t kBatchBytesMin = 16 * 1024;
+  static constexpr std::size_t kBatchBytesMax = 96 * 1024;
+  std::size_t batch_bytes = kBatchBytesMax;
   std::shared_ptr<const std::function<void()>> on_drained;
   bool writing_scheduled = false;
   bool waiting_writable = false;

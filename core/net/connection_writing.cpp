@@ -6,6 +6,8 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include <algorithm>
+
 #include "core/base/check.h"
 #include "core/net/connection_impl.h"
 
@@ -15,8 +17,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Encrypted at a time, before the socket gets it. One more frame must fit into the same buffer.
-constexpr std::size_t kBatchBytes = 96 * 1024;
 // After so many bytes without a pause the other connections have their turn.
 constexpr std::uint64_t kWriteTurnBytes = 1 << 20;
 
@@ -62,6 +62,7 @@ void Connection::Impl::write() {
     }
     if (counters.wire_bytes_out >= turn_end) return schedule_writing();
     encrypt_queue();
+    batch_bytes = std::min(2 * batch_bytes, kBatchBytesMax);
     if (write_failed) return;
   }
 }
@@ -73,6 +74,8 @@ bool Connection::Impl::flush_output() {
     const ByteView bytes = output.view();
     const std::size_t taken = socket.write_some(asio::buffer(bytes.data(), bytes.size()), error);
     if (error == asio::error::would_block || error == asio::error::try_again) {
+      output.park();
+      batch_bytes = kBatchBytesMin;
       wait_writable();
       return false;
     }
@@ -101,7 +104,7 @@ void Connection::Impl::wait_writable() {
 void Connection::Impl::encrypt_queue() {
   RecordWriter writer(engine);
   bool good = true;
-  while (good && !queue.empty() && engine.output().size() < kBatchBytes) {
+  while (good && !queue.empty() && engine.output().size() < batch_bytes) {
     const OutgoingFrame frame = std::move(queue.front());
     queue.pop_front();
     queue_bytes -= frame_bytes(frame);

@@ -4,6 +4,7 @@
 #include <openssl/ssl.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/check.h"
 #include "core/identity/host_port.h"
@@ -28,6 +29,11 @@ Error wrong_alpn() {
 
 MutableByteView ByteQueue::space() {
   if (!buffer_) buffer_ = pool_.borrow();
+  if (parked_) {
+    std::ranges::copy(view(), buffer_.get());
+    end_ -= std::exchange(begin_, 0);
+    parked_.reset();
+  }
   if (empty()) {
     begin_ = end_ = 0;
   } else if (begin_ > 0 && end_ == pool_.buffer_bytes()) {
@@ -41,7 +47,17 @@ MutableByteView ByteQueue::space() {
 void ByteQueue::release() {
   STARLING_CHECK(empty());
   buffer_.reset();
+  parked_.reset();
   begin_ = end_ = 0;
+}
+
+void ByteQueue::park() {
+  if (parked_ || empty()) return;
+  auto place = std::make_unique_for_overwrite<std::byte[]>(size());
+  std::ranges::copy(view(), place.get());
+  end_ -= std::exchange(begin_, 0);
+  parked_ = std::move(place);
+  buffer_.reset();
 }
 
 TlsEngine::TlsEngine(std::shared_ptr<const TlsContext> context, BufferPool& pool,

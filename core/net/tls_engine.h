@@ -23,17 +23,20 @@ class ByteQueue {
 
   std::size_t size() const { return end_ - begin_; }
   bool empty() const { return begin_ == end_; }
-  ByteView view() const { return {buffer_.get() + begin_, size()}; }
+  ByteView view() const { return {(parked_ ? parked_.get() : buffer_.get()) + begin_, size()}; }
   // Free bytes behind the content; borrows a buffer. commit() makes the first of them content.
   MutableByteView space();
   void commit(std::size_t bytes) { end_ += bytes; }
   void consume(std::size_t bytes) { begin_ += bytes; }
   // Gives the buffer back. Requires: empty.
   void release();
+  // The content may stay for long: it moves to a place of its own size, and the buffer goes back.
+  void park();
 
  private:
   BufferPool& pool_;
   BufferPool::Buffer buffer_;
+  std::unique_ptr<std::byte[]> parked_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 };
