@@ -21,7 +21,7 @@ class CoordinatorCore {
     CheckpointsOf checkpoints;
     PrepareContext prepare;
     const strategy::Catalogue& strategies;
-    Computation& rounds;   // one worker
+    Computation& rounds;
     Computation& loading;  // one worker
     ComputePool& evaluators;
     Log& log;

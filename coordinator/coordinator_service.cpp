@@ -156,7 +156,8 @@ struct CoordinatorService::Impl {
   ClientRegistry registry;
   SystemDisk disk;
   ComputePool evaluators{evaluation_threads(settings.service.threads)};
-  PooledComputation rounds{loop, 1};
+  // A thread for each active run, for none waits until another one's model is evaluated.
+  PooledComputation rounds{loop, static_cast<unsigned>(settings.service.runs_max)};
   PooledComputation loading{loop, 1};
   net::RateLimiter connection_rate{
       {.per_second = settings.connection.per_second, .burst = settings.connection.burst}};

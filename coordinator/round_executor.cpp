@@ -1,69 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/round_executor.h"
 
+#include <algorithm>
+
 namespace starling::coordinator {
 
-RoundExecutor::RoundExecutor(Computation& computation, ComputePool& evaluators)
-    : computation_(computation), bench_(std::make_shared<Bench>(Bench{evaluators})) {}
-
 template <class T>
-void RoundExecutor::run(std::function<Result<T>(Bench&)> work, Completion<T> done) {
-  ++running_;
-  compute<T>(
-      computation_, alive_,
-      [bench = bench_, work = std::move(work)](unsigned) { return work(*bench); },
-      [this, done = std::move(done)](Result<T> result) {
-        --running_;
-        done(std::move(result));
+void RoundExecutor::run(RunId run, std::function<Result<T>(std::optional<Aggregate>&)> work,
+                        Completion<T> done) {
+  Line& line = lines_[run];
+  line.waiting.push_back(
+      [this, run, aggregate = line.aggregate, work = std::move(work), done = std::move(done)] {
+        compute<T>(
+            computation_, alive_, [aggregate, work](unsigned) { return work(*aggregate); },
+            [this, run, done](Result<T> result) {
+              end(run);
+              done(std::move(result));
+            });
       });
+  if (line.waiting.size() == 1) line.waiting.front()();
+}
+
+// The first of those that wait has been done.
+void RoundExecutor::end(RunId run) {
+  const auto found = lines_.find(run);
+  Line& line = found->second;
+  line.waiting.pop_front();
+  if (!line.waiting.empty()) return line.waiting.front()();
+  if (!line.aggregate->has_value()) lines_.erase(found);
+}
+
+bool RoundExecutor::busy() const {
+  return std::ranges::any_of(lines_, [](const auto& run) { return !run.second.waiting.empty(); });
 }
 
 void RoundExecutor::begin(std::shared_ptr<const RunContext> context, BeginRound phase) {
-  computation_.submit(
-      [bench = bench_, context = std::move(context), phase = std::move(phase)](unsigned) {
-        bench->aggregates.erase(phase.run);  // before memory is taken for the next one
-        bench->aggregates.emplace(phase.run, RoundAggregate::begin(context, phase));
-      },
-      nullptr);
+  const RunId run = phase.run;
+  auto work = [context = std::move(context),
+               phase = std::move(phase)](std::optional<Aggregate>& aggregate) -> Result<void> {
+    aggregate.reset();  // before memory is taken for the next one
+    aggregate.emplace(RoundAggregate::begin(context, phase));
+    return {};
+  };
+  this->run<void>(run, std::move(work), [](const Result<void>&) {});
 }
 
 void RoundExecutor::drop(RunId run, std::function<void()> dropped) {
-  auto work = [run](Bench& bench) -> Result<void> {
-    bench.aggregates.erase(run);
+  auto work = [](std::optional<Aggregate>& aggregate) -> Result<void> {
+    aggregate.reset();
     return {};
   };
-  this->run<void>(std::move(work),
+  this->run<void>(run, std::move(work),
                   [dropped = std::move(dropped)](const Result<void>&) { dropped(); });
 }
 
 void RoundExecutor::add(RunId run, update::ContributionHead head, update::Payload payload,
                         Completion<double> done) {
-  auto work = [run, head = std::move(head),
-               payload = std::move(payload)](Bench& bench) -> Result<double> {
-    const auto& aggregate = bench.aggregates.at(run);
-    if (!aggregate) return aggregate.error();
-    return (*aggregate)->add(head, payload);
+  auto work = [head = std::move(head), payload = std::move(payload)](
+                  std::optional<Aggregate>& aggregate) -> Result<double> {
+    if (!*aggregate) return aggregate->error();
+    return (**aggregate)->add(head, payload);
   };
-  this->run<double>(std::move(work), std::move(done));
+  this->run<double>(run, std::move(work), std::move(done));
 }
 
 void RoundExecutor::finish(RunId run, Completion<RoundOutcome> done) {
-  auto work = [run](Bench& bench) -> Result<RoundOutcome> {
-    const auto found = bench.aggregates.extract(run);
-    if (!found.mapped()) return found.mapped().error();
-    return std::move(**found.mapped()).finish(&bench.evaluators);
+  auto work = [&evaluators =
+                   evaluators_](std::optional<Aggregate>& aggregate) -> Result<RoundOutcome> {
+    const Aggregate finished = std::move(*std::exchange(aggregate, std::nullopt));
+    if (!finished) return finished.error();
+    return std::move(**finished).finish(&evaluators);
   };
-  this->run<RoundOutcome>(std::move(work), std::move(done));
+  this->run<RoundOutcome>(run, std::move(work), std::move(done));
 }
 
 void RoundExecutor::write(store::Checkpoints checkpoints, RunPosition position,
                           std::shared_ptr<const std::string> settings,
                           Completion<store::ModelRecord> done) {
+  const RunId run = position.version.run;
   auto work = [checkpoints = std::move(checkpoints), position = std::move(position),
-               settings = std::move(settings)](Bench&) {
+               settings = std::move(settings)](std::optional<Aggregate>&) {
     return write_position(checkpoints, position, *settings);
   };
-  run<store::ModelRecord>(std::move(work), std::move(done));
+  this->run<store::ModelRecord>(run, std::move(work), std::move(done));
 }
 
 }  // namespace starling::coordinator

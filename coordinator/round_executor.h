@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes the open phases of all runs: sums, makes and evaluates models, writes their files,
-// strictly in the order of the calls. Everything goes in by value and comes back in a turn of the
-// process.
+// Computes the open phases of all runs: sums, makes and evaluates models, writes their files. What
+// is asked for one run is done strictly in the order of the calls; different runs do not wait for
+// each other. Everything goes in by value and comes back in a turn of the process.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 
@@ -16,8 +17,9 @@ namespace starling::coordinator {
 
 class RoundExecutor {
  public:
-  // `computation` has one worker; `evaluators` evaluate models. Both must outlive the executor.
-  RoundExecutor(Computation& computation, ComputePool& evaluators);
+  // `evaluators` evaluate models. Both must outlive the executor.
+  RoundExecutor(Computation& computation, ComputePool& evaluators)
+      : computation_(computation), evaluators_(evaluators) {}
 
   // In place of what the run summed before.
   void begin(std::shared_ptr<const RunContext> context, BeginRound phase);
@@ -31,20 +33,24 @@ class RoundExecutor {
   // write_position()
   void write(store::Checkpoints checkpoints, RunPosition position,
              std::shared_ptr<const std::string> settings, Completion<store::ModelRecord> done);
-  bool busy() const { return running_ > 0; }
+  bool busy() const;
 
  private:
-  struct Bench {  // touched by the work only
-    ComputePool& evaluators;
-    std::map<RunId, Result<std::unique_ptr<RoundAggregate>>> aggregates = {};
+  // Of a run; touched by its work only, which outlives the executor where it is under way.
+  using Aggregate = Result<std::unique_ptr<RoundAggregate>>;
+  struct Line {
+    std::shared_ptr<std::optional<Aggregate>> aggregate =
+        std::make_shared<std::optional<Aggregate>>();
+    std::deque<std::function<void()>> waiting;  // begin the work
   };
 
   template <class T>
-  void run(std::function<Result<T>(Bench&)> work, Completion<T> done);
+  void run(RunId run, std::function<Result<T>(std::optional<Aggregate>&)> work, Completion<T> done);
+  void end(RunId run);
 
   Computation& computation_;
-  std::size_t running_ = 0;
-  const std::shared_ptr<Bench> bench_;  // the work that is under way outlives the executor
+  ComputePool& evaluators_;
+  std::map<RunId, Line> lines_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
