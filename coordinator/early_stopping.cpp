@@ -28,7 +28,9 @@ std::optional<std::string> EarlyStopping::reason() const {
   if (!options_.enabled() || without_improvement_ < options_.patience) return std::nullopt;
   const std::string since =
       best_ ? fmt::format(" since round {} ({:.4f})", best_round_, *best_) : "";
-  return fmt::format("{} has not improved for {}{}", options_.metric,
+  const std::string by =
+      options_.min_change > 0 ? fmt::format(" by more than {:g}", options_.min_change) : "";
+  return fmt::format("{} has not improved{} for {}{}", options_.metric, by,
                      counted(static_cast<std::uint64_t>(without_improvement_), "evaluation"),
                      since);
 }

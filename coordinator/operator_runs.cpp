@@ -7,6 +7,7 @@
 #include "coordinator/job.h"
 #include "coordinator/operator_desk.h"
 #include "coordinator/run_records.h"
+#include "core/wire/text.h"
 
 namespace starling::coordinator {
 namespace {
@@ -33,7 +34,7 @@ class LogAnswer final : public OperatorAnswer {
       if (piece.size() > kPieceBytes) break;
       piece += json::serialize(json::object{{"sequence", line.sequence},
                                             {"time", format_rfc3339(line.time)},
-                                            {"text", line.text.substr(0, kLineBytesMax)}});
+                                            {"text", wire::clean_sentence(line.text, kLineBytesMax)}});
       piece += '\n';
       next_ = line.sequence + 1;
     }

@@ -27,14 +27,25 @@ Result<void> read_lines(std::string_view piece, const std::function<void(const j
   return {};
 }
 
-// A run whose turn has not come says nothing itself.
-Result<void> say_what_it_waits_for(OperatorClient& client, const std::string& run,
+// A run whose turn has not come says nothing itself. Whether the run has ended.
+Result<bool> say_what_it_waits_for(OperatorClient& client, const std::string& run,
                                    std::ostream& progress) {
   STARLING_ASSIGN(const json::value state, client.ask("run-state", {{"id", run}}));
   const std::string waits_for = cell(state, "waits_for");
-  if (waits_for == "-") return {};
-  progress << fmt::format("run {} waits for {}", run, waits_for) << std::endl;
-  return {};
+  if (waits_for != "-") progress << fmt::format("run {} waits for {}", run, waits_for) << std::endl;
+  const std::string name = cell(state, "state");
+  return name != "pending" && name != "running";
+}
+
+// Of a log that broke off before the run had ended.
+Error not_ended(const Error& error, const std::string& run) {
+  if (error.code() == "deadline") {
+    return timed_out("deadline", fmt::format("run {} goes on; it had not ended in time", run));
+  }
+  if (error.category() != ErrorCategory::kNotConnected) return error;
+  return error.with_message(fmt::format(
+      "{}; run {} goes on when the coordinator is back: then 'starling-coordinator run wait {}'",
+      error.message(), run, run));
 }
 
 }  // namespace
@@ -55,14 +66,13 @@ Result<int> wait_for_run(OperatorClient& client, const std::string& run,
                          CommandContext& context) {
   const bool is_json = format == config::OutputFormat::kJson;
   std::ostream& progress = is_json ? context.err : context.out;
-  STARLING_TRY(say_what_it_waits_for(client, run, progress));
-  const auto followed = follow_log(client, run, options, [&progress](const json::value& line) {
-    progress << cell(line, "text") << std::endl;
-  });
-  if (!followed && followed.error().code() == "deadline") {
-    return timed_out("deadline", fmt::format("run {} goes on; it had not ended in time", run));
+  STARLING_ASSIGN(const bool ended, say_what_it_waits_for(client, run, progress));
+  if (!ended || !options.only_new) {
+    const auto followed = follow_log(client, run, options, [&progress](const json::value& line) {
+      progress << cell(line, "text") << std::endl;
+    });
+    if (!followed) return not_ended(followed.error(), run);
   }
-  if (!followed) return followed.error();
   STARLING_ASSIGN(const json::value state, client.ask("run-state", {{"id", run}}));
   if (is_json) {
     const json::object& members = state.get_object();

@@ -97,7 +97,7 @@ Result<RecordedRun> load_replay(const Job& job, const SimulateOptions& options) 
   return recorded;
 }
 
-// The first round whose model is not the recorded one.
+// The first round whose model is not the recorded one, or another end.
 std::optional<Error> difference(const RecordedRun& recorded,
                                 const std::vector<store::RoundRecord>& rounds) {
   for (const store::RoundRecord& record : rounds) {
@@ -110,7 +110,19 @@ std::optional<Error> difference(const RecordedRun& recorded,
                     "data, their partition or the instruction set differ",
                     record.key.round));
   }
-  return std::nullopt;
+  if (recorded.models.empty()) return std::nullopt;
+  const Round recorded_end = recorded.models.rbegin()->first;
+  const auto last = std::find_if(rounds.rbegin(), rounds.rend(),
+                                 [](const store::RoundRecord& r) { return r.model.has_value(); });
+  const Round end = last == rounds.rend() ? 0 : last->key.round;
+  if (end == recorded_end) return std::nullopt;
+  return rejected(
+      "replay-differs",
+      fmt::format(
+          "the recorded run ended after round {} and this one after round {}, with the same "
+          "models until then; evaluations by clients are not repeated, so that a stop by "
+          "one of them may come elsewhere: replay with --rounds {} and without [stop]",
+          recorded_end, end, recorded_end));
 }
 
 // Kernels of another instruction set round differently.
@@ -132,16 +144,24 @@ bool is_unused(const std::filesystem::path& out) {
       });
 }
 
+// What a simulation leaves that was interrupted.
+bool has_only_models(const std::filesystem::path& out) {
+  std::error_code ignored;
+  return std::ranges::all_of(std::filesystem::directory_iterator(out, ignored),
+                             [](const auto& entry) { return entry.path().filename() == "models"; });
+}
+
 // Two studies in one directory would look like one.
 Result<void> prepare_out(const std::filesystem::path& out) {
   std::error_code ignored;
   if (is_unused(out)) return make_directory(out / "models");
-  const bool is_run = std::filesystem::exists(out / "run.json", ignored);
-  return rejected("out-not-empty", fmt::format("{} {}", out.string(),
-                                               is_run ? "holds another simulation: name a new "
-                                                        "directory with --out, or remove it"
-                                                      : "is not empty: name a new directory with "
-                                                        "--out"));
+  std::string why = "is not empty: name a new directory with --out";
+  if (std::filesystem::exists(out / "run.json", ignored)) {
+    why = "holds a simulation already: name a new directory with --out, or remove it";
+  } else if (has_only_models(out)) {
+    why = "holds an unfinished simulation: name a new directory with --out, or remove it";
+  }
+  return rejected("out-not-empty", out.string() + " " + why);
 }
 
 // A service waits for room on a full disk. A simulation ends: waiting in virtual time frees none.

@@ -12,6 +12,7 @@
 #include "coordinator/commands.h"
 #include "coordinator/job_warnings.h"
 #include "coordinator/simulate.h"
+#include "core/base/escape_controls.h"
 #include "core/config/binder.h"
 #include "core/telemetry/progress.h"
 #include "core/telemetry/terminal_chart.h"
@@ -66,7 +67,9 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
     progress.print(telemetry::leading_facts(line, terminal.line_max));
   };
   hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
-    const auto note = outcome.measured ? fmt::format("accuracy {:.4f}", outcome.measured->accuracy)
+    const auto note = outcome.measured ? fmt::format("{}accuracy {:.4f}",
+                                                     outcome.measured->federated ? "held-out " : "",
+                                                     outcome.measured->accuracy)
                                        : std::string();
     progress.update(summary.round, note);
   };
@@ -90,7 +93,8 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   }
   const auto result = simulate_with_progress(flags, context);
   if (!result) return config::report(result.error(), context.err);
-  if (!result->warning.empty()) context.err << "warning: " << result->warning << "\n";
+  if (!result->warning.empty())
+    context.err << "warning: " << escape_controls(result->warning) << "\n";
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result->run) << "\n";
   } else {

@@ -53,10 +53,16 @@ std::string join_names(std::span<const std::string_view> names, std::string_view
 }
 
 std::string printable(std::string_view text, std::size_t bytes_max) {
+  const std::size_t size = text.size();
+  // Never within a character of UTF-8, for then the rest of a message is no text any more.
+  const auto continues = [&](std::size_t i) {
+    return (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80;
+  };
+  while (bytes_max > 0 && bytes_max < size && continues(bytes_max)) --bytes_max;
   std::string line(text.substr(0, bytes_max));
   std::replace_if(
       line.begin(), line.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text.size() > bytes_max ? line + "..." : line;
+  return size > bytes_max ? line + "..." : line;
 }
 
 }  // namespace starling

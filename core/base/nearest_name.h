@@ -23,9 +23,8 @@ std::string suggestion(std::string_view word, std::span<const std::string_view> 
 // "a, b and c"
 std::string join_names(std::span<const std::string_view> names, std::string_view last = "and");
 
-// Text of unknown origin for one line of a message: control bytes as '?', and after `bytes_max`
-// bytes
-// "..." for the rest.
+// Text of unknown origin for one line of a message: control bytes as '?', and after at most
+// `bytes_max` bytes, at the end of a character of UTF-8, "..." for the rest.
 std::string printable(std::string_view text, std::size_t bytes_max = 64);
 
 }  // namespace starling

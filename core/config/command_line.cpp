@@ -10,6 +10,7 @@
 #include <ostream>
 
 #include "core/base/check.h"
+#include "core/base/escape_controls.h"
 #include "core/base/nearest_name.h"
 #include "core/base/word_wrap.h"
 #include "core/config/binder.h"
@@ -137,7 +138,7 @@ ExitCode exit_code(const Error& error) {
 Error usage_error(std::string message) { return wrong_setting("usage", std::move(message)); }
 
 int report(const Error& error, std::ostream& err) {
-  err << "error: " << error.message() << std::endl;
+  err << "error: " << escape_controls(error.message()) << std::endl;
   return static_cast<int>(exit_code(error));
 }
 

@@ -30,8 +30,8 @@ using KdfPointer = OpensslPointer<EVP_KDF, EVP_KDF_free>;
 using KdfContextPointer = OpensslPointer<EVP_KDF_CTX, EVP_KDF_CTX_free>;
 
 Error bad_token(std::string why) {
-  return rejected("bad-token", "this is no join token (" + why +
-                                   "); copy the whole text that starts with STJ1-");
+  return wrong_setting("bad-token", "this is no join token (" + why +
+                                        "); copy the whole text that starts with STJ1-");
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -47,7 +47,7 @@ int main() {
   sign.make = [](const strategy::StrategyOptions&, const strategy::ServerOptions& server) {
     return std::make_unique<SignServer>(server);
   };
-  sign.server_keys = {"server-learning-rate"};
+  sign.server_keys = {"server-learning-rate", "server-momentum"};
   strategies.add("sign", sign);
   const auto job = coordinator::parse_job(
       "rounds = 30\n[model]\nkind = \"softmax-regression\"\n[strategy]\nname = \"sign\"\n"

@@ -39,6 +39,12 @@ TEST(Printable, IsOneShortLine) {
   EXPECT_EQ(printable("a\nb\x1b\x7f"), "a?b??");
   EXPECT_EQ(printable(std::string(64, 'x')), std::string(64, 'x'));
   EXPECT_EQ(printable(std::string(65, 'x')), std::string(64, 'x') + "...");
+  const std::string face = "\xF0\x9F\x98\x80";  // one character of four bytes
+  for (std::size_t bytes = 4; bytes < 8; ++bytes) {
+    EXPECT_EQ(printable(face + face, bytes), face + "...") << bytes;
+  }
+  EXPECT_EQ(printable(face, 3), "...");
+  EXPECT_EQ(printable(face + face, 8), face + face);
 }
 
 }  // namespace

@@ -629,8 +629,8 @@ TEST_F(CoordinatorMachineTest, StopsWhenTheMetricHasNotImprovedForAWhile) {
   bool said = false;
   for (const Say& say : did<Say>()) {
     said = said || say.line ==
-                       "stopped early: accuracy has not improved for 2 evaluations since round 2 "
-                       "(0.6000)";
+                       "stopped early: accuracy has not improved by more than 0.01 for 2 "
+                       "evaluations since round 2 (0.6000)";
   }
   EXPECT_TRUE(said);
 }
