@@ -6,8 +6,12 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 namespace starling::coordinator {
+
+// The client can do no task of the run: one such failure is enough.
+inline constexpr std::string_view kCannotDoTask = "cannot-do-task";
 
 class ClientFailures {
  public:
