@@ -54,12 +54,17 @@ CoordinatorShell::CoordinatorShell(const Parts& parts, Options options, Handlers
 
 void CoordinatorShell::handle(Event event) {
   if (broken_) return;
+  std::vector<Action> passing;
   for (Action& action : machine_.on(std::move(event), machine_now())) {
     if (held_since_ && needs_no_disk(action)) {
-      STARLING_CHECK(perform_now(action));
+      passing.push_back(std::move(action));
     } else {
       actions_.push_back(std::move(action));
     }
+  }
+  for (Action& action : passing) {
+    const auto done = perform_now(action);
+    STARLING_CHECK(done);
   }
   perform_all();
   if (!std::exchange(clock_due_, true)) {
