@@ -10,8 +10,8 @@
 
 namespace starling::coordinator {
 
-// The client can do no task of the run: one such failure is enough.
-inline constexpr std::string_view kCannotDoTask = "cannot-do-task";
+// Before the code of a client that can do no task of the run: one such failure is enough.
+inline constexpr std::string_view kPermanent = "permanent-";
 
 class ClientFailures {
  public:

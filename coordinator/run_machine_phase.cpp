@@ -28,11 +28,11 @@ bool is_reason_code(const std::string& code) {
 // Codes by which the coordinator decides are its own.
 Error reported(const protocol::TaskFailed& failed) {
   const bool is_own = is_circumstance(failed.code, protocol::TaskKind::kTrain) ||
-                      failed.code == kNormAboveBound || failed.code == kCannotDoTask;
+                      failed.code == kNormAboveBound || failed.code.starts_with(kPermanent);
   std::string code = is_reason_code(failed.code) && !is_own ? failed.code : "client-error";
   std::string sentence = printable(failed.message, wire::kSentenceBytesMax);
-  if (!failed.permanent) return rejected(std::move(code), std::move(sentence));
-  return unsupported(std::string(kCannotDoTask), code + ": " + sentence);
+  if (failed.permanent) code.insert(0, kPermanent);
+  return rejected(std::move(code), std::move(sentence));
 }
 
 }  // namespace

@@ -249,7 +249,8 @@ void add_failures(const store::RoundRecord& record, bool blames_for_norms,
   for (const store::Failure& failure : record.result.failures) {
     const bool by_norm = failure.code == kNormAboveBound;
     if (is_circumstance(failure.code, kind) || (by_norm && !blames_for_norms)) continue;
-    const bool permanent = kind == protocol::TaskKind::kTrain && failure.code == kCannotDoTask;
+    const bool permanent =
+        kind == protocol::TaskKind::kTrain && failure.code.starts_with(kPermanent);
     failures.failed(failure.client, failure.reason, permanent);
   }
 }

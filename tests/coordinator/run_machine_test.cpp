@@ -194,8 +194,8 @@ TEST_F(RunMachineTest, AClientThatCannotDoATaskIsNotAskedAgainAfterARestart) {
   hear(1, protocol::TaskFailed{plan_a.task, "unknown-strategy", "no such", true});
   const RoundMachine::Task& task = *phase()->find(plan_a.task);
   ASSERT_TRUE(task.failure);
-  EXPECT_EQ(task.failure->code(), kCannotDoTask);
-  EXPECT_EQ(task.failure->message(), "unknown-strategy: no such");
+  EXPECT_EQ(task.failure->code(), "permanent-unknown-strategy");
+  EXPECT_EQ(task.failure->message(), "no such");
   const auto start = start_of(1, {abandoned(1, task.failure->code())});
   EXPECT_TRUE(start.failures.left_out("a"));
   EXPECT_FALSE(start_of(1, {abandoned(1, "diverged")}).failures.left_out("a"));
@@ -203,7 +203,7 @@ TEST_F(RunMachineTest, AClientThatCannotDoATaskIsNotAskedAgainAfterARestart) {
 
 TEST_F(RunMachineTest, AClientDoesNotUseTheCoordinatorsCodes) {
   for (const std::string code :
-       {"deadline", "norm-above-bound", "no-room", "cannot-do-task", "Not a code"}) {
+       {"deadline", "norm-above-bound", "no-room", "permanent-x", "Not a code"}) {
     CoordinatorMachine another({});
     another.on(ClientAdmitted{"a"}, now);
     another.on(ClientAdmitted{"b"}, now);
