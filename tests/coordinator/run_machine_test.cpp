@@ -114,6 +114,7 @@ TEST_F(RunMachineTest, AfterARestartClientsHaveTimeToComeBackWhateverTheGrace) {
   restarted.on(SessionOpened{SessionId(1), "a"}, now + 59s);
   actions = restarted.on(MessageReceived{SessionId(1), {protocol::Hello{}, {}}}, now + 59s);
   EXPECT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  ASSERT_NE(restarted.find_run(RunId(1))->phase(), nullptr);
   const RoundMachine& phase = *restarted.find_run(RunId(1))->phase();
   restarted.on(Tick{}, now + 60s);
   EXPECT_EQ(phase.find(plan_b.task)->state, RoundMachine::State::kFailed);
