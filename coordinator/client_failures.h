@@ -6,8 +6,12 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 namespace starling::coordinator {
+
+// Before the code of a client that can do no task of the run: one such failure is enough.
+inline constexpr std::string_view kPermanent = "permanent-";
 
 class ClientFailures {
  public:

@@ -27,6 +27,7 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
                       const client::DataShape& shape, protocol::TaskKind kind) {
   const Greeting& greeting = client.greeting;
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
+  if (evaluates && !holds_rows_out(greeting)) return "it holds no rows out";
   if (!client.greeted && greeting.abilities.empty()) return "";  // the store knows its rows alone
   for (const std::string& ability : abilities) {
     if (!std::ranges::binary_search(greeting.abilities, ability)) {
@@ -35,7 +36,6 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
                  : fmt::format("it does not know {}", ability);
     }
   }
-  if (evaluates && !holds_rows_out(greeting)) return "it holds no rows out";
   if (greeting.input.empty() || shape.input.empty()) return "";
   const bool same = std::ranges::equal(greeting.input, shape.input, [](auto theirs, auto ours) {
     return static_cast<std::int64_t>(theirs) == ours;

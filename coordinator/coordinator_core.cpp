@@ -74,7 +74,10 @@ RunQueue::Handlers CoordinatorCore::queue_handlers() {
           .on_broken = handlers_.on_broken};
 }
 
+// Clients are admitted when all is loaded, and phases are opened then: no client can come back
+// meanwhile, so that the time must not count against them.
 Result<void> CoordinatorCore::start() {
+  STARLING_TRY(runs_.load_running());
   STARLING_ASSIGN(const auto clients, world_.store.clients());
   for (const store::Client& client : clients) {
     const bool admitted = client.state == store::ClientState::kActive;

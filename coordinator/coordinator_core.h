@@ -56,6 +56,9 @@ class CoordinatorCore {
 
   void handle(Event event) { shell_.handle(std::move(event)); }
   const CoordinatorMachine& machine() const { return shell_.machine(); }
+  std::optional<TimePoint> heard_at(const std::string& client) const {
+    return shell_.heard_at(client);
+  }
   RunQueue& runs() { return runs_; }
   bool commits() const { return committer_.busy(); }
   bool computes() const { return executor_.busy(); }

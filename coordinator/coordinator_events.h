@@ -228,6 +228,8 @@ struct CoordinatorOptions {
   Duration silence_max = std::chrono::seconds(60);         // nothing heard: the session is closed
   Duration greeting_deadline = std::chrono::seconds(10);   // from opened to Hello
   Duration upload_retry = std::chrono::milliseconds(200);  // when the spool was full
+  // After a restart at least so long: clients may try to connect every 30 s only (backoff-max).
+  Duration restart_grace = std::chrono::seconds(60);
   protocol::TransferOptions transfer;
 };
 

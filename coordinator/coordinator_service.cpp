@@ -291,7 +291,7 @@ void CoordinatorService::Impl::check_stored(const Result<void>& stored) {
 
 // Of a client or an operator that is connected.
 std::optional<TimePoint> CoordinatorService::Impl::heard_at(const std::string& name) const {
-  const auto as_client = core->machine().clients().heard_at(name);
+  const auto as_client = core->heard_at(name);
   return as_client ? as_client : operators->heard_at(name);
 }
 
@@ -304,7 +304,7 @@ void CoordinatorService::Impl::record_heard() {
   const TimePoint now = clock.now();
   std::vector<store::ClientHeard> heard;
   for (std::string& client : registry.clients()) {
-    const auto at = core->machine().clients().heard_at(client);
+    const auto at = core->heard_at(client);
     if (!at) continue;
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - *at);
     heard.push_back({std::move(client), wall - age});

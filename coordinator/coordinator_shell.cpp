@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "coordinator/run_records.h"
+#include "core/base/check.h"
 #include "core/base/counted.h"
 
 namespace starling::coordinator {
@@ -24,6 +25,23 @@ store::RunState to_record(FinishRun::State state) {
   return store::RunState::kFailed;
 }
 
+// Whether it may pass what waits for the disk: it says nothing of the store and cannot fail. No
+// chunk comes of a phase that is not durable yet, and its bytes belong to the frame that brought
+// it.
+bool needs_no_disk(const Action& action) {
+  const auto* send = std::get_if<Send>(&action);
+  if (send == nullptr) {
+    return std::holds_alternative<CloseSession>(action) ||
+           std::holds_alternative<WriteUpload>(action);
+  }
+  const protocol::Message& message = send->envelope.message;
+  return std::holds_alternative<protocol::Pong>(message) ||
+         std::holds_alternative<protocol::Welcome>(message) ||
+         std::holds_alternative<protocol::Bye>(message) ||
+         std::holds_alternative<protocol::Chunk>(message) ||
+         std::holds_alternative<protocol::Credit>(message);
+}
+
 }  // namespace
 
 CoordinatorShell::CoordinatorShell(const Parts& parts, Options options, Handlers handlers)
@@ -31,18 +49,37 @@ CoordinatorShell::CoordinatorShell(const Parts& parts, Options options, Handlers
       options_(std::move(options)),
       handlers_(std::move(handlers)),
       machine_(options_.machine),
-      retry_(parts.scheduler.make_timer([this] {
-        held_ = false;
-        perform_all();
-      })),
+      retry_(parts.scheduler.make_timer([this] { try_again(); })),
       clock_timer_(parts.scheduler.make_timer([this] { look_at_clock(); })) {}
 
 void CoordinatorShell::handle(Event event) {
   if (broken_) return;
-  const TimePoint now = parts_.scheduler.now();
-  for (Action& action : machine_.on(std::move(event), now)) actions_.push_back(std::move(action));
+  std::vector<Action> passing;
+  for (Action& action : machine_.on(std::move(event), machine_now())) {
+    if (held_since_ && needs_no_disk(action)) {
+      passing.push_back(std::move(action));
+    } else {
+      actions_.push_back(std::move(action));
+    }
+  }
+  for (Action& action : passing) {
+    const auto done = perform_now(action);
+    STARLING_CHECK(done);
+  }
   perform_all();
-  if (!std::exchange(clock_due_, true)) clock_timer_->set(now + kClockResolution);
+  if (!std::exchange(clock_due_, true)) {
+    clock_timer_->set(parts_.scheduler.now() + kClockResolution);
+  }
+}
+
+TimePoint CoordinatorShell::machine_now() const {
+  return held_since_.value_or(parts_.scheduler.now()) - held_before_;
+}
+
+std::optional<TimePoint> CoordinatorShell::heard_at(const std::string& client) const {
+  const auto heard = machine_.clients().heard_at(client);
+  if (!heard) return std::nullopt;
+  return *heard + (parts_.scheduler.now() - machine_now());
 }
 
 void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
@@ -58,30 +95,33 @@ void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
 void CoordinatorShell::look_at_clock() {
   clock_due_ = false;
   const auto deadline = machine_.next_deadline();
-  if (!deadline || broken_) return;
-  if (*deadline <= parts_.scheduler.now()) return handle(Tick{});
-  clock_timer_->set(*deadline);
+  if (!deadline || broken_ || held_since_) return;
+  if (*deadline <= machine_now()) return handle(Tick{});
+  clock_timer_->set(*deadline + held_before_);
+}
+
+void CoordinatorShell::try_again() {
+  held_before_ += parts_.scheduler.now() - *std::exchange(held_since_, std::nullopt);
+  perform_all();
+  look_at_clock();
 }
 
 void CoordinatorShell::perform_all() {
   if (performing_ || broken_) return;
   performing_ = true;
-  while (!actions_.empty() && !held_ && !broken_) {
+  while (!actions_.empty() && !held_since_ && !broken_) {
     Action action = std::move(actions_.front());
     actions_.pop_front();
-    const auto done = std::visit([this](auto& a) { return perform(a); }, action);
+    const auto done = perform_now(action);
     if (done) continue;
     actions_.push_front(std::move(action));
     hold(done.error());
   }
   performing_ = false;
-  if (!held_ || broken_) return;
-  // The bytes of a chunk belong to the frame that brought it.
-  for (Action& action : actions_) {
-    auto* write = std::get_if<WriteUpload>(&action);
-    if (write && !write->bytes.owner())
-      write->bytes = SharedBytes::own(to_bytes(write->bytes.view()));
-  }
+}
+
+Result<void> CoordinatorShell::perform_now(Action& action) {
+  return std::visit([this](auto& a) { return perform(a); }, action);
 }
 
 void CoordinatorShell::hold(const Error& error) {
@@ -93,7 +133,7 @@ void CoordinatorShell::hold(const Error& error) {
   }
   if (reason.kind() != ErrorKind::kOverloaded) return break_down(reason);
   parts_.log.error("waiting for the disk: {}", reason.message());
-  held_ = true;
+  held_since_ = parts_.scheduler.now();
   retry_->set(parts_.scheduler.now() + options_.disk_retry);
 }
 
@@ -252,6 +292,7 @@ Result<void> CoordinatorShell::perform(AbandonRound& action) {
   STARLING_TRY(parts_.store.abandon_attempt(key_of(summary),
                                             coordinator::to_record(summary, nullptr),
                                             {action.reason.code(), action.reason.message()}));
+  parts_.committer.abandon(summary.run);
   // Whatever is being added still is done before.
   parts_.executor.drop(summary.run, [this, run = summary.run] { release_updates(run); });
   handlers_.on_round_abandoned(summary);

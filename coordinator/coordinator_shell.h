@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Around the coordinator's machine: takes its events, performs its actions strictly in order, and
 // wakes it at its deadlines. An action that meets a full disk holds all behind it until it
-// succeeds, so that nothing is ever told before it is durable.
+// succeeds, so that nothing is ever told before it is durable; the machine's clock stands still
+// meanwhile, so that no deadline passes of what was not sent. Only what says nothing of the store
+// goes on: sessions stay alive, and transfers continue.
 #pragma once
 
 #include <deque>
@@ -58,9 +60,14 @@ class CoordinatorShell {
   // Nothing reads the updates of the run's phase any more: those that were kept give up their room.
   void release_updates(RunId run);
   const CoordinatorMachine& machine() const { return machine_; }
+  // When the machine last heard of a connected client, by the scheduler's clock.
+  std::optional<TimePoint> heard_at(const std::string& client) const;
 
  private:
+  TimePoint machine_now() const;
+  void try_again();
   void perform_all();
+  Result<void> perform_now(Action& action);
   void hold(const Error& error);
   void break_down(const Error& error);
   void look_at_clock();
@@ -96,9 +103,10 @@ class CoordinatorShell {
   CoordinatorMachine machine_;
   std::deque<Action> actions_;
   bool performing_ = false;
-  bool held_ = false;              // by a full disk
-  bool broken_ = false;            // for good
-  std::map<RunId, HeldRun> runs_;  // by the machine
+  std::optional<TimePoint> held_since_;  // by a full disk, as last tried
+  Duration held_before_{};               // in all, earlier
+  bool broken_ = false;                  // for good
+  std::map<RunId, HeldRun> runs_;        // by the machine
   // Updates that keep their room until the phase ends, also of a run that is over by then.
   std::map<RunId, std::set<TaskId>> kept_;
   const std::unique_ptr<Timer> retry_;

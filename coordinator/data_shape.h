@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shape of the data of a job that does not say it: that of the rows of more than half of the
-// admitted clients, with as many classes as enough of these have.
+// clients that announced one, with as many classes as enough of these have.
 #pragma once
 
 #include <cstddef>

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "coordinator/job_text.h"
+#include "coordinator/run_records.h"
 #include "core/base/check.h"
 
 namespace starling::coordinator {
@@ -221,9 +222,27 @@ void FederationSimulator::submit_when_connected() {
 }
 
 Result<void> FederationSimulator::look_for_end() {
+  if (const auto error = too_few_clients()) {
+    const store::RunEnd end{store::RunState::kFailed, error->code(), error->message()};
+    STARLING_TRY(store_.finish_run(run_, end, clock_.wall_now()));
+    if (hooks_.on_line) hooks_.on_line(end_line(end));
+  }
   STARLING_ASSIGN(const auto run, store_.find_run(run_));
   finished_ = run && store::is_finished(run->state);
   return {};
+}
+
+// A service waits for clients that join later; here all have joined.
+std::optional<Error> FederationSimulator::too_few_clients() const {
+  const RunMachine* run = core_ ? core_->machine().find_run(run_) : nullptr;
+  if (run == nullptr || run->phase() || run->awaited() == 0) return std::nullopt;
+  const RunMachine::Reach reach = run->reach();
+  if (reach.able >= run->awaited()) return std::nullopt;
+  std::string why = fmt::format("round {} waits for {}, and no other client can join",
+                                run->start().at.version.round + 1, run->waits_for());
+  const auto one = std::ranges::find(reach.left_out, false, &RunMachine::Reach::LeftOut::trains);
+  if (one != reach.left_out.end()) why += fmt::format("; {}: {}", one->client, one->reason);
+  return rejected("too-few-clients", std::move(why));
 }
 
 void FederationSimulator::kill_coordinator(Duration restart_after) {

@@ -120,6 +120,7 @@ class FederationSimulator {
   CoordinatorCore::Handlers core_handlers();
   void submit_when_connected();
   Result<void> look_for_end();
+  std::optional<Error> too_few_clients() const;
   void coordinator_broke(const Error& error);
 
   // Runs a turn of some process, which may be killed in it.

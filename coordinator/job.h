@@ -174,7 +174,8 @@ void describe(V& visit, RoundOptions& o) {
   visit("deadline", o.deadline,
         FieldInfo{.help = "from the round's start to its last update", .min = 0.001, .max = 2.6e6});
   visit("reconnect-grace", o.reconnect_grace,
-        FieldInfo{.help = "how long a selected client may be disconnected before it is given up",
+        FieldInfo{.help = "how long a selected client may be disconnected before it is given up; "
+                          "after a restart of the coordinator at least 60s",
                   .min = 0,
                   .max = 2.6e6});
   visit("retry-pause", o.retry_pause,

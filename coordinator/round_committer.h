@@ -49,6 +49,8 @@ class RoundCommitter {
 
   // A phase of the run begins.
   void begin(RunId run, Plan plan);
+  // It ended without a model.
+  void abandon(RunId run) { begun_.erase(run); }
   // Requires: begin(); no commit of the run is under way.
   void commit(RoundSummary summary);
   bool busy() const { return !commits_.empty(); }

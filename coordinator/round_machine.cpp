@@ -28,9 +28,10 @@ Error not_needed(std::size_t wanted, protocol::TaskKind kind) {
                                            counted(wanted, result_of(kind))));
 }
 
-constexpr std::array<std::string_view, 10> kCircumstances = {
-    "deadline",   "round-closed", "disconnected", "run-stopped", "certificate-revoked",
-    "wrong-base", "spool-full",   "disk-full",    "io-error",    "upload-incomplete"};
+constexpr std::array<std::string_view, 13> kCircumstances = {
+    "deadline",   "round-closed", "disconnected",    "run-stopped", "certificate-revoked",
+    "wrong-base", "spool-full",   "disk-full",       "io-error",    "upload-incomplete",
+    kNoRoom,      "no-directory", "upload-too-large"};
 
 }  // namespace
 
@@ -141,11 +142,15 @@ void RoundMachine::interrupted(TaskId id) {
   if (task.state == State::kOffered) enter(task, State::kAsked);
 }
 
-void RoundMachine::damaged(TaskId id) {
+void RoundMachine::lost(TaskId id) {
   Task& task = at(id);
   STARLING_CHECK(task.state == State::kSumming);
-  ++task.times_damaged;
   enter(task, State::kAsked);
+}
+
+void RoundMachine::damaged(TaskId id) {
+  lost(id);
+  ++at(id).times_damaged;
 }
 
 void RoundMachine::count_bytes(TaskId id, std::uint64_t in, std::uint64_t out) {

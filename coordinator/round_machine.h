@@ -5,6 +5,7 @@
 // for one lookup by key.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -62,6 +63,15 @@ struct RoundSummary {
 // not needed. Other codes are of the client's own making; of an evaluation, which is short beside a
 // training, also a missed deadline.
 bool is_circumstance(std::string_view code, protocol::TaskKind kind);
+
+// A client's update waited for room in the coordinator's spool until the deadline.
+inline constexpr std::string_view kNoRoom = "no-room";
+
+// An attempt that failed for this says nothing of its run.
+template <class Failures>
+bool lacked_room(const Failures& failures) {
+  return std::ranges::any_of(failures, [](const auto& f) { return f.code == kNoRoom; });
+}
 
 class RoundMachine {
  public:
@@ -121,8 +131,9 @@ class RoundMachine {
   void summed(TaskId task, Result<double> norm);
   // A transfer broke off; the client may offer again.
   void interrupted(TaskId task);
-  // What was received turned out to be damaged; the client may offer again. Requires: state is
-  // kSumming.
+  // What was received could not be stored, or turned out to be damaged; the client may offer again.
+  // Requires: state is kSumming.
+  void lost(TaskId task);
   void damaged(TaskId task);
   void count_bytes(TaskId task, std::uint64_t in, std::uint64_t out);
   std::uint64_t bytes_in() const { return bytes_in_; }

@@ -67,9 +67,15 @@ Result<void> check_bounds(const Job& job) {
 }
 
 Result<void> check_spool(const RunContext& context, const store::UploadSpool::Options& spool) {
-  if (context.job.aggregation.joint_rule() == nullptr) return {};
   const std::uint64_t bytes = update::payload_bytes(context.schema().vectors);
   const std::uint64_t fit = store::UploadSpool::uploads_max(spool, bytes);
+  if (fit == 0) {
+    return wrong_setting("spool-too-small",
+                         fmt::format("an update has {}, and the spool holds none: raise "
+                                     "spool.disk-bytes or spool.memory-bytes in coordinator.toml",
+                                     format_byte_count(bytes)));
+  }
+  if (context.job.aggregation.joint_rule() == nullptr) return {};
   const auto cohort = static_cast<std::uint64_t>(context.job.round.cohort);
   if (cohort <= fit) return {};
   return wrong_setting(

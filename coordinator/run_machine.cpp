@@ -21,7 +21,9 @@ std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& f
   std::string text;
   for (const auto& [code, count] : codes) {
     text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", count, code,
-                        code == kNormAboveBound ? " (aggregation.norm-max)" : "");
+                        code == kNormAboveBound ? " (aggregation.norm-max)"
+                        : code == kNoRoom       ? " (in the coordinator's spool or on its disk)"
+                                                : "");
   }
   return fmt::format("; {} of {} failed: {}", failures.size(), asked, text);
 }
@@ -368,6 +370,7 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                           trains ? "selected" : "evaluation by", asked, clients_.size(), attempt));
   }
   for (const Participant& participant : participants) {
+    abandoned_.erase(participant.client);
     if (clients_.find(participant.client)) clients_.assign(participant.client, participant.task);
     ask_or_await(participant.client, participant.task);
   }
@@ -416,12 +419,14 @@ void RunMachine::end_with(RoundSummary summary, const Error& reason) {
   close_phase();
 }
 
-// Without telling its clients: what they finished or still train is good for the next attempt.
+// Without telling its clients: what they finished or still train is good for the next attempt. They
+// are told when the round or the run is over.
 void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   const RoundOptions& options = start_.job.round;
   PastAttempts& past = start_.attempts[summary.round];
   past.last = summary.attempt;
-  ++past.failed;
+  if (!lacked_room(summary.failures)) ++past.failed;
+  for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
   close_phase();
   turn_.act(AbandonRound{std::move(summary), reason});
   if (past.failed < options.attempts_max) {
@@ -432,6 +437,12 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
          retry(reason.code(),
                fmt::format("round {} was abandoned {} times, the last time with {}",
                            start_.at.version.round + 1, past.failed, reason.message())));
+}
+
+void RunMachine::end_abandoned_tasks(const Error& reason) {
+  for (const auto& [client, id] : std::exchange(abandoned_, {})) {
+    clients_.send_to(client, protocol::TaskEnded{id, reason.code(), reason.message()});
+  }
 }
 
 void RunMachine::handle(RoundDurable& event) {
@@ -459,6 +470,7 @@ void RunMachine::committed(const RoundSummary& summary, Durable durable) {
     std::vector<double>& norms = start_.norms.emplace_back();
     for (const Contributor& contributor : summary.contributors) norms.push_back(contributor.norm);
     if (start_.norms.size() > NormBound::kRounds) start_.norms.pop_front();
+    end_abandoned_tasks(retry("round-closed", "the round closed without this update"));
   }
   for (const Contributor& contributor : summary.contributors) {
     clients_.send_to(contributor.client,
@@ -480,8 +492,9 @@ void RunMachine::close_phase() {
 }
 
 void RunMachine::finish(FinishRun::State state, std::optional<Error> error) {
+  const Error stopped = rejected("run-stopped", "the run was stopped");
+  end_abandoned_tasks(error.value_or(stopped));
   if (phase_) {
-    const Error stopped = rejected("run-stopped", "the run was stopped");
     for (const auto& [task, upload] : phase_->uploads) turn_.act(DropUpload{task});
     turn_.act(AbandonRound{phase_->tasks.close(turn_.now, stopped), stopped});
     end_all_tasks(stopped);

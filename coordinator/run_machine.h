@@ -98,8 +98,10 @@ class RunMachine {
     double median_rows = 0;  // of its clients that announced any, the lower median; 0: none did
     std::map<TaskId, Download> downloads;
     std::map<TaskId, Upload> uploads;
-    Deadlines<TaskId> retries;  // of uploads for which there was no room
-    Deadlines<TaskId> absent;   // asked, and the client is not connected: when it is given up
+    Deadlines<TaskId> retries;         // of uploads for which there was no room
+    std::map<TaskId, Error> refusals;  // why, until there is some
+    Deadlines<TaskId> absent;  // asked, and the client is not connected: when it is given up
+    bool said_disk_full = false;
     bool committing = false;
     RoundSummary closing;  // while committing
   };
@@ -123,8 +125,11 @@ class RunMachine {
   // The open phase.
   void ask(const std::string& name, TaskId task);
   void await(TaskId task, const ClientTable::Client& client);
+  Duration absence_max(const ClientTable::Client& client) const;
   void ask_or_await(const std::string& name, TaskId task);
   void ask_again(const std::string& name, TaskId task);
+  void no_room(TaskId task, const Error& error);
+  void fail_uploads_without_room();
   void pump(SessionId session, TaskId task);
   void record_traffic();
   Result<double> counted_weight(const std::string& client, double weight) const;
@@ -143,6 +148,7 @@ class RunMachine {
   void abandon(RoundSummary summary);
   void end_with(RoundSummary summary, const Error& reason);
   void abandon_training(RoundSummary summary, const Error& reason);
+  void end_abandoned_tasks(const Error& reason);
   void committed(const RoundSummary& summary, Durable durable);
   void close_phase();
   void finish(FinishRun::State state, std::optional<Error> error);
@@ -156,6 +162,9 @@ class RunMachine {
   bool over_ = false;
   bool stop_requested_ = false;
   std::size_t awaited_ = 0;
+  // The last task of clients that only abandoned attempts of the present round asked: they may be
+  // at work on it still, for a later attempt to take it over.
+  std::map<std::string, TaskId> abandoned_;
   std::optional<RunId> yields_to_;
   std::uint64_t looked_at_version_ = 0;  // of the clients' table, when too few were there
   std::optional<TimePoint> retry_at_;

@@ -25,6 +25,16 @@ bool is_reason_code(const std::string& code) {
   });
 }
 
+// Codes by which the coordinator decides are its own.
+Error reported(const protocol::TaskFailed& failed) {
+  const bool is_own = is_circumstance(failed.code, protocol::TaskKind::kTrain) ||
+                      failed.code == kNormAboveBound || failed.code.starts_with(kPermanent);
+  std::string code = is_reason_code(failed.code) && !is_own ? failed.code : "client-error";
+  std::string sentence = printable(failed.message, wire::kSentenceBytesMax);
+  if (failed.permanent) code.insert(0, kPermanent);
+  return rejected(std::move(code), std::move(sentence));
+}
+
 }  // namespace
 
 // --- clients ------------------------------------------------------------------------------------
@@ -36,7 +46,9 @@ void RunMachine::came(const std::string& name, const ClientTable::Client&) {
   if (!task) return;
   phase_->absent.clear(*task);
   if (phase_->committing) return;
-  if (phase_->tasks.find(*task)->state == RoundMachine::State::kAsked) ask(name, *task);
+  const RoundMachine::State state = phase_->tasks.find(*task)->state;
+  if (state == RoundMachine::State::kAsked) ask(name, *task);
+  if (state == RoundMachine::State::kFailed) tell_task_end(*task);  // perhaps while it was away
 }
 
 // How long it may be away is counted from `away_since`.
@@ -63,8 +75,14 @@ void RunMachine::revoked(const std::string& name) {
 // yet is not waited for. Requires: the client is not connected.
 void RunMachine::await(TaskId task, const ClientTable::Client& client) {
   if (phase_->tasks.find(task)->state != RoundMachine::State::kAsked) return;
+  phase_->absent.set(task, client.seen ? client.away_since + absence_max(client) : turn_.now);
+}
+
+// A client of a resumed phase was cut off by the coordinator's own restart.
+Duration RunMachine::absence_max(const ClientTable::Client& client) const {
   const Duration grace = start_.job.round.reconnect_grace;
-  phase_->absent.set(task, client.seen ? client.away_since + grace : turn_.now);
+  const bool cut_off = phase_->tasks.options().resumed && !client.greeted;
+  return cut_off ? std::max(grace, options_.restart_grace) : grace;
 }
 
 // Sends the task, once it is this one's turn.
@@ -182,8 +200,8 @@ void RunMachine::receive(SessionId session, const std::string& client,
   }
   const auto weight = counted_weight(client, offer.head.weight);
   if (!weight) return refuse(weight.error());
-  const bool is_new = known.state == RoundMachine::State::kAsked && known.weight != *weight;
-  if (is_new && *weight < offer.head.weight && !start_.uniform_weights) {
+  const bool is_first = known.weight == 0;
+  if (is_first && *weight < offer.head.weight && !start_.uniform_weights) {
     turn_.say(start_.id, fmt::format("{}: the weight {} counts as {} (aggregation.weight-max, "
                                      "weight-ratio-max)",
                                      client, offer.head.weight, *weight));
@@ -249,11 +267,13 @@ void RunMachine::handle(const UploadOpened& event) {
     if (event.received.error().kind() != ErrorKind::kOverloaded) {
       return fail_task(event.task, event.received.error());
     }
+    no_room(event.task, event.received.error());
     phase_->retries.set(event.task, turn_.now + options_.upload_retry);  // no room, no credit
     return;
   }
   const std::uint64_t total = upload->second.head.payload_bytes;
   phase_->retries.clear(event.task);
+  phase_->refusals.erase(event.task);
   upload->second.receiver.emplace(total, options_.transfer.window_bytes);
   if (*event.received > 0) upload->second.receiver->resume(*event.received);
   if (upload->second.receiver->done()) {  // before a restart: no chunk comes any more
@@ -299,6 +319,12 @@ void RunMachine::handle(const UploadSummed& event) {
   if (task == nullptr || task->state != RoundMachine::State::kSumming) return;
   const std::string client = task->client;
   if (event.damaged_here) return ask_again(client, event.task);
+  if (!event.result && event.result.error().kind() == ErrorKind::kOverloaded) {
+    no_room(event.task, event.result.error());  // the disk filled while the update was written
+    phase_->tasks.lost(event.task);
+    ask_or_await(client, event.task);
+    return sum_next();
+  }
   phase_->tasks.summed(event.task, event.result);
   if (event.result) {
     start_.failures.succeeded(client);
@@ -330,14 +356,31 @@ void RunMachine::ask_again(const std::string& name, TaskId task) {
   sum_next();
 }
 
+// A full disk is said once a phase: each upload waits for the same.
+void RunMachine::no_room(TaskId task, const Error& error) {
+  phase_->refusals.insert_or_assign(task, error);
+  if (error.code() != "disk-full" || std::exchange(phase_->said_disk_full, true)) return;
+  turn_.say(id(), fmt::format("{} updates wait for the disk: {}", label(phase_->tasks.options()),
+                              error.message()));
+}
+
+// Clients did not miss a deadline that the coordinator kept them from.
+void RunMachine::fail_uploads_without_room() {
+  if (phase_->tasks.counted() >= phase_->tasks.options().updates_wanted) return;
+  for (const auto& [task, refusal] : phase_->refusals) {
+    phase_->tasks.failed(
+        task, overloaded(std::string(kNoRoom),
+                         "the coordinator had no room for it in time: " + refusal.message()));
+  }
+}
+
 // --- failures -----------------------------------------------------------------------------------
 
 void RunMachine::receive(const std::string& client, const protocol::TaskFailed& failed) {
-  const Error error = rejected(is_reason_code(failed.code) ? failed.code : "client-error",
-                               printable(failed.message, wire::kSentenceBytesMax));
-  if (phase_->tasks.find(failed.task)->state == RoundMachine::State::kFailed) {
-    return tell_task_end(failed.task);
-  }
+  const RoundMachine::State state = phase_->tasks.find(failed.task)->state;
+  if (state == RoundMachine::State::kFailed) return tell_task_end(failed.task);
+  if (state == RoundMachine::State::kSumming || state == RoundMachine::State::kCounted) return;
+  const Error error = reported(failed);
   fail_task(failed.task, error);
   blame(client, error, failed.permanent);
 }
@@ -415,10 +458,10 @@ void RunMachine::advance() {
 
 // A selected client that stays away longer than the grace is not waited for.
 void RunMachine::give_up_absent() {
-  const Duration grace = start_.job.round.reconnect_grace;
   for (const TaskId id : phase_->absent.take_due(turn_.now)) {
-    fail_task(id, retry("disconnected",
-                        fmt::format("the client was disconnected for {}", format_duration(grace))));
+    const ClientTable::Client& client = *clients_.find(phase_->tasks.find(id)->client);
+    fail_task(id, retry("disconnected", fmt::format("the client was disconnected for {}",
+                                                    format_duration(absence_max(client)))));
   }
 }
 
@@ -432,6 +475,7 @@ void RunMachine::retry_uploads() {
 void RunMachine::close_if_due() {
   const RoundMachine::Verdict verdict = phase_->tasks.verdict(turn_.now);
   if (verdict == RoundMachine::Verdict::kOpen) return;
+  fail_uploads_without_room();
   for (const auto& [task, upload] : phase_->uploads) turn_.act(DropUpload{task});
   phase_->uploads.clear();
   phase_->retries = {};

@@ -29,7 +29,7 @@ void RunQueue::try_all_again() {
 
 // --- after a restart ----------------------------------------------------------------------------
 
-Result<void> RunQueue::resume() {
+Result<void> RunQueue::load_running() {
   STARLING_ASSIGN(std::vector<store::Run> running, parts_.store.runs(store::RunState::kRunning));
   std::set<RunId> open;
   for (const store::Run& run : running) {
@@ -39,11 +39,11 @@ Result<void> RunQueue::resume() {
   }
   // Its clients are at work: it comes before one that could begin a round.
   std::ranges::stable_partition(running, [&](const auto& run) { return open.contains(run.id); });
-  for (const store::Run& run : running) STARLING_TRY(resume(run));
+  for (const store::Run& run : running) STARLING_TRY(load_running(run));
   return {};
 }
 
-Result<void> RunQueue::resume(const store::Run& run) {
+Result<void> RunQueue::load_running(const store::Run& run) {
   const auto recovery =
       store::recover_run(parts_.store, parts_.checkpoints(run.id), run.id, hash_model_file);
   if (!recovery && recovery.error().code() != "model-damaged") return recovery.error();
@@ -53,10 +53,20 @@ Result<void> RunQueue::resume(const store::Run& run) {
       parse_job(run.job, fmt::format("job of run {}", run.id.value()), parts_.strategies);
   if (!job) return fail(run.id, job.error()), Result<void>();
   const store::ModelRecord& last = recovery->model;
-  const auto loaded =
-      load_running_run(run, parts_.strategies, parts_.prepare, parts_.checkpoints(run.id), last);
-  if (loaded) return resumed(run, last, *loaded);
-  wait_for_data(run, last, loaded.error());
+  running_.push_back(
+      {run, last,
+       load_running_run(run, parts_.strategies, parts_.prepare, parts_.checkpoints(run.id), last)});
+  return {};
+}
+
+Result<void> RunQueue::resume() {
+  for (const Running& running : std::exchange(running_, {})) {
+    if (running.loaded) {
+      STARLING_TRY(resumed(running.run, running.last, *running.loaded));
+    } else {
+      wait_for_data(running.run, running.last, running.loaded.error());
+    }
+  }
   return {};
 }
 
@@ -191,6 +201,9 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   const auto job = parse_job(run.job, "job", parts_.strategies);
   const bool lacks = job && lacks_shape(*job);
   if (held_.empty() && !lacks) return "";
+  if (held_.size() >= options_.held_max) {
+    return fmt::format("another run to end: {} have begun, which is the limit", held_.size());
+  }
   const auto clients = handlers_.clients_for_another();
   if (!job || !clients) return "its turn";
   if (lacks) {

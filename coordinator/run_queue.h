@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "coordinator/coordinator_machine.h"
 #include "coordinator/data_shape.h"
@@ -53,9 +54,11 @@ class RunQueue {
 
   RunQueue(Parts parts, Options options, Handlers handlers);
 
-  // Loads the runs that an earlier process was at, in this turn: clients must not be heard before
-  // their tasks are known again. A run fails whose job or models are damaged; one whose data cannot
-  // be read waits for them and keeps its place. Errors are those of the store.
+  // Loads the runs that an earlier process was at, in this turn, which may take long. A run fails
+  // whose job or models are damaged. Errors are those of the store.
+  [[nodiscard]] Result<void> load_running();
+  // Hands over what load_running() loaded, before any client is heard: their tasks must be known
+  // again. A run whose data cannot be read waits for them and keeps its place.
   [[nodiscard]] Result<void> resume();
   // Whether a run of this job could be loaded, which takes as long as loading it: the job with the
   // shape of its data as far as it is known. "no-data-shape" also where no client that has joined
@@ -86,7 +89,12 @@ class RunQueue {
   void loaded(const store::Run& run, const std::optional<LearnedShape>& learned, Loading loading);
   void start(const store::Run& run, const std::optional<LearnedShape>& learned,
              const LoadedRun& loaded, const store::ModelRecord& initial);
-  Result<void> resume(const store::Run& run);
+  struct Running {
+    store::Run run;
+    store::ModelRecord last;
+    Result<LoadedRun> loaded;
+  };
+  Result<void> load_running(const store::Run& run);
   Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
                        const LoadedRun& loaded);
   void wait_for_data(const store::Run& run, const store::ModelRecord& last, const Error& error);
@@ -100,6 +108,7 @@ class RunQueue {
   Parts parts_;
   Options options_;
   Handlers handlers_;
+  std::vector<Running> running_;                  // until resume()
   std::set<RunId> held_;                          // being loaded, or begun and not ended
   std::optional<RunId> loading_;                  // of them, for the first time
   std::size_t clients_needed_ = 0;                // fewer connected: no pending run can begin

@@ -249,7 +249,9 @@ void add_failures(const store::RoundRecord& record, bool blames_for_norms,
   for (const store::Failure& failure : record.result.failures) {
     const bool by_norm = failure.code == kNormAboveBound;
     if (is_circumstance(failure.code, kind) || (by_norm && !blames_for_norms)) continue;
-    failures.failed(failure.client, failure.reason);
+    const bool permanent =
+        kind == protocol::TaskKind::kTrain && failure.code.starts_with(kPermanent);
+    failures.failed(failure.client, failure.reason, permanent);
   }
 }
 
@@ -285,7 +287,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     if (record.key.round <= round || record.state == store::RoundState::kOpen) continue;
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
-    if (!is_withdrawn(record)) ++past.failed;
+    if (!is_withdrawn(record) && !lacked_room(record.result.failures)) ++past.failed;
   }
   for (const store::RoundRecord& record : evaluations) {
     add_failures(record, false, start.evaluation_failures);

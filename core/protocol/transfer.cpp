@@ -47,7 +47,7 @@ std::uint64_t TransferReceiver::limit() const {
 }
 
 Result<bool> TransferReceiver::take(std::uint64_t offset, std::uint64_t bytes) {
-  if (offset > received_ || bytes > limit() || offset > limit() - bytes) {
+  if (offset > received_ || bytes > told_limit_ || offset > told_limit_ - bytes) {
     return rejected("bad-chunk", fmt::format("bytes {}+{} came where {} of {} had arrived", offset,
                                              bytes, received_, total_));
   }

@@ -48,12 +48,13 @@ class TransferReceiver {
   std::uint64_t total() const { return total_; }
   std::uint64_t received() const { return received_; }
   bool done() const { return received_ == total_; }
-  // Goes on where an earlier connection broke off. Requires: received <= total.
+  // Goes on where an earlier connection broke off; tell_limit() follows. Requires: received <=
+  // total.
   void resume(std::uint64_t received) { received_ = received; }
   // The highest offset the sender may reach; for an answer that names it.
   std::uint64_t tell_limit();
   // Takes a piece that starts where the last one ended; "bad-chunk" for a gap or one beyond the
-  // limit. A piece that was received before is skipped: false.
+  // limit that was told. A piece that was received before is skipped: false.
   [[nodiscard]] Result<bool> take(std::uint64_t offset, std::uint64_t bytes);
   // The new limit, where half a window has been consumed since the last one was told.
   std::optional<std::uint64_t> credit_due();

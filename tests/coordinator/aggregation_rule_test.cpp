@@ -450,6 +450,7 @@ TEST_F(SmallSpool, AJobThatNoSpoolOfTheServiceHoldsIsRefusedByName) {
       check("median", 2 * 64 - 1, 3 * 4096),
       HasSubstr("needs the 5 updates of a round at once, 40 B each, and the spool holds 4"));
   EXPECT_THAT(check("median", 0, 0), HasSubstr("raise spool.disk-bytes"));
+  EXPECT_THAT(check("mean", 39, 4095), HasSubstr("an update has 40 B, and the spool holds none"));
 }
 
 TEST_F(SmallSpool, UpdatesForWhichThereNeverIsRoomAreRefusedByNameAndNotAtTheDeadline) {

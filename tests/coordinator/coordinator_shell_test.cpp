@@ -182,8 +182,9 @@ TEST_F(CoordinatorShellTest, ADiskThatFailsEndsEverythingAtOnce) {
 TEST_F(CoordinatorShellTest, WhatWaitsForAFullDiskIsLimited) {
   store.failures.assign(10'000, disk_full());
   start();
-  for (std::uint64_t i = 0; i < 60; ++i) {
-    shell.handle(MessageReceived{kSession, {protocol::Ping{.nonce = i}, {}}});
+  for (std::uint64_t i = 1; i <= 60; ++i) {
+    const protocol::UpdateOffer offer{{.task = TaskId(i)}};
+    shell.handle(MessageReceived{kSession, {offer, {}}});  // is looked up in the store
   }
   run_until([&] { return broken.has_value(); });
   EXPECT_EQ(broken->code(), "disk-full");

@@ -330,11 +330,16 @@ TEST(FederationSimulator, ValuesFarAboveThoseOfEarlierRoundsDoNotCount) {
   EXPECT_LT(last_accuracy(simulate_forged(job, forge)), 0.4) << "this is what the bound prevents";
 }
 
-TEST(FederationSimulator, ARunOfClientsThatDivergeFailsByName) {
+Job diverging_job() {
   Job job = small_job();
   job.training.train.learning_rate = 1e6;
   job.training.train.optimizer = "momentum";
   job.training.train.weight_decay = 1000;
+  return job;
+}
+
+TEST(FederationSimulator, ARunOfClientsThatDivergeFailsByName) {
+  Job job = diverging_job();
   job.round.attempts_max = 2;
   const Outcome outcome = simulate_with(job, {});
   EXPECT_EQ(outcome.run.state, store::RunState::kFailed);
@@ -342,6 +347,20 @@ TEST(FederationSimulator, ARunOfClientsThatDivergeFailsByName) {
   ASSERT_EQ(outcome.rounds.size(), 2U);
   EXPECT_EQ(outcome.rounds[0].result.failures.size(), 4U);
   EXPECT_EQ(outcome.rounds[0].result.failures[0].code, "diverged");
+}
+
+// Three failures each, of four clients an attempt: five of seven are left out by the fifth.
+TEST(FederationSimulator, ARunThatTooFewClientsCanStillDoFailsAtOnce) {
+  Job job = diverging_job();
+  job.round.attempts_max = 100;
+  const Outcome outcome = simulate_with(job, {.give_up_at = TimePoint(1h)});
+  EXPECT_EQ(outcome.run.state, store::RunState::kFailed);
+  EXPECT_EQ(outcome.run.error_code, "too-few-clients");
+  EXPECT_NE(outcome.run.error.find("round 1 waits for 7 clients (7 connected, "), std::string::npos)
+      << outcome.run.error;
+  EXPECT_NE(outcome.run.error.find("its tasks of this run failed: "), std::string::npos)
+      << outcome.run.error;
+  EXPECT_LT(outcome.rounds.size(), 10U);
 }
 
 }  // namespace

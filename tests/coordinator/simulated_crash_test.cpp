@@ -51,7 +51,6 @@ struct Federation {
 
   // Returns the SHA-256 of each committed model.
   std::vector<std::string> simulate() {
-    const Job job = job_of_all();
     const auto dataset =
         data::load_dataset(data::DatasetSpec::parse(job.data.dataset).value()).value();
     const auto parts =
@@ -79,6 +78,7 @@ struct Federation {
   // The lines of the run's log.
   std::vector<std::string> said() { return store.calls; }
 
+  Job job = job_of_all();
   const SystemClock clock;
   testing::FlakyStore store;
   FederationSimulator::Options options;
@@ -153,6 +153,17 @@ TEST_F(SimulatedCrash, TheCoordinatorMayBeKilledAfterAnyTransaction) {
         };
       });
   EXPECT_EQ(disturbances, 2 * kRounds + 1) << "attempts opened and committed, and the run's end";
+}
+
+// Its clients lost their connections because of the coordinator.
+TEST_F(SimulatedCrash, ARestartIsNoAbsenceOfClients) {
+  job.round.reconnect_grace = 0s;
+  store.on_written = [&, opened = 0](const std::string& call) mutable {
+    if (call == "open" && ++opened == 2) throw sim::ProcessCrash{FederationSimulator::kCoordinator};
+  };
+  EXPECT_EQ(simulate(), undisturbed());
+  EXPECT_EQ(crashes, 1U);
+  EXPECT_EQ(rounds.size(), kRounds) << "no attempt was abandoned";
 }
 
 TEST_F(SimulatedCrash, ACoordinatorThatFindsItsDiskFullWaits) {

@@ -52,6 +52,15 @@ TEST(TransferReceiver, RefusesGapsOverlapsAndWhatExceedsItsWindow) {
   EXPECT_EQ(receiver.received(), 100U);
 }
 
+TEST(TransferReceiver, TakesNoMoreThanItTold) {
+  TransferReceiver receiver(1000, 200);
+  EXPECT_EQ(receiver.tell_limit(), 200U);
+  ASSERT_TRUE(receiver.take(0, 150).value());
+  EXPECT_EQ(receiver.take(150, 51).error().code(), "bad-chunk") << "no credit was told yet";
+  EXPECT_EQ(receiver.credit_due(), 350U);
+  EXPECT_TRUE(receiver.take(150, 51).value());
+}
+
 TEST(TransferReceiver, TellsCreditByHalfWindowsUpToTheEnd) {
   TransferReceiver receiver(500, 200);
   EXPECT_EQ(receiver.tell_limit(), 200U);

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process around the machine: what a start after a restart does with the time that it takes.
+#include "coordinator/coordinator_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/job_text.h"
+#include "core/sim/simulated_disk.h"
+#include "core/sim/virtual_computation.h"
+#include "tests/coordinator/flaky_store.h"
+
+namespace starling::coordinator {
+namespace {
+
+using namespace std::chrono_literals;
+
+class RecordingSessions final : public protocol::SessionLinks {
+ public:
+  void send(SessionId, const protocol::Envelope& envelope) override {
+    sent.push_back(envelope.message);
+  }
+  void close(SessionId, const std::string& code, const std::string&) override {
+    closed.push_back(code);
+  }
+  bool is_open(SessionId) const override { return true; }
+  template <class T>
+  std::size_t count() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        sent, [](const auto& message) { return std::holds_alternative<T>(message); }));
+  }
+
+  std::vector<protocol::Message> sent;
+  std::vector<std::string> closed;
+};
+
+// A run of one client.
+class CoordinatorCoreTest : public ::testing::Test {
+ protected:
+  CoordinatorCoreTest() {
+    job.training.model.kind = "softmax-regression";
+    job.training.data = {.input = {2}, .classes = 2};
+    job.round.cohort = 1;
+    job.round.min_updates = 1;
+    job.round.wait_for = 1;
+    store::Certificate certificate{.serial = "cam-7", .client = "cam-7", .not_after = {}};
+    EXPECT_TRUE(store->add_client("cam-7", store::Role::kDevice, certificate, {}));
+    EXPECT_TRUE(store->record_seen("cam-7", {}, store::Greeting{.rows = 10}));
+    id = store->submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
+  }
+  // The first round is open, as an earlier process left it.
+  void leave_open() {
+    const LoadedRun run = load_new_run(*store->find_run(id).value()).value();
+    const auto initial = write_position(checkpoints, run.at, run.context->job_settings()).value();
+    EXPECT_TRUE(store->start_run(id, initial, run.context->job_settings(), {}));
+    EXPECT_TRUE(store->open_attempt({.key = {id, 1, 1},
+                                     .cohort = {{"cam-7", TaskId(1)}},
+                                     .base_model = run.at.version.sha256,
+                                     .started = {},
+                                     .population = 1}));
+  }
+  void hear(protocol::Message message) {
+    core->handle(MessageReceived{SessionId(1), {std::move(message), {}}});
+  }
+  // Loading each run takes so long.
+  void start(Duration loading) {
+    core = std::make_unique<CoordinatorCore>(
+        CoordinatorCore::World{
+            scheduler, clock, *store, sessions, [this](RunId) { return checkpoints; },
+            [this, loading](const Job& loaded) {
+              wait(loading);
+              return prepare_context(loaded);
+            },
+            strategy::builtin_strategies(), computation, computation, evaluators, log},
+        CoordinatorCore::Options{},
+        CoordinatorCore::Handlers{.on_broken = [](const Error& e) { FAIL() << e.message(); }});
+    ASSERT_TRUE(core->start());
+  }
+  void wait(Duration time) {
+    bool over = false;
+    scheduler.schedule(scheduler.now() + time, [&over] { over = true; });
+    while (!over) ASSERT_TRUE(scheduler.run_one());
+  }
+  std::size_t count_calls(const std::string& call) {
+    return static_cast<std::size_t>(std::ranges::count(store->calls, call));
+  }
+  bool is_open() { return store->find_open_attempt(id).value().has_value(); }
+
+  Job job;
+  SystemClock clock;
+  NullLog log;
+  std::unique_ptr<testing::FlakyStore> store = std::make_unique<testing::FlakyStore>();
+  sim::SimulatedDisk disk{0};
+  store::Checkpoints checkpoints{disk, "models"};
+  sim::VirtualScheduler scheduler;
+  sim::ImmediateComputation computation{scheduler};
+  ComputePool evaluators{1};
+  RecordingSessions sessions;
+  RunId id;
+  std::unique_ptr<CoordinatorCore> core;
+};
+
+TEST_F(CoordinatorCoreTest, TheTimeThatAStartTakesCountsNeitherAgainstClientsNorTheDeadline) {
+  leave_open();
+  start(job.round.deadline + 1h);
+  wait(59s);
+  EXPECT_TRUE(is_open()) << "no client could connect before";
+  wait(2s);
+  EXPECT_FALSE(is_open());
+  const auto rounds = store->rounds(id, 1).value();
+  ASSERT_EQ(rounds.size(), 1U);
+  ASSERT_EQ(rounds[0].result.failures.size(), 1U);
+  EXPECT_EQ(rounds[0].result.failures[0].reason, "the client was disconnected for 1m");
+}
+
+// Tried every 5 s.
+TEST_F(CoordinatorCoreTest, WhileTheDiskIsFullNoDeadlinePassesAndSessionsStayAlive) {
+  const Duration full = 10 * job.round.deadline;
+  store->failures.assign(static_cast<std::size_t>(full / 5s),
+                         overloaded("disk-full", "no space left on device"));
+  start(0s);
+  core->handle(SessionOpened{SessionId(1), "cam-7"});
+  hear(protocol::Hello{.rows = 10});
+  core->runs().load_next();
+  wait(full - 1s);
+  EXPECT_FALSE(is_open());
+  EXPECT_EQ(sessions.count<protocol::RoundPlan>(), 0U) << "nothing is told that is not durable";
+  hear(protocol::Ping{});
+  EXPECT_EQ(sessions.count<protocol::Pong>(), 1U);
+  core->handle(SessionOpened{SessionId(2), "cam-7"});
+  core->handle(MessageReceived{SessionId(2), {protocol::Hello{.rows = 10}, {}}});
+  EXPECT_EQ(sessions.count<protocol::Welcome>(), 2U);
+  EXPECT_THAT(sessions.closed, ::testing::ElementsAre("replaced"));
+  EXPECT_EQ(core->heard_at("cam-7"), scheduler.now());
+  wait(10s);
+  ASSERT_TRUE(store->failures.empty());
+  ASSERT_EQ(sessions.count<protocol::RoundPlan>(), 2U) << "of each session";
+  EXPECT_EQ(std::get<protocol::RoundPlan>(sessions.sent.back()).deadline, job.round.deadline);
+  EXPECT_TRUE(is_open());
+  EXPECT_EQ(count_calls("abandon"), 0U);
+  EXPECT_EQ(count_calls("open"), 1U);
+  // The client says nothing more: it is given up as usual.
+  wait(5min);
+  EXPECT_EQ(count_calls("abandon"), 1U);
+}
+
+}  // namespace
+}  // namespace starling::coordinator

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run whose attempts fail for reasons of the coordinator's own, and what its clients are told of
+// attempts that are over.
+#include "coordinator/run_machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/client_fit.h"
+#include "tests/coordinator/coordinator_machine_fixture.h"
+
+namespace starling::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RunMachineTest : public CoordinatorMachineTest {
+ protected:
+  // As a restarted coordinator finds the first round.
+  store::RoundRecord abandoned(Attempt attempt, const std::string& code) const {
+    return {.key = {RunId(1), 1, attempt},
+            .state = store::RoundState::kAbandoned,
+            .result = {.failures = {{"a", code, "x", 0, 0}}},
+            .abandonment = store::Abandonment{"too-few-updates", "0 of 1"}};
+  }
+  void miss_deadline() {
+    now += context.job.round.deadline - 1s;
+    for (const std::uint64_t session : {1, 2}) hear(session, protocol::Ping{});
+    now += 1s;
+    feed(Tick{});
+    ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  }
+  void wait_for_attempt() {
+    now += context.job.round.retry_pause;
+    feed(Tick{});
+  }
+  std::size_t count_lines(const std::string& part) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        did<Say>(), [&](const Say& say) { return say.line.find(part) != std::string::npos; }));
+  }
+};
+
+// --- clients of attempts that are over ----------------------------------------------------------
+
+TEST_F(RunMachineTest, TheClientsOfAnAbandonedAttemptAreToldWhenTheRunIsStopped) {
+  open_round();
+  miss_deadline();
+  EXPECT_TRUE(sent<protocol::TaskEnded>().empty()) << "a later attempt may use what they train";
+  feed(StopRun{RunId(1)});
+  const auto ended = sent<protocol::TaskEnded>();
+  ASSERT_EQ(ended.size(), 2U);
+  EXPECT_EQ(ended[0].second.task, plan_a.task);
+  EXPECT_EQ(ended[1].second.task, plan_b.task);
+  EXPECT_EQ(ended[0].second.code, "run-stopped");
+}
+
+TEST_F(RunMachineTest, TheClientsOfTheLastAttemptAreToldThatTheRunFailed) {
+  context.job.round.attempts_max = 1;
+  open_round();
+  miss_deadline();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 2U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "too-few-updates");
+}
+
+TEST_F(RunMachineTest, AClientThatNoLaterAttemptDrewIsToldWhenTheRoundIsOver) {
+  context.job.round.cohort = 1;
+  context.job.round.attempts_max = 100;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  const auto first = sent<protocol::RoundPlan>()[0];
+  miss_deadline();
+  wait_for_attempt();
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  EXPECT_TRUE(sent<protocol::TaskEnded>().empty());
+  const auto last = sent<protocol::RoundPlan>()[0];
+  ASSERT_NE(last.first, first.first) << "choose another seed";
+  upload(last.first.value(), last.second);
+  feed(UploadSummed{last.second.task, 1.0});
+  commit();
+  const auto ended = sent<protocol::TaskEnded>();
+  ASSERT_EQ(ended.size(), 1U) << "not the one that counted";
+  EXPECT_EQ(ended[0].first, first.first);
+  EXPECT_EQ(ended[0].second.task, first.second.task);
+  EXPECT_EQ(ended[0].second.code, "round-closed");
+}
+
+TEST_F(RunMachineTest, AClientWhoseTaskFailedWhileItWasAwayIsToldWhenItComesBack) {
+  open_round();
+  feed(SessionClosed{SessionId(1)});
+  now += context.job.round.reconnect_grace;
+  feed(Tick{});
+  EXPECT_EQ(phase()->find(plan_a.task)->state, RoundMachine::State::kFailed);
+  feed(SessionOpened{SessionId(3), "a"});
+  hear(3, protocol::Hello{.rows = 10});
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.task, plan_a.task);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "disconnected");
+}
+
+TEST_F(RunMachineTest, AfterARestartClientsHaveTimeToComeBackWhateverTheGrace) {
+  context.job.round.reconnect_grace = 0s;
+  open_round();
+  const store::RoundRecord open{.key = {RunId(1), 1, 1},
+                                .state = store::RoundState::kOpen,
+                                .cohort = {{"a", plan_a.task}, {"b", plan_b.task}}};
+  CoordinatorMachine restarted({});
+  restarted.on(ClientAdmitted{"a", true}, now);
+  restarted.on(ClientAdmitted{"b", true}, now);
+  restarted.on(RunSubmitted{start_of(1, {}, open)}, now);
+  restarted.on(Tick{}, now + 59s);
+  restarted.on(SessionOpened{SessionId(1), "a"}, now + 59s);
+  actions = restarted.on(MessageReceived{SessionId(1), {protocol::Hello{}, {}}}, now + 59s);
+  EXPECT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  ASSERT_NE(restarted.find_run(RunId(1))->phase(), nullptr);
+  const RoundMachine& phase = *restarted.find_run(RunId(1))->phase();
+  restarted.on(Tick{}, now + 60s);
+  EXPECT_EQ(phase.find(plan_b.task)->state, RoundMachine::State::kFailed);
+  restarted.on(SessionClosed{SessionId(1)}, now + 61s);
+  actions = restarted.on(Tick{}, now + 61s);
+  EXPECT_EQ(restarted.find_run(RunId(1))->phase(), nullptr) << "from then on the grace applies";
+}
+
+// --- no room ------------------------------------------------------------------------------------
+
+TEST_F(RunMachineTest, UploadsWithoutRoomMissNoDeadlineAndFailNoRun) {
+  const Error full = overloaded("disk-full", "no space left on device");
+  submit();
+  join("a", 1);
+  join("b", 2);
+  for (int attempt = 1; attempt <= context.job.round.attempts_max + 2; ++attempt) {
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U) << attempt;
+    for (std::uint64_t session = 1; session <= 2; ++session) {
+      const auto& plan = plans[session - 1].second;
+      hear(session, protocol::UpdateOffer{head(plan)});
+      feed(UploadOpened{plan.task, full});
+      EXPECT_EQ(count_lines("updates wait for the disk: no space left on device"),
+                session == 1 ? 1U : 0U);
+    }
+    miss_deadline();
+    const auto failures = did<AbandonRound>()[0].summary.failures;
+    ASSERT_EQ(failures.size(), 2U);
+    EXPECT_EQ(failures[0].code, kNoRoom);
+    EXPECT_THAT(failures[0].reason, HasSubstr("no space left on device"));
+    EXPECT_THAT(did<AbandonRound>()[0].reason.message(),
+                HasSubstr("2 no-room (in the coordinator's spool or on its disk)"));
+    EXPECT_TRUE(did<FinishRun>().empty());
+    wait_for_attempt();
+  }
+  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+}
+
+TEST_F(RunMachineTest, AnUploadThatGotRoomMissesTheDeadlineAsBefore) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, overloaded("spool-full", "no room")});
+  feed(UploadOpened{plan_a.task, 0});
+  miss_deadline();
+  EXPECT_EQ(did<AbandonRound>()[0].summary.failures[0].code, "deadline");
+}
+
+TEST_F(RunMachineTest, AfterARestartAttemptsWithoutRoomCountAsLittle) {
+  const std::string no_room(kNoRoom);
+  const auto start = start_of(1, {abandoned(1, no_room), abandoned(2, "deadline")});
+  EXPECT_EQ(start.attempts.at(1).last, 2U);
+  EXPECT_EQ(start.attempts.at(1).failed, 1);
+}
+
+TEST_F(RunMachineTest, AnUploadThatMetAFullDiskIsRequestedAgain) {
+  open_round();
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, overloaded("disk-full", "no space left on device")});
+  EXPECT_TRUE(sent<protocol::TaskEnded>().empty()) << "the client would forget its update";
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U) << "to which a finished update is offered";
+  EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, plan_a.task);
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, 1.0});
+  EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U);
+}
+
+// --- blame --------------------------------------------------------------------------------------
+
+TEST_F(RunMachineTest, TheCoordinatorsOwnTroubleLeavesNoClientOutAfterARestart) {
+  for (const std::string code : {"upload-too-large", "no-directory", "no-room"}) {
+    const auto start = start_of(1, {abandoned(1, code), abandoned(2, code), abandoned(3, code)});
+    EXPECT_FALSE(start.failures.left_out("a")) << code;
+  }
+}
+
+TEST_F(RunMachineTest, AClientThatCannotDoATaskIsNotAskedAgainAfterARestart) {
+  open_round();
+  hear(1, protocol::TaskFailed{plan_a.task, "unknown-strategy", "no such", true});
+  const RoundMachine::Task& task = *phase()->find(plan_a.task);
+  ASSERT_TRUE(task.failure);
+  EXPECT_EQ(task.failure->code(), "permanent-unknown-strategy");
+  EXPECT_EQ(task.failure->message(), "no such");
+  const auto start = start_of(1, {abandoned(1, task.failure->code())});
+  EXPECT_TRUE(start.failures.left_out("a"));
+  EXPECT_FALSE(start_of(1, {abandoned(1, "diverged")}).failures.left_out("a"));
+}
+
+TEST_F(RunMachineTest, AClientDoesNotUseTheCoordinatorsCodes) {
+  for (const std::string code :
+       {"deadline", "norm-above-bound", "no-room", "permanent-x", "Not a code"}) {
+    CoordinatorMachine another({});
+    another.on(ClientAdmitted{"a"}, now);
+    another.on(ClientAdmitted{"b"}, now);
+    another.on(RunSubmitted{start_of(1)}, now);
+    another.on(SessionOpened{SessionId(1), "a"}, now);
+    another.on(SessionOpened{SessionId(2), "b"}, now);
+    another.on(MessageReceived{SessionId(1), {protocol::Hello{.rows = 10}, {}}}, now);
+    actions = another.on(MessageReceived{SessionId(2), {protocol::Hello{.rows = 10}, {}}}, now);
+    ASSERT_EQ(sent<protocol::RoundPlan>().size(), 2U);
+    const TaskId task = sent<protocol::RoundPlan>()[0].second.task;
+    another.on(MessageReceived{SessionId(1), {protocol::TaskFailed{task, code, "x"}, {}}}, now);
+    EXPECT_EQ(another.find_run(RunId(1))->phase()->find(task)->failure->code(), "client-error");
+  }
+}
+
+TEST_F(RunMachineTest, AFailureOfAnUpdateThatCountsIsNoFailure) {
+  open_round();
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, 1.0});
+  hear(1, protocol::TaskFailed{plan_a.task, "unknown-strategy", "x", true});
+  EXPECT_TRUE(did<Say>().empty());
+  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+}
+
+TEST_F(RunMachineTest, AWeightThatIsLoweredIsSaidOnceATask) {
+  context.job.aggregation.weight_max = 5;
+  open_round();
+  EXPECT_EQ(offer(plan_a, 10), "a: the weight 10 counts as 5");
+  for (std::uint64_t session = 3; session < 6; ++session) {
+    feed(SessionClosed{SessionId(session == 3 ? 1 : session - 1)});
+    feed(SessionOpened{SessionId(session), "a"});
+    hear(session, protocol::Hello{.rows = 10});
+    update::ContributionHead claims = head(plan_a);
+    claims.weight = session % 2 == 1 ? 4 : 9;
+    hear(session, protocol::UpdateOffer{claims});
+    EXPECT_EQ(did<OpenUpload>().size(), 1U);
+    EXPECT_TRUE(did<Say>().empty());
+  }
+}
+
+// It would train a whole round instead.
+TEST_F(RunMachineTest, AnOldDeviceThatHasNotGreetedYetEvaluatesNothing) {
+  const ClientTable::Client old{.seen = true, .greeting = {.rows = 10}};
+  EXPECT_EQ(why_unfit(old, {}, {}, protocol::TaskKind::kTrain), "");
+  EXPECT_EQ(why_unfit(old, {}, {}, protocol::TaskKind::kEvaluate), "it holds no rows out");
+}
+
+}  // namespace
+}  // namespace starling::coordinator
