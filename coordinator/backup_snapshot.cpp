@@ -134,8 +134,10 @@ Result<BackupSnapshot> BackupSnapshot::take(store::Store& store, const StateDire
 
 void BackupSnapshot::sweep(const StateDirectory& state) {
   std::error_code code;
-  for (const auto& entry : fs::directory_iterator(state.spool(), code)) {
-    if (entry.path().filename().string().starts_with(kPrefix)) fs::remove_all(entry.path(), code);
+  std::error_code ignored;
+  for (auto it = fs::directory_iterator(state.spool(), code);
+       !code && it != fs::directory_iterator(); it.increment(code)) {
+    if (it->path().filename().string().starts_with(kPrefix)) fs::remove_all(it->path(), ignored);
   }
 }
 

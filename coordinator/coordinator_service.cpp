@@ -240,7 +240,13 @@ void CoordinatorService::Impl::make_core() {
       CoordinatorCore::Handlers{
           .on_line = [this](const std::string&) { wake_operators(); },
           .on_run_loaded =
-              [this](const RunStart& start) { fallback->run_loaded(start.id, start.job); },
+              [this](const RunStart& start) {
+                if (start.open || start.at.version.round > 0) {
+                  fallback->run_trains(start.id, start.job);
+                } else {
+                  fallback->run_loaded(start.id, start.job);
+                }
+              },
           .on_round_began = [this](RunId run, const Job& job) { fallback->run_trains(run, job); },
           .on_run_ended =
               [this](RunId run) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the roster of the run's fallback with the clients while the run goes on, so that they have
-// it when the coordinator is gone. A network that an operator started goes first.
+// Keeps the roster of a run's fallback with the clients while the run goes on, so that they have it
+// when the coordinator is gone. There is one roster: of several runs with a fallback the first one
+// that trains has it until its end, then the next. A network that an operator started goes first.
 #pragma once
 
-#include <optional>
+#include <map>
 #include <string>
 
 #include "coordinator/gossip_issuer.h"
@@ -18,12 +19,10 @@ class FallbackIssuer {
 
   // The gossip issuer has resumed what an earlier process left: rosters may be issued.
   void begin();
-  // The run that trains from now on, with the shape of its data; the same again changes nothing.
-  void run_trains(RunId run, const Job& job);
-  // The run that will train, unless another one does.
-  void run_loaded(RunId run, const Job& job) {
-    if (!run_) run_trains(run, job);
-  }
+  // A round of the run begins, or an earlier process began one. Jobs have the shape of their data.
+  void run_trains(RunId run, const Job& job) { want(run, job, true); }
+  // The run will train: it has the fallback as long as no other run trains that wants one.
+  void run_loaded(RunId run, const Job& job) { want(run, job, false); }
   void run_ended(RunId run);
   // Clients have joined or were revoked, of which the gossip issuer knows.
   void members_changed() { issue(); }
@@ -32,18 +31,18 @@ class FallbackIssuer {
 
  private:
   struct Wanted {
-    RunId run;
     Job job;
+    bool trains = false;
+    std::string complaint;  // the last one, which is not repeated
   };
+  void want(RunId run, const Job& job, bool trains);
   void issue();
-  void withdraw();
+  Result<void> give(RunId run, const Job& job);
 
   GossipIssuer& gossip_;
   Log& log_;
   bool begun_ = false;
-  std::optional<RunId> run_;  // that trains
-  std::optional<Wanted> wanted_;
-  std::string complaint_;  // the last one, which is not repeated
+  std::map<RunId, Wanted> wanted_;
 };
 
 }  // namespace starling::coordinator

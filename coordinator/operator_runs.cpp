@@ -95,17 +95,6 @@ json::value last_abandoned(const store::Run& run, const std::vector<store::Round
                                  ended->key.round, ended->abandonment->reason));
 }
 
-// The number that the next line will have.
-Result<std::uint64_t> end_of_log(store::RunStore& store, RunId run) {
-  constexpr std::size_t kPage = 4096;
-  std::uint64_t next = 1;
-  for (;;) {
-    STARLING_ASSIGN(const auto lines, store.log_lines(run, next, kPage));
-    if (lines.empty()) return next;
-    next = lines.back().sequence + 1;
-  }
-}
-
 }  // namespace
 
 Result<store::Run> OperatorDesk::find_run(const OperatorCall& call) {
@@ -176,8 +165,7 @@ Answer OperatorDesk::run_list(const OperatorCall&) {
   STARLING_ASSIGN(const auto runs, parts_.store.runs());
   json::array list;
   for (const store::Run& run : runs) {
-    STARLING_ASSIGN(const auto models, parts_.store.models(run.id));
-    const Round done = models.empty() ? 0 : models.back().round;
+    STARLING_ASSIGN(const Round done, parts_.store.last_round(run.id));
     json::object object = summary(run, done);
     object["waits_for"] = waits_for(run);
     object["last_abandoned"] = nullptr;
@@ -214,7 +202,8 @@ Answer OperatorDesk::run_log(const OperatorCall& call) {
   const bool follow = call.find("follow") == "true";
   std::uint64_t first = 1;
   if (call.find("new") == "true") {
-    STARLING_ASSIGN(first, end_of_log(parts_.store, run.id));
+    STARLING_ASSIGN(const std::uint64_t length, parts_.store.log_length(run.id));
+    first = length + 1;
   }
   return std::make_unique<LogAnswer>(parts_.store, run.id, first, follow);
 }

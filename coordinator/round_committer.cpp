@@ -84,9 +84,8 @@ void RoundCommitter::stored(RunId run) {
 }
 
 void RoundCommitter::prune(RunId run, const Plan& plan) {
-  const auto models = parts_.store.models(run);
-  const auto pruned = models ? parts_.checkpoints(run).prune(*models, plan.keep, plan.metric)
-                             : Result<void>(models.error());
+  const auto pruned =
+      store::prune(parts_.store, parts_.checkpoints(run), run, plan.keep, plan.metric);
   if (!pruned) parts_.log.warning("old models stay for now: {}", pruned.error().message());
 }
 

@@ -83,6 +83,7 @@ void SimulatedFallback::died(std::size_t member) {
 
 std::shared_ptr<client::Trainer> SimulatedFallback::take_training(std::size_t member,
                                                                   const client::Train& train) {
+  if (train.plan.kind == protocol::TaskKind::kEvaluate) return nullptr;
   const auto rows = static_cast<std::size_t>(nodes_[member].rows);
   on(member, Asked{.task = train.plan.task,
                    .base = train.plan.base,

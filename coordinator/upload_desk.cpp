@@ -11,16 +11,22 @@ Result<std::uint64_t> UploadDesk::open(const store::UploadKey& key) {
     const auto& upload = found->second.upload;
     return upload ? upload->received() : key.bytes;
   }
-  if (std::ranges::find(waiting_, key) == waiting_.end()) {
+  const auto asked = asked_.find(key);
+  if (asked == asked_.end()) {
     give_up(key.task);
     // Behind those that wait already, so that none of them waits for ever.
     waiting_.push_back(key);
+    asked_[key] = looks_;
+  } else if (asked->second != looks_) {  // since it asked last
+    asked->second = looks_;
+    return *refusal_;
   }
-  const std::optional<Error> refusal = serve_waiting();
+  serve_waiting();
   const auto served = receiving_.find(key.task);
   if (served != receiving_.end()) return served->second.upload->received();
   if (const auto error = failed_.extract(key.task)) return error.mapped();
-  return *refusal;
+  asked_[key] = looks_;
+  return *refusal_;
 }
 
 void UploadDesk::expect_together(RunId run, std::uint64_t updates, std::uint64_t bytes) {
@@ -32,9 +38,10 @@ void UploadDesk::expect_together(RunId run, std::uint64_t updates, std::uint64_t
 // needs together get theirs when it was promised to all of them; while such a phase waits for
 // another one or for a disk that others fill, which may take long, updates that are needed one at a
 // time pass it. After the first refusal of a phase only what is on disk already is tried of it:
-// each attempt costs calls of the file system. Returns the error of the first update that waits.
-std::optional<Error> UploadDesk::serve_waiting() {
-  std::optional<Error> refusal;
+// each attempt costs calls of the file system.
+void UploadDesk::serve_waiting() {
+  ++looks_;
+  refusal_.reset();
   bool phases_wait = false;
   bool others_wait = false;
   std::set<RunId> refused;
@@ -46,7 +53,7 @@ std::optional<Error> UploadDesk::serve_waiting() {
     if (refused.contains(key.run) && !spool_.keeps(key)) return false;
     auto upload = promised || alone ? spool_.begin(key) : begin_first(key, together->second);
     if (!upload && upload.error().kind() == ErrorKind::kOverloaded) {
-      if (!refusal) refusal = upload.error();
+      if (!refusal_) refusal_ = upload.error();
       refused.insert(key.run);
       phases_wait = phases_wait || !promised;
       const bool may_pass = spool_.has_promises() || upload.error().code() == "disk-full";
@@ -58,9 +65,9 @@ std::optional<Error> UploadDesk::serve_waiting() {
     } else {
       failed_.insert_or_assign(key.task, upload.error());
     }
+    asked_.erase(key);
     return true;
   });
-  return refusal;
 }
 
 Result<std::unique_ptr<store::Upload>> UploadDesk::begin_first(const store::UploadKey& key,
@@ -77,13 +84,14 @@ void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& byt
     discard(found->second);
     upload.use_up_promise();
     found->second = {found->second.key, nullptr, bytes};
-    return;
+    return room_freed();
   }
   const auto written = upload.write(offset, bytes.view());
   if (written) return;
   discard(found->second);
   receiving_.erase(found);
   failed_.insert_or_assign(task, written.error());
+  room_freed();
 }
 
 void UploadDesk::discard(Received& received) {
@@ -93,7 +101,11 @@ void UploadDesk::discard(Received& received) {
 void UploadDesk::give_up(TaskId task) {
   if (auto received = receiving_.extract(task)) discard(received.mapped());
   failed_.erase(task);
-  std::erase_if(waiting_, [&](const store::UploadKey& key) { return key.task == task; });
+  std::erase_if(waiting_, [&](const store::UploadKey& key) {
+    if (key.task != task) return false;
+    asked_.erase(key);
+    return true;
+  });
 }
 
 void UploadDesk::drop(TaskId task) {

@@ -26,7 +26,7 @@ class UploadDesk {
   // Room for an update, or for the rest of one that was interrupted; returns what is there
   // already, perhaps all of it. The errors of UploadSpool::begin; one that has to wait
   // (kOverloaded) gets the room that others leave, in the order of asking, and hears of it when it
-  // asks again.
+  // asks again. While many wait and ask, one of them in turn looks for room on behalf of all.
   [[nodiscard]] Result<std::uint64_t> open(const store::UploadKey& key);
   // A failure shows in begin_sum. A whole update that has an owner is kept as it is; all else is
   // copied into the spool.
@@ -65,7 +65,7 @@ class UploadDesk {
   };
 
   static void discard(Received& received);
-  std::optional<Error> serve_waiting();
+  void serve_waiting();
   Result<std::unique_ptr<store::Upload>> begin_first(const store::UploadKey& key,
                                                      const Together& together);
   void give_up(TaskId task);
@@ -75,6 +75,9 @@ class UploadDesk {
   Uploads receiving_;
   Uploads summing_;
   std::deque<store::UploadKey> waiting_;
+  std::uint64_t looks_ = 0;                          // for room, for those that wait
+  std::map<store::UploadKey, std::uint64_t> asked_;  // those that wait: after which look, last
+  std::optional<Error> refusal_;                     // of the first that waits
   std::map<RunId, Together> together_;
   std::map<TaskId, Error> failed_;  // until they are asked for or dropped
 };

@@ -50,6 +50,7 @@ void FallbackSession::see(const protocol::Envelope& envelope) {
 }
 
 std::shared_ptr<client::Trainer> FallbackSession::take_training(const client::Train& train) {
+  if (train.plan.kind == protocol::TaskKind::kEvaluate) return nullptr;
   const auto settings = client::TrainingSettings::parse(train.plan.settings);
   on(Asked{.task = train.plan.task,
            .base = train.plan.base,

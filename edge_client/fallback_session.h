@@ -33,7 +33,7 @@ class FallbackSession {
   void see(const protocol::Envelope& envelope);
   // The node's roster may be another.
   void look() { on(gossip::fallback::Told{node_.standby()}); }
-  // A round wants a training: what contributes in its place, or null.
+  // A task has begun: what contributes in place of a training, or null.
   std::shared_ptr<client::Trainer> take_training(const client::Train& train);
 
   // What was trained is kept for the next process. Nothing but the destructor may follow.

@@ -33,9 +33,9 @@ class Disk {
  public:
   virtual ~Disk() = default;
 
-  // Replaces `path` durably with the concatenation of `parts`. On failure `path` is as before; a
-  // crash may leave a temporary `.NAME.*.tmp` beside it. A disk in memory shares parts that have an
-  // owner. The directory must exist.
+  // Replaces `path` durably with the concatenation of `parts`. On failure `path` is as before, or
+  // has its new content, which a power cut may undo; a crash may leave a temporary `.NAME.*.tmp`
+  // beside it. A disk in memory shares parts that have an owner. The directory must exist.
   [[nodiscard]] virtual Result<void> write(const std::filesystem::path& path,
                                            std::span<const SharedBytes> parts) = 0;
   // "file-missing", "file-unreadable".

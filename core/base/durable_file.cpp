@@ -35,6 +35,14 @@ Error file_error(const char* doing, const fs::path& path) {
 
 namespace {
 
+// Read before main(), since reading it sets it for a moment, for all threads.
+mode_t read_mask() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return mask;
+}
+const mode_t kMask = read_mask();
+
 class FileDescriptor {
  public:
   explicit FileDescriptor(int fd) : fd_(fd) {}
@@ -76,9 +84,7 @@ fs::path directory_of(const fs::path& path) {
 
 Result<void> set_mode(int fd, const fs::path& temporary, DurableFileOptions options) {
   if (options.secret) return {};  // mkostemps made it 0600
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  if (::fchmod(fd, 0644 & ~mask) != 0) return file_error("set the mode of", temporary);
+  if (::fchmod(fd, 0644 & ~kMask) != 0) return file_error("set the mode of", temporary);
   return {};
 }
 
@@ -106,18 +112,23 @@ Result<void> replace_durably(const fs::path& path, const Fill& fill, DurableFile
   return sync_directory(directory);
 }
 
-// `path` without a slash at its end. A directory lasts once its parent was synced.
+// `path` without a slash at its end. A directory lasts once its parent was synced; without that it
+// is removed, so that the next call makes and syncs it again.
 Result<void> create_durably(const fs::path& path) {
   std::error_code code;
   if (fs::is_directory(path, code)) return {};
   const fs::path parent = directory_of(path);
   STARLING_TRY(create_durably(parent));
-  fs::create_directory(path, code);
-  if (code || !fs::is_directory(path, code)) {
-    return rejected("no-directory", "cannot create the directory " + path.string() + ": " +
-                                        (code ? code.message() : "a file of that name exists"));
+  if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
+    return file_error("create the directory", path);
   }
-  return sync_directory(parent);
+  if (!fs::is_directory(path, code)) {
+    return rejected("no-directory", "cannot create the directory " + path.string() +
+                                        ": a file of that name exists");
+  }
+  const auto synced = sync_directory(parent);
+  if (!synced) ::rmdir(path.c_str());
+  return synced;
 }
 
 }  // namespace

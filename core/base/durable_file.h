@@ -18,11 +18,12 @@ namespace starling {
 Error file_error(const char* doing, const std::filesystem::path& path);
 
 struct DurableFileOptions {
-  bool secret = false;  // mode 0600 from the first byte; otherwise 0644 less the umask
+  bool secret = false;  // mode 0600 from the first byte; otherwise 0644 less the umask at the start
 };
 
-// Replaces `path` with the concatenation of `parts`. On failure `path` is as before and no
-// temporary remains (a temporary `.NAME.XXXX.tmp` may remain after a crash; see sweep_temporaries).
+// Replaces `path` with the concatenation of `parts`. On failure `path` is as before, except where
+// only the directory could not be synced: then `path` has its new content, which a power cut may
+// undo. No temporary remains (`.NAME.XXXX.tmp` may after a crash; see sweep_temporaries).
 [[nodiscard]] Result<void> write_durably(const std::filesystem::path& path,
                                          std::span<const ByteView> parts,
                                          DurableFileOptions options = {});
@@ -50,7 +51,8 @@ struct DurableFileOptions {
 // Makes renames, creations and removals directly in `directory` last.
 [[nodiscard]] Result<void> sync_directory(const std::filesystem::path& directory);
 
-// Creates a directory and its parents durably; mode 0700 where `secret`. "no-directory".
+// Creates a directory and its parents durably; mode 0700 where `secret`. "no-directory" where a
+// file has its name.
 [[nodiscard]] Result<void> make_directory(const std::filesystem::path& path, bool secret = false);
 
 // Removes what a crash left behind: files named `.*.tmp` directly in `directory`.

@@ -24,7 +24,7 @@ class NumericId {
 };
 
 using RunId = NumericId<struct RunTag>;          // 1, 2, ... in order of submission
-using TaskId = NumericId<struct TaskTag>;        // random, never 0; the idempotency key
+using TaskId = NumericId<struct TaskTag>;        // never 0; the idempotency key
 using SessionId = NumericId<struct SessionTag>;  // one authenticated connection
 using Round = std::uint32_t;                     // 1-based; 0 is the initial model
 using Attempt = std::uint32_t;                   // 1-based within a round

@@ -81,8 +81,10 @@ std::optional<RunId> run_of(const std::string& name) {
   return RunId(value);
 }
 
-// A file that another user or limit hides is not damaged: nothing may be withdrawn for it.
+// A file that another user or limit hides is not damaged: nothing may be withdrawn for it. What
+// this service does not support it has not written.
 bool tells_of_damage(const Error& error) {
+  if (error.kind() == ErrorKind::kUnsupported) return true;
   return error.kind() == ErrorKind::kRejected && error.code() != "no-permission" &&
          error.code() != "file-too-large";
 }
@@ -188,6 +190,14 @@ Result<void> Checkpoints::write_state(Round round, std::span<const SharedBytes> 
   return disk_->write(state_path(round), parts);
 }
 
+Result<std::vector<Round>> Checkpoints::rounds() const {
+  STARLING_ASSIGN(const auto files,
+                  files_unless(*disk_, folder_, [](const OurFile&) { return false; }));
+  std::set<Round> rounds;
+  for (const OurFile& file : files) rounds.insert(file.round);
+  return std::vector<Round>(rounds.begin(), rounds.end());
+}
+
 Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32_t keep,
                                 Metric metric) const {
   const std::vector<Round> kept = rounds_to_keep(models, keep, metric);
@@ -224,6 +234,19 @@ Result<std::vector<std::string>> Checkpoints::set_aside(std::span<const ModelRec
   STARLING_TRY(disk_->sync(folder_ / kSetAside));
   STARLING_TRY(disk_->sync(folder_));
   return names;
+}
+
+Result<void> prune(RunStore& store, const Checkpoints& checkpoints, RunId run, std::uint32_t keep,
+                   Metric metric) {
+  if (keep == 0) return {};
+  STARLING_ASSIGN(const auto rounds, checkpoints.rounds());
+  if (rounds.size() <= keep) return {};
+  std::vector<ModelRecord> models;
+  for (const Round round : rounds) {
+    STARLING_ASSIGN(auto model, store.find_model(run, round));
+    if (model) models.push_back(*std::move(model));
+  }
+  return checkpoints.prune(models, keep, metric);
 }
 
 Result<Recovery> recover_run(RunStore& store, const Checkpoints& checkpoints, RunId run,
@@ -265,6 +288,8 @@ Result<std::vector<std::string>> set_aside_unknown_runs(RunStore& store, Disk& d
                                                         const fs::path& folder) {
   std::vector<RunId> found;
   STARLING_ASSIGN(const std::vector<DiskEntry> entries, disk.list(folder));
+  // The former process may have ended between making a run's folder and syncing its name.
+  if (!entries.empty()) STARLING_TRY(disk.sync(folder));
   for (const DiskEntry& entry : entries) {
     if (const auto run = run_of(entry.name)) found.push_back(*run);
   }

@@ -54,8 +54,10 @@ class Checkpoints {
   [[nodiscard]] Result<void> write(Round round, std::span<const SharedBytes> parts) const;
   [[nodiscard]] Result<void> write_state(Round round, std::span<const SharedBytes> parts) const;
 
-  // Requires: `models` are all committed ones. Removes the files of the rounds that rounds_to_keep
-  // leaves out.
+  // That have files, in order.
+  [[nodiscard]] Result<std::vector<Round>> rounds() const;
+  // Requires: `models` are all committed ones of rounds(). Removes the files of the rounds that
+  // rounds_to_keep leaves out.
   [[nodiscard]] Result<void> prune(std::span<const ModelRecord> models, std::uint32_t keep,
                                    Metric metric = Metric::kAny) const;
 
@@ -69,6 +71,11 @@ class Checkpoints {
   Disk* disk_;
   std::filesystem::path folder_;
 };
+
+// The same with the models of the store: the first, best and last ones have files, so that no
+// others need be read.
+[[nodiscard]] Result<void> prune(RunStore& store, const Checkpoints& checkpoints, RunId run,
+                                 std::uint32_t keep, Metric metric);
 
 struct Recovery {
   ModelRecord model;  // the newest whose files are there and have their SHA-256

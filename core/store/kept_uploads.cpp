@@ -43,18 +43,20 @@ std::optional<UploadKey> parse_upload_name(const std::string& name) {
 KeptUploads::KeptUploads(fs::path directory) : directory_(std::move(directory)) { find(); }
 
 void KeptUploads::find() {
+  std::error_code listing;  // what cannot be listed is sent again
   std::error_code code;
   std::vector<fs::path> useless;
-  for (const auto& entry : fs::directory_iterator(directory_, code)) {
-    const std::string name = entry.path().filename().string();
+  for (auto it = fs::directory_iterator(directory_, listing);
+       !listing && it != fs::directory_iterator(); it.increment(listing)) {
+    const std::string name = it->path().filename().string();
     if (!name.ends_with(kUploadEnding)) continue;
     const auto key = parse_upload_name(name);
-    const bool is_file = fs::is_regular_file(entry.symlink_status(code));
-    const std::uint64_t size = is_file ? entry.file_size(code) : 0;
+    const bool is_file = fs::is_regular_file(it->symlink_status(code));
+    const std::uint64_t size = is_file ? it->file_size(code) : 0;
     if (key && !code && size > 0 && size <= key->bytes) {
       add(*key, size);
     } else {
-      useless.push_back(entry.path());
+      useless.push_back(it->path());
     }
   }
   for (const fs::path& path : useless) fs::remove(path, code);

@@ -72,15 +72,22 @@ class RunStore {
   [[nodiscard]] virtual Result<std::optional<RoundRecord>> find_open_attempt(RunId run) = 0;
   // The initial and every committed model, in order of round; older files may have been pruned.
   [[nodiscard]] virtual Result<std::vector<ModelRecord>> models(RunId run) = 0;
+  // Of these, one; nothing where the round is not committed.
+  [[nodiscard]] virtual Result<std::optional<ModelRecord>> find_model(RunId run, Round round) = 0;
+  // The last committed one; 0 where there is none.
+  [[nodiscard]] virtual Result<Round> last_round(RunId run) = 0;
   [[nodiscard]] virtual Result<std::optional<TaskRecord>> find_task(TaskId id) = 0;
   // What any client may ask at any time: its cost does not grow with the run's history.
   [[nodiscard]] virtual Result<std::optional<TaskEnd>> find_task_end(TaskId id) = 0;
 
-  // The lines of `run log`. Not durable. Reading gives at most `count_max` from `first` on.
+  // The lines of `run log`, numbered from 1 on. Not durable. Reading gives at most `count_max` from
+  // `first` on.
   [[nodiscard]] virtual Result<void> append_log(RunId run, std::span<const std::string> lines,
                                                 WallTime now) = 0;
   [[nodiscard]] virtual Result<std::vector<LogLine>> log_lines(RunId run, std::uint64_t first,
                                                                std::size_t count_max) = 0;
+  // How many there are.
+  [[nodiscard]] virtual Result<std::uint64_t> log_length(RunId run) = 0;
 };
 
 }  // namespace starling::store

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "core/base/check.h"
@@ -47,15 +48,10 @@ int open_nameless(const std::filesystem::path& directory) {
   return named;
 }
 
-// How much a file holds that can be continued to `bytes`; a longer one is emptied.
-Result<std::uint64_t> usable_bytes(int descriptor, const std::filesystem::path& directory,
-                                   std::uint64_t bytes) {
+Result<std::uint64_t> file_bytes(int descriptor, const std::filesystem::path& directory) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) return disk_error(directory, "read", errno);
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size <= bytes) return size;
-  if (::ftruncate(descriptor, 0) != 0) return disk_error(directory, "empty", errno);
-  return 0;
+  return static_cast<std::uint64_t>(status.st_size);
 }
 
 // What others may take of the disk; nothing: it has no limit of its own.
@@ -67,6 +63,22 @@ Result<std::optional<std::uint64_t>> free_bytes(const std::filesystem::path& dir
 }
 
 }  // namespace
+
+UploadBuffer::UploadBuffer(std::size_t bytes) : size_(bytes) {
+  if (bytes < kPage) {
+    small_.reset(static_cast<std::byte*>(::operator new(bytes, std::align_val_t(kAlignment))));
+  } else {
+    pages_ = PageBlock(bytes, PageBlock::Pages::kLarge);
+  }
+}
+
+void UploadBuffer::Free::operator()(std::byte* memory) const {
+  ::operator delete(memory, std::align_val_t(kAlignment));
+}
+
+std::uint64_t UploadBuffer::size_for(std::uint64_t bytes) {
+  return round_up(bytes, bytes < kPage ? kAlignment : kPage);
+}
 
 struct Upload::File final : DiskFile {
   File(int fd, const Upload& its_upload) : descriptor(fd), upload(its_upload) {}
@@ -107,7 +119,7 @@ Upload::~Upload() {
     if (key_) spool_.keep(*key_, received_);
     return;
   }
-  spool_.give_back(std::get<PageBlock>(std::move(room_)));
+  spool_.give_back(std::get<UploadBuffer>(std::move(room_)));
   if (promise_) ++promise_->uploads;
 }
 
@@ -121,7 +133,8 @@ update::Payload Upload::content() const {
   if (const auto* const file = std::get_if<std::unique_ptr<File>>(&room_)) {
     return update::Payload(**file);
   }
-  const ByteView received(std::get<PageBlock>(room_).data(), static_cast<std::size_t>(received_));
+  const ByteView received(std::get<UploadBuffer>(room_).data(),
+                          static_cast<std::size_t>(received_));
   return SharedBytes(nullptr, received);
 }
 
@@ -144,7 +157,7 @@ Result<void> Upload::write(std::uint64_t offset, ByteView chunk) {
 Result<void> Upload::append(ByteView fresh) {
   const auto* const file = std::get_if<std::unique_ptr<File>>(&room_);
   if (file == nullptr) {
-    std::memcpy(std::get<PageBlock>(room_).data() + received_, fresh.data(), fresh.size());
+    std::memcpy(std::get<UploadBuffer>(room_).data() + received_, fresh.data(), fresh.size());
     received_ += fresh.size();
     return {};
   }
@@ -175,13 +188,13 @@ UploadSpool::~UploadSpool() {
 }
 
 std::uint64_t UploadSpool::uploads_max(const Options& options, std::uint64_t bytes) {
-  return options.memory_bytes_max / round_up(bytes, kAlignment) +
+  return options.memory_bytes_max / UploadBuffer::size_for(bytes) +
          options.disk_bytes_max / round_up(bytes, kPage);
 }
 
 bool UploadSpool::fits_memory(std::uint64_t bytes) const {
   return bytes <= options_.memory_bytes_max &&
-         round_up(bytes, kAlignment) <= options_.memory_bytes_max;
+         UploadBuffer::size_for(bytes) <= options_.memory_bytes_max;
 }
 
 bool UploadSpool::fits_disk(std::uint64_t bytes) const {
@@ -240,7 +253,6 @@ Result<void> UploadSpool::check_promises(std::uint64_t last) {
   const auto on_disk = promised_on_disk(0, 0);
   if (!on_disk) return full(last);
   if (*on_disk == 0) return {};
-  STARLING_TRY(make_directory(options_.directory, true));
   return find_free_space(0);
 }
 
@@ -249,15 +261,14 @@ Result<void> UploadSpool::check_promises(std::uint64_t last) {
 // it fits by this, leaves the others their room.
 std::optional<std::uint64_t> UploadSpool::promised_on_disk(std::uint64_t memory,
                                                            std::uint64_t disk) const {
-  std::uint64_t memory_used = memory_bytes_ + memory;
-  for (const PageBlock& idle : idle_) memory_used -= idle.size();
+  const std::uint64_t memory_used = memory_bytes_ - idle_bytes_ + memory;
   if (memory_used > options_.memory_bytes_max) return std::nullopt;
   if (disk > options_.disk_bytes_max - disk_bytes_) return std::nullopt;
   std::uint64_t memory_left = options_.memory_bytes_max - memory_used;
   const std::uint64_t disk_left = options_.disk_bytes_max - disk_bytes_ - disk;
   std::uint64_t on_disk = 0;
   for (const auto& [run, promise] : promises_) {
-    const std::uint64_t buffer = round_up(promise->bytes, kAlignment);
+    const std::uint64_t buffer = UploadBuffer::size_for(promise->bytes);
     const std::uint64_t in_memory = std::min(promise->uploads, memory_left / buffer);
     memory_left -= in_memory * buffer;
     on_disk += (promise->uploads - in_memory) * round_up(promise->bytes, kPage);
@@ -278,40 +289,40 @@ Result<std::unique_ptr<Upload>> UploadSpool::find_room(const UploadKey& key) {
 // Null where it does not fit, or where the memory is used up.
 std::unique_ptr<Upload> UploadSpool::begin_in_memory(std::uint64_t bytes) {
   if (!fits_memory(bytes)) return nullptr;
-  PageBlock buffer = take_buffer(static_cast<std::size_t>(round_up(bytes, kAlignment)));
+  UploadBuffer buffer = take_buffer(static_cast<std::size_t>(UploadBuffer::size_for(bytes)));
   if (buffer.size() == 0) return nullptr;
   ++memory_uploads_;
   return std::unique_ptr<Upload>(new Upload(*this, std::move(buffer), bytes));
 }
 
 Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) {
-  STARLING_TRY(make_directory(options_.directory, true));
   STARLING_TRY(make_room(bytes, 0));
   const int descriptor = open_nameless(options_.directory);
   if (descriptor < 0) return disk_error(options_.directory, "create", errno);
   return open(descriptor, bytes, 0);
 }
 
+// An update that waits for room asks often: without a file of it, none is opened before there is
+// room.
 Result<std::unique_ptr<Upload>> UploadSpool::begin_kept(const UploadKey& key) {
-  STARLING_TRY(make_directory(options_.directory, true));
+  const bool is_kept = kept_.contains(key);
+  if (!is_kept) STARLING_TRY(make_room(key.bytes, 0));
   const int descriptor =
       ::open(kept_.path_of(key).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (descriptor < 0) return disk_error(options_.directory, "create", errno);
-  const auto received = usable_bytes(descriptor, options_.directory, key.bytes);
+  const auto received = file_bytes(descriptor, options_.directory);
   if (!received) {
     ::close(descriptor);
     return received.error();
   }
-  kept_.take(key);
-  const auto room = make_room(key.bytes, *received);
-  if (!room) {
-    ::close(descriptor);
-    if (*received > 0) {
+  if (is_kept) {
+    kept_.take(key);
+    const auto room = make_room(key.bytes, *received);
+    if (!room) {
+      ::close(descriptor);
       kept_.add(key, *received);
-    } else {
-      ::unlink(kept_.path_of(key).c_str());
+      return room.error();
     }
-    return room.error();
   }
   auto upload = open(descriptor, key.bytes, *received);
   upload->key_ = key;
@@ -344,6 +355,7 @@ Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received)
 // Files take their room as they grow; what was promised to others is not free any more, and what of
 // it is kept on disk already takes none. Other kept files make way if that is enough.
 Result<void> UploadSpool::find_free_space(std::uint64_t capacity) {
+  STARLING_TRY(make_directory(options_.directory, true));
   while (true) {
     STARLING_ASSIGN(const auto free, free_bytes(options_.directory));
     const std::uint64_t promised = promised_on_disk(0, 0).value_or(0);
@@ -390,26 +402,31 @@ void UploadSpool::keep(const UploadKey& key, std::uint64_t received) {
 
 // The smallest idle buffer that is large enough and at most half wasted, else a new one, for which
 // idle ones of other sizes make room.
-PageBlock UploadSpool::take_buffer(std::size_t capacity) {
+UploadBuffer UploadSpool::take_buffer(std::size_t capacity) {
   auto best = idle_.end();
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
     if (it->size() < capacity || it->size() / 2 > capacity) continue;
-    if (!promised_on_disk(it->size(), 0)) continue;
     if (best == idle_.end() || it->size() < best->size()) best = it;
+    if (best->size() == capacity) break;
   }
+  // A smaller buffer leaves promises at least as much room as a larger one.
+  if (best != idle_.end() && !promised_on_disk(best->size(), 0)) best = idle_.end();
   if (best != idle_.end()) {
-    PageBlock buffer = std::move(*best);
-    idle_.erase(best);
+    std::swap(*best, idle_.back());
+    UploadBuffer buffer = std::move(idle_.back());
+    idle_.pop_back();
+    idle_bytes_ -= buffer.size();
     return buffer;
   }
   if (!promised_on_disk(capacity, 0)) return {};
   while (capacity > options_.memory_bytes_max - memory_bytes_) drop_one_idle();
   memory_bytes_ += capacity;
-  return PageBlock(capacity, PageBlock::Pages::kLarge);
+  return UploadBuffer(capacity);
 }
 
 void UploadSpool::drop_one_idle() {
   memory_bytes_ -= idle_.back().size();
+  idle_bytes_ -= idle_.back().size();
   idle_.pop_back();
 }
 
@@ -417,7 +434,8 @@ void UploadSpool::release_idle() {
   while (!idle_.empty()) drop_one_idle();
 }
 
-void UploadSpool::give_back(PageBlock buffer) {
+void UploadSpool::give_back(UploadBuffer buffer) {
+  idle_bytes_ += buffer.size();
   idle_.push_back(std::move(buffer));
   --memory_uploads_;
 }

@@ -25,6 +25,28 @@ namespace starling::store {
 
 class UploadSpool;
 
+// Memory of an upload, aligned to 64 bytes: of a page or more from the system, which takes whole
+// pages of it and gives them back at once; smaller ones from the heap.
+class UploadBuffer {
+ public:
+  UploadBuffer() = default;
+  explicit UploadBuffer(std::size_t bytes);
+  UploadBuffer(UploadBuffer&&) = default;
+  UploadBuffer& operator=(UploadBuffer&&) = default;
+  static std::uint64_t size_for(std::uint64_t bytes);
+
+  std::byte* data() const { return small_ ? small_.get() : pages_.data(); }
+  std::size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> small_;
+  PageBlock pages_;
+  std::size_t size_ = 0;
+};
+
 // One upload of a size known beforehand. Must not outlive its spool; returns its room when
 // destroyed. What was received of one that has a key stays in its file then, unless it is
 // discarded.
@@ -61,7 +83,7 @@ class Upload {
     std::uint64_t uploads;  // that have no room yet
     std::uint64_t bytes;    // of each
   };
-  using Room = std::variant<PageBlock, std::unique_ptr<File>>;
+  using Room = std::variant<UploadBuffer, std::unique_ptr<File>>;
   Upload(UploadSpool& spool, Room room, std::uint64_t bytes);
   Result<void> append(ByteView fresh);
 
@@ -145,16 +167,17 @@ class UploadSpool {
   bool drop_one_kept();
   std::unique_ptr<Upload> open(int descriptor, std::uint64_t bytes, std::uint64_t received);
   void keep(const UploadKey& key, std::uint64_t received);
-  PageBlock take_buffer(std::size_t capacity);
+  UploadBuffer take_buffer(std::size_t capacity);
   void drop_one_idle();
-  void give_back(PageBlock buffer);
+  void give_back(UploadBuffer buffer);
   void give_back_file(std::uint64_t bytes, std::uint64_t written);
 
   const Options options_;
   KeptUploads kept_;
   std::map<RunId, std::shared_ptr<Upload::Promise>> promises_;
-  std::vector<PageBlock> idle_;
+  std::vector<UploadBuffer> idle_;
   std::uint64_t memory_bytes_ = 0;   // in use and idle
+  std::uint64_t idle_bytes_ = 0;     // of these, idle
   std::uint64_t disk_bytes_ = 0;     // promised
   std::uint64_t written_bytes_ = 0;  // of these, in files already
   std::size_t memory_uploads_ = 0;

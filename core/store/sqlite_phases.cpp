@@ -357,7 +357,8 @@ Result<std::optional<TaskEnd>> SqliteStore::find_task_end(TaskId id) {
   return database_->first(
       "SELECT t.id, p.run, p.round, p.attempt, p.kind, t.client, t.outcome, r.state, m.sha256, "
       "p.kind = 'evaluate' AND EXISTS(SELECT 1 FROM phases n WHERE n.run = p.run "
-      "AND n.kind = 'train' AND n.round > p.round) "
+      "AND n.kind = 'train' AND n.round > p.round "
+      "AND coalesce(n.abandon_code, '') NOT IN ('model-damaged', 'base-withdrawn')) "
       "FROM tasks t JOIN phases p ON p.id = t.phase JOIN runs r ON r.id = p.run "
       "LEFT JOIN models m ON m.run = p.run AND m.round = p.round AND (p.kind = 'train' OR "
       "EXISTS(SELECT 1 FROM phases c WHERE c.run = p.run AND c.kind = p.kind "

@@ -29,6 +29,14 @@ Result<ModelRecord> read_model(Query& query) {
   return model;
 }
 
+constexpr std::string_view kModels =
+    "SELECT m.round, m.sha256, m.file, m.bytes, m.state_sha256, m.state_bytes, t.eval_loss, "
+    "t.eval_accuracy, e.eval_loss, e.eval_accuracy FROM models m "
+    "LEFT JOIN phases t ON t.run = m.run AND t.kind = 'train' AND t.round = m.round "
+    "AND t.state = 'committed' "
+    "LEFT JOIN phases e ON e.run = m.run AND e.kind = 'evaluate' AND e.round = m.round "
+    "AND e.state = 'committed' WHERE m.run = ? AND m.round BETWEEN ? AND ? ORDER BY m.round";
+
 Result<LogLine> read_log_line(Query& query) {
   LogLine line;
   STARLING_TRY(query.into(line.sequence, line.time, line.text));
@@ -132,29 +140,37 @@ Result<void> SqliteStore::finish_run(RunId id, const RunEnd& end, WallTime now) 
 
 Result<std::vector<ModelRecord>> SqliteStore::models(RunId run) {
   STARLING_TRY(run_of(run));
-  return database_->all(
-      "SELECT m.round, m.sha256, m.file, m.bytes, m.state_sha256, m.state_bytes, t.eval_loss, "
-      "t.eval_accuracy, e.eval_loss, e.eval_accuracy FROM models m "
-      "LEFT JOIN phases t ON t.run = m.run AND t.kind = 'train' AND t.round = m.round "
-      "AND t.state = 'committed' "
-      "LEFT JOIN phases e ON e.run = m.run AND e.kind = 'evaluate' AND e.round = m.round "
-      "AND e.state = 'committed' WHERE m.run = ? ORDER BY m.round",
-      read_model, run);
+  return database_->all(kModels, read_model, run, 0, std::numeric_limits<Round>::max());
+}
+
+Result<std::optional<ModelRecord>> SqliteStore::find_model(RunId run, Round round) {
+  return database_->first(kModels, read_model, run, round, round);
+}
+
+Result<Round> SqliteStore::last_round(RunId run) {
+  STARLING_ASSIGN(const auto last,
+                  database_->first("SELECT coalesce(max(round), 0) FROM models WHERE run = ?",
+                                   read_number, run));
+  return static_cast<Round>(last.value_or(0));
 }
 
 Result<void> SqliteStore::append_log(RunId run, std::span<const std::string> lines, WallTime now) {
   return database_->transact(Durability::kRelaxed, [&]() -> Result<void> {
     STARLING_TRY(run_of(run));
-    STARLING_ASSIGN(const std::optional<std::uint64_t> last,
-                    database_->first("SELECT coalesce(max(sequence), 0) FROM run_log WHERE run = ?",
-                                     read_number, run));
-    std::uint64_t sequence = last.value_or(0);
+    STARLING_ASSIGN(std::uint64_t sequence, log_length(run));
     for (const std::string& line : lines) {
       STARLING_TRY(
           database_->execute("INSERT INTO run_log VALUES(?, ?, ?, ?)", run, ++sequence, now, line));
     }
     return {};
   });
+}
+
+Result<std::uint64_t> SqliteStore::log_length(RunId run) {
+  STARLING_ASSIGN(const auto last,
+                  database_->first("SELECT coalesce(max(sequence), 0) FROM run_log WHERE run = ?",
+                                   read_number, run));
+  return last.value_or(0);
 }
 
 Result<std::vector<LogLine>> SqliteStore::log_lines(RunId run, std::uint64_t first,

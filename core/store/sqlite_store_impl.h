@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SqliteStore as its sources see it: opening and facts in sqlite_store.cpp, clients and tokens in
-// sqlite_clients.cpp, runs and logs in sqlite_runs.cpp, phases in sqlite_rounds.cpp.
+// sqlite_clients.cpp, runs and logs in sqlite_runs.cpp, phases in sqlite_phases.cpp.
 #pragma once
 
 #include <memory>
@@ -68,12 +68,15 @@ class SqliteStore final : public Store {
   Result<std::vector<RoundRecord>> evaluations(RunId run, Round first) override;
   Result<std::optional<RoundRecord>> find_open_attempt(RunId run) override;
   Result<std::vector<ModelRecord>> models(RunId run) override;
+  Result<std::optional<ModelRecord>> find_model(RunId run, Round round) override;
+  Result<Round> last_round(RunId run) override;
   Result<std::optional<TaskRecord>> find_task(TaskId id) override;
   Result<std::optional<TaskEnd>> find_task_end(TaskId id) override;
 
   Result<void> append_log(RunId run, std::span<const std::string> lines, WallTime now) override;
   Result<std::vector<LogLine>> log_lines(RunId run, std::uint64_t first,
                                          std::size_t count_max) override;
+  Result<std::uint64_t> log_length(RunId run) override;
   Result<void> backup_to(const std::filesystem::path& path) override;
 
  private:

@@ -206,24 +206,34 @@ std::optional<FallbackPace> FallbackMachine::pace() const {
 
 // --- the contribution ---------------------------------------------------------------------------
 
+// The run whose fallback this device may be in. Without a roster it may be any run, but what was
+// trained for one is kept until another one's roster arrives.
+bool FallbackMachine::concerns(RunId run) const {
+  if (terms_) return terms_->run == run.value();
+  return !gained_ || gained_->run == run;
+}
+
 bool FallbackMachine::may_merge(const Asked& asked) {
-  if (!gained_ || gained_->run != asked.base.run) return false;
+  if (!gained_) return false;
   // A task that bore it and of which nothing was heard may have counted: never twice.
   const bool used = gained_->task && gained_->base != asked.base;
   const bool late = !terms_ || now_ > gained_->returned_at.value_or(now_) + terms_->merge_within;
   const bool fits = gained_->trained.model.size() == asked.model.size();
   if (!used && !late && fits) return true;
-  if (!used) {
-    say(LogLevel::kWarning,
-        fmt::format("what was trained by gossip is dropped: {}",
-                    fits ? "no round asked for it in time" : "the round's model has another size"));
+  const char* reason = "no round asked for it in time";
+  if (used) {
+    reason = "it was offered to an earlier round, which may have counted it";
+  } else if (!fits) {
+    reason = "the round's model has another size";
   }
+  say(LogLevel::kWarning, fmt::format("what was trained by gossip is dropped: {}", reason));
   gained_.reset();
   forget();
   return false;
 }
 
 void FallbackMachine::handle(Asked& event) {
+  if (!concerns(event.base.run)) return;
   learn_pace(event);
   if (may_merge(event)) {
     gained_->task = event.task;

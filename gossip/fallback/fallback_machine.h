@@ -29,7 +29,7 @@ struct Lost {};   // no link to it any more
 struct Told {     // the terms of the roster in force; none: there is none for this device
   std::optional<FallbackTerms> terms;
 };
-struct Asked {  // a round wants a training from this base
+struct Asked {  // a round wants a training, not an evaluation, from this base
   TaskId task;
   update::ModelVersion base;
   SharedBytes model;
@@ -124,6 +124,7 @@ class FallbackMachine {
   void rest(State next);
   void keep(const fallback::Trained& trained, bool ended);
   void forget();
+  bool concerns(RunId run) const;
   bool may_merge(const fallback::Asked& asked);
   void learn_pace(const fallback::Asked& asked);
   void learn(Duration round);

@@ -62,14 +62,47 @@ TEST_F(FallbackIssuerTest, TheRunsRosterStandsByFromItsStartToItsEnd) {
   EXPECT_TRUE(issuer->roster()->stopped()) << "nobody wants one any more";
 }
 
-TEST_F(FallbackIssuerTest, AnotherRunReplacesIt) {
+TEST_F(FallbackIssuerTest, TheFirstRunKeepsItUntilItsEndAndTheNextOneFollows) {
   admit("cam-1");
   fallback.begin();
-  fallback.run_trains(RunId(1), job());
+  for (int round = 0; round < 3; ++round) {
+    fallback.run_trains(RunId(2), job());
+    fallback.run_trains(RunId(1), job());
+    fallback.run_trains(RunId(3), job(""));
+    EXPECT_EQ(state(), "fallback-of-run-2 1") << round;
+  }
+  EXPECT_THAT(log.warnings, ElementsAre("run 1 has no fallback yet: that of run 2 goes first"));
+  fallback.run_ended(RunId(3));
+  EXPECT_EQ(state(), "fallback-of-run-2 1") << "a run without a fallback";
+  fallback.run_ended(RunId(2));
+  EXPECT_EQ(state(), "fallback-of-run-1 2");
+  fallback.run_ended(RunId(1));
+  EXPECT_EQ(state(), "fallback-of-run-1 3 stopped");
+}
+
+TEST_F(FallbackIssuerTest, ARunThatTrainsGoesBeforeOneThatWaitsForClients) {
+  admit("cam-1");
+  fallback.begin();
+  fallback.run_loaded(RunId(1), job());
+  EXPECT_EQ(state(), "fallback-of-run-1 1");
+  fallback.run_loaded(RunId(2), job());
+  EXPECT_EQ(state(), "fallback-of-run-1 1");
   fallback.run_trains(RunId(2), job());
   EXPECT_EQ(state(), "fallback-of-run-2 2");
-  fallback.run_trains(RunId(3), job(""));
-  EXPECT_EQ(state(), "fallback-of-run-2 3 stopped") << "a run without a fallback";
+  fallback.run_trains(RunId(1), job());
+  EXPECT_EQ(state(), "fallback-of-run-2 2");
+}
+
+TEST_F(FallbackIssuerTest, ARunWhoseGraphCannotBeFormedLeavesItToTheNext) {
+  for (const char* name : {"cam-1", "cam-2", "cam-3"}) admit(name);
+  fallback.begin();
+  fallback.run_trains(RunId(1), job());
+  fallback.run_trains(RunId(2), job("hypercube"));
+  fallback.run_trains(RunId(3), job());
+  fallback.run_ended(RunId(1));
+  EXPECT_EQ(state(), "fallback-of-run-3 2");
+  fallback.run_ended(RunId(3));
+  EXPECT_EQ(state(), "fallback-of-run-3 3 stopped");
 }
 
 TEST_F(FallbackIssuerTest, WhatAnEarlierProcessLeftEndsWhereNoRunWantsIt) {
@@ -91,6 +124,19 @@ TEST_F(FallbackIssuerTest, WhatAnEarlierProcessLeftGoesOnWithItsRun) {
   next.run_trains(RunId(1), job());
   next.begin();
   EXPECT_EQ(state(), "fallback-of-run-1 1");
+}
+
+TEST_F(FallbackIssuerTest, ARestartLeavesItWithTheRunThatHadIt) {
+  admit("cam-1");
+  fallback.begin();
+  fallback.run_trains(RunId(2), job());
+  fallback.run_trains(RunId(1), job());
+  issuer = make();
+  FallbackIssuer next(*issuer, log);
+  next.run_trains(RunId(1), job());
+  next.run_trains(RunId(2), job());
+  next.begin();
+  EXPECT_EQ(state(), "fallback-of-run-2 1");
 }
 
 TEST_F(FallbackIssuerTest, AnOperatorsNetworkGoesFirst) {

@@ -119,6 +119,11 @@ class FlakyStore final : public Store {
     return store_->find_open_attempt(id);
   }
   Result<std::vector<ModelRecord>> models(RunId id) override { return counted(store_->models(id)); }
+  Result<std::optional<ModelRecord>> find_model(RunId id, Round r) override {
+    ++rounds_read;
+    return store_->find_model(id, r);
+  }
+  Result<Round> last_round(RunId id) override { return store_->last_round(id); }
   Result<std::optional<TaskRecord>> find_task(TaskId id) override { return store_->find_task(id); }
   Result<std::optional<TaskEnd>> find_task_end(TaskId id) override {
     return store_->find_task_end(id);
@@ -127,6 +132,7 @@ class FlakyStore final : public Store {
                                          std::size_t count) override {
     return store_->log_lines(id, first, count);
   }
+  Result<std::uint64_t> log_length(RunId id) override { return store_->log_length(id); }
   Result<void> backup_to(const std::filesystem::path& p) override { return store_->backup_to(p); }
 
  private:

@@ -91,6 +91,22 @@ TEST(SimulatedFallback, AnAbsenceThatIsTooShortChangesNothing) {
   EXPECT_EQ(models(run(learning_job("ring"), world(""))), models(run(learning_job(""), world(""))));
 }
 
+// A client that comes back may be asked to evaluate before a round asks it to train.
+TEST(SimulatedFallback, EvaluationsAreNotAnsweredWithAGossipModel) {
+  Job job = learning_job("ring");
+  job.round.cohort = 2;
+  job.round.min_updates = 2;
+  job.evaluate.federated_every = 1;
+  job.data.hold_out = 0.2;
+  const auto result = run(job, world("2s+60s"));
+  EXPECT_NE(models(result), models(run(job, world("")))) << "something was merged";
+  for (const auto& round : result.at("rounds").get_array()) {
+    EXPECT_EQ(round.at("failures").get_array().size(), 0U) << round.at("failures");
+    EXPECT_EQ(round.at("federated_failures").get_array().size(), 0U)
+        << round.at("federated_failures");
+  }
+}
+
 TEST(SimulatedFallback, TwoAbsencesAndASplitAreLivedThrough) {
   WorldOptions options = world("2s+40s;60s+40s");
   options.network.splits = "10s-20s:2";

@@ -197,6 +197,21 @@ TEST_F(UploadDeskTest, OneThatAsksAgainKeepsItsPlace) {
   EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "opened");
 }
 
+TEST_F(UploadDeskTest, OneThatWaitsMakesNoFile) {
+  namespace fs = std::filesystem;
+  UploadDesk desk(kept_room(1));
+  ASSERT_TRUE(desk.open(key(1)));
+  const fs::file_time_type before(std::chrono::seconds(1));
+  fs::last_write_time(directory_.path() / "spool", before);
+  for (int i = 0; i < 3; ++i) {
+    for (const std::uint64_t task : {2U, 3U})
+      EXPECT_EQ(code_of(desk.open(key(task))), "spool-full");
+  }
+  EXPECT_EQ(fs::last_write_time(directory_.path() / "spool"), before);
+  desk.drop(TaskId(1));
+  EXPECT_EQ(code_of(desk.open(key(2))), "opened");
+}
+
 TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
   UploadDesk desk(room(2, 0));
   ASSERT_TRUE(desk.open(key(0, kUpload)));

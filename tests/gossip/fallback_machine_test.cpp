@@ -29,7 +29,7 @@ float value_of(const SharedBytes& model) {
 
 class FallbackMachineTest : public ::testing::Test {
  public:
-  // What was asked for: "begin 3", "rest", "merge 7"; lines are left out.
+  // What was asked for: "begin 3", "rest", "merge 7".
   std::string on(Event event, Duration at) {
     std::string done;
     for (const Action& action : machine.on(std::move(event), kStart + at)) {
@@ -48,6 +48,8 @@ class FallbackMachineTest : public ::testing::Test {
         kept.reset();
       } else if (std::holds_alternative<Look>(action)) {
         ++looks;
+      } else if (const auto* say = std::get_if<Say>(&action)) {
+        lines += say->line;
       }
     }
     return done;
@@ -94,6 +96,7 @@ class FallbackMachineTest : public ::testing::Test {
   FallbackPace pace;
   std::optional<Kept> kept;
   int looks = 0;
+  std::string lines;
 };
 
 TEST_F(FallbackMachineTest, BeginsOnceTheCoordinatorIsGoneForTheStatedTime) {
@@ -162,7 +165,11 @@ TEST_F(FallbackMachineTest, WhereNobodyKnowsWhetherItCountedItIsNotMergedAgain) 
   on(Heard{}, 100s);
   rested(8, 100s);
   EXPECT_EQ(ask(2, 4, 4, 101s), "merge 8");
+  lines.clear();
   EXPECT_EQ(ask(3, 5, 5, 103s), "");
+  EXPECT_EQ(lines,
+            "what was trained by gossip is dropped: it was offered to an earlier round, which may "
+            "have counted it");
   EXPECT_FALSE(machine.holds_contribution());
 }
 
@@ -239,6 +246,32 @@ TEST_F(FallbackMachineTest, AnotherRunsRosterEndsItForGood) {
   rested(8, 50s);
   EXPECT_FALSE(machine.holds_contribution());
   EXPECT_EQ(on(Tick{}, 99s), "") << "of run 2 it has no model";
+}
+
+// A client works for several runs; the roster is of one.
+TEST_F(FallbackMachineTest, OtherActiveRunsLeaveNeitherTheirModelNorTheirPace) {
+  connect_with_model();
+  EXPECT_EQ(ask(80, 6, 60, 1500ms, 2), "");
+  EXPECT_EQ(ask(81, 7, 70, 1600ms, 2), "");
+  on(Lost{}, 2s);
+  ASSERT_EQ(on(Tick{}, 32s), "begin 3");
+  EXPECT_EQ(pace.per_round, 1s);
+  on(Heard{}, 100s);
+  rested(8, 100s);
+  EXPECT_EQ(ask(82, 8, 80, 101s, 2), "");
+  EXPECT_EQ(kept->run, 1U);
+  EXPECT_EQ(ask(2, 4, 4, 102s), "merge 8");
+  on(Settled{TaskId(2), false}, 103s);
+  EXPECT_EQ(kept->rounds, 100U);
+}
+
+TEST_F(FallbackMachineTest, AModelOfBeforeTheRosterOfAnotherRunIsNotUsed) {
+  on(Heard{}, 0s);
+  ask(80, 6, 60, 0s, 2);
+  on(Told{terms}, 1s);
+  ask(81, 7, 70, 2s, 2);
+  on(Lost{}, 3s);
+  EXPECT_EQ(on(Tick{}, 99s), "");
 }
 
 // Rounds of 10 s, one of them slow, and two that passed without asking this device.

@@ -28,6 +28,9 @@ Result<Sha256Digest> hash_content(Disk&, const fs::path& file) {
   if (as_text(content).starts_with("garbage")) {
     return rejected("file-malformed", file.string() + " is no model");
   }
+  if (as_text(content).starts_with("F33")) {
+    return unsupported("unsupported-dtype", file.string() + " is of type F33");
+  }
   return sha256(content);
 }
 
@@ -205,6 +208,22 @@ TEST_F(CheckpointsTest, SetsAsideTheModelsOfRunsThatHaveNotStartedOrAreUnknown) 
   EXPECT_FALSE(fs::exists(folder / "7" / "5.safetensors"));
 }
 
+struct SyncingDisk final : SystemDisk {
+  Result<void> sync(const fs::path& directory) override {
+    synced.push_back(directory);
+    return SystemDisk::sync(directory);
+  }
+  std::vector<fs::path> synced;
+};
+
+TEST_F(CheckpointsTest, AFolderOfAnEarlierProcessIsMadeToLast) {
+  const auto store = open_store_in_memory();
+  fs::create_directories(folder_);
+  SyncingDisk disk;
+  ASSERT_TRUE(set_aside_unknown_runs(*store, disk, folder_.parent_path()));
+  EXPECT_THAT(disk.synced, ElementsAre(folder_.parent_path()));
+}
+
 class RecoveryTest : public CheckpointsTest {
  protected:
   // A running run with four committed rounds and an open attempt at the next.
@@ -254,6 +273,34 @@ TEST_F(RecoveryTest, DamagedRoundsAreWithdrawnOneByOne) {
   EXPECT_EQ(store_->models(run_).value().size(), 2U);
   EXPECT_THAT(files(), ElementsAre("0.safetensors", "1.safetensors", "set-aside"));
   EXPECT_EQ(store_->find_open_attempt(run_).value(), std::nullopt);
+}
+
+// What an earlier prune removed is not read again.
+TEST_F(RecoveryTest, PruneKeepsTheFirstTheBestAndTheLastByTheStore) {
+  AttemptResult measured;
+  for (Round round = 5; round <= 9; ++round) {
+    if (round > 5) open(round);
+    measured.evaluation.accuracy = round == 6 ? 0.9 : 0.5;
+    write(round);
+    ASSERT_TRUE(store_->commit_attempt({run_, round, 1}, measured, record(round)));
+    ASSERT_TRUE(prune(*store_, checkpoints_, run_, 2, Metric::kAny));
+  }
+  EXPECT_THAT(files(),
+              ElementsAre("0.safetensors", "6.safetensors", "8.safetensors", "9.safetensors"));
+  write(10);  // not committed
+  ASSERT_TRUE(prune(*store_, checkpoints_, run_, 1, Metric::kAny));
+  EXPECT_THAT(files(),
+              ElementsAre("0.safetensors", "10.safetensors", "6.safetensors", "9.safetensors"));
+  EXPECT_EQ(store_->last_round(run_).value(), 9U);
+  EXPECT_EQ(store_->find_model(run_, 6)->value().evaluation.accuracy, 0.9);
+  EXPECT_EQ(store_->find_model(run_, 10).value(), std::nullopt);
+}
+
+TEST_F(RecoveryTest, AFlippedByteThatNamesAnotherTypeIsDamage) {
+  overwrite("4.safetensors", "F33");
+  const Result<Recovery> recovery = recover();
+  ASSERT_TRUE(recovery);
+  EXPECT_EQ(recovery->model.round, 3U);
 }
 
 TEST_F(RecoveryTest, NothingIsWithdrawnWhereNothingIsIntact) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store, checkpoints and spool on a real file system of 512 KiB; needs the right to mount one.
+// Store, checkpoints and spool on a real file system of 512 KiB and 200 files; needs the right to
+// mount one.
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -21,7 +22,7 @@ int on_small_disk(const fs::path& directory, const std::function<void()>& body) 
   ChildProcess child([&](int) {
     if (::unshare(CLONE_NEWNS) != 0 ||
         ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=512k") != 0) {
+        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=512k,nr_inodes=200") != 0) {
       return kNoMount;
     }
     body();
@@ -69,6 +70,19 @@ void fill_checkpoints(const fs::path& directory) {
   for (Round committed = 0; committed < round; ++committed) models.push_back(model(committed, "x"));
   STARLING_CHECK(checkpoints.prune(models, 1).has_value());
   STARLING_CHECK(checkpoints.write(round, parts).has_value());
+}
+
+// The folder of a run that begins cannot be made.
+void fill_files(const fs::path& directory) {
+  for (int i = 0; std::ofstream(directory / std::to_string(i)); ++i) STARLING_CHECK(i < 200);
+  SystemDisk disk;
+  const Checkpoints checkpoints(disk, directory / "models" / "1");
+  const SharedBytes parts[] = {{nullptr, as_bytes("model")}};
+  const Error error = checkpoints.write(0, parts).error();
+  STARLING_CHECK(error.code() == "disk-full");
+  STARLING_CHECK(error.kind() == ErrorKind::kOverloaded);
+  for (int i = 0; i < 10; ++i) fs::remove(directory / std::to_string(i));
+  STARLING_CHECK(checkpoints.write(0, parts).has_value());
 }
 
 void fill_spool(const fs::path& directory) {
@@ -158,6 +172,7 @@ class FullDiskTest : public ::testing::Test {
 
 TEST_F(FullDiskTest, StopsNoStore) { run(fill_store); }
 TEST_F(FullDiskTest, StopsNoCheckpoints) { run(fill_checkpoints); }
+TEST_F(FullDiskTest, WithoutFilesStopsNoCheckpoints) { run(fill_files); }
 TEST_F(FullDiskTest, StopsNoSpool) { run(fill_spool); }
 TEST_F(FullDiskTest, IsNotFilledByKeptUploads) { run(fill_kept_uploads); }
 TEST_F(FullDiskTest, PromisesWhatIsKept) { run(promise_what_is_kept); }

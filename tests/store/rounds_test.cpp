@@ -564,6 +564,10 @@ TEST_F(RoundsTest, KnowsWhatBecameOfTheTaskOfAnEvaluation) {
   EXPECT_TRUE(end(11)->passed) << "the run has gone on from that model";
   EXPECT_EQ(end(11)->model, std::nullopt);
   EXPECT_FALSE(end(12)->passed);
+  EXPECT_TRUE(end(7)->passed);
+  ASSERT_TRUE(store().withdraw_round(run, 2, {"model-damaged", "a bit flipped"}));
+  EXPECT_FALSE(end(7)->passed) << "the run is back at that model";
+  EXPECT_FALSE(end(11)->passed);
 }
 
 TEST_F(RoundsTest, TheInitialModelCannotBeWithdrawn) {

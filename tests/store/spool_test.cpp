@@ -34,6 +34,14 @@ const std::byte* memory_of(const Upload& upload) {
   return upload.content().in_memory()->view().data();
 }
 
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  file >> size >> resident;
+  return resident * 4096;
+}
+
 bool same(ByteView a, ByteView b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 class SpoolTest : public ::testing::Test {
@@ -171,6 +179,33 @@ TEST_F(SpoolTest, MemoryNeverExceedsItsLimitAndIsReused) {
   const std::byte* first = memory_of(*spool.begin(2048).value());
   EXPECT_EQ(memory_of(*spool.begin(2000).value()), first) << "the same buffer again";
   EXPECT_EQ(spool.memory_bytes(), 2048U);
+}
+
+TEST_F(SpoolTest, LargeBuffersCountInWholePages) {
+  UploadSpool::Options large = options();
+  large.memory_bytes_max = 10 * 4096;
+  UploadSpool spool(large);
+  const auto small = spool.begin(4032).value();
+  EXPECT_EQ(spool.memory_bytes(), 4032U);
+  const auto two = spool.begin(4097).value();
+  EXPECT_EQ(spool.memory_bytes(), 4032U + 2 * 4096);
+}
+
+TEST_F(SpoolTest, ManySmallBuffersTakeNoMoreThanTheirLimit) {
+  UploadSpool::Options small = options();
+  small.memory_bytes_max = 64 * 20'000;
+  small.disk_bytes_max = 0;
+  UploadSpool spool(small);
+  std::vector<std::unique_ptr<Upload>> uploads(20'000);
+  const std::uint64_t before = resident_bytes();
+  for (int pass = 0; pass < 2; ++pass) {
+    for (auto& upload : uploads) {
+      upload = spool.begin(64).value();
+      ASSERT_TRUE(upload->write(0, Bytes(64)));
+    }
+    uploads = std::vector<std::unique_ptr<Upload>>(20'000);
+  }
+  EXPECT_LT(resident_bytes(), before + (std::uint64_t{16} << 20));
 }
 
 TEST_F(SpoolTest, WithoutDiskItStaysInMemory) {
