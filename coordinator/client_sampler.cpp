@@ -29,9 +29,9 @@ std::vector<Participant> select_clients(const std::vector<std::string>& eligible
   return participants;
 }
 
-// The run's number keeps the tasks of two runs with one seed apart.
+// The run's number and key keep the tasks of two runs with one seed apart.
 TaskId task_id(const SelectionKey& key, const std::string& client) {
-  Rng rng({.seed = key.seed ^ (key.run.value() * 0x9E3779B97F4A7C15ULL),
+  Rng rng({.seed = key.seed ^ (key.run.value() * 0x9E3779B97F4A7C15ULL) ^ key.run_key,
            .purpose = Purpose::kTask,
            .node = hash_name(client),
            .round = key.round,

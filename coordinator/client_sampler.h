@@ -17,6 +17,7 @@ struct SelectionKey {
   std::uint64_t seed = 0;
   Round round = 1;
   Attempt attempt = 1;
+  std::uint32_t run_key = 0;  // as of its models' versions
 };
 
 // In place of an attempt's number, which counts from 1: the draw of those that evaluate.

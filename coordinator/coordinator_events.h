@@ -20,7 +20,7 @@
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
 #include "core/store/records.h"
-#include "core/strategy/state.h"
+#include "core/strategy/strategy.h"
 
 namespace starling::coordinator {
 
@@ -65,14 +65,16 @@ struct RunStart {
   Job job;
   Settings settings;  // of the tasks
   update::Schema schema;
+  std::shared_ptr<const strategy::ServerStrategy<float>> strategy;
   bool uniform_weights = false;        // every client counts the same
   std::vector<std::string> abilities;  // that a client needs for it
   RunPosition at;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
-  RecentNorms norms;        // up to `at`
-  NormRaises norm_raises;   // by the attempts so far
-  ClientFailures failures;  // at trainings
+  RecentNorms norms;                                          // up to `at`
+  NormRaises norm_raises;                                     // by the attempts so far
+  std::map<std::string, protocol::CountedTask> last_counted;  // of each client, up to `at`
+  ClientFailures failures;                                    // at trainings
   ClientFailures evaluation_failures{ClientFailures::kEvaluationsInARowMax};
   EarlyStopping stopping;                // what was measured so far
   bool evaluated = false;                // by clients, the model of `at`, or it was tried

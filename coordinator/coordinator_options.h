@@ -213,7 +213,7 @@ void describe(V& visit, SessionSettings& o) {
         FieldInfo{.help = "how far a client may run ahead of what was taken of its update",
                   .unit = "bytes",
                   .min = 64 * 1024,
-                  .max = 1e12});
+                  .max = 4 << 20});
   visit("upload-retry", o.upload_retry,
         FieldInfo{.help = "pause before asking a full spool again", .min = 0.001, .max = 600});
 }

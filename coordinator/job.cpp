@@ -66,6 +66,21 @@ Result<void> check_rule(const Job& job, const strategy::Catalogue& strategies) {
           job.training.strategy.name, options.rule));
 }
 
+Result<void> check_weight(const Job& job, const strategy::Catalogue& strategies) {
+  if (job.aggregation.weight != "rows") return {};
+  STARLING_ASSIGN(const auto strategy, strategies.make_server(job.training.strategy, job.server));
+  const bool averages_states = strategy->weighting() == strategy::Weighting::kUniform &&
+                               strategy->needs() == strategy::Needs::kMeans &&
+                               !strategy->initial_state(1).empty();
+  if (!averages_states) return {};
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format("aggregation.weight = 'rows' does not go with strategy.name = '{}': the server's "
+                  "state is the mean over all clients, each counted the same; use 'uniform' or "
+                  "'strategy'",
+                  job.training.strategy.name));
+}
+
 }  // namespace
 
 std::unique_ptr<const aggregate::JointRule> AggregationOptions::joint_rule() const {
@@ -132,7 +147,8 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   return check_stopping(*this);
 }
 
-Result<void> check_evaluations(const Job& job) {
+Result<void> check_new_job(const Job& job, const strategy::Catalogue& strategies) {
+  STARLING_TRY(check_weight(job, strategies));
   const AggregationOptions& options = job.aggregation;
   if (job.evaluate.federated_every == 0 || job.evaluations_wanted() >= options.updates_min()) {
     return {};

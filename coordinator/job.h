@@ -133,9 +133,11 @@ struct Job {
   }
 };
 
-// Whether evaluations by clients can have as many results as the rule needs. Of jobs that are
-// submitted or simulated only: a run that an earlier version began goes on without evaluations.
-[[nodiscard]] Result<void> check_evaluations(const Job& job);
+// Whether evaluations by clients can have as many results as the rule needs, and the strategy goes
+// with the weights. Of jobs that are submitted or simulated only: a run that an earlier version
+// began goes on.
+[[nodiscard]] Result<void> check_new_job(
+    const Job& job, const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
 // Reads a whole job; `source` is what errors call the file.
 [[nodiscard]] Result<Job> parse_job(

@@ -47,8 +47,9 @@ const std::vector<Needs> kNeeds = {
           {"fallback.after", "fallback.local-steps", "fallback.merge-within", "fallback.lifetime"}},
 };
 
-std::vector<std::string> unable_clients(const Job& job, const ClientTable& clients) {
-  const auto half = strategy::builtin_strategies().for_clients(job.training.strategy).name;
+std::vector<std::string> unable_clients(const Job& job, const ClientTable& clients,
+                                        const strategy::Catalogue& strategies) {
+  const auto half = strategies.for_clients(job.training.strategy).name;
   const std::vector<std::string> abilities = needed_abilities(half);
   std::map<std::string, std::size_t> reasons;
   std::size_t able = clients.size();
@@ -135,10 +136,12 @@ std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& 
   return sentences;
 }
 
-std::vector<std::string> job_warnings(const Job& job, const ClientTable& clients) {
-  std::vector<std::string> sentences = unused_keys(job);
-  for (const auto& more : {missing_evaluators(job, clients), unable_clients(job, clients),
-                           clients_of_more_classes(job, clients)}) {
+std::vector<std::string> job_warnings(const Job& job, const ClientTable& clients,
+                                      const strategy::Catalogue& strategies) {
+  std::vector<std::string> sentences = unused_keys(job, strategies);
+  for (const auto& more :
+       {missing_evaluators(job, clients), unable_clients(job, clients, strategies),
+        clients_of_more_classes(job, clients)}) {
     sentences.insert(sentences.end(), more.begin(), more.end());
   }
   return sentences;

@@ -11,7 +11,9 @@
 namespace starling::coordinator {
 
 // Whole sentences, by what the clients said when they last connected. Requires: the job is valid.
-std::vector<std::string> job_warnings(const Job& job, const ClientTable& clients);
+std::vector<std::string> job_warnings(
+    const Job& job, const ClientTable& clients,
+    const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
 // The part that no client decides: keys without effect. They are no errors, because one file may
 // serve several strategies, and `simulate` as well as the service.

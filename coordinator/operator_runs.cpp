@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <random>
 
 #include "coordinator/job.h"
 #include "coordinator/operator_desk.h"
@@ -19,6 +20,13 @@ constexpr std::size_t kSubmitTokenBytesMax = 128;
 constexpr std::size_t kLinesPerPiece = 256;
 constexpr std::size_t kPieceBytes = 32 * 1024;  // before the last line of a piece
 constexpr std::size_t kLineBytesMax = 8 * 1024;
+
+// For a submission without one: it also makes the run's key, which tells it from a run of the same
+// number in another database.
+std::string random_submit_token() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
 
 // A line a JSON object; with `follow` until the run is finished.
 class LogAnswer final : public OperatorAnswer {
@@ -129,7 +137,8 @@ Answer OperatorDesk::run_submit(const OperatorCall& call) {
   if (call.payload.size() > kJobBytesMax) {
     return wrong_setting("job-too-large", fmt::format("a job may have {} bytes", kJobBytesMax));
   }
-  const std::string submit_token = call.find("submit-token").value_or("");
+  std::string submit_token = call.find("submit-token").value_or("");
+  if (submit_token.empty()) submit_token = random_submit_token();
   if (submit_token.size() > kSubmitTokenBytesMax) {
     return wrong_setting("argument-invalid",
                          fmt::format("a submit token may have {} bytes", kSubmitTokenBytesMax));

@@ -35,6 +35,12 @@ Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
   return std::optional(shape);
 }
 
+// Differs between two runs that were given one number; the same after a restart or a restore.
+std::uint32_t run_key(const store::Run& run) {
+  const std::uint64_t sum = checksum(as_bytes(run.submit_token + '\n' + run.job));
+  return std::max(static_cast<std::uint32_t>(sum), std::uint32_t{1});
+}
+
 // The largest state that is read: a few vectors of a model.
 constexpr std::size_t kStateBytesMax = std::size_t{1} << 40;
 
@@ -90,7 +96,7 @@ Result<void> check_spool(const RunContext& context, const store::UploadSpool::Op
 Result<Job> try_job(const Job& submitted, const PrepareContext& prepare,
                     const std::optional<LearnedShape>& learned) {
   Job job = submitted;
-  STARLING_TRY(check_evaluations(job));
+  STARLING_TRY(check_new_job(job));
   STARLING_TRY(check_bounds(job));
   if (learned) job.training.data = learned->shape;
   if (lacks_shape(job)) return job;
@@ -106,7 +112,9 @@ Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue&
   STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
   STARLING_TRY(check_bounds(context->job));
   if (learned) STARLING_TRY(check_learned_size(*learned, context->model->layout()->size()));
-  return LoadedRun{context, context->initial_position(run.id, run.seed)};
+  LoadedRun loaded{context, context->initial_position(run.id, run.seed)};
+  loaded.at.version.run_key = run_key(run);
+  return loaded;
 }
 
 Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalogue& strategies,
@@ -120,8 +128,8 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
                                           {.expected = context->model->layout()}));
   const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
   STARLING_ASSIGN(strategy::StateSnapshot state, load_state(checkpoints, last));
-  return LoadedRun{context,
-                   context->position({run.id, last.round, last.sha256}, model, std::move(state))};
+  return LoadedRun{context, context->position({run.id, last.round, last.sha256, run_key(run)},
+                                              model, std::move(state))};
 }
 
 Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,

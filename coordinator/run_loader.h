@@ -39,7 +39,7 @@ Error as_wrong_job(const Error& error);
 [[nodiscard]] Result<void> check_spool(const RunContext& context,
                                        const store::UploadSpool::Options& spool);
 
-// What load_new_run would refuse of a run of this job, and what check_evaluations refuses; reads
+// What load_new_run would refuse of a run of this job, and what check_new_job refuses; reads
 // the data as load_new_run does. Returns the job with the shape of its data. Where that is still to
 // be learned, refuses what does not depend on it.
 [[nodiscard]] Result<Job> try_job(const Job& job, const PrepareContext& prepare,

@@ -202,7 +202,7 @@ void RunMachine::try_open_training() {
   const Round next = start_.at.version.round + 1;
   const auto past = start_.attempts.find(next);
   const Attempt attempt = past == start_.attempts.end() ? 1 : past->second.last + 1;
-  const SelectionKey key{id(), start_.job.job.seed, next, attempt};
+  const SelectionKey key{id(), start_.job.job.seed, next, attempt, start_.at.version.run_key};
   OpenAttempt opening{.round = next, .attempt = attempt, .population = clients_.size()};
   if (const auto recorded = start_.recorded_contributors.find(next);
       recorded != start_.recorded_contributors.end()) {
@@ -294,7 +294,8 @@ void RunMachine::open_evaluation() {
   const auto past = start_.evaluations.find(round);
   const Attempt attempt = past == start_.evaluations.end() ? 1 : past->second + 1;
   // Another stream of draws than that of trainings, whose attempts count from 1.
-  const SelectionKey key{id(), start_.job.job.seed, round, kEvaluationAttempt - (attempt - 1)};
+  const SelectionKey key{id(), start_.job.job.seed, round, kEvaluationAttempt - (attempt - 1),
+                         start_.at.version.run_key};
   open({.kind = protocol::TaskKind::kEvaluate,
         .round = round,
         .attempt = attempt,
@@ -468,7 +469,10 @@ void RunMachine::committed(const RoundSummary& summary, Durable durable) {
     start_.attempts.erase(start_.attempts.begin(),
                           start_.attempts.upper_bound(start_.at.version.round));
     std::vector<double>& norms = start_.norms.emplace_back();
-    for (const Contributor& contributor : summary.contributors) norms.push_back(contributor.norm);
+    for (const Contributor& contributor : summary.contributors) {
+      norms.push_back(contributor.norm);
+      start_.last_counted[contributor.client] = {contributor.task, summary.round};
+    }
     if (start_.norms.size() > NormBound::kRounds) start_.norms.pop_front();
     end_abandoned_tasks(retry("round-closed", "the round closed without this update"));
   }

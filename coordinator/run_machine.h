@@ -133,6 +133,8 @@ class RunMachine {
   void pump(SessionId session, TaskId task);
   void record_traffic();
   Result<double> counted_weight(const std::string& client, double weight) const;
+  Result<void> bound_scalars(const std::string& client, update::ContributionHead& head) const;
+  double rows_max(double announced) const;
   std::uint64_t announced_rows(const Greeting& greeting) const;
   double median_rows(const std::vector<Participant>& participants) const;
   void sum_next();

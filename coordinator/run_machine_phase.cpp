@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "coordinator/run_machine.h"
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
+#include "core/train/local_trainer.h"
 #include "core/wire/limits.h"
 
 namespace starling::coordinator {
@@ -17,6 +19,12 @@ constexpr std::size_t kTrafficSteps = 32;
 
 // How often an update is requested again where it was damaged here.
 constexpr std::size_t kRepeatsMax = 1;
+
+// More than any client holds.
+constexpr double kRowsMax = 0x1p40;
+
+// Of sums of as many terms as there are local steps, relative.
+constexpr double kRounding = 1e-6;
 
 // What a client names goes into records, logs and terminals.
 bool is_reason_code(const std::string& code) {
@@ -103,6 +111,9 @@ void RunMachine::ask(const std::string& name, TaskId task) {
       .schema = phase_->schema,
       .deadline = std::max(Duration::zero(), phase_->tasks.deadline() - turn_.now),
       .kind = phase_->kind()};
+  if (const auto counted = start_.last_counted.find(name); counted != start_.last_counted.end()) {
+    plan.last_counted = counted->second;
+  }
   if (phase_->kind() == protocol::TaskKind::kTrain) {
     for (const RoundInput& input : start_.at.inputs) plan.inputs.push_back(input.what);
   }
@@ -192,7 +203,7 @@ void RunMachine::receive(SessionId session, const std::string& client,
     fail_task(id, error);
     blame(client, error, false);
   };
-  if (offer.head.base != start_.at.version) {
+  if (!offer.head.base.matches(start_.at.version)) {
     return fail_task(id, rejected("wrong-base", "the update starts from another model"));
   }
   if (const auto valid = update::validate_head(offer.head, phase_->schema); !valid) {
@@ -200,6 +211,11 @@ void RunMachine::receive(SessionId session, const std::string& client,
   }
   const auto weight = counted_weight(client, offer.head.weight);
   if (!weight) return refuse(weight.error());
+  update::ContributionHead counted = offer.head;
+  counted.weight = *weight;
+  if (const auto bounded = bound_scalars(client, counted); !bounded) {
+    return refuse(bounded.error());
+  }
   const bool is_first = known.weight == 0;
   if (is_first && *weight < offer.head.weight && !start_.uniform_weights) {
     turn_.say(start_.id, fmt::format("{}: the weight {} counts as {} (aggregation.weight-max, "
@@ -207,8 +223,7 @@ void RunMachine::receive(SessionId session, const std::string& client,
                                      client, offer.head.weight, *weight));
   }
   phase_->tasks.offered(id, *weight);
-  Upload& upload = phase_->uploads[id] = Upload{.head = offer.head, .receiver = {}};
-  upload.head.weight = *weight;
+  phase_->uploads[id] = Upload{.head = std::move(counted), .receiver = {}};
   phase_->retries.clear(id);
   if (offer.head.payload_bytes > 0) {
     return turn_.act(
@@ -232,12 +247,41 @@ Result<double> RunMachine::counted_weight(const std::string& client, double weig
   }
   if (trains && start_.uniform_weights) return 1.0;
   const AggregationOptions& bounds = start_.job.aggregation;
-  double largest = bounds.weight_max;
-  if (bounds.weight_ratio_max > 0 && phase_->median_rows > 0) {
-    const double ratio = rows > 0 ? bounds.weight_ratio_max : 1;
-    largest = std::min(largest, ratio * phase_->median_rows);
+  return std::min({weight, bounds.weight_max, rows_max(rows)});
+}
+
+// Of a client that announced so many, by what the others of its round announced.
+double RunMachine::rows_max(double announced) const {
+  const double ratio = start_.job.aggregation.weight_ratio_max;
+  if (ratio == 0 || phase_->median_rows == 0) return std::numeric_limits<double>::infinity();
+  return (announced > 0 ? ratio : 1) * phase_->median_rows;
+}
+
+// What a strategy divides or multiplies by is no more than the local steps over the client's own
+// rows give, and counts as no more than those over the rows that its weight may be.
+Result<void> RunMachine::bound_scalars(const std::string& client,
+                                       update::ContributionHead& head) const {
+  if (phase_->kind() != protocol::TaskKind::kTrain) return {};
+  const train::TrainOptions& training = start_.job.training.train;
+  const auto rows = static_cast<double>(announced_rows(clients_.find(client)->greeting));
+  const auto largest = [&](double of_rows) {
+    const auto counted = static_cast<std::size_t>(std::clamp(of_rows, 1.0, kRowsMax));
+    return start_.strategy->scalar_max(training, train::local_steps(training, counted));
+  };
+  const double possible = largest(rows > 0 ? rows : rows_max(0));
+  const double counting = std::min(possible, largest(rows_max(rows)));
+  for (const std::string& name : start_.strategy->scalars()) {
+    const auto scalar = head.scalars.find(name);
+    if (scalar == head.scalars.end()) continue;  // refused when it is summed
+    if (scalar->second > possible * (1 + kRounding)) {
+      return rejected("bad-scalars",
+                      fmt::format("the update's scalar '{}' is {:g}; its local steps give at most "
+                                  "{:g}",
+                                  name, scalar->second, possible));
+    }
+    scalar->second = std::min(scalar->second, counting);
   }
-  return std::min(weight, largest);
+  return {};
 }
 
 // Of the phase's kind; clients of earlier versions only say their training rows.

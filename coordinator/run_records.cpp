@@ -266,6 +266,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
       .job = context.job,
       .settings = context.settings(),
       .schema = context.schema(),
+      .strategy = context.strategy,
       .uniform_weights = context.uniform_weights(),
       .abilities = context.abilities(),
       .at = std::move(at),
@@ -279,6 +280,9 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     add_failures(record, blames_for_norms, start.failures);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
       add_measured(record, start);
+      for (const store::Contribution& c : record.result.contributions) {
+        start.last_counted[c.client] = {c.task, record.key.round};
+      }
       std::vector<double> norms = norms_of(record);
       if (record.key.round + NormBound::kRounds > round && !norms.empty()) {
         start.norms.push_back(std::move(norms));
@@ -356,11 +360,17 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
     measures += fmt::format("eval loss {:.4f}  accuracy {:.4f}  ", outcome->measured->loss,
                             outcome->measured->accuracy);
   }
+  std::vector<std::string> lines = {counts};
+  for (const auto& [task, sentence] : outcome->notes) {
+    const auto of = std::ranges::find(summary.contributors, task, &Contributor::task);
+    lines.push_back(fmt::format("{}{}: {}", head, of->client, sentence));
+  }
   measures +=
       fmt::format("{:.2f} s{}  in {}  out {}", to_seconds(summary.elapsed),
                   summary.resumed ? " since the restart" : "", format_byte_count(summary.bytes_in),
                   format_byte_count(summary.bytes_out));
-  return {counts, measures};
+  lines.push_back(std::move(measures));
+  return lines;
 }
 
 namespace {

@@ -225,7 +225,7 @@ Error explain_deadline(const Error& error, const RunContext& context, const Simu
 Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
                                   const Clock& clock, FederationSimulator::Hooks hooks) {
   STARLING_TRY(job.validate(*options.strategies));
-  STARLING_TRY(check_evaluations(job));
+  STARLING_TRY(check_new_job(job, *options.strategies));
   STARLING_TRY(check_clients(job, options.clients));
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
   auto loaded = load_holdings(job, options.clients);

@@ -34,11 +34,12 @@ std::string_view to_string(client::ClientMachine::Activity activity) {
   return "idle";
 }
 
-// Room for every pending update's window, each sent as soon as the coordinator gives credit.
+// Room for what the client's machine queues of every pending update: two windows when the
+// coordinator gives credit, and two more when the link has little left to send.
 net::ConnectOptions with_room(net::ConnectOptions options, const client::ClientOptions& client) {
   const std::size_t windows = (client.pending_updates_max + 1) * client.transfer.window_bytes;
   net::ConnectionOptions& connection = options.connection;
-  connection.queue_bytes_max = std::max(connection.queue_bytes_max, 2 * windows);
+  connection.queue_bytes_max = std::max(connection.queue_bytes_max, 4 * windows);
   return options;
 }
 
@@ -159,6 +160,7 @@ net::Async<void> EdgeSession::serve_link() {
   link_ = connection;
   link_failure_.reset();
   connection->set_drain_handler([this] {
+    shell_.handle(client::Drained{});
     if (welcomed_) peer_.on_drained();
   });
   shell_.handle(client::Connected{});

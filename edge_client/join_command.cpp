@@ -30,12 +30,16 @@ Result<void> move_directory(const fs::path& from, const fs::path& to) {
 
 Result<void> install_replacement(const StateDirectory& state) {
   // Another device begins here. A checkpoint of the former one may lie far ahead of its network (it
-  // trained on while it was revoked), and would be where the others go on from.
-  std::error_code code;
-  fs::remove(state.gossip() / "checkpoint.safetensors", code);
-  if (code) {
-    return internal("io-error", fmt::format("cannot remove the former checkpoint in {}: {}",
-                                            state.gossip().string(), code.message()));
+  // trained on while it was revoked), and would be where the others go on from. Its updates, its
+  // strategies' states and what it trained without its coordinator are of the former federation.
+  for (const fs::path& former :
+       {state.gossip() / "checkpoint.safetensors", state.gossip() / "fallback", state.pending()}) {
+    std::error_code code;
+    fs::remove_all(former, code);
+    if (code) {
+      return internal("io-error", fmt::format("cannot remove {} of the former identity: {}",
+                                              former.string(), code.message()));
+    }
   }
   if (fs::exists(state.identity())) {
     STARLING_TRY(move_directory(state.identity(), state.path / "identity.old"));

@@ -27,6 +27,9 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
   session.updates.pending_updates = client.pending_updates_max;
   session.client = std::move(client);
   session.connect.deadline = options.connection.connect_deadline;
+  // The client's machine ends a silent connection, and says why.
+  Duration& idle_max = session.connect.connection.idle_max;
+  idle_max = std::max(idle_max, 2 * options.connection.silence_max);
   session.stop_deadline = options.connection.stop_deadline;
   return session;
 }

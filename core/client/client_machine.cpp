@@ -129,6 +129,7 @@ void ClientMachine::hang_up(Error reason) {
 }
 
 void ClientMachine::schedule_dial() {
+  for (auto& [task, pending] : pending_) pending.sender.stop();
   const auto welcomed_at = std::exchange(welcomed_at_, std::nullopt);
   if (welcomed_at && now_ - *welcomed_at >= options_.good_link_min) backoff_.reset();
   dial_at_ = now_ + backoff_.next();
@@ -175,7 +176,7 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
                                     options_.silence_max / 2);
   say(LogLevel::kInfo,
       fmt::format("connected to federation {} as {}", welcome.federation, welcome.client));
-  for (const auto& [task, error] : failures_) send(failure_of(task, error));
+  for (const auto& [task, failed] : failures_) send(failure_of(task, failed.error));
   for (const auto& [task, pending] : pending_) offer(pending);
   if (activity() == Activity::kFetching) request_input();
 }
@@ -194,7 +195,7 @@ void ClientMachine::receive(const protocol::RoundPlan& plan) {
     return;
   }
   if (const auto failed = failures_.find(plan.task); failed != failures_.end()) {
-    return send(failure_of(plan.task, failed->second));
+    return send(failure_of(plan.task, failed->second.error));
   }
   if (continue_for(plan)) return;
   drop_task();
@@ -204,35 +205,58 @@ void ClientMachine::receive(const protocol::RoundPlan& plan) {
 }
 
 // A coordinator that was restored from a backup gives the rounds since then, and their tasks, once
-// more, perhaps from other models: what answers a task from another base answers it no more.
+// more, perhaps from other models; it, or another federation, also gives a run's number again. What
+// is of another past answers nothing any more.
 void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
-  const auto pending = pending_.find(plan.task);
-  if (pending != pending_.end() && pending->second.head.base != plan.base) settle(plan.task);
-  if (task_ && task_->plan.task == plan.task && task_->plan.base != plan.base) drop_task();
-  // What builds on a round that is taken back may never be settled: no later round is over.
-  std::vector<TaskId> later;
+  const update::ModelVersion& now = plan.base;
+  if (task_ && task_->plan.task == plan.task && !task_->plan.base.matches(now)) drop_task();
+  if (const auto failed = failures_.find(plan.task);
+      failed != failures_.end() && !failed->second.base.matches(now)) {
+    failures_.erase(failed);
+  }
+  if (const auto counted = pending_.find(plan.last_counted.task); counted != pending_.end()) {
+    commit(counted->second);
+  }
+  take_state_back(plan);
+  std::vector<TaskId> past;
   for (const auto& [task, update] : pending_) {
     const update::ModelVersion& base = update.head.base;
-    const bool is_later = base.run == plan.run && base.round > plan.base.round;
-    if (is_later && update.state != nullptr) later.push_back(task);
+    if (base.run != plan.run) continue;
+    const bool is_of_this_run = update::ModelVersion::is_same_run(base.run_key, now.run_key);
+    const bool is_other_model = base.round == now.round && !base.matches(now);
+    // What builds on a round that is taken back may never be settled: no later round is over.
+    const bool is_later = base.round > now.round && update.state != nullptr;
+    if (!is_of_this_run || is_other_model || is_later) past.push_back(task);
   }
-  for (const TaskId task : later) settle(task);
-  take_state_back(plan.run, plan.base.round);
+  for (const TaskId task : past) {
+    say(LogLevel::kWarning, fmt::format("run {}: an unsettled update is dropped: it started from a "
+                                        "model that the coordinator does not have",
+                                        plan.run.value()));
+    settle(task);
+  }
 }
 
-void ClientMachine::take_state_back(RunId run, Round round) {
+// The server believes this client to have the state of its last update that counted. Where that is
+// lost (a damaged file), an earlier one is nearer to it than none.
+void ClientMachine::take_state_back(const protocol::RoundPlan& plan) {
+  const RunId run = plan.run;
   const auto state = states_.find(run);
-  if (state == states_.end() || state->second.round <= round) return;
+  const auto counted = [&plan](const CommittedState& kept) {
+    if (plan.base.run_key == 0) return kept.round <= plan.base.round;
+    return kept.task == plan.last_counted.task || kept.round < plan.last_counted.round;
+  };
+  if (state == states_.end() || counted(state->second)) return;
   auto before = before_.extract(run);
-  const bool has_earlier = before && before.mapped().round <= round;
+  const bool has_earlier = before && counted(before.mapped());
   say(LogLevel::kWarning,
-      fmt::format("run {} went back to round {}; this client's state of round {} is {}",
-                  run.value(), round, state->second.round,
+      fmt::format("run {}: this client's state of round {} is not of its last update that the "
+                  "coordinator counted; it is {}",
+                  run.value(), state->second.round,
                   has_earlier ? fmt::format("replaced by that of round {}", before.mapped().round)
                               : "dropped"));
   if (has_earlier) {
     state->second = std::move(before.mapped());
-    actions_.push_back(RestoreState{run});
+    actions_.push_back(RestoreState{state->second});
     return;
   }
   states_.erase(state);
@@ -244,7 +268,8 @@ void ClientMachine::take_state_back(RunId run, Round round) {
 bool ClientMachine::continue_for(const protocol::RoundPlan& plan) {
   if (!task_ || task_->activity == Activity::kStoring) return false;
   const protocol::RoundPlan& now = task_->plan;
-  if (now.base != plan.base || now.kind != plan.kind || now.inputs != plan.inputs) return false;
+  if (!now.base.matches(plan.base) || now.kind != plan.kind || now.inputs != plan.inputs)
+    return false;
   task_->plan = plan;
   if (task_->activity == Activity::kFetching) request_input();
   return true;
@@ -259,7 +284,7 @@ void ClientMachine::begin(const protocol::RoundPlan& plan) {
     if (acceptable(size)) size = input.bytes;
   }
   if (!acceptable(size)) {
-    return fail_task(plan.task,
+    return fail_task(plan.task, plan.base,
                      unsupported("model-too-large",
                                  fmt::format("a model of {} bytes cannot be taken; the limit here "
                                              "is {}",
@@ -296,7 +321,8 @@ void ClientMachine::fetch_inputs() {
 // does not depend on the attempt: the finished update is still good.
 bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
   const auto same = std::find_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
-    return entry.second.head.base == plan.base && entry.second.head.vectors == plan.schema.vectors;
+    return entry.second.head.base.matches(plan.base) &&
+           entry.second.head.vectors == plan.schema.vectors;
   });
   if (same == pending_.end()) return false;
   PendingUpdate update{same->second.head, same->second.payload, same->second.state};
@@ -356,12 +382,17 @@ void ClientMachine::receive(const protocol::RoundCommitted& committed) {
   const auto pending = pending_.find(committed.task);
   if (pending == pending_.end()) return;
   backoff_.reset();
-  const bool trained = !pending->second.head.vectors.empty();
+  commit(pending->second);
+}
+
+void ClientMachine::commit(const Pending& pending) {
+  const update::ModelVersion& base = pending.head.base;
+  const bool trained = !pending.head.vectors.empty();
   if (trained) ++updates_counted_;
-  say(LogLevel::kInfo, fmt::format("run {} round {}: {}counted", committed.run.value(),
-                                   committed.round, trained ? "" : "evaluation "));
-  commit_state(pending->second);
-  settle(committed.task);
+  say(LogLevel::kInfo, fmt::format("run {} round {}: {}counted", base.run.value(),
+                                   base.round + (trained ? 1 : 0), trained ? "" : "evaluation "));
+  commit_state(pending);
+  settle(pending.head.task);
 }
 
 // The state of a later round stays: an update may be settled again after a crash between the two
@@ -376,6 +407,10 @@ void ClientMachine::commit_state(const Pending& pending) {
   actions_.push_back(KeepState{state});
   remember(std::move(state));
   if (recent_.size() <= options_.states_max) return;
+  say(LogLevel::kWarning,
+      fmt::format(
+          "this client's state of run {} is dropped to make room: states of {} runs are kept",
+          recent_.front().value(), options_.states_max));
   states_.erase(recent_.front());
   before_.erase(recent_.front());
   actions_.push_back(ForgetState{recent_.front()});
@@ -447,12 +482,13 @@ std::uint64_t ClientMachine::other_states_bytes(RunId run) const {
 
 void ClientMachine::handle(TrainingFinished& event) {
   if (!task_ || task_->activity != Activity::kTraining || task_->training != event.task) return;
-  if (event.update && event.update->head.base != task_->plan.base) return;  // of another past
+  if (event.update && !event.update->head.base.matches(task_->plan.base)) return;  // another past
   const TaskId task = task_->plan.task;
   if (!event.update) {
     held_.clear();  // perhaps it was the model that was bad
+    const update::ModelVersion base = task_->plan.base;
     task_.reset();
-    return fail_task(task, event.update.error());
+    return fail_task(task, base, event.update.error());
   }
   task_->activity = Activity::kStoring;
   event.update->head.task = task;
@@ -464,8 +500,9 @@ void ClientMachine::handle(UpdateStored& event) {
   const auto pending = pending_.find(event.task);
   if (pending == pending_.end()) return;
   if (!event.result && event.result.error().kind() != ErrorKind::kOverloaded) {
+    const update::ModelVersion base = pending->second.head.base;
     settle(event.task);
-    return fail_task(event.task, event.result.error());
+    return fail_task(event.task, base, event.result.error());
   }
   if (!event.result && pending->second.state != nullptr) {
     // Were it counted, and this process killed before it heard so, the state would be lost that the
@@ -483,10 +520,10 @@ void ClientMachine::handle(UpdateStored& event) {
   offer(pending->second);
 }
 
-void ClientMachine::fail_task(TaskId task, const Error& error) {
+void ClientMachine::fail_task(TaskId task, const update::ModelVersion& base, const Error& error) {
   say(LogLevel::kError, fmt::format("training failed ({}): {}", error.code(), error.message()));
   while (failures_.size() >= options_.pending_updates_max) failures_.erase(failures_.begin());
-  failures_.insert_or_assign(task, error);
+  failures_.insert_or_assign(task, Failure{base, error});
   if (link_ == Link::kUp) send(failure_of(task, error));
 }
 
@@ -521,11 +558,22 @@ void ClientMachine::offer(const Pending& pending) {
   if (pending.stored && link_ == Link::kUp) send(protocol::UpdateOffer{pending.head});
 }
 
+// A coordinator may give credit for more than the link has room for: two windows now, and what is
+// left once these are on their way.
 void ClientMachine::pump(Pending& pending) {
-  while (auto piece = pending.sender.next()) {
+  std::uint64_t queued = 0;
+  while (queued < 2 * options_.transfer.window_bytes) {
+    auto piece = pending.sender.next();
+    if (!piece) return;
+    queued += piece->bytes.size();
     send(protocol::Chunk{.task = pending.head.task, .offset = piece->offset},
          std::move(piece->bytes));
   }
+}
+
+void ClientMachine::handle(Drained&) {
+  if (link_ != Link::kUp) return;
+  for (auto& [task, pending] : pending_) pump(pending);
 }
 
 void ClientMachine::settle(TaskId task) {

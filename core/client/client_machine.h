@@ -60,10 +60,11 @@ struct UpdateStored {  // the answer to StoreUpdate
   TaskId task;
   Result<void> result;
 };
-struct Tick {};  // next_deadline() has passed
-struct Stop {};  // say goodbye; what is pending stays for the next start
-using Event =
-    std::variant<Connected, Disconnected, Received, TrainingFinished, UpdateStored, Tick, Stop>;
+struct Drained {};  // little waits to be sent on the link
+struct Tick {};     // next_deadline() has passed
+struct Stop {};     // say goodbye; what is pending stays for the next start
+using Event = std::variant<Connected, Disconnected, Received, TrainingFinished, UpdateStored,
+                           Drained, Tick, Stop>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Dial {};  // answered by Connected or Disconnected
@@ -90,7 +91,7 @@ struct KeepState {  // durably; the run's earlier one becomes the one before
   CommittedState state;
 };
 struct RestoreState {  // durably: the one before is the run's state again
-  RunId run;
+  CommittedState state;
 };
 struct ForgetUpdate {  // only if what was to be kept before it is kept
   TaskId task;
@@ -114,7 +115,8 @@ struct ClientOptions {
   std::uint64_t held_out = 0;                  // rows to evaluate on
   std::uint64_t model_bytes_max = 4ULL << 30;  // a larger model is refused by name
   std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond
-  std::size_t states_max = 4;                  // of runs; the one that counted longest ago goes
+  // Of runs, as many as a coordinator holds by default; the one that counted longest ago goes.
+  std::size_t states_max = 8;
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
   Duration disk_retry = std::chrono::seconds(5);          // after the disk was full
@@ -162,12 +164,17 @@ class ClientMachine {
     protocol::TransferSender sender;
     std::optional<TimePoint> store_again_at = {};  // the disk was full
   };
+  struct Failure {
+    update::ModelVersion base;
+    Error error;
+  };
 
   void handle(Connected&);
   void handle(Disconnected&);
   void handle(Received&);
   void handle(TrainingFinished&);
   void handle(UpdateStored&);
+  void handle(Drained&);
   void handle(Tick&);
   void handle(Stop&);
 
@@ -191,7 +198,7 @@ class ClientMachine {
   bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
   void start_training();
   std::uint64_t other_states_bytes(RunId run) const;
-  void fail_task(TaskId task, const Error& error);
+  void fail_task(TaskId task, const update::ModelVersion& base, const Error& error);
   void keep(PendingUpdate update, bool stored);
   void keep_and_store(PendingUpdate update);
   void store_again();
@@ -199,8 +206,9 @@ class ClientMachine {
   void offer(const Pending& pending);
   void pump(Pending& pending);
   void settle(TaskId task);
+  void commit(const Pending& pending);
   void commit_state(const Pending& pending);
-  void take_state_back(RunId run, Round round);
+  void take_state_back(const protocol::RoundPlan& plan);
   void remember(CommittedState state);
   void drop_task();
   void hang_up(Error reason);
@@ -226,7 +234,7 @@ class ClientMachine {
   std::map<RunId, CommittedState> states_;
   std::map<RunId, CommittedState> before_;  // the one before, in case that its round is taken back
   std::list<RunId> recent_;                 // of them, the one that counted last at the end
-  std::map<TaskId, Error> failures_;        // told until the coordinator ends the task
+  std::map<TaskId, Failure> failures_;      // told until the coordinator ends the task
   std::uint64_t order_ = 0;
   std::uint64_t updates_counted_ = 0;
 };

@@ -64,6 +64,8 @@ void ClientShell::perform(Train& train) {
       [this, task, stop](Result<PendingUpdate> update) {
         const auto found = trainings_.find(task);
         if (found != trainings_.end() && found->second == stop) trainings_.erase(found);
+        // A coordinator that was restored may have given the task's number again.
+        if (stop->load()) return;
         handle(TrainingFinished{task, std::move(update)});
       });
 }
@@ -112,8 +114,8 @@ void ClientShell::perform(ForgetUpdate& forget) {
 void ClientShell::perform(RestoreState& restore) {
   compute<void>(
       world_.disk, alive_,
-      [pending = world_.pending, run = restore.run](unsigned) {
-        return pending.restore_state(run);
+      [pending = world_.pending, state = std::move(restore.state)](unsigned) {
+        return pending.restore_state(state);
       },
       [this](const Result<void>& result) { changed("a run's new state remains", result); });
 }

@@ -232,10 +232,10 @@ Result<void> PendingStore::keep(const CommittedState& state) const {
   return disk_->sync(directory_);
 }
 
-Result<void> PendingStore::restore_state(RunId run) const {
-  auto moved = disk_->rename(file_before(run), file_of(run));
-  if (!moved && moved.error().code() == "file-missing") return forget_state(run);
-  if (!moved) return moved;
+// As given, not out of RUN.before: where the disk was full, that is of an earlier round.
+Result<void> PendingStore::restore_state(const CommittedState& state) const {
+  STARLING_TRY(disk_->write(file_of(state.run), encode_committed(state)));
+  STARLING_TRY(disk_->remove(file_before(state.run)));
   return disk_->sync(directory_);
 }
 

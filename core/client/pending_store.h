@@ -58,8 +58,8 @@ class PendingStore {
   [[nodiscard]] Result<void> forget(TaskId task) const;
   // The run's state becomes the one before; where the disk is full both stay as they are.
   [[nodiscard]] Result<void> keep(const CommittedState& state) const;
-  // The one before becomes the run's state again.
-  [[nodiscard]] Result<void> restore_state(RunId run) const;
+  // The run's only state from now on.
+  [[nodiscard]] Result<void> restore_state(const CommittedState& state) const;
   [[nodiscard]] Result<void> forget_state(RunId run) const;
 
   std::filesystem::path file_of(TaskId task) const;

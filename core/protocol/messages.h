@@ -63,6 +63,13 @@ struct TaskInput {
   friend bool operator==(const TaskInput&, const TaskInput&) = default;
 };
 
+// A client's last training that counted in a run: what it remembers of the run is its outcome.
+struct CountedTask {
+  TaskId task;      // 0: none counted
+  Round round = 0;  // in which it counted
+  friend bool operator==(const CountedTask&, const CountedTask&) = default;
+};
+
 // Coordinator -> client: a task. Answered by ModelRequest (for each input that is not held), then
 // UpdateOffer or TaskFailed.
 struct RoundPlan {
@@ -80,6 +87,7 @@ struct RoundPlan {
   Duration deadline{};  // from now; a duration, since clocks differ
   TaskKind kind = TaskKind::kTrain;
   std::vector<TaskInput> inputs = {};  // beside the model
+  CountedTask last_counted = {};       // of this client; not said where base.run_key is 0
   friend bool operator==(const RoundPlan&, const RoundPlan&) = default;
 };
 

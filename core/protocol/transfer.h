@@ -25,6 +25,8 @@ class TransferSender {
   // Starts or restarts at `offset`; "bad-offset" beyond the end.
   [[nodiscard]] Result<void> start(std::uint64_t offset, std::uint64_t limit);
   void extend(std::uint64_t limit);
+  // Until the next start(): the connection that the credit was given on is gone.
+  void stop() { limit_ = offset_; }
   struct Piece {
     std::uint64_t offset;
     SharedBytes bytes;

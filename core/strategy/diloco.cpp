@@ -42,6 +42,12 @@ State<T> state_from(train::OptimizerState<T> optimizer) {
 }  // namespace
 
 template <class T>
+std::size_t DiLoCoClient<T>::state_vectors() const {
+  if (optimizer_ == "sgd") return 0;
+  return optimizer_ == "adam" || optimizer_ == "adamw" ? 2 : 1;
+}
+
+template <class T>
 Result<ClientResult<T>> DiLoCoClient<T>::round(const ClientRound<T>& round,
                                                LocalTraining<T>& training) const {
   STARLING_ASSIGN(train::OptimizerState<T> optimizer, optimizer_from(round.state));

@@ -12,15 +12,21 @@
 #pragma once
 
 #include "core/strategy/strategy.h"
+#include "core/train/train_options.h"
 
 namespace starling::strategy {
 
 template <class T>
 class DiLoCoClient final : public ClientStrategy<T> {
  public:
-  std::size_t state_vectors() const override { return 2; }  // of its optimizer
+  DiLoCoClient(const StrategyOptions&, const train::TrainOptions& training)
+      : optimizer_(training.optimizer) {}
+  std::size_t state_vectors() const override;
   Result<ClientResult<T>> round(const ClientRound<T>& round,
                                 LocalTraining<T>& training) const override;
+
+ private:
+  std::string optimizer_;
 };
 
 template <class T>

@@ -45,6 +45,16 @@ std::vector<std::string> FedNovaServer<T>::scalars() const {
   return {kEffectiveSteps};
 }
 
+// Of a_k as the header has it: the proximal term makes it smaller, and a step weighs at most
+// min(1 / (1 - rho), the steps up to it).
+template <class T>
+double FedNovaServer<T>::scalar_max(const train::TrainOptions& training,
+                                    std::uint64_t steps) const {
+  const auto tau = static_cast<double>(steps);
+  if (training.optimizer != "momentum") return tau;
+  return std::min(tau / (1 - training.momentum), tau * (tau + 1) / 2);
+}
+
 template <class T>
 Result<void> FedNovaServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
                                      State<T>&, const ServerRound& round) const {

@@ -40,6 +40,7 @@ class FedNovaServer final : public ServerStrategy<T> {
   explicit FedNovaServer(const ServerOptions& options)
       : learning_rate_(options.learning_rate.value_or(1)) {}
   std::vector<std::string> scalars() const override;
+  double scalar_max(const train::TrainOptions& training, std::uint64_t steps) const override;
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;
 

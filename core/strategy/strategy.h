@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -19,6 +20,7 @@
 #include "core/base/error.h"
 #include "core/strategy/options.h"
 #include "core/strategy/state.h"
+#include "core/train/train_options.h"
 #include "core/train/training_hooks.h"
 
 namespace starling::strategy {
@@ -113,6 +115,11 @@ class ServerStrategy {
   // The names of the scalars that are averaged beside "train_loss"; each contribution must bring
   // them, finite and above 0.
   virtual std::vector<std::string> scalars() const { return {}; }
+  // The largest value of one of scalars() that so many local steps give.
+  virtual double scalar_max(const train::TrainOptions& /*training*/,
+                            std::uint64_t /*steps*/) const {
+    return std::numeric_limits<double>::infinity();
+  }
   // Before the first round, for a model of `elements`.
   virtual State<T> initial_state(std::size_t /*elements*/) const { return {}; }
   // Appends the next model to `next`, which is empty and has room: it takes memory as the report's

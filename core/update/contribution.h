@@ -45,7 +45,18 @@ struct ModelVersion {
   RunId run;
   Round round = 0;
   Sha256Digest sha256;
+  // Of the run; its number alone is given again by another federation, and by a coordinator that is
+  // restored from a backup made before the run was submitted. 0: from a version without keys.
+  std::uint32_t run_key = 0;
   friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
+  // Whether both may be the same model: a key that is not known matches any.
+  bool matches(const ModelVersion& other) const {
+    return run == other.run && round == other.round && sha256 == other.sha256 &&
+           is_same_run(run_key, other.run_key);
+  }
+  static bool is_same_run(std::uint32_t key, std::uint32_t other_key) {
+    return key == other_key || key == 0 || other_key == 0;
+  }
 };
 
 // Limits that the round's exact sums are built for (see aggregate/fixed_point_sum.h). What exceeds

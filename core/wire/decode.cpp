@@ -76,7 +76,7 @@ Result<std::map<std::string, double>> read(capnp::List<schema::Scalar>::Reader f
 
 Result<update::ModelVersion> read(schema::ModelVersion::Reader from) {
   STARLING_ASSIGN(const Sha256Digest sha256, digest(from.getSha256()));
-  return update::ModelVersion{RunId(from.getRun()), from.getRound(), sha256};
+  return update::ModelVersion{RunId(from.getRun()), from.getRound(), sha256, from.getRunKey()};
 }
 
 Result<std::vector<std::string>> read_names(capnp::List<capnp::Text>::Reader from) {
@@ -155,20 +155,22 @@ Result<protocol::RoundPlan> read(schema::RoundPlan::Reader from) {
   STARLING_ASSIGN(auto settings, read(from.getSettings()));
   STARLING_ASSIGN(auto schema, read(from.getSchema()));
   STARLING_ASSIGN(auto inputs, read(from.getInputs()));
-  return protocol::RoundPlan{.task = TaskId(from.getTask()),
-                             .run = RunId(from.getRun()),
-                             .run_name = text(from.getRunName()),
-                             .round = from.getRound(),
-                             .rounds = from.getRounds(),
-                             .attempt = from.getAttempt(),
-                             .seed = from.getSeed(),
-                             .base = base,
-                             .model_bytes = from.getModelBytes(),
-                             .settings = std::move(settings),
-                             .schema = std::move(schema),
-                             .deadline = duration(from.getDeadlineNs()),
-                             .kind = static_cast<protocol::TaskKind>(from.getKind()),
-                             .inputs = std::move(inputs)};
+  return protocol::RoundPlan{
+      .task = TaskId(from.getTask()),
+      .run = RunId(from.getRun()),
+      .run_name = text(from.getRunName()),
+      .round = from.getRound(),
+      .rounds = from.getRounds(),
+      .attempt = from.getAttempt(),
+      .seed = from.getSeed(),
+      .base = base,
+      .model_bytes = from.getModelBytes(),
+      .settings = std::move(settings),
+      .schema = std::move(schema),
+      .deadline = duration(from.getDeadlineNs()),
+      .kind = static_cast<protocol::TaskKind>(from.getKind()),
+      .inputs = std::move(inputs),
+      .last_counted = {TaskId(from.getLastCounted()), from.getLastCountedRound()}};
 }
 
 Result<protocol::ModelRequest> read(schema::ModelRequest::Reader from) {

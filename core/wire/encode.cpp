@@ -78,6 +78,7 @@ void fill(schema::ModelVersion::Builder to, const update::ModelVersion& version)
   to.setRun(version.run.value());
   to.setRound(version.round);
   to.setSha256(data(version.sha256));
+  to.setRunKey(version.run_key);
 }
 
 void fill(schema::Schema::Builder to, const update::Schema& schema) {
@@ -130,6 +131,8 @@ void write(capnp::MessageBuilder& message, const protocol::RoundPlan& plan) {
   to.setDeadlineNs(nanoseconds(plan.deadline));
   to.setKind(static_cast<std::uint8_t>(plan.kind));
   fill(to.initInputs(length(plan.inputs.size())), plan.inputs);
+  to.setLastCounted(plan.last_counted.task.value());
+  to.setLastCountedRound(plan.last_counted.round);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::ModelRequest& request) {

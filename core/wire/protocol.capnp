@@ -42,6 +42,8 @@ struct RoundPlan {
   deadlineNs @11 :UInt64;
   kind @12 :UInt8;
   inputs @13 :List(TaskInput);
+  lastCounted @14 :UInt64;
+  lastCountedRound @15 :UInt32;
 }
 
 struct ModelRequest {
@@ -258,6 +260,7 @@ struct ModelVersion {
   run @0 :UInt64;
   round @1 :UInt32;
   sha256 @2 :Data;
+  runKey @3 :UInt32;
 }
 
 struct Bounds {

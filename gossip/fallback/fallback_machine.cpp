@@ -102,7 +102,10 @@ void FallbackMachine::handle(Rested& event) {
   say(LogLevel::kInfo, fmt::format("{} steps were trained by gossip in {} exchanges",
                                    event.trained->steps, event.trained->exchanges));
   held_->model = event.trained->model;
-  gained_ = Gained{.run = held_->run, .trained = std::move(*event.trained), .returned_at = {}};
+  gained_ = Gained{.run = held_->run,
+                   .run_key = held_->run_key,
+                   .trained = std::move(*event.trained),
+                   .returned_at = {}};
   if (state_ == State::kConnected) gained_->returned_at = now_;  // else the roster came to its end
   keep(gained_->trained, true);
 }
@@ -117,6 +120,7 @@ void FallbackMachine::handle(Progress& event) {
 void FallbackMachine::keep(const Trained& trained, bool ended) {
   const auto pace_now = pace();
   Kept kept{.run = held_->run.value(),
+            .run_key = held_->run_key,
             .round = held_->round,
             .rounds = rounds_,
             .steps_in_round = std::max<std::uint64_t>(steps_in_round_, 1),
@@ -146,7 +150,7 @@ void FallbackMachine::forget() {
 void FallbackMachine::handle(Restored& event) {
   Kept& kept = event.kept;
   kept_ = true;
-  held_ = Held{RunId(kept.run), kept.trained.model, kept.round, kept.earlier};
+  held_ = Held{RunId(kept.run), kept.run_key, kept.trained.model, kept.round, kept.earlier};
   steps_ = kept.steps;
   paced_run_ = held_->run;
   rounds_ = kept.rounds;
@@ -160,12 +164,15 @@ void FallbackMachine::handle(Restored& event) {
     interrupted_ = std::move(kept.trained);
     return;
   }
-  gained_ = Gained{.run = held_->run, .trained = std::move(kept.trained), .returned_at = {}};
+  gained_ = Gained{.run = held_->run,
+                   .run_key = held_->run_key,
+                   .trained = std::move(kept.trained),
+                   .returned_at = {}};
   if (kept.returned) gained_->returned_at = now_ - *kept.returned - event.since;
   const auto digest = Sha256Digest::parse(kept.base_digest);
   if (kept.task == 0 || !digest) return;
   gained_->task = TaskId(kept.task);
-  gained_->base = {held_->run, kept.base, *digest};
+  gained_->base = {held_->run, kept.base, *digest, held_->run_key};
 }
 
 // --- the pace of the rounds ---------------------------------------------------------------------
@@ -214,14 +221,18 @@ bool FallbackMachine::concerns(RunId run) const {
 }
 
 bool FallbackMachine::may_merge(const Asked& asked) {
-  if (!gained_) return false;
+  if (!gained_ || gained_->run != asked.base.run) return false;
+  const bool is_of_this_run =
+      update::ModelVersion::is_same_run(gained_->run_key, asked.base.run_key);
   // A task that bore it and of which nothing was heard may have counted: never twice.
-  const bool used = gained_->task && gained_->base != asked.base;
+  const bool used = is_of_this_run && gained_->task && !gained_->base.matches(asked.base);
   const bool late = !terms_ || now_ > gained_->returned_at.value_or(now_) + terms_->merge_within;
   const bool fits = gained_->trained.model.size() == asked.model.size();
-  if (!used && !late && fits) return true;
+  if (is_of_this_run && !used && !late && fits) return true;
   const char* reason = "no round asked for it in time";
-  if (used) {
+  if (!is_of_this_run) {
+    reason = "it is of another run that had the same number";
+  } else if (used) {
     reason = "it was offered to an earlier round, which may have counted it";
   } else if (!fits) {
     reason = "the round's model has another size";
@@ -244,7 +255,9 @@ void FallbackMachine::handle(Asked& event) {
     actions_.emplace_back(Merge{event.task, gained_->trained});
   }
   // Who is lost again before the merge counted goes on from what it had gained.
-  if (!gained_) held_ = Held{event.base.run, std::move(event.model), event.base.round};
+  if (!gained_) {
+    held_ = Held{event.base.run, event.base.run_key, std::move(event.model), event.base.round};
+  }
 }
 
 void FallbackMachine::handle(Settled& event) {

@@ -93,6 +93,7 @@ class FallbackMachine {
  private:
   struct Held {
     RunId run;
+    std::uint32_t run_key = 0;
     SharedBytes model;
     Round round = 0;            // whose model it was before the gossip
     std::uint64_t earlier = 0;  // steps by gossip since
@@ -104,6 +105,7 @@ class FallbackMachine {
   };
   struct Gained {
     RunId run;
+    std::uint32_t run_key = 0;
     fallback::Trained trained;
     std::optional<TimePoint> returned_at;  // the coordinator; none: it is still away
     // The task that bears it; a later attempt from the same base asks for the same.

@@ -26,6 +26,7 @@ struct Trained {
 
 struct Kept {
   std::uint64_t run = 0;             // of the coordinator
+  std::uint32_t run_key = 0;         // as of its models' versions
   Round round = 0;                   // whose model the gossip began with
   Round rounds = 0;                  // of the run
   std::uint64_t steps_in_round = 0;  // of this device
@@ -46,6 +47,7 @@ struct Kept {
 template <class V>
 void describe(V& visit, Kept& o) {
   visit("run", o.run, FieldInfo{.help = "of the coordinator", .min = 1});
+  visit("run-key", o.run_key, FieldInfo{.help = "tells runs of one number apart; 0: not known"});
   visit("round", o.round, FieldInfo{.help = "whose model the gossip began with"});
   visit("rounds", o.rounds, FieldInfo{.help = "of the run"});
   visit("steps-in-round", o.steps_in_round, FieldInfo{.help = "of this device", .min = 1});

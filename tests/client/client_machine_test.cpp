@@ -35,6 +35,35 @@ TEST_F(ClientMachineTest, AWholeRound) {
   EXPECT_EQ(machine.updates_counted(), 1U);
 }
 
+// The link's queue has room for a few windows of this client's own size.
+TEST_F(ClientMachineTest, CreditForManyWindowsIsUsedAsTheLinkTakesThem) {
+  base = SharedBytes::own(Bytes(2000));
+  connect();
+  train(5);
+  hear(protocol::UpdateAccept{TaskId(5), 0, 2000});
+  EXPECT_EQ(sent<protocol::Chunk>().size(), 5U) << "two windows of 250 bytes, in pieces of 100";
+  std::uint64_t next = 500;
+  while (next < 2000) {
+    feed(Drained{});
+    ASSERT_EQ(sent<protocol::Chunk>().size(), 5U);
+    EXPECT_EQ(sent<protocol::Chunk>()[0].offset, next);
+    next += 500;
+  }
+  feed(Drained{});
+  EXPECT_TRUE(actions.empty());
+}
+
+TEST_F(ClientMachineTest, CreditIsOfItsConnection) {
+  base = SharedBytes::own(Bytes(2000));
+  connect();
+  train(5);
+  hear(protocol::UpdateAccept{TaskId(5), 0, 2000});
+  feed(Disconnected{retry("connection-lost", "gone")});
+  connect();
+  feed(Drained{});
+  EXPECT_TRUE(sent<protocol::Chunk>().empty());
+}
+
 TEST_F(ClientMachineTest, OffersAgainAfterEveryReconnectUntilSettled) {
   connect();
   train(5);

@@ -151,6 +151,26 @@ TEST_F(ClientShellTest, ATrainingDoesNotEndInTheNextProcess) {
   EXPECT_THAT(link.calls, ElementsAre("dial"));
 }
 
+// A restored coordinator gives the number of a task again, from another model.
+TEST_F(ClientShellTest, ACancelledTrainingDoesNotFailTheTaskThatHasItsNumber) {
+  begin_task();
+  const SharedBytes other = SharedBytes::own(Bytes(40, std::byte{8}));
+  hear(protocol::RoundPlan{.task = kShellTask,
+                           .run = RunId(1),
+                           .round = 1,
+                           .rounds = 9,
+                           .attempt = 1,
+                           .base = {RunId(1), 0, sha256(other.view())},
+                           .model_bytes = other.size(),
+                           .schema = {.vectors = {{.name = "model", .elements = 10}}}});
+  hear(protocol::Chunk{kShellTask, 0}, other);
+  ASSERT_EQ(shell->machine().activity(), ClientMachine::Activity::kTraining);
+  run_until(TimePoint(9s));
+  EXPECT_EQ(trainings, 2);
+  EXPECT_THAT(seen, ::testing::Not(Contains(HasSubstr("training failed"))));
+  EXPECT_THAT(link.calls, ElementsAre("dial", "offer"));
+}
+
 TEST_F(ClientShellTest, AFailedSyncIsToldOnceTheMachineKnows) {
   begin_task();
   next_change(Fault::kFailedSync);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks with several inputs, and what a client's half of a strategy remembers: it advances when its
 // update counted and never otherwise, and no round builds on an outcome that is not known.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/client/client_machine_fixture.h"
 
 namespace starling::client {
 namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
 
 class ClientStateTest : public ClientMachineTest {
  protected:
@@ -31,6 +35,34 @@ class ClientStateTest : public ClientMachineTest {
   void commit(std::uint64_t task, Round round) {
     hear(protocol::RoundCommitted{TaskId(task), RunId(1), round, {}});
   }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const Action& action : actions) {
+      if (const auto* say = std::get_if<Say>(&action)) lines.push_back(say->line);
+    }
+    return lines;
+  }
+  // Of a coordinator that says what it counted last of this client.
+  protocol::RoundPlan plan_after(std::uint64_t task, Round round, std::uint64_t last_counted,
+                                 std::uint32_t run_key = 77) const {
+    protocol::RoundPlan made = plan(task, round);
+    made.base.run_key = run_key;
+    made.last_counted = {TaskId(last_counted), static_cast<Round>(last_counted)};
+    return made;
+  }
+  void start_with(Leftovers left) {
+    machine = ClientMachine(options(), Rng({.seed = 1}), std::move(left));
+    connect();
+  }
+  // The state that the client trains with.
+  StateSnapshot trains_with(const protocol::RoundPlan& task) {
+    hear(task);
+    said = lines();
+    if (!did<Train>()) serve_model(task.task);
+    EXPECT_TRUE(did<Train>());
+    return did<Train>() ? did<Train>()->state : nullptr;
+  }
+  std::vector<std::string> said;  // of the last plan
 };
 
 TEST_F(ClientStateTest, FetchesTheInputsThatItLacks) {
@@ -222,6 +254,77 @@ TEST_F(ClientStateTest, AStateBeforeTheLastOneOutlivesTheProcess) {
   EXPECT_EQ(value_of(did<Train>()->state), 2);
 }
 
+// A round was taken back and repeated by others: its number does not show it.
+TEST_F(ClientStateTest, AStateOfALostRoundIsNotUsedInALaterOne) {
+  start_with({.pending = {},
+              .states = {{RunId(1), 2, TaskId(2), state(2)}, {RunId(1), 5, TaskId(5), state(5)}}});
+  EXPECT_EQ(value_of(trains_with(plan_after(9, 7, 5))), 5) << "it counted";
+  EXPECT_EQ(value_of(trains_with(plan_after(10, 8, 2))), 2);
+  EXPECT_THAT(said, Contains(HasSubstr("replaced by that of round 2")));
+  EXPECT_EQ(trains_with(plan_after(11, 9, 0)), nullptr);
+  EXPECT_THAT(said, Contains(HasSubstr("state of round 2 is not of its last update that the "
+                                       "coordinator counted; it is dropped")));
+}
+
+TEST_F(ClientStateTest, AnEarlierStateIsNearerThanNoneWhereTheLastOneWasDamaged) {
+  start_with({.pending = {}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
+  EXPECT_EQ(value_of(trains_with(plan_after(9, 7, 5))), 2);
+}
+
+TEST_F(ClientStateTest, AStateOfAnotherFederationsRunIsNotUsed) {
+  start_with({.pending = {}, .states = {{RunId(1), 1, TaskId(5), state(5)}}});
+  EXPECT_EQ(trains_with(plan_after(9, 7, 0)), nullptr);
+  EXPECT_THAT(said, Contains(HasSubstr("dropped")));
+}
+
+TEST_F(ClientStateTest, ThePlanTellsThatTheUpdateBeforeItCounted) {
+  PendingUpdate pending = update(5, 1);
+  pending.head.base.run_key = 77;
+  pending.state = state(5);
+  start_with({.pending = {pending}, .states = {}});
+  EXPECT_EQ(value_of(trains_with(plan_after(9, 2, 5))), 5);
+  EXPECT_EQ(machine.pending_updates(), 0U);
+  EXPECT_EQ(machine.updates_counted(), 1U);
+}
+
+TEST_F(ClientStateTest, AnUpdateOfAnotherRunOfTheSameNumberAnswersNothing) {
+  PendingUpdate pending = update(5, 1);
+  pending.head.base.run_key = 66;
+  start_with({.pending = {pending}, .states = {}});
+  trains_with(plan_after(9, 1, 0));
+  EXPECT_THAT(said, Contains(HasSubstr("an unsettled update is dropped")));
+  EXPECT_EQ(machine.pending_updates(), 0U);
+}
+
+TEST_F(ClientStateTest, AnUpdateOfAnEarlierVersionIsBelieved) {
+  start_with({.pending = {update(5, 1)}, .states = {}});
+  hear(plan_after(9, 1, 0));
+  ASSERT_TRUE(did<StoreUpdate>()) << "it answers the later attempt";
+  EXPECT_EQ(did<StoreUpdate>()->update.head.task, TaskId(9));
+}
+
+// The store knows its task as one of an abandoned attempt, of which it says nothing.
+TEST_F(ClientStateTest, ARoundDoesNotWaitForAnUpdateFromAnotherModel) {
+  PendingUpdate pending = update(5, 2);
+  pending.head.base.sha256 = sha256(as_bytes("another"));
+  pending.state = state(5);
+  start_with({.pending = {pending}, .states = {{RunId(1), 1, TaskId(1), state(1)}}});
+  EXPECT_EQ(value_of(trains_with(plan(9, 2))), 1);
+}
+
+TEST_F(ClientStateTest, AFailureOfAnotherPastIsNotRepeated) {
+  connect();
+  trains_with(plan(5, 1));
+  feed(TrainingFinished{TaskId(5), rejected("bad-data", "x")});
+  hear(plan(5, 1));
+  EXPECT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+  protocol::RoundPlan again = plan(5, 1);
+  again.base.sha256 = sha256(as_bytes("another"));
+  hear(again);
+  EXPECT_TRUE(sent<protocol::TaskFailed>().empty());
+  EXPECT_EQ(machine.activity(), ClientMachine::Activity::kFetching);
+}
+
 TEST_F(ClientStateTest, ATrainingIsToldWhatIsHeldForOtherRuns) {
   PendingUpdate unsettled = update(7);
   unsettled.head.base.run = RunId(3);
@@ -242,7 +345,7 @@ TEST_F(ClientStateTest, ATrainingIsToldWhatIsHeldForOtherRuns) {
 TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
   connect();
   std::vector<RunId> forgotten;
-  for (std::uint64_t run = 1; run <= 6; ++run) {
+  for (std::uint64_t run = 1; run <= 10; ++run) {
     protocol::RoundPlan task = plan(run);
     task.run = task.base.run = RunId(run);
     hear(task);
@@ -253,7 +356,9 @@ TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
     feed(TrainingFinished{TaskId(run), made});
     feed(UpdateStored{TaskId(run), Result<void>()});
     hear(protocol::RoundCommitted{TaskId(run), RunId(run), 1, {}});
-    if (did<ForgetState>()) forgotten.push_back(did<ForgetState>()->run);
+    if (!did<ForgetState>()) continue;
+    forgotten.push_back(did<ForgetState>()->run);
+    EXPECT_THAT(lines(), Contains(HasSubstr("dropped to make room")));
   }
   EXPECT_EQ(forgotten, std::vector({RunId(1), RunId(2)}));
 }

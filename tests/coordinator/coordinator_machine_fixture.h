@@ -75,7 +75,7 @@ class CoordinatorMachineTest : public ::testing::Test {
   void join(const std::string& client, std::uint64_t session, std::uint64_t rows = 10) {
     feed(ClientAdmitted{client});
     feed(SessionOpened{SessionId(session), client});
-    hear(session, protocol::Hello{.rows = rows});
+    hear(session, protocol::Hello{.rows = rows, .abilities = can_do});
   }
   void submit() { feed(RunSubmitted{start_of(1)}); }
   // Clients a (session 1) and b (session 2) with the plan of round 1 each.
@@ -134,6 +134,7 @@ class CoordinatorMachineTest : public ::testing::Test {
   protocol::RoundPlan plan_b;
   std::vector<Action> actions;
   std::uint64_t rows_of_a = 10;
+  std::vector<std::string> can_do;   // each client
   std::optional<Measured> measured;  // of the next commit
 };
 

@@ -55,6 +55,36 @@ TEST_F(CoordinatorMachineTest, AWeightAboveTheRowsThatWereAnnouncedIsRefused) {
   EXPECT_NO_FATAL_FAILURE(upload(2, plan_b));
 }
 
+// FedNova multiplies by the local steps that clients say they made.
+TEST_F(CoordinatorMachineTest, StepsAboveWhatTheRowsGiveAreRefused) {
+  Job job = context.job;
+  job.training.strategy.name = "fednova";
+  job.training.train.optimizer = "momentum";
+  job.training.train.momentum = 0.5;
+  job.training.train.batch_size = 1;
+  job.aggregation.weight_ratio_max = 2;
+  context = prepare_run(job, nullptr).value();
+  rows_of_a = 1000;  // b announces 10
+  can_do = context.abilities();
+  open_round();
+  const auto offer_steps = [&](std::uint64_t session, const protocol::RoundPlan& plan,
+                               double steps) {
+    update::ContributionHead claims = head(plan);
+    claims.scalars["effective_steps"] = steps;
+    hear(session, protocol::UpdateOffer{claims});
+  };
+  offer_steps(2, plan_b, 20.1);  // 10 steps of at most 1 / (1 - 0.5)
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "bad-scalars");
+  EXPECT_TRUE(did<OpenUpload>().empty());
+  offer_steps(1, plan_a, 1900);
+  ASSERT_EQ(did<OpenUpload>().size(), 1U);
+  feed(UploadOpened{plan_a.task, head(plan_a).payload_bytes});
+  ASSERT_EQ(did<SumUpload>().size(), 1U);
+  EXPECT_EQ(did<SumUpload>()[0].head.scalars.at("effective_steps"), 40)
+      << "as of twice the median rows";
+}
+
 TEST_F(CoordinatorMachineTest, AWeightCountsUpToTheRunsBound) {
   context.job.aggregation.weight_max = 4;
   open_round();
@@ -218,6 +248,35 @@ TEST_F(CoordinatorMachineTest, ATaskOfAnotherClientIsNobodysBusiness) {
   EXPECT_EQ(phase()->tasks().at(plan_a.task).state, RoundMachine::State::kAsked);
   hear(2, protocol::Chunk{plan_a.task, 0}, SharedBytes::own(Bytes(20)));
   EXPECT_TRUE(did<WriteUpload>().empty());
+}
+
+TEST_F(CoordinatorMachineTest, AnUpdateOfAnotherRunOfTheSameNumberDoesNotCount) {
+  version.run_key = 77;
+  open_round();
+  auto stale = head(plan_a);
+  stale.base.run_key = 66;
+  hear(1, protocol::UpdateOffer{stale});
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "wrong-base");
+  auto of_an_earlier_client = head(plan_b);
+  of_an_earlier_client.base.run_key = 0;
+  hear(2, protocol::UpdateOffer{of_an_earlier_client});
+  EXPECT_EQ(did<OpenUpload>().size(), 1U);
+}
+
+TEST_F(CoordinatorMachineTest, APlanSaysWhichTaskOfTheClientCountedLast) {
+  open_round();
+  EXPECT_EQ(plan_a.last_counted, protocol::CountedTask());
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, 0.5});
+  hear(2, protocol::TaskFailed{plan_b.task, "x", "x"});
+  ASSERT_EQ(did<CommitRound>().size(), 1U);
+  commit();
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].second.last_counted, (protocol::CountedTask{plan_a.task, 1}));
+  EXPECT_EQ(plans[1].second.last_counted, protocol::CountedTask())
+      << "its update of round 1 did not count";
 }
 
 TEST_F(CoordinatorMachineTest, RefusesHeadsByName) {

@@ -304,7 +304,7 @@ TEST(FederationSimulator, ValuesFarAboveThoseOfEarlierRoundsDoNotCount) {
   };
   Job job = job_of_four();
   std::uint64_t crashes = 0;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const Outcome outcome = simulate_forged(job, forge, 0.02, seed);
     crashes += outcome.crashes;

@@ -158,6 +158,16 @@ TEST(ClientSampler, IsDrawnFromNamesAndNothingElse) {
   EXPECT_EQ(select_clients(names, 100, key).size(), 7U);
 }
 
+TEST(ClientSampler, AnotherRunOfTheSameNumberHasOtherTasksButTheSameCohort) {
+  const std::vector<std::string> names{"a", "b", "c", "d"};
+  const auto one = select_clients(names, 2, {RunId(1), 5, 2, 1, 77});
+  const auto two = select_clients(names, 2, {RunId(1), 5, 2, 1, 78});
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    EXPECT_EQ(one[i].client, two[i].client);
+    EXPECT_NE(one[i].task, two[i].task);
+  }
+}
+
 TEST(ClientSampler, ADifferentRunHasDifferentTasksButTheSameCohort) {
   const std::vector<std::string> names{"a", "b", "c", "d"};
   const auto one = select_clients(names, 2, {RunId(1), 5, 2, 1});

@@ -50,6 +50,22 @@ struct SmallRun {
       std::make_shared<const model::Parameters>(model::initial_parameters(*context.model, 1));
 };
 
+TEST(RunRecords, ARestartKnowsWhatEachClientContributedLast) {
+  const SmallRun small;
+  const auto round = [](Round number, store::RoundState state, std::uint64_t task) {
+    store::RoundRecord record;
+    record.key = {RunId(1), number, 1};
+    record.state = state;
+    record.result.contributions = {{"a", TaskId(task), 1, 1}};
+    return record;
+  };
+  auto rounds = {round(1, store::RoundState::kCommitted, 1),
+                 round(2, store::RoundState::kAbandoned, 2)};  // withdrawn
+  const RunStart start = small.start_after(1, rounds);
+  const std::map<std::string, protocol::CountedTask> expected = {{"a", {TaskId(1), 1}}};
+  EXPECT_EQ(start.last_counted, expected);
+}
+
 TEST(RunRecords, LinesReadAsPeopleExpect) {
   RoundOutcome outcome{.train_loss = 0.41271,
                        .measured = Measured{.loss = 0.43849, .accuracy = 0.8421}};

@@ -285,12 +285,22 @@ TEST_F(PendingStoreTest, TheStateBeforeTheLastCommitComesBackOnce) {
   ASSERT_TRUE(store_.load(log_));
   ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(1)}));
   ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)}));
-  ASSERT_TRUE(store_.restore_state(RunId(3)));
+  ASSERT_TRUE(store_.restore_state({RunId(3), 4, TaskId(9), state_of(1)}));
   const auto found = store_.load(log_);
   ASSERT_EQ(found->states.size(), 1U);
   EXPECT_EQ(found->states[0].round, 4U);
-  EXPECT_TRUE(store_.restore_state(RunId(3))) << "there is none before";
-  EXPECT_TRUE(store_.load(log_)->states.empty());
+  EXPECT_EQ(*found->states[0].state, *state_of(1));
+}
+
+// The file before is of an earlier round then.
+TEST_F(PendingStoreTest, AStateThatCouldNotBeKeptWhereTheDiskWasFullComesBackToo) {
+  ASSERT_TRUE(store_.load(log_));
+  ASSERT_TRUE(store_.keep({RunId(3), 3, TaskId(8), state_of(1)}));
+  ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(2)}));  // 5 was not kept
+  ASSERT_TRUE(store_.restore_state({RunId(3), 4, TaskId(9), state_of(2)}));
+  const auto found = store_.load(log_);
+  ASSERT_EQ(found->states.size(), 1U);
+  EXPECT_EQ(found->states[0].round, 4U);
 }
 
 // A process was killed after it had moved the state, before it had written the next one.

@@ -56,7 +56,7 @@ class FallbackMachineTest : public ::testing::Test {
   }
   std::string ask(std::uint64_t task, Round base, float value, Duration at, std::uint64_t run = 1) {
     return on(Asked{.task = TaskId(task),
-                    .base = {RunId(run), base, {}},
+                    .base = {RunId(run), base, {}, run_key},
                     .model = model_of(value),
                     .rounds = 100,
                     .steps = 10},
@@ -95,6 +95,7 @@ class FallbackMachineTest : public ::testing::Test {
   std::uint64_t from_exchange = 0;  // that the gossip begins with
   FallbackPace pace;
   std::optional<Kept> kept;
+  std::uint32_t run_key = 77;
   int looks = 0;
   std::string lines;
 };
@@ -401,6 +402,23 @@ TEST_F(FallbackMachineTest, ARestartDoesNotGiveRoundsMoreTimeToAsk) {
   EXPECT_EQ(ask(2, 4, 4, 161s), "");
 }
 
+// After a restore, the coordinator gave the run's number to another one.
+TEST_F(FallbackMachineTest, WhatWasTrainedForAnotherRunOfTheNumberIsDropped) {
+  for (const bool restarts : {false, true}) {
+    machine = FallbackMachine(kStart);
+    run_key = 77;
+    gossip();
+    on(Heard{}, 100s);
+    rested(8, 100s);
+    if (restarts) restart(101s, 1s);
+    if (restarts) on(Heard{}, 101s);
+    run_key = 78;
+    EXPECT_EQ(ask(2, 4, 4, 102s), "") << restarts;
+    EXPECT_FALSE(machine.holds_contribution());
+    EXPECT_FALSE(kept);
+  }
+}
+
 TEST_F(FallbackMachineTest, AnotherRunForgetsWhatWasKept) {
   gossip();
   progress(7, 62s, 20);
@@ -415,6 +433,7 @@ TEST(KeptFallback, IsReadAsItWasWritten) {
   const auto path = directory.path() / "fallback";
   EXPECT_FALSE(load_fallback(path).value());
   const Kept kept{.run = 7,
+                  .run_key = ~0U,
                   .round = 3,
                   .rounds = 100,
                   .steps_in_round = 10,

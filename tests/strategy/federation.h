@@ -50,7 +50,9 @@ std::unique_ptr<ClientStrategy<T>> make_client(const Setting& setting) {
     if (options.name == "scaffold") return std::make_unique<ScaffoldClient<T>>(options);
     if (options.name == "qfedavg") return std::make_unique<QFedAvgClient<T>>(options);
     if (options.name == "feddyn") return std::make_unique<FedDynClient<T>>(options);
-    if (options.name == "diloco") return std::make_unique<DiLoCoClient<T>>();
+    if (options.name == "diloco") {
+      return std::make_unique<DiLoCoClient<T>>(options, setting.training());
+    }
     return std::make_unique<FedAvgClient<T>>();
   }
 }

@@ -144,7 +144,7 @@ struct Federation {
       simulator.add_client("client-" + std::to_string(k + 1),
                            {std::move(divided.training), std::move(divided.held_out)});
     }
-    const auto id = simulator.run(prepare_run(job, dataset).value(), {});
+    const auto id = simulator.run(prepare_run(job, dataset).value(), replayed);
     EXPECT_TRUE(id) << (id ? "" : id.error().message());
     crashes = simulator.crashes();
     disconnects = simulator.disconnects();
@@ -153,6 +153,12 @@ struct Federation {
     if (!id) return outcome;
     EXPECT_EQ(store.find_run(*id).value()->state, store::RunState::kCompleted);
     for (const auto& round : store.rounds(*id, 1).value()) {
+      if (round.state == store::RoundState::kCommitted) {
+        for (const auto& c : round.result.contributions) {
+          contributors[round.key.round].push_back(c.client);
+        }
+        std::ranges::sort(contributors[round.key.round]);
+      }
       if (round.state != store::RoundState::kAbandoned) continue;
       ++abandoned;
       too_late += round.abandonment->code == "too-few-updates";
@@ -204,6 +210,8 @@ struct Federation {
   const SystemClock clock;
   testing::FlakyStore store;
   FederationSimulator::Options options;
+  std::map<Round, std::vector<std::string>> replayed;      // who contributes; empty: drawn
+  std::map<Round, std::vector<std::string>> contributors;  // who did
   std::uint64_t crashes = 0;
   std::uint64_t disconnects = 0;
   std::uint64_t messages = 0;
@@ -398,6 +406,35 @@ TEST(StrategyCrashes, ARoundThatIsTakenBackHoldsNobodyUp) {
     if (::testing::Test::HasFailure()) break;
   }
   EXPECT_GT(taken_back, 5U);
+}
+
+// The next attempt of a round that is taken back asks other clients: those of the lost one go back
+// too, when they are asked in a later round.
+TEST(StrategyCrashes, NoStateOfALostRoundIsUsed) {
+  for (const char* name : {"scaffold", "feddyn"}) {
+    const Scenario scenario{std::string("TakenBack") + name, strategy(name), 8, 4, 2};
+    std::size_t taken_back = 0;
+    for (std::uint64_t n = 1;; ++n) {
+      SCOPED_TRACE(std::string(name) + ", message " + std::to_string(n));
+      Federation federation(scenario);
+      federation.options.faults.kill_at_message = n;
+      federation.store.on_written = [&federation, opened = 0](const std::string& call) mutable {
+        if (call != "open" || ++opened != 3) return;
+        ASSERT_TRUE(federation.coordinator_disk->remove("models/1/2.safetensors"));
+      };
+      const Outcome outcome = federation.simulate();
+      if (federation.crashes == 0) break;
+      if (federation.abandoned == 0) continue;
+      ++taken_back;
+      Federation without(scenario);
+      without.replayed = federation.contributors;
+      const Outcome expected = without.simulate();
+      EXPECT_EQ(outcome.models, expected.models);
+      EXPECT_EQ(outcome.states, expected.states);
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(taken_back, 5U);
+  }
 }
 
 // --- the client's machine alone -----------------------------------------------------------------

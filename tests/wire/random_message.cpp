@@ -86,7 +86,7 @@ std::map<std::string, double> scalars(Rng& rng) {
 }
 
 update::ModelVersion version(Rng& rng) {
-  return {RunId(any_number(rng)), any_number32(rng), digest(rng)};
+  return {RunId(any_number(rng)), any_number32(rng), digest(rng), any_number32(rng)};
 }
 
 protocol::RoundPlan round_plan(Rng& rng) {

@@ -50,6 +50,13 @@ protocol::RoundPlan round_plan_v2() {
   return plan;
 }
 
+protocol::RoundPlan round_plan_v3() {
+  protocol::RoundPlan plan = round_plan_v2();
+  plan.base.run_key = 0x01020304;
+  plan.last_counted = {TaskId(0x2233445566778899), 2};
+  return plan;
+}
+
 protocol::UpdateOffer update_offer() {
   return {{.task = kTask,
            .base = kBase,
@@ -59,6 +66,12 @@ protocol::UpdateOffer update_offer() {
            .scalars = {{"train_loss", 0.4127}, {"train_accuracy", 0.8421}, {"samples", 12'000}},
            .payload_bytes = 796'880,
            .payload_checksum = 0x0123456789ABCDEF}};
+}
+
+protocol::UpdateOffer update_offer_v2() {
+  protocol::UpdateOffer offer = update_offer();
+  offer.head.base.run_key = 0x01020304;
+  return offer;
 }
 
 }  // namespace
@@ -92,7 +105,8 @@ std::vector<Sample> sample_messages() {
                              .heartbeat = seconds(10),
                              .wall_time_ms = 1'795'165'811'123}},
       {"round_plan_v1", round_plan(), false},
-      {"round_plan_v2", round_plan_v2()},
+      {"round_plan_v2", round_plan_v2(), false},
+      {"round_plan_v3", round_plan_v3()},
       {"model_request_v1", ModelRequest{.task = kTask, .offset = 65'536, .limit = 1'114'112},
        false},
       {"model_request_v2",
@@ -101,6 +115,7 @@ std::vector<Sample> sample_messages() {
       {"chunk_v2", Chunk{.task = kTask, .offset = 131'072, .input = 2}},
       {"credit_v1", Credit{.task = kTask, .limit = 2'097'152}},
       {"update_offer_v1", update_offer()},
+      {"update_offer_v2", update_offer_v2()},
       {"update_accept_v1", UpdateAccept{.task = kTask, .offset = 4096, .limit = 796'880}},
       {"update_received_v1", UpdateReceived{.task = kTask}},
       {"round_committed_v1",
