@@ -120,7 +120,7 @@ TEST(RunRecords, JsonHasThePopulationAndWhatTheClientsFound) {
   EXPECT_EQ(first.at("federated_loss"), 0.5);
   EXPECT_TRUE(first.at("federated_accuracy").is_null());
   EXPECT_EQ(first.at("federated_clients"), 3);
-  EXPECT_EQ(first.at("federated_rows"), 450);
+  EXPECT_EQ(first.at("federated_weight"), 450.0);
   EXPECT_EQ(first.at("federated_failures").at(0).at("client"), "cam-7");
   EXPECT_EQ(first.at("federated_failures").at(0).at("reason"), "it has no rows");
   EXPECT_TRUE(first.at("federated_abandoned").is_null());
@@ -131,7 +131,7 @@ TEST(RunRecords, JsonHasThePopulationAndWhatTheClientsFound) {
   const auto& second = value.at("rounds").at(1);
   for (const char* key :
        {"population", "federated_state", "federated_asked", "federated_loss", "federated_accuracy",
-        "federated_clients", "federated_rows", "federated_abandoned", "federated_seconds",
+        "federated_clients", "federated_weight", "federated_abandoned", "federated_seconds",
         "federated_bytes_in", "federated_bytes_out"}) {
     EXPECT_TRUE(second.at(key).is_null()) << key;
   }
