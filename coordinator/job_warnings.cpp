@@ -104,7 +104,7 @@ std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& c
 
 }  // namespace
 
-std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& strategies) {
+std::vector<std::string> warnings_of_keys(const Job& job, const strategy::Catalogue& strategies) {
   std::vector<std::string> sentences =
       strategies.unused_settings(job.training.strategy, job.server);
   const Settings settings = job_settings(job);
@@ -132,11 +132,21 @@ std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& 
       sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
     }
   }
+  const std::string& norm_max = job.aggregation.norm_max;
+  if (norm_max != kNormMaxOfStrategy && norm_max != "off") {
+    const auto strategy = strategies.make_server(job.training.strategy, job.server).value();
+    if (const auto bounded = strategy->instead_of_step(); !bounded.empty()) {
+      sentences.push_back(
+          fmt::format("aggregation.norm-max = \"{}\" bounds {} with strategy.name = {}: it may "
+                      "refuse honest clients",
+                      norm_max, bounded, job.training.strategy.name));
+    }
+  }
   return sentences;
 }
 
 std::vector<std::string> job_warnings(const Job& job, const ClientTable& clients) {
-  std::vector<std::string> sentences = unused_keys(job);
+  std::vector<std::string> sentences = warnings_of_keys(job);
   for (const auto& more : {missing_evaluators(job, clients), unable_clients(job, clients),
                            clients_of_more_classes(job, clients)}) {
     sentences.insert(sentences.end(), more.begin(), more.end());

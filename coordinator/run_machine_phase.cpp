@@ -177,7 +177,12 @@ void RunMachine::receive(SessionId session, const std::string& client,
   if (offer.head.base != start_.at.version) {
     return fail_task(id, rejected("wrong-base", "the update starts from another model"));
   }
-  if (const auto valid = update::validate_head(offer.head, phase_->schema); !valid) {
+  update::ContributionHead head = offer.head;
+  if (start_.uniform_weights && phase_->kind() == protocol::TaskKind::kTrain) {
+    // It counts as 1: the sums do not bound its rows.
+    head.weight = std::min(head.weight, phase_->schema.bounds.weight_max);
+  }
+  if (const auto valid = update::validate_head(head, phase_->schema); !valid) {
     return refuse(valid.error());
   }
   const auto weight = counted_weight(client, offer.head.weight);
@@ -189,7 +194,7 @@ void RunMachine::receive(SessionId session, const std::string& client,
                                      client, offer.head.weight, *weight));
   }
   phase_->tasks.offered(id, *weight);
-  Upload& upload = phase_->uploads[id] = Upload{.head = offer.head, .receiver = {}};
+  Upload& upload = phase_->uploads[id] = Upload{.head = std::move(head), .receiver = {}};
   upload.head.weight = *weight;
   phase_->retries.clear(id);
   if (offer.head.payload_bytes > 0) {

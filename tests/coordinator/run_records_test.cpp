@@ -246,6 +246,32 @@ TEST(RoundAggregate, AnUpdateAboveTheNormBoundLeavesTheSumAsItWas) {
   EXPECT_EQ(digest(100.0, false), honest);
 }
 
+TEST(RoundAggregate, SumsTheSmallValuesOfQFedAvg) {
+  SmallRun run;
+  Job job = run.context.job;
+  job.training.strategy.name = "qfedavg";
+  run.context = prepare_run(job, nullptr).value();
+  const update::Schema schema = run.context.schema();
+  BeginRound phase{.run = RunId(1), .round = 1, .schema = schema};
+  phase.base = {{RunId(1), 0, run.model->sha256()}, run.model, {}, {}};
+  auto aggregate =
+      RoundAggregate::begin(std::make_shared<const RunContext>(run.context), phase).value();
+  const std::vector<float> values(run.model->size(), 1e-30F);
+  const SharedBytes payload = SharedBytes::own(to_bytes(as_bytes(std::span(values))));
+  ASSERT_TRUE(aggregate->add({.task = TaskId(1),
+                              .base = {RunId(1), 0, run.model->sha256()},
+                              .weight = 1,
+                              .vectors = schema.vectors,
+                              .scalars = {{"train_loss", 1}, {"curvature", 1e-29}},
+                              .payload_bytes = payload.size(),
+                              .payload_checksum = checksum(payload.view())},
+                             payload));
+  const auto outcome = std::move(*aggregate).finish(nullptr).value();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(outcome.next->model->values()[i] - run.model->values()[i], 0.1, 1e-6);
+  }
+}
+
 TEST(RunRecords, ReplayRefusesWhatIsNoRun) {
   for (const char* bad :
        {"", "[]", "{}", R"({"seed": 1, "rounds": 3})", R"({"rounds": [ ]})",
