@@ -2,7 +2,6 @@
 #include "coordinator/commands.h"
 
 #include <CLI/App.hpp>
-#include <boost/json.hpp>
 #include <ostream>
 
 namespace starling::coordinator {
