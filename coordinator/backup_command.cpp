@@ -44,7 +44,8 @@ std::string describe_listing(std::string_view words, const BackupListing& listin
   for (const std::string& note : listing.notes) {
     notes += fmt::format("note: {}\n", escape_controls(note));
   }
-  return fmt::format(fmt::runtime(words), fmt::arg("federation", escape_controls(listing.federation)),
+  return fmt::format(fmt::runtime(words),
+                     fmt::arg("federation", escape_controls(listing.federation)),
                      fmt::arg("created", listing.created), fmt::arg("files", listing.files.size()),
                      fmt::arg("bytes", format_byte_count(listing.bytes())),
                      fmt::arg("directory", directory), fmt::arg("notes", notes));

@@ -2,7 +2,6 @@
 #include "coordinator/commands.h"
 
 #include <CLI/App.hpp>
-#include <boost/json.hpp>
 #include <ostream>
 
 namespace starling::coordinator {
@@ -44,10 +43,11 @@ int ask_and_print(const OperatorFlags& flags, CommandContext& context, const std
                   const Settings& arguments,
                   const std::function<std::string(const boost::json::value&)>& to_text) {
   return with_service(flags, context, [&](OperatorClient& client) -> Result<int> {
-    STARLING_ASSIGN(const auto answer, client.ask(command, arguments));
     if (flags.format == config::OutputFormat::kJson) {
-      context.out << boost::json::serialize(answer) << '\n';
+      STARLING_ASSIGN(const std::string answer, client.ask_text(command, arguments));
+      context.out << answer << '\n';
     } else {
+      STARLING_ASSIGN(const auto answer, client.ask(command, arguments));
       context.out << to_text(answer);
     }
     return 0;

@@ -138,10 +138,12 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   if (round.asked() > 1'000'000) {
     return wrong_setting("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
   }
-  STARLING_TRY(NormBound::parse(aggregation.norm_max));
+  if (aggregation.norm_max != kNormMaxOfStrategy) {
+    STARLING_TRY(NormBound::parse(aggregation.norm_max));
+  }
   STARLING_TRY(validate_fallback(*this));
   STARLING_TRY(train::validate(training.train));
-  STARLING_TRY(strategies.check(training.strategy, training.train));
+  STARLING_TRY(strategies.check(training.strategy, training.train, static_cast<Round>(job.rounds)));
   STARLING_TRY(check_rule(*this, strategies));
   STARLING_TRY(check_fallback_strategy(*this, strategies));
   return check_stopping(*this);

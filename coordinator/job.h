@@ -51,13 +51,15 @@ inline constexpr std::array<std::string_view, 3> kAggregationRules = {"mean", "m
                                                                       "trimmed-mean"};
 inline constexpr std::array<std::string_view, 3> kWeights = {"strategy", "rows", "uniform"};
 
+inline constexpr std::string_view kNormMaxOfStrategy = "strategy";
+
 struct AggregationOptions {
   std::string rule = "mean";
   int trim = 1;
   std::string weight = "strategy";
   double weight_max = 1'000'000;
   double weight_ratio_max = 10;
-  std::string norm_max = "10x";
+  std::string norm_max{kNormMaxOfStrategy};  // resolved when the run is prepared
 
   // Null: the weighted mean, which needs no more than a sum.
   std::unique_ptr<const aggregate::JointRule> joint_rule() const;
@@ -224,7 +226,8 @@ void describe(V& visit, AggregationOptions& o) {
   visit("norm-max", o.norm_max,
         FieldInfo{.help = "an update of a larger Euclidean norm is refused: a norm (\"12.5\"), a "
                           "multiple of the median norm in the 5 rounds before (\"10x\"), or "
-                          "\"off\""});
+                          "\"off\"; strategy: off with fednova, scaffold and qfedavg, 10x with the "
+                          "others"});
 }
 
 template <class V>

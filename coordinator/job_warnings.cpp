@@ -105,7 +105,7 @@ std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& c
 
 }  // namespace
 
-std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& strategies) {
+std::vector<std::string> warnings_of_keys(const Job& job, const strategy::Catalogue& strategies) {
   std::vector<std::string> sentences =
       strategies.unused_settings(job.training.strategy, job.server);
   const Settings settings = job_settings(job);
@@ -133,12 +133,22 @@ std::vector<std::string> unused_keys(const Job& job, const strategy::Catalogue& 
       sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
     }
   }
+  const std::string& norm_max = job.aggregation.norm_max;
+  if (norm_max != kNormMaxOfStrategy && norm_max != "off") {
+    const auto strategy = strategies.make_server(job.training.strategy, job.server).value();
+    if (const auto bounded = strategy->instead_of_step(); !bounded.empty()) {
+      sentences.push_back(
+          fmt::format("aggregation.norm-max = \"{}\" bounds {} with strategy.name = {}: it may "
+                      "refuse honest clients",
+                      norm_max, bounded, job.training.strategy.name));
+    }
+  }
   return sentences;
 }
 
 std::vector<std::string> job_warnings(const Job& job, const ClientTable& clients,
                                       const strategy::Catalogue& strategies) {
-  std::vector<std::string> sentences = unused_keys(job, strategies);
+  std::vector<std::string> sentences = warnings_of_keys(job, strategies);
   for (const auto& more :
        {missing_evaluators(job, clients), unable_clients(job, clients, strategies),
         clients_of_more_classes(job, clients)}) {

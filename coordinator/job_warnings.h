@@ -15,9 +15,9 @@ std::vector<std::string> job_warnings(
     const Job& job, const ClientTable& clients,
     const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
-// The part that no client decides: keys without effect. They are no errors, because one file may
-// serve several strategies, and `simulate` as well as the service.
-std::vector<std::string> unused_keys(
+// The part that no client decides: keys without effect, and a bound on norms that differ. They are
+// no errors, because one file may serve several strategies, and `simulate` as well as the service.
+std::vector<std::string> warnings_of_keys(
     const Job& job, const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
 }  // namespace starling::coordinator

@@ -168,8 +168,8 @@ Result<void> OperatorClient::stream(const std::string& command, Settings argumen
   return net::run_task(*loop_, net::with_deadline(*loop_, *deadline, command, receive()));
 }
 
-Result<boost::json::value> OperatorClient::ask(const std::string& command, Settings arguments,
-                                               std::string_view payload) {
+Result<std::string> OperatorClient::ask_text(const std::string& command, Settings arguments,
+                                             std::string_view payload) {
   std::string text;
   STARLING_TRY(stream(command, std::move(arguments), payload, [&text](ByteView piece) {
     if (text.size() + piece.size() > kAnswerBytesMax) {
@@ -178,6 +178,12 @@ Result<boost::json::value> OperatorClient::ask(const std::string& command, Setti
     text += as_text(piece);
     return Result<void>();
   }));
+  return text;
+}
+
+Result<boost::json::value> OperatorClient::ask(const std::string& command, Settings arguments,
+                                               std::string_view payload) {
+  STARLING_ASSIGN(const std::string text, ask_text(command, std::move(arguments), payload));
   boost::system::error_code code;
   auto value = boost::json::parse(text, code);
   if (!code) return value;

@@ -34,7 +34,10 @@ class OperatorClient {
       const std::filesystem::path& state, const Clock& clock);
   ~OperatorClient();
 
-  // The whole answer as JSON.
+  // The whole answer, which is JSON, as the coordinator wrote it: its numbers are exact.
+  [[nodiscard]] Result<std::string> ask_text(const std::string& command, Settings arguments,
+                                             std::string_view payload = {});
+  // The whole answer. Boost.JSON reads a number to the last bit but one.
   [[nodiscard]] Result<boost::json::value> ask(const std::string& command, Settings arguments,
                                                std::string_view payload = {});
 

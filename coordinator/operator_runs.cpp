@@ -40,9 +40,10 @@ class LogAnswer final : public OperatorAnswer {
     std::string piece;
     for (const store::LogLine& line : lines) {
       if (piece.size() > kPieceBytes) break;
-      piece += json::serialize(json::object{{"sequence", line.sequence},
-                                            {"time", format_rfc3339(line.time)},
-                                            {"text", wire::clean_sentence(line.text, kLineBytesMax)}});
+      piece +=
+          json::serialize(json::object{{"sequence", line.sequence},
+                                       {"time", format_rfc3339(line.time)},
+                                       {"text", wire::clean_sentence(line.text, kLineBytesMax)}});
       piece += '\n';
       next_ = line.sequence + 1;
     }

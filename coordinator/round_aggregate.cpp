@@ -33,8 +33,14 @@ Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context
                                                        const BeginRound& phase) {
   auto rule = context.job.aggregation.joint_rule();
   if (rule == nullptr) {
+    update::Schema schema = phase.schema;
+    const bool trains = phase.kind == protocol::TaskKind::kTrain;
+    const auto range = trains ? context.strategy->values() : aggregate::ValueRange::kModel;
+    if (range == aggregate::ValueRange::kFloat32 && context.uniform_weights()) {
+      schema.bounds.weight_max = 1;  // each counts as 1: a finer scale
+    }
     STARLING_ASSIGN(aggregate::WeightedMean mean,
-                    aggregate::WeightedMean::create(phase.schema, phase.schema.scalars));
+                    aggregate::WeightedMean::create(schema, schema.scalars, range));
     return Rule(std::move(mean));
   }
   Joint joint{.rule = std::move(rule), .clients = {}};

@@ -128,6 +128,10 @@ Result<RunContext> prepare_run(const Job& job,
   }
   STARLING_ASSIGN(context.model, context.job.training.make_model());
   STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));
+  std::string& norm_max = context.job.aggregation.norm_max;
+  if (norm_max == kNormMaxOfStrategy) {
+    norm_max = context.strategy->instead_of_step().empty() ? "10x" : "off";
+  }
   context.for_clients = context.job.training;
   context.for_clients.strategy = strategies.for_clients(job.training.strategy);
   return context;

@@ -206,14 +206,18 @@ void RunMachine::receive(SessionId session, const std::string& client,
   if (!offer.head.base.matches(start_.at.version)) {
     return fail_task(id, rejected("wrong-base", "the update starts from another model"));
   }
-  if (const auto valid = update::validate_head(offer.head, phase_->schema); !valid) {
+  update::ContributionHead head = offer.head;
+  if (start_.uniform_weights && phase_->kind() == protocol::TaskKind::kTrain) {
+    // It counts as 1: the sums do not bound its rows.
+    head.weight = std::min(head.weight, phase_->schema.bounds.weight_max);
+  }
+  if (const auto valid = update::validate_head(head, phase_->schema); !valid) {
     return refuse(valid.error());
   }
   const auto weight = counted_weight(client, offer.head.weight);
   if (!weight) return refuse(weight.error());
-  update::ContributionHead counted = offer.head;
-  counted.weight = *weight;
-  if (const auto bounded = bound_scalars(client, counted); !bounded) {
+  head.weight = *weight;
+  if (const auto bounded = bound_scalars(client, head); !bounded) {
     return refuse(bounded.error());
   }
   const bool is_first = known.weight == 0;
@@ -223,7 +227,7 @@ void RunMachine::receive(SessionId session, const std::string& client,
                                      client, offer.head.weight, *weight));
   }
   phase_->tasks.offered(id, *weight);
-  phase_->uploads[id] = Upload{.head = std::move(counted), .receiver = {}};
+  phase_->uploads[id] = Upload{.head = std::move(head), .receiver = {}};
   phase_->retries.clear(id);
   if (offer.head.payload_bytes > 0) {
     return turn_.act(

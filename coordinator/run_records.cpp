@@ -95,12 +95,12 @@ void add_federated(const store::RoundRecord* found, json::object& round) {
     return is_known ? json::value(value) : json::value(nullptr);
   };
   const store::RoundRecord record = found ? *found : store::RoundRecord();
-  double rows = 0;
-  for (const store::Contribution& c : record.result.contributions) rows += c.weight;
+  double weight = 0;
+  for (const store::Contribution& c : record.result.contributions) weight += c.weight;
   round["federated_state"] = after(found, store::to_string(record.state));
   round["federated_asked"] = after(found, record.cohort.size());
   round["federated_clients"] = after(closed, record.result.contributions.size());
-  round["federated_rows"] = after(closed, static_cast<std::uint64_t>(rows));
+  round["federated_weight"] = after(closed, weight);
   round["federated_loss"] = or_null(record.result.evaluation.loss);
   round["federated_accuracy"] = or_null(record.result.evaluation.accuracy);
   round["federated_failures"] = failures_to_json(record.result.failures);

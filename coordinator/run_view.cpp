@@ -133,7 +133,8 @@ std::string abandoned_rounds(const json::array& rounds) {
 
 // What the clients found on their own data, where they were asked.
 std::string evaluations_table(const json::array& rounds, const telemetry::Terminal& terminal) {
-  TextTable table({">ROUND", "STATE", ">CLIENTS", ">ROWS", ">LOSS", ">ACCURACY", ">TIME", ">OUT"});
+  TextTable table(
+      {">ROUND", "STATE", ">CLIENTS", ">WEIGHT", ">LOSS", ">ACCURACY", ">TIME", ">OUT"});
   bool any = false;
   for (const json::value& round : rounds) {
     if (cell(round, "federated_state") == "-") continue;
@@ -141,7 +142,7 @@ std::string evaluations_table(const json::array& rounds, const telemetry::Termin
     table.add(
         {cell(round, "round"), cell(round, "federated_state"),
          fmt::format("{}/{}", cell(round, "federated_clients"), cell(round, "federated_asked")),
-         cell(round, "federated_rows"), cell(round, "federated_loss", 4),
+         cell(round, "federated_weight"), cell(round, "federated_loss", 4),
          cell(round, "federated_accuracy", 4), seconds_cell(round, "federated_seconds"),
          bytes_cell(round, "federated_bytes_out")});
   }

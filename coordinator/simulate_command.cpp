@@ -87,7 +87,7 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   if (!flags.replay.empty()) flags.options.replay = flags.replay;
   // An invalid job is refused by the simulation itself.
   if (flags.job.validate(*flags.options.strategies)) {
-    for (const std::string& sentence : unused_keys(flags.job, *flags.options.strategies)) {
+    for (const std::string& sentence : warnings_of_keys(flags.job, *flags.options.strategies)) {
       context.err << "warning: " << sentence << std::endl;
     }
   }

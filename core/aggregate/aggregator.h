@@ -60,6 +60,9 @@ struct Report {
   std::map<std::string, double> scalars;  // weighted means over those who sent the scalar
   double weight = 0;                      // total
   std::uint32_t contributions = 0;
+  // Of a sum: what the means of the vectors' elements are exact to, apart from their rounding to
+  // double.
+  double resolution = 0;
 };
 
 class Aggregator {

@@ -58,6 +58,8 @@ Result<FixedPointScale> FixedPointScale::for_bounds(double value_max, double wei
   return FixedPointScale(exponent);
 }
 
+double FixedPointScale::resolution() const { return std::ldexp(0.5, -high_exponent_ - kLowBits); }
+
 FixedPointSum::FixedPointSum(std::size_t elements, FixedPointScale scale)
     : scale_(scale),
       elements_(elements),

@@ -25,6 +25,8 @@ class FixedPointScale {
   [[nodiscard]] static Result<FixedPointScale> for_bounds(double value_max, double weight_max,
                                                           std::uint32_t contributions_max);
   int high_exponent() const { return high_exponent_; }
+  // What an addition is exact to.
+  double resolution() const;
   friend bool operator==(const FixedPointScale&, const FixedPointScale&) = default;
 
  private:

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "core/base/check.h"
 
@@ -62,25 +64,56 @@ class Reader {
   bool ok_ = true;
 };
 
+// What the coarse of two sums takes of a value is a multiple of this, so that it is exact to 2^-24
+// of it.
+double unit_of(const FixedPointScale& scale) { return 0x1p24 * scale.resolution(); }
+
 Error damaged() { return rejected("bad-aggregate", "a stored aggregate is damaged"); }
 
 }  // namespace
 
 Result<WeightedMean> WeightedMean::create(const update::Schema& schema,
-                                          const std::vector<std::string>& scalars) {
+                                          const std::vector<std::string>& scalars,
+                                          ValueRange range) {
   const update::Bounds& bounds = schema.bounds;
   STARLING_ASSIGN(
       const FixedPointScale scale,
       FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max, bounds.contributions_max));
-  return WeightedMean(schema, scale, scalars);
+  std::vector<FixedPointScale> scales = {scale};
+  if (range == ValueRange::kFloat32) {
+    STARLING_ASSIGN(
+        const FixedPointScale fine,
+        FixedPointScale::for_bounds(unit_of(scale), bounds.weight_max, bounds.contributions_max));
+    scales.push_back(fine);
+  }
+  return WeightedMean(schema, scales, scalars);
 }
 
-WeightedMean::WeightedMean(update::Schema schema, FixedPointScale scale,
+WeightedMean::WeightedMean(update::Schema schema, const std::vector<FixedPointScale>& scales,
                            const std::vector<std::string>& scalars)
-    : schema_(std::move(schema)), scalars_(scalars) {
+    : schema_(std::move(schema)), sums_each_(scales.size()), scalars_(scalars) {
   for (const update::VectorSpec& vector : schema_.vectors) {
-    sums_.emplace_back(static_cast<std::size_t>(vector.elements), scale);
+    for (const FixedPointScale& scale : scales) {
+      sums_.emplace_back(static_cast<std::size_t>(vector.elements), scale);
+    }
   }
+}
+
+void WeightedMean::add(std::size_t vector, std::size_t first, std::span<const float> values,
+                       double weight) {
+  FixedPointSum& sum = sums_[vector * sums_each_];
+  if (sums_each_ == 1) return sum.add(weight, values, first);
+  // Both parts are floats: a value of 2^24 units or more is a multiple of the unit itself.
+  const double unit = unit_of(sum.scale());
+  std::vector<float> coarse(values.size()), fine(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<double>(values[i]);
+    const double multiple = std::nearbyint(value / unit) * unit;
+    coarse[i] = static_cast<float>(multiple);
+    fine[i] = static_cast<float>(value - multiple);
+  }
+  sum.add(weight, coarse, first);
+  sums_[vector * sums_each_ + 1].add(weight, fine, first);
 }
 
 Result<void> WeightedMean::accumulate(const update::Contribution& contribution) {
@@ -90,9 +123,9 @@ Result<void> WeightedMean::accumulate(const update::Contribution& contribution) 
         "too-many-contributions",
         fmt::format("this round sums at most {} contributions", scalars_.contributions));
   }
-  for (std::size_t i = 0; i < sums_.size(); ++i) {
+  for (std::size_t i = 0; i < schema_.vectors.size(); ++i) {
     const auto added = contribution.for_each_block(i, kBlock, [&](std::size_t first, auto values) {
-      sums_[i].add(contribution.weight(), values, first);
+      add(i, first, values, contribution.weight());
     });
     if (!added) return internal(added.error().code(), added.error().message());
   }
@@ -157,9 +190,21 @@ Result<void> WeightedMean::merge(ByteView serialized) {
 Report WeightedMean::report() && {
   STARLING_CHECK(can_report());
   Report report = scalars_.report();
-  for (FixedPointSum& sum : sums_) {
-    const std::size_t elements = sum.elements();
-    report.vectors.emplace_back(std::move(sum).divide(report.weight), elements);
+  if (sums_.empty()) return report;
+  const double added = report.contributions * sums_.back().scale().resolution();
+  report.resolution =
+      std::max(added / report.weight, double{std::numeric_limits<float>::denorm_min()});
+  for (std::size_t i = 0; i < sums_.size(); i += sums_each_) {
+    const std::size_t elements = sums_[i].elements();
+    PageBlock means = std::move(sums_[i]).divide(report.weight);
+    if (sums_each_ > 1) {
+      Means rest(std::move(sums_[i + 1]).divide(report.weight), elements);
+      auto* const out = reinterpret_cast<double*>(means.data());
+      rest.consume([&](std::size_t first, std::span<const double> values) {
+        for (std::size_t j = 0; j < values.size(); ++j) out[first + j] += values[j];
+      });
+    }
+    report.vectors.emplace_back(std::move(means), elements);
   }
   return report;
 }

@@ -9,12 +9,18 @@
 
 namespace starling::aggregate {
 
-// Memory: 16 bytes an element, whatever the number of contributions.
+enum class ValueRange {
+  kModel,    // as a step of a model: below the resolution of one sum (FixedPointScale) is nothing
+  kFloat32,  // also far below: what one sum does not resolve goes to a second one
+};
+
+// Memory: 16 bytes an element and sum, whatever the number of contributions.
 class WeightedMean final : public Aggregator {
  public:
   // Averages the named scalars too; others that a contribution brings are not looked at.
   [[nodiscard]] static Result<WeightedMean> create(const update::Schema& schema,
-                                                   const std::vector<std::string>& scalars);
+                                                   const std::vector<std::string>& scalars,
+                                                   ValueRange range = ValueRange::kModel);
 
   [[nodiscard]] Result<void> accumulate(const update::Contribution& contribution) override;
   [[nodiscard]] Result<void> merge(ByteView serialized) override;
@@ -23,11 +29,14 @@ class WeightedMean final : public Aggregator {
   Report report() && override;
 
  private:
-  WeightedMean(update::Schema schema, FixedPointScale scale,
+  WeightedMean(update::Schema schema, const std::vector<FixedPointScale>& scales,
                const std::vector<std::string>& scalars);
 
+  void add(std::size_t vector, std::size_t first, std::span<const float> values, double weight);
+
   update::Schema schema_;
-  std::vector<FixedPointSum> sums_;
+  std::size_t sums_each_;            // of a vector: 1, or 2
+  std::vector<FixedPointSum> sums_;  // those of a vector stand together, the coarse one first
   ScalarSums scalars_;
 };
 

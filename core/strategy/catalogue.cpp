@@ -76,6 +76,39 @@ std::vector<std::string> fednova_optimizers(const StrategyOptions& options) {
   return {"sgd", "momentum"};
 }
 
+// Of strategies that divide by it. It is lowest in the first round or the last.
+Result<void> check_positive_rate(const StrategyOptions& options,
+                                 const train::TrainOptions& training, Round rounds) {
+  for (const Round round : {Round{1}, rounds}) {
+    if (train::learning_rate_at(training, round, rounds) > 0) continue;
+    return wrong_setting("setting-invalid",
+                         fmt::format("strategy.name = '{}' divides by the learning rate, which is "
+                                     "0 in round {} of {}: raise train.learning-rate{}",
+                                     options.name, round, rounds,
+                                     training.schedule == "step" ? " or train.gamma" : ""));
+  }
+  return {};
+}
+
+Result<void> check_scaffold_rate(const StrategyOptions& options,
+                                 const train::TrainOptions& training, Round rounds) {
+  if (options.option == "I") return {};
+  return check_positive_rate(options, training, rounds);
+}
+
+// It is highest right after the warm-up.
+Result<void> check_fednova_rate(const StrategyOptions& options, const train::TrainOptions& training,
+                                Round rounds) {
+  const Round highest = std::min(rounds, static_cast<Round>(training.warmup_rounds) + 1);
+  const double rate = train::learning_rate_at(training, highest, rounds);
+  const double mu = options.mu.value_or(0);
+  if (mu * rate <= 1) return {};
+  return wrong_setting("setting-invalid",
+                       fmt::format("strategy.name = 'fednova' needs strategy.mu x learning rate "
+                                   "of at most 1; they are {} and {} in round {}",
+                                   mu, rate, highest));
+}
+
 Catalogue make_builtin() {
   Catalogue all;
   all.add_client("fedavg", client<FedAvgClient<float>>());
@@ -97,19 +130,22 @@ Catalogue make_builtin() {
                       .client_half = "fednova",
                       .client_keys = {"mu"},
                       .server_keys = {rate},
-                      .optimizers = fednova_optimizers});
+                      .optimizers = fednova_optimizers,
+                      .check_rates = check_fednova_rate});
   all.add_client("scaffold", client<ScaffoldClient<float>>());
   all.add("scaffold", {.make = server<ScaffoldServer<float>>(),
                        .client_half = "scaffold",
                        .client_keys = {"option"},
                        .server_keys = {rate},
-                       .optimizers = plain_sgd});
+                       .optimizers = plain_sgd,
+                       .check_rates = check_scaffold_rate});
   all.add_client("qfedavg", client<QFedAvgClient<float>>());
   all.add("qfedavg", {.make = server<QFedAvgServer<float>>(),
                       .client_half = "qfedavg",
                       .client_keys = {"q"},
                       .server_keys = {rate},
-                      .optimizers = plain_sgd});
+                      .optimizers = plain_sgd,
+                      .check_rates = check_positive_rate});
   all.add_client("feddyn", client<FedDynClient<float>>());
   all.add("feddyn", {.make = server<FedDynServer<float>>(),
                      .client_half = "feddyn",
@@ -154,9 +190,10 @@ Result<std::unique_ptr<ServerStrategy<float>>> Catalogue::make_server(
   return entry->make(options, server);
 }
 
-Result<void> Catalogue::check(const StrategyOptions& options,
-                              const train::TrainOptions& training) const {
+Result<void> Catalogue::check(const StrategyOptions& options, const train::TrainOptions& training,
+                              Round rounds) const {
   STARLING_ASSIGN(const Server* entry, find(options.name));
+  if (entry->check_rates) STARLING_TRY(entry->check_rates(options, training, rounds));
   if (!entry->optimizers) return {};
   const std::vector<std::string> optimizers = entry->optimizers(options);
   if (std::ranges::count(optimizers, training.optimizer) > 0) return {};

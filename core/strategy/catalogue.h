@@ -30,6 +30,10 @@ class Catalogue {
     std::vector<std::string> server_keys = {};
     // The local optimizers that its equations hold for; null: all.
     std::function<std::vector<std::string>(const StrategyOptions& options)> optimizers = nullptr;
+    // Refuses learning rates that its equations do not hold for ("setting-invalid"); null: none.
+    std::function<Result<void>(const StrategyOptions& options, const train::TrainOptions& training,
+                               Round rounds)>
+        check_rates = nullptr;
   };
 
   void add_client(std::string name, MakeClient make);
@@ -40,9 +44,10 @@ class Catalogue {
       const StrategyOptions& options, const train::TrainOptions& training) const;
   [[nodiscard]] Result<std::unique_ptr<ServerStrategy<float>>> make_server(
       const StrategyOptions& options, const ServerOptions& server) const;
-  // "unknown-strategy", or "setting-invalid" where the strategy is not defined for the optimizer.
+  // "unknown-strategy", or "setting-invalid" where the strategy is not defined for the optimizer or
+  // for a learning rate of the rounds.
   [[nodiscard]] Result<void> check(const StrategyOptions& options,
-                                   const train::TrainOptions& training) const;
+                                   const train::TrainOptions& training, Round rounds) const;
   // What clients are told of it: their half's name, and what that half reads. Requires: check().
   StrategyOptions for_clients(const StrategyOptions& options) const;
 

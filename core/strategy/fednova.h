@@ -41,6 +41,9 @@ class FedNovaServer final : public ServerStrategy<T> {
       : learning_rate_(options.learning_rate.value_or(1)) {}
   std::vector<std::string> scalars() const override;
   double scalar_max(const train::TrainOptions& training, std::uint64_t steps) const override;
+  std::string_view instead_of_step() const override {
+    return "the step divided by the client's effective local steps";
+  }
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;
 

@@ -8,6 +8,7 @@ namespace {
 
 constexpr const char* kCurvature = "curvature";
 constexpr double kLossMin = 1e-10;
+constexpr double kStepResolution = 0x1p-40;  // of x: below what a float of 2^-16 resolves
 
 double squared_norm(auto values) {
   double sum = 0;
@@ -41,6 +42,11 @@ template <class T>
 Result<void> QFedAvgServer<T>::apply(std::span<const T> model, linalg::AlignedVector<T>& next,
                                      State<T>&, const ServerRound& round) const {
   STARLING_ASSIGN(const double curvature, positive_scalar(round.report, kCurvature));
+  if (round.report.resolution > kStepResolution * curvature) {
+    return rejected("values-too-small",
+                    "the clients' losses to the power strategy.q are too small for float32; "
+                    "use a smaller strategy.q");
+  }
   return update_model(next, round.report, [&](std::size_t i, double mean) {
     return model[i] + learning_rate_ * mean / curvature;
   });

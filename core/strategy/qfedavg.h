@@ -5,8 +5,10 @@
 //   client k:  sends D_k = F^q (y_k - x) and the scalar "curvature"
 //              h_k = q F^(q-1) L |y_k - x|^2 + F^q
 //   server:    x <- x + eta_s sum_k D_k / sum_k h_k
-// The paper's vector and scalar are L times these, which cancels as eta is the same for all; so the
-// values stay in the range of a model's, and q = 0 is FedAvg with uniform weights, to the bit.
+// The paper's vector and scalar are L times these, which cancels as eta is the same for all; so
+// q = 0 is FedAvg with uniform weights. With the loss the values fall by many orders of magnitude
+// below a model's: they are summed over the whole range of float32. A round fails with
+// "values-too-small" where that does not resolve a step of 2^-40, as with a loss of 0.006 and q 15.
 // It needs means: the step is a quotient of two sums over the same clients. F is at least 1e-10
 // (0^(q-1)), and without the penalty of the weight decay. Plain SGD only: 1/eta stands for the
 // Lipschitz constant of gradient steps. Bytes per client and round: as FedAvg; time: a pass forward
@@ -36,6 +38,10 @@ class QFedAvgServer final : public ServerStrategy<T> {
       : learning_rate_(options.learning_rate.value_or(1)) {}
   Weighting weighting() const override { return Weighting::kUniform; }
   std::vector<std::string> scalars() const override;
+  std::string_view instead_of_step() const override {
+    return "the step times the client's loss to the power strategy.q";
+  }
+  aggregate::ValueRange values() const override { return aggregate::ValueRange::kFloat32; }
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;
 

@@ -39,6 +39,9 @@ class ScaffoldServer final : public ServerStrategy<T> {
   std::vector<std::string> sends() const override;
   std::vector<std::string> receives() const override;
   State<T> initial_state(std::size_t elements) const override;
+  std::string_view instead_of_step() const override {
+    return "the step and the change of the client's control variate together";
+  }
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;
 

@@ -14,9 +14,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/aggregate/aggregator.h"
+#include "core/aggregate/weighted_mean.h"
 #include "core/base/error.h"
 #include "core/strategy/options.h"
 #include "core/strategy/state.h"
@@ -120,11 +122,18 @@ class ServerStrategy {
                             std::uint64_t /*steps*/) const {
     return std::numeric_limits<double>::infinity();
   }
+  // What a contribution brings, where it is not just a step of the model. The norms of honest
+  // clients' contributions may differ by orders of magnitude then, so that there is no bound on
+  // them unless a job sets one. Empty: a step.
+  virtual std::string_view instead_of_step() const { return {}; }
+  // How small the values of those vectors may be.
+  virtual aggregate::ValueRange values() const { return aggregate::ValueRange::kModel; }
   // Before the first round, for a model of `elements`.
   virtual State<T> initial_state(std::size_t /*elements*/) const { return {}; }
   // Appends the next model to `next`, which is empty and has room: it takes memory as the report's
   // means give theirs back. The next state comes in place. Fails with "diverged" where a value
-  // would not be finite, "missing-scalar", "bad-scalar" or "bad-state"; both mean nothing then.
+  // would not be finite, "missing-scalar", "bad-scalar", "values-too-small" or "bad-state"; both
+  // mean nothing then.
   [[nodiscard]] virtual Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next,
                                            State<T>& state, const ServerRound& round) const = 0;
 };

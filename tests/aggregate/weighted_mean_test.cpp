@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/base/rng.h"
 
@@ -45,6 +46,37 @@ TEST(WeightedMean, IsTheMeanOfVectorsAndScalars) {
   EXPECT_EQ(report.scalars.at("train_loss"), 1.75);
   EXPECT_EQ(report.weight, 4);
   EXPECT_EQ(report.contributions, 2U);
+}
+
+TEST(WeightedMean, OverTheRangeOfFloat32LosesNoValue) {
+  constexpr float kLeast = std::numeric_limits<float>::denorm_min();
+  auto s = schema(3);
+  s.bounds.weight_max = 1;
+  const std::vector<std::vector<float>> updates = {{1e-30F, 3 * kLeast, 1e7F, 1.5F, -2e-20F},
+                                                   {2e-30F, -kLeast, 0.3F, 1e-25F, 1e-20F},
+                                                   {-7e-38F, kLeast, -1e7F, -1.5F, 3e-33F}};
+  auto whole = WeightedMean::create(s, {}, ValueRange::kFloat32).value();
+  auto merged = WeightedMean::create(s, {}, ValueRange::kFloat32).value();
+  for (const auto& values : updates) {
+    ASSERT_TRUE(whole.accumulate(contribution(1, values, 1, s)));
+    auto part = WeightedMean::create(s, {}, ValueRange::kFloat32).value();
+    ASSERT_TRUE(part.accumulate(contribution(1, values, 1, s)));
+    ASSERT_TRUE(merged.merge(part.serialize()));
+  }
+  EXPECT_EQ(merged.serialize(), whole.serialize());
+  const Report report = std::move(whole).report();
+  const double least = kLeast;
+  const std::vector<double> sums = {double{1e-30F} + double{2e-30F} + double{-7e-38F}, 3 * least,
+                                    double{0.3F}, double{1e-25F},
+                                    double{-2e-20F} + double{1e-20F} + double{3e-33F}};
+  std::vector<double> means = to_vector(report.vectors[0]);
+  means.push_back(report.vectors[1][0]);
+  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_DOUBLE_EQ(means[i], sums[i] / 3) << i;
+  EXPECT_EQ(report.resolution, least) << "of float32 itself";
+
+  auto model = WeightedMean::create(s, {}).value();
+  ASSERT_TRUE(model.accumulate(contribution(1, updates[0], 1, s)));
+  EXPECT_EQ(std::move(model).report().resolution, 0x1p-78);
 }
 
 TEST(WeightedMean, LooksAtNoOtherScalarsThanItsOwn) {

@@ -301,7 +301,7 @@ TEST_F(CommandsTest, SimulateRefusesEvaluationsByClientsThatHoldNoRowsOut) {
   EXPECT_EQ(simulate("0.01"), 2) << "less than a row";
   EXPECT_EQ(simulate("0.1"), 0) << err;
   const boost::json::value round = boost::json::parse(out).at("rounds").at(0);
-  EXPECT_EQ(round.at("federated_rows"), 3);
+  EXPECT_EQ(round.at("federated_weight"), 3.0);
   EXPECT_EQ(round.at("federated_bytes_out"), 10 * 4) << "the model";
 }
 
@@ -430,6 +430,16 @@ TEST_F(CommandsTest, TheInitialModelIsExportedOnlyWhereItIsAskedFor) {
   EXPECT_FALSE(std::filesystem::exists(file));
   EXPECT_EQ(ask({"run", "export", "1", "--to", file, "--round", "0"}), 0) << err;
   federation.gate.open_all();
+}
+
+TEST_F(CommandsTest, ARunsJsonHasTheNumbersThatWereComputed) {
+  federation.start_service();
+  start_client();
+  ASSERT_EQ(ask({"run", "submit", tiny_job(), "--rounds", "30", "--wait"}), 0) << err;
+  ASSERT_EQ(ask({"run", "show", "1", "--format", "json"}), 0) << err;
+  const std::string shown = out;
+  EXPECT_EQ(shown,
+            federation.connect_operator()->ask_text("run-show", {{"id", "1"}}).value() + "\n");
 }
 
 TEST_F(CommandsTest, WaitingTellsHowItEnded) {

@@ -97,6 +97,17 @@ TEST_F(CoordinatorMachineTest, AWeightCountsUpToTheRunsBound) {
   EXPECT_EQ(did<CommitRound>()[0].summary.contributors[0].weight, 4) << "as it is recorded";
 }
 
+TEST_F(CoordinatorMachineTest, RowsOfAClientThatCountsAsOneAreNotBoundedByTheSums) {
+  context.job.aggregation.weight = "uniform";
+  context.job.round.weight_max = 1;
+  open_round();
+  update::ContributionHead large = head(plan_a);
+  large.weight = 10;
+  hear(1, protocol::UpdateOffer{large});
+  EXPECT_TRUE(sent<protocol::TaskEnded>().empty());
+  EXPECT_EQ(did<OpenUpload>().size(), 1U);
+}
+
 // However many clients fetch a model, the store is written to some 32 times.
 TEST_F(CoordinatorMachineTest, TrafficOfALargeCohortIsRecordedOnceInSeveralModels) {
   context.job.round.cohort = 64;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/job_warnings.h"
+#include "coordinator/run_context.h"
 #include "core/base/durable_file.h"
 #include "tests/support/paths.h"
 
@@ -64,7 +65,7 @@ TEST(Job, SaysWhereAndWhatIsWrong) {
 
 TEST(Job, KeysWithoutEffectAreNamed) {
   const auto unused = [](std::string_view toml) {
-    return unused_keys(parse_job(toml, "job.toml").value());
+    return warnings_of_keys(parse_job(toml, "job.toml").value());
   };
   using Sentences = std::vector<std::string>;
   EXPECT_EQ(unused(""), Sentences());
@@ -91,6 +92,36 @@ TEST(Job, KeysWithoutEffectAreNamed) {
                    "\"9s\"\n[train]\nlocal-steps = 3\nlocal-epochs = 2\ngamma = 0.5\n")
                 .size(),
             5U);
+}
+
+TEST(Job, NormsAreBoundedWhereUpdatesAreStepsOfTheModel) {
+  const auto bound = [](const std::string& strategy, const std::string& norm_max) {
+    Job job =
+        parse_job("[strategy]\nname = \"" + strategy + "\"\n[data]\ninput = [4]\nclasses = 2\n",
+                  "job.toml")
+            .value();
+    if (!norm_max.empty()) job.aggregation.norm_max = norm_max;
+    return std::pair(prepare_run(job, nullptr)->job.aggregation.norm_max,
+                     warnings_of_keys(job).size());
+  };
+  for (const char* name : {"fedavg", "fedprox", "fedavgm", "fedadam", "feddyn", "diloco"}) {
+    EXPECT_EQ(bound(name, ""), std::pair(std::string("10x"), std::size_t{0})) << name;
+    EXPECT_EQ(bound(name, "3x"), std::pair(std::string("3x"), std::size_t{0})) << name;
+  }
+  for (const char* name : {"scaffold", "fednova", "qfedavg"}) {
+    EXPECT_EQ(bound(name, ""), std::pair(std::string("off"), std::size_t{0})) << name;
+    EXPECT_EQ(bound(name, "10x"), std::pair(std::string("10x"), std::size_t{1})) << name;
+    EXPECT_EQ(bound(name, "off"), std::pair(std::string("off"), std::size_t{0})) << name;
+  }
+  EXPECT_NE(refusal("[aggregation]\nnorm-max = \"ten\"\n"), "accepted");
+}
+
+TEST(Job, LearningRatesThatItsStrategyIsNotDefinedForAreRefused) {
+  EXPECT_NE(refusal("[strategy]\nname = \"scaffold\"\n[train]\nlearning-rate = 0\n"), "accepted");
+  const std::string vanishing =
+      "[train]\nschedule = \"step\"\ngamma = 0\n[strategy]\nname = \"qfedavg\"\n";
+  EXPECT_EQ(refusal("rounds = 10\n" + vanishing), "accepted") << "it would vanish in round 11";
+  EXPECT_NE(refusal("rounds = 11\n" + vanishing), "accepted");
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ TEST(RunRecords, JsonHasThePopulationAndWhatTheClientsFound) {
   EXPECT_EQ(first.at("federated_loss"), 0.5);
   EXPECT_TRUE(first.at("federated_accuracy").is_null());
   EXPECT_EQ(first.at("federated_clients"), 3);
-  EXPECT_EQ(first.at("federated_rows"), 450);
+  EXPECT_EQ(first.at("federated_weight"), 450.0);
   EXPECT_EQ(first.at("federated_failures").at(0).at("client"), "cam-7");
   EXPECT_EQ(first.at("federated_failures").at(0).at("reason"), "it has no rows");
   EXPECT_TRUE(first.at("federated_abandoned").is_null());
@@ -147,7 +147,7 @@ TEST(RunRecords, JsonHasThePopulationAndWhatTheClientsFound) {
   const auto& second = value.at("rounds").at(1);
   for (const char* key :
        {"population", "federated_state", "federated_asked", "federated_loss", "federated_accuracy",
-        "federated_clients", "federated_rows", "federated_abandoned", "federated_seconds",
+        "federated_clients", "federated_weight", "federated_abandoned", "federated_seconds",
         "federated_bytes_in", "federated_bytes_out"}) {
     EXPECT_TRUE(second.at(key).is_null()) << key;
   }
@@ -260,6 +260,32 @@ TEST(RoundAggregate, AnUpdateAboveTheNormBoundLeavesTheSumAsItWas) {
   const auto honest = digest(std::nullopt, false);
   EXPECT_EQ(digest(100.0, true), honest);
   EXPECT_EQ(digest(100.0, false), honest);
+}
+
+TEST(RoundAggregate, SumsTheSmallValuesOfQFedAvg) {
+  SmallRun run;
+  Job job = run.context.job;
+  job.training.strategy.name = "qfedavg";
+  run.context = prepare_run(job, nullptr).value();
+  const update::Schema schema = run.context.schema();
+  BeginRound phase{.run = RunId(1), .round = 1, .schema = schema};
+  phase.base = {{RunId(1), 0, run.model->sha256()}, run.model, {}, {}};
+  auto aggregate =
+      RoundAggregate::begin(std::make_shared<const RunContext>(run.context), phase).value();
+  const std::vector<float> values(run.model->size(), 1e-30F);
+  const SharedBytes payload = SharedBytes::own(to_bytes(as_bytes(std::span(values))));
+  ASSERT_TRUE(aggregate->add({.task = TaskId(1),
+                              .base = {RunId(1), 0, run.model->sha256()},
+                              .weight = 1,
+                              .vectors = schema.vectors,
+                              .scalars = {{"train_loss", 1}, {"curvature", 1e-29}},
+                              .payload_bytes = payload.size(),
+                              .payload_checksum = checksum(payload.view())},
+                             payload));
+  const auto outcome = std::move(*aggregate).finish(nullptr).value();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(outcome.next->model->values()[i] - run.model->values()[i], 0.1, 1e-6);
+  }
 }
 
 TEST(RunRecords, ReplayRefusesWhatIsNoRun) {

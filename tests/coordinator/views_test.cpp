@@ -90,23 +90,23 @@ TEST(RunView, SaysWhyTheLastAttemptOfARunThatIsUnderWayWasAbandoned) {
 TEST(RunView, ShowsWhatTheClientsFoundOnTheirOwnData) {
   const json::value run = json::parse(R"({"id":3,"name":"demo","state":"running","rounds":[
       {"round":7,"attempt":1,"state":"committed","federated_state":"committed",
-       "federated_asked":10,"federated_clients":9,"federated_rows":1200,
+       "federated_asked":10,"federated_clients":9,"federated_weight":1200,
        "federated_loss":0.43849,"federated_accuracy":0.8421,"federated_seconds":0.25,
        "federated_bytes_out":4800000,
        "federated_failures":[{"client":"cam-7","code":"no-data","reason":"it has no rows"}]},
       {"round":8,"attempt":1,"state":"committed","federated_state":"abandoned",
-       "federated_asked":2,"federated_clients":0,"federated_rows":0,"federated_loss":null,
+       "federated_asked":2,"federated_clients":0,"federated_weight":0,"federated_loss":null,
        "federated_accuracy":null,"federated_seconds":60.0,"federated_bytes_out":0,
        "federated_abandoned":{"code":"too-few-updates","reason":"0 of the 1 evaluations"},
        "federated_failures":[{"client":"cam-8","code":"deadline","reason":"none came"}]},
       {"round":9,"attempt":1,"state":"open","federated_state":null,"federated_clients":null,
-       "federated_rows":null,"federated_loss":null,"federated_accuracy":null,
+       "federated_weight":null,"federated_loss":null,"federated_accuracy":null,
        "federated_failures":[]}]})");
   const std::string text = describe_run(run, {});
   EXPECT_NE(text.find("evaluated by the clients, on their own data\n"
-                      "ROUND  STATE      CLIENTS  ROWS    LOSS  ACCURACY    TIME     OUT\n"
-                      "    7  committed     9/10  1200  0.4385    0.8421  0.25 s  4.8 MB\n"
-                      "    8  abandoned      0/2     0       -         -  60.0 s     0 B\n"
+                      "ROUND  STATE      CLIENTS  WEIGHT    LOSS  ACCURACY    TIME     OUT\n"
+                      "    7  committed     9/10    1200  0.4385    0.8421  0.25 s  4.8 MB\n"
+                      "    8  abandoned      0/2       0       -         -  60.0 s     0 B\n"
                       "\nwho did not evaluate, and why\n"),
             text.npos)
       << text;

@@ -12,7 +12,7 @@ TEST(Catalogue, MakesBothHalvesOfEachStrategy) {
   const Catalogue& all = builtin_strategies();
   for (const std::string& name : kStrategies) {
     const StrategyOptions options{.name = name};
-    ASSERT_TRUE(all.check(options, {})) << name;
+    ASSERT_TRUE(all.check(options, {}, 1)) << name;
     EXPECT_TRUE(all.make_server(options, {})) << name;
     EXPECT_TRUE(all.make_client(all.for_clients(options), {})) << name;
   }
@@ -48,7 +48,7 @@ TEST(Catalogue, EachKeyIsOfSomeStrategyAndASentenceSaysWhereItHasNoEffect) {
 }
 
 TEST(Catalogue, SuggestsANameForOneThatThereIsNot) {
-  const auto result = builtin_strategies().check({.name = "fedpox"}, {});
+  const auto result = builtin_strategies().check({.name = "fedpox"}, {}, 1);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), "unknown-strategy");
   EXPECT_NE(result.error().message().find("fedprox"), std::string::npos);
@@ -62,7 +62,7 @@ TEST(Catalogue, RefusesOptimizersThatAStrategyIsNotDefinedFor) {
     std::string accepted;
     for (const std::string_view optimizer : train::kOptimizers) {
       const auto result =
-          builtin_strategies().check(options, {.optimizer = std::string(optimizer)});
+          builtin_strategies().check(options, {.optimizer = std::string(optimizer)}, 1);
       if (result) {
         accepted += (accepted.empty() ? "" : ",") + std::string(optimizer);
       } else {
@@ -80,6 +80,30 @@ TEST(Catalogue, RefusesOptimizersThatAStrategyIsNotDefinedFor) {
        {"fedavg", "fedprox", "fedavgm", "fedadagrad", "fedadam", "fedyogi", "feddyn", "diloco"}) {
     EXPECT_EQ(accepts({.name = name}), "sgd,momentum,nesterov,adam,adamw") << name;
   }
+}
+
+TEST(Catalogue, RefusesLearningRatesThatAStrategyIsNotDefinedFor) {
+  const auto refusal = [](const StrategyOptions& options, const train::TrainOptions& training) {
+    const auto result = builtin_strategies().check(options, training, 20);
+    return result ? std::string() : result.error().message();
+  };
+  const train::TrainOptions zero{.learning_rate = 0};
+  const train::TrainOptions vanishing{.schedule = "step", .gamma = 0};
+  EXPECT_EQ(refusal({.name = "scaffold"}, zero),
+            "strategy.name = 'scaffold' divides by the learning rate, which is 0 in round 1 of 20: "
+            "raise train.learning-rate");
+  EXPECT_EQ(refusal({.name = "qfedavg"}, vanishing),
+            "strategy.name = 'qfedavg' divides by the learning rate, which is 0 in round 20 of 20: "
+            "raise train.learning-rate or train.gamma");
+  EXPECT_NE(refusal({.name = "scaffold"}, vanishing), "");
+  EXPECT_EQ(refusal({.name = "scaffold", .option = "I"}, zero), "");
+  EXPECT_EQ(refusal({.name = "fedavg"}, zero), "");
+  EXPECT_EQ(refusal({.name = "qfedavg"}, {.schedule = "cosine", .warmup_rounds = 3}), "");
+
+  EXPECT_EQ(refusal({.name = "fednova", .mu = 5}, {.learning_rate = 0.2}), "");
+  EXPECT_EQ(refusal({.name = "fednova", .mu = 5}, {.learning_rate = 0.3, .warmup_rounds = 2}),
+            "strategy.name = 'fednova' needs strategy.mu x learning rate of at most 1; they are 5 "
+            "and 0.3 in round 3");
 }
 
 TEST(Catalogue, ClientsAreToldWhatTheirHalfReads) {

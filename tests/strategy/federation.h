@@ -84,7 +84,8 @@ using Brought = std::vector<std::pair<double, ClientResult<T>>>;  // with their 
 
 inline aggregate::Report aggregated(const Brought<double>& brought,
                                     const std::vector<std::string>& vectors,
-                                    const std::vector<std::string>& scalars) {
+                                    const std::vector<std::string>& scalars,
+                                    aggregate::ValueRange /*range*/) {
   aggregate::Report report{.contributions = static_cast<std::uint32_t>(brought.size())};
   for (const auto& [weight, result] : brought) report.weight += weight;
   const std::size_t elements = brought.front().second.payload.size() / vectors.size();
@@ -107,14 +108,16 @@ inline aggregate::Report aggregated(const Brought<double>& brought,
 
 inline aggregate::Report aggregated(const Brought<float>& brought,
                                     const std::vector<std::string>& vectors,
-                                    const std::vector<std::string>& scalars) {
+                                    const std::vector<std::string>& scalars,
+                                    aggregate::ValueRange range) {
   update::Schema schema{
       .bounds = {.contributions_max = static_cast<std::uint32_t>(brought.size())}};
+  if (range == aggregate::ValueRange::kFloat32) schema.bounds.weight_max = 1;
   const std::size_t elements = brought.front().second.payload.size() / vectors.size();
   for (const std::string& name : vectors) {
     schema.vectors.push_back({.name = name, .elements = elements});
   }
-  auto mean = aggregate::WeightedMean::create(schema, scalars).value();
+  auto mean = aggregate::WeightedMean::create(schema, scalars, range).value();
   for (const auto& [weight, result] : brought) {
     auto owner = std::make_shared<const linalg::AlignedVector<float>>(result.payload);
     const SharedBytes payload(owner, std::as_bytes(std::span(*owner)));
@@ -166,7 +169,8 @@ struct Federation {
       EXPECT_EQ(result.payload.size(), server->receives().size() * x.size());
       brought.emplace_back(weight, std::move(result));
     }
-    const auto report = aggregated(brought, server->receives(), server->scalars());
+    const auto report =
+        aggregated(brought, server->receives(), server->scalars(), server->values());
     STARLING_TRY(apply(*server, x, server_state, report, clients.size()));
     for (std::size_t k = 0; k < clients.size(); ++k) {
       client_states[k] = std::move(brought[k].second.state);

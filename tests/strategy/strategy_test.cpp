@@ -222,6 +222,36 @@ TEST(QFedAvg, AClientWithoutLossCounts) {
   }
 }
 
+// With losses of about `loss`.
+template <class T>
+Federation<T> fair_federation(double q, double loss) {
+  std::vector<Quadratic> clients = kTwoClients;
+  for (Quadratic& client : clients) {
+    for (double& a : client.a) a *= loss;
+  }
+  return Federation<T>({.options = {.name = "qfedavg", .q = q}, .sgd = {.rate = 0.1 / loss}},
+                       clients);
+}
+
+TEST(QFedAvg, StepsAreRightHoweverSmallTheLosses) {
+  for (const auto& [q, loss] : {std::pair{1.0, 1e-8}, {5.0, 1e-3}, {5.0, 1e-6}, {15.0, 0.03}}) {
+    auto exact = fair_federation<double>(q, loss);
+    auto summed = fair_federation<float>(q, loss);
+    exact.rounds(1);
+    summed.rounds(1);
+    for (std::size_t i = 0; i < exact.x.size(); ++i) {
+      EXPECT_NEAR(summed.x[i], exact.x[i], 1e-6 * std::abs(exact.x[i])) << q << ", " << loss;
+    }
+  }
+}
+
+TEST(QFedAvg, RefusesLossesWhosePowerFloat32DoesNotHold) {
+  for (const auto& [q, loss] : {std::pair{15.0, 1e-3}, {100.0, 0.01}}) {
+    auto federation = fair_federation<float>(q, loss);
+    EXPECT_EQ(outcome(federation.round()), "values-too-small") << q << ", " << loss;
+  }
+}
+
 // Only a part of the clients took part: what they send changes the server's mean by their share.
 TEST(Strategies, ControlAndGradientTakeTheShareOfThePopulation) {
   for (const std::string name : {"scaffold", "feddyn"}) {
