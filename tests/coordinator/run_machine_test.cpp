@@ -102,6 +102,8 @@ TEST_F(RunMachineTest, AClientWhoseTaskFailedWhileItWasAwayIsToldWhenItComesBack
 
 TEST_F(RunMachineTest, AfterARestartClientsHaveTimeToComeBackWhateverTheGrace) {
   context.job.round.reconnect_grace = 0s;
+  context.job.round.min_updates = 1;
+  context.job.round.deadline = 10min;
   open_round();
   const store::RoundRecord open{.key = {RunId(1), 1, 1},
                                 .state = store::RoundState::kOpen,
