@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "coordinator/commands.h"
+#include "coordinator/commands/commands.h"
 #include "core/base/core_dumps.h"
 #include "core/identity/join_token.h"
 #include "core/telemetry/wrapped_stream.h"

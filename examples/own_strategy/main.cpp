@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "coordinator/simulate.h"
+#include "coordinator/simulation/simulate.h"
 #include "core/strategy/catalogue.h"
 
 using namespace starling;

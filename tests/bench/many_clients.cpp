@@ -10,7 +10,7 @@
 #include <deque>
 #include <string>
 
-#include "coordinator/operator_client.h"
+#include "coordinator/commands/operator_client.h"
 #include "core/base/durable_file.h"
 #include "core/client/abilities.h"
 #include "core/client/client_shell.h"

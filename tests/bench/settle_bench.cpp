@@ -3,7 +3,7 @@
 // committed: ten clients a round, the database on a disk.
 #include <benchmark/benchmark.h>
 
-#include "coordinator/run_records.h"
+#include "coordinator/rounds/run_records.h"
 #include "core/store/sqlite_store.h"
 #include "tests/support/temporary_directory.h"
 

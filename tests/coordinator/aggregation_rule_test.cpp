@@ -8,12 +8,12 @@
 #include <cstring>
 #include <limits>
 
-#include "coordinator/coordinator_core.h"
-#include "coordinator/federation_simulator.h"
-#include "coordinator/job_text.h"
-#include "coordinator/round_aggregate.h"
-#include "coordinator/run_loader.h"
-#include "coordinator/simulate.h"
+#include "coordinator/job/job_text.h"
+#include "coordinator/rounds/coordinator_core.h"
+#include "coordinator/rounds/round_aggregate.h"
+#include "coordinator/rounds/run_loader.h"
+#include "coordinator/simulation/federation_simulator.h"
+#include "coordinator/simulation/simulate.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/sim/virtual_computation.h"

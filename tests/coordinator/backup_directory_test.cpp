@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/backup_directory.h"
+#include "coordinator/commands/backup_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

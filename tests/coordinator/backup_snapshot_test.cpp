@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/backup_snapshot.h"
+#include "coordinator/service/backup_snapshot.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 
-#include "coordinator/backup_directory.h"
+#include "coordinator/commands/backup_directory.h"
 #include "core/base/durable_file.h"
 #include "core/store/checkpoints.h"
 #include "core/store/sqlite_store.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands as people and scripts use them: what they print, and with which code they end,
 // against a running service.
-#include "coordinator/commands.h"
+#include "coordinator/commands/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

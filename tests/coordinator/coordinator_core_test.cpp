@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process around the machine: what a start after a restart does with the time that it takes.
-#include "coordinator/coordinator_core.h"
+#include "coordinator/rounds/coordinator_core.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/job_text.h"
+#include "coordinator/job/job_text.h"
 #include "core/sim/simulated_disk.h"
 #include "core/sim/virtual_computation.h"
 #include "tests/coordinator/flaky_store.h"

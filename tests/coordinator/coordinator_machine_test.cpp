@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine by hand: sessions, rounds and what hostile or late messages may not change.
-#include "coordinator/coordinator_machine.h"
+#include "coordinator/machine/coordinator_machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The whole service with real devices over real sockets: runs, restarts, stops, and what operators
 // see of them.
-#include "coordinator/coordinator_service.h"
+#include "coordinator/service/coordinator_service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
 
-#include "coordinator/backup_directory.h"
-#include "coordinator/job_text.h"
-#include "coordinator/received_file.h"
-#include "coordinator/run_loader.h"
-#include "coordinator/simulate.h"
+#include "coordinator/commands/backup_directory.h"
+#include "coordinator/commands/received_file.h"
+#include "coordinator/job/job_text.h"
+#include "coordinator/rounds/run_loader.h"
+#include "coordinator/simulation/simulate.h"
 #include "core/base/durable_file.h"
 #include "core/data/hold_out.h"
 #include "core/data/load.h"

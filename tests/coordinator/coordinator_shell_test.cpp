@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shell on a disk that is full or fails: a round from its opening to its commit, driven by the
 // events of a client that has no socket.
-#include "coordinator/coordinator_shell.h"
+#include "coordinator/rounds/coordinator_shell.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/job_text.h"
-#include "coordinator/run_records.h"
-#include "coordinator/state_directory.h"
+#include "coordinator/job/job_text.h"
+#include "coordinator/rounds/run_records.h"
+#include "coordinator/service/state_directory.h"
 #include "core/base/disk.h"
 #include "core/issuer/client_sessions.h"
 #include "core/net/alarm.h"

@@ -5,9 +5,9 @@
 
 #include <deque>
 
-#include "coordinator/coordinator_machine.h"
-#include "coordinator/run_context.h"
-#include "coordinator/run_records.h"
+#include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/rounds/run_context.h"
+#include "coordinator/rounds/run_records.h"
 
 namespace starling::coordinator {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/fallback_issuer.h"
+#include "coordinator/service/fallback_issuer.h"
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "coordinator/federation_simulator.h"
+#include "coordinator/simulation/federation_simulator.h"
 #include "core/base/rng.h"
 #include "core/store/sqlite_store.h"
 

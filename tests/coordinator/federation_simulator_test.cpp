@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machines together: whole federations under a virtual clock, with and without faults.
-#include "coordinator/federation_simulator.h"
+#include "coordinator/simulation/federation_simulator.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <set>
 
-#include "coordinator/run_records.h"
+#include "coordinator/rounds/run_records.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/store/sqlite_store.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "coordinator/run_records.h"
+#include "coordinator/rounds/run_records.h"
 #include "core/wire/codec.h"
 
 namespace starling::testing {

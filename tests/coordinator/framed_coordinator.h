@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/coordinator_machine.h"
-#include "coordinator/round_aggregate.h"
+#include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/rounds/round_aggregate.h"
 #include "core/base/bytes.h"
 
 namespace starling::testing {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/certificate_records.h"
-#include "coordinator/gossip_issuer.h"
+#include "coordinator/service/certificate_records.h"
+#include "coordinator/service/gossip_issuer.h"
 #include "core/identity/certificate_authority.h"
 #include "core/identity/join_token.h"
 #include "core/store/sqlite_store.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/gossip_issuer.h"
+#include "coordinator/service/gossip_issuer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

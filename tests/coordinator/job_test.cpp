@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/job.h"
+#include "coordinator/job/job.h"
 
 #include <gtest/gtest.h>
 
-#include "coordinator/job_warnings.h"
-#include "coordinator/run_context.h"
+#include "coordinator/machine/job_warnings.h"
+#include "coordinator/rounds/run_context.h"
 #include "core/base/durable_file.h"
 #include "tests/support/paths.h"
 

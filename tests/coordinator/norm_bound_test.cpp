@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/norm_bound.h"
+#include "coordinator/job/norm_bound.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/round_executor.h"
+#include "coordinator/rounds/round_executor.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/round_machine.h"
+#include "coordinator/machine/round_machine.h"
 
 #include <gtest/gtest.h>
 
-#include "coordinator/client_sampler.h"
+#include "coordinator/machine/client_sampler.h"
 
 namespace starling::coordinator {
 namespace {

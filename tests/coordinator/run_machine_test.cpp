@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run whose attempts fail for reasons of the coordinator's own, and what its clients are told of
 // attempts that are over.
-#include "coordinator/run_machine.h"
+#include "coordinator/machine/run_machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/client_fit.h"
+#include "coordinator/machine/client_fit.h"
 #include "tests/coordinator/coordinator_machine_fixture.h"
 
 namespace starling::coordinator {

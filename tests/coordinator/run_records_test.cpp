@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/run_records.h"
+#include "coordinator/rounds/run_records.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include <atomic>
 
-#include "coordinator/federation_simulator.h"
+#include "coordinator/simulation/federation_simulator.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "tests/coordinator/flaky_store.h"

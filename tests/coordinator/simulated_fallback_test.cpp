@@ -4,8 +4,8 @@
 
 #include <boost/json.hpp>
 
-#include "coordinator/fallback_network.h"
-#include "coordinator/simulate.h"
+#include "coordinator/job/fallback_network.h"
+#include "coordinator/simulation/simulate.h"
 #include "gossip/fallback/fallback_terms.h"
 
 namespace starling::coordinator {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A federation on modelled links and nodes, against times computed by hand.
-#include "coordinator/simulated_world.h"
+#include "coordinator/simulation/simulated_world.h"
 
 #include <gtest/gtest.h>
 
-#include "coordinator/simulate.h"
+#include "coordinator/simulation/simulate.h"
 
 namespace starling::coordinator {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/state_directory.h"
+#include "coordinator/service/state_directory.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "coordinator/coordinator_options.h"
-#include "coordinator/server_credentials.h"
+#include "coordinator/service/coordinator_options.h"
+#include "coordinator/service/server_credentials.h"
 #include "core/identity/identity_directory.h"
 #include "core/identity/peer_policy.h"
 #include "core/store/sqlite_store.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/store_ledger.h"
+#include "coordinator/service/store_ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "coordinator/coordinator_service.h"
-#include "coordinator/operator_client.h"
+#include "coordinator/commands/operator_client.h"
+#include "coordinator/service/coordinator_service.h"
 #include "core/client/local_trainer.h"
 #include "core/identity/identity_directory.h"
 #include "edge_client/edge_session.h"

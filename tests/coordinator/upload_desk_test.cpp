@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/upload_desk.h"
+#include "coordinator/rounds/upload_desk.h"
 
 #include <gtest/gtest.h>
 

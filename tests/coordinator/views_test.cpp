@@ -5,12 +5,12 @@
 #include <boost/json.hpp>
 #include <sstream>
 
-#include "coordinator/coordinator_options.h"
-#include "coordinator/job_text.h"
-#include "coordinator/received_file.h"
-#include "coordinator/run_view.h"
-#include "coordinator/simulated_world.h"
-#include "coordinator/text_table.h"
+#include "coordinator/commands/received_file.h"
+#include "coordinator/commands/run_view.h"
+#include "coordinator/commands/text_table.h"
+#include "coordinator/job/job_text.h"
+#include "coordinator/service/coordinator_options.h"
+#include "coordinator/simulation/simulated_world.h"
 #include "core/base/durable_file.h"
 #include "core/base/rng.h"
 #include "core/model/safetensors.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/data_shape.h"
+#include "coordinator/machine/data_shape.h"
 
 #include <gtest/gtest.h>
 
-#include "coordinator/job_warnings.h"
+#include "coordinator/machine/job_warnings.h"
 
 namespace starling::coordinator {
 namespace {

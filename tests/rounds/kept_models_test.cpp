@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <set>
 
-#include "coordinator/simulate.h"
+#include "coordinator/simulation/simulate.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/coordinator_core.h"
-#include "coordinator/job_text.h"
+#include "coordinator/job/job_text.h"
+#include "coordinator/rounds/coordinator_core.h"
 #include "core/base/check.h"
 #include "core/model/safetensors.h"
 #include "core/sim/simulated_disk.h"

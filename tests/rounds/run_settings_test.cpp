@@ -5,9 +5,9 @@
 
 #include <boost/json.hpp>
 
-#include "coordinator/job_text.h"
-#include "coordinator/run_records.h"
-#include "coordinator/run_view.h"
+#include "coordinator/commands/run_view.h"
+#include "coordinator/job/job_text.h"
+#include "coordinator/rounds/run_records.h"
 #include "core/report/run_json.h"
 #include "core/report/run_report.h"
 

@@ -8,7 +8,7 @@
 #include <array>
 #include <ostream>
 
-#include "coordinator/federation_simulator.h"
+#include "coordinator/simulation/federation_simulator.h"
 #include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/commands/backup_directory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/base/durable_file.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kListingSizeBytes = sizeof(std::uint64_t);
+constexpr std::size_t kCopyBytes = 1 << 16;
+
+Error cannot_write_file(const fs::path& path) {
+  return rejected("file-unwritable", "cannot write " + path.string() +
+                                         "; is the disk full, or the directory not yours?");
+}
+
+Error backup_damaged(const fs::path& path, const std::string& how) {
+  return rejected("backup-damaged", path.string() + " " + how + "; nothing was restored");
+}
+
+// Copies and hashes; the file is durable afterwards.
+Result<void> copy_checked(const fs::path& from, const BackupFile& file, const fs::path& to) {
+  std::ifstream source(from, std::ios::binary);
+  if (!source) return backup_damaged(from, "is missing or cannot be read");
+  Sha256 hash;
+  std::uint64_t bytes = 0;
+  const auto fill = [&](const fs::path& temporary) -> Result<void> {
+    std::ofstream copy(temporary, std::ios::binary);
+    Bytes piece(kCopyBytes);
+    while (source && copy) {
+      source.read(reinterpret_cast<char*>(piece.data()),
+                  static_cast<std::streamsize>(piece.size()));
+      hash.update(ByteView(piece).first(static_cast<std::size_t>(source.gcount())));
+      copy.write(reinterpret_cast<const char*>(piece.data()), source.gcount());
+      bytes += static_cast<std::uint64_t>(source.gcount());
+    }
+    copy.close();
+    if (!copy) return cannot_write_file(to);
+    if (!source.eof()) return backup_damaged(from, "cannot be read to its end");
+    if (bytes != file.bytes) return backup_damaged(from, "has another size than the manifest says");
+    if (std::move(hash).finish() == file.sha256) return {};
+    return backup_damaged(from, "has another SHA-256 than the manifest says");
+  };
+  STARLING_TRY(make_directory(to.parent_path(), true));
+  return write_durably_by(to, fill, {.secret = true});
+}
+
+Result<BackupListing> read_manifest(const fs::path& directory) {
+  const auto text = read_text_file(directory / kBackupManifest, kBackupListingBytesMax);
+  if (!text) {
+    return rejected("not-a-backup", directory.string() + " is not a backup of a coordinator: " +
+                                        text.error().message());
+  }
+  STARLING_ASSIGN(BackupListing listing, parse_backup_listing(*text));
+  const auto unchecked =
+      std::ranges::find_if(listing.files, [](const BackupFile& file) { return !file.sha256; });
+  if (unchecked == listing.files.end()) return listing;
+  return rejected("bad-backup", "the manifest has no SHA-256 of " + unchecked->path);
+}
+
+}  // namespace
+
+// --- receiving ----------------------------------------------------------------------------------
+
+Result<BackupReceiver> BackupReceiver::create(const fs::path& path) {
+  STARLING_ASSIGN(NewDirectory directory, NewDirectory::create(path));
+  return BackupReceiver(std::move(directory));
+}
+
+Result<void> BackupReceiver::take(ByteView piece) {
+  if (!listing_) STARLING_TRY(take_head(piece));
+  while (!piece.empty()) {
+    if (opened_ == listing_->files.size() && file_rest_ == 0) {
+      return rejected("bad-backup", "more came than the listing says");
+    }
+    if (file_rest_ == 0) STARLING_TRY(open_next());
+    const ByteView part =
+        piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), file_rest_)));
+    file_.write(reinterpret_cast<const char*>(part.data()),
+                static_cast<std::streamsize>(part.size()));
+    if (!file_) return cannot_write_file(path(listing_->files[opened_ - 1]));
+    hash_->update(part);
+    file_rest_ -= part.size();
+    piece = piece.subspan(part.size());
+    if (file_rest_ > 0) continue;
+    STARLING_TRY(close_file());
+    STARLING_TRY(make_empty_files());
+  }
+  return {};
+}
+
+// Takes from `piece` what belongs to the head.
+Result<void> BackupReceiver::take_head(ByteView& piece) {
+  const auto take_up_to = [&](std::size_t size) {
+    const ByteView part = piece.first(std::min(piece.size(), size - head_.size()));
+    head_.insert(head_.end(), part.begin(), part.end());
+    piece = piece.subspan(part.size());
+    return head_.size() == size;
+  };
+  if (head_.size() < kListingSizeBytes && !take_up_to(kListingSizeBytes)) return {};
+  const auto size = load_little<std::uint64_t>(head_.data());
+  if (size > kBackupListingBytesMax) return rejected("bad-backup", "its listing is too long");
+  if (!take_up_to(kListingSizeBytes + static_cast<std::size_t>(size))) return {};
+  STARLING_ASSIGN(listing_,
+                  parse_backup_listing(as_text(ByteView(head_).subspan(kListingSizeBytes))));
+  return make_empty_files();
+}
+
+// No piece brings them.
+Result<void> BackupReceiver::make_empty_files() {
+  while (opened_ < listing_->files.size() && listing_->files[opened_].bytes == 0) {
+    STARLING_TRY(open_next());
+    STARLING_TRY(close_file());
+  }
+  return {};
+}
+
+Result<void> BackupReceiver::open_next() {
+  const BackupFile& file = listing_->files[opened_++];
+  const fs::path to = path(file);
+  STARLING_TRY(make_directory(to.parent_path(), true));
+  file_ = std::ofstream(to, std::ios::binary);
+  std::error_code code;
+  fs::permissions(to, fs::perms::owner_read | fs::perms::owner_write, code);
+  if (!file_ || code) return cannot_write_file(to);
+  hash_.emplace();
+  file_rest_ = file.bytes;
+  return {};
+}
+
+Result<void> BackupReceiver::close_file() {
+  BackupFile& file = listing_->files[opened_ - 1];
+  file_.close();
+  if (!file_) return cannot_write_file(path(file));
+  file.sha256 = std::move(*hash_).finish();
+  hash_.reset();
+  return sync_file(path(file));
+}
+
+Result<BackupListing> BackupReceiver::finish() && {
+  if (!listing_ || file_rest_ > 0 || opened_ < listing_->files.size()) {
+    return rejected("bad-backup", "less came than the listing says");
+  }
+  STARLING_TRY(write_durably(directory_.temporary() / kBackupManifest,
+                             as_bytes(to_json_text(*listing_)), {.secret = true}));
+  STARLING_TRY(directory_.commit());
+  return *std::move(listing_);
+}
+
+// --- restoring ----------------------------------------------------------------------------------
+
+Result<void> expect_no_backup(const fs::path& directory) {
+  std::error_code ignored;
+  if (!fs::exists(directory / kBackupManifest, ignored)) return {};
+  return rejected("is-a-backup",
+                  fmt::format("{0} is a backup; put it back with: starling-coordinator restore {0} "
+                              "--to NEW-DIR",
+                              directory.string()));
+}
+
+Result<BackupListing> restore_backup(const fs::path& from, const fs::path& to) {
+  STARLING_ASSIGN(BackupListing listing, read_manifest(from));
+  STARLING_ASSIGN(NewDirectory directory, NewDirectory::create(to));
+  for (const BackupFile& file : listing.files) {
+    STARLING_TRY(copy_checked(from / file.path, file, directory.temporary() / file.path));
+  }
+  STARLING_TRY(directory.commit());
+  return listing;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// gossip start | show | stop | sign
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <algorithm>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <ostream>
+
+#include "coordinator/commands/commands.h"
+#include "coordinator/commands/text_table.h"
+#include "coordinator/service/gossip_run.h"
+#include "core/base/counted.h"
+#include "core/base/durable_file.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr std::size_t kMembersBytesMax = 4 << 20;
+constexpr std::string_view kSeed = "seed";
+
+// What `start` and `sign` share.
+struct NetFlags {
+  OperatorFlags common;
+  std::string file;
+  std::string run;
+  std::string expires;
+  gossip::NetOptions options;
+  config::Binder binder;
+
+  // The file and the flags, as one text.
+  Result<std::string> read() {
+    STARLING_TRY(binder.apply(file));
+    STARLING_TRY(options.validate());
+    return gossip_run_to_toml(options);
+  }
+  // One file serves simulations too.
+  void note_what_is_simulated(std::ostream& err) const {
+    const auto note = [&err](const char* what) {
+      err << "note: " << what << " is of simulated networks and means nothing to real devices\n";
+    };
+    if (binder.says("network")) note("[network]");
+    if (binder.says("nodes")) note("[nodes]");
+    if (options.run.virtual_time > Duration::zero()) note("virtual-time");
+  }
+  std::string run_name() const { return run.empty() ? fs::path(file).stem().string() : run; }
+};
+
+struct SignFlags : NetFlags {
+  std::string members;
+  std::string to;
+  std::uint64_t epoch = 0;
+};
+
+std::string describe(const json::value& network, const telemetry::Terminal& terminal) {
+  std::string text =
+      fmt::format("{} is {}: epoch {}, issued {}, valid until {}\n", cell(network, "run"),
+                  cell(network, "state"), cell(network, "epoch"), time_cell(network, "issued"),
+                  time_cell(network, "expires"));
+  TextTable table({"NAME", "ADDRESS", "CONNECTED", "STATE", "STEP", "LOSS", "HEARD", "REACHABLE",
+                   "SENT", "REPORTED"});
+  for (const json::value& member : network.at("members").get_array()) {
+    const json::value& report = member.at("report");
+    const std::string heard =
+        report.is_object()
+            ? fmt::format("{} of {}", cell(report, "neighbours"), cell(report, "expected"))
+            : "-";
+    table.add({cell(member, "name"), cell(member, "address"), cell(member, "connected"),
+               cell(report, "state"), cell(report, "step"), cell(report, "loss", 4), heard,
+               cell(report, "reachable"), bytes_cell(report, "bytes_sent"),
+               time_cell(report, "time")});
+  }
+  text += table.text(terminal.line_max);
+  const auto add_problem = [&](const std::string& who, const json::value& from) {
+    const std::string problem = cell(from, "problem");
+    if (problem != "-") text += fmt::format("{}: {}\n", who, problem);
+  };
+  add_problem(cell(network, "run"), network);
+  for (const json::value& member : network.at("members").get_array()) {
+    add_problem(cell(member, "name"), member.at("report"));
+  }
+  return text;
+}
+
+void add_net_flags(CLI::App& command, NetFlags& flags, const std::string& lifetime) {
+  command.add_option("net", flags.file, "the network, as 'starling-gossip simulate' reads it")
+      ->required()
+      ->type_name("NET.toml");
+  command.add_option("--run", flags.run, "its name (default: that of the file)")->type_name("NAME");
+  command.add_option("--expires", flags.expires, "life of the roster (default: " + lifetime + ")")
+      ->type_name("DURATION");
+  add_operator_flags(command, flags.common);
+}
+
+// After all other flags, so that none is taken for a key.
+void add_keys(CLI::App& command, NetFlags& flags) {
+  flags.options.bind(flags.binder);
+  flags.binder.add_flags(command, gossip::kNetShortNames);
+}
+
+int start(NetFlags& flags, CommandContext& context) {
+  const auto text = flags.read();
+  if (!text) return config::report(text.error(), context.err);
+  flags.note_what_is_simulated(context.err);
+  return with_service(flags.common, context, [&](OperatorClient& client) -> Result<int> {
+    Settings arguments = {{"run", flags.run_name()}};
+    if (!flags.expires.empty()) arguments.emplace_back("expires", flags.expires);
+    STARLING_ASSIGN(const json::value network, client.ask("gossip-start", arguments, *text));
+    if (flags.common.format == config::OutputFormat::kJson) {
+      context.out << json::serialize(network) << '\n';
+    } else {
+      context.out << describe(network, context.terminal);
+    }
+    return 0;
+  });
+}
+
+// --- offline ------------------------------------------------------------------------------------
+
+// The roster that is at --to already; it is replaced only where it is of this federation.
+Result<std::optional<identity::SignedRoster>> load_kept(const SignFlags& flags,
+                                                        const identity::IdentityDirectory& owner) {
+  auto kept = identity::SignedRoster::load(flags.to, owner.credentials().authorities,
+                                           owner.identity().federation);
+  if (kept) return std::optional(*std::move(kept));
+  if (kept.error().code() == "file-missing") return std::optional<identity::SignedRoster>();
+  return kept.error().with_message(kept.error().message() +
+                                   "; what is there is not replaced: put a copy of the "
+                                   "roster there, or remove it and say --epoch");
+}
+
+// Later than that of the kept roster: a peer that holds an epoch refuses another roster of it.
+Result<std::uint64_t> next_epoch(const SignFlags& flags, const identity::SignedRoster* kept) {
+  const std::uint64_t least = kept != nullptr ? kept->roster().epoch + 1 : 1;
+  if (flags.epoch == 0) return least;
+  if (flags.epoch >= least) return flags.epoch;
+  return rejected("roster-old", fmt::format("{} is of epoch {}, so --epoch must be at least {}",
+                                            flags.to, kept->roster().epoch, least));
+}
+
+// A roster of the same name and seed as the one that is there continues its run, with other members
+// or a longer life; any other begins one.
+void name_run(identity::Roster& roster, const identity::SignedRoster* kept, WallTime now) {
+  const auto value = [](const identity::Roster& of, std::string_view key) {
+    const auto found = std::ranges::find(of.settings, key, &Settings::value_type::first);
+    return found == of.settings.end() ? std::string() : found->second;
+  };
+  const bool continues = kept != nullptr && kept->roster().run == roster.run &&
+                         value(kept->roster(), kSeed) == value(roster, kSeed);
+  if (!continues) return roster.begin_run(now);
+  const std::string id = value(kept->roster(), identity::kRunIdKey);
+  if (!id.empty()) roster.settings.emplace_back(identity::kRunIdKey, id);
+}
+
+Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
+  STARLING_ASSIGN(const std::string text, flags.read());
+  STARLING_ASSIGN(const GossipRun run, parse_gossip_run(flags.run_name(), text, flags.file));
+  STARLING_ASSIGN(const std::string list, read_text_file(flags.members, kMembersBytesMax));
+  STARLING_ASSIGN(auto members, parse_members(list, flags.members));
+  STARLING_TRY(check_network(run.settings, members.size()));
+  STARLING_ASSIGN(const Duration lifetime,
+                  parse_duration(flags.expires.empty() ? "30d" : flags.expires));
+  if (lifetime <= Duration::zero() || lifetime > identity::kRosterLifetimeMax) {
+    return config::usage_error("--expires is out of range; a roster holds for 365 days at most");
+  }
+  STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));
+  STARLING_ASSIGN(const auto kept, load_kept(flags, owner));
+  const identity::SignedRoster* replaced = kept ? &*kept : nullptr;
+  STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, replaced));
+  const WallTime now = clock.wall_now();
+  auto settings = settings_for(run.settings, members.size());
+  identity::Roster roster{
+      .federation = owner.identity().federation,
+      .run = run.name,
+      .epoch = epoch,
+      .issued = now,
+      .expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(lifetime),
+      .settings = std::move(settings),
+      .members = std::move(members)};
+  name_run(roster, replaced, now);
+  return identity::SignedRoster::sign(roster, owner.credentials());
+}
+
+Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {
+  STARLING_ASSIGN(const auto made, sign(flags, context.clock));
+  flags.note_what_is_simulated(context.err);
+  STARLING_TRY(made.save(flags.to));
+  const identity::Roster& roster = made.roster();
+  if (flags.common.format == config::OutputFormat::kJson) {
+    context.out << json::serialize(json::object{{"run", roster.run},
+                                                {"epoch", roster.epoch},
+                                                {"members", roster.members.size()},
+                                                {"expires", format_rfc3339(roster.expires)}})
+                << '\n';
+  } else {
+    context.out << fmt::format("{}: epoch {} of {} with {}, valid until {}\n", flags.to,
+                               roster.epoch, roster.run, counted(roster.members.size(), "member"),
+                               format_rfc3339(roster.expires));
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------------------------------------
+
+void add_start(CLI::App& group, CommandContext& context) {
+  CLI::App* command =
+      group.add_subcommand("start", "let all who have joined train as a gossip network");
+  const auto flags = std::make_shared<NetFlags>();
+  add_net_flags(*command, *flags, "10m");
+  add_keys(*command, *flags);
+  command->callback(
+      [flags, &context] { context.run = [flags, &context] { return start(*flags, context); }; });
+}
+
+void add_plain(CLI::App& group, CommandContext& context, const std::string& word,
+               const std::string& help) {
+  CLI::App* command = group.add_subcommand(word, help);
+  const auto flags = std::make_shared<OperatorFlags>();
+  add_operator_flags(*command, *flags);
+  command->callback([flags, &context, word] {
+    context.run = [flags, &context, word] {
+      return ask_and_print(*flags, context, "gossip-" + word, {}, [&](const json::value& network) {
+        return describe(network, context.terminal);
+      });
+    };
+  });
+}
+
+void add_sign(CLI::App& group, CommandContext& context) {
+  CLI::App* command =
+      group.add_subcommand("sign", "sign a roster with the operator's key, without any service");
+  const auto flags = std::make_shared<SignFlags>();
+  add_net_flags(*command, *flags, "30d");
+  command->add_option("--members", flags->members, "lines of NAME KEY [HOST:PORT]")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--to", flags->to, "the roster; one that is there gives the next epoch")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--epoch", flags->epoch, "another epoch, later than the one that is there")
+      ->check(CLI::Range(std::int64_t{1}, static_cast<std::int64_t>(identity::kRosterEpochMax)))
+      ->type_name("N");
+  add_keys(*command, *flags);
+  command->callback([flags, &context] {
+    context.run = [flags, &context] {
+      return config::report(sign_and_save(*flags, context), context.err);
+    };
+  });
+}
+
+}  // namespace
+
+void add_gossip_commands(CLI::App& app, CommandContext& context) {
+  CLI::App* group = app.add_subcommand("gossip", "networks of peers that train without rounds");
+  group->require_subcommand(1);
+  add_start(*group, context);
+  add_plain(*group, context, "show", "the network, its members and what they reported last");
+  add_plain(*group, context, "stop", "tell the members to end");
+  add_sign(*group, context);
+}
+
+}  // namespace starling::coordinator

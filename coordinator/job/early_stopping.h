@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends a run when a metric has not improved for some evaluations. It follows from what was recorded
+// of the rounds, so that a restart decides alike.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "coordinator/job/job.h"
+#include "core/base/ids.h"
+
+namespace starling::coordinator {
+
+// A model that was evaluated.
+struct Measured {
+  bool federated = false;  // by clients on their held-out rows; else by the coordinator
+  double loss = 0;
+  double accuracy = 0;
+  friend bool operator==(const Measured&, const Measured&) = default;
+};
+
+class EarlyStopping {
+ public:
+  EarlyStopping() = default;  // never stops
+  explicit EarlyStopping(StopOptions options) : options_(std::move(options)) {}
+
+  // In order of round; what is not the metric's is passed over. A value that is no number is no
+  // improvement.
+  void record(Round round, const Measured& measured);
+  // Why the run ends now: "accuracy has not improved for 5 evaluations since round 12 (0.8421)".
+  std::optional<std::string> reason() const;
+  // Whether there is a metric and nothing of it was recorded.
+  bool unmeasured() const { return options_.enabled() && !best_ && without_improvement_ == 0; }
+
+ private:
+  StopOptions options_;
+  std::optional<double> best_;
+  Round best_round_ = 0;
+  int without_improvement_ = 0;
+};
+
+}  // namespace starling::coordinator

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/job/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "coordinator/job/fallback_network.h"
+#include "coordinator/job/norm_bound.h"
+#include "core/aggregate/middle_mean.h"
+
+namespace starling::coordinator {
+namespace {
+
+// A model that was trained by gossip is the outcome of no client half but federated averaging's.
+Result<void> check_fallback_strategy(const Job& job, const strategy::Catalogue& strategies) {
+  if (!job.fallback.enabled()) return {};
+  if (strategies.for_clients(job.training.strategy).name == "fedavg") return {};
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format("fallback.topology is set, but strategy.name = '{}' cannot take a "
+                  "model that clients trained without the coordinator; use one of "
+                  "fedavg, fedavgm, fedadagrad, fedadam and fedyogi",
+                  job.training.strategy.name));
+}
+
+Result<void> check_stopping(const Job& job) {
+  if (!job.stop.enabled()) return {};
+  const bool federated = job.stop.metric.starts_with("federated-");
+  if (federated && job.evaluate.federated_every == 0) {
+    return wrong_setting("setting-invalid", "stop.metric = '" + job.stop.metric +
+                                                "' needs evaluate.federated-every above 0");
+  }
+  if (!federated && (job.evaluate.dataset.empty() || job.evaluate.every == 0)) {
+    return wrong_setting("setting-invalid",
+                         "stop.metric = '" + job.stop.metric +
+                             "' needs evaluate.dataset, and evaluate.every above 0");
+  }
+  return {};
+}
+
+Result<void> check_rule(const Job& job, const strategy::Catalogue& strategies) {
+  const AggregationOptions& options = job.aggregation;
+  if (options.rule == "mean") return {};
+  if (job.round.cohort < options.updates_min()) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("aggregation.trim = {} needs more than {} updates a round, and round.cohort is "
+                    "{}: lower the one or raise the other",
+                    options.trim, 2 * options.trim, job.round.cohort));
+  }
+  if (options.weight == "rows") {
+    return wrong_setting("setting-invalid",
+                         fmt::format("aggregation.weight = 'rows' has no meaning with "
+                                     "aggregation.rule = '{}', which counts every client the same",
+                                     options.rule));
+  }
+  STARLING_ASSIGN(const auto strategy, strategies.make_server(job.training.strategy, job.server));
+  if (strategy->needs() == strategy::Needs::kCentre) return {};
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format(
+          "strategy.name = '{}' is defined for means only, not for aggregation.rule = '{}'; "
+          "use one of fedavg, fedprox, fedavgm, fedadagrad, fedadam, fedyogi and diloco",
+          job.training.strategy.name, options.rule));
+}
+
+Result<void> check_weight(const Job& job, const strategy::Catalogue& strategies) {
+  if (job.aggregation.weight != "rows") return {};
+  STARLING_ASSIGN(const auto strategy, strategies.make_server(job.training.strategy, job.server));
+  const bool averages_states = strategy->weighting() == strategy::Weighting::kUniform &&
+                               strategy->needs() == strategy::Needs::kMeans &&
+                               !strategy->initial_state(1).empty();
+  if (!averages_states) return {};
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format("aggregation.weight = 'rows' does not go with strategy.name = '{}': the server's "
+                  "state is the mean over all clients, each counted the same; use 'uniform' or "
+                  "'strategy'",
+                  job.training.strategy.name));
+}
+
+}  // namespace
+
+std::unique_ptr<const aggregate::JointRule> AggregationOptions::joint_rule() const {
+  using aggregate::MiddleMean;
+  if (rule == "median") return std::make_unique<MiddleMean>(MiddleMean::median());
+  if (rule == "trimmed-mean") {
+    return std::make_unique<MiddleMean>(MiddleMean::trimmed(static_cast<std::size_t>(trim)));
+  }
+  return nullptr;
+}
+
+int RoundOptions::asked(int wanted) const {
+  // 100 x 1.1 is 110, though it is a little more in binary.
+  return static_cast<int>(std::ceil(static_cast<double>(wanted) * over_selection * (1 - 1e-12)));
+}
+
+int RoundOptions::updates_needed() const {
+  return min_updates > 0 ? min_updates : (cohort * 4 + 4) / 5;
+}
+
+void Job::bind(config::Binder& binder) {
+  binder.bind("", job);
+  binder.bind("model", training.model);
+  binder.bind("train", training.train);
+  binder.bind("strategy", training.strategy);
+  binder.bind("strategy", server);
+  binder.bind("round", round);
+  binder.bind("aggregation", aggregation);
+  binder.bind("evaluate", evaluate);
+  binder.bind("stop", stop);
+  binder.bind("checkpoint", checkpoint);
+  binder.bind("fallback", fallback);
+  binder.bind("data", data);
+  binder.bind("data", training.data);
+}
+
+update::Bounds Job::bounds() const {
+  return {.value_max = round.value_max,
+          .weight_max = round.weight_max,
+          .contributions_max = static_cast<std::uint32_t>(round.asked())};
+}
+
+Result<void> Job::validate(const strategy::Catalogue& strategies) const {
+  if (job.name.empty() || job.name.size() > update::kNameBytesMax) {
+    return wrong_setting("setting-invalid",
+                         fmt::format("name must have 1 to {} characters", update::kNameBytesMax));
+  }
+  if (round.min_updates > round.cohort) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("round.min-updates = {} exceeds round.cohort = {}: a round closes "
+                    "with cohort updates",
+                    round.min_updates, round.cohort));
+  }
+  if (round.asked() > 1'000'000) {
+    return wrong_setting("setting-invalid", "round.cohort x round.over-selection exceeds 1000000");
+  }
+  if (aggregation.norm_max != kNormMaxOfStrategy) {
+    STARLING_TRY(NormBound::parse(aggregation.norm_max));
+  }
+  STARLING_TRY(validate_fallback(*this));
+  STARLING_TRY(train::validate(training.train));
+  STARLING_TRY(strategies.check(training.strategy, training.train, static_cast<Round>(job.rounds)));
+  STARLING_TRY(check_rule(*this, strategies));
+  STARLING_TRY(check_fallback_strategy(*this, strategies));
+  return check_stopping(*this);
+}
+
+Result<void> check_new_job(const Job& job, const strategy::Catalogue& strategies) {
+  STARLING_TRY(check_weight(job, strategies));
+  const AggregationOptions& options = job.aggregation;
+  if (job.evaluate.federated_every == 0 || job.evaluations_wanted() >= options.updates_min()) {
+    return {};
+  }
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format(
+          "aggregation.trim = {} applies to evaluations too and needs more than {} clients, "
+          "and evaluate.federated-cohort is {}: lower the one or raise the other",
+          options.trim, 2 * options.trim, job.evaluate.federated_cohort));
+}
+
+Result<Job> parse_job(std::string_view toml, std::string_view source,
+                      const strategy::Catalogue& strategies) {
+  Job job;
+  config::Binder binder;
+  job.bind(binder);
+  STARLING_TRY(binder.read_toml(toml, source));
+  STARLING_TRY(job.validate(strategies));
+  return job;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/job/job_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+
+namespace starling::coordinator {
+namespace {
+
+// A TOML basic string.
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\u{:04X}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string to_toml(const config::Binder& binder) {
+  const Settings settings = binder.settings();
+  std::string toml;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const std::string& written = binder.documents()[i].default_value;
+    const bool is_text = written.starts_with('"');
+    toml += fmt::format("{} = {}\n", settings[i].first,
+                        is_text ? toml_string(settings[i].second) : written);
+  }
+  return toml;
+}
+
+std::string job_to_toml(Job job) {
+  config::Binder binder;
+  job.bind(binder);
+  return to_toml(binder);
+}
+
+Settings job_settings(Job job) {
+  config::Binder binder;
+  job.bind(binder);
+  return binder.settings();
+}
+
+std::string settings_to_json(const Settings& settings) {
+  boost::json::object object;
+  for (const auto& [key, value] : settings) object[key] = value;
+  return boost::json::serialize(object);
+}
+
+Result<Settings> parse_settings(std::string_view text) {
+  const Error bad = rejected("bad-settings", "the settings are not a JSON object of texts");
+  boost::system::error_code code;
+  const boost::json::value value = boost::json::parse({text.data(), text.size()}, code);
+  if (code || !value.is_object()) return bad;
+  Settings settings;
+  for (const auto& [key, member] : value.get_object()) {
+    if (!member.is_string()) return bad;
+    settings.emplace_back(key, member.get_string());
+  }
+  return settings;
+}
+
+Settings telling_settings(const Settings& settings) {
+  const Settings defaults = job_settings(Job());
+  Settings telling;
+  for (const auto& setting : settings) {
+    const bool is_shape = setting.first == "data.input" || setting.first == "data.classes";
+    const bool usual = std::ranges::find(defaults, setting) != defaults.end();
+    if (is_shape || !usual) telling.push_back(setting);
+  }
+  return telling;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/machine/client_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/client/abilities.h"
+
+namespace starling::coordinator {
+namespace {
+
+// What clients of the first version can do without saying so.
+bool knows_only_the_first_version(const Greeting& greeting) { return greeting.abilities.empty(); }
+
+}  // namespace
+
+std::vector<std::string> needed_abilities(const std::string& client_half) {
+  return client_half == "fedavg" ? std::vector<std::string>() : std::vector{client_half};
+}
+
+bool holds_rows_out(const Greeting& greeting) {
+  return std::ranges::binary_search(greeting.abilities, client::kEvaluateAbility);
+}
+
+std::string why_unfit(const ClientTable::Client& client, const std::vector<std::string>& abilities,
+                      const client::DataShape& shape, protocol::TaskKind kind) {
+  const Greeting& greeting = client.greeting;
+  const bool evaluates = kind == protocol::TaskKind::kEvaluate;
+  if (evaluates && !holds_rows_out(greeting)) return "it holds no rows out";
+  if (!client.greeted && greeting.abilities.empty()) return "";  // the store knows its rows alone
+  for (const std::string& ability : abilities) {
+    if (!std::ranges::binary_search(greeting.abilities, ability)) {
+      return knows_only_the_first_version(greeting)
+                 ? fmt::format("its version does not know {}", ability)
+                 : fmt::format("it does not know {}", ability);
+    }
+  }
+  if (greeting.input.empty() || shape.input.empty()) return "";
+  const bool same = std::ranges::equal(greeting.input, shape.input, [](auto theirs, auto ours) {
+    return static_cast<std::int64_t>(theirs) == ours;
+  });
+  if (!same) return "its rows have another shape";
+  if (static_cast<std::int64_t>(greeting.classes) > shape.classes) return "it has more classes";
+  return "";
+}
+
+}  // namespace starling::coordinator

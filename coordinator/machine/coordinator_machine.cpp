@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/machine/coordinator_machine.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "core/base/check.h"
+
+namespace starling::coordinator {
+
+CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options)
+    : options_(std::move(options)), clients_(options_, turn_, watcher()) {}
+
+ClientTable::Watcher CoordinatorMachine::watcher() {
+  return {.came =
+              [this](const std::string& name, const ClientTable::Client& client) {
+                for (auto& [id, run] : runs_) run.machine->came(name, client);
+              },
+          .went_away =
+              [this](const std::string& name, const ClientTable::Client& client) {
+                for (auto& [id, run] : runs_) run.machine->went_away(name, client);
+              },
+          .revoked =
+              [this](const std::string& name) {
+                for (auto& [id, run] : runs_) run.machine->revoked(name);
+              },
+          .turn_came =
+              [this](const std::string& name, TaskId task) {
+                if (RunMachine* run = run_of(task)) run->turn_came(name, task);
+              }};
+}
+
+std::vector<Action> CoordinatorMachine::on(Event event, TimePoint now) {
+  turn_.now = now;
+  std::visit([this](auto& e) { handle(e); }, event);
+  if (!draining_) advance();
+  return std::exchange(turn_.actions, {});
+}
+
+std::optional<TimePoint> CoordinatorMachine::next_deadline() const {
+  if (draining_) return std::nullopt;
+  std::optional<TimePoint> next = clients_.next_deadline();
+  for (const auto& [id, run] : runs_) {
+    const auto due = run.machine->next_deadline();
+    if (due) next = next ? std::min(*next, *due) : due;
+  }
+  return next;
+}
+
+const RunMachine* CoordinatorMachine::find_run(RunId id) const {
+  const auto found = runs_.find(id);
+  return found == runs_.end() ? nullptr : found->second.machine.get();
+}
+
+std::size_t CoordinatorMachine::runs_active() const {
+  return static_cast<std::size_t>(std::ranges::count_if(runs_, [](const auto& r) {
+    return r.second.machine->phase() != nullptr || r.second.machine->awaited() == 0;
+  }));
+}
+
+std::string CoordinatorMachine::waits_for(RunId id) const {
+  const RunMachine* run = find_run(id);
+  return run == nullptr ? "" : run->waits_for();
+}
+
+std::uint64_t CoordinatorMachine::work() const {
+  std::uint64_t work = work_of_ended_ + clients_.work();
+  for (const auto& [id, run] : runs_) work += run.machine->work();
+  return work;
+}
+
+// --- messages -----------------------------------------------------------------------------------
+
+void CoordinatorMachine::handle(MessageReceived& event) {
+  ClientTable::Session* session = clients_.find_session(event.session);
+  if (session == nullptr) return;  // it was closed from this side
+  session->heard_at = turn_.now;
+  const SessionId id = event.session;
+  const protocol::Message& message = event.envelope.message;
+  if (const auto* hello = std::get_if<protocol::Hello>(&message)) return clients_.greet(id, *hello);
+  if (std::holds_alternative<protocol::Bye>(message)) return clients_.dismiss(id);
+  if (!session->greeted) {
+    return clients_.refuse(id, "bad-message", "the first message must be Hello");
+  }
+  receive(id, std::string(session->client), event.envelope);
+}
+
+void CoordinatorMachine::receive(SessionId id, const std::string& client,
+                                 const protocol::Envelope& envelope) {
+  const protocol::Message& message = envelope.message;
+  if (const auto* ping = std::get_if<protocol::Ping>(&message)) {
+    return turn_.send(id, protocol::Pong{ping->nonce});
+  }
+  if (const auto* chunk = std::get_if<protocol::Chunk>(&message)) {
+    // One that comes after its task was settled needs no answer.
+    RunMachine* run = run_of(chunk->task);
+    if (run == nullptr || run->committing() || !run->phase()->find(chunk->task, client)) return;
+    return run->receive(id, *chunk, envelope.payload);
+  }
+  if (const auto* credit = std::get_if<protocol::Credit>(&message)) {
+    RunMachine* run = run_of(credit->task);
+    if (run == nullptr || run->committing() || !run->phase()->find(credit->task, client)) return;
+    return run->receive(id, *credit);
+  }
+  if (const auto* offer = std::get_if<protocol::UpdateOffer>(&message)) {
+    return with_run(id, client, offer->head.task,
+                    [&](RunMachine& run) { run.receive(id, client, *offer); });
+  }
+  if (const auto* request = std::get_if<protocol::ModelRequest>(&message)) {
+    return with_run(id, client, request->task, [&](RunMachine& run) { run.receive(id, *request); });
+  }
+  if (const auto* failed = std::get_if<protocol::TaskFailed>(&message)) {
+    return with_run(id, client, failed->task,
+                    [&](RunMachine& run) { run.receive(client, *failed); });
+  }
+  if (!std::holds_alternative<protocol::Pong>(message)) {
+    clients_.refuse(id, "bad-message", "a client does not send this message");
+  }
+}
+
+// What is of no open phase may have been counted before a restart or while the client was away: the
+// store knows.
+template <class Work>
+void CoordinatorMachine::with_run(SessionId session, const std::string& client, TaskId task,
+                                  Work&& work) {
+  RunMachine* run = run_of(task);
+  if (run == nullptr || !run->phase()->find(task, client)) {
+    return turn_.act(LookUpTask{session, client, task});
+  }
+  if (!run->committing()) work(*run);  // else the commit under way will settle it
+}
+
+RunMachine* CoordinatorMachine::run_of(TaskId task) {
+  for (auto& [id, run] : runs_) {
+    const RoundMachine* phase = run.machine->phase();
+    if (phase != nullptr && phase->find(task) != nullptr) return run.machine.get();
+  }
+  return nullptr;
+}
+
+void CoordinatorMachine::handle(SessionHeard& event) {
+  if (ClientTable::Session* session = clients_.find_session(event.session)) {
+    session->heard_at = turn_.now;
+  }
+}
+
+void CoordinatorMachine::handle(TaskLookedUp& event) {
+  if (clients_.find_session(event.session) == nullptr) return;
+  turn_.send(event.session, std::move(event.settlement));
+}
+
+// --- runs ---------------------------------------------------------------------------------------
+
+void CoordinatorMachine::handle(RunSubmitted& event) {
+  const RunId id = event.start.id;
+  auto machine = std::make_unique<RunMachine>(std::move(event.start), options_, clients_, turn_);
+  const bool is_new = runs_.emplace(id, HeldRun{std::move(machine), phases_opened_}).second;
+  STARLING_CHECK(is_new);
+}
+
+void CoordinatorMachine::handle(StopRun& event) {
+  const auto held = runs_.find(event.run);
+  if (held != runs_.end()) held->second.machine->stop();
+}
+
+void CoordinatorMachine::handle(UploadOpened& event) {
+  if (RunMachine* run = run_of(event.task)) run->handle(event);
+}
+
+void CoordinatorMachine::handle(UploadSummed& event) {
+  if (RunMachine* run = run_of(event.task)) run->handle(event);
+}
+
+void CoordinatorMachine::handle(RoundDurable& event) { runs_.at(event.run).machine->handle(event); }
+
+void CoordinatorMachine::handle(Drain&) {
+  draining_ = true;
+  clients_.close_all("draining", "the coordinator is stopping; it will be back");
+}
+
+// A phase that closes frees clients for other runs, and makes room for the run's next one.
+void CoordinatorMachine::advance() {
+  while (open_phases() || close_phases()) {
+  }
+}
+
+// Whether one opened, or a run ended instead.
+bool CoordinatorMachine::open_phases() {
+  bool any = false;
+  std::vector<HeldRun*> idle;
+  for (auto& [id, run] : runs_) {
+    if (!run.machine->phase() && !run.machine->over()) idle.push_back(&run);
+  }
+  if (idle.size() > 1) std::ranges::stable_sort(idle, {}, &HeldRun::opened);
+  const HeldRun* held_up = nullptr;  // the first one: its turn comes before second turns of others
+  for (HeldRun* run : idle) {
+    const bool yields = held_up && *held_up->waits_since < run->opened;
+    run->machine->try_open(yields ? std::optional(held_up->machine->id()) : std::nullopt);
+    if (run->machine->phase()) {
+      run->opened = ++phases_opened_;
+      run->waits_since.reset();
+    } else if (!yields && !held_up && run->machine->held_up_by_others()) {
+      if (!run->waits_since) run->waits_since = phases_opened_;
+      held_up = run;
+    }
+    any = any || run->machine->phase() || run->machine->over();
+  }
+  return any;
+}
+
+// Whether one closed, or a run ended.
+bool CoordinatorMachine::close_phases() {
+  bool any = false;
+  for (auto run = runs_.begin(); run != runs_.end();) {
+    RunMachine& machine = *run->second.machine;
+    const bool was_open = machine.phase() != nullptr;
+    machine.advance();
+    any = any || machine.over() || (was_open && !machine.phase());
+    if (!machine.over()) {
+      ++run;
+      continue;
+    }
+    work_of_ended_ += machine.work();
+    run = runs_.erase(run);
+  }
+  return any;
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/rounds/round_aggregate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace starling::coordinator {
+
+namespace {
+
+// No model has these, so no client measured them.
+Result<void> check_measured(const update::ContributionHead& head) {
+  const auto loss = head.scalars.find("loss");
+  const auto accuracy = head.scalars.find("accuracy");
+  const bool has_both = loss != head.scalars.end() && accuracy != head.scalars.end();
+  if (has_both && loss->second >= 0 && accuracy->second >= 0 && accuracy->second <= 1) return {};
+  return rejected("bad-scalars",
+                  "an evaluation needs a loss of at least 0 and an accuracy from 0 to 1");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
+    std::shared_ptr<const RunContext> context, const BeginRound& phase) {
+  STARLING_ASSIGN(Rule rule, make_rule(*context, phase));
+  return std::unique_ptr<RoundAggregate>(
+      new RoundAggregate(std::move(context), phase, std::move(rule)));
+}
+
+Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context,
+                                                       const BeginRound& phase) {
+  auto rule = context.job.aggregation.joint_rule();
+  if (rule == nullptr) {
+    update::Schema schema = phase.schema;
+    const bool trains = phase.kind == protocol::TaskKind::kTrain;
+    const auto range = trains ? context.strategy->values() : aggregate::ValueRange::kModel;
+    if (range == aggregate::ValueRange::kFloat32 && context.uniform_weights()) {
+      schema.bounds.weight_max = 1;  // each counts as 1: a finer scale
+    }
+    STARLING_ASSIGN(aggregate::WeightedMean mean,
+                    aggregate::WeightedMean::create(schema, schema.scalars, range));
+    return Rule(std::move(mean));
+  }
+  Joint joint{.rule = std::move(rule), .clients = {}};
+  for (const Participant& participant : phase.participants) {
+    joint.clients.emplace(participant.task, participant.client);
+  }
+  return Rule(std::move(joint));
+}
+
+RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase,
+                               Rule rule)
+    : context_(std::move(context)),
+      kind_(phase.kind),
+      round_(phase.round),
+      schema_(phase.schema),
+      base_(phase.base),
+      population_(phase.population),
+      norm_max_(phase.norm_max),
+      rule_(std::move(rule)) {}
+
+// Strategies divide by what they average.
+Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head) const {
+  if (kind_ != protocol::TaskKind::kTrain) return check_measured(head);
+  for (const std::string& name : context_->strategy->scalars()) {
+    const auto found = head.scalars.find(name);
+    if (found != head.scalars.end() && found->second > 0) continue;
+    return rejected(
+        "bad-scalars",
+        fmt::format("the update's scalar '{}' is not above 0, as this strategy needs", name));
+  }
+  return {};
+}
+
+Result<double> RoundAggregate::add(update::ContributionHead head, update::Payload payload) {
+  STARLING_TRY(check_scalars(head));
+  STARLING_ASSIGN(update::Contribution contribution,
+                  update::validate(std::move(head), std::move(payload), schema_));
+  const double norm = contribution.norm();
+  if (norm_max_ && norm > *norm_max_) {
+    return rejected(std::string(kNormAboveBound),
+                    fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",
+                                norm, *norm_max_));
+  }
+  const update::ContributionHead said = contribution.head();
+  STARLING_TRY(take(std::move(contribution)));
+  if (kind_ != protocol::TaskKind::kTrain) return norm;
+  for (const std::string& name : context_->strategy->scalars()) {
+    claims_[name].push_back({said.scalars.at(name), said.weight, said.task});
+  }
+  return norm;
+}
+
+// No local steps bound these, so the others of the round do: no update's scalar counts for more
+// than a multiple of the lower median. Of two, none is the majority.
+void RoundAggregate::bound_claims(aggregate::Report& report,
+                                  std::vector<RoundOutcome::Note>& notes) {
+  constexpr std::size_t kClaimsMin = 3;
+  const double ratio = context_->job.aggregation.weight_ratio_max;
+  if (ratio == 0 ||
+      std::isfinite(context_->strategy->scalar_max(context_->job.training.train, 1))) {
+    return;
+  }
+  for (auto& [name, claims] : claims_) {
+    if (claims.size() < kClaimsMin) continue;
+    std::ranges::sort(claims, {}, [](const Claim& c) { return std::pair(c.value, c.weight); });
+    const double limit = ratio * claims[(claims.size() - 1) / 2].value;
+    if (claims.back().value <= limit) continue;
+    double sum = 0, weight = 0;
+    for (const Claim& claim : claims) {
+      sum += claim.weight * std::min(claim.value, limit);
+      weight += claim.weight;
+      if (claim.value <= limit) continue;
+      notes.push_back({claim.task, fmt::format("the scalar '{}' {:g} counts as {:g} "
+                                               "(aggregation.weight-ratio-max)",
+                                               name, claim.value, limit)});
+    }
+    report.scalars[name] = sum / weight;
+  }
+}
+
+Result<void> RoundAggregate::take(update::Contribution contribution) {
+  if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) {
+    return mean->accumulate(contribution);
+  }
+  auto& [rule, clients, updates] = std::get<Joint>(*rule_);
+  const std::string& client = clients.at(contribution.head().task);
+  updates.keep(client, std::move(contribution));
+  return {};
+}
+
+Result<aggregate::Report> RoundAggregate::report() {
+  if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) return std::move(*mean).report();
+  const auto& [rule, clients, updates] = std::get<Joint>(*rule_);
+  return rule->report(schema_, updates);
+}
+
+Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
+  RoundOutcome outcome;
+  bound_claims(report, outcome.notes);
+  linalg::AlignedVector<float> next;
+  next.reserve(base_.model->size());
+  strategy::State<float> state = base_.state ? *base_.state : strategy::State<float>();
+  STARLING_TRY(context_->strategy->apply(base_.model->values(), next, state,
+                                         {.report = report, .population = population_}));
+  model::Parameters model(base_.model->layout(), std::move(next));
+  update::ModelVersion version = base_.version;
+  version.round = round_;
+  version.sha256 = model.sha256();
+  outcome.next =
+      context_->position(version, std::make_shared<model::Parameters>(std::move(model)),
+                         std::make_shared<const strategy::State<float>>(std::move(state)));
+  if (const auto loss = report.scalars.find("train_loss"); loss != report.scalars.end()) {
+    outcome.train_loss = loss->second;
+  }
+  return outcome;
+}
+
+// By the rule of the updates, so that a single client moves a result no further than a model.
+Result<Measured> RoundAggregate::measure() {
+  STARLING_ASSIGN(aggregate::Report report, this->report());
+  if (const auto* joint = std::get_if<Joint>(&*rule_)) {
+    for (auto& [name, value] : report.scalars) {
+      std::vector<double> values;
+      for (const auto* head : joint->updates.heads()) values.push_back(head->scalars.at(name));
+      value = joint->rule->combine(std::move(values));
+    }
+  }
+  return Measured{.federated = true,
+                  .loss = report.scalars.at("loss"),
+                  .accuracy = report.scalars.at("accuracy")};
+}
+
+Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool) && {
+  RoundOutcome outcome;
+  if (kind_ == protocol::TaskKind::kEvaluate) {
+    STARLING_ASSIGN(outcome.measured, measure());
+    return outcome;
+  }
+  {
+    STARLING_ASSIGN(aggregate::Report report, this->report());
+    rule_.reset();
+    STARLING_ASSIGN(outcome, train(report));
+  }  // the sums' memory is free before the evaluation takes its own
+  if (!context_->evaluates(round_)) return outcome;
+  STARLING_ASSIGN(const train::Evaluation found,
+                  train::evaluate(*context_->model, outcome.next->model->values(),
+                                  *context_->evaluation, pool));
+  outcome.measured = Measured{.loss = found.loss, .accuracy = found.accuracy};
+  return outcome;
+}
+
+}  // namespace starling::coordinator

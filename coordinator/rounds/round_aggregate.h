@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compute half of a phase: validates and sums the contributions, then makes and evaluates the
+// next model, or averages what clients measured. Used by one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "coordinator/machine/coordinator_events.h"
+#include "coordinator/rounds/run_context.h"
+#include "core/aggregate/joint_rule.h"
+#include "core/aggregate/weighted_mean.h"
+
+namespace starling::coordinator {
+
+struct RoundOutcome {
+  struct Note {
+    TaskId task;
+    std::string sentence;  // of what counted differently from what its client says
+  };
+  std::optional<RunPosition> next;   // of a training
+  std::optional<double> train_loss;  // weighted mean over the contributors
+  std::optional<Measured> measured;
+  std::vector<Note> notes = {};
+};
+
+class RoundAggregate {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<RoundAggregate>> begin(
+      std::shared_ptr<const RunContext> context, const BeginRound& phase);
+
+  // Returns the Euclidean norm of all its vectors. An update that is refused ("norm-above-bound",
+  // and what validation finds) leaves the aggregate as it was, to the bit; kInternal ends it. Of a
+  // rule that needs all updates at once, `payload` must stay where it is until finish().
+  [[nodiscard]] Result<double> add(update::ContributionHead head, update::Payload payload);
+  // Ends the phase; "diverged" where the model would not be finite, "too-few-updates" where the
+  // rule needs more. Requires: something was added.
+  [[nodiscard]] Result<RoundOutcome> finish(ComputePool* pool) &&;
+
+ private:
+  struct Joint {
+    std::unique_ptr<const aggregate::JointRule> rule;
+    std::map<TaskId, std::string> clients;  // of the phase's tasks
+    update::KeptUpdates updates = {};
+  };
+  using Rule = std::variant<aggregate::WeightedMean, Joint>;
+
+  static Result<Rule> make_rule(const RunContext& context, const BeginRound& phase);
+  RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase, Rule rule);
+
+  Result<void> check_scalars(const update::ContributionHead& head) const;
+  // What a client says of itself, that the strategy divides or multiplies by.
+  struct Claim {
+    double value;
+    double weight;
+    TaskId task;
+  };
+  Result<void> take(update::Contribution contribution);
+  void bound_claims(aggregate::Report& report, std::vector<RoundOutcome::Note>& notes);
+  Result<aggregate::Report> report();
+  Result<RoundOutcome> train(aggregate::Report& report);
+  Result<Measured> measure();
+
+  std::shared_ptr<const RunContext> context_;
+  protocol::TaskKind kind_;
+  Round round_;
+  update::Schema schema_;
+  RunPosition base_;
+  std::uint64_t population_;
+  std::optional<double> norm_max_;
+  std::map<std::string, std::vector<Claim>> claims_;  // by scalar
+  std::optional<Rule> rule_;                          // until finish()
+};
+
+}  // namespace starling::coordinator

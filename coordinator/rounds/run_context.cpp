@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/rounds/run_context.h"
+
+#include <fmt/format.h>
+
+#include "coordinator/job/job_text.h"
+#include "coordinator/machine/client_fit.h"
+#include "coordinator/machine/data_shape.h"
+#include "core/data/load.h"
+
+namespace starling::coordinator {
+namespace {
+
+const std::string kJobSays = "the job (data.input, data.classes)";
+
+// `said_by`: what says the part of `shape` that is known.
+Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset,
+                        const std::string& said_by) {
+  const client::DataShape found = client::DataShape::of(dataset.shape(), dataset.classes());
+  if (shape.input.empty()) shape.input = found.input;
+  if (shape.classes == 0) shape.classes = found.classes;
+  STARLING_ASSIGN(const data::Shape wanted, shape.shape());
+  if (wanted != dataset.shape() || shape.classes < found.classes) {
+    return wrong_setting("data-mismatch",
+                         fmt::format("the data set {} has the shape {}; {} says {}", dataset.name(),
+                                     describe_shape(found), said_by, describe_shape(shape)));
+  }
+  return {};
+}
+
+// Texts as labels are numbered by the file that holds them. Where devices hold other files, or the
+// two files hold other texts, one number would mean two classes.
+Result<void> check_class_names(const data::Dataset& evaluation, const data::Dataset* training) {
+  const bool same = training ? training->class_names() == evaluation.class_names()
+                             : evaluation.class_names().empty();
+  if (same) return {};
+  return wrong_setting("text-labels",
+                       "the labels of " + evaluation.name() +
+                           " are texts whose numbers other data need not share; write "
+                           "the classes' numbers, from 0, in every file");
+}
+
+Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
+  constexpr const char* kKey = "evaluate.dataset";
+  const auto spec = data::DatasetSpec::parse(job.evaluate.dataset);
+  if (!spec) return spec.error().within(kKey);
+  auto dataset = data::load_dataset(*spec);
+  if (!dataset) return dataset.error().within(kKey);
+  return dataset;
+}
+
+}  // namespace
+
+bool RunContext::evaluates(Round round) const {
+  const Round every = static_cast<Round>(job.evaluate.every);
+  if (!evaluation || every == 0) return false;
+  return round % every == 0 || round == static_cast<Round>(job.job.rounds);
+}
+
+std::string RunContext::job_settings() const {
+  return settings_to_json(coordinator::job_settings(job));
+}
+
+std::vector<std::string> RunContext::abilities() const {
+  return needed_abilities(for_clients.strategy.name);
+}
+
+bool RunContext::uniform_weights() const {
+  if (job.aggregation.weight != "strategy") return job.aggregation.weight == "uniform";
+  return strategy->weighting() == strategy::Weighting::kUniform;
+}
+
+update::Schema RunContext::schema() const {
+  update::Schema schema{.scalars = strategy->scalars(), .bounds = job.bounds()};
+  schema.scalars.push_back("train_loss");
+  for (const std::string& name : strategy->receives()) {
+    const bool is_model = name == strategy::kModelVector;
+    schema.vectors.push_back(
+        {.name = name,
+         .encoding = is_model ? update::Encoding::kFloat32Delta : update::Encoding::kFloat32,
+         .elements = model->layout()->size()});
+  }
+  return schema;
+}
+
+RunPosition RunContext::position(const update::ModelVersion& version, model::Snapshot snapshot,
+                                 strategy::StateSnapshot state) const {
+  RunPosition position{.version = version, .model = std::move(snapshot), .state = {}, .inputs = {}};
+  if (state == nullptr || state->empty()) return position;
+  position.state = state;
+  for (const std::string& name : strategy->sends()) {
+    const SharedBytes bytes(state, as_bytes(std::span<const float>(state->vectors.at(name))));
+    position.inputs.push_back({{name, sha256(bytes.view()), bytes.size()}, bytes});
+  }
+  return position;
+}
+
+RunPosition RunContext::initial_position(RunId run, std::uint64_t seed) const {
+  auto initial = std::make_shared<const model::Parameters>(model::initial_parameters(*model, seed));
+  const update::ModelVersion version{run, 0, initial->sha256()};
+  return position(
+      version, initial,
+      std::make_shared<const strategy::State<float>>(strategy->initial_state(initial->size())));
+}
+
+Result<RunContext> prepare_run(const Job& job,
+                               const std::shared_ptr<const data::Dataset>& known_shape,
+                               const strategy::Catalogue& strategies) {
+  RunContext context{.job = job};
+  client::DataShape& shape = context.job.training.data;
+  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+    STARLING_ASSIGN(const auto dataset, load_evaluation(job));
+    context.evaluation = data::DatasetView{dataset};
+    STARLING_TRY(check_class_names(*dataset, known_shape.get()));
+    STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
+  }
+  if (known_shape) {
+    const client::DataShape& said = job.training.data;
+    const bool by_job = !context.evaluation || (!said.input.empty() && said.classes > 0);
+    STARLING_TRY(fill_shape(shape, *known_shape,
+                            by_job ? kJobSays : "evaluate.dataset = " + job.evaluate.dataset));
+  }
+  if (shape.input.empty() || shape.classes == 0) {
+    return wrong_setting(
+        "no-data-shape",
+        "the job says nothing of the data's shape: name an evaluate.dataset, or set "
+        "data.input and data.classes");
+  }
+  STARLING_ASSIGN(context.model, context.job.training.make_model());
+  STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));
+  std::string& norm_max = context.job.aggregation.norm_max;
+  if (norm_max == kNormMaxOfStrategy) {
+    norm_max = context.strategy->instead_of_step().empty() ? "10x" : "off";
+  }
+  context.for_clients = context.job.training;
+  context.for_clients.strategy = strategies.for_clients(job.training.strategy);
+  return context;
+}
+
+}  // namespace starling::coordinator

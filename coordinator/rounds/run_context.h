@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run computes with: its model, its strategy's server half, its evaluation data. Made from
+// the job alone; immutable while rounds go on.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "coordinator/job/job.h"
+#include "coordinator/machine/coordinator_events.h"
+#include "core/base/compute_pool.h"
+#include "core/data/dataset.h"
+#include "core/model/model.h"
+#include "core/strategy/catalogue.h"
+#include "core/train/evaluator.h"
+
+namespace starling::coordinator {
+
+struct RunContext {
+  Job job;  // with the shape of the data filled in
+  std::shared_ptr<const model::Model> model;
+  std::shared_ptr<const strategy::ServerStrategy<float>> strategy;
+  std::optional<data::DatasetView> evaluation;
+  client::TrainingSettings for_clients;  // the job's, of the strategy only what clients need
+
+  bool evaluates(Round round) const;
+  // All of the job's as settings_to_json has them, which a run begins with.
+  std::string job_settings() const;
+  // What every task of the run says.
+  Settings settings() const { return for_clients.to_settings(); }
+  // What a client must be able to do beyond what the first version could.
+  std::vector<std::string> abilities() const;
+  bool uniform_weights() const;
+  update::Schema schema() const;
+  // Where a run stands with this model and state (null: none): hashes what the next round sends of
+  // the state.
+  RunPosition position(const update::ModelVersion& version, model::Snapshot model,
+                       strategy::StateSnapshot state) const;
+  // With the strategy's first state.
+  RunPosition initial_position(RunId run, std::uint64_t seed) const;
+};
+
+// Loads the evaluation data set, if the job names one, and makes the model for its shape; without
+// one the job itself ("model shape" keys) or `known_shape` says it. "no-data-shape" where nothing
+// does.
+[[nodiscard]] Result<RunContext> prepare_run(
+    const Job& job, const std::shared_ptr<const data::Dataset>& known_shape,
+    const strategy::Catalogue& strategies = strategy::builtin_strategies());
+
+}  // namespace starling::coordinator

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/rounds/run_loader.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "coordinator/job/job_text.h"
+#include "core/aggregate/fixed_point_sum.h"
+#include "core/base/counted.h"
+#include "core/model/safetensors.h"
+#include "core/strategy/state_file.h"
+
+namespace starling::coordinator {
+namespace {
+
+Result<std::shared_ptr<const RunContext>> load_context(
+    const store::Run& run, const strategy::Catalogue& strategies, const PrepareContext& prepare,
+    const std::optional<client::DataShape>& shape) {
+  STARLING_ASSIGN(Job job,
+                  parse_job(run.job, fmt::format("job of run {}", run.id.value()), strategies));
+  if (shape) job.training.data = *shape;
+  return prepare(job);
+}
+
+// None of a run that an earlier version began.
+Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
+  if (run.settings.empty()) return std::optional<client::DataShape>();
+  STARLING_ASSIGN(Settings settings, parse_settings(run.settings));
+  std::erase_if(settings, [](const auto& setting) {
+    return setting.first != "data.input" && setting.first != "data.classes";
+  });
+  client::DataShape shape;
+  STARLING_TRY(from_settings("data", settings, shape));
+  return std::optional(shape);
+}
+
+// Differs between two runs that were given one number; the same after a restart or a restore.
+std::uint32_t run_key(const store::Run& run) {
+  const std::uint64_t sum = checksum(as_bytes(run.submit_token + '\n' + run.job));
+  return std::max(static_cast<std::uint32_t>(sum), std::uint32_t{1});
+}
+
+// The largest state that is read: a few vectors of a model.
+constexpr std::size_t kStateBytesMax = std::size_t{1} << 40;
+
+Result<strategy::StateSnapshot> load_state(const store::Checkpoints& checkpoints,
+                                           const store::ModelRecord& last) {
+  if (!last.state) return strategy::StateSnapshot();
+  STARLING_ASSIGN(const Bytes file, read_file(checkpoints.disk(),
+                                              checkpoints.state_path(last.round), kStateBytesMax));
+  return strategy::parse_state(file);
+}
+
+}  // namespace
+
+Error as_wrong_job(const Error& error) {
+  const bool refused =
+      error.kind() == ErrorKind::kRejected || error.kind() == ErrorKind::kUnsupported;
+  return refused ? error.as(ErrorCategory::kUsage) : error;
+}
+
+Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job) {
+  STARLING_ASSIGN(RunContext context, prepare_run(job, nullptr));
+  return std::make_shared<const RunContext>(std::move(context));
+}
+
+Result<void> check_bounds(const Job& job) {
+  const update::Bounds bounds = job.bounds();
+  STARLING_TRY(aggregate::FixedPointScale::for_bounds(bounds.value_max, bounds.weight_max,
+                                                      bounds.contributions_max));
+  return {};
+}
+
+Result<void> check_spool(const RunContext& context, const store::UploadSpool::Options& spool) {
+  const std::uint64_t bytes = update::payload_bytes(context.schema().vectors);
+  const std::uint64_t fit = store::UploadSpool::uploads_max(spool, bytes);
+  if (fit == 0) {
+    return wrong_setting("spool-too-small",
+                         fmt::format("an update has {}, and the spool holds none: raise "
+                                     "spool.disk-bytes or spool.memory-bytes in coordinator.toml",
+                                     format_byte_count(bytes)));
+  }
+  if (context.job.aggregation.joint_rule() == nullptr) return {};
+  const auto cohort = static_cast<std::uint64_t>(context.job.round.cohort);
+  if (cohort <= fit) return {};
+  return wrong_setting(
+      "spool-too-small",
+      fmt::format(
+          "aggregation.rule = '{}' needs the {} of a round at once, {} each, and the spool "
+          "holds {}: lower round.cohort, or raise spool.disk-bytes or spool.memory-bytes in "
+          "coordinator.toml",
+          context.job.aggregation.rule, counted(cohort, "update"), format_byte_count(bytes), fit));
+}
+
+Result<Job> try_job(const Job& submitted, const PrepareContext& prepare,
+                    const std::optional<LearnedShape>& learned) {
+  Job job = submitted;
+  STARLING_TRY(check_new_job(job));
+  STARLING_TRY(check_bounds(job));
+  if (learned) job.training.data = learned->shape;
+  if (lacks_shape(job)) return job;
+  STARLING_ASSIGN(const auto context, prepare(job));
+  if (learned) STARLING_TRY(check_learned_size(*learned, context->model->layout()->size()));
+  return context->job;
+}
+
+Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue& strategies,
+                               const PrepareContext& prepare,
+                               const std::optional<LearnedShape>& learned) {
+  const auto shape = learned ? std::optional(learned->shape) : std::nullopt;
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
+  STARLING_TRY(check_bounds(context->job));
+  if (learned) STARLING_TRY(check_learned_size(*learned, context->model->layout()->size()));
+  LoadedRun loaded{context, context->initial_position(run.id, run.seed)};
+  loaded.at.version.run_key = run_key(run);
+  return loaded;
+}
+
+Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalogue& strategies,
+                                   const PrepareContext& prepare,
+                                   const store::Checkpoints& checkpoints,
+                                   const store::ModelRecord& last) {
+  STARLING_ASSIGN(const auto shape, stored_shape(run));
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
+  STARLING_ASSIGN(model::SafetensorsFile file,
+                  model::load_safetensors(checkpoints.disk(), checkpoints.path(last.round),
+                                          {.expected = context->model->layout()}));
+  const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
+  STARLING_ASSIGN(strategy::StateSnapshot state, load_state(checkpoints, last));
+  return LoadedRun{context, context->position({run.id, last.round, last.sha256, run_key(run)},
+                                              model, std::move(state))};
+}
+
+Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
+                                          const RunPosition& position,
+                                          const std::string& settings) {
+  const Round round = position.version.round;
+  const model::Snapshot& model = position.model;
+  store::ModelRecord record{.round = round,
+                            .sha256 = position.version.sha256,
+                            .file = store::Checkpoints::file_name(round),
+                            .bytes = model->size() * sizeof(float)};
+  if (position.state != nullptr) {
+    const std::vector<SharedBytes> parts = strategy::encode_state(position.state);
+    Sha256 digest;
+    std::uint64_t bytes = 0;
+    for (const SharedBytes& part : parts) {
+      digest.update(part.view());
+      bytes += part.size();
+    }
+    record.state = store::StateFile{std::move(digest).finish(), bytes};
+    STARLING_TRY(checkpoints.write_state(round, parts));
+  }
+  const model::Metadata metadata = {{"starling.run", std::to_string(position.version.run.value())},
+                                    {"starling.round", std::to_string(round)},
+                                    {"starling.settings", settings},
+                                    {"starling.version", STARLING_VERSION}};
+  const std::array<SharedBytes, 2> parts = {
+      SharedBytes::own(model::safetensors_header(*model->layout(), metadata)),
+      SharedBytes(model, as_bytes(model->values()))};
+  STARLING_TRY(checkpoints.write(round, parts));
+  return record;
+}
+
+Result<Sha256Digest> hash_model_file(Disk& disk, const std::filesystem::path& file) {
+  STARLING_ASSIGN(const model::SafetensorsFile loaded, model::load_safetensors(disk, file));
+  return loaded.parameters.sha256();
+}
+
+}  // namespace starling::coordinator

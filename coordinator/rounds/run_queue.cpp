@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/rounds/run_queue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "coordinator/job/job.h"
+#include "coordinator/rounds/run_records.h"
+#include "core/base/counted.h"
+
+namespace starling::coordinator {
+
+RunQueue::RunQueue(Parts parts, Options options, Handlers handlers)
+    : parts_(std::move(parts)),
+      options_(options),
+      handlers_(std::move(handlers)),
+      retry_(parts_.scheduler.make_timer([this] { try_all_again(); })) {}
+
+void RunQueue::try_again(RunId run, std::function<void()> step) {
+  if (again_.empty()) retry_->set(parts_.scheduler.now() + options_.disk_retry);
+  again_[run] = std::move(step);
+}
+
+void RunQueue::try_all_again() {
+  for (const auto& [run, step] : std::exchange(again_, {})) step();
+}
+
+// --- after a restart ----------------------------------------------------------------------------
+
+Result<void> RunQueue::load_running() {
+  STARLING_ASSIGN(std::vector<store::Run> running, parts_.store.runs(store::RunState::kRunning));
+  std::set<RunId> open;
+  for (const store::Run& run : running) {
+    held_.insert(run.id);
+    STARLING_ASSIGN(const auto attempt, parts_.store.find_open_attempt(run.id));
+    if (attempt) open.insert(run.id);
+  }
+  // Its clients are at work: it comes before one that could begin a round.
+  std::ranges::stable_partition(running, [&](const auto& run) { return open.contains(run.id); });
+  for (const store::Run& run : running) STARLING_TRY(load_running(run));
+  return {};
+}
+
+Result<void> RunQueue::load_running(const store::Run& run) {
+  const auto recovery =
+      store::recover_run(parts_.store, parts_.checkpoints(run.id), run.id, hash_model_file);
+  if (!recovery && recovery.error().code() != "model-damaged") return recovery.error();
+  if (!recovery) return fail(run.id, recovery.error()), Result<void>();
+  for (const std::string& complaint : recovery->complaints) parts_.run_log.say(run.id, complaint);
+  const auto job =
+      parse_job(run.job, fmt::format("job of run {}", run.id.value()), parts_.strategies);
+  if (!job) return fail(run.id, job.error()), Result<void>();
+  const store::ModelRecord& last = recovery->model;
+  running_.push_back(
+      {run, last,
+       load_running_run(run, parts_.strategies, parts_.prepare, parts_.checkpoints(run.id), last)});
+  return {};
+}
+
+Result<void> RunQueue::resume() {
+  for (const Running& running : std::exchange(running_, {})) {
+    if (running.loaded) {
+      STARLING_TRY(resumed(running.run, running.last, *running.loaded));
+    } else {
+      wait_for_data(running.run, running.last, running.loaded.error());
+    }
+  }
+  return {};
+}
+
+Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,
+                               const LoadedRun& loaded) {
+  STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
+  STARLING_ASSIGN(const auto open, parts_.store.find_open_attempt(run.id));
+  STARLING_ASSIGN(const auto evaluations, parts_.store.evaluations(run.id, 1));
+  complaints_.erase(run.id);
+  parts_.run_log.say(run.id, fmt::format("resumed after round {}", last.round));
+  handlers_.on_ready(loaded,
+                     to_run_start(run.id, *loaded.context, loaded.at, rounds, open, evaluations));
+  if (run.stop_requested) handlers_.on_stop(run.id);
+  return {};
+}
+
+// The rounds so far are worth more than to be given up for a disk that is not mounted yet.
+void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& last,
+                             const Error& error) {
+  std::string& complaint = complaints_[run.id];
+  if (complaint != error.message()) {
+    parts_.run_log.say(run.id,
+                       fmt::format("cannot go on yet: {}; it is tried again every {}, until the "
+                                   "run is stopped",
+                                   error.message(), format_duration(options_.disk_retry)));
+  }
+  complaint = error.message();
+  try_again(run.id, [this, run, last] { resume_again(run, last); });
+}
+
+void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& last) {
+  compute<LoadedRun>(
+      parts_.computation, alive_,
+      [run, last, &strategies = parts_.strategies, prepare = parts_.prepare,
+       checkpoints = parts_.checkpoints(run.id)](unsigned) {
+        return load_running_run(run, strategies, prepare, checkpoints, last);
+      },
+      [this, id = run.id, last](const Result<LoadedRun>& loaded) {
+        const auto now = parts_.store.find_run(id);
+        if (!now) return check(now.error());
+        if (!*now) return ended(id);
+        if ((*now)->stop_requested) return stop(id);
+        if (!loaded) return wait_for_data(**now, last, loaded.error());
+        if (const auto done = resumed(**now, last, *loaded); !done) check(done.error());
+      });
+}
+
+// --- the next pending one -----------------------------------------------------------------------
+
+void RunQueue::try_job(const Job& job, Completion<Job> done) {
+  std::optional<LearnedShape> learned;
+  std::optional<Error> refusal;
+  auto found = coordinator::learn_shape(job, handlers_.clients());
+  if (found && lacks_shape(job)) {
+    learned = std::move(*found);
+  } else if (lacks_shape(job) && found.error().code() == "shapes-differ") {
+    refusal = wrong_setting("shapes-differ", describe_disagreement(job, handlers_.clients()));
+  } else if (lacks_shape(job) && !shape_may_come(handlers_.clients())) {
+    refusal = wrong_setting("no-data-shape",
+                            "the job does not say the shape of its data, and no client that has "
+                            "joined says one that suits it: name an evaluate.dataset, set "
+                            "data.input and data.classes, or update the clients");
+  }
+  compute<Job>(
+      parts_.computation, alive_,
+      [job, learned, refusal, prepare = parts_.prepare](unsigned) -> Result<Job> {
+        if (refusal) return *refusal;
+        auto tried = coordinator::try_job(job, prepare, learned);
+        return tried ? tried : as_wrong_job(tried.error());
+      },
+      std::move(done));
+}
+
+void RunQueue::load_next() {
+  if (loading_ || held_.size() >= options_.held_max) return;
+  const auto clients = handlers_.clients_for_another();
+  if (!clients) return;
+  const auto pending = parts_.store.runs(store::RunState::kPending);
+  if (!pending) return check(pending.error());
+  clients_needed_ = std::numeric_limits<std::size_t>::max();
+  const auto next =
+      std::ranges::find_if(*pending, [&](const auto& run) { return may_begin(run, *clients); });
+  if (next == pending->end()) return;
+  clients_needed_ = 0;
+  held_.insert(next->id);
+  loading_ = next->id;
+  const auto job = parse_job(next->job, "job", parts_.strategies);
+  load(*next, job ? learn_shape(*job) : std::nullopt);
+}
+
+// Nothing where the job says it.
+std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
+  if (!lacks_shape(job)) return std::nullopt;
+  const auto learned = coordinator::learn_shape(job, handlers_.clients());
+  return learned ? std::optional(*learned) : std::nullopt;
+}
+
+// Lowers clients_needed_ to what the run needs. One that cannot be read is loaded, to fail by name.
+bool RunQueue::may_begin(const store::Run& run, std::size_t clients) {
+  const auto job = parse_job(run.job, "job", parts_.strategies);
+  if (!job) return true;
+  const auto needed = static_cast<std::size_t>(job->clients_awaited());
+  if (lacks_shape(*job)) {
+    // The first client to come does not decide for all.
+    const auto learned = learn_shape(*job);
+    if (learned && std::max(learned->announced, clients) >= needed) return true;
+    clients_needed_ = 0;  // any greeting may be the one that it waits for
+    return false;
+  }
+  if (held_.empty()) return true;
+  clients_needed_ = std::min(clients_needed_, needed);
+  return clients >= needed;
+}
+
+void RunQueue::client_connected() {
+  const auto clients = handlers_.clients_for_another();
+  if (clients && *clients >= clients_needed_) load_next();
+}
+
+void RunQueue::ended(RunId run) {
+  held_.erase(run);
+  complaints_.erase(run);
+  if (loading_ == run) loading_.reset();
+  load_next();
+}
+
+std::string RunQueue::waits_for(const store::Run& run) const {
+  if (const auto complaint = complaints_.find(run.id); complaint != complaints_.end()) {
+    return complaint->second;
+  }
+  if (run.state != store::RunState::kPending || held_.contains(run.id)) return "";
+  const auto job = parse_job(run.job, "job", parts_.strategies);
+  const bool lacks = job && lacks_shape(*job);
+  if (held_.empty() && !lacks) return "";
+  if (held_.size() >= options_.held_max) {
+    return fmt::format("another run to end: {} have begun, which is the limit", held_.size());
+  }
+  const auto clients = handlers_.clients_for_another();
+  if (!job || !clients) return "its turn";
+  if (lacks) {
+    const auto learned = coordinator::learn_shape(*job, handlers_.clients());
+    if (!learned) {
+      return learned.error().code() == "shapes-differ"
+                 ? describe_disagreement(*job, handlers_.clients())
+                 : "a client that says the shape of its data";
+    }
+  }
+  return fmt::format("{} ({} connected)",
+                     counted(static_cast<std::uint64_t>(job->clients_awaited()), "client"),
+                     *clients);
+}
+
+void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& learned) {
+  auto work = [run, learned, &strategies = parts_.strategies, prepare = parts_.prepare,
+               checkpoints = parts_.checkpoints(run.id)](unsigned) {
+    auto loading = std::make_shared<Loading>(Loading{
+        load_new_run(run, strategies, prepare, learned), retry("not-written", "not written yet")});
+    if (loading->run) {
+      const LoadedRun& begun = *loading->run;
+      loading->written = write_position(checkpoints, begun.at, begun.context->job_settings());
+    }
+    return Result<std::shared_ptr<Loading>>(std::move(loading));
+  };
+  compute<std::shared_ptr<Loading>>(parts_.computation, alive_, std::move(work),
+                                    [this, run, learned](Result<std::shared_ptr<Loading>> loading) {
+                                      loaded(run, learned, std::move(**loading));
+                                    });
+}
+
+void RunQueue::loaded(const store::Run& run, const std::optional<LearnedShape>& learned,
+                      Loading loading) {
+  if (!loading.run) return fail(run.id, loading.run.error());
+  if (loading.written) return start(run, learned, *loading.run, *loading.written);
+  if (loading.written.error().kind() != ErrorKind::kOverloaded) {
+    return check(loading.written.error());
+  }
+  parts_.log.error("run {} waits for the disk: {}", run.id.value(),
+                   loading.written.error().message());
+  try_again(run.id, [this, run, learned] { load(run, learned); });
+}
+
+void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& learned,
+                     const LoadedRun& loaded, const store::ModelRecord& initial) {
+  const auto now = parts_.store.find_run(run.id);
+  if (!now) return check(now.error());
+  if (!*now || (*now)->state != store::RunState::kPending) return ended(run.id);  // stopped
+  const auto started = parts_.store.start_run(run.id, initial, loaded.context->job_settings(),
+                                              parts_.clock.wall_now());
+  if (started) {
+    loading_.reset();
+    if (learned) parts_.run_log.say(run.id, learned->line());
+    handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, {}, std::nullopt));
+    return load_next();  // perhaps there is room for one more
+  }
+  if (started.error().kind() != ErrorKind::kOverloaded) return check(started.error());
+  parts_.log.error("run {} waits for the disk: {}", run.id.value(), started.error().message());
+  try_again(run.id,
+            [this, run, learned, loaded, initial] { start(run, learned, loaded, initial); });
+}
+
+void RunQueue::fail(RunId run, const Error& error) {
+  finish(run, {store::RunState::kFailed, error.code(), error.message()});
+}
+
+void RunQueue::stop(RunId run) {
+  finish(run, {.state = store::RunState::kStopped, .error_code = {}, .error = {}});
+}
+
+void RunQueue::finish(RunId run, const store::RunEnd& end) {
+  const auto now = parts_.store.find_run(run);
+  if (!now) return check(now.error());
+  if (!*now || store::is_finished((*now)->state)) return ended(run);  // stopped meanwhile
+  const auto stored = parts_.store.finish_run(run, end, parts_.clock.wall_now());
+  if (stored) {
+    parts_.run_log.say(run, end_line(end));
+    return ended(run);
+  }
+  if (stored.error().kind() != ErrorKind::kOverloaded) return check(stored.error());
+  parts_.log.error("run {} waits for the disk: {}", run.value(), stored.error().message());
+  try_again(run, [this, run, end] { finish(run, end); });
+}
+
+void RunQueue::check(const Error& error) { handlers_.on_broken(error); }
+
+}  // namespace starling::coordinator

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which runs the machine holds: at the start those that were running, then the pending ones in
+// order of submission, each loaded when its turn comes: when fewer than runs-max are active, which
+// one that waits for clients is not, and clients enough for it are connected. A job that does not
+// say the shape of its data waits until as many clients as it needs are there, and takes the shape
+// that they announce.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/machine/data_shape.h"
+#include "coordinator/rounds/run_loader.h"
+#include "coordinator/rounds/run_log.h"
+#include "core/base/computation.h"
+
+namespace starling::coordinator {
+
+class RunQueue {
+ public:
+  struct Handlers {
+    // The run is running in the store; hand it to the machine.
+    std::function<void(const LoadedRun& run, RunStart start)> on_ready;
+    // ... and it was asked to stop before the restart.
+    std::function<void(RunId)> on_stop;
+    // How many clients are connected, where one more run may become active; else none.
+    std::function<std::optional<std::size_t>()> clients_for_another;
+    std::function<const ClientTable&()> clients;
+    std::function<void(const Error&)> on_broken;
+  };
+
+  // All references must outlive the queue.
+  struct Parts {
+    Scheduler& scheduler;
+    const Clock& clock;
+    store::Store& store;
+    CheckpointsOf checkpoints;
+    PrepareContext prepare;
+    const strategy::Catalogue& strategies;
+    Computation& computation;  // loads runs, one after another
+    RunLog& run_log;
+    Log& log;
+  };
+
+  struct Options {
+    Duration disk_retry = std::chrono::seconds(5);
+    std::size_t held_max = 8;  // begun and not ended: each has its data and a model in memory
+  };
+
+  RunQueue(Parts parts, Options options, Handlers handlers);
+
+  // Loads the runs that an earlier process was at, in this turn, which may take long. A run fails
+  // whose job or models are damaged. Errors are those of the store.
+  [[nodiscard]] Result<void> load_running();
+  // Hands over what load_running() loaded, before any client is heard: their tasks must be known
+  // again. A run whose data cannot be read waits for them and keeps its place.
+  [[nodiscard]] Result<void> resume();
+  // Whether a run of this job could be loaded, which takes as long as loading it: the job with the
+  // shape of its data as far as it is known. "no-data-shape" also where no client that has joined
+  // can say it, "shapes-differ" where they disagree.
+  void try_job(const Job& job, Completion<Job> done);
+  // Loads the next pending run if its turn has come. To be called when a run was submitted or has
+  // begun to wait.
+  void load_next();
+  // The same, when a client has connected: looks only if that can matter.
+  void client_connected();
+  // A run that was held has ended.
+  void ended(RunId run);
+  // Why `run`, which the machine does not hold, is not under way; empty where it is being loaded or
+  // has ended.
+  std::string waits_for(const store::Run& run) const;
+
+ private:
+  struct Loading {
+    Result<LoadedRun> run;
+    Result<store::ModelRecord> written;  // the initial position's files
+  };
+
+  std::optional<LearnedShape> learn_shape(const Job& job) const;
+  bool may_begin(const store::Run& run, std::size_t clients);
+  void try_again(RunId run, std::function<void()> step);
+  void try_all_again();
+  void load(const store::Run& run, const std::optional<LearnedShape>& learned);
+  void loaded(const store::Run& run, const std::optional<LearnedShape>& learned, Loading loading);
+  void start(const store::Run& run, const std::optional<LearnedShape>& learned,
+             const LoadedRun& loaded, const store::ModelRecord& initial);
+  struct Running {
+    store::Run run;
+    store::ModelRecord last;
+    Result<LoadedRun> loaded;
+  };
+  Result<void> load_running(const store::Run& run);
+  Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
+                       const LoadedRun& loaded);
+  void wait_for_data(const store::Run& run, const store::ModelRecord& last, const Error& error);
+  void resume_again(const store::Run& run, const store::ModelRecord& last);
+  // These end the run that is held, once the disk has room for the record.
+  void fail(RunId run, const Error& error);
+  void stop(RunId run);
+  void finish(RunId run, const store::RunEnd& end);
+  void check(const Error& error);
+
+  Parts parts_;
+  Options options_;
+  Handlers handlers_;
+  std::vector<Running> running_;                  // until resume()
+  std::set<RunId> held_;                          // being loaded, or begun and not ended
+  std::optional<RunId> loading_;                  // of them, for the first time
+  std::size_t clients_needed_ = 0;                // fewer connected: no pending run can begin
+  std::map<RunId, std::string> complaints_;       // the last one, of runs that wait for data
+  std::map<RunId, std::function<void()>> again_;  // what waits for the disk
+  const std::unique_ptr<Timer> retry_;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+}  // namespace starling::coordinator

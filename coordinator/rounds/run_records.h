@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the machine's words and the store's: what is written when a round begins and ends, and
+// the lines and JSON that people and programs read of it.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+
+#include "coordinator/machine/coordinator_machine.h"
+#include "coordinator/rounds/round_aggregate.h"
+#include "core/store/checkpoints.h"
+#include "core/store/run_store.h"
+
+namespace starling::coordinator {
+
+store::PhaseKind to_record(protocol::TaskKind kind);
+store::AttemptKey key_of(const RoundSummary& summary);
+store::NewAttempt to_record(const BeginRound& begin, WallTime now);
+store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* outcome);
+OpenAttempt to_open_attempt(const store::RoundRecord& record);
+
+// What makes a model the best: the metric that may stop the run, or any.
+store::Metric metric_of(const StopOptions& stop);
+
+// A run as the machine takes it: from `at` on, which is the initial or the last committed position.
+// `rounds`, `evaluations`: all of the run's records of trainings and of evaluations by clients;
+// `open`: its open phase, which is resumed.
+RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
+                      const std::vector<store::RoundRecord>& rounds,
+                      const std::optional<store::RoundRecord>& open,
+                      const std::vector<store::RoundRecord>& evaluations = {});
+
+// "run completed", "run failed: what went wrong": the last line of a run's log.
+std::string end_line(const store::RunEnd& end);
+
+// What a client is told of a task that is not of the open phase. Nothing of an attempt that was
+// abandoned, or that a run which waits for its turn left open, while its phase may still be tried
+// again: the finished update or evaluation is good for the next attempt.
+[[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::RunStore& store,
+                                                                   TaskId task,
+                                                                   const std::string& client);
+
+// What a committed round prints, as people expect:
+//   [round 3/20] 9 updates, 1 failure (cam-7: deadline, no update came within 61.0 s, 2.1 MB
+//   received)
+//   [round 3/20] train loss 0.4127  eval loss 0.4385  accuracy 0.8421  1.93 s  in 38.4 MB  out 38.4
+//   MB
+std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
+                                     Round rounds);
+
+// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of the run also
+// all its settings, null until it has begun, and of each round what came of the evaluation of its
+// model by clients (`federated_...`, null where there was none).
+boost::json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
+                               const std::vector<store::RoundRecord>& evaluations = {});
+
+// What a replay needs of such a JSON, by committed round.
+struct RecordedRun {
+  std::uint64_t seed = 0;
+  std::map<Round, std::vector<std::string>> contributors;  // in order of name
+  std::map<Round, std::string> models;                     // SHA-256 in hex
+  std::string instruction_set;  // that trained; empty: unknown, as of a real run's devices
+};
+// "bad-replay" where the text is no recorded run.
+[[nodiscard]] Result<RecordedRun> parse_recorded_run(std::string_view run_json);
+
+}  // namespace starling::coordinator

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/service/gossip_issuer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "core/base/check.h"
+#include "core/base/counted.h"
+#include "core/base/durable_file.h"
+#include "core/base/list_some.h"
+
+namespace starling::coordinator {
+namespace {
+
+constexpr Duration kCheckMax = std::chrono::hours(1);
+constexpr Duration kRetry = std::chrono::seconds(5);
+constexpr std::uint64_t kAheadMax = 1'000'000;  // epochs at a time
+
+using Members = std::vector<identity::RosterMember>;
+
+std::string names_of(std::span<const identity::RosterMember> members) {
+  return list_some(members, 10, [](const identity::RosterMember& member) { return member.name; });
+}
+
+// Those who were members of `roster` first; how many they are.
+std::size_t put_first(const identity::Roster& roster, Members& members) {
+  std::map<std::string_view, Sha256Digest> keys;
+  for (const identity::RosterMember& member : roster.members) keys[member.name] = member.key;
+  const auto newcomers =
+      std::ranges::stable_partition(members, [&](const identity::RosterMember& member) {
+        const auto known = keys.find(member.name);
+        return known != keys.end() && known->second == member.key;
+      });
+  return members.size() - newcomers.size();
+}
+
+WallTime::duration in_milliseconds(Duration duration) {
+  return std::chrono::duration_cast<WallTime::duration>(duration);
+}
+
+}  // namespace
+
+GossipIssuer::GossipIssuer(const Parts& parts, std::string federation, Handlers handlers)
+    : parts_(parts),
+      federation_(std::move(federation)),
+      handlers_(std::move(handlers)),
+      desk_(
+          {},
+          {.send = handlers_.send,
+           .queued_bytes = handlers_.queued_bytes,
+           .on_report = [this](const std::string& member,
+                               const protocol::PeerReport& report) { take_report(member, report); },
+           .wants_model = [](const std::string&, const protocol::Parcel&) -> Result<void> {
+             return rejected("model-unwanted", "this coordinator keeps no models of peers");
+           },
+           .on_model = [](const std::string&, protocol::Exchange, const SharedBytes&) {}},
+          parts.log),
+      alarm_(parts.loop, [this] { refresh(); }) {}
+
+void GossipIssuer::set_credentials(identity::Credentials credentials) {
+  credentials_ = std::move(credentials);
+}
+
+const identity::Roster* GossipIssuer::roster() const {
+  return desk_.roster() ? &desk_.roster()->roster() : nullptr;
+}
+
+void GossipIssuer::resume() {
+  auto kept =
+      identity::SignedRoster::load(parts_.state.roster(), credentials_->authorities, federation_);
+  if (!kept && kept.error().code() == "file-missing") return;
+  const Result<void> published = kept ? desk_.publish(*std::move(kept)) : kept.error();
+  if (published) {
+    if (!roster()->stopped()) (void)fitting(roster()->members);  // says what is wrong with it
+    return refresh();
+  }
+  unreadable_ = rejected("bad-roster", published.error().message() +
+                                           "; put a copy of the file back, or remove it if no "
+                                           "device has heard of the network yet");
+  parts_.log.error("the gossip network rests: {}", unreadable_->message());
+}
+
+Result<std::map<std::string, std::string>> GossipIssuer::addresses() const {
+  STARLING_ASSIGN(const auto tokens, parts_.store.tokens(parts_.clock.wall_now()));
+  std::map<std::string, std::string> found;
+  for (const store::Token& token : tokens) {  // the oldest first: the last word counts
+    if (token.state != store::TokenState::kUsed) continue;
+    found[token.client] = token.addresses.empty() ? "" : token.addresses.front();
+  }
+  return found;
+}
+
+Result<std::vector<identity::RosterMember>> GossipIssuer::members() const {
+  STARLING_ASSIGN(const auto clients, parts_.store.clients());
+  STARLING_ASSIGN(auto address_of, addresses());
+  const WallTime now = parts_.clock.wall_now();
+  std::vector<identity::RosterMember> members;
+  for (const store::Client& client : clients) {
+    const bool admitted = client.state == store::ClientState::kActive &&
+                          client.role != store::Role::kOperator && now < client.certificate_expires;
+    if (!admitted) continue;
+    members.push_back({.name = client.name,
+                       .key = client.certificate_fingerprint,
+                       .address = address_of[client.name]});
+  }
+  return members;
+}
+
+Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
+  if (unreadable_) return *unreadable_;
+  STARLING_ASSIGN(auto listed, members());
+  if (listed.empty()) {
+    return rejected("no-members",
+                    "nobody has joined; make tokens with 'starling-coordinator token "
+                    "new CLIENT --role peer'");
+  }
+  STARLING_TRY(check_network(run.settings, listed.size()));
+  Settings settings = settings_for(run.settings, listed.size());
+  identity::Roster roster{.federation = federation_,
+                          .run = run.name,
+                          .epoch = next_epoch(),
+                          .settings = std::move(settings),
+                          .members = std::move(listed)};
+  roster.begin_run(parts_.clock.wall_now());
+  reports_.clear();
+  set_problem("");
+  return issue(std::move(roster), lifetime);
+}
+
+Result<void> GossipIssuer::stop() {
+  if (unreadable_) return *unreadable_;
+  if (!roster() || roster()->stopped()) {
+    return rejected("not-running", "no gossip network is running");
+  }
+  identity::Roster next = *roster();
+  next.epoch = next_epoch();
+  next.settings = identity::stopped_settings();
+  set_problem("");
+  return issue(std::move(next), roster()->expires - roster()->issued);
+}
+
+Result<void> GossipIssuer::issue(identity::Roster roster_to_sign, Duration lifetime) {
+  const bool renewal = roster() && roster()->epoch == roster_to_sign.epoch;
+  roster_to_sign.issued = parts_.clock.wall_now();
+  roster_to_sign.expires = roster_to_sign.issued + in_milliseconds(lifetime);
+  STARLING_ASSIGN(auto made, identity::SignedRoster::sign(roster_to_sign, *credentials_));
+  STARLING_TRY(make_directory(parts_.state.roster().parent_path()));
+  STARLING_TRY(made.save(parts_.state.roster()));
+  if (!renewal) {
+    said_ahead_.clear();
+    parts_.log.info("gossip network {}: epoch {} with {}", roster_to_sign.run, roster_to_sign.epoch,
+                    counted(roster_to_sign.members.size(), "member"));
+  }
+  STARLING_TRY(desk_.publish(std::move(made)));
+  set_alarm(lifetime);
+  return {};
+}
+
+// What is said of another epoch is of another network, or of what this one was.
+void GossipIssuer::take_report(const std::string& member, const protocol::PeerReport& report) {
+  const std::uint64_t epoch = roster()->epoch;
+  if (report.epoch == epoch) {
+    reports_[member] = {report, parts_.clock.wall_now()};
+  } else if (report.epoch > std::max(epoch, ahead_)) {
+    ahead_ = report.epoch;
+    std::string problem = fmt::format(
+        "{} holds a roster of epoch {}, signed elsewhere, and does not hear of this one, {}; start "
+        "or stop a network again, which takes a later epoch",
+        member, ahead_, epoch);
+    // A line for each member: one that counts up must not fill the log.
+    if (said_ahead_.insert(member).second) {
+      set_problem(std::move(problem));
+    } else {
+      problem_ = std::move(problem);
+    }
+  }
+}
+
+// No member can make the service use up the epochs, whatever it claims.
+std::uint64_t GossipIssuer::next_epoch() const {
+  const std::uint64_t epoch = roster() ? roster()->epoch : 0;
+  return std::max(epoch, std::min(ahead_, epoch + kAheadMax)) + 1;
+}
+
+void GossipIssuer::set_alarm(Duration lifetime) {
+  alarm_.set(parts_.loop.now() + std::min(lifetime / 4, kCheckMax));
+}
+
+void GossipIssuer::set_problem(std::string problem) {
+  if (problem_ == problem) return;
+  problem_ = std::move(problem);
+  if (!problem_.empty()) parts_.log.warning("gossip network {}: {}", roster()->run, problem_);
+}
+
+// All who are admitted where the graph can be formed with them; else those who were members before
+// and as many of the others as fit.
+Members GossipIssuer::fitting(Members admitted) {
+  const identity::Roster& current = *roster();
+  const auto all = check_network(current.settings, admitted.size());
+  if (all) {
+    set_problem("");
+    return admitted;
+  }
+  Members chosen = admitted;
+  const std::size_t stay = put_first(current, chosen);
+  const auto fits = [&](std::size_t count) {
+    return check_network(current.settings, count).has_value();
+  };
+  std::size_t room = admitted.size() - 1;
+  while (room > stay && !fits(room)) --room;
+  if (room < std::max<std::size_t>(stay, 1) || (room == stay && !fits(room))) {
+    set_problem(fmt::format(
+        "it cannot go on with {}; start one whose topology and algorithm suit any number of "
+        "members, as dpsgd on a ring, or let others join",
+        all.error().message()));
+    return admitted;
+  }
+  set_problem(fmt::format("waiting to be members: {}; it could not go on with {}",
+                          names_of(std::span(chosen).subspan(room)), all.error().message()));
+  chosen.resize(room);
+  std::ranges::sort(chosen, {}, &identity::RosterMember::name);
+  return chosen;
+}
+
+// Whether these members are those of now and newcomers, who can wait.
+bool GossipIssuer::must_wait(const Members& next) const {
+  Members all = next;
+  return !roster()->stopped() && changed_at_ &&
+         parts_.clock.now() < *changed_at_ + kNewcomersEvery &&
+         put_first(*roster(), all) == roster()->members.size();
+}
+
+Result<void> GossipIssuer::refresh_now() {
+  const identity::Roster& current = *roster();
+  const Duration lifetime = current.expires - current.issued;
+  STARLING_ASSIGN(auto listed, members());
+  if (listed.empty()) {
+    if (current.stopped()) return {};  // there is nobody to renew it for
+    parts_.log.warning("gossip network {}: nobody is a member any more, so it is stopped",
+                       current.run);
+    return stop();
+  }
+  const bool changed = listed != current.members;
+  if (changed && !current.stopped()) listed = fitting(std::move(listed));
+  identity::Roster next = current;
+  if (listed != current.members && must_wait(listed)) {
+    alarm_.set(parts_.loop.now() + (*changed_at_ + kNewcomersEvery - parts_.clock.now()));
+    return {};
+  }
+  if (listed != current.members) {
+    changed_at_ = parts_.clock.now();
+    next.epoch = next_epoch();
+    next.settings = settings_for(current.settings, listed.size());
+    next.members = std::move(listed);
+    return issue(std::move(next), lifetime);
+  }
+  if (parts_.clock.wall_now() >= current.issued + in_milliseconds(lifetime / 2)) {
+    return issue(std::move(next), lifetime);
+  }
+  set_alarm(lifetime);
+  return {};
+}
+
+void GossipIssuer::refresh() {
+  if (!roster()) return;
+  const auto done = refresh_now();
+  if (done) return;
+  if (done.error().kind() == ErrorKind::kInternal) return handlers_.on_broken(done.error());
+  parts_.log.error("the gossip network's roster stays as it was: {}", done.error().message());
+  alarm_.set(parts_.loop.now() + kRetry);
+}
+
+}  // namespace starling::coordinator

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The coordinator as the issuer of a gossip network's roster: its members are the admitted clients,
+// as many as fit its graph. A roster is durable before it is published. A change of members or run
+// begins a new epoch; what only grows old is renewed at half of its life under the same epoch.
+// Newcomers share epochs, since each one costs all members an exchange with new neighbours.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/service/gossip_run.h"
+#include "coordinator/service/state_directory.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/issuer/issuer_desk.h"
+#include "core/net/alarm.h"
+#include "core/store/identity_store.h"
+
+namespace starling::coordinator {
+
+class GossipIssuer {
+ public:
+  // All must outlive the issuer.
+  struct Parts {
+    net::EventLoop& loop;
+    const Clock& clock;
+    store::IdentityStore& store;
+    const StateDirectory& state;
+    Log& log;
+  };
+  struct Handlers {
+    std::function<void(SessionId, const protocol::Envelope&)> send;
+    std::function<std::size_t(SessionId)> queued_bytes;
+    std::function<void(const Error&)> on_broken;
+  };
+  struct Report {
+    protocol::PeerReport report;
+    WallTime at;
+  };
+  static constexpr Duration kLifetimeMin = std::chrono::minutes(1);
+  static constexpr Duration kLifetimeMax = identity::kRosterLifetimeMax;
+  static constexpr Duration kLifetimeDefault = std::chrono::minutes(10);
+  // Between an epoch and the next one that only admits newcomers.
+  static constexpr Duration kNewcomersEvery = std::chrono::seconds(5);
+
+  GossipIssuer(const Parts& parts, std::string federation, Handlers handlers);
+
+  // Who signs from now on; before the rest.
+  void set_credentials(identity::Credentials credentials);
+  // Publishes what an earlier process kept, with the members of today. A file that cannot be
+  // verified is an error of start() and stop() from then on: its epoch is not known.
+  void resume();
+
+  // Begins a run with all admitted clients, in place of an earlier one, whatever the name of that
+  // one was: every device starts from the initial model. "no-members", what check_network and the
+  // disk say.
+  [[nodiscard]] Result<void> start(const GossipRun& run, Duration lifetime);
+  // Tells the members to end. "not-running"
+  [[nodiscard]] Result<void> stop();
+  // Clients have joined or were revoked. A revocation takes effect at once. Newcomers wait until
+  // kNewcomersEvery has passed since the last change of members; newcomers with which the graph
+  // cannot be formed wait until it can. When no member is left, the network is stopped.
+  void members_changed() { refresh(); }
+
+  // Null before the first run.
+  const identity::Roster* roster() const;
+  // Who waits to be a member, or why the network cannot go on; empty where all is well.
+  const std::string& problem() const { return problem_; }
+  const std::map<std::string, Report>& reports() const { return reports_; }
+  issuer::IssuerDesk& desk() { return desk_; }
+
+ private:
+  Result<std::vector<identity::RosterMember>> members() const;
+  Result<std::map<std::string, std::string>> addresses() const;
+  // Signs, keeps, publishes.
+  Result<void> issue(identity::Roster roster, Duration lifetime);
+  Result<void> refresh_now();
+  void refresh();
+  std::vector<identity::RosterMember> fitting(std::vector<identity::RosterMember> admitted);
+  void set_problem(std::string problem);
+  void take_report(const std::string& member, const protocol::PeerReport& report);
+  std::uint64_t next_epoch() const;
+  bool must_wait(const std::vector<identity::RosterMember>& next) const;
+  void set_alarm(Duration lifetime);
+
+  Parts parts_;
+  std::string federation_;
+  Handlers handlers_;
+  std::optional<identity::Credentials> credentials_;
+  std::optional<Error> unreadable_;
+  std::string problem_;
+  std::optional<TimePoint> changed_at_;  // the members, in this process
+  std::uint64_t ahead_ = 0;  // the latest epoch that a member says it holds, if it is later
+  std::set<std::string> said_ahead_;  // who got a line for that, under the present epoch
+  std::map<std::string, Report> reports_;
+  issuer::IssuerDesk desk_;
+  net::Alarm alarm_;
+};
+
+}  // namespace starling::coordinator

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/service/gossip_run.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <sstream>
+
+#include "coordinator/job/job_text.h"
+#include "core/base/nearest_name.h"
+#include "core/identity/host_port.h"
+#include "core/identity/identity.h"
+#include "gossip/algorithms/make_algorithm.h"
+#include "gossip/fallback/fallback_terms.h"
+#include "gossip/simulation/peer_graph.h"
+
+namespace starling::coordinator {
+namespace {
+
+constexpr std::string_view kNodes = "topology.nodes";
+
+Result<identity::RosterMember> parse_member(const std::string& line) {
+  std::istringstream words(line);
+  std::string key;
+  std::string surplus;
+  identity::RosterMember member;
+  words >> member.name >> key >> member.address >> surplus;
+  STARLING_TRY(identity::check_name(member.name, "a member"));
+  STARLING_ASSIGN(member.key, Sha256Digest::parse(key));
+  if (!surplus.empty()) {
+    return wrong_setting("members-malformed", "there is more than NAME KEY HOST:PORT");
+  }
+  if (member.address.empty()) return member;
+  STARLING_ASSIGN(const auto address, identity::parse_dialled_address(member.address));
+  member.address = address.text();
+  return member;
+}
+
+// Names, keys and addresses, with the line on which each stands.
+class Known {
+ public:
+  Result<void> add(const identity::RosterMember& member, std::size_t line) {
+    const auto [name, fresh_name] = lines_.emplace(member.name, line);
+    if (!fresh_name) return twice(member.name, name->second);
+    const auto [key, fresh_key] = lines_.emplace("key " + member.key.hex(), line);
+    if (!fresh_key) return twice("the key of " + member.name, key->second);
+    if (member.address.empty()) return {};
+    const auto [address, fresh_address] = lines_.emplace("at " + member.address, line);
+    if (!fresh_address) return twice("the address " + member.address, address->second);
+    return {};
+  }
+
+ private:
+  static Error twice(const std::string& what, std::size_t line) {
+    return wrong_setting("members-malformed",
+                         fmt::format("{} stands in line {} already", printable(what), line));
+  }
+
+  std::map<std::string, std::size_t> lines_;  // a name holds no space
+};
+
+Result<gossip::NetOptions> read_options(const Settings& settings) {
+  Settings keys;
+  for (const auto& setting : settings) {
+    const bool is_key = !gossip::is_fallback({setting}) && setting.first != identity::kRunIdKey;
+    if (is_key) keys.push_back(setting);
+  }
+  gossip::NetOptions options;
+  config::Binder binder;
+  options.bind(binder);
+  STARLING_TRY(binder.set(keys));
+  return options;
+}
+
+// As gossip::derive_run judges it for members that may lose messages.
+Result<void> check_options(const gossip::NetOptions& options, std::size_t members) {
+  STARLING_ASSIGN(const auto graph,
+                  gossip::make_peer_graph(options, static_cast<std::uint32_t>(members)));
+  // Of all-reduce nobody's loss is accounted for: who dies is left out.
+  const bool accounts = graph && gossip::traits(options.algorithm).loss_safe;
+  return gossip::check_fit(options.algorithm, {graph.get(), accounts});
+}
+
+}  // namespace
+
+Result<GossipRun> parse_gossip_run(std::string name, std::string_view text,
+                                   std::string_view file_name) {
+  STARLING_TRY(identity::check_name(name, "the run"));
+  gossip::NetOptions options;
+  config::Binder binder;
+  options.bind(binder);
+  STARLING_TRY(binder.read_toml(text, file_name));
+  STARLING_TRY(options.validate());
+  return GossipRun{std::move(name), binder.settings()};
+}
+
+std::string gossip_run_to_toml(gossip::NetOptions options) {
+  config::Binder binder;
+  options.bind(binder);
+  return to_toml(binder);
+}
+
+Settings settings_for(Settings settings, std::size_t members) {
+  for (auto& [key, value] : settings) {
+    if (key == kNodes) value = std::to_string(members);
+  }
+  return settings;
+}
+
+Result<void> check_network(const Settings& settings, std::size_t members) {
+  STARLING_ASSIGN(const gossip::NetOptions options, read_options(settings));
+  const auto fits = check_options(options, members);
+  if (fits) return {};
+  return fits.error().within(fmt::format("{} {}", members, members == 1 ? "member" : "members"));
+}
+
+Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
+                                                          std::string_view file_name) {
+  std::istringstream lines{std::string(text)};
+  std::vector<identity::RosterMember> members;
+  Known known;
+  std::string line;
+  for (std::size_t number = 1; std::getline(lines, line); ++number) {
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    auto member = parse_member(line);
+    const Result<void> good = member ? known.add(*member, number) : member.error();
+    if (!good) {
+      return wrong_setting("members-malformed",
+                           fmt::format("{}:{}: {}; a line is NAME KEY [HOST:PORT]", file_name,
+                                       number, good.error().message()));
+    }
+    members.push_back(std::move(*member));
+  }
+  if (!members.empty()) return members;
+  return wrong_setting(
+      "members-malformed",
+      fmt::format("{} names no members; a line is NAME KEY [HOST:PORT]", file_name));
+}
+
+}  // namespace starling::coordinator

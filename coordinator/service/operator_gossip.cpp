@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// gossip start, show, stop: the network of which this coordinator issues the roster.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+
+#include "coordinator/service/operator_desk.h"
+#include "core/base/nearest_name.h"
+#include "gossip/fallback/fallback_terms.h"
+
+namespace starling::coordinator {
+namespace {
+
+namespace json = boost::json;
+
+json::object to_json(const GossipIssuer::Report& reported) {
+  const protocol::PeerReport& report = reported.report;
+  return {{"time", format_rfc3339(reported.at)},
+          {"epoch", report.epoch},
+          {"state", report.state},
+          {"step", report.step},
+          {"exchange", report.exchange},
+          {"loss", report.loss_steps > 0 ? json::value(report.loss) : json::value(nullptr)},
+          {"neighbours", report.neighbours},
+          {"expected", report.expected},
+          {"reachable", report.reachable},
+          {"bytes_sent", report.bytes_sent},
+          {"bytes_received", report.bytes_received},
+          {"messages", report.messages},
+          {"problem", report.problem}};
+}
+
+json::value text_or_null(const std::string& text) {
+  return text.empty() ? json::value(nullptr) : json::value(text);
+}
+
+std::string_view state_of(GossipIssuer& issuer) {
+  const identity::Roster& roster = *issuer.roster();
+  if (roster.stopped()) return "stopped";
+  const bool finished =
+      std::ranges::all_of(roster.members, [&issuer](const identity::RosterMember& member) {
+        const auto found = issuer.reports().find(member.name);
+        return found != issuer.reports().end() && found->second.report.state == "finished";
+      });
+  return finished ? "finished" : "running";
+}
+
+json::object to_json(GossipIssuer& issuer) {
+  const identity::Roster& roster = *issuer.roster();
+  json::array members;
+  for (const identity::RosterMember& member : roster.members) {
+    const auto report = issuer.reports().find(member.name);
+    const bool reported = report != issuer.reports().end();
+    members.push_back(
+        json::object{{"name", member.name},
+                     {"key", member.key.hex()},
+                     {"address", text_or_null(member.address)},
+                     {"connected", issuer.desk().is_connected(member.name)},
+                     {"report", reported ? json::value(to_json(report->second)) : nullptr}});
+  }
+  json::object settings;
+  for (const auto& [key, value] : roster.settings) settings[key] = value;
+  return {{"run", roster.run},
+          {"state", state_of(issuer)},
+          {"epoch", roster.epoch},
+          {"issued", format_rfc3339(roster.issued)},
+          {"expires", format_rfc3339(roster.expires)},
+          {"problem", text_or_null(issuer.problem())},
+          {"settings", std::move(settings)},
+          {"members", std::move(members)}};
+}
+
+Result<Duration> parse_expires(const OperatorCall& call) {
+  const auto text = call.find("expires");
+  if (!text) return GossipIssuer::kLifetimeDefault;
+  STARLING_ASSIGN(const Duration lifetime, parse_duration(*text));
+  if (lifetime >= GossipIssuer::kLifetimeMin && lifetime <= GossipIssuer::kLifetimeMax) {
+    return lifetime;
+  }
+  return wrong_setting("setting-invalid",
+                       fmt::format("--expires {} is out of range; it must be {} to {}",
+                                   printable(*text), format_duration(GossipIssuer::kLifetimeMin),
+                                   format_duration(GossipIssuer::kLifetimeMax)));
+}
+
+}  // namespace
+
+Answer OperatorDesk::gossip_start(const OperatorCall& call) {
+  STARLING_ASSIGN(const std::string name, call.get("run"));
+  STARLING_ASSIGN(const Duration lifetime, parse_expires(call));
+  STARLING_ASSIGN(const GossipRun run, parse_gossip_run(name, call.payload, "NET.toml"));
+  STARLING_TRY(parts_.gossip.start(run, lifetime));
+  parts_.log.info("{} started the gossip network {}", call.caller, name);
+  return answer_json(to_json(parts_.gossip));
+}
+
+Answer OperatorDesk::gossip_show(const OperatorCall&) {
+  if (parts_.gossip.roster()) return answer_json(to_json(parts_.gossip));
+  return rejected("not-running",
+                  "no gossip network was started; 'gossip start NET.toml' starts one");
+}
+
+Answer OperatorDesk::gossip_stop(const OperatorCall& call) {
+  if (const identity::Roster* roster = parts_.gossip.roster()) {
+    STARLING_ASSIGN(const auto fallback, gossip::read_fallback(roster->settings));
+    if (fallback) {
+      return rejected("fallback-network",
+                      fmt::format("{} is the fallback of run {}; 'run stop {}' ends both",
+                                  roster->run, fallback->run, fallback->run));
+    }
+  }
+  STARLING_TRY(parts_.gossip.stop());
+  parts_.log.info("{} stopped the gossip network {}", call.caller, parts_.gossip.roster()->run);
+  Answer stopped = answer_json(to_json(parts_.gossip));
+  handlers_.on_gossip_stopped();  // it may publish another
+  return stopped;
+}
+
+}  // namespace starling::coordinator

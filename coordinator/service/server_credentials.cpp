@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/service/server_credentials.h"
+
+#include <algorithm>
+
+#include "coordinator/service/host_names.h"
+#include "core/base/durable_file.h"
+#include "core/identity/peer_policy.h"
+
+namespace starling::coordinator {
+namespace {
+
+constexpr const char* kName = "coordinator";
+
+// What devices dial, and what commands beside the service do.
+std::vector<std::string> addresses_of(const CoordinatorSettings& settings) {
+  std::vector<std::string> addresses = settings.names();
+  std::vector<std::string> local = local_names();
+  const auto listen = settings.listen_address();
+  if (listen && !is_wildcard(listen->host)) local.push_back(listen->host);
+  for (std::string& name : local) {
+    if (std::ranges::find(addresses, name) == addresses.end()) addresses.push_back(std::move(name));
+  }
+  return addresses;
+}
+
+// As a device would judge it.
+bool is_good(const identity::Certificate& certificate,
+             const identity::CertificateAuthority& authority,
+             const std::vector<std::string>& addresses, WallTime now) {
+  if (is_due_for_renewal(certificate, now)) return false;
+  return std::ranges::all_of(addresses, [&](const std::string& address) {
+    const identity::PeerPolicy policy{
+        .federation = authority.federation(),
+        .roles = {identity::Role::kCoordinator},
+        .address = address,
+        .time = [now] { return identity::JudgementTime{.now = now}; }};
+    return identity::judge_peer(std::span(&certificate, 1), std::span(&authority.certificate(), 1),
+                                identity::Side::kServer, policy)
+        .has_value();
+  });
+}
+
+// While this clock ran ahead, devices may have been told any time up to the end of the certificate
+// of then, and one without a clock of its own judges by that. A device's own certificate bounds how
+// far ahead it can have been served.
+Duration lifetime_until_end_of(const identity::Certificate& earlier,
+                               const CoordinatorSettings& settings, WallTime now) {
+  const Duration longest = settings.enrol.certificate_lifetime + settings.enrol.server_lifetime;
+  return std::min<Duration>(earlier.validity().not_after - now, longest);
+}
+
+}  // namespace
+
+bool is_due_for_renewal(const identity::Certificate& certificate, WallTime now) {
+  const identity::Validity validity = certificate.validity();
+  return now >= validity.not_after - (validity.not_after - validity.not_before) / 3;
+}
+
+Result<identity::Credentials> server_credentials(const StateDirectory& state,
+                                                 const identity::CertificateAuthority& authority,
+                                                 const CoordinatorSettings& settings,
+                                                 WallTime now) {
+  const auto key_file = state.authority() / "server-key.pem";
+  const auto certificate_file = state.authority() / "server-certificate.pem";
+  const std::vector<std::string> addresses = addresses_of(settings);
+  auto key = identity::PrivateKey::load(key_file);
+  auto certificate = identity::Certificate::load(certificate_file);
+  if (key && certificate && certificate->public_key_digest() == key->public_key_digest() &&
+      is_good(*certificate, authority, addresses, now)) {
+    return identity::Credentials{*key, *certificate, {authority.certificate()}};
+  }
+  Duration lifetime = settings.enrol.server_lifetime;
+  if (certificate)
+    lifetime = std::max(lifetime, lifetime_until_end_of(*certificate, settings, now));
+  STARLING_ASSIGN(const auto credentials,
+                  authority.issue_credentials({.role = identity::Role::kCoordinator,
+                                               .name = kName,
+                                               .addresses = addresses,
+                                               .lifetime = lifetime},
+                                              now));
+  STARLING_TRY(credentials.key.save(key_file));
+  STARLING_TRY(write_durably(certificate_file, as_bytes(credentials.certificate.pem())));
+  return credentials;
+}
+
+}  // namespace starling::coordinator

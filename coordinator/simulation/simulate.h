@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// `starling-coordinator simulate`: a job on N simulated clients, without sockets. Client k is named
+// client-k and holds part k of N of the job's data.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "coordinator/simulation/federation_simulator.h"
+
+namespace starling::coordinator {
+
+struct SimulateOptions {
+  std::size_t clients = 10;
+  unsigned threads = 1;
+  std::optional<WorldOptions> world;            // none: messages and training take no time
+  std::optional<std::filesystem::path> out;     // run.json, models/, report.html
+  std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
+  // The built-in strategies, or a catalogue with the user's own; must outlive the simulation.
+  const strategy::Catalogue* strategies = &strategy::builtin_strategies();
+};
+
+struct SimulationResult {
+  // As `run show --format json`, and the `instruction_set` that trained; in a world, rounds have
+  // `virtual_seconds`.
+  boost::json::value run;
+  store::RunState state = store::RunState::kCompleted;
+  std::optional<Error> error;  // where the run failed
+  std::string warning;         // of a replay that may differ; mostly empty
+};
+
+// Fails where the simulation cannot be held; a run that fails is a result.
+[[nodiscard]] Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
+                                                const Clock& clock,
+                                                FederationSimulator::Hooks hooks);
+
+}  // namespace starling::coordinator
