@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <filesystem>
 #include <ostream>
+#include <vector>
 
 #include "core/base/durable_file.h"
 #include "edge_client/edge_options.h"
@@ -28,12 +29,21 @@ Result<void> move_directory(const fs::path& from, const fs::path& to) {
                                           code.message()));
 }
 
+bool is_same_client(const StateDirectory& state) {
+  const auto former = IdentityDirectory::load(state.identity());
+  const auto next = IdentityDirectory::load(replacement(state));
+  return former && next && former->identity() == next->identity();
+}
+
 Result<void> install_replacement(const StateDirectory& state) {
-  // Another device begins here. A checkpoint of the former one may lie far ahead of its network (it
-  // trained on while it was revoked), and would be where the others go on from. Its updates, its
-  // strategies' states and what it trained without its coordinator are of the former federation.
-  for (const fs::path& former :
-       {state.gossip() / "checkpoint.safetensors", state.gossip() / "fallback", state.pending()}) {
+  // A checkpoint of the former identity may lie far ahead of its network (it trained on while it
+  // was revoked), and would be where the others go on from.
+  std::vector<fs::path> removed = {state.gossip() / "checkpoint.safetensors",
+                                   state.gossip() / "fallback"};
+  // Its updates and its strategies' states, on which the server's state builds, are those of the
+  // same client of the same federation; they name the run that they belong to.
+  if (!is_same_client(state)) removed.push_back(state.pending());
+  for (const fs::path& former : removed) {
     std::error_code code;
     fs::remove_all(former, code);
     if (code) {

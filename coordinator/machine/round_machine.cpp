@@ -28,10 +28,10 @@ Error not_needed(std::size_t wanted, protocol::TaskKind kind) {
                                            counted(wanted, result_of(kind))));
 }
 
-constexpr std::array<std::string_view, 13> kCircumstances = {
-    "deadline",   "round-closed", "disconnected",    "run-stopped", "certificate-revoked",
-    "wrong-base", "spool-full",   "disk-full",       "io-error",    "upload-incomplete",
-    kNoRoom,      "no-directory", "upload-too-large"};
+constexpr std::array<std::string_view, 14> kCircumstances = {
+    "deadline",   "round-closed", "disconnected",  "run-stopped",     "certificate-revoked",
+    "wrong-base", "spool-full",   "disk-full",     "io-error",        "upload-incomplete",
+    kNoRoom,      "no-directory", "no-permission", "upload-too-large"};
 
 }  // namespace
 

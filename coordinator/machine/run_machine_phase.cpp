@@ -86,11 +86,10 @@ void RunMachine::await(TaskId task, const ClientTable::Client& client) {
   phase_->absent.set(task, client.seen ? client.away_since + absence_max(client) : turn_.now);
 }
 
-// A client of a resumed phase was cut off by the coordinator's own restart.
+// A client that was not here since the coordinator's own restart was cut off by it.
 Duration RunMachine::absence_max(const ClientTable::Client& client) const {
   const Duration grace = start_.job.round.reconnect_grace;
-  const bool cut_off = phase_->tasks.options().resumed && !client.greeted;
-  return cut_off ? std::max(grace, options_.restart_grace) : grace;
+  return !client.greeted ? std::max(grace, options_.restart_grace) : grace;
 }
 
 // Sends the task, once it is this one's turn.

@@ -58,7 +58,7 @@ void CoordinatorShell::handle(Event event) {
   for (Action& action : machine_.on(std::move(event), machine_now())) {
     if (held_since_ && needs_no_disk(action)) {
       passing.push_back(std::move(action));
-    } else {
+    } else if (!is_dispensable(action)) {
       actions_.push_back(std::move(action));
     }
   }
@@ -70,6 +70,12 @@ void CoordinatorShell::handle(Event event) {
   if (!std::exchange(clock_due_, true)) {
     clock_timer_->set(parts_.scheduler.now() + kClockResolution);
   }
+}
+
+// A client may ask about any number of tasks, and asks again when it connects.
+bool CoordinatorShell::is_dispensable(const Action& action) const {
+  return held_since_ && actions_.size() >= options_.held_actions_max / 2 &&
+         std::holds_alternative<LookUpTask>(action);
 }
 
 TimePoint CoordinatorShell::machine_now() const {

@@ -64,6 +64,7 @@ class CoordinatorShell {
   std::optional<TimePoint> heard_at(const std::string& client) const;
 
  private:
+  bool is_dispensable(const Action& action) const;
   TimePoint machine_now() const;
   void try_again();
   void perform_all();

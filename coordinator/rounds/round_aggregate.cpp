@@ -84,41 +84,8 @@ Result<double> RoundAggregate::add(update::ContributionHead head, update::Payloa
                     fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",
                                 norm, *norm_max_));
   }
-  const update::ContributionHead said = contribution.head();
   STARLING_TRY(take(std::move(contribution)));
-  if (kind_ != protocol::TaskKind::kTrain) return norm;
-  for (const std::string& name : context_->strategy->scalars()) {
-    claims_[name].push_back({said.scalars.at(name), said.weight, said.task});
-  }
   return norm;
-}
-
-// No local steps bound these, so the others of the round do: no update's scalar counts for more
-// than a multiple of the lower median. Of two, none is the majority.
-void RoundAggregate::bound_claims(aggregate::Report& report,
-                                  std::vector<RoundOutcome::Note>& notes) {
-  constexpr std::size_t kClaimsMin = 3;
-  const double ratio = context_->job.aggregation.weight_ratio_max;
-  if (ratio == 0 ||
-      std::isfinite(context_->strategy->scalar_max(context_->job.training.train, 1))) {
-    return;
-  }
-  for (auto& [name, claims] : claims_) {
-    if (claims.size() < kClaimsMin) continue;
-    std::ranges::sort(claims, {}, [](const Claim& c) { return std::pair(c.value, c.weight); });
-    const double limit = ratio * claims[(claims.size() - 1) / 2].value;
-    if (claims.back().value <= limit) continue;
-    double sum = 0, weight = 0;
-    for (const Claim& claim : claims) {
-      sum += claim.weight * std::min(claim.value, limit);
-      weight += claim.weight;
-      if (claim.value <= limit) continue;
-      notes.push_back({claim.task, fmt::format("the scalar '{}' {:g} counts as {:g} "
-                                               "(aggregation.weight-ratio-max)",
-                                               name, claim.value, limit)});
-    }
-    report.scalars[name] = sum / weight;
-  }
 }
 
 Result<void> RoundAggregate::take(update::Contribution contribution) {
@@ -139,7 +106,6 @@ Result<aggregate::Report> RoundAggregate::report() {
 
 Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
   RoundOutcome outcome;
-  bound_claims(report, outcome.notes);
   linalg::AlignedVector<float> next;
   next.reserve(base_.model->size());
   strategy::State<float> state = base_.state ? *base_.state : strategy::State<float>();

@@ -17,14 +17,9 @@
 namespace starling::coordinator {
 
 struct RoundOutcome {
-  struct Note {
-    TaskId task;
-    std::string sentence;  // of what counted differently from what its client says
-  };
   std::optional<RunPosition> next;   // of a training
   std::optional<double> train_loss;  // weighted mean over the contributors
   std::optional<Measured> measured;
-  std::vector<Note> notes = {};
 };
 
 class RoundAggregate {
@@ -52,14 +47,7 @@ class RoundAggregate {
   RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase, Rule rule);
 
   Result<void> check_scalars(const update::ContributionHead& head) const;
-  // What a client says of itself, that the strategy divides or multiplies by.
-  struct Claim {
-    double value;
-    double weight;
-    TaskId task;
-  };
   Result<void> take(update::Contribution contribution);
-  void bound_claims(aggregate::Report& report, std::vector<RoundOutcome::Note>& notes);
   Result<aggregate::Report> report();
   Result<RoundOutcome> train(aggregate::Report& report);
   Result<Measured> measure();
@@ -71,8 +59,7 @@ class RoundAggregate {
   RunPosition base_;
   std::uint64_t population_;
   std::optional<double> norm_max_;
-  std::map<std::string, std::vector<Claim>> claims_;  // by scalar
-  std::optional<Rule> rule_;                          // until finish()
+  std::optional<Rule> rule_;  // until finish()
 };
 
 }  // namespace starling::coordinator

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the open phases of all runs: sums, makes and evaluates models, writes their files. What
-// is asked for one run is done strictly in the order of the calls; different runs do not wait for
-// each other. Everything goes in by value and comes back in a turn of the process.
+// is asked for one run is done strictly in the order of the calls; the sums of different runs do
+// not wait for each other, evaluations share one pool. Everything goes in by value and comes back
+// in a turn of the process.
 #pragma once
 
 #include <deque>

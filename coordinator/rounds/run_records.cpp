@@ -361,10 +361,6 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
                             outcome->measured->accuracy);
   }
   std::vector<std::string> lines = {counts};
-  for (const auto& [task, sentence] : outcome->notes) {
-    const auto of = std::ranges::find(summary.contributors, task, &Contributor::task);
-    lines.push_back(fmt::format("{}{}: {}", head, of->client, sentence));
-  }
   measures +=
       fmt::format("{:.2f} s{}  in {}  out {}", to_seconds(summary.elapsed),
                   summary.resumed ? " since the restart" : "", format_byte_count(summary.bytes_in),

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/strategy/qfedavg.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "core/strategy/parts.h"
 
 namespace starling::strategy {
@@ -28,7 +32,9 @@ Result<ClientResult<T>> QFedAvgClient<T>::round(const ClientRound<T>& round,
   STARLING_TRY(check_rate(result.work));
   const double weight = std::pow(loss, q_);
   const double square = squared_norm(std::span<const T>(result.payload));
-  result.scalars[kCurvature] = q_ * std::pow(loss, q_ - 1) * square / result.work.rate + weight;
+  const double curvature = q_ * std::pow(loss, q_ - 1) * square / result.work.rate + weight;
+  // Above 0 where the powers are not: the server then says what is too small.
+  result.scalars[kCurvature] = std::max(curvature, std::numeric_limits<double>::min());
   scale<T>(result.payload, weight);
   return result;
 }

@@ -201,47 +201,6 @@ TEST_F(ReferenceRound, NeitherTheOrderNorTheSpoolNorRefusedUpdatesShow) {
   }
 }
 
-// One client of five says that its curvature is `claim`; the others' are 1 and 2.
-RoundOutcome qfedavg_round(double claim, double ratio) {
-  Job job = tiny_job("mean");
-  job.training.strategy.name = "qfedavg";
-  job.aggregation.weight_ratio_max = ratio;
-  const auto context = std::make_shared<const RunContext>(prepare_run(job, nullptr).value());
-  const auto model =
-      std::make_shared<const model::Parameters>(model::initial_parameters(*context->model, 1));
-  const update::ModelVersion version{RunId(1), 0, model->sha256()};
-  BeginRound phase{.run = RunId(1), .round = 1, .schema = context->schema()};
-  phase.schema.bounds.contributions_max = 5;
-  phase.base = {version, model, {}, {}};
-  auto aggregate = RoundAggregate::begin(context, phase).value();
-  const Bytes payload = padded({1}, model->size());
-  for (std::uint64_t k = 1; k <= 5; ++k) {
-    auto head = head_for(TaskId(k), phase.schema, version, payload);
-    head.weight = 1;
-    head.scalars["curvature"] = k == 5 ? claim : 1 + static_cast<double>(k % 2);
-    EXPECT_TRUE(aggregate->add(head, SharedBytes::own(Bytes(payload))));
-  }
-  return std::move(*aggregate).finish(nullptr).value();
-}
-
-TEST(QFedAvgRound, OneClientsCurvatureDoesNotStopTheModel) {
-  const auto step = [](const RoundOutcome& outcome) {
-    const auto context = prepare_run(tiny_job("mean"), nullptr).value();
-    return outcome.next->model->values()[0] -
-           model::initial_parameters(*context.model, 1).values()[0];
-  };
-  constexpr float kTolerance = 8 * std::numeric_limits<float>::epsilon();
-  const RoundOutcome honest = qfedavg_round(2, 10);
-  EXPECT_NEAR(step(honest), 5.0 / 8, kTolerance);
-  EXPECT_TRUE(honest.notes.empty());
-  const RoundOutcome bounded = qfedavg_round(1e100, 10);
-  EXPECT_NEAR(step(bounded), 5.0 / 26, kTolerance) << "2 + 1 + 2 + 1 + 10 x 2";
-  ASSERT_EQ(bounded.notes.size(), 1U);
-  EXPECT_EQ(bounded.notes[0].task, TaskId(5));
-  EXPECT_THAT(bounded.notes[0].sentence, HasSubstr("'curvature' 1e+100 counts as 20"));
-  EXPECT_EQ(step(qfedavg_round(1e100, 0)), 0) << "no bound";
-}
-
 // Their server's state is a mean of what all clients count in alike.
 TEST(Weighting, RowsAreRefusedWhereTheServerAveragesStates) {
   for (const std::string name : {"scaffold", "feddyn", "qfedavg", "diloco", "fednova"}) {

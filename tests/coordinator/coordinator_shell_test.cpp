@@ -182,13 +182,25 @@ TEST_F(CoordinatorShellTest, ADiskThatFailsEndsEverythingAtOnce) {
 TEST_F(CoordinatorShellTest, WhatWaitsForAFullDiskIsLimited) {
   store.failures.assign(10'000, disk_full());
   start();
-  for (std::uint64_t i = 1; i <= 60; ++i) {
-    const protocol::UpdateOffer offer{{.task = TaskId(i)}};
-    shell.handle(MessageReceived{kSession, {offer, {}}});  // is looked up in the store
+  for (std::uint64_t i = 2; i <= 60; ++i) {
+    shell.handle(ClientAdmitted{fmt::format("cam-{}", 100 + i)});
+    shell.handle(SessionOpened{SessionId(i), fmt::format("cam-{}", 100 + i)});
+    shell.handle(MessageReceived{SessionId(i), {protocol::Hello{}, {}}});
   }
   run_until([&] { return broken.has_value(); });
   EXPECT_EQ(broken->code(), "disk-full");
   EXPECT_THAT(calls(), ElementsAre());
+}
+
+TEST_F(CoordinatorShellTest, AClientThatAsksWithoutEndDoesNotEndAServiceThatWaitsForItsDisk) {
+  store.failures = {disk_full()};
+  start();
+  for (std::uint64_t i = 100; i <= 160; ++i) {
+    const protocol::UpdateOffer offer{{.task = TaskId(i)}};
+    shell.handle(MessageReceived{kSession, {offer, {}}});  // is looked up in the store
+  }
+  run_until([&] { return broken || store.find_open_attempt(run.at.version.run).value(); });
+  EXPECT_FALSE(broken) << broken->message();
 }
 
 }  // namespace

@@ -87,6 +87,14 @@ TEST_F(JoinCommandTest, AReplacementDoesNotGoOnFromTheFormerCheckpoint) {
   EXPECT_TRUE(fs::exists(state_.path / "gossip" / "model.safetensors"));
 }
 
+// The server's state builds on it: without it, the next update would be biased for good.
+TEST_F(JoinCommandTest, TheSameClientKeepsWhatItsStrategiesRemember) {
+  ASSERT_EQ(code(new_token()), "cam-7");
+  std::ofstream(state_.pending() / "1.state") << "of run 1";
+  ASSERT_EQ(code(new_token(), true), "cam-7");
+  EXPECT_TRUE(fs::exists(state_.pending() / "1.state"));
+}
+
 TEST_F(JoinCommandTest, WhatTheOwnerWroteIntoEdgeTomlStays) {
   fs::create_directory(state_.path);
   std::ofstream(state_.options_file()) << "[data]\ndataset = \"csv:mine.csv\"\n";
