@@ -307,8 +307,9 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) 
 Result<std::unique_ptr<Upload>> UploadSpool::begin_kept(const UploadKey& key) {
   const bool is_kept = kept_.contains(key);
   if (!is_kept) STARLING_TRY(make_room(key.bytes, 0));
+  const int begins = is_kept ? 0 : O_TRUNC;  // a file that could not be listed is of another
   const int descriptor =
-      ::open(kept_.path_of(key).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+      ::open(kept_.path_of(key).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | begins, 0600);
   if (descriptor < 0) return disk_error(options_.directory, "create", errno);
   const auto received = file_bytes(descriptor, options_.directory);
   if (!received) {

@@ -26,7 +26,8 @@ namespace starling::store {
 class UploadSpool;
 
 // Memory of an upload, aligned to 64 bytes: of a page or more from the system, which takes whole
-// pages of it and gives them back at once; smaller ones from the heap.
+// pages of it, large ones where it is large (up to an eighth more), and gives them back at once;
+// smaller ones from the heap.
 class UploadBuffer {
  public:
   UploadBuffer() = default;

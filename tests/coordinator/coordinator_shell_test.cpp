@@ -3,6 +3,7 @@
 // events of a client that has no socket.
 #include "coordinator/rounds/coordinator_shell.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
