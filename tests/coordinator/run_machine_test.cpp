@@ -125,6 +125,26 @@ TEST_F(RunMachineTest, AfterARestartClientsHaveTimeToComeBackWhateverTheGrace) {
   EXPECT_EQ(restarted.find_run(RunId(1))->phase(), nullptr) << "from then on the grace applies";
 }
 
+TEST_F(RunMachineTest, ARestartBetweenRoundsLeavesClientsTheSameTime) {
+  context.job.round.reconnect_grace = 30s;
+  context.job.round.min_updates = 1;
+  context.job.round.deadline = 10min;
+  CoordinatorMachine restarted({});
+  restarted.on(ClientAdmitted{"a", true}, now);
+  restarted.on(ClientAdmitted{"b", true}, now);
+  restarted.on(RunSubmitted{start_of(1)}, now);
+  restarted.on(SessionOpened{SessionId(1), "a"}, now);
+  restarted.on(MessageReceived{SessionId(1), {protocol::Hello{}, {}}}, now);
+  restarted.on(Tick{}, now);
+  const RoundMachine* const phase = restarted.find_run(RunId(1))->phase();
+  ASSERT_NE(phase, nullptr);
+  const TaskId absent = phase->task_of("b").value();
+  restarted.on(Tick{}, now + 59s);
+  EXPECT_EQ(phase->find(absent)->state, RoundMachine::State::kAsked);
+  restarted.on(Tick{}, now + 60s);
+  EXPECT_EQ(phase->find(absent)->state, RoundMachine::State::kFailed);
+}
+
 // --- no room ------------------------------------------------------------------------------------
 
 TEST_F(RunMachineTest, UploadsWithoutRoomMissNoDeadlineAndFailNoRun) {
