@@ -72,8 +72,14 @@ std::uint64_t bytes_of(const data::Dataset& dataset) {
 }
 
 Result<client::ClientData> load_client_data(const EdgeOptions& options) {
-  STARLING_ASSIGN(const data::DatasetView rows, load_rows(options));
-  data::Divided divided = data::hold_out(rows, options.data.hold_out);
+  const auto rows = load_rows(options);
+  if (!rows && rows.error().code() == "dataset-too-large") {
+    return rows.error()
+        .with_message(rows.error().message() + " (limits.memory)")
+        .as(ErrorCategory::kUsage);
+  }
+  if (!rows) return rows.error();
+  data::Divided divided = data::hold_out(*rows, options.data.hold_out);
   return client::ClientData{std::move(divided.training), std::move(divided.held_out)};
 }
 

@@ -58,7 +58,12 @@ Check check_configuration(const PreflightRequest& request) {
 
 Check check_data(const EdgeOptions& options) {
   const auto data = load_client_data(options);
-  if (!data) return failed("data", data.error().message(), "see [data] in edge.toml");
+  if (!data) {
+    const bool large = data.error().code() == "dataset-too-large";
+    return failed(
+        "data", data.error().message(),
+        large ? "raise limits.memory in edge.toml, or hold fewer rows" : "see [data] in edge.toml");
+  }
   const auto model = model_bytes_max(options.limits, bytes_of(*data->training.dataset));
   if (!model) return failed("data", model.error().message(), "see [limits] in edge.toml");
   const std::string held_out =
@@ -126,13 +131,18 @@ Reached check_connection(const PreflightRequest& request, const IdentityDirector
   auto greeting = greet(loop, identity, clock, greeting_options(request, running));
   const auto welcome = net::run_task(loop, std::move(greeting));
   if (!welcome) {
+    std::string message = welcome.error().message();
     std::string advice = advice_for(welcome.error(), identity, request.state);
+    const std::size_t end = message.find("; ");
+    if (advice.empty() && end != message.npos) {  // the message has its own
+      advice = message.substr(end + 2);
+      message.resize(end);
+    }
     if (advice.empty()) {
       advice = fmt::format("see that the coordinator runs and that {} can be reached", where);
     }
-    return {
-        failed("connection", welcome.error().message(), std::move(advice), ExitCode::kNotConnected),
-        {}};
+    return {failed("connection", std::move(message), std::move(advice), ExitCode::kNotConnected),
+            {}};
   }
   if (running) {
     return {passed("connection", fmt::format("{} and this device accept each other (the session "

@@ -26,6 +26,10 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
   session.updates.memory_bytes_max = bytes_beside(data_bytes, options.limits);
   session.updates.pending_updates = client.pending_updates_max;
   session.client = std::move(client);
+  session.client.check = [updates = session.updates](const protocol::RoundPlan& plan,
+                                                     std::uint64_t other_states_bytes) {
+    return client::check_memory(plan, other_states_bytes, updates);
+  };
   session.connect.deadline = options.connection.connect_deadline;
   // The client's machine ends a silent connection, and says why.
   Duration& idle_max = session.connect.connection.idle_max;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/disk.h"
 #include "core/base/durable_file.h"
 
 namespace starling::coordinator {
@@ -21,32 +22,47 @@ Error cannot_write_file(const fs::path& path) {
                                          "; is the disk full, or the directory not yours?");
 }
 
-Error backup_damaged(const fs::path& path, const std::string& how) {
-  return rejected("backup-damaged", path.string() + " " + how + "; nothing was restored");
+Error backup_damaged(const std::string& how) {
+  return rejected("backup-damaged", how + "; nothing was restored");
+}
+
+// Opens a file of the backup `directory`. A link could lead to a file that is not the backup's.
+Result<std::unique_ptr<DiskFile>> open_listed(Disk& disk, const fs::path& directory,
+                                              const BackupFile& file) {
+  std::error_code code;
+  const fs::path path = directory / file.path;
+  const fs::path real = fs::canonical(path, code);
+  if (!code && real != fs::canonical(directory, code) / file.path) {
+    return backup_damaged(path.string() + " is a symbolic link or in a directory that is one");
+  }
+  auto opened = disk.open(path);
+  if (!opened) return backup_damaged(opened.error().message());
+  if ((*opened)->size() == file.bytes) return opened;
+  return backup_damaged(path.string() + " has another size than the manifest says");
 }
 
 // Copies and hashes; the file is durable afterwards.
-Result<void> copy_checked(const fs::path& from, const BackupFile& file, const fs::path& to) {
-  std::ifstream source(from, std::ios::binary);
-  if (!source) return backup_damaged(from, "is missing or cannot be read");
-  Sha256 hash;
-  std::uint64_t bytes = 0;
+Result<void> copy_checked(const fs::path& directory, const BackupFile& file, const fs::path& to) {
+  SystemDisk disk;
+  STARLING_ASSIGN(const auto source, open_listed(disk, directory, file));
   const auto fill = [&](const fs::path& temporary) -> Result<void> {
     std::ofstream copy(temporary, std::ios::binary);
-    Bytes piece(kCopyBytes);
-    while (source && copy) {
-      source.read(reinterpret_cast<char*>(piece.data()),
-                  static_cast<std::streamsize>(piece.size()));
-      hash.update(ByteView(piece).first(static_cast<std::size_t>(source.gcount())));
-      copy.write(reinterpret_cast<const char*>(piece.data()), source.gcount());
-      bytes += static_cast<std::uint64_t>(source.gcount());
+    Sha256 hash;
+    Bytes piece;
+    for (std::uint64_t at = 0; at < file.bytes && copy; at += piece.size()) {
+      piece.resize(static_cast<std::size_t>(std::min<std::uint64_t>(kCopyBytes, file.bytes - at)));
+      if (const auto read = source->read(at, piece); !read) {
+        return backup_damaged(read.error().message());
+      }
+      hash.update(piece);
+      copy.write(reinterpret_cast<const char*>(piece.data()),
+                 static_cast<std::streamsize>(piece.size()));
     }
     copy.close();
     if (!copy) return cannot_write_file(to);
-    if (!source.eof()) return backup_damaged(from, "cannot be read to its end");
-    if (bytes != file.bytes) return backup_damaged(from, "has another size than the manifest says");
     if (std::move(hash).finish() == file.sha256) return {};
-    return backup_damaged(from, "has another SHA-256 than the manifest says");
+    return backup_damaged((directory / file.path).string() +
+                          " has another SHA-256 than the manifest says");
   };
   STARLING_TRY(make_directory(to.parent_path(), true));
   return write_durably_by(to, fill, {.secret = true});
@@ -169,7 +185,7 @@ Result<BackupListing> restore_backup(const fs::path& from, const fs::path& to) {
   STARLING_ASSIGN(BackupListing listing, read_manifest(from));
   STARLING_ASSIGN(NewDirectory directory, NewDirectory::create(to));
   for (const BackupFile& file : listing.files) {
-    STARLING_TRY(copy_checked(from / file.path, file, directory.temporary() / file.path));
+    STARLING_TRY(copy_checked(from, file, directory.temporary() / file.path));
   }
   STARLING_TRY(directory.commit());
   return listing;

@@ -48,12 +48,13 @@ Result<identity::HostPort> address_of(const StateDirectory& state,
   return address;
 }
 
-Error unreachable(const identity::HostPort& address, const Error& error) {
+Error unreachable(const Error& error) {
   const bool nobody = error.code() == "cannot-connect" || error.code() == "deadline";
   if (!nobody) return connection_error(error.code(), error.message());
-  return connection_error(error.code(), fmt::format("no coordinator answers at {}; start it with "
-                                                    "'starling-coordinator serve DIR' ({})",
-                                                    address.text(), error.message()));
+  return connection_error(
+      error.code(),
+      fmt::format("no coordinator answers: {}; 'starling-coordinator serve DIR' starts one",
+                  error.message()));
 }
 
 Error lost(const Error& error) {
@@ -102,7 +103,7 @@ Result<std::unique_ptr<OperatorClient>> OperatorClient::connect(const fs::path& 
   auto loop = std::make_unique<net::EventLoop>();
   auto connection =
       net::run_task(*loop, net::connect(*loop, address.host, address.port, std::move(tls), {}));
-  if (!connection) return unreachable(address, connection.error());
+  if (!connection) return unreachable(connection.error());
   return std::unique_ptr<OperatorClient>(
       new OperatorClient(std::move(loop), std::move(*connection)));
 }

@@ -4,6 +4,7 @@
 
 #include <CLI/App.hpp>
 #include <boost/json.hpp>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 
@@ -34,6 +35,12 @@ Result<void> check(ModelHasher hasher, const std::string& expected) {
 
 Result<int> export_model(OperatorClient& client, const ExportFlags& flags,
                          CommandContext& context) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(flags.to, ignored)) {
+    return config::usage_error(fmt::format(
+        "--to {} is a directory; give the name of the file, such as {}", flags.to,
+        (std::filesystem::path(flags.to) / fmt::format("run-{}.safetensors", flags.id)).string()));
+  }
   Settings arguments = {{"id", flags.id}};
   if (!flags.round.empty()) arguments.emplace_back("round", flags.round);
   if (flags.best) arguments.emplace_back("best", "true");

@@ -66,11 +66,13 @@ void add_run_submit_command(CLI::App& group, CommandContext& context) {
   command
       ->add_option("--submit-token", flags->submit_token,
                    "any word; the same word again gives the same run, not a second one")
+      ->check([](const std::string& word) { return std::string(word.empty() ? "is empty" : ""); })
       ->type_name("T");
   command->add_flag("--wait", flags->wait, "show the run's log until it ends, as 'run wait' does");
   add_operator_flags(*command, flags->common);
   flags->job.bind(flags->binder);
-  flags->binder.add_flags(*command);
+  constexpr std::pair<std::string_view, std::string_view> kShortName{"strategy.name", "strategy"};
+  flags->binder.add_flags(*command, {&kShortName, 1});
   flags->world.bind(flags->binder);  // after the flags: no flags of them
   command->callback(
       [flags, &context] { context.run = [flags, &context] { return run(*flags, context); }; });

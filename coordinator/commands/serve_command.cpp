@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <memory>
 #include <ostream>
+#include <thread>
+#include <utility>
 
 #include "coordinator/commands/backup_directory.h"
 #include "coordinator/commands/commands.h"
@@ -30,17 +32,14 @@ struct ServeFlags {
 
 class Server {
  public:
-  Server(const StateDirectory& state, ServeFlags& flags, CommandContext& context)
-      : state_(state),
-        flags_(flags),
-        context_(context),
-        log_(telemetry::make_program_log(flags.verbose ? LogLevel::kDebug : LogLevel::kInfo,
-                                         std::getenv)) {}
+  Server(const StateDirectory& state, ServeFlags& flags, CommandContext& context, Log& log)
+      : state_(state), flags_(flags), context_(context), log_(log) {}
 
-  int serve() {
-    auto service = CoordinatorService::start(loop_, context_.clock, *log_, state_, flags_.settings,
+  // Fails where the service cannot start.
+  Result<int> serve() {
+    auto service = CoordinatorService::start(loop_, context_.clock, log_, state_, flags_.settings,
                                              [this](const Error& error) { broke(error); });
-    if (!service) return config::report(service.error(), context_.err);
+    if (!service) return service.error();
     service_ = std::move(*service);
     if (!failure_) {  // else it broke while starting
       const net::SignalWatcher signals(loop_, [this](net::Signal signal) { on_signal(signal); });
@@ -55,7 +54,7 @@ class Server {
   void on_signal(net::Signal signal) {
     if (signal == net::Signal::kHangUp) return reload();
     if (stopping_) std::_Exit(static_cast<int>(config::ExitCode::kFailed));
-    log_->info("stopping");
+    log_.info("stopping");
     stop();
   }
 
@@ -79,12 +78,12 @@ class Server {
     auto read = flags_.binder.apply(state_.options_file());
     if (read) read = flags_.settings.validate();
     if (read) return service_->reload(flags_.settings);
-    log_->error("the settings stay as they were: {}", read.error().message());
+    log_.error("the settings stay as they were: {}", read.error().message());
   }
 
   int finish() {
     const int code = failure_ ? config::report(*failure_, context_.err) : 0;
-    if (!failure_) log_->info("stopped");
+    if (!failure_) log_.info("stopped");
     // What is being computed is not waited for: it was not promised to anybody, and the next start
     // resumes the round.
     if (service_->is_computing()) {
@@ -98,7 +97,7 @@ class Server {
   StateDirectory state_;
   ServeFlags& flags_;
   CommandContext& context_;
-  std::unique_ptr<Log> log_;
+  Log& log_;
   net::EventLoop loop_;
   net::TaskGroup tasks_{loop_};
   std::unique_ptr<CoordinatorService> service_;
@@ -144,7 +143,19 @@ int serve(ServeFlags& flags, CommandContext& context) {
   if (!ready) return config::report(ready, context.err);
   raise_file_limit();
   give_large_blocks_back();
-  return Server(state, flags, context).serve();
+  const auto log =
+      telemetry::make_program_log(flags.verbose ? LogLevel::kDebug : LogLevel::kInfo, std::getenv);
+  for (std::string said;;) {
+    const auto code = Server(state, flags, context, *log).serve();
+    if (code) return *code;
+    if (code.error().kind() != ErrorKind::kOverloaded)
+      return config::report(code.error(), context.err);
+    // No room for what a start writes, such as the record of a round that is withdrawn.
+    if (std::exchange(said, code.error().message()) != code.error().message()) {
+      log->warning("the service cannot start yet: {}", code.error().message());
+    }
+    std::this_thread::sleep_for(flags.settings.service.disk_retry);
+  }
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ namespace starling::coordinator {
 namespace {
 
 // The network has a deadline too.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kShortNames = {
-    {{"round.deadline", "deadline"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kShortNames = {
+    {{"round.deadline", "deadline"}, {"strategy.name", "strategy"}}};
 
 std::vector<double> accuracies(const boost::json::value& run) {
   std::vector<double> values;

@@ -221,9 +221,14 @@ void RunMachine::receive(SessionId session, const std::string& client,
   }
   const bool is_first = known.weight == 0;
   if (is_first && *weight < offer.head.weight && !start_.uniform_weights) {
-    turn_.say(start_.id, fmt::format("{}: the weight {} counts as {} (aggregation.weight-max, "
-                                     "weight-ratio-max)",
-                                     client, offer.head.weight, *weight));
+    turn_.say(
+        start_.id,
+        fmt::format("{}: its weight {} is lowered to {} ({})", client, offer.head.weight, *weight,
+                    *weight == start_.job.aggregation.weight_max
+                        ? "aggregation.weight-max"
+                        : fmt::format("aggregation.weight-ratio-max; the clients of the round "
+                                      "hold {} rows in the median",
+                                      phase_->median_rows)));
   }
   phase_->tasks.offered(id, *weight);
   phase_->uploads[id] = Upload{.head = std::move(head), .receiver = {}};
@@ -335,6 +340,8 @@ void RunMachine::handle(const UploadOpened& event) {
 
 void RunMachine::receive(SessionId session, const protocol::Chunk& chunk,
                          const SharedBytes& payload) {
+  if (chunk.input != 0)
+    return clients_.refuse(session, "bad-message", "a piece of an update names an input");
   if (phase_->tasks.find(chunk.task)->state != RoundMachine::State::kOffered) return;  // settled
   const auto upload = phase_->uploads.find(chunk.task);
   if (upload == phase_->uploads.end() || !upload->second.receiver) return;

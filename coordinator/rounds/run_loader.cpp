@@ -137,10 +137,7 @@ Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
                                           const std::string& settings) {
   const Round round = position.version.round;
   const model::Snapshot& model = position.model;
-  store::ModelRecord record{.round = round,
-                            .sha256 = position.version.sha256,
-                            .file = store::Checkpoints::file_name(round),
-                            .bytes = model->size() * sizeof(float)};
+  store::ModelRecord record{.round = round, .sha256 = position.version.sha256};
   if (position.state != nullptr) {
     const std::vector<SharedBytes> parts = strategy::encode_state(position.state);
     Sha256 digest;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <numeric>
+#include <set>
+#include <utility>
 
 namespace starling::coordinator {
 namespace {
@@ -93,9 +95,13 @@ Result<BackupListing> parse_backup_listing(std::string_view text) {
     return bad_listing("its listing lacks the federation, the time or the files");
   }
   BackupListing listing{.federation = *federation, .created = *created, .files = {}, .notes = {}};
-  for (const json::value& file : files->get_array()) {
-    STARLING_ASSIGN(listing.files.emplace_back(), parse_file(file));
+  std::set<std::string> paths;
+  for (const json::value& entry : files->get_array()) {
+    STARLING_ASSIGN(BackupFile file, parse_file(entry));
+    if (!paths.insert(file.path).second) return bad_listing("it lists " + file.path + " twice");
+    listing.files.push_back(std::move(file));
   }
+  if (!paths.contains("starling.db")) return bad_listing("it lists no starling.db");
   const json::value* notes = object->if_contains("notes");
   if (notes == nullptr || !notes->is_array()) return listing;
   for (const json::value& note : notes->get_array()) {

@@ -40,7 +40,8 @@ bool is_backup_path(std::string_view path);
 
 std::string to_json_text(const BackupListing& listing);
 
-// "bad-backup" for what is not a listing, or has a path that could lead out of its directory.
+// "bad-backup" for what is not a listing, has a path that could lead out of its directory or stands
+// twice, or lacks the database.
 [[nodiscard]] Result<BackupListing> parse_backup_listing(std::string_view text);
 
 }  // namespace starling::coordinator

@@ -385,7 +385,9 @@ Result<void> CoordinatorService::Impl::listen() {
   STARLING_ASSIGN(listener, net::Listener::open(loop, std::move(tls), options, handlers));
   const identity::HostPort served{address.host, listener->port()};
   log.info("federation {} listens on {}", authority.federation(), served.text());
-  return record_address(served);
+  const auto recorded = record_address(served);
+  if (!recorded) loop.run_task(listener->close());  // the start fails
+  return recorded;
 }
 
 Result<void> CoordinatorService::Impl::record_address(const identity::HostPort& served) {

@@ -135,16 +135,7 @@ std::string instruction_set_warning(const RecordedRun& recorded) {
       recorded.instruction_set, here, recorded.instruction_set);
 }
 
-// Empty but for what a simulation leaves that fails before its first model.
-bool is_unused(const std::filesystem::path& out) {
-  std::error_code ignored;
-  return std::ranges::all_of(
-      std::filesystem::directory_iterator(out, ignored), [&](const auto& entry) {
-        return entry.path().filename() == "models" && std::filesystem::is_empty(entry, ignored);
-      });
-}
-
-// What a simulation leaves that was interrupted.
+// What a simulation leaves that was interrupted; also of an empty or missing directory.
 bool has_only_models(const std::filesystem::path& out) {
   std::error_code ignored;
   return std::ranges::all_of(std::filesystem::directory_iterator(out, ignored),
@@ -154,7 +145,12 @@ bool has_only_models(const std::filesystem::path& out) {
 // Two studies in one directory would look like one.
 Result<void> prepare_out(const std::filesystem::path& out) {
   std::error_code ignored;
-  if (is_unused(out)) return make_directory(out / "models");
+  const std::filesystem::path models = out / "models";
+  // Also where a simulation failed before its first model.
+  const bool has_models = std::filesystem::exists(models, ignored);
+  if (has_only_models(out) && (!has_models || std::filesystem::is_empty(models, ignored))) {
+    return make_directory(models);
+  }
   std::string why = "is not empty: name a new directory with --out";
   if (std::filesystem::exists(out / "run.json", ignored)) {
     why = "holds a simulation already: name a new directory with --out, or remove it";

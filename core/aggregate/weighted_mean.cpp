@@ -105,15 +105,19 @@ void WeightedMean::add(std::size_t vector, std::size_t first, std::span<const fl
   if (sums_each_ == 1) return sum.add(weight, values, first);
   // Both parts are floats: a value of 2^24 units or more is a multiple of the unit itself.
   const double unit = unit_of(sum.scale());
-  std::vector<float> coarse(values.size()), fine(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<double>(values[i]);
-    const double multiple = std::nearbyint(value / unit) * unit;
-    coarse[i] = static_cast<float>(multiple);
-    fine[i] = static_cast<float>(value - multiple);
+  coarse_.resize(kBlock);
+  fine_.resize(kBlock);
+  for (std::size_t at = 0; at < values.size(); at += kBlock) {
+    const std::size_t count = std::min(kBlock, values.size() - at);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto value = static_cast<double>(values[at + i]);
+      const double multiple = std::nearbyint(value / unit) * unit;
+      coarse_[i] = static_cast<float>(multiple);
+      fine_[i] = static_cast<float>(value - multiple);
+    }
+    sum.add(weight, std::span(coarse_).first(count), first + at);
+    sums_[vector * sums_each_ + 1].add(weight, std::span(fine_).first(count), first + at);
   }
-  sum.add(weight, coarse, first);
-  sums_[vector * sums_each_ + 1].add(weight, fine, first);
 }
 
 Result<void> WeightedMean::accumulate(const update::Contribution& contribution) {

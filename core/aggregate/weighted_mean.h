@@ -38,6 +38,7 @@ class WeightedMean final : public Aggregator {
   std::size_t sums_each_;            // of a vector: 1, or 2
   std::vector<FixedPointSum> sums_;  // those of a vector stand together, the coarse one first
   ScalarSums scalars_;
+  std::vector<float> coarse_, fine_;  // parts of a block's values, where there are two sums
 };
 
 }  // namespace starling::aggregate

@@ -7,7 +7,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "core/base/check.h"
 
@@ -43,19 +42,6 @@ Sha256Digest sha256(ByteView bytes) {
   Sha256 context;
   context.update(bytes);
   return std::move(context).finish();
-}
-
-Result<Sha256Digest> sha256_of_file(const std::filesystem::path& path) {
-  constexpr std::size_t kPieceBytes = 1 << 16;
-  std::ifstream file(path, std::ios::binary);
-  Sha256 context;
-  Bytes piece(kPieceBytes);
-  while (file) {
-    file.read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
-    context.update(ByteView(piece).first(static_cast<std::size_t>(file.gcount())));
-  }
-  if (file.eof()) return std::move(context).finish();
-  return rejected("file-unreadable", "cannot read " + path.string());
 }
 
 Result<Sha256Digest> Sha256Digest::parse(std::string_view hex) {

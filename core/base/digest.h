@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -48,9 +47,6 @@ class Sha256 {
   struct Context;
   std::unique_ptr<Context> context_;
 };
-
-// Of a file's content, read piece by piece. "file-unreadable".
-[[nodiscard]] Result<Sha256Digest> sha256_of_file(const std::filesystem::path& path);
 
 std::uint64_t checksum(ByteView bytes);  // XXH3, 64 bit
 

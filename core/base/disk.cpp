@@ -66,7 +66,8 @@ Result<void> SystemDisk::write(const fs::path& path, std::span<const SharedBytes
 }
 
 Result<std::unique_ptr<DiskFile>> SystemDisk::open(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: opening a pipe would wait for its writer. It changes nothing of a regular file.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return file_error("open", path);
   auto file = std::make_unique<SystemFile>(path, fd);
   STARLING_TRY(file->inspect());

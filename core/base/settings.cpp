@@ -153,7 +153,8 @@ Result<std::vector<int>> FieldText<std::vector<int>>::read(std::string_view text
     const std::size_t comma = std::min(text.find(','), text.size());
     const Result<int> element = FieldText<int>::read(trim(text.substr(0, comma)), info);
     if (!element && element.error().message() == wrong_type(FieldType::kInteger).message()) {
-      return wrong_type(kType);
+      return wrong_setting("setting-invalid",
+                           "is not a list of integers with commas between them, such as 200,100");
     }
     if (!element) return element.error();
     list.push_back(*element);

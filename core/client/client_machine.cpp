@@ -211,7 +211,7 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
   const update::ModelVersion& now = plan.base;
   if (task_ && task_->plan.task == plan.task && !task_->plan.base.matches(now)) drop_task();
   if (const auto failed = failures_.find(plan.task);
-      failed != failures_.end() && !failed->second.base.matches(now)) {
+      failed != failures_.end() && !failed->second.work.base.matches(now)) {
     failures_.erase(failed);
   }
   if (const auto counted = pending_.find(plan.last_counted.task); counted != pending_.end()) {
@@ -284,11 +284,15 @@ void ClientMachine::begin(const protocol::RoundPlan& plan) {
     if (acceptable(size)) size = input.bytes;
   }
   if (!acceptable(size)) {
-    return fail_task(plan.task, plan.base,
+    return fail_task(plan.task, Work::of(plan),
                      unsupported("model-too-large",
                                  fmt::format("a model of {} bytes cannot be taken; the limit here "
                                              "is {}",
                                              size, format_byte_count(options_.model_bytes_max))));
+  }
+  if (options_.check) {
+    const auto fits = options_.check(plan, other_states_bytes(plan.run));
+    if (!fits) return fail_task(plan.task, Work::of(plan), fits.error());
   }
   say(LogLevel::kInfo,
       fmt::format("run {} '{}' round {}/{}: {}", plan.run.value(), plan.run_name, plan.round,
@@ -386,11 +390,9 @@ void ClientMachine::receive(const protocol::RoundCommitted& committed) {
 }
 
 void ClientMachine::commit(const Pending& pending) {
-  const update::ModelVersion& base = pending.head.base;
-  const bool trained = !pending.head.vectors.empty();
-  if (trained) ++updates_counted_;
-  say(LogLevel::kInfo, fmt::format("run {} round {}: {}counted", base.run.value(),
-                                   base.round + (trained ? 1 : 0), trained ? "" : "evaluation "));
+  const Work work = Work::of(pending.head);
+  if (work.trains) ++updates_counted_;
+  say(LogLevel::kInfo, work.name() + "counted");
   commit_state(pending);
   settle(pending.head.task);
 }
@@ -427,13 +429,23 @@ void ClientMachine::remember(CommittedState state) {
 
 void ClientMachine::receive(const protocol::TaskEnded& ended) {
   const bool at_work = task_ && task_->plan.task == ended.task;
-  const bool known = at_work || pending_.contains(ended.task) || failures_.contains(ended.task);
-  if (!known) return;  // of a model that the device's gossip peer handed in, or said again
+  const auto pending = pending_.find(ended.task);
+  const auto failed = failures_.find(ended.task);
+  Work work;
+  if (at_work) {
+    work = Work::of(task_->plan);
+  } else if (pending != pending_.end()) {
+    work = Work::of(pending->second.head);
+  } else if (failed != failures_.end()) {
+    work = failed->second.work;
+  } else {
+    return;  // of a model that the device's gossip peer handed in, or said again
+  }
   if (at_work) drop_task();
-  failures_.erase(ended.task);
+  if (failed != failures_.end()) failures_.erase(failed);
   settle(ended.task);
   say(LogLevel::kInfo,
-      fmt::format("a task ended without counting ({}): {}", ended.code, ended.message));
+      fmt::format("{}not counted ({}): {}", work.name(), ended.code, ended.message));
 }
 
 // --- training and what comes of it --------------------------------------------------------------
@@ -486,9 +498,9 @@ void ClientMachine::handle(TrainingFinished& event) {
   const TaskId task = task_->plan.task;
   if (!event.update) {
     held_.clear();  // perhaps it was the model that was bad
-    const update::ModelVersion base = task_->plan.base;
+    const Work work = Work::of(task_->plan);
     task_.reset();
-    return fail_task(task, base, event.update.error());
+    return fail_task(task, work, event.update.error());
   }
   task_->activity = Activity::kStoring;
   event.update->head.task = task;
@@ -500,9 +512,9 @@ void ClientMachine::handle(UpdateStored& event) {
   const auto pending = pending_.find(event.task);
   if (pending == pending_.end()) return;
   if (!event.result && event.result.error().kind() != ErrorKind::kOverloaded) {
-    const update::ModelVersion base = pending->second.head.base;
+    const Work work = Work::of(pending->second.head);
     settle(event.task);
-    return fail_task(event.task, base, event.result.error());
+    return fail_task(event.task, work, event.result.error());
   }
   if (!event.result && pending->second.state != nullptr) {
     // Were it counted, and this process killed before it heard so, the state would be lost that the
@@ -520,10 +532,24 @@ void ClientMachine::handle(UpdateStored& event) {
   offer(pending->second);
 }
 
-void ClientMachine::fail_task(TaskId task, const update::ModelVersion& base, const Error& error) {
-  say(LogLevel::kError, fmt::format("training failed ({}): {}", error.code(), error.message()));
+ClientMachine::Work ClientMachine::Work::of(const protocol::RoundPlan& plan) {
+  return {plan.base, plan.kind == protocol::TaskKind::kTrain};
+}
+
+ClientMachine::Work ClientMachine::Work::of(const update::ContributionHead& head) {
+  return {head.base, !head.vectors.empty()};
+}
+
+std::string ClientMachine::Work::name() const {
+  return fmt::format("run {} round {}: {}", base.run.value(), base.round + (trains ? 1 : 0),
+                     trains ? "" : "evaluation ");
+}
+
+void ClientMachine::fail_task(TaskId task, const Work& work, const Error& error) {
+  say(LogLevel::kError, fmt::format("{}{}failed ({}): {}", work.name(),
+                                    work.trains ? "training " : "", error.code(), error.message()));
   while (failures_.size() >= options_.pending_updates_max) failures_.erase(failures_.begin());
-  failures_.insert_or_assign(task, Failure{base, error});
+  failures_.insert_or_assign(task, Failure{work, error});
   if (link_ == Link::kUp) send(failure_of(task, error));
 }
 

@@ -5,6 +5,7 @@
 // perform in order.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -114,7 +115,9 @@ struct ClientOptions {
   std::uint32_t classes = 0;
   std::uint64_t held_out = 0;                  // rows to evaluate on
   std::uint64_t model_bytes_max = 4ULL << 30;  // a larger model is refused by name
-  std::size_t pending_updates_max = 8;         // the oldest unsettled one is dropped beyond
+  // Where set, refuses a task by its plan, before its inputs are fetched. See check_memory().
+  std::function<Result<void>(const protocol::RoundPlan&, std::uint64_t other_states_bytes)> check;
+  std::size_t pending_updates_max = 8;  // the oldest unsettled one is dropped beyond
   // Of runs, as many as a coordinator holds by default; the one that counted longest ago goes.
   std::size_t states_max = 8;
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
@@ -164,8 +167,17 @@ class ClientMachine {
     protocol::TransferSender sender;
     std::optional<TimePoint> store_again_at = {};  // the disk was full
   };
-  struct Failure {
+  // What a task asks for.
+  struct Work {
     update::ModelVersion base;
+    bool trains = true;  // otherwise it evaluates
+
+    static Work of(const protocol::RoundPlan& plan);
+    static Work of(const update::ContributionHead& head);
+    std::string name() const;  // "run 1 round 3: ", and after it "evaluation " where it is one
+  };
+  struct Failure {
+    Work work;
     Error error;
   };
 
@@ -198,7 +210,7 @@ class ClientMachine {
   bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
   void start_training();
   std::uint64_t other_states_bytes(RunId run) const;
-  void fail_task(TaskId task, const update::ModelVersion& base, const Error& error);
+  void fail_task(TaskId task, const Work& work, const Error& error);
   void keep(PendingUpdate update, bool stored);
   void keep_and_store(PendingUpdate update);
   void store_again();

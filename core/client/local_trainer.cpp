@@ -87,36 +87,27 @@ Result<PendingUpdate> evaluate(const Train& task, Trainer& trainer, const std::a
               {{"loss", found.loss}, {"accuracy", found.accuracy}}, {});
 }
 
-// The run's state is there three times: as it is, as it was before its last commit, and as the
-// update at work leaves it; no other pending update of the run has one meanwhile.
-Result<void> check_memory(const Train& task, std::size_t state_vectors, const std::string& strategy,
-                          const UpdateOptions& options) {
-  const std::uint64_t model = task.base.size();
-  const std::uint64_t state = state_vectors * model;
-  const std::uint64_t updates =
-      options.pending_updates * update::payload_bytes(task.plan.schema.vectors);
-  const std::uint64_t needed = (kModelsWhileTraining + task.inputs.size()) * model + 3 * state +
-                               task.other_states_bytes + updates;
-  if (needed <= options.memory_bytes_max) return {};
-  return unsupported(
-      "model-too-large",
-      fmt::format("to train a model of {} with the strategy '{}' takes up to {}, with {} waiting "
-                  "and {} held for other runs; the memory allowed here beside the data is {}",
-                  format_byte_count(model), strategy, format_byte_count(needed),
-                  counted(options.pending_updates, "update"),
-                  format_byte_count(task.other_states_bytes),
-                  format_byte_count(options.memory_bytes_max)));
+struct PlannedStrategy {
+  std::string name;
+  std::unique_ptr<strategy::ClientStrategy<float>> half;
+};
+
+Result<PlannedStrategy> make_strategy(const protocol::RoundPlan& plan,
+                                      const strategy::Catalogue& strategies) {
+  strategy::StrategyOptions options;
+  STARLING_TRY(from_settings("strategy", plan.settings, options));
+  train::TrainOptions training;
+  STARLING_TRY(from_settings("train", plan.settings, training));
+  STARLING_ASSIGN(auto half, strategies.make_client(options, training));
+  return PlannedStrategy{options.name, std::move(half)};
 }
 
 Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOptions& own,
                             const std::atomic<bool>& stop) {
   const protocol::RoundPlan& plan = task.plan;
-  strategy::StrategyOptions options;
-  STARLING_TRY(from_settings("strategy", plan.settings, options));
-  train::TrainOptions training;
-  STARLING_TRY(from_settings("train", plan.settings, training));
-  STARLING_ASSIGN(const auto strategy, own.strategies->make_client(options, training));
-  STARLING_TRY(check_memory(task, strategy->state_vectors(), options.name, own));
+  STARLING_TRY(check_memory(plan, task.other_states_bytes, own));
+  STARLING_ASSIGN(const PlannedStrategy planned, make_strategy(plan, *own.strategies));
+  const auto& strategy = planned.half;
   static const strategy::State<float> kNone;
   strategy::ClientRound<float> round{
       .model = floats(task.base), .inputs = {}, .state = task.state ? *task.state : kNone};
@@ -142,6 +133,26 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOpt
 }
 
 }  // namespace
+
+// The run's state is there three times: as it is, as it was before its last commit, and as the
+// update at work leaves it; no other pending update of the run has one meanwhile.
+Result<void> check_memory(const protocol::RoundPlan& plan, std::uint64_t other_states_bytes,
+                          const UpdateOptions& options) {
+  if (plan.kind != protocol::TaskKind::kTrain) return {};
+  STARLING_ASSIGN(const PlannedStrategy strategy, make_strategy(plan, *options.strategies));
+  const std::uint64_t vectors =
+      kModelsWhileTraining + plan.inputs.size() + 3 * strategy.half->state_vectors();
+  const std::uint64_t needed = vectors * plan.model_bytes + other_states_bytes +
+                               options.pending_updates * update::payload_bytes(plan.schema.vectors);
+  if (needed <= options.memory_bytes_max) return {};
+  return unsupported(
+      "model-too-large",
+      fmt::format("to train a model of {} with the strategy '{}' takes up to {}, with {} waiting "
+                  "and {} held for other runs; the memory allowed here beside the data is {}",
+                  format_byte_count(plan.model_bytes), strategy.name, format_byte_count(needed),
+                  counted(options.pending_updates, "update"), format_byte_count(other_states_bytes),
+                  format_byte_count(options.memory_bytes_max)));
+}
 
 Result<train::LocalTrainer*> TrainerCache::trainer_for(const TrainingRequest& request,
                                                        std::size_t elements) {

@@ -297,7 +297,7 @@ Result<std::vector<CommittedState>> PendingStore::load_states(Log& log) const {
       continue;
     }
     if (damaged.contains(file_of(state->run))) {
-      log.warning("{} is used instead: the state of round {}, before the last update that counted",
+      log.warning("{} is used instead: the state of round {}, the last one that was kept before it",
                   file.string(), state->round);
     }
     states.push_back(std::move(*state));

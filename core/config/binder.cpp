@@ -33,6 +33,10 @@ Error wrong_type(const Field& field, const TomlEntry& entry) {
   std::string hint;
   if (field.type == FieldType::kDuration && entry.type == FieldType::kInteger) {
     hint = "; write \"" + printable(entry.text) + "s\" with the unit and in quotes";
+  } else if (field.type == FieldType::kText && entry.type) {
+    hint = "; write it in quotes: \"" + printable(entry.text) + "\"";
+  } else if (field.type == FieldType::kIntegerList) {
+    hint = " such as [200, 100]";
   }
   return wrong_setting("setting-invalid", field.key + " = " + is + " is not " +
                                               std::string(describe_type(field.type)) + hint);
@@ -85,6 +89,11 @@ Result<void> Binder::read_toml(std::string_view text, std::string_view file_name
     const auto in_section = [&](const Field& f) { return f.key.starts_with(entry.key + "."); };
     if (field == fields_.end()) {
       if (entry.text == "a table" && std::ranges::any_of(fields_, in_section)) continue;
+      if (const auto inner = std::ranges::find_if(fields_, in_section); inner != fields_.end()) {
+        return wrong_setting("unknown-key", where + ": '" + entry.key +
+                                                "' is a section; write its keys below a line [" +
+                                                entry.key + "], or in full, such as " + inner->key);
+      }
       const std::string nearest = nearest_key(entry.key);
       return wrong_setting(
           "unknown-key",

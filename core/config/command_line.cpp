@@ -60,11 +60,21 @@ std::string unknown_argument(CLI::App* app, const std::string& argument) {
     return "the flag '" + printable(word) + "' of " + path_of(app) + " is ambiguous; write " +
            join_names(candidates, "or");
   }
+  // A section of settings: "--section.key", best "--section.name", is what can be written.
+  const auto inner = std::ranges::max_element(words, {}, [&](const std::string& known) {
+    return known.starts_with(word + ".") ? (known == word + ".name" ? 2 : 1) : 0;
+  });
+  if (flag && inner != words.end() && inner->starts_with(word + ".")) {
+    return "'" + printable(word) + "' of " + path_of(app) +
+           " is a section of settings; write one of its keys, such as " + *inner;
+  }
   const std::vector<std::string_view> known(words.begin(), words.end());
   const bool command = !flag && !known.empty();
   std::string text = "unknown ";
   text += flag ? "flag '" : command ? "command '" : "argument '";
-  return text + printable(word) + "' of " + path_of(app) + suggestion(word, known);
+  text += printable(word) + "' of " + path_of(app) + suggestion(word, known);
+  const bool number = !word.empty() && word.find_first_not_of("0123456789") == word.npos;
+  return number && !command ? text + "; a list is one argument, such as 200,100" : text;
 }
 
 std::string sentence(CLI::App& app, const CLI::ParseError& error) {
@@ -76,7 +86,9 @@ std::string sentence(CLI::App& app, const CLI::ParseError& error) {
   } else if (error.get_name() == "RequiredError" && !known_words(command, false).empty()) {
     text = path_of(command) + " needs a command";
   } else if (error.get_name() == "ArgumentMismatch") {
-    text = "the flag " + text.substr(0, text.find(':')) + " needs one value";
+    const bool repeated = text.find("received") != text.npos;
+    text = "the flag " + text.substr(0, text.find(':')) +
+           (repeated ? " is given more than once" : " needs one value");
   }
   while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
   return text + " (see " + path_of(command) + " --help)";

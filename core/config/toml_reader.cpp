@@ -6,6 +6,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
+
+#include "core/base/nearest_name.h"
 
 namespace starling::config {
 namespace {
@@ -78,6 +81,21 @@ Result<void> check_depth(std::string_view text, std::string_view file_name) {
   return {};
 }
 
+// What the parser does not say of `key = some text` and `key = 60s`.
+std::string hint_of_quotes(std::string_view text, std::size_t number) {
+  while (--number > 0) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n#"));
+  const std::size_t begin = line.find_first_not_of(" \t", line.find('=') + 1);
+  if (line.find('=') == line.npos || begin == line.npos) return "";
+  const std::string_view value = line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
+  const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+  const bool bare = std::isalnum(static_cast<unsigned char>(value.front())) != 0;
+  if (!bare || std::ranges::none_of(value, is_letter) || value == "true" || value == "false") {
+    return "";
+  }
+  return "; a text or a duration stands in quotes: \"" + printable(value) + "\"";
+}
+
 }  // namespace
 
 Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
@@ -85,10 +103,11 @@ Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
   STARLING_TRY(check_depth(text, file_name));
   const toml::parse_result parsed = toml::parse(text, file_name);
   if (!parsed) {
+    const std::size_t line = parsed.error().source().begin.line;
     return wrong_setting("toml-malformed",
-                         std::string(file_name) + ":" +
-                             std::to_string(parsed.error().source().begin.line) +
-                             ": not valid TOML: " + std::string(parsed.error().description()));
+                         std::string(file_name) + ":" + std::to_string(line) +
+                             ": not valid TOML: " + std::string(parsed.error().description()) +
+                             hint_of_quotes(text, line));
   }
   std::vector<TomlEntry> entries;
   collect("", parsed.table(), entries);

@@ -121,30 +121,38 @@ Result<bool> next_row(CsvRecords& records, const Columns& columns,
                                            std::to_string(columns.names.size()));
 }
 
-// The labels as integers, where every one of them is one: id -> class.
-std::optional<std::vector<double>> integer_labels(const TextColumn& labels) {
-  std::vector<double> values(labels.ids.size());
-  for (const auto& [text, id] : labels.ids) {
-    const std::optional<double> value = read_number(text);
-    if (!value || *value != std::rint(*value)) return std::nullopt;
-    values[id] = *value;
-  }
-  return values;
+struct LabelColumn : TextColumn {
+  bool all_numbers = true;
+  std::optional<Error> not_a_class;  // the first number that is none
+};
+
+void add_label(const CsvRecords& records, const std::string& column, std::string_view label,
+               LabelColumn& labels) {
+  if (labels.ids.contains(label)) return labels.add(label);
+  labels.add(label);
+  const std::optional<double> value = read_number(label);
+  if (!value) labels.all_numbers = false;
+  if (!value || labels.not_a_class) return;
+  if (*value == std::rint(*value) && *value >= 0 && *value < kClassesMax) return;
+  labels.not_a_class =
+      rejected("label-out-of-range",
+               records.name() + ", line " + std::to_string(records.line()) + ", column '" +
+                   printable(column) + "': " + printable(label) +
+                   " is not a class; classes count from 0 to at most " +
+                   std::to_string(kClassesMax - 1) + " in whole numbers, or are texts");
 }
 
-Result<void> number_classes(const CsvRecords& records, const TextColumn& labels,
+Result<void> number_classes(const CsvRecords& records, const LabelColumn& labels,
                             const LoadOptions& options, Dataset::Content& content) {
   content.labels.resize(labels.rows.size());
-  if (const auto integers = integer_labels(labels)) {
+  if (labels.all_numbers) {
+    if (labels.not_a_class) return *labels.not_a_class;
+    std::vector<std::int32_t> classes(labels.ids.size());
     for (const auto& [text, id] : labels.ids) {
-      if ((*integers)[id] >= 0 && (*integers)[id] < kClassesMax) continue;
-      return rejected("label-out-of-range", records.name() + " has the label " + printable(text) +
-                                                "; classes count from 0 to at most " +
-                                                std::to_string(kClassesMax - 1));
+      classes[id] = static_cast<std::int32_t>(read_number(text).value());
     }
-    std::ranges::transform(labels.rows, content.labels.begin(), [&](std::uint32_t id) {
-      return static_cast<std::int32_t>((*integers)[id]);
-    });
+    std::ranges::transform(labels.rows, content.labels.begin(),
+                           [&](std::uint32_t id) { return classes[id]; });
     return count_classes(records.name(), content, options);
   }
   const std::size_t count = labels.ids.size();
@@ -163,7 +171,7 @@ Result<void> number_classes(const CsvRecords& records, const TextColumn& labels,
 
 Result<void> read_labels(CsvRecords& records, const Columns& columns, const LoadOptions& options,
                          Dataset::Content& content) {
-  TextColumn labels;
+  LabelColumn labels;
   TextColumn groups;
   std::vector<std::string> fields;
   for (;;) {
@@ -175,7 +183,7 @@ Result<void> read_labels(CsvRecords& records, const Columns& columns, const Load
                       records.name() + ", line " + std::to_string(records.line()) + ", column '" +
                           printable(columns.names[columns.label]) + "': the label is missing");
     }
-    labels.add(label);
+    add_label(records, columns.names[columns.label], label, labels);
     if (columns.group) groups.add(fields[*columns.group]);
     if (labels.rows.size() > options.rows_max) break;
     if (labels.ids.size() > static_cast<std::size_t>(kClassesMax)) {

@@ -64,6 +64,12 @@ Result<std::int64_t> append_convolutions(std::vector<TensorInfo>& tensors, const
                     "; it must be odd and at most 31");
   }
   if (spec.channels.empty()) return bad_spec("a cnn needs at least one entry in channels");
+  if (input.height < 2 || input.width < 2) {
+    return bad_spec(
+        "a cnn needs images (channels x height x width) of at least 1x2x2; the rows of "
+        "the data are " +
+        text(input) + "; for rows of features take softmax-regression or mlp");
+  }
   std::int64_t channels = input.channels, height = input.height, width = input.width;
   int number = 1;
   for (const int out : spec.channels) {

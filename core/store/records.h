@@ -230,9 +230,7 @@ struct StateFile {
 // A model whose files were durable before this was written.
 struct ModelRecord {
   Round round = 0;
-  Sha256Digest sha256;  // over the float32 values in layout order
-  std::string file;     // name within the run's folder of models
-  std::uint64_t bytes = 0;
+  Sha256Digest sha256;             // over the float32 values in layout order
   Evaluation evaluation;           // of the round that made it; ignored when written
   Evaluation federated;            // of its evaluate phase; ignored when written
   std::optional<StateFile> state;  // of the strategy, where it has any

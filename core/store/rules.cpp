@@ -139,7 +139,8 @@ Result<void> same_submission(const Run& run, const NewRun& again) {
   return rejected("submit-token-reused",
                   fmt::format("submit token '{}' belongs to run {}, which is another job; choose "
                               "another token for this one",
-                              run.submit_token, run.id.value()));
+                              run.submit_token, run.id.value()))
+      .as(ErrorCategory::kUsage);
 }
 
 Result<void> may_start(const Run& run) {
@@ -257,11 +258,6 @@ Result<void> may_withdraw(RunId run, Round round, Round last_round) {
   return rejected("round-order", fmt::format("round {} of run {} cannot be withdrawn: the last "
                                              "committed one is {}",
                                              round, run.value(), last_round));
-}
-
-Error round_unknown(RunId run, Round round) {
-  return rejected("round-unknown",
-                  fmt::format("run {} has no committed round {}", run.value(), round));
 }
 
 Error task_exists(TaskId task) {

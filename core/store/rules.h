@@ -59,7 +59,6 @@ using FindTask = std::function<Result<std::optional<TaskRecord>>(TaskId)>;
 AttemptResult normalized(AttemptResult result);
 Evaluation normalized(Evaluation evaluation);
 [[nodiscard]] Result<void> may_withdraw(RunId run, Round round, Round last_round);
-Error round_unknown(RunId run, Round round);
 Error task_exists(TaskId task);
 
 }  // namespace starling::store::rules

@@ -57,9 +57,6 @@ class RunStore {
   // durable.
   [[nodiscard]] virtual Result<void> record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
                                                     std::uint64_t bytes_out) = 0;
-  // Where the coordinator evaluates a model after its commit. "round-unknown".
-  [[nodiscard]] virtual Result<void> record_evaluation(RunId run, Round round,
-                                                       const Evaluation& evaluation) = 0;
   // Recovery from a damaged file: the last committed round, its evaluation and an open attempt that
   // started from its model become abandoned, so that the round before is the last. "round-order".
   [[nodiscard]] virtual Result<void> withdraw_round(RunId run, Round round,

@@ -257,19 +257,6 @@ Result<void> SqliteStore::record_traffic(const AttemptKey& key, std::uint64_t by
   });
 }
 
-Result<void> SqliteStore::record_evaluation(RunId run, Round round, const Evaluation& evaluation) {
-  return database_->transact(Durability::kFull, [&]() -> Result<void> {
-    STARLING_TRY(run_of(run));
-    const Evaluation stored = rules::normalized(evaluation);
-    STARLING_TRY(
-        database_->execute("UPDATE phases SET eval_loss = ?, eval_accuracy = ? "
-                           "WHERE run = ? AND kind = 'train' AND round = ? AND state = 'committed'",
-                           stored.loss, stored.accuracy, run, round));
-    if (database_->changes() == 0) return rules::round_unknown(run, round);
-    return {};
-  });
-}
-
 Result<void> SqliteStore::withdraw_committed(RunId run, PhaseKind kind, Round round,
                                              const Abandonment& why) {
   STARLING_TRY(database_->execute(

@@ -22,15 +22,15 @@ Result<ModelRecord> read_model(Query& query) {
   ModelRecord model;
   std::optional<Sha256Digest> state;
   std::optional<std::uint64_t> state_bytes;
-  STARLING_TRY(query.into(model.round, model.sha256, model.file, model.bytes, state, state_bytes,
-                          model.evaluation.loss, model.evaluation.accuracy, model.federated.loss,
+  STARLING_TRY(query.into(model.round, model.sha256, state, state_bytes, model.evaluation.loss,
+                          model.evaluation.accuracy, model.federated.loss,
                           model.federated.accuracy));
   if (state && state_bytes) model.state = StateFile{*state, *state_bytes};
   return model;
 }
 
 constexpr std::string_view kModels =
-    "SELECT m.round, m.sha256, m.file, m.bytes, m.state_sha256, m.state_bytes, t.eval_loss, "
+    "SELECT m.round, m.sha256, m.state_sha256, m.state_bytes, t.eval_loss, "
     "t.eval_accuracy, e.eval_loss, e.eval_accuracy FROM models m "
     "LEFT JOIN phases t ON t.run = m.run AND t.kind = 'train' AND t.round = m.round "
     "AND t.state = 'committed' "
@@ -95,8 +95,9 @@ Result<void> SqliteStore::insert_model(RunId run, const ModelRecord& model) {
     state = model.state->sha256;
     state_bytes = model.state->bytes;
   }
-  return database_->execute("INSERT INTO models VALUES(?, ?, ?, ?, ?, ?, ?)", run, model.round,
-                            model.sha256, model.file, model.bytes, state, state_bytes);
+  // The columns `file` and `bytes` are of earlier versions, which named the files in the database.
+  return database_->execute("INSERT INTO models VALUES(?, ?, ?, '', 0, ?, ?)", run, model.round,
+                            model.sha256, state, state_bytes);
 }
 
 Result<void> SqliteStore::start_run(RunId id, const ModelRecord& initial, std::string_view settings,

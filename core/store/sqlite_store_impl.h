@@ -62,7 +62,6 @@ class SqliteStore final : public Store {
                                const Abandonment& why) override;
   Result<void> record_traffic(const AttemptKey& key, std::uint64_t bytes_in,
                               std::uint64_t bytes_out) override;
-  Result<void> record_evaluation(RunId run, Round round, const Evaluation& evaluation) override;
   Result<void> withdraw_round(RunId run, Round round, const Abandonment& why) override;
   Result<std::vector<RoundRecord>> rounds(RunId run, Round first) override;
   Result<std::vector<RoundRecord>> evaluations(RunId run, Round first) override;

@@ -7,20 +7,16 @@
 
 #include <cstdlib>
 
+#include "core/base/sanitizers.h"
+
 namespace starling {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
-constexpr bool kMayBeSanitized = true;
-#else
-constexpr bool kMayBeSanitized = false;
-#endif
 
 [[noreturn]] void forbid_and_exit() {
   forbid_core_dumps();
   rlimit limit{};
   const bool no_file = ::getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_max == 0;
-  const bool no_reading = kMayBeSanitized || ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0;
+  const bool no_reading = kSanitized || ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0;
   std::exit(no_file && no_reading ? 0 : 1);
 }
 

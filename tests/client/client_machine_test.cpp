@@ -78,6 +78,7 @@ TEST_F(ClientMachineTest, OffersAgainAfterEveryReconnectUntilSettled) {
   }
   hear(protocol::TaskEnded{TaskId(5), "round-closed", "late"});
   EXPECT_TRUE(did<ForgetUpdate>());
+  EXPECT_EQ(did<Say>()->line, "run 1 round 1: not counted (round-closed): late");
   EXPECT_EQ(machine.updates_counted(), 0U);
 }
 
@@ -223,7 +224,8 @@ TEST_F(ClientMachineTest, AFailedTrainingIsToldUntilItIsHeard) {
   connect();
   ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
   EXPECT_EQ(sent<protocol::TaskFailed>()[0].code, "diverged");
-  hear(protocol::TaskEnded{TaskId(5), "diverged", ""});
+  hear(protocol::TaskEnded{TaskId(5), "diverged", "the loss is not finite"});
+  EXPECT_EQ(did<Say>()->line, "run 1 round 1: not counted (diverged): the loss is not finite");
   feed(Disconnected{retry("connection-lost", "gone")});
   connect();
   EXPECT_TRUE(sent<protocol::TaskFailed>().empty());
@@ -247,6 +249,22 @@ TEST_F(ClientMachineTest, ABrokenDiskFailsTheTask) {
   ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
   EXPECT_EQ(sent<protocol::TaskFailed>()[0].code, "io-error");
   EXPECT_EQ(machine.pending_updates(), 0U);
+}
+
+TEST_F(ClientMachineTest, RefusesATaskByItsPlanBeforeItFetchesAnything) {
+  ClientOptions picky = options();
+  picky.check = [](const protocol::RoundPlan& wanted, std::uint64_t) -> Result<void> {
+    if (wanted.round == 1) return {};
+    return unsupported("model-too-large", "no memory");
+  };
+  machine = ClientMachine(picky, Rng({.seed = 1}), {});
+  connect();
+  hear(plan(5, 2));
+  ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskFailed>()[0].code, "model-too-large");
+  EXPECT_TRUE(sent<protocol::ModelRequest>().empty());
+  hear(plan(6, 1));
+  EXPECT_EQ(sent<protocol::ModelRequest>().size(), 1U);
 }
 
 TEST_F(ClientMachineTest, RefusesAModelBeyondItsLimit) {

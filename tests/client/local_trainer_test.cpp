@@ -24,6 +24,7 @@ class LocalTrainerTest : public ::testing::Test {
     plan.rounds = 5;
     plan.settings = settings.to_settings();
     plan.base = {RunId(1), 0, parameters->sha256()};
+    plan.model_bytes = parameters->size() * sizeof(float);
     plan.schema.vectors = {{.name = "model", .elements = parameters->size()}};
   }
 

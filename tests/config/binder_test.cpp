@@ -12,8 +12,10 @@
 namespace starling::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Bound {
@@ -90,6 +92,9 @@ TEST(Binder, RefusesUnknownKeysNamingLineAndNearest) {
       << "the right word in the wrong section";
   EXPECT_THAT(refusal("[rounds]\n"), HasSubstr("job.toml:1: unknown key 'rounds'"));
   EXPECT_THAT(refusal("[train.local-epochs]\nx = 1"), HasSubstr("train.local-epochs.x"));
+  EXPECT_THAT(refusal("name = \"a\"\ntrain = \"sgd\"\n"),
+              HasSubstr("job.toml:2: 'train' is a section; write its keys below a line [train], or "
+                        "in full, such as train.local-epochs"));
   EXPECT_THAT(refusal("b = 1\na = 2\n"), HasSubstr("job.toml:1: unknown key 'b'"))
       << "the first in the file";
 }
@@ -109,10 +114,12 @@ TEST(Binder, RefusesWrongTypesNamingWhatWouldBeRight) {
   EXPECT_THAT(refusal("train.local-epochs = true"), HasSubstr("is not an integer"));
   EXPECT_THAT(refusal("train.local-epochs = [1]"), HasSubstr("[1] is not an integer"));
   EXPECT_THAT(refusal("[train.local-epochs]"), HasSubstr("a table is not an integer"));
-  EXPECT_THAT(refusal("train.hidden = 200"), HasSubstr("is not a list of integers"));
+  EXPECT_THAT(refusal("train.hidden = 200"),
+              HasSubstr("is not a list of integers such as [200, 100]"));
   EXPECT_THAT(refusal("train.hidden = [200, 1.5]"), HasSubstr("is not a list of integers"));
   EXPECT_THAT(refusal("train.shuffle = 1"), HasSubstr("is not true or false"));
   EXPECT_THAT(refusal("name = 2020-01-01"), HasSubstr("is not a text"));
+  EXPECT_THAT(refusal("name = 10"), HasSubstr("10 is not a text; write it in quotes: \"10\""));
   EXPECT_THAT(refusal("round.deadline = 60"), HasSubstr("write \"60s\" with the unit"));
 }
 
@@ -132,8 +139,18 @@ TEST(Binder, RefusesBrokenToml) {
   EXPECT_THAT(refusal("seed = 1\nseed = 2\n"), StartsWith("toml-malformed: job.toml:2: "));
   EXPECT_THAT(refusal("name = \"a\n"), StartsWith("toml-malformed: job.toml:1: "));
   EXPECT_THAT(refusal("seed = 99999999999999999999\n"), StartsWith("toml-malformed"));
+  EXPECT_THAT(refusal("seed = 99999999999999999999\n"), Not(HasSubstr("quotes")));
+  EXPECT_THAT(refusal("name = \"a"), Not(HasSubstr("in quotes")));
   EXPECT_THAT(refusal("name = \"\xff\"\n"), StartsWith("toml-malformed"));
   EXPECT_THAT(refusal("name = " + std::string(100'000, '[')), StartsWith("toml-malformed"));
+}
+
+TEST(Binder, ATextWithoutQuotesIsNamed) {
+  EXPECT_THAT(refusal("seed = 1\nname = fedadam  # the best\nseed = 2"),
+              AllOf(StartsWith("toml-malformed: job.toml:2: "),
+                    HasSubstr("; a text or a duration stands in quotes: \"fedadam\"")));
+  EXPECT_THAT(refusal("[round]\r\ndeadline = 60s\r\n"),
+              AllOf(StartsWith("toml-malformed: job.toml:2: "), HasSubstr("quotes: \"60s\"")));
 }
 
 TEST(Binder, ReadsFilesAndNamesThem) {

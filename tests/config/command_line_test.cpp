@@ -113,6 +113,12 @@ TEST_F(CommandLine, NegativeNumbersAreValuesNotFlags) {
                         "at least 0"));
 }
 
+TEST_F(CommandLine, SaysHowAListIsWritten) {
+  for (const char* list : {"[200,100]", "200x100", "200 100"}) {
+    EXPECT_THAT(refusal({"--hidden", list}), HasSubstr("commas between them, such as 200,100"));
+  }
+}
+
 TEST_F(CommandLine, AnEmptyValueIsAnEmptyList) {
   EXPECT_EQ(refusal({"--hidden", ""}), "accepted");
   EXPECT_TRUE(options_.train.hidden.empty());
@@ -142,6 +148,13 @@ TEST_F(CommandLine, WrongUseEndsWithTwoAndASentence) {
   EXPECT_EQ(err_.str(), "error: starling-test needs a command (see starling-test --help)\n");
   EXPECT_EQ(parse({"simulate", "--hidden"}), 2);
   EXPECT_THAT(err_.str(), HasSubstr("error: the flag --train.hidden needs one value (see "));
+  EXPECT_EQ(parse({"simulate", "--out", "a", "--out", "b"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("error: the flag --out is given more than once (see "));
+  EXPECT_EQ(parse({"simulate", "--hidden", "200", "100"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("'100' of starling-test simulate; a list is one argument"));
+  EXPECT_EQ(parse({"simulate", "--train", "x"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("'--train' of starling-test simulate is a section of settings; "
+                                    "write one of its keys, such as --train.local-epochs"));
   EXPECT_EQ(parse({"simulate", "extra"}), 2);
   EXPECT_THAT(err_.str(), HasSubstr("unknown argument 'extra' of starling-test simulate"));
   EXPECT_EQ(out_.str(), "");

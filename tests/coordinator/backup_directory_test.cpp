@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -100,7 +101,10 @@ TEST_F(BackupDirectoryTest, IsNotThereWhereItIsNotWhole) {
 TEST_F(BackupDirectoryTest, NoPathLeadsOutOfIt) {
   for (const char* path : {"../key", "/etc/passwd", "a/../../b", "", "a//b", "a/", "./a", "..",
                            "a b", "manifest.json", "a\nb"}) {
-    EXPECT_EQ(receive(backup_, stream_of({{path, "x"}}), 64).error().code(), "bad-backup") << path;
+    const auto received = receive(backup_, stream_of({{"starling.db", ""}, {path, "x"}}), 64);
+    ASSERT_FALSE(received) << path;
+    EXPECT_THAT(received.error().message(), HasSubstr("not a plain one")) << path;
+    EXPECT_EQ(received.error().code(), "bad-backup");
   }
   EXPECT_THAT(entries(), IsEmpty());
 }
@@ -124,6 +128,41 @@ TEST_F(BackupDirectoryTest, EveryDamageIsFoundByTheRestore) {
     std::ofstream(backup_ / name) << content;
   }
   EXPECT_TRUE(restore_backup(backup_, restored_));
+}
+
+TEST_F(BackupDirectoryTest, TheListingHasEachFileOnceAndTheDatabase) {
+  const auto why = [&](const std::string& stream) {
+    const auto received = receive(backup_, stream, 64);
+    return received ? "" : received.error().message();
+  };
+  EXPECT_THAT(why(stream_of({{"starling.db", "a"}, {"x", ""}, {"starling.db", "b"}})),
+              HasSubstr("lists starling.db twice"));
+  EXPECT_THAT(why(stream_of({})), HasSubstr("lists no starling.db"));
+  EXPECT_THAT(entries(), IsEmpty());
+}
+
+// A restore that opened the pipe would wait for its writer.
+TEST_F(BackupDirectoryTest, OnlyRegularFilesOfTheBackupAreRestored) {
+  ASSERT_TRUE(receive(backup_, stream_, 64));
+  const auto expect_damaged = [&](const char* how) {
+    const auto restored = restore_backup(backup_, restored_);
+    ASSERT_FALSE(restored) << how;
+    EXPECT_EQ(restored.error().code(), "backup-damaged");
+    EXPECT_THAT(restored.error().message(), HasSubstr("ca/key.pem"));
+    EXPECT_THAT(restored.error().message(), HasSubstr(how));
+    EXPECT_FALSE(fs::exists(restored_));
+  };
+  const fs::path outside = home_.path() / "outside";
+  fs::rename(backup_ / "ca", outside);
+  fs::create_directory_symlink(outside, backup_ / "ca");
+  expect_damaged("symbolic link");
+  fs::remove(backup_ / "ca");
+  fs::create_directory(backup_ / "ca");
+  fs::create_symlink(outside / "key.pem", backup_ / "ca" / "key.pem");
+  expect_damaged("symbolic link");
+  fs::remove(backup_ / "ca" / "key.pem");
+  ASSERT_EQ(::mkfifo((backup_ / "ca" / "key.pem").c_str(), 0600), 0);
+  expect_damaged("is not a regular file");
 }
 
 TEST_F(BackupDirectoryTest, AManifestThatIsNoneIsNamed) {

@@ -111,6 +111,7 @@ TEST_F(CommandsTest, AWrongSettingOfASimulationEndsWithTwo) {
                        "--clients",      "2"};
   for (const Flags& wrong : std::vector<Flags>{
            {"--strategy.name", "fedavgg"},
+           {"--strategy", "fedavgg"},
            {"--model.kind", "perceptron"},
            {"--model.kind", "cnn"},
            {"--model.kind", "mlp", "--model.hidden", "0"},
@@ -159,7 +160,7 @@ TEST_F(CommandsTest, AWrongSettingOfASubmittedJobEndsWithTwoWhereverItIsFound) {
   for (const auto& [wrong, code] : std::vector<std::pair<std::string, std::string>>{
            {"[strategy]\nname = \"fedavgg\"\n", "fedavgg"},
            {"[data]\ninput = [4, 4]\nclasses = 2\n", "input"},
-           {"[model]\nkind = \"cnn\"\n[data]\ninput = [4]\nclasses = 2\n", "images of 1x1x4"},
+           {"[model]\nkind = \"cnn\"\n[data]\ninput = [4]\nclasses = 2\n", "the data are 1x1x4"},
            {"[evaluate]\ndataset = \"mnist\"\n", "mnist"},
            {"[evaluate]\ndataset = \"synthetic:rows=9\"\n[data]\ninput = [3]\n", "shape"},
            {"[fallback]\ntopology = \"rign\"\n" + right, "rign"},
@@ -179,6 +180,8 @@ TEST_F(CommandsTest, AWrongArgumentOfARequestEndsWithTwo) {
            {"token", "new", "cam-7", "--role", "peer", "--address", "nowhere"},
            {"run", "show", "first"},
            {"run", "wait", "1", "--timeout", "soon"},
+           {"run", "export", "1", "--to", directory.path().string()},
+           {"run", "submit", tiny_job(), "--submit-token", ""},
        }) {
     EXPECT_EQ(ask(wrong), 2) << wrong[1] << ' ' << wrong.back() << ": " << err;
   }
@@ -186,6 +189,9 @@ TEST_F(CommandsTest, AWrongArgumentOfARequestEndsWithTwo) {
            {"run", "show", "99"}, {"client", "show", "nobody"}, {"token", "revoke", "nothing"}}) {
     EXPECT_EQ(ask(absent), 1) << absent[0] << ": " << err;
   }
+  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--submit-token", "monday"}), 0) << err;
+  EXPECT_EQ(ask({"run", "submit", tiny_job(), "--rounds", "8", "--submit-token", "monday"}), 2);
+  EXPECT_THAT(err, HasSubstr("belongs to run 1, which is another job"));
 }
 
 TEST_F(CommandsTest, WrongConfigurationsOfAServiceEndWithTwo) {

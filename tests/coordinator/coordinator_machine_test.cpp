@@ -142,14 +142,14 @@ TEST_F(CoordinatorMachineTest, TrafficIsRecordedOnceAModel) {
 TEST_F(CoordinatorMachineTest, AWeightCountsUpToAMultipleOfTheMedianRowsOfItsRound) {
   rows_of_a = 1'000'000;
   open_round();
-  EXPECT_EQ(offer(plan_a, 1'000'000), "a: the weight 1000000 counts as 100");
+  EXPECT_EQ(offer(plan_a, 1'000'000), "a: its weight 1000000 is lowered to 100");
   EXPECT_EQ(offer(plan_a, 1'000'000), "") << "said once";
 }
 
 TEST_F(CoordinatorMachineTest, WhoAnnouncedNoRowsCountsAsTheMedian) {
   rows_of_a = 0;
   open_round();
-  EXPECT_EQ(offer(plan_a, 1'000'000), "a: the weight 1000000 counts as 10");
+  EXPECT_EQ(offer(plan_a, 1'000'000), "a: its weight 1000000 is lowered to 10");
 }
 
 TEST_F(CoordinatorMachineTest, ARoundThatIsResumedBoundsWeightsAsBefore) {
@@ -163,7 +163,7 @@ TEST_F(CoordinatorMachineTest, ARoundThatIsResumedBoundsWeightsAsBefore) {
   hear(1, protocol::Hello{.rows = 1'000'000});
   ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
   EXPECT_EQ(offer(sent<protocol::RoundPlan>()[0].second, 1'000'000),
-            "a: the weight 1000000 counts as 100")
+            "a: its weight 1000000 is lowered to 100")
       << "b is not back yet";
 }
 
@@ -311,6 +311,14 @@ TEST_F(CoordinatorMachineTest, MoreBytesThanGrantedCloseTheSession) {
   feed(UploadOpened{plan_a.task, 0});
   hear(1, protocol::Chunk{plan_a.task, 0}, SharedBytes::own(Bytes(60)));
   EXPECT_EQ(closed_because(), "bad-chunk");
+}
+
+TEST_F(CoordinatorMachineTest, APieceOfAnUpdateThatNamesAnInputClosesTheSession) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, 0});
+  hear(1, protocol::Chunk{.task = plan_a.task, .input = 65535}, SharedBytes::own(Bytes(20)));
+  EXPECT_EQ(closed_because(), "bad-message");
 }
 
 TEST_F(CoordinatorMachineTest, ChunksWithoutAcceptedOfferChangeNothing) {

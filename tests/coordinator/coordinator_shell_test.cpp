@@ -56,8 +56,7 @@ class CoordinatorShellTest : public ::testing::Test {
     const RunId id =
         store.submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
     run = load_new_run(*store.find_run(id).value()).value();
-    ASSERT_TRUE(
-        store.start_run(id, {.sha256 = run.at.version.sha256, .file = "0.safetensors"}, "", {}));
+    ASSERT_TRUE(store.start_run(id, {.sha256 = run.at.version.sha256}, "", {}));
   }
   void start() {
     shell.start_run(run, to_run_start(run.at.version.run, *run.context, run.at, {}, {}));
@@ -134,7 +133,9 @@ TEST_F(CoordinatorShellTest, ARoundIsOpenedToldCommittedAndFinishedInThisOrder) 
                                    "say run completed"));
   const auto model = store.models(run.at.version.run).value().back();
   EXPECT_EQ(model.round, 1U);
-  EXPECT_EQ(hash_model_file(disk, state_directory.models(run.at.version.run) / model.file).value(),
+  EXPECT_EQ(hash_model_file(disk, state_directory.models(run.at.version.run) /
+                                      store::Checkpoints::file_name(model.round))
+                .value(),
             model.sha256);
   EXPECT_FALSE(broken);
 }

@@ -103,9 +103,6 @@ class FlakyStore final : public Store {
   Result<void> record_traffic(const AttemptKey& k, std::uint64_t in, std::uint64_t out) override {
     return store_->record_traffic(k, in, out);
   }
-  Result<void> record_evaluation(RunId id, Round r, const Evaluation& e) override {
-    return store_->record_evaluation(id, r, e);
-  }
   Result<void> withdraw_round(RunId id, Round r, const Abandonment& w) override {
     return store_->withdraw_round(id, r, w);
   }

@@ -254,7 +254,7 @@ TEST_F(RunMachineTest, AFailureOfAnUpdateThatCountsIsNoFailure) {
 TEST_F(RunMachineTest, AWeightThatIsLoweredIsSaidOnceATask) {
   context.job.aggregation.weight_max = 5;
   open_round();
-  EXPECT_EQ(offer(plan_a, 10), "a: the weight 10 counts as 5");
+  EXPECT_EQ(offer(plan_a, 10), "a: its weight 10 is lowered to 5");
   for (std::uint64_t session = 3; session < 6; ++session) {
     feed(SessionClosed{SessionId(session == 3 ? 1 : session - 1)});
     feed(SessionOpened{SessionId(session), "a"});

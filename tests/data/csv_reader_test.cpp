@@ -146,6 +146,9 @@ TEST_F(CsvReader, RefusesWhatIsNotFinite) {
 
 TEST_F(CsvReader, RefusesLabelsThatCannotBeClasses) {
   EXPECT_THAT(refusal("x,c\n1,-1\n1,1\n"), HasSubstr("classes count from 0"));
+  EXPECT_THAT(refusal("x,c\n1,0\n1,0.5\n1,1.5\n"),
+              HasSubstr("a.csv, line 3, column 'c': 0.5 is not a class; classes count from 0"));
+  EXPECT_EQ(load("x,c\n1,0\n1,0.5\n1,high\n").value()->classes(), 3) << "they are texts";
   EXPECT_THAT(refusal("x,c\n1,2000000000\n"), HasSubstr("label-out-of-range"));
   EXPECT_THAT(refusal("x,c\n1,0\n1,5\n", {.classes = 5}), HasSubstr("the model has 5 classes"));
 }

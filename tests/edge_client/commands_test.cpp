@@ -156,6 +156,20 @@ TEST_F(CommandsTest, PreflightSaysWhenTheCoordinatorCannotBeReached) {
   const Printed result = preflight_beside().get();
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_THAT(result.text, HasSubstr("connection    FAILED"));
+  EXPECT_THAT(result.text,
+              HasSubstr("(Connection refused)\n                     check that it runs"))
+      << "its advice is given once";
+  EXPECT_THAT(result.text, Not(HasSubstr("see that the coordinator runs")));
+}
+
+TEST_F(CommandsTest, PreflightNamesTheLimitThatTheDataExceed) {
+  options_.data.dataset = "synthetic:rows=100000,features=6,classes=3";
+  options_.limits.memory = 1;
+  auto printed = preflight_beside();
+  play_greeting();
+  const Printed result = printed.get();
+  EXPECT_THAT(result.text, HasSubstr("are allowed here (limits.memory)\n"));
+  EXPECT_THAT(result.text, HasSubstr("raise limits.memory in edge.toml"));
 }
 
 TEST_F(CommandsTest, PreflightSaysWhenTheCoordinatorRefuses) {

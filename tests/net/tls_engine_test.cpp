@@ -19,6 +19,35 @@ using Status = TlsEngine::Status;
 
 constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
 
+TEST(ByteQueue, AParkedQueueHoldsItsContentAndNoBuffer) {
+  BufferPool pool(8);
+  ByteQueue queue(pool);
+  const auto append = [&](std::string_view text) {
+    const MutableByteView space = queue.space();
+    ASSERT_GE(space.size(), text.size());
+    std::ranges::copy(as_bytes(text), space.begin());
+    queue.commit(text.size());
+  };
+  queue.park();
+  EXPECT_TRUE(queue.empty()) << "nothing to park";
+  append("abcdef");
+  queue.consume(2);
+  queue.park();
+  EXPECT_EQ(pool.borrowed(), 0U);
+  EXPECT_EQ(as_text(queue.view()), "cdef");
+  queue.park();
+  queue.consume(1);
+  EXPECT_EQ(as_text(queue.view()), "def");
+  append("ghijk");
+  EXPECT_EQ(as_text(queue.view()), "defghijk")
+      << "the parked bytes stand at the buffer's beginning";
+  queue.park();
+  queue.consume(8);
+  queue.release();
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(pool.borrowed(), 0U);
+}
+
 class TlsEngineTest : public ::testing::Test {
  public:
   TlsEngineTest() { reset(); }

@@ -113,7 +113,6 @@ class RandomLife {
           return word(s.withdraw_round(run, last ? models->back().round : wild.round, why));
         };
       case 5:
-        return [=](Store& s) { return word(s.record_evaluation(run, wild.round, {0.5, {}})); };
       case 6:
         return
             [=](Store& s) { return word(s.append_log(run, std::vector<std::string>{made}, now)); };

@@ -28,9 +28,11 @@ class RoundsTest : public StoreTest {
   TaskOutcome outcome(std::uint64_t task) {
     return store().find_task(TaskId(task)).value()->outcome;
   }
-  void commit(RunId run, Round round, std::string_view base, std::string_view made) {
+  void commit(RunId run, Round round, std::string_view base, std::string_view made,
+              const Evaluation& evaluation = {}) {
     ASSERT_TRUE(store().open_attempt(attempt(run, round, 1, 100 * round, {"a"}, base)));
-    ASSERT_TRUE(store().commit_attempt({run, round, 1}, {}, model(round, made)));
+    ASSERT_TRUE(
+        store().commit_attempt({run, round, 1}, {.evaluation = evaluation}, model(round, made)));
   }
   // Evaluates `round`, whose model is `base`, by one client.
   void evaluate(RunId run, Round round, std::uint64_t task, std::string_view base) {
@@ -308,20 +310,6 @@ TEST_F(RoundsTest, AFinishedRunLeavesNoOpenAttempt) {
   EXPECT_THAT(store().models(run).value(), SizeIs(2));
 }
 
-TEST_F(RoundsTest, TakesALaterEvaluation) {
-  const RunId run = started_run();
-  commit(run, 1, "m0", "m1");
-  ASSERT_TRUE(store().record_evaluation(run, 1, {0.5, 0.75}));
-  reopen();
-  EXPECT_EQ(store().rounds(run, 1).value()[0].result.evaluation, (Evaluation{0.5, 0.75}));
-  EXPECT_EQ(store().models(run).value()[1].evaluation, (Evaluation{0.5, 0.75}));
-  ASSERT_TRUE(store().record_evaluation(run, 1, {0.25, std::nan("")}));
-  EXPECT_EQ(store().models(run).value()[1].evaluation, (Evaluation{0.25, std::nullopt}));
-  EXPECT_EQ(code_of(store().record_evaluation(run, 2, {})), "round-unknown");
-  EXPECT_EQ(code_of(store().record_evaluation(run, 0, {})), "round-unknown");
-  EXPECT_EQ(code_of(store().record_evaluation(RunId(9), 1, {})), "run-unknown");
-}
-
 TEST_F(RoundsTest, WithdrawsTheLastRoundAndWhatStartedFromIt) {
   const RunId run = started_run();
   commit(run, 1, "m0", "m1");
@@ -419,7 +407,7 @@ TEST_F(RoundsTest, KeepsThePopulationAndTheStateOfTheStrategy) {
 
 TEST_F(RoundsTest, ClientsEvaluateTheModelOfACommittedRound) {
   const RunId run = started_run();
-  commit(run, 1, "m0", "m1");
+  commit(run, 1, "m0", "m1", {0.25, 0.75});
   const AttemptKey key{run, 1, 1, PhaseKind::kEvaluate};
   NewAttempt opened = evaluation(run, 1, 1, 7, {"a", "b", "c"}, "m1");
   opened.population = 9;
@@ -439,7 +427,6 @@ TEST_F(RoundsTest, ClientsEvaluateTheModelOfACommittedRound) {
   result.evaluation = {0.5, 0.875};
   result.seconds = 1.5;
   ASSERT_TRUE(store().commit_evaluation(key, result));
-  ASSERT_TRUE(store().record_evaluation(run, 1, {0.25, 0.75}));
   reopen();
   const std::vector<RoundRecord> rounds = store().rounds(run, 1).value();
   ASSERT_THAT(rounds, SizeIs(1)) << "an evaluation is no attempt at a round";

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/base/rng.h"
+#include "core/base/sanitizers.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::store {
@@ -205,12 +206,8 @@ TEST_F(SpoolTest, ManySmallBuffersTakeNoMoreThanTheirLimit) {
     }
     uploads = std::vector<std::unique_ptr<Upload>>(20'000);
   }
-// Sanitizers, which builds with clang have, keep what was freed, and room around each.
-#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
-  constexpr std::uint64_t kMore = std::uint64_t{64} << 20;
-#else
-  constexpr std::uint64_t kMore = std::uint64_t{16} << 20;
-#endif
+  // A sanitizer keeps what was freed, and room around each.
+  constexpr std::uint64_t kMore = std::uint64_t{kSanitized ? 64 : 16} << 20;
   EXPECT_LT(resident_bytes(), before + kMore);
 }
 

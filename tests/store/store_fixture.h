@@ -45,11 +45,7 @@ inline IssueCertificate issuing(std::string serial, std::string_view key = "") {
 }
 
 inline ModelRecord model(Round round, std::string_view content) {
-  return {.round = round,
-          .sha256 = digest(content),
-          .file = std::to_string(round) + ".safetensors",
-          .bytes = content.size(),
-          .evaluation = {}};
+  return {.round = round, .sha256 = digest(content)};
 }
 
 inline NewAttempt attempt(RunId run, Round round, Attempt number, std::uint64_t first_task,

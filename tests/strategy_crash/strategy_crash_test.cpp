@@ -130,6 +130,14 @@ struct Federation {
     options.give_up_at = TimePoint(240h);
   }
 
+  // Once the third attempt is open: a coordinator that comes back then takes round 2 back.
+  void lose_model_of_round_2() {
+    store.on_written = [this, opened = 0](const std::string& call) mutable {
+      if (call != "open" || ++opened != 3) return;
+      ASSERT_TRUE(coordinator_disk->remove("models/1/2.safetensors"));
+    };
+  }
+
   Outcome simulate() {
     const auto dataset =
         data::load_dataset(data::DatasetSpec::parse(job.data.dataset).value()).value();
@@ -393,10 +401,7 @@ TEST(StrategyCrashes, ARoundThatIsTakenBackHoldsNobodyUp) {
     SCOPED_TRACE("message " + std::to_string(n));
     Federation federation(scenario);
     federation.options.faults.kill_at_message = n;
-    federation.store.on_written = [&federation, opened = 0](const std::string& call) mutable {
-      if (call != "open" || ++opened != 3) return;
-      ASSERT_TRUE(federation.coordinator_disk->remove("models/1/2.safetensors"));
-    };
+    federation.lose_model_of_round_2();
     const Outcome outcome = federation.simulate();
     if (federation.crashes == 0) break;
     EXPECT_EQ(outcome.models.size(), 4U);
@@ -418,10 +423,7 @@ TEST(StrategyCrashes, NoStateOfALostRoundIsUsed) {
       SCOPED_TRACE(std::string(name) + ", message " + std::to_string(n));
       Federation federation(scenario);
       federation.options.faults.kill_at_message = n;
-      federation.store.on_written = [&federation, opened = 0](const std::string& call) mutable {
-        if (call != "open" || ++opened != 3) return;
-        ASSERT_TRUE(federation.coordinator_disk->remove("models/1/2.safetensors"));
-      };
+      federation.lose_model_of_round_2();
       const Outcome outcome = federation.simulate();
       if (federation.crashes == 0) break;
       if (federation.abandoned == 0) continue;
