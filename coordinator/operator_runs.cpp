@@ -7,7 +7,7 @@
 
 #include "coordinator/job.h"
 #include "coordinator/operator_desk.h"
-#include "coordinator/run_records.h"
+#include "coordinator/run_json.h"
 #include "core/wire/text.h"
 
 namespace starling::coordinator {

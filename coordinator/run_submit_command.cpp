@@ -53,6 +53,7 @@ int run(SubmitFlags& flags, CommandContext& context) {
   auto read = flags.binder.apply(flags.file);
   if (read) read = flags.job.validate();
   if (!read) return config::report(read, context.err);
+  note_simulated_sections(flags.binder, context);
   return with_service(flags.common, context,
                       [&](OperatorClient& client) { return submit(client, flags, context); });
 }
