@@ -8,6 +8,7 @@
 
 #include "coordinator/run_view.h"
 #include "coordinator/text_table.h"
+#include "core/telemetry/terminal.h"
 
 namespace starling::coordinator {
 namespace {

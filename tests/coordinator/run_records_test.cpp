@@ -112,10 +112,9 @@ TEST(RunRecords, ALineNamesClientsOfTheSameReasonTogether) {
 }
 
 TEST(RunRecords, AHugeLossStaysShort) {
-  RoundOutcome outcome{.train_loss = 1e100,
-                       .measured = Measured{.loss = 123456.7, .accuracy = 0.5}};
+  RoundOutcome outcome{.train_loss = 1e100, .measured = Measured{.loss = 1234.5, .accuracy = 0.5}};
   EXPECT_TRUE(round_lines(summary(), &outcome, 20)[1].starts_with(
-      "[round 3/20] train loss 1.0000e+100  eval loss 123456.7000  accuracy 0.5000  "));
+      "[round 3/20] train loss 1.00e+100  eval loss 1234.5000  accuracy 0.5000  "));
 }
 
 TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {

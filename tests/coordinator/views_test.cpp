@@ -45,9 +45,9 @@ TEST(TextTable, CellsOfJson) {
   EXPECT_EQ(cell(value, "real"), "0.25");
   EXPECT_EQ(cell(value, "real", 4), "0.2500");
   EXPECT_EQ(cell(value, "none", 4), "-");
-  EXPECT_EQ(cell(json::value{{"loss", 1e100}}, "loss", 4), "1.0000e+100");
-  EXPECT_EQ(cell(json::value{{"loss", -2.5e6}}, "loss", 4), "-2.5000e+06");
-  EXPECT_EQ(cell(json::value{{"loss", 999999}}, "loss", 4), "999999.0000");
+  EXPECT_EQ(cell(json::value{{"loss", 1e100}}, "loss", 4), "1.00e+100");
+  EXPECT_EQ(cell(json::value{{"loss", -2.5e6}}, "loss", 4), "-2.50e+06");
+  EXPECT_EQ(cell(json::value{{"loss", 9999}}, "loss", 4), "9999.0000");
   EXPECT_EQ(bytes_cell(value, "bytes"), "4.8 MB");
   EXPECT_EQ(time_cell(value, "time"), "2026-11-20 09:10:11Z");
   EXPECT_EQ(time_cell(value, "none"), "-");
