@@ -54,4 +54,15 @@ int ask_and_print(const OperatorFlags& flags, CommandContext& context, const std
   });
 }
 
+void note_simulated(std::string_view what, CommandContext& context) {
+  context.err << "note: " << what
+              << " is of simulated networks and means nothing to real devices\n";
+}
+
+void note_simulated_sections(const config::Binder& binder, CommandContext& context) {
+  for (const std::string section : {"network", "nodes"}) {
+    if (binder.says(section)) note_simulated("[" + section + "]", context);
+  }
+}
+
 }  // namespace starling::coordinator

@@ -7,9 +7,11 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 
 #include "coordinator/commands/operator_client.h"
 #include "core/base/clock.h"
+#include "core/config/binder.h"
 #include "core/config/command_line.h"
 #include "core/telemetry/terminal.h"
 
@@ -59,5 +61,10 @@ int with_service(const OperatorFlags& flags, CommandContext& context,
 int ask_and_print(const OperatorFlags& flags, CommandContext& context, const std::string& command,
                   const Settings& arguments,
                   const std::function<std::string(const boost::json::value&)>& to_text);
+
+// Of a file that serves simulations, too.
+void note_simulated(std::string_view what, CommandContext& context);
+// [network] and [nodes], where they are set.
+void note_simulated_sections(const config::Binder& binder, CommandContext& context);
 
 }  // namespace starling::coordinator

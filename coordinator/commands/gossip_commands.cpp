@@ -40,17 +40,13 @@ struct NetFlags {
     STARLING_TRY(options.validate());
     return gossip_run_to_toml(options);
   }
-  // One file serves simulations too.
-  void note_what_is_simulated(std::ostream& err) const {
-    const auto note = [&err](const char* what) {
-      err << "note: " << what << " is of simulated networks and means nothing to real devices\n";
-    };
-    if (binder.says("network")) note("[network]");
-    if (binder.says("nodes")) note("[nodes]");
-    if (options.run.virtual_time > Duration::zero()) note("virtual-time");
-  }
   std::string run_name() const { return run.empty() ? fs::path(file).stem().string() : run; }
 };
+
+void note_what_is_simulated(const NetFlags& flags, CommandContext& context) {
+  note_simulated_sections(flags.binder, context);
+  if (flags.options.run.virtual_time > Duration::zero()) note_simulated("virtual-time", context);
+}
 
 struct SignFlags : NetFlags {
   std::string members;
@@ -107,7 +103,7 @@ void add_keys(CLI::App& command, NetFlags& flags) {
 int start(NetFlags& flags, CommandContext& context) {
   const auto text = flags.read();
   if (!text) return config::report(text.error(), context.err);
-  flags.note_what_is_simulated(context.err);
+  note_what_is_simulated(flags, context);
   return with_service(flags.common, context, [&](OperatorClient& client) -> Result<int> {
     Settings arguments = {{"run", flags.run_name()}};
     if (!flags.expires.empty()) arguments.emplace_back("expires", flags.expires);
@@ -189,7 +185,7 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
 
 Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {
   STARLING_ASSIGN(const auto made, sign(flags, context.clock));
-  flags.note_what_is_simulated(context.err);
+  note_what_is_simulated(flags, context);
   STARLING_TRY(made.save(flags.to));
   const identity::Roster& roster = made.roster();
   if (flags.common.format == config::OutputFormat::kJson) {

@@ -8,6 +8,7 @@
 
 #include "coordinator/commands/run_view.h"
 #include "coordinator/commands/text_table.h"
+#include "core/telemetry/terminal.h"
 
 namespace starling::coordinator {
 namespace {
@@ -68,8 +69,9 @@ Result<int> wait_for_run(OperatorClient& client, const std::string& run,
   std::ostream& progress = is_json ? context.err : context.out;
   STARLING_ASSIGN(const bool ended, say_what_it_waits_for(client, run, progress));
   if (!ended || !options.only_new) {
-    const auto followed = follow_log(client, run, options, [&progress](const json::value& line) {
-      progress << cell(line, "text") << std::endl;
+    const std::size_t columns = is_json ? SIZE_MAX : context.terminal.line_max;
+    const auto followed = follow_log(client, run, options, [&](const json::value& line) {
+      progress << telemetry::leading_facts(cell(line, "text"), columns) << std::endl;
     });
     if (!followed) return not_ended(followed.error(), run);
   }

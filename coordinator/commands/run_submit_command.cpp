@@ -11,7 +11,7 @@
 #include "coordinator/commands/run_follow.h"
 #include "coordinator/commands/text_table.h"
 #include "coordinator/job/job_text.h"
-#include "coordinator/simulation/simulated_world.h"
+#include "coordinator/job/simulated_world.h"
 #include "core/base/escape_controls.h"
 
 namespace starling::coordinator {
@@ -53,6 +53,7 @@ int run(SubmitFlags& flags, CommandContext& context) {
   auto read = flags.binder.apply(flags.file);
   if (read) read = flags.job.validate();
   if (!read) return config::report(read, context.err);
+  note_simulated_sections(flags.binder, context);
   return with_service(flags.common, context,
                       [&](OperatorClient& client) { return submit(client, flags, context); });
 }

@@ -23,10 +23,10 @@ constexpr std::size_t kWarningsShown = 10;
 constexpr std::size_t kAbandonedShown = 10;
 constexpr std::size_t kLeftOutShown = 10;
 
-const json::array& array_of(const json::value& object, const char* key) {
+const json::array& array_of(const json::value& object, std::string_view key) {
   static const json::array kNone;
   const json::object* members = object.if_object();
-  const json::value* value = members ? members->if_contains(key) : nullptr;
+  const json::value* value = members ? members->if_contains({key.data(), key.size()}) : nullptr;
   return value && value->is_array() ? value->get_array() : kNone;
 }
 
@@ -72,6 +72,14 @@ std::string settings_of(const json::value& run) {
   return text;
 }
 
+std::string best_of(const json::value& run) {
+  const json::object* members = run.if_object();
+  const json::value* best = members ? members->if_contains("best_round") : nullptr;
+  if (best == nullptr || !best->is_object()) return {};
+  return fmt::format("best       round {} ({} {})\n", cell(*best, "round"), cell(*best, "metric"),
+                     cell(*best, "value", 4));
+}
+
 std::string head(const json::value& run) {
   std::string text =
       fmt::format("run {} '{}': {}\n", cell(run, "id"), cell(run, "name"), cell(run, "state"));
@@ -81,10 +89,13 @@ std::string head(const json::value& run) {
   if (waits_for != "-") text += fmt::format("waits for  {}\n", waits_for);
   const std::string abandoned = cell(run, "last_abandoned");
   if (abandoned != "-") text += fmt::format("abandoned  {}\n", abandoned);
+  const std::string stopped_early = cell(run, "stopped_early");
+  if (stopped_early != "-") text += fmt::format("early stop {}\n", stopped_early);
   text += clients_of(run);
-  return text + fmt::format("seed       {}\nsubmitted  {}\nstarted    {}\nended      {}\n",
-                            cell(run, "seed"), time_cell(run, "submitted"),
-                            time_cell(run, "started"), time_cell(run, "ended"));
+  return text + best_of(run) +
+         fmt::format("seed       {}\nsubmitted  {}\nstarted    {}\nended      {}\n",
+                     cell(run, "seed"), time_cell(run, "submitted"), time_cell(run, "started"),
+                     time_cell(run, "ended"));
 }
 
 std::string seconds_cell(const json::value& round, const char* key) {
@@ -150,16 +161,23 @@ std::string evaluations_table(const json::array& rounds, const telemetry::Termin
   return "\nevaluated by the clients, on their own data\n" + table.text(terminal.line_max);
 }
 
-// `key`: "failures" of training, "federated_failures" of the clients' evaluation.
-std::string failures_table(const json::array& rounds, const char* key, std::string_view title,
+// `key`: "failures" of each attempt at a training, or "federated_failures" of the last evaluation
+// by clients.
+std::string failures_table(const json::array& rounds, std::string_view key, std::string_view title,
                            const telemetry::Terminal& terminal) {
-  TextTable table({">ROUND", "CLIENT", "CODE", "REASON"});
+  const bool by_attempt = key == "failures";
+  std::vector<std::string> headers = {">ROUND"};
+  if (by_attempt) headers.emplace_back(">ATTEMPT");
+  headers.insert(headers.end(), {"CLIENT", "CODE", "REASON"});
+  TextTable table(std::move(headers));
   std::size_t count = 0;
   for (const json::value& round : rounds) {
     for (const json::value& failure : array_of(round, key)) {
       if (++count > kFailuresShown) continue;
-      table.add({cell(round, "round"), cell(failure, "client"), cell(failure, "code"),
-                 cell(failure, "reason")});
+      std::vector<std::string> cells = {cell(round, "round")};
+      if (by_attempt) cells.push_back(cell(round, "attempt"));
+      for (const char* fact : {"client", "code", "reason"}) cells.push_back(cell(failure, fact));
+      table.add(std::move(cells));
     }
   }
   if (count == 0) return {};

@@ -86,10 +86,13 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   if (!flags.out.empty()) flags.options.out = flags.out;
   if (!flags.replay.empty()) flags.options.replay = flags.replay;
   // An invalid job is refused by the simulation itself.
+  std::vector<std::string> warnings = warnings_of_world(flags.world);
   if (flags.job.validate(*flags.options.strategies)) {
-    for (const std::string& sentence : warnings_of_keys(flags.job, *flags.options.strategies)) {
-      context.err << "warning: " << sentence << std::endl;
-    }
+    std::ranges::move(warnings_of_keys(flags.job, *flags.options.strategies),
+                      std::back_inserter(warnings));
+  }
+  for (const std::string& sentence : warnings) {
+    context.err << "warning: " << sentence << std::endl;
   }
   const auto result = simulate_with_progress(flags, context);
   if (!result) return config::report(result.error(), context.err);

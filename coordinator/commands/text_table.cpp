@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/bytes.h"
+#include "core/base/decimal.h"
 #include "core/base/escape_controls.h"
 
 namespace starling::coordinator {
@@ -46,7 +47,7 @@ std::string cell(const json::value& object, std::string_view key) {
 
 std::string cell(const json::value& object, std::string_view key, int digits) {
   const auto value = number(member(object, key));
-  return value ? fmt::format("{:.{}f}", *value, digits) : std::string(kMissing);
+  return value ? decimal(*value, digits) : std::string(kMissing);
 }
 
 std::string bytes_cell(const json::value& object, std::string_view key) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/counted.h"
+#include "core/base/decimal.h"
 
 namespace starling::coordinator {
 
@@ -27,7 +28,7 @@ void EarlyStopping::record(Round round, const Measured& measured) {
 std::optional<std::string> EarlyStopping::reason() const {
   if (!options_.enabled() || without_improvement_ < options_.patience) return std::nullopt;
   const std::string since =
-      best_ ? fmt::format(" since round {} ({:.4f})", best_round_, *best_) : "";
+      best_ ? fmt::format(" since round {} ({})", best_round_, decimal(*best_)) : "";
   const std::string by =
       options_.min_change > 0 ? fmt::format(" by more than {:g}", options_.min_change) : "";
   return fmt::format("{} has not improved{} for {}{}", options_.metric, by,

@@ -163,12 +163,17 @@ Result<void> check_new_job(const Job& job, const strategy::Catalogue& strategies
           options.trim, 2 * options.trim, job.evaluate.federated_cohort));
 }
 
-Result<Job> parse_job(std::string_view toml, std::string_view source,
-                      const strategy::Catalogue& strategies) {
+Result<Job> read_job(std::string_view toml, std::string_view source) {
   Job job;
   config::Binder binder;
   job.bind(binder);
   STARLING_TRY(binder.read_toml(toml, source));
+  return job;
+}
+
+Result<Job> parse_job(std::string_view toml, std::string_view source,
+                      const strategy::Catalogue& strategies) {
+  STARLING_ASSIGN(Job job, read_job(toml, source));
   STARLING_TRY(job.validate(strategies));
   return job;
 }

@@ -141,7 +141,10 @@ struct Job {
 [[nodiscard]] Result<void> check_new_job(
     const Job& job, const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
-// Reads a whole job; `source` is what errors call the file.
+// What `toml` says, without validate(); `source` is what errors call the file.
+[[nodiscard]] Result<Job> read_job(std::string_view toml, std::string_view source);
+
+// Reads a whole job, which is valid.
 [[nodiscard]] Result<Job> parse_job(
     std::string_view toml, std::string_view source,
     const strategy::Catalogue& strategies = strategy::builtin_strategies());

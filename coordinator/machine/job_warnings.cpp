@@ -11,7 +11,6 @@
 #include "coordinator/machine/data_shape.h"
 #include "core/base/counted.h"
 #include "core/base/nearest_name.h"
-#include "core/client/abilities.h"
 
 namespace starling::coordinator {
 namespace {
@@ -47,28 +46,80 @@ const std::vector<Needs> kNeeds = {
           {"fallback.after", "fallback.local-steps", "fallback.merge-within", "fallback.lifetime"}},
 };
 
-std::vector<std::string> unable_clients(const Job& job, const ClientTable& clients,
-                                        const strategy::Catalogue& strategies) {
+const std::vector<Needs> kWorldNeeds = {
+    Needs{"network.loss", "0", {"network.retransmit-after"}},
+    Needs{"nodes.stragglers", "0", {"nodes.slowdown"}},
+    Needs{"nodes.crash-every", "0s", {"nodes.return-after"}},
+};
+
+struct Keys {
+  Settings settings;
+  Settings defaults;
+
+  const std::string& value(std::string_view key) const { return find(settings, key); }
+  bool is_changed(std::string_view key) const { return find(settings, key) != find(defaults, key); }
+
+ private:
+  static const std::string& find(const Settings& all, std::string_view key) {
+    return std::ranges::find(all, key, &Settings::value_type::first)->second;
+  }
+};
+
+void add_unmet_needs(const std::vector<Needs>& rules, const Keys& keys,
+                     std::vector<std::string>& sentences) {
+  for (const Needs& rule : rules) {
+    if (keys.value(rule.owner) != rule.unset) continue;
+    for (const std::string_view key : rule.keys) {
+      // A 0 turns off what is not on.
+      if (!keys.is_changed(key) || keys.value(key) == "0") continue;
+      sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
+    }
+  }
+}
+
+// Of the clients that said what they can.
+struct Fitness {
+  std::size_t spoke = 0;
+  std::size_t unfit = 0;
+  std::map<std::string, std::size_t> reasons;  // and how many cannot because of each
+
+  // "2 cannot, each because its rows have another shape"
+  std::string describe() const {
+    const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
+    return fmt::format("{} cannot{} because {}", most->second, most->second > 1 ? ", each" : "",
+                       most->first);
+  }
+};
+
+Fitness fitness_for(protocol::TaskKind kind, const Job& job, const ClientTable& clients,
+                    const strategy::Catalogue& strategies) {
   const auto half = strategies.for_clients(job.training.strategy).name;
   const std::vector<std::string> abilities = needed_abilities(half);
-  std::map<std::string, std::size_t> reasons;
-  std::size_t able = clients.size();
+  Fitness fitness;
   for (const auto& [name, client] : clients.all()) {
-    std::string why = why_unfit(client, abilities, job.training.data, protocol::TaskKind::kTrain);
-    if (why.empty()) continue;
-    --able;
     const Greeting& greeting = client.greeting;
-    if (!greeting.input.empty()) {
+    if (!client.greeted && greeting == Greeting{}) continue;
+    ++fitness.spoke;
+    std::string why = why_unfit(client, abilities, job.training.data, kind);
+    if (why.empty()) continue;
+    ++fitness.unfit;
+    const bool by_rows = kind == protocol::TaskKind::kTrain || holds_rows_out(greeting);
+    if (by_rows && !greeting.input.empty()) {
       why += fmt::format(" ({})", describe_shape(shape_of(greeting)));
     }
-    ++reasons[why];
+    ++fitness.reasons[why];
   }
+  return fitness;
+}
+
+std::vector<std::string> unable_clients(const Job& job, const ClientTable& clients,
+                                        const strategy::Catalogue& strategies) {
+  const Fitness fitness = fitness_for(protocol::TaskKind::kTrain, job, clients, strategies);
+  const std::size_t able = clients.size() - fitness.unfit;
   const auto needed = static_cast<std::size_t>(job.clients_awaited());
-  if (reasons.empty() || able >= needed) return {};
-  const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
-  return {fmt::format(
-      "{} of {} admitted clients can do this run, which needs {}; {} cannot{} because {}", able,
-      clients.size(), needed, most->second, most->second > 1 ? ", each" : "", most->first)};
+  if (fitness.unfit == 0 || able >= needed) return {};
+  return {fmt::format("{} of {} admitted clients can do this run, which needs {}; {}", able,
+                      clients.size(), needed, fitness.describe())};
 }
 
 std::vector<std::string> clients_of_more_classes(const Job& job, const ClientTable& clients) {
@@ -89,18 +140,21 @@ std::vector<std::string> clients_of_more_classes(const Job& job, const ClientTab
                   count, clients.size(), shape.classes, largest)};
 }
 
-std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& clients) {
+std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& clients,
+                                            const strategy::Catalogue& strategies) {
   if (job.evaluate.federated_every == 0) return {};
-  std::size_t spoke = 0;
-  for (const auto& [name, client] : clients.all()) {
-    if (std::ranges::binary_search(client.greeting.abilities, client::kEvaluateAbility)) return {};
-    if (client.greeting != Greeting{}) ++spoke;
-  }
-  if (spoke == 0) return {};
-  return {
-      fmt::format("evaluate.federated-every is set, and of the {} that connected so far none "
-                  "holds rows out for it (data.hold-out in edge.toml)",
-                  counted(spoke, "client"))};
+  const Fitness fitness = fitness_for(protocol::TaskKind::kEvaluate, job, clients, strategies);
+  const std::size_t able = fitness.spoke - fitness.unfit;
+  const auto needed = static_cast<std::size_t>(job.aggregation.updates_min());
+  if (fitness.spoke == 0 || able >= needed) return {};
+  const bool any_rows = std::ranges::any_of(
+      clients.all(), [](const auto& entry) { return holds_rows_out(entry.second.greeting); });
+  const std::string why = any_rows ? fmt::format("{} can evaluate, which needs {}; {}",
+                                                 able == 0 ? "none" : fmt::format("{}", able),
+                                                 needed, fitness.describe())
+                                   : "none holds rows out for it (data.hold-out in edge.toml)";
+  return {fmt::format("evaluate.federated-every is set, and of the {} that connected so far {}",
+                      counted(fitness.spoke, "client"), why)};
 }
 
 }  // namespace
@@ -108,31 +162,17 @@ std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& c
 std::vector<std::string> warnings_of_keys(const Job& job, const strategy::Catalogue& strategies) {
   std::vector<std::string> sentences =
       strategies.unused_settings(job.training.strategy, job.server);
-  const Settings settings = job_settings(job);
-  const Settings defaults = job_settings(Job());
-  const auto value_of = [](const Settings& all, std::string_view key) -> const std::string& {
-    return std::ranges::find(all, key, &Settings::value_type::first)->second;
-  };
-  const auto is_changed = [&](std::string_view key) {
-    return value_of(settings, key) != value_of(defaults, key);
-  };
+  const Keys keys{job_settings(job), job_settings(Job())};
   for (const ReadBy& rule : kReadBy) {
-    const std::string& value = value_of(settings, rule.owner);
+    const std::string& value = keys.value(rule.owner);
     if (std::ranges::count(rule.values, value) > 0) continue;
     for (const std::string_view key : rule.keys) {
-      if (!is_changed(key)) continue;
+      if (!keys.is_changed(key)) continue;
       sentences.push_back(fmt::format("{} has no effect: {} is {} (it needs {})", key, rule.owner,
                                       value, join_names(rule.values, "or")));
     }
   }
-  for (const Needs& rule : kNeeds) {
-    if (value_of(settings, rule.owner) != rule.unset) continue;
-    for (const std::string_view key : rule.keys) {
-      // A 0 turns off what is not on.
-      if (!is_changed(key) || value_of(settings, key) == "0") continue;
-      sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
-    }
-  }
+  add_unmet_needs(kNeeds, keys, sentences);
   const std::string& norm_max = job.aggregation.norm_max;
   if (norm_max != kNormMaxOfStrategy && norm_max != "off") {
     const auto strategy = strategies.make_server(job.training.strategy, job.server).value();
@@ -146,11 +186,29 @@ std::vector<std::string> warnings_of_keys(const Job& job, const strategy::Catalo
   return sentences;
 }
 
+std::vector<std::string> warnings_of_world(WorldOptions world) {
+  const auto settings_of = [](WorldOptions& options) {
+    config::Binder binder;
+    options.bind(binder);
+    return binder.settings();
+  };
+  WorldOptions defaults;
+  const Keys keys{settings_of(world), settings_of(defaults)};
+  std::vector<std::string> sentences;
+  for (const char* key : {"network.retransmit", "network.deadline"}) {
+    if (!keys.is_changed(key)) continue;
+    sentences.push_back(fmt::format(
+        "{} has no effect: the links of a federation always send again what is lost", key));
+  }
+  add_unmet_needs(kWorldNeeds, keys, sentences);
+  return sentences;
+}
+
 std::vector<std::string> job_warnings(const Job& job, const ClientTable& clients,
                                       const strategy::Catalogue& strategies) {
   std::vector<std::string> sentences = warnings_of_keys(job, strategies);
   for (const auto& more :
-       {missing_evaluators(job, clients), unable_clients(job, clients, strategies),
+       {missing_evaluators(job, clients, strategies), unable_clients(job, clients, strategies),
         clients_of_more_classes(job, clients)}) {
     sentences.insert(sentences.end(), more.begin(), more.end());
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "coordinator/job/job.h"
+#include "coordinator/job/simulated_world.h"
 #include "coordinator/machine/client_table.h"
 
 namespace starling::coordinator {
@@ -19,5 +20,8 @@ std::vector<std::string> job_warnings(
 // no errors, because one file may serve several strategies, and `simulate` as well as the service.
 std::vector<std::string> warnings_of_keys(
     const Job& job, const strategy::Catalogue& strategies = strategy::builtin_strategies());
+
+// Keys of a simulated network and its nodes that have no effect on a federation.
+std::vector<std::string> warnings_of_world(WorldOptions world);
 
 }  // namespace starling::coordinator

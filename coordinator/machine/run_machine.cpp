@@ -189,11 +189,11 @@ void RunMachine::try_open(std::optional<RunId> yields_to) {
   }
   if (evaluation_is_due()) open_evaluation();
   if (phase_) return;
+  if (is_last_round()) return finish(FinishRun::State::kCompleted, std::nullopt);
   if (const auto reason = start_.stopping.reason()) {
     turn_.say(id(), "stopped early: " + *reason);
     return finish(FinishRun::State::kCompleted, std::nullopt);
   }
-  if (is_last_round()) return finish(FinishRun::State::kCompleted, std::nullopt);
   try_open_training();
 }
 

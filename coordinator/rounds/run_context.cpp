@@ -103,6 +103,12 @@ RunPosition RunContext::initial_position(RunId run, std::uint64_t seed) const {
       std::make_shared<const strategy::State<float>>(strategy->initial_state(initial->size())));
 }
 
+void resolve_norm_max(AggregationOptions& options,
+                      const strategy::ServerStrategy<float>& strategy) {
+  if (options.norm_max != kNormMaxOfStrategy) return;
+  options.norm_max = strategy.instead_of_step().empty() ? "10x" : "off";
+}
+
 Result<RunContext> prepare_run(const Job& job,
                                const std::shared_ptr<const data::Dataset>& known_shape,
                                const strategy::Catalogue& strategies) {
@@ -128,10 +134,7 @@ Result<RunContext> prepare_run(const Job& job,
   }
   STARLING_ASSIGN(context.model, context.job.training.make_model());
   STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));
-  std::string& norm_max = context.job.aggregation.norm_max;
-  if (norm_max == kNormMaxOfStrategy) {
-    norm_max = context.strategy->instead_of_step().empty() ? "10x" : "off";
-  }
+  resolve_norm_max(context.job.aggregation, *context.strategy);
   context.for_clients = context.job.training;
   context.for_clients.strategy = strategies.for_clients(job.training.strategy);
   return context;

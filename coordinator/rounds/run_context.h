@@ -40,6 +40,9 @@ struct RunContext {
   RunPosition initial_position(RunId run, std::uint64_t seed) const;
 };
 
+// Where `options` leave the bound on norms to the strategy: writes it there.
+void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrategy<float>& strategy);
+
 // Loads the evaluation data set, if the job names one, and makes the model for its shape; without
 // one the job itself ("model shape" keys) or `known_shape` says it. "no-data-shape" where nothing
 // does.

@@ -195,7 +195,7 @@ void RunQueue::ended(RunId run) {
 
 std::string RunQueue::waits_for(const store::Run& run) const {
   if (const auto complaint = complaints_.find(run.id); complaint != complaints_.end()) {
-    return complaint->second;
+    return "its files to be readable: " + complaint->second;
   }
   if (run.state != store::RunState::kPending || held_.contains(run.id)) return "";
   const auto job = parse_job(run.job, "job", parts_.strategies);
@@ -210,7 +210,8 @@ std::string RunQueue::waits_for(const store::Run& run) const {
     const auto learned = coordinator::learn_shape(*job, handlers_.clients());
     if (!learned) {
       return learned.error().code() == "shapes-differ"
-                 ? describe_disagreement(*job, handlers_.clients())
+                 ? "clients that agree on the shape of their data: " +
+                       describe_disagreement(*job, handlers_.clients())
                  : "a client that says the shape of its data";
     }
   }

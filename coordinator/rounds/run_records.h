@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Between the machine's words and the store's: what is written when a round begins and ends, and
-// the lines and JSON that people and programs read of it.
+// the lines that people read of it.
 #pragma once
 
-#include <boost/json/value.hpp>
 #include <string>
+#include <string_view>
 
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/rounds/round_aggregate.h"
@@ -21,6 +21,13 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record);
 
 // What makes a model the best: the metric that may stop the run, or any.
 store::Metric metric_of(const StopOptions& stop);
+// Its word in a job: "federated-loss".
+std::string_view word_of(store::Metric metric);
+
+// Whether a run ends early, by its records of trainings and of evaluations by clients.
+EarlyStopping replay_stopping(const StopOptions& stop,
+                              const std::vector<store::RoundRecord>& rounds,
+                              const std::vector<store::RoundRecord>& evaluations);
 
 // A run as the machine takes it: from `at` on, which is the initial or the last committed position.
 // `rounds`, `evaluations`: all of the run's records of trainings and of evaluations by clients;
@@ -47,21 +54,5 @@ std::string end_line(const store::RunEnd& end);
 //   MB
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,
                                      Round rounds);
-
-// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of the run also
-// all its settings, null until it has begun, and of each round what came of the evaluation of its
-// model by clients (`federated_...`, null where there was none).
-boost::json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
-                               const std::vector<store::RoundRecord>& evaluations = {});
-
-// What a replay needs of such a JSON, by committed round.
-struct RecordedRun {
-  std::uint64_t seed = 0;
-  std::map<Round, std::vector<std::string>> contributors;  // in order of name
-  std::map<Round, std::string> models;                     // SHA-256 in hex
-  std::string instruction_set;  // that trained; empty: unknown, as of a real run's devices
-};
-// "bad-replay" where the text is no recorded run.
-[[nodiscard]] Result<RecordedRun> parse_recorded_run(std::string_view run_json);
 
 }  // namespace starling::coordinator

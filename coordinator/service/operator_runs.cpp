@@ -6,7 +6,7 @@
 #include <random>
 
 #include "coordinator/job/job.h"
-#include "coordinator/rounds/run_records.h"
+#include "coordinator/rounds/run_json.h"
 #include "coordinator/service/operator_desk.h"
 #include "core/wire/text.h"
 

@@ -75,11 +75,8 @@ sim::SimulatedDisk& FederationSimulator::disk_of(const std::string& process) {
 
 Result<RunId> FederationSimulator::run(const RunContext& context,
                                        std::map<Round, std::vector<std::string>> recorded) {
-  auto own = std::make_shared<RunContext>(context);
-  // From a simulated disk only the next round, or the next process, reads a model.
-  if (!options_.checkpoints) own->job.checkpoint.keep = 1;
-  job_text_ = job_to_toml(own->job);
-  context_ = std::move(own);
+  job_text_ = job_to_toml(context.job);
+  context_ = std::make_shared<RunContext>(context);
   recorded_ = std::move(recorded);
   STARLING_ASSIGN(run_, next_run(store_));
   STARLING_TRY(admit_clients());
@@ -179,7 +176,12 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
                 may_have_ended_ = true;
                 if (hooks_.on_line) hooks_.on_line(line);
               },
-          .on_run_loaded = [this](RunStart& start) { start.recorded_contributors = recorded_; },
+          .on_run_loaded =
+              [this](RunStart& start) {
+                start.recorded_contributors = recorded_;
+                // From a simulated disk only the next round, or the next process, reads a model.
+                if (!options_.checkpoints) start.job.checkpoint.keep = 1;
+              },
           .on_round_ended =
               [this](const RoundSummary& summary, const RoundOutcome* outcome,
                      std::vector<std::string>& lines) {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/job/simulated_world.h"
 #include "coordinator/rounds/coordinator_core.h"
 #include "coordinator/simulation/simulated_fallback.h"
-#include "coordinator/simulation/simulated_world.h"
 #include "core/client/client_shell.h"
 #include "core/client/local_trainer.h"
 #include "core/sim/simulated_disk.h"

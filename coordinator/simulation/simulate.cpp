@@ -7,8 +7,8 @@
 #include <boost/json.hpp>
 #include <set>
 
+#include "coordinator/rounds/run_json.h"
 #include "coordinator/rounds/run_loader.h"
-#include "coordinator/rounds/run_records.h"
 #include "core/base/counted.h"
 #include "core/base/disk.h"
 #include "core/base/durable_file.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/job/simulated_world.h"
 #include "coordinator/rounds/run_context.h"
-#include "coordinator/simulation/simulated_world.h"
 #include "core/base/compute_pool.h"
 #include "core/client/client_machine.h"
 #include "core/client/trainer.h"

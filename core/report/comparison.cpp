@@ -132,6 +132,9 @@ std::vector<std::string> row(const Run& run, const std::string& name, const Comp
     cells.push_back(cell(Quantity::kSeconds, spent.virtual_seconds));
     cells.push_back(cell(Quantity::kBytes, cost ? shared_bytes(run, spent.bytes, by_node) : 0));
   }
+  if (comparison.has_held_out) {
+    cells.push_back(number_cell(run.last(Measure::kHeldOutAccuracy), 4));
+  }
   cells.push_back(value_cell(Quantity::kNumber, run.last(Measure::kConsensusDistance)));
   cells.push_back(value_cell(Quantity::kNumber, run.messages));
   cells.push_back(value_cell(Quantity::kNumber,
@@ -189,6 +192,8 @@ bool bytes_by_node(std::span<const Run> runs) {
 Comparison compare(std::span<const Run> runs, std::span<const std::string> names) {
   const bool by_node = bytes_by_node(runs);
   Comparison comparison{.target = common_target(runs)};
+  comparison.has_held_out =
+      std::ranges::any_of(runs, [](const Run& run) { return run.has(Measure::kHeldOutAccuracy); });
   comparison.columns = {{"run", false}, {"final accuracy"}, {"best accuracy"}};
   if (comparison.target) {
     const std::string target = fmt::format("{:.0f} %", *comparison.target * 100);
@@ -196,6 +201,7 @@ Comparison compare(std::span<const Run> runs, std::span<const std::string> names
     comparison.columns.push_back({"time to " + target});
     comparison.columns.push_back({(by_node ? "bytes a node to " : "bytes to ") + target});
   }
+  if (comparison.has_held_out) comparison.columns.push_back({"held-out accuracy"});
   comparison.columns.insert(comparison.columns.end(),
                             {{"consensus distance"}, {"messages"}, {"spectral gap"}});
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -37,6 +37,7 @@ struct ComparisonColumn {
 // A row a run; cells as people read them, "–" for what is missing.
 struct Comparison {
   std::optional<double> target;
+  bool has_held_out = false;  // whether there is a column of held-out accuracies
   std::vector<ComparisonColumn> columns;
   std::vector<std::vector<std::string>> rows;
 };

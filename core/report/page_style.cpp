@@ -27,6 +27,7 @@ header p{margin:0;color:var(--muted);overflow-wrap:anywhere}
 h2{font-size:1.2rem;line-height:1.3;margin:40px 0 4px}
 .prose{margin:0 0 8px;color:var(--muted);max-width:75ch}
 .headlines{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0 0}
+.headlines+.prose{margin-top:12px}
 .headlines div{background:var(--surface);border:1px solid var(--rule);border-radius:8px;padding:10px 14px}
 .headlines dt{font-size:.8rem;color:var(--muted)}
 .headlines dd{margin:0;font-size:1.35rem;line-height:1.25;font-weight:600;overflow-wrap:anywhere;

@@ -35,15 +35,17 @@ enum class Measure {
   kMessagesLost,
   kStaleness,
   kNodesUp,
+  kHeldOutLoss,  // of a federated run: by clients on their held-out rows
+  kHeldOutAccuracy,
 };
 
 struct MeasureInfo {
-  std::string_view key;    // in metrics.jsonl
+  std::string_view key;    // in metrics.jsonl or, of rounds, in run.json
   std::string_view title;  // for people
   Quantity quantity = Quantity::kNumber;
 };
 
-inline constexpr std::array<MeasureInfo, 18> kMeasures = {{
+inline constexpr std::array<MeasureInfo, 20> kMeasures = {{
     {"step", "step"},
     {"virtual_seconds", "virtual time", Quantity::kSeconds},
     {"wall_seconds", "wall time", Quantity::kSeconds},
@@ -62,6 +64,8 @@ inline constexpr std::array<MeasureInfo, 18> kMeasures = {{
     {"messages_lost", "lost messages"},
     {"staleness", "staleness"},
     {"nodes_up", "nodes up"},
+    {"federated_loss", "held-out loss"},
+    {"federated_accuracy", "held-out accuracy"},
 }};
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
@@ -98,7 +102,16 @@ struct Run {
       node_steps_per_second = {};
   std::optional<TopologyFacts> topology = {};
   std::string trace_sha256 = {};
-  std::string state = {};         // of a federated run: "completed"
+  // Of a federated run.
+  std::string state = {};          // "completed"
+  std::string stopped_early = {};  // why; empty: it did not
+  struct BestRound {
+    double round = 0;
+    std::string metric;  // that makes it the best
+    double value = 0;
+  };
+  std::optional<BestRound> best = {};
+
   std::string topology_svg = {};  // the text of topology.svg; may be empty
 
   // One measure of every evaluation.

@@ -51,6 +51,11 @@ Axis x_axis(const Runs& runs, Progress progress) {
   return {.title = std::move(title), .quantity = info.quantity};
 }
 
+std::string with_mean(std::string title, const Runs& runs) {
+  const std::string mean = mean_of_nodes(runs);
+  return mean.empty() ? title : title + ", " + mean;
+}
+
 std::vector<double> x_values(const Runs& runs, const Run& run, Progress progress) {
   std::vector<double> values = run.column(measure_of(runs, progress));
   if (progress == Progress::kBytes && bytes_by_node(runs.runs)) {
@@ -63,14 +68,20 @@ Chart empty_chart(const Runs& runs, Progress progress, std::string title, std::s
   return {.title = std::move(title), .x = x_axis(runs, progress), .y = {.title = std::move(y)}};
 }
 
+// Rounds without an evaluation are no gap in the line of a federated run.
 void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress, Measure measure,
          std::string name, int style) {
   const Run& run = runs.runs[index];
   if (!run.has(measure)) return;
-  chart.series.push_back({.name = std::move(name),
-                          .x = x_values(runs, run, progress),
-                          .y = run.column(measure),
-                          .style = style});
+  Series series{.name = std::move(name), .style = style};
+  const std::vector<double> x = x_values(runs, run, progress);
+  const std::vector<double> y = run.column(measure);
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (run.kind == RunKind::kFederated && !std::isfinite(y[i])) continue;
+    series.x.push_back(x[i]);
+    series.y.push_back(y[i]);
+  }
+  chart.series.push_back(std::move(series));
 }
 
 // One measure of every run.
@@ -111,6 +122,11 @@ std::string formula(const Run& run) {
 
 }  // namespace
 
+std::string mean_of_nodes(const Runs& runs) {
+  if (is_mixed(runs)) return "mean over nodes (gossip runs)";
+  return runs.runs.front().kind == RunKind::kGossip ? "mean over nodes" : "";
+}
+
 double Contraction::distance_after(double distance, double steps) const {
   return distance * std::pow(slem, steps / local_steps);
 }
@@ -137,27 +153,43 @@ std::string progress_title(const Runs& runs, Progress progress) {
 Chart accuracy_chart(const Runs& runs, Progress progress) {
   Chart chart = empty_chart(runs, progress, "Accuracy", "accuracy");
   if (runs.runs.size() > 1) {
-    chart.title = "Accuracy, mean over nodes";
+    chart.title = with_mean("Accuracy", runs);
     add_all(chart, runs, progress, Measure::kEvalAccuracy);
     return chart;
   }
-  const bool one_model = runs.runs.front().kind == RunKind::kFederated;
-  add(chart, runs, 0, progress, Measure::kEvalAccuracy, one_model ? "" : "mean of nodes", 0);
+  const Run& run = runs.runs.front();
+  const char* of_one_model = run.has(Measure::kHeldOutAccuracy) ? "eval" : "";
+  add(chart, runs, 0, progress, Measure::kEvalAccuracy,
+      run.kind == RunKind::kFederated ? of_one_model : "mean of nodes", 0);
   add(chart, runs, 0, progress, Measure::kEvalAccuracyMeanModel, "mean model", 1);
+  add(chart, runs, 0, progress, Measure::kHeldOutAccuracy, "held-out", 1);
   return chart;
 }
 
 Chart loss_chart(const Runs& runs, Progress progress) {
   Chart chart = empty_chart(runs, progress, "Loss", "loss");
   if (runs.runs.size() > 1) {
-    chart.title = "Evaluation loss, mean over nodes";
+    chart.title = with_mean("Evaluation loss", runs);
     add_all(chart, runs, progress, Measure::kEvalLoss);
     return chart;
   }
   const bool one_model = runs.runs.front().kind == RunKind::kFederated;
   add(chart, runs, 0, progress, Measure::kEvalLoss, one_model ? "eval" : "eval, nodes", 0);
   add(chart, runs, 0, progress, Measure::kEvalLossMeanModel, "eval, mean model", 1);
+  add(chart, runs, 0, progress, Measure::kHeldOutLoss, "held-out", 1);
   add(chart, runs, 0, progress, Measure::kTrainLoss, "train", 2);
+  return chart;
+}
+
+Chart held_out_accuracy_chart(const Runs& runs, Progress progress) {
+  Chart chart = empty_chart(runs, progress, "Held-out accuracy", "accuracy");
+  add_all(chart, runs, progress, Measure::kHeldOutAccuracy);
+  return chart;
+}
+
+Chart held_out_loss_chart(const Runs& runs, Progress progress) {
+  Chart chart = empty_chart(runs, progress, "Held-out loss", "loss");
+  add_all(chart, runs, progress, Measure::kHeldOutLoss);
   return chart;
 }
 

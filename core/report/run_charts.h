@@ -24,10 +24,17 @@ bool has_progress(const Runs& runs, Progress progress);
 // "Against virtual time"
 std::string progress_title(const Runs& runs, Progress progress);
 
-// Of one run: nodes' mean and the mean model. Of several: the nodes' mean of each.
+// What accuracy and loss of several runs are: "mean over nodes"; empty where each has one model.
+std::string mean_of_nodes(const Runs& runs);
+
+// Of one run: nodes' mean and the mean model, or the model on the coordinator's data and on what
+// clients held out. Of several: the nodes' mean of each.
 Chart accuracy_chart(const Runs& runs, Progress progress);
 // Of one run: training and evaluation. Of several: evaluation.
 Chart loss_chart(const Runs& runs, Progress progress);
+// Of several runs: evaluation by clients.
+Chart held_out_accuracy_chart(const Runs& runs, Progress progress);
+Chart held_out_loss_chart(const Runs& runs, Progress progress);
 // With the rate at which the topology alone would shrink it.
 Chart consensus_chart(const Runs& runs);
 // Of one run: best, mean and worst node. Of several: best less worst.

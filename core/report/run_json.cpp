@@ -112,7 +112,8 @@ Result<void> add(Run& run, const Evaluation& evaluation, std::string_view where)
   return {};
 }
 
-// Of a round of run.json: the measures that stand there, bytes and times without what came before.
+// Of a round of run.json: the measures that stand there, bytes and times without what came before,
+// with the evaluation of its model by clients.
 Result<Evaluation> parse_round(const json::object& round, std::string_view where) {
   Evaluation evaluation;
   const auto take = [&](std::string_view key, Measure to) -> Result<void> {
@@ -126,12 +127,30 @@ Result<Evaluation> parse_round(const json::object& round, std::string_view where
   STARLING_TRY(take("train_loss", Measure::kTrainLoss));
   STARLING_TRY(take("eval_loss", Measure::kEvalLoss));
   STARLING_TRY(take("eval_accuracy", Measure::kEvalAccuracy));
+  STARLING_TRY(take("federated_loss", Measure::kHeldOutLoss));
+  STARLING_TRY(take("federated_accuracy", Measure::kHeldOutAccuracy));
+  STARLING_ASSIGN(const auto evaluated, number_member(round, "federated_seconds", where));
+  evaluation.at(Measure::kVirtualSeconds) += evaluated.value_or(0);
+  evaluation.at(Measure::kWallSeconds) += evaluated.value_or(0);
   double& bytes = evaluation.at(Measure::kBytesSent) = 0;
   for (const char* key : {"bytes_in", "bytes_out", "federated_bytes_in", "federated_bytes_out"}) {
     STARLING_ASSIGN(const auto some, number_member(round, key, where));
     bytes += some.value_or(0);
   }
   return evaluation;
+}
+
+Result<void> parse_outcome(const json::object& object, Run& run) {
+  STARLING_ASSIGN(run.state, text_member(object, "state", kRun));
+  STARLING_ASSIGN(run.stopped_early, text_member(object, "stopped_early", kRun));
+  STARLING_ASSIGN(const json::object* best, object_member(object, "best_round", kRun));
+  if (best == nullptr) return {};
+  const std::string where = fmt::format("{}, best_round", kRun);
+  STARLING_ASSIGN(const auto round, number_member(*best, "round", where));
+  STARLING_ASSIGN(const auto value, number_member(*best, "value", where));
+  STARLING_ASSIGN(std::string metric, text_member(*best, "metric", where));
+  if (round && value) run.best = Run::BestRound{*round, std::move(metric), *value};
+  return {};
 }
 
 }  // namespace
@@ -156,7 +175,7 @@ Result<Run> parse_federated_run(std::string_view text) {
   run.kind = RunKind::kFederated;
   run.program = "starling-coordinator";
   STARLING_ASSIGN(run.name, text_member(object, "name", kRun));
-  STARLING_ASSIGN(run.state, text_member(object, "state", kRun));
+  STARLING_TRY(parse_outcome(object, run));
   STARLING_ASSIGN(run.seed, number_member(object, "seed", kRun));
   STARLING_TRY(parse_settings(object, kRun, run));
   const json::value* rounds = object.if_contains("rounds");

@@ -17,8 +17,9 @@ namespace starling::report {
 [[nodiscard]] Result<Run> parse_simulation(std::string_view summary, std::string_view metrics);
 
 // run.json of a coordinator, which is also the JSON of `run show`. An evaluation a committed round;
-// bytes are summed over all attempts, both ways. `seconds` of rounds are wall time and are summed;
-// `virtual_seconds` of a round, where it stands there, is the virtual time at its end.
+// bytes are summed over all attempts, both ways. `seconds` of rounds and of evaluations by clients
+// are wall time and are summed; `virtual_seconds` of a round, where it stands there, is the virtual
+// time at its end, before that evaluation.
 [[nodiscard]] Result<Run> parse_federated_run(std::string_view text);
 
 }  // namespace starling::report

@@ -41,11 +41,15 @@ void add_fact(std::vector<Fact>& facts, std::string label, std::optional<double>
 // First what a node has: the mean of all models is no node's.
 void add_accuracies(std::vector<Fact>& facts, const Run& run) {
   const auto accuracy = run.last(Measure::kEvalAccuracy);
-  if (!accuracy) return;
   if (run.kind == RunKind::kFederated) {
-    facts.push_back({"Accuracy", percent(*accuracy)});
+    const auto held_out = run.last(Measure::kHeldOutAccuracy);
+    if (accuracy) facts.push_back({"Accuracy", percent(*accuracy)});
+    if (held_out) {
+      facts.push_back({"Held-out accuracy", percent(*held_out), "by clients, on their own rows"});
+    }
     return;
   }
+  if (!accuracy) return;
   const auto worst = run.last(Measure::kEvalAccuracyMin);
   const auto best = run.last(Measure::kEvalAccuracyMax);
   facts.push_back({"Accuracy", percent(*accuracy),
@@ -57,11 +61,24 @@ void add_accuracies(std::vector<Fact>& facts, const Run& run) {
   }
 }
 
+// As `run.json` has it: "federated-accuracy".
+std::string metric_title(const std::string& metric) {
+  constexpr std::string_view kByClients = "federated-";
+  if (!metric.starts_with(kByClients)) return metric;
+  return "held-out " + metric.substr(kByClients.size());
+}
+
 std::vector<Fact> headlines(const Run& run) {
   std::vector<Fact> facts;
   const bool gossip = run.kind == RunKind::kGossip;
   add_accuracies(facts, run);
-  add_fact(facts, gossip ? "Steps" : "Rounds", run.steps);
+  add_fact(facts, gossip ? "Steps" : "Rounds", run.steps, Quantity::kNumber,
+           run.stopped_early.empty() ? "" : "stopped early");
+  if (run.best) {
+    add_fact(facts, "Best round", run.best->round, Quantity::kNumber,
+             fmt::format("{} {}", metric_title(run.best->metric),
+                         format_value(Quantity::kNumber, run.best->value)));
+  }
   add_fact(facts, "Virtual time", run.virtual_seconds, Quantity::kSeconds);
   if (!run.virtual_seconds) add_fact(facts, "Wall time", run.wall_seconds, Quantity::kSeconds);
   if (run.bytes_sent && run.nodes.value_or(0) > 0) {
@@ -131,11 +148,15 @@ void add_pair(Page& page, const Chart& left, const Chart& right) {
 
 void add_charts(Page& page, const Runs& runs) {
   for (const Progress progress : {Progress::kSteps, Progress::kTime, Progress::kBytes}) {
-    const Chart accuracy = accuracy_chart(runs, progress);
-    const Chart loss = loss_chart(runs, progress);
-    if (!has_progress(runs, progress) || (accuracy.series.empty() && loss.series.empty())) continue;
+    std::vector<Chart> charts = {accuracy_chart(runs, progress), loss_chart(runs, progress)};
+    if (runs.runs.size() > 1) {
+      charts.push_back(held_out_accuracy_chart(runs, progress));
+      charts.push_back(held_out_loss_chart(runs, progress));
+    }
+    const bool none = std::ranges::all_of(charts, [](const Chart& c) { return c.series.empty(); });
+    if (!has_progress(runs, progress) || none) continue;
     page.section(progress_title(runs, progress));
-    add_pair(page, accuracy, loss);
+    for (std::size_t i = 0; i < charts.size(); i += 2) add_pair(page, charts[i], charts[i + 1]);
   }
   const Chart consensus = consensus_chart(runs);
   const Chart spread = spread_chart(runs);
@@ -152,6 +173,14 @@ void add_charts(Page& page, const Runs& runs) {
   }
 }
 
+// Of a gossip run as metrics.jsonl calls it.
+std::string column_title(const Run& run, Measure measure) {
+  const MeasureInfo& info = kMeasures[static_cast<std::size_t>(measure)];
+  if (run.kind == RunKind::kGossip) return std::string(info.key);
+  if (measure == Measure::kStep) return "round";
+  return std::string(info.title) + (info.quantity == Quantity::kSeconds ? " (s)" : "");
+}
+
 // Every evaluation in full; of very many each k-th and the last.
 void add_numbers(Page& page, const Run& run) {
   std::vector<Measure> shown;
@@ -160,8 +189,7 @@ void add_numbers(Page& page, const Run& run) {
     const auto measure = static_cast<Measure>(i);
     if (!run.has(measure)) continue;
     shown.push_back(measure);
-    const bool round = run.kind == RunKind::kFederated && measure == Measure::kStep;
-    table.columns.push_back({round ? "round" : std::string(kMeasures[i].key), true});
+    table.columns.push_back({column_title(run, measure), true});
   }
   const std::size_t count = run.evaluations.size();
   const std::size_t every = (count + kRowsMax - 1) / kRowsMax;
@@ -172,8 +200,9 @@ void add_numbers(Page& page, const Run& run) {
   }
   page.begin_details(fmt::format("Numbers ({} evaluations)", count));
   if (every > 1) {
-    page.paragraph(fmt::format("One in {} of {} evaluations, and the last; metrics.jsonl has all.",
-                               every, format_count(static_cast<double>(count))));
+    page.paragraph(fmt::format("One in {} of {} evaluations, and the last; {} has all.", every,
+                               format_count(static_cast<double>(count)),
+                               run.kind == RunKind::kGossip ? "metrics.jsonl" : "run.json"));
   }
   if (!table.rows.empty()) page.table(table, "numbers");
   page.end_details();
@@ -226,6 +255,7 @@ std::string subtitle_of(const Run& run) {
 std::string render_one(const Run& run, const std::string& name) {
   Page page(title_of(run, name), subtitle_of(run));
   page.headlines(headlines(run));
+  if (!run.stopped_early.empty()) page.paragraph("Stopped early: " + run.stopped_early + ".");
   add_charts(page, {{&run, 1}, {&name, 1}});
   add_topology(page, run);
   page.section("In full");
@@ -273,12 +303,15 @@ std::string render_several(const Runs& runs) {
   Page page(fmt::format("{} runs compared", runs.runs.size()),
             "Each has its colour and mark throughout");
   const Comparison comparison = compare(runs.runs, runs.names);
-  page.section("Comparison",
-               comparison.target
-                   ? fmt::format("Accuracy is the mean over nodes; {:.0f} % is the highest round "
-                                 "number that every run reached.",
-                                 *comparison.target * 100)
-                   : "Accuracy is the mean over nodes.");
+  std::string introduction;
+  if (const std::string mean = mean_of_nodes(runs); !mean.empty()) {
+    introduction = fmt::format("Accuracy is the {}. ", mean);
+  }
+  if (comparison.target) {
+    introduction += fmt::format("{:.0f} % is the highest round number that every run reached.",
+                                *comparison.target * 100);
+  }
+  page.section("Comparison", introduction);
   page.table(as_table(comparison), "comparison");
   add_charts(page, runs);
   add_graphs(page, runs);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <set>
 
@@ -117,47 +118,44 @@ Result<std::string> find_damage(const Checkpoints& checkpoints, const ModelRecor
                      hash_state_file);
 }
 
-// Where it was measured: a number of which more is better.
-using Score = std::optional<double> (*)(const Evaluation& evaluation);
-
-const Score kByAccuracy = [](const Evaluation& evaluation) { return evaluation.accuracy; };
-const Score kByLoss = [](const Evaluation& evaluation) {
-  return evaluation.loss ? std::optional(-*evaluation.loss) : std::nullopt;
+struct Criterion {
+  Metric metric;
+  Evaluation ModelRecord::*evaluation;
+  std::optional<double> Evaluation::*measure;
+  bool more_is_better;
 };
 
-using EvaluationOf = Evaluation ModelRecord::*;
+// In the order in which kAny asks for them.
+constexpr std::array kCriteria = {
+    Criterion{Metric::kAccuracy, &ModelRecord::evaluation, &Evaluation::accuracy, true},
+    Criterion{Metric::kLoss, &ModelRecord::evaluation, &Evaluation::loss, false},
+    Criterion{Metric::kFederatedAccuracy, &ModelRecord::federated, &Evaluation::accuracy, true},
+    Criterion{Metric::kFederatedLoss, &ModelRecord::federated, &Evaluation::loss, false}};
 
-std::optional<Round> best_by(std::span<const ModelRecord> models, EvaluationOf measured,
-                             Score score) {
-  const ModelRecord* best = nullptr;
+std::optional<BestModel> best_by(std::span<const ModelRecord> models, const Criterion& criterion) {
+  std::optional<BestModel> best;
   for (const ModelRecord& model : models) {
-    const auto mine = score(model.*measured);
-    if (mine && (best == nullptr || *mine > *score(best->*measured))) best = &model;
+    const std::optional<double> value = model.*criterion.evaluation.*criterion.measure;
+    if (!value) continue;
+    if (best && !(criterion.more_is_better ? *value > best->value : *value < best->value)) continue;
+    best = BestModel{model.round, criterion.metric, *value};
   }
-  return best == nullptr ? std::nullopt : std::optional(best->round);
+  return best;
 }
 
 }  // namespace
 
-std::optional<Round> best_round(std::span<const ModelRecord> models, Metric metric) {
-  switch (metric) {
-    case Metric::kAny:
-      break;
-    case Metric::kAccuracy:
-      return best_by(models, &ModelRecord::evaluation, kByAccuracy);
-    case Metric::kLoss:
-      return best_by(models, &ModelRecord::evaluation, kByLoss);
-    case Metric::kFederatedAccuracy:
-      return best_by(models, &ModelRecord::federated, kByAccuracy);
-    case Metric::kFederatedLoss:
-      return best_by(models, &ModelRecord::federated, kByLoss);
-  }
-  for (const EvaluationOf measured : {&ModelRecord::evaluation, &ModelRecord::federated}) {
-    for (const Score score : {kByAccuracy, kByLoss}) {
-      if (const auto best = best_by(models, measured, score)) return best;
-    }
+std::optional<BestModel> best_model(std::span<const ModelRecord> models, Metric metric) {
+  for (const Criterion& criterion : kCriteria) {
+    if (metric != Metric::kAny && metric != criterion.metric) continue;
+    if (const auto best = best_by(models, criterion)) return best;
   }
   return std::nullopt;
+}
+
+std::optional<Round> best_round(std::span<const ModelRecord> models, Metric metric) {
+  const auto best = best_model(models, metric);
+  return best ? std::optional(best->round) : std::nullopt;
 }
 
 std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep,

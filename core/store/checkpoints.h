@@ -29,7 +29,15 @@ using HashModelFile =
 // by the coordinator's evaluations; where it made none, by the clients'.
 enum class Metric { kAny, kAccuracy, kLoss, kFederatedAccuracy, kFederatedLoss };
 
+struct BestModel {
+  Round round = 0;
+  Metric by = Metric::kAccuracy;  // never kAny
+  double value = 0;
+};
 // The earlier of equals; none where nothing was evaluated that the metric asks for.
+std::optional<BestModel> best_model(std::span<const ModelRecord> models,
+                                    Metric metric = Metric::kAny);
+// Of it.
 std::optional<Round> best_round(std::span<const ModelRecord> models, Metric metric = Metric::kAny);
 
 // The last `keep` rounds (0: all), the first, the best and the last; in order of round.

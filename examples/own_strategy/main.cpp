@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "coordinator/machine/job_warnings.h"
 #include "coordinator/simulation/simulate.h"
 #include "core/strategy/catalogue.h"
 
@@ -55,6 +56,9 @@ int main() {
       "[data]\ndataset = \"synthetic\"\n",
       "job", strategies);
   if (!job) return std::printf("%s\n", job.error().message().c_str()), 1;
+  for (const std::string& warning : coordinator::warnings_of_keys(*job, strategies)) {
+    std::printf("warning: %s\n", warning.c_str());
+  }
   const SystemClock clock;
   const auto print = [](const std::string& line) { std::printf("%s\n", line.c_str()); };
   const auto result = coordinator::simulate(*job, {.clients = 20, .strategies = &strategies}, clock,

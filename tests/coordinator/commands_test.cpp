@@ -36,7 +36,7 @@ class CommandsTest : public ::testing::Test {
     for (std::string& word : words) arguments.push_back(word.data());
     std::ostringstream out_stream;
     std::ostringstream err_stream;
-    CommandContext context{federation.clock, out_stream, err_stream, {}};
+    CommandContext context{federation.clock, out_stream, err_stream, {}, terminal};
     CLI::App app("", "starling-coordinator");
     config::set_up(app, "1.2.3");
     add_commands(app, context);
@@ -76,6 +76,7 @@ class CommandsTest : public ::testing::Test {
 
   testing::TemporaryDirectory directory;
   TestFederation federation;
+  telemetry::Terminal terminal;
   std::string out;
   std::string err;
 };
@@ -250,6 +251,8 @@ TEST_F(CommandsTest, AFileMayHoldTheWorldOfItsSimulation) {
       "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n";
   const std::string world = "[network]\nlatency = \"1s\"\n[nodes]\nstep-time = \"2s\"\n";
   EXPECT_EQ(ask({"run", "submit", write_job(tiny + world)}), 4) << "there is no service";
+  EXPECT_THAT(err, StartsWith("note: [network] is of simulated networks and means nothing to real "
+                              "devices\nnote: [nodes] is "));
   EXPECT_EQ(run({"run", "submit", write_job(tiny), "--network.latency", "1s"}), 2);
   const auto simulated = [this](std::vector<std::string> more) {
     more.insert(more.begin(), {"simulate", (directory.path() / "job.toml").string(), "--clients",
@@ -262,6 +265,20 @@ TEST_F(CommandsTest, AFileMayHoldTheWorldOfItsSimulation) {
   EXPECT_THAT(err, HasSubstr(" s virtual"));
   write_job(tiny + world);
   EXPECT_GT(simulated({}).at("virtual_seconds").as_double(), 12 + 2 * 2 * 2);
+}
+
+TEST_F(CommandsTest, ASimulationReportsTheSettingsOfItsJob) {
+  const std::string job = write_job(
+      "rounds = 1\n[round]\ncohort = 1\n[data]\ndataset = \"synthetic:rows=9\"\n"
+      "[nodes]\nslowdown = 2\n");
+  const auto kept = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", job, "--clients", "1", "--format", "json"});
+    EXPECT_EQ(run(std::move(more)), 0) << err;
+    return boost::json::parse(out).at("settings").at("checkpoint.keep").as_string();
+  };
+  EXPECT_EQ(kept({}), "0") << "as the README says of simulate";
+  EXPECT_THAT(err, StartsWith("warning: nodes.slowdown has no effect: nodes.stragglers is not"));
+  EXPECT_EQ(kept({"--keep", "7"}), "7");
 }
 
 // Kernels of another instruction set round differently.
@@ -446,6 +463,20 @@ TEST_F(CommandsTest, ARunsJsonHasTheNumbersThatWereComputed) {
   const std::string shown = out;
   EXPECT_EQ(shown,
             federation.connect_operator()->ask_text("run-show", {{"id", "1"}}).value() + "\n");
+}
+
+// As `simulate` shows them: of a line of facts those that fit.
+TEST_F(CommandsTest, TheLinesOfAFollowedRunFitATerminal) {
+  federation.start_service();
+  start_client();
+  terminal.line_max = 80;
+  ASSERT_EQ(ask({"run", "submit", tiny_job(), "--wait"}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("\n[round 9/9] train loss "));
+  EXPECT_THAT(out, HasSubstr("  accuracy "));
+  std::istringstream stream(out);
+  for (std::string line; std::getline(stream, line);) EXPECT_LE(columns_of(line), 80U) << line;
+  ASSERT_EQ(ask({"run", "log", "1"}), 0) << err;
+  EXPECT_THAT(out, HasSubstr("  out ")) << "the log is whole";
 }
 
 TEST_F(CommandsTest, WaitingTellsHowItEnded) {

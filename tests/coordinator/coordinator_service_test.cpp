@@ -348,6 +348,9 @@ class RunWithoutItsDataTest : public CoordinatorServiceTest {
     federation.log.wait_for("run " + run +
                             ": cannot go on yet: evaluate.dataset: there is no file");
     EXPECT_EQ(federation.ask("run-state", {{"id", run}}).value().at("state"), "running");
+    EXPECT_THAT(
+        waits_for(run),
+        ::testing::StartsWith("its files to be readable: evaluate.dataset: there is no file"));
   }
   void write_data() const {
     std::string text = "a,b,y\n";

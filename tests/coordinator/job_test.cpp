@@ -94,6 +94,32 @@ TEST(Job, KeysWithoutEffectAreNamed) {
             5U);
 }
 
+TEST(Job, KeysOfTheSimulatedWorldWithoutEffectAreNamed) {
+  const auto unused = [](std::string_view toml) {
+    WorldOptions world;
+    config::Binder binder;
+    world.bind(binder);
+    EXPECT_TRUE(binder.read_toml(toml, "job.toml"));
+    return warnings_of_world(world);
+  };
+  using Sentences = std::vector<std::string>;
+  EXPECT_EQ(unused(""), Sentences());
+  EXPECT_EQ(unused("[network]\nretransmit = true\ndeadline = \"3s\"\n"),
+            Sentences({"network.retransmit has no effect: the links of a federation always send "
+                       "again what is lost",
+                       "network.deadline has no effect: the links of a federation always send "
+                       "again what is lost"}));
+  const std::string of_others =
+      "[network]\nretransmit-after = \"1s\"\n%[nodes]\nslowdown = 2\nreturn-after = \"1s\"\n";
+  EXPECT_EQ(unused(std::string(of_others).replace(of_others.find('%'), 1, "")),
+            Sentences({"network.retransmit-after has no effect: network.loss is not set",
+                       "nodes.slowdown has no effect: nodes.stragglers is not set",
+                       "nodes.return-after has no effect: nodes.crash-every is not set"}));
+  EXPECT_EQ(unused(std::string(of_others).replace(of_others.find('%'), 1, "loss = 0.1\n") +
+                   "stragglers = 0.5\ncrash-every = \"1h\"\n"),
+            Sentences());
+}
+
 TEST(Job, NormsAreBoundedWhereUpdatesAreStepsOfTheModel) {
   const auto bound = [](const std::string& strategy, const std::string& norm_max) {
     Job job =

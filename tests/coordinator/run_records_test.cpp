@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/rounds/run_records.h"
+#include "coordinator/rounds/run_json.h"
 
 #include <gtest/gtest.h>
 
@@ -77,6 +78,43 @@ TEST(RunRecords, LinesReadAsPeopleExpect) {
   EXPECT_EQ(lines[1],
             "[round 3/20] train loss 0.4127  eval loss 0.4385  accuracy 0.8421  1.93 s  in 38.4 MB"
             "  out 1.0 kB");
+}
+
+TEST(RunRecords, LinesOfAnEvaluationByClientsHaveTheSameFacts) {
+  RoundSummary evaluation = summary();
+  evaluation.kind = protocol::TaskKind::kEvaluate;
+  evaluation.resumed = true;
+  const RoundOutcome outcome{.measured =
+                                 Measured{.federated = true, .loss = 0.43849, .accuracy = 0.8421}};
+  const auto lines = round_lines(evaluation, &outcome, 20);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_TRUE(lines[0].starts_with("[round 3/20] 2 evaluations, 1 failure (cam-7: ")) << lines[0];
+  EXPECT_EQ(lines[1],
+            "[round 3/20] held-out loss 0.4385  accuracy 0.8421  1.93 s since the restart  in 38.4 "
+            "MB  out 1.0 kB");
+}
+
+TEST(RunRecords, ALineNamesClientsOfTheSameReasonTogether) {
+  RoundSummary many = summary();
+  many.failures.clear();
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+    many.failures.push_back({name, "round-closed", "it had enough", 1000, 0});
+  }
+  many.failures.push_back({"g", "round-closed", "too late", 0, 0});
+  EXPECT_EQ(round_lines(many, nullptr, 20)[0],
+            "[round 3/20] 2 updates, 7 failures (a, b, c, d, e and 1 more: round-closed, it had "
+            "enough, 6.0 kB received; g: round-closed, too late)");
+  for (char name = 'h'; name < 'p'; ++name) {
+    many.failures.push_back({std::string(1, name), "bad", std::string("reason ") + name, 0, 0});
+  }
+  const std::string line = round_lines(many, nullptr, 20)[0];
+  EXPECT_TRUE(line.ends_with("j: bad, reason j; and 5 more)")) << line;
+}
+
+TEST(RunRecords, AHugeLossStaysShort) {
+  RoundOutcome outcome{.train_loss = 1e100, .measured = Measured{.loss = 1234.5, .accuracy = 0.5}};
+  EXPECT_TRUE(round_lines(summary(), &outcome, 20)[1].starts_with(
+      "[round 3/20] train loss 1.00e+100  eval loss 1234.5000  accuracy 0.5000  "));
 }
 
 TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {

@@ -635,6 +635,21 @@ TEST_F(CoordinatorMachineTest, StopsWhenTheMetricHasNotImprovedForAWhile) {
   EXPECT_TRUE(said);
 }
 
+TEST_F(CoordinatorMachineTest, ARunThatHeldAllItsRoundsDidNotStopEarly) {
+  context.job.stop = {.metric = "loss", .patience = 1};
+  context.job.job.rounds = 2;
+  version = {RunId(1), 2, model->sha256()};
+  std::vector<store::RoundRecord> rounds(2);
+  for (Round round : {1, 2}) {
+    store::RoundRecord& record = rounds[round - 1];
+    record = {.key = {RunId(1), round, 1}, .state = store::RoundState::kCommitted};
+    record.result.evaluation = {0.5, 0.5};
+  }
+  feed(RunSubmitted{start_of(1, rounds)});
+  EXPECT_EQ(did<FinishRun>().size(), 1U);
+  for (const Say& say : did<Say>()) EXPECT_EQ(say.line.find("stopped early"), say.line.npos);
+}
+
 TEST_F(CoordinatorMachineTest, ARestartKnowsWhatWasMeasured) {
   context.job.stop = {.metric = "loss", .patience = 1};
   version = {RunId(1), 2, model->sha256()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A federation on modelled links and nodes, against times computed by hand.
-#include "coordinator/simulation/simulated_world.h"
+#include "coordinator/job/simulated_world.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include "coordinator/commands/run_view.h"
 #include "coordinator/commands/text_table.h"
 #include "coordinator/job/job_text.h"
+#include "coordinator/job/simulated_world.h"
 #include "coordinator/service/coordinator_options.h"
-#include "coordinator/simulation/simulated_world.h"
 #include "core/base/durable_file.h"
 #include "core/base/rng.h"
 #include "core/model/safetensors.h"
@@ -45,6 +45,9 @@ TEST(TextTable, CellsOfJson) {
   EXPECT_EQ(cell(value, "real"), "0.25");
   EXPECT_EQ(cell(value, "real", 4), "0.2500");
   EXPECT_EQ(cell(value, "none", 4), "-");
+  EXPECT_EQ(cell(json::value{{"loss", 1e100}}, "loss", 4), "1.00e+100");
+  EXPECT_EQ(cell(json::value{{"loss", -2.5e6}}, "loss", 4), "-2.50e+06");
+  EXPECT_EQ(cell(json::value{{"loss", 9999}}, "loss", 4), "9999.0000");
   EXPECT_EQ(bytes_cell(value, "bytes"), "4.8 MB");
   EXPECT_EQ(time_cell(value, "time"), "2026-11-20 09:10:11Z");
   EXPECT_EQ(time_cell(value, "none"), "-");
@@ -72,7 +75,11 @@ TEST(RunView, ShowsRoundsFailuresAndTheCurve) {
   EXPECT_NE(text.find("\nround 1, attempt 1: abandoned: 1 of the 2 updates that were needed\n"),
             text.npos)
       << text;
-  EXPECT_NE(text.find("cam-7   deadline  too late"), text.npos) << text;
+  EXPECT_NE(text.find("who did not count, and why\n"
+                      "ROUND  ATTEMPT  CLIENT  CODE      REASON\n"
+                      "    1        1  cam-7   deadline  too late\n"),
+            text.npos)
+      << text;
   EXPECT_NE(text.find("0.7500"), text.npos);
   EXPECT_NE(text.find("accuracy: 0.8750 at round 2"), text.npos) << text;
   EXPECT_EQ(describe_end(run), "run 3 failed: the model is not finite\n");
@@ -137,11 +144,16 @@ TEST(RunView, FitsATerminal) {
                     "reason":"the file /data/rows-of-last-week.csv is not there; restore it from the backup of 2026-11-19","bytes":0}],
        "train_loss":0.1234567,"eval_loss":0.1234567,"eval_accuracy":0.1234567,"seconds":123.456,
        "bytes_in":123400000,"bytes_out":123400000}]})");
+  json::value diverged = run;
+  for (const char* loss : {"train_loss", "eval_loss"}) {
+    diverged.at("rounds").at(0).as_object()[loss] = 1e100;
+  }
   const json::value runs = json::parse(R"([{"id":12,"name":"fashion-2nn","state":"completed",
     "seed":12345,"rounds_committed":20,"submitted":"2026-11-20T09:10:11.123Z",
     "started":"2026-11-20T09:10:11.123Z","ended":"2026-11-20T09:10:11.123Z"}])");
   const telemetry::Terminal terminal{.line_max = 80};
-  for (const std::string& text : {describe_run(run, terminal), describe_runs(runs, terminal)}) {
+  for (const std::string& text : {describe_run(run, terminal), describe_run(diverged, terminal),
+                                  describe_runs(runs, terminal)}) {
     std::istringstream stream(text);
     for (std::string line; std::getline(stream, line);) EXPECT_LE(line.size(), 80U) << text;
   }

@@ -86,6 +86,41 @@ TEST(ParseFederatedRun, CountsTheBytesOfEvaluationsByClients) {
   EXPECT_EQ(run->evaluations.at(0).at(Measure::kBytesSent), 181);
 }
 
+TEST(ParseFederatedRun, HasTheEvaluationsByClientsAndTheirTime) {
+  const auto run = parse_federated_run(
+      R"({"name":"n","state":"completed","rounds":[
+          {"round":1,"state":"committed","seconds":1,"virtual_seconds":10,"federated_seconds":null},
+          {"round":2,"state":"committed","seconds":2,"virtual_seconds":20,"eval_accuracy":0.5,
+           "federated_loss":0.25,"federated_accuracy":0.75,"federated_seconds":4},
+          {"round":3,"state":"committed","seconds":8,"virtual_seconds":30,
+           "federated_seconds":16}]})");
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_FALSE(std::isfinite(run->evaluations.at(0).at(Measure::kHeldOutLoss)));
+  EXPECT_EQ(run->evaluations[1].at(Measure::kHeldOutLoss), 0.25);
+  EXPECT_EQ(run->evaluations[1].at(Measure::kHeldOutAccuracy), 0.75);
+  EXPECT_EQ(run->evaluations[1].at(Measure::kEvalAccuracy), 0.5);
+  EXPECT_EQ(run->column(Measure::kWallSeconds), (std::vector<double>{1, 7, 31}));
+  EXPECT_EQ(run->column(Measure::kVirtualSeconds), (std::vector<double>{10, 24, 46}));
+  EXPECT_EQ(run->wall_seconds, 31);
+  EXPECT_EQ(run->virtual_seconds, 46);
+}
+
+TEST(ParseFederatedRun, HasWhyItEndedAndItsBestRound) {
+  const auto run = parse_federated_run(
+      R"({"state":"completed","stopped_early":"loss has not improved","rounds":[],
+          "best_round":{"round":3,"metric":"federated-loss","value":0.5}})");
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_EQ(run->stopped_early, "loss has not improved");
+  ASSERT_TRUE(run->best);
+  EXPECT_EQ(run->best->round, 3);
+  EXPECT_EQ(run->best->metric, "federated-loss");
+  EXPECT_EQ(run->best->value, 0.5);
+  const auto old = parse_federated_run(R"({"stopped_early":null,"best_round":null,"rounds":[]})");
+  ASSERT_TRUE(old) << old.error().message();
+  EXPECT_FALSE(old->best);
+  EXPECT_EQ(old->stopped_early, "");
+}
+
 TEST(ParseFederatedRun, SumsBytesAndTimeOverAllAttempts) {
   const auto run = parse_federated_run(testing::federated_run(3));
   ASSERT_TRUE(run) << run.error().message();
@@ -111,6 +146,10 @@ TEST(ParseFederatedRun, RefusesWithThePlace) {
               HasSubstr("run.json, rounds[0]: 'state' is not a text"));
   EXPECT_THAT(refused("{\"rounds\": [{\"round\": \"x\"}]}"), HasSubstr("'round' is not a number"));
   EXPECT_THAT(refused("{\"rounds\": ["), HasSubstr("breaks off"));
+  EXPECT_THAT(refused("{\"best_round\": 3, \"rounds\": []}"),
+              HasSubstr("run.json: 'best_round' is not an object"));
+  EXPECT_THAT(refused("{\"best_round\": {\"round\": \"x\"}, \"rounds\": []}"),
+              HasSubstr("run.json, best_round: 'round' is not a number"));
 }
 
 }  // namespace

@@ -24,6 +24,8 @@ namespace json = boost::json;
 using starling::testing::count_of;
 using starling::testing::find_fault;
 using starling::testing::read_table;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -108,6 +110,73 @@ TEST(RunReport, HostileNamesStayText) {
     EXPECT_THAT(page, Not(HasSubstr("<img src=x")));
     EXPECT_THAT(page, HasSubstr("&lt;script&gt;"));
   }
+}
+
+// Of every second round clients evaluate the model.
+report::Run evaluated_by_clients() {
+  auto run = parse_federated_run(R"({"name":"demo","state":"completed","rounds":[
+      {"round":1,"state":"committed","seconds":1,"bytes_in":1,"eval_accuracy":0.5,"eval_loss":0.9},
+      {"round":2,"state":"committed","seconds":1,"bytes_in":1,"eval_accuracy":0.6,"eval_loss":0.8,
+       "federated_loss":0.7,"federated_accuracy":0.625,"federated_seconds":2},
+      {"round":3,"state":"committed","seconds":1,"bytes_in":1,"eval_accuracy":0.7,"eval_loss":0.6},
+      {"round":4,"state":"committed","seconds":1,"bytes_in":1,"eval_accuracy":0.8,"eval_loss":0.4,
+       "federated_loss":0.5,"federated_accuracy":0.8125,"federated_seconds":2}],
+      "stopped_early":"loss has not improved",
+      "best_round":{"round":4,"metric":"federated-accuracy","value":0.8125}})");
+  EXPECT_TRUE(run) << run.error().message();
+  return std::move(*run);
+}
+
+TEST(RunReport, ShowsWhatClientsFoundBesideTheCoordinatorsEvaluation) {
+  const report::Run run = evaluated_by_clients();
+  const std::string page = render_report(std::vector{run});
+  expect_self_contained(page);
+  EXPECT_THAT(page, HasSubstr("<dt>Accuracy</dt><dd>80.00 %</dd>"));
+  EXPECT_THAT(page, HasSubstr("<dt>Held-out accuracy</dt><dd>81.25 %<small>by clients, on their "
+                              "own rows</small>"));
+  const auto rows = read_table(page, "numbers");
+  EXPECT_THAT(rows.at(0), ElementsAre("round", "wall time (s)", "eval loss", "accuracy",
+                                      "bytes sent", "held-out loss", "held-out accuracy"));
+  EXPECT_THAT(rows.at(1), ElementsAre("1", "1", "0.9", "0.5", "1", "–", "–"));
+  EXPECT_THAT(rows.at(2), ElementsAre("2", "4", "0.8", "0.6", "2", "0.7", "0.625"));
+  const std::string name = "demo";
+  for (const Chart& chart : {accuracy_chart({{&run, 1}, {&name, 1}}, Progress::kSteps),
+                             loss_chart({{&run, 1}, {&name, 1}}, Progress::kSteps)}) {
+    ASSERT_EQ(chart.series.size(), 2U);
+    EXPECT_EQ(chart.series[0].name, "eval");
+    EXPECT_EQ(chart.series[1].name, "held-out");
+    EXPECT_THAT(chart.series[1].x, ElementsAre(2, 4)) << "a line without gaps";
+  }
+}
+
+TEST(RunReport, SaysWhyARunStoppedEarlyAndWhichModelIsTheBest) {
+  const std::string page = render_report(std::vector{evaluated_by_clients()});
+  EXPECT_THAT(page, HasSubstr("<dt>Rounds</dt><dd>4<small>stopped early</small>"));
+  EXPECT_THAT(page, HasSubstr("Stopped early: loss has not improved."));
+  EXPECT_THAT(page, HasSubstr("<dt>Best round</dt><dd>4<small>held-out accuracy 0.8125</small>"));
+  const std::string other =
+      render_report(std::vector{*parse_federated_run(testing::federated_run(5))});
+  EXPECT_THAT(other, Not(HasSubstr("topped early")));
+  EXPECT_THAT(other, Not(HasSubstr("Best round")));
+}
+
+TEST(RunReport, OnlyGossipRunsHaveAMeanOverNodes) {
+  const report::Run gossip = parsed(testing::summary(), testing::metrics_lines(10));
+  const report::Run federated = evaluated_by_clients();
+  const auto page = [](const report::Run& a, const report::Run& b) {
+    return render_report(std::vector{a, b});
+  };
+  EXPECT_THAT(page(federated, federated), Not(HasSubstr("over nodes")));
+  EXPECT_THAT(page(federated, federated), HasSubstr("<figcaption>Held-out accuracy</figcaption>"));
+  EXPECT_THAT(page(gossip, gossip),
+              HasSubstr("<figcaption>Accuracy, mean over nodes</figcaption>"));
+  EXPECT_THAT(page(gossip, gossip), HasSubstr("Accuracy is the mean over nodes."));
+  EXPECT_THAT(page(gossip, gossip), Not(HasSubstr("eld-out")));
+  EXPECT_THAT(page(gossip, federated),
+              HasSubstr("<figcaption>Accuracy, mean over nodes (gossip runs)</figcaption>"));
+  const auto rows = read_table(page(gossip, federated), "comparison");
+  EXPECT_THAT(rows.at(0), Contains("held-out accuracy"));
+  EXPECT_THAT(rows.at(2), Contains("0.8125"));
 }
 
 TEST(RunReport, AnEmptyRunHasAPage) {

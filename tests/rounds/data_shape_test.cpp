@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/machine/data_shape.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "coordinator/machine/job_warnings.h"
 
 namespace starling::coordinator {
 namespace {
+
+using ::testing::HasSubstr;
 
 class DataShapeTest : public ::testing::Test {
  protected:
@@ -186,6 +189,30 @@ TEST_F(DataShapeTest, AWarningWhereNobodyHoldsRowsOut) {
   job.evaluate.federated_every = 0;
   admit("b", of({3}, 2));
   EXPECT_TRUE(job_warnings(job, clients).empty());
+}
+
+TEST_F(DataShapeTest, AWarningWhereThoseThatHoldRowsOutCannotEvaluate) {
+  job.evaluate.federated_every = 1;
+  job.training.data = {{3}, 2};
+  job.round.cohort = 1;
+  const auto holding = [](std::vector<std::uint32_t> input) {
+    Greeting greeting = of(std::move(input), 2);
+    greeting.abilities = {"evaluate", "fedavg"};
+    return greeting;
+  };
+  admit("new", {});
+  admit("a", of({3}, 2));
+  for (const char* name : {"b", "c"}) admit(name, holding({4}));
+  ASSERT_EQ(job_warnings(job, clients).size(), 1U);
+  EXPECT_EQ(job_warnings(job, clients)[0],
+            "evaluate.federated-every is set, and of the 3 clients that connected so far none can "
+            "evaluate, which needs 1; 2 cannot, each because its rows have another shape ([4], 2 "
+            "classes)");
+  admit("d", holding({3}));
+  EXPECT_TRUE(job_warnings(job, clients).empty());
+  job.aggregation.rule = "trimmed-mean";
+  EXPECT_THAT(job_warnings(job, clients).at(0),
+              HasSubstr("of the 4 clients that connected so far 1 can evaluate, which needs 3; "));
 }
 
 }  // namespace

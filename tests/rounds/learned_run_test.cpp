@@ -17,6 +17,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Pair;
+using ::testing::StartsWith;
 
 class NoSessions final : public protocol::SessionLinks {
  public:
@@ -138,6 +139,7 @@ TEST_F(LearnedRunTest, WaitsWhereClientsDisagreeAndIsRefusedWhereItIsSubmittedTh
   connect("b", {7}, 4);
   EXPECT_EQ(record(run).state, store::RunState::kPending);
   EXPECT_THAT(waits_for(run), HasSubstr("6 features (a); 7 features (b)"));
+  EXPECT_THAT(waits_for(run), StartsWith("clients that agree on the shape of their data: no "));
   const auto tried = try_job(kJob);
   ASSERT_FALSE(tried);
   EXPECT_EQ(tried.error().code(), "shapes-differ");

@@ -7,6 +7,8 @@
 
 #include "coordinator/commands/run_view.h"
 #include "coordinator/job/job_text.h"
+#include "coordinator/rounds/run_context.h"
+#include "coordinator/rounds/run_json.h"
 #include "coordinator/rounds/run_records.h"
 #include "core/report/run_json.h"
 #include "core/report/run_report.h"
@@ -55,11 +57,29 @@ TEST(RunSettings, ThoseThatTellARunApartAreNotTheDefaultsButAlwaysTheShape) {
               ElementsAre(Pair("data.input", ""), Pair("data.classes", "0")));
 }
 
-TEST(RunSettings, StandInTheRunsJsonOnceItHasBegun) {
+TEST(RunSettings, StandInTheRunsJson) {
   const json::value shown = run_to_json(run_of(small_job()), {});
   EXPECT_EQ(shown.at("settings").at("rounds"), json::value("7"));
   EXPECT_EQ(shown.at("settings").at("round.cohort"), json::value("10")) << "defaults, too";
-  EXPECT_TRUE(run_to_json({.id = RunId(3)}, {}).at("settings").is_null());
+  const store::Run of_an_old_version{
+      .id = RunId(3), .state = store::RunState::kCompleted, .started = WallTime()};
+  EXPECT_TRUE(run_to_json(of_an_old_version, {}).at("settings").is_null());
+}
+
+TEST(RunSettings, OfAPendingRunAreThoseThatItWillBeginWith) {
+  for (const char* strategy : {"fedavg", "scaffold"}) {
+    Job job = small_job();
+    job.training.strategy.name = strategy;
+    const store::Run pending{.id = RunId(3), .job = job_to_toml(job)};
+    store::Run active = pending;
+    active.state = store::RunState::kRunning;
+    active.started = WallTime();
+    active.settings = prepare_run(job, nullptr)->job_settings();
+    EXPECT_EQ(run_to_json(pending, {}).at("settings"), run_to_json(active, {}).at("settings"));
+    EXPECT_THAT(describe_run(run_to_json(pending, {}), {}), HasSubstr("\nrounds = 7\n"));
+  }
+  const store::Run unreadable{.id = RunId(3), .job = "of-a-later-version = 1"};
+  EXPECT_TRUE(run_to_json(unreadable, {}).at("settings").is_null());
 }
 
 TEST(RunSettings, AreShownWithTheClientsOfTheRun) {
@@ -86,6 +106,71 @@ TEST(RunSettings, StandInTheReport) {
   EXPECT_THAT(page, HasSubstr("1,28,28"));
   EXPECT_THAT(page, HasSubstr("Federated run · running · iid · seed 0"))
       << "a data set that is not named is no part of the title";
+}
+
+// A run of 9 rounds that stops by the clients' accuracy; the coordinator evaluates, too.
+struct StoppedRun {
+  explicit StoppedRun(const std::vector<double>& accuracies) {
+    Job job;
+    job.job.rounds = 9;
+    job.evaluate.federated_every = 1;
+    job.stop = {.metric = "federated-accuracy", .patience = 2};
+    run.job = job_to_toml(job);
+    for (const double accuracy : accuracies) {
+      const auto round = static_cast<Round>(rounds.size() + 1);
+      const Sha256Digest model = sha256(as_bytes(std::to_string(round)));
+      store::RoundRecord& trained = rounds.emplace_back();
+      trained = {.key = {run.id, round, 1}, .state = store::RoundState::kCommitted, .model = model};
+      trained.result.evaluation = {0.5, 0.1 * static_cast<double>(round)};
+      store::RoundRecord& evaluated = evaluations.emplace_back();
+      evaluated = {.key = {run.id, round, 1, store::PhaseKind::kEvaluate},
+                   .state = store::RoundState::kCommitted,
+                   .base_model = model};
+      evaluated.result.evaluation = {0.5, accuracy};
+    }
+  }
+  json::value shown() const { return run_to_json(run, rounds, evaluations); }
+
+  store::Run run{.id = RunId(3), .name = "r", .state = store::RunState::kCompleted};
+  std::vector<store::RoundRecord> rounds;
+  std::vector<store::RoundRecord> evaluations;
+};
+
+TEST(RunOutcome, SaysWhyARunStoppedEarlyAndWhichModelIsTheBest) {
+  StoppedRun stopped({0.5, 0.75, 0.7, 0.625});
+  const json::value shown = stopped.shown();
+  EXPECT_EQ(shown.at("stopped_early"),
+            json::value("federated-accuracy has not improved for 2 evaluations since round 2 "
+                        "(0.7500)"));
+  EXPECT_EQ(shown.at("best_round"),
+            json::value({{"round", 2}, {"metric", "federated-accuracy"}, {"value", 0.75}}));
+  const std::string text = describe_run(shown, {});
+  EXPECT_THAT(text, HasSubstr("\nearly stop federated-accuracy has not improved for 2 evaluations "
+                              "since round 2 (0.7500)\n"));
+  EXPECT_THAT(text, HasSubstr("\nbest       round 2 (federated-accuracy 0.7500)\n"));
+  stopped.run.state = store::RunState::kStopped;
+  EXPECT_TRUE(stopped.shown().at("stopped_early").is_null()) << "an operator stopped it";
+  stopped.run.state = store::RunState::kRunning;
+  EXPECT_TRUE(stopped.shown().at("stopped_early").is_null()) << "it has not ended yet";
+}
+
+TEST(RunOutcome, OfARunThatHeldAllItsRoundsIsNoEarlyStop) {
+  const StoppedRun all({0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.6, 0.6});
+  EXPECT_TRUE(all.shown().at("stopped_early").is_null());
+  EXPECT_EQ(all.shown().at("best_round").at("round"), 7);
+}
+
+TEST(RunOutcome, WithoutAMetricTheBestIsTheCoordinatorsMostAccurate) {
+  StoppedRun run({0.75, 0.5});
+  run.run.job.clear();
+  EXPECT_EQ(run.shown().at("best_round"),
+            json::value({{"round", 2}, {"metric", "accuracy"}, {"value", 0.2}}));
+  for (store::RoundRecord& record : run.rounds) record.result.evaluation = {};
+  EXPECT_EQ(run.shown().at("best_round"),
+            json::value({{"round", 1}, {"metric", "federated-accuracy"}, {"value", 0.75}}));
+  run.evaluations.clear();
+  EXPECT_TRUE(run.shown().at("best_round").is_null());
+  EXPECT_THAT(describe_run(run.shown(), {}), Not(HasSubstr("best ")));
 }
 
 TEST(BestModel, IsByTheMetricThatStopsTheRun) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/simulation/simulated_world.h"
+#include "coordinator/job/simulated_world.h"
 
 #include <algorithm>
 #include <sstream>

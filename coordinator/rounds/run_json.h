@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON of `run show` and run.json, and what a replay reads of it.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/store/run_store.h"
+
+namespace starling::coordinator {
+
+// The JSON of `run show` (see design: id, name, state, seed, rounds: [...]); of the run also
+// all its settings, why it `stopped_early` and the `best_round` with the metric that makes it the
+// best, and of each round what came of the evaluation of its model by clients (`federated_...`,
+// null where there was none).
+boost::json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
+                               const std::vector<store::RoundRecord>& evaluations = {});
+
+// What a replay needs of such a JSON, by committed round.
+struct RecordedRun {
+  std::uint64_t seed = 0;
+  std::map<Round, std::vector<std::string>> contributors;  // in order of name
+  std::map<Round, std::string> models;                     // SHA-256 in hex
+  std::string instruction_set;  // that trained; empty: unknown, as of a real run's devices
+};
+// "bad-replay" where the text is no recorded run.
+[[nodiscard]] Result<RecordedRun> parse_recorded_run(std::string_view run_json);
+
+}  // namespace starling::coordinator
