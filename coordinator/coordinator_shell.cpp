@@ -182,11 +182,13 @@ Result<void> CoordinatorShell::perform(Say& action) {
 // --- uploads ------------------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(OpenUpload& action) {
-  auto received = parts_.uploads.open({action.task, action.run, action.bytes, action.checksum});
+  auto received =
+      parts_.uploads.open({action.task, action.run, action.bytes, action.checksum}, machine_now());
   if (!received) {
     if (auto refusal = never_has_room(action.run, received.error())) received = std::move(*refusal);
   }
   handle(UploadOpened{action.task, std::move(received)});
+  for (const TaskId task : parts_.uploads.take_stalled()) handle(UploadStalled{task});
   return {};
 }
 
@@ -211,7 +213,7 @@ void CoordinatorShell::release_updates(RunId run) {
 }
 
 Result<void> CoordinatorShell::perform(WriteUpload& action) {
-  parts_.uploads.write(action.task, action.offset, action.bytes);
+  parts_.uploads.write(action.task, action.offset, action.bytes, machine_now());
   return {};
 }
 

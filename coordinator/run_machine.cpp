@@ -68,6 +68,7 @@ bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client
   if (!client.seen || !client.tasks.empty() || start_.failures.left_out(name)) return false;
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
   if (evaluates && start_.evaluation_failures.left_out(name)) return false;
+  if (evaluates && start_.missed.left_out(name)) return false;
   const Duration grace = start_.job.round.reconnect_grace;
   if (!client.session && turn_.now >= client.away_since + grace) return false;
   return inability(client, kind).empty();
@@ -91,7 +92,15 @@ RunMachine::Reach RunMachine::reach() const {
       reach.left_out.push_back({name, std::move(why)});
       continue;
     }
-    if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
+    if (const std::string* last = start_.missed.why_left_out(name)) {
+      reach.left_out.push_back(
+          {name,
+           fmt::format("{} trainings in a row ended at their deadlines without its update ({}); it "
+                       "is asked again once it has connected again, or where a round has too few "
+                       "other clients",
+                       ClientFailures::kDeadlinesInARowMax, *last),
+           true});
+    } else if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
       reach.left_out.push_back(
           {name,
            fmt::format("it may train and is not asked to evaluate; {} evaluations that were waited "
@@ -219,7 +228,7 @@ void RunMachine::try_open_training() {
   }
   // Nothing has changed since too few were found: neither has the answer.
   if (awaited_ > 0 && looked_at_version_ == clients_.version()) return;
-  const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kTrain);
+  std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kTrain);
   const auto connected = [&] {
     return static_cast<std::size_t>(std::ranges::count_if(
         names, [this](const std::string& name) { return clients_.connected(name); }));
@@ -228,8 +237,20 @@ void RunMachine::try_open_training() {
     looked_at_version_ = clients_.version();
     return wait_for_clients(awaited);
   }
+  prefer_those_in_time(names);
   opening.participants = select_clients(names, static_cast<std::size_t>(job.round.asked()), key);
   open(std::move(opening), false);
+}
+
+// Clients that let one deadline after another pass are asked where a round cannot do without them:
+// where all are slow, the updates of a later attempt may still be in time.
+void RunMachine::prefer_those_in_time(std::vector<std::string>& names) const {
+  const Job& job = start_.job;
+  std::vector<std::string> in_time;
+  std::ranges::copy_if(names, std::back_inserter(in_time),
+                       [this](const std::string& name) { return !start_.missed.left_out(name); });
+  const int needed = std::max(job.round.updates_needed(), job.aggregation.updates_min());
+  if (in_time.size() >= static_cast<std::size_t>(needed)) names = std::move(in_time);
 }
 
 std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
@@ -249,7 +270,8 @@ std::string RunMachine::why_too_few_evaluate() const {
     if (!holds_rows_out(client.greeting)) continue;
     ++holders;
     if (!inability(client, protocol::TaskKind::kEvaluate).empty() ||
-        start_.failures.left_out(name) || start_.evaluation_failures.left_out(name)) {
+        start_.failures.left_out(name) || start_.missed.left_out(name) ||
+        start_.evaluation_failures.left_out(name)) {
       ++unable;
     } else if (!client.tasks.empty()) {
       ++busy;
