@@ -202,6 +202,7 @@ struct CommitRound {  // aggregate, evaluate, make durable: RoundDurable
 struct AbandonRound {
   RoundSummary summary;
   Error reason;
+  bool is_repetition = false;  // of many like it: not logged
 };
 struct RunWaits {  // it has begun to wait for clients: others may open rounds
   RunId run;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "coordinator/client_fit.h"
+#include "coordinator/repetition.h"
 #include "core/base/check.h"
 #include "core/base/counted.h"
 
@@ -357,6 +358,10 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                                .bytes_out = opening.bytes_out},
                               participants, turn_.now));
   phase_->population = opening.population;
+  if (const auto past = start_.attempts.find(opening.round); past != start_.attempts.end()) {
+    const auto counted = static_cast<std::uint64_t>(past->second.failed);
+    phase_->is_repetition = !is_logged(past->second.last - counted + 1);
+  }
   phase_->schema =
       trains ? start_.schema
              : update::Schema{.scalars = {"accuracy", "loss"}, .bounds = start_.schema.bounds};
@@ -387,7 +392,7 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
     turn_.say(id(),
               fmt::format("{} resumed: {} of its {} connected{}", label(phase_->tasks.options()),
                           connected, counted(asked, "client"), attempt));
-  } else {
+  } else if (!phase_->is_repetition) {
     turn_.say(id(),
               fmt::format("{} {} {} of {} clients{}", label(phase_->tasks.options()),
                           trains ? "selected" : "evaluation by", asked, clients_.size(), attempt));
@@ -427,8 +432,11 @@ void RunMachine::abandon(RoundSummary summary) {
                                         aggregation.updates_min())
                           : "",
                   describe_codes(came + summary.failures.size(), summary.failures)));
-  turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
-                              evaluated ? "evaluation " : "", reason.message()));
+  phase_->is_repetition = phase_->is_repetition && lacked_room(summary.failures);
+  if (!phase_->is_repetition) {
+    turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
+                                evaluated ? "evaluation " : "", reason.message()));
+  }
   if (evaluated) return end_with(std::move(summary), reason);
   abandon_training(std::move(summary), reason);
 }
@@ -450,8 +458,9 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   past.last = summary.attempt;
   if (!lacked_room(summary.failures)) ++past.failed;
   for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
+  const bool is_repetition = phase_->is_repetition;
   close_phase();
-  turn_.act(AbandonRound{std::move(summary), reason});
+  turn_.act(AbandonRound{std::move(summary), reason, is_repetition});
   if (past.failed < options.attempts_max) {
     retry_at_ = turn_.now + options.retry_pause;
     return;

@@ -106,6 +106,7 @@ class RunMachine {
     std::map<TaskId, Error> stalled;   // uploads that lost their room, also where they got another
     Deadlines<TaskId> absent;  // asked, and the client is not connected: when it is given up
     bool said_disk_full = false;
+    bool is_repetition = false;  // earlier attempts of the round lacked room again and again
     bool committing = false;
     RoundSummary closing;  // while committing
   };

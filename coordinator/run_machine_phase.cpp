@@ -405,10 +405,11 @@ void RunMachine::ask_again(const std::string& name, TaskId task) {
   sum_next();
 }
 
-// A full disk is said once a phase: each upload waits for the same.
+// A full disk is said once a phase, as far as the phase is logged: each upload waits for the same.
 void RunMachine::no_room(TaskId task, const Error& error) {
   phase_->refusals.insert_or_assign(task, error);
-  if (error.code() != "disk-full" || std::exchange(phase_->said_disk_full, true)) return;
+  if (error.code() != "disk-full" || phase_->is_repetition) return;
+  if (std::exchange(phase_->said_disk_full, true)) return;
   turn_.say(id(), fmt::format("{} updates wait for the disk: {}", label(phase_->tasks.options()),
                               error.message()));
 }

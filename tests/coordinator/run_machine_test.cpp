@@ -102,6 +102,19 @@ TEST_F(RunMachineTest, AClientWhoseTaskFailedWhileItWasAwayIsToldWhenItComesBack
   EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "disconnected");
 }
 
+// As one that trains does when it is connected again, whose attempt was perhaps abandoned
+// meanwhile.
+TEST_F(RunMachineTest, WhoAsksForNothingOfATaskHearsWhetherItIsOver) {
+  open_round();
+  const std::uint64_t end = plan_a.model_bytes;
+  hear(1, protocol::ModelRequest{plan_a.task, end, end});
+  EXPECT_TRUE(actions.empty()) << "the task is open";
+  miss_deadline();
+  hear(1, protocol::ModelRequest{plan_a.task, end, end});
+  ASSERT_EQ(did<LookUpTask>().size(), 1U);
+  EXPECT_EQ(did<LookUpTask>()[0].task, plan_a.task);
+}
+
 TEST_F(RunMachineTest, AfterARestartClientsHaveTimeToComeBackWhateverTheGrace) {
   context.job.round.reconnect_grace = 0s;
   context.job.round.min_updates = 1;
@@ -155,6 +168,35 @@ TEST_F(RunMachineTest, UploadsWithoutRoomMissNoDeadlineAndFailNoRun) {
     wait_for_attempt();
   }
   EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+}
+
+TEST_F(RunMachineTest, AttemptsThatLackRoomAgainAndAgainAreLoggedLessOften) {
+  context.job.round.attempts_max = 100;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  std::vector<int> logged;
+  const auto try_once = [&](int attempt, const Error* full) {
+    std::size_t lines = count_lines("selected 2 of 2 clients");
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U);
+    for (std::uint64_t session = 1; full != nullptr && session <= 2; ++session) {
+      const protocol::RoundPlan& plan = plans[session - 1].second;
+      hear(session, protocol::UpdateOffer{head(plan)});
+      feed(UploadOpened{plan.task, *full});
+      lines += count_lines("updates wait for the disk");
+    }
+    miss_deadline();
+    lines += count_lines("abandoned: 0 of the 1 updates");
+    if (lines > 0) logged.push_back(attempt);
+    EXPECT_EQ(did<AbandonRound>()[0].is_repetition, lines == 0);
+    wait_for_attempt();
+  };
+  const Error full = overloaded("disk-full", "no space left on device");
+  for (int attempt = 1; attempt <= 18; ++attempt) try_once(attempt, &full);
+  EXPECT_EQ(logged, (std::vector<int>{1, 2, 3, 4, 8, 16}));
+  try_once(19, nullptr);
+  EXPECT_EQ(logged.back(), 19) << "it failed for another reason";
 }
 
 TEST_F(RunMachineTest, AnUploadThatGotRoomMissesTheDeadlineAsBefore) {
