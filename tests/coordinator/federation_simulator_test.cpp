@@ -376,8 +376,7 @@ bool is_sign_of_life(const protocol::Message& message) {
 }
 
 // The spool has room for two of four uploads, each of 32 pieces, and two clients get it first.
-Outcome simulate_uploads(decltype(SimulatedFaults::hold_back) hold_back,
-                         double coordinator_crash = 0) {
+Outcome simulate_uploads(decltype(SimulatedFaults::hold_back) hold_back) {
   Job job = job_of_four();
   job.job.rounds = 4;
   job.data.dataset = "synthetic:rows=400,features=2000,classes=4";
@@ -387,8 +386,7 @@ Outcome simulate_uploads(decltype(SimulatedFaults::hold_back) hold_back,
   FederationSimulator::Options options;
   options.transfer = {.chunk_bytes_max = 1001, .window_bytes = 8008};
   options.spool_bytes_max = 2 * 32'064;
-  options.faults = {
-      .seed = 5, .coordinator_crash = coordinator_crash, .hold_back = std::move(hold_back)};
+  options.faults.hold_back = std::move(hold_back);
   options.give_up_at = TimePoint(1h);
   return simulate_with(job, std::move(options), 4);
 }
