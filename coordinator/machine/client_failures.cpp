@@ -18,6 +18,10 @@ bool ClientFailures::failed(const std::string& client, const std::string& reason
   return !before && failures.in_a_row >= in_a_row_max_;
 }
 
+void ClientFailures::give_chance(const std::string& client) {
+  if (left_out(client)) last_.at(client).in_a_row = in_a_row_max_ - 1;
+}
+
 const std::string* ClientFailures::why_left_out(const std::string& client) const {
   const auto found = last_.find(client);
   const bool left_out = found != last_.end() && found->second.in_a_row >= in_a_row_max_;

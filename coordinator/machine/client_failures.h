@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients that fail at every task of a run, because their data or their program does not fit it:
 // after a few failures of their own in a row they are left out of the run, or of its evaluations.
-// Tasks that ended otherwise without counting (is_circumstance) do not break the row.
+// Tasks that ended otherwise without counting (is_circumstance) do not break the row. Trainings
+// that did not end before their deadlines are counted apart.
 #pragma once
 
 #include <map>
@@ -17,6 +18,7 @@ class ClientFailures {
  public:
   static constexpr int kInARowMax = 3;             // of trainings
   static constexpr int kEvaluationsInARowMax = 2;  // each may hold a round up to its deadline
+  static constexpr int kDeadlinesInARowMax = 3;    // of trainings
 
   ClientFailures() = default;
   explicit ClientFailures(int in_a_row_max) : in_a_row_max_(in_a_row_max) {}
@@ -24,6 +26,8 @@ class ClientFailures {
   // A failure of the client's own making. Returns whether it is left out from now on.
   bool failed(const std::string& client, const std::string& reason, bool permanent = false);
   void succeeded(const std::string& client) { last_.erase(client); }
+  // One that is left out may try once more.
+  void give_chance(const std::string& client);
   bool left_out(const std::string& client) const { return why_left_out(client) != nullptr; }
   // The sentence of its last failure, shortened; null where the client is not left out.
   const std::string* why_left_out(const std::string& client) const;

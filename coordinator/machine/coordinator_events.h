@@ -71,10 +71,11 @@ struct RunStart {
   RunPosition at;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
-  RecentNorms norms;                                          // up to `at`
-  NormRaises norm_raises;                                     // by the attempts so far
-  std::map<std::string, protocol::CountedTask> last_counted;  // of each client, up to `at`
-  ClientFailures failures;                                    // at trainings
+  RecentNorms norms;                                           // up to `at`
+  NormRaises norm_raises;                                      // by the attempts so far
+  std::map<std::string, protocol::CountedTask> last_counted;   // of each client, up to `at`
+  ClientFailures failures;                                     // at trainings
+  ClientFailures missed{ClientFailures::kDeadlinesInARowMax};  // deadlines of trainings
   ClientFailures evaluation_failures{ClientFailures::kEvaluationsInARowMax};
   EarlyStopping stopping;                // what was measured so far
   bool evaluated = false;                // by clients, the model of `at`, or it was tried
@@ -116,6 +117,9 @@ struct UploadOpened {  // the answer to OpenUpload
   TaskId task;
   Result<std::uint64_t> received;  // where to go on, after an interruption
 };
+struct UploadStalled {  // it lost its room to others that waited
+  TaskId task;
+};
 struct UploadSummed {  // the answer to SumUpload
   TaskId task;
   Result<double> result;  // the update's norm
@@ -140,7 +144,7 @@ struct Tick {};
 struct Drain {};  // say goodbye to everyone; open rounds stay open for the next start
 using Event = std::variant<ClientAdmitted, ClientRevoked, SessionOpened, SessionClosed,
                            MessageReceived, SessionHeard, RunSubmitted, StopRun, UploadOpened,
-                           UploadSummed, RoundDurable, TaskLookedUp, Tick, Drain>;
+                           UploadStalled, UploadSummed, RoundDurable, TaskLookedUp, Tick, Drain>;
 
 // --- actions ------------------------------------------------------------------------------------
 struct Send {
@@ -198,6 +202,7 @@ struct CommitRound {  // aggregate, evaluate, make durable: RoundDurable
 struct AbandonRound {
   RoundSummary summary;
   Error reason;
+  bool is_repetition = false;  // of many like it: not logged
 };
 struct RunWaits {  // it has begun to wait for clients: others may open rounds
   RunId run;

@@ -103,6 +103,7 @@ void CoordinatorMachine::receive(SessionId id, const std::string& client,
     return run->receive(id, *credit);
   }
   if (const auto* offer = std::get_if<protocol::UpdateOffer>(&message)) {
+    for (auto& [run_id, run] : runs_) run.machine->offered_late(client, offer->head.task);
     return with_run(id, client, offer->head.task,
                     [&](RunMachine& run) { run.receive(id, client, *offer); });
   }
@@ -164,6 +165,10 @@ void CoordinatorMachine::handle(StopRun& event) {
 }
 
 void CoordinatorMachine::handle(UploadOpened& event) {
+  if (RunMachine* run = run_of(event.task)) run->handle(event);
+}
+
+void CoordinatorMachine::handle(UploadStalled& event) {
   if (RunMachine* run = run_of(event.task)) run->handle(event);
 }
 

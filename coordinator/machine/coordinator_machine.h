@@ -58,6 +58,7 @@ class CoordinatorMachine {
   void handle(RunSubmitted&);
   void handle(StopRun&);
   void handle(UploadOpened&);
+  void handle(UploadStalled&);
   void handle(UploadSummed&);
   void handle(RoundDurable&);
   void handle(TaskLookedUp&);

@@ -12,15 +12,18 @@
 namespace starling::coordinator {
 namespace {
 
+constexpr std::string_view kDeadline = "deadline";
+
 std::string_view result_of(protocol::TaskKind kind) {
   return kind == protocol::TaskKind::kTrain ? "update" : "evaluation";
 }
 
-Error missed_deadline(const RoundMachine::Task& task, protocol::TaskKind kind, Duration elapsed) {
+Error late(const RoundMachine::Task& task, protocol::TaskKind kind, Duration elapsed) {
   const std::string doing = task.state == RoundMachine::State::kOffered
                                 ? "its upload was not complete"
                                 : fmt::format("no {} came", result_of(kind));
-  return timed_out("deadline", fmt::format("{} within {:.1f} s", doing, to_seconds(elapsed)));
+  return timed_out(std::string(kDeadline),
+                   fmt::format("{} within {:.1f} s", doing, to_seconds(elapsed)));
 }
 
 Error not_needed(std::size_t wanted, protocol::TaskKind kind) {
@@ -28,17 +31,19 @@ Error not_needed(std::size_t wanted, protocol::TaskKind kind) {
                                            counted(wanted, result_of(kind))));
 }
 
-constexpr std::array<std::string_view, 14> kCircumstances = {
-    "deadline",   "round-closed", "disconnected",  "run-stopped",     "certificate-revoked",
-    "wrong-base", "spool-full",   "disk-full",     "io-error",        "upload-incomplete",
-    kNoRoom,      "no-directory", "no-permission", "upload-too-large"};
+constexpr std::array<std::string_view, 15> kCircumstances = {
+    kDeadline,    "round-closed", "disconnected", "run-stopped",   "certificate-revoked",
+    "wrong-base", "spool-full",   "disk-full",    "io-error",      "upload-incomplete",
+    kNoRoom,      kUploadStalled, "no-directory", "no-permission", "upload-too-large"};
 
 }  // namespace
 
 bool is_circumstance(std::string_view code, protocol::TaskKind kind) {
-  if (kind == protocol::TaskKind::kEvaluate && code == "deadline") return false;
+  if (kind == protocol::TaskKind::kEvaluate && code == kDeadline) return false;
   return std::ranges::find(kCircumstances, code) != kCircumstances.end();
 }
+
+bool missed_deadline(std::string_view code) { return code == kDeadline || code == kUploadStalled; }
 
 RoundMachine::RoundMachine(Options options, const std::vector<Participant>& participants,
                            TimePoint now)
@@ -189,7 +194,7 @@ RoundSummary RoundMachine::close(TimePoint now, const std::optional<Error>& ende
     if (!task.failure) {
       task.failure = ended          ? *ended
                      : closed_early ? not_needed(options_.updates_wanted, options_.kind)
-                                    : missed_deadline(task, options_.kind, summary.elapsed);
+                                    : late(task, options_.kind, summary.elapsed);
       enter(task, State::kFailed);
     }
     summary.failures.push_back({task.client, task.failure->code(), task.failure->message(),

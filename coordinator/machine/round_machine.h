@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "coordinator/machine/client_failures.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
@@ -66,6 +67,30 @@ bool is_circumstance(std::string_view code, protocol::TaskKind kind);
 
 // A client's update waited for room in the coordinator's spool until the deadline.
 inline constexpr std::string_view kNoRoom = "no-room";
+
+// A client's update brought fewer bytes in such a time while others waited for its room, and was
+// not whole in time.
+inline constexpr std::string_view kUploadStalled = "upload-stalled";
+inline constexpr Duration kProgressTime = std::chrono::seconds(10);
+inline constexpr std::uint64_t kProgressBytes = 64 * 1024;
+
+// Whether a client of this failure kept its attempt waiting until the deadline.
+bool missed_deadline(std::string_view code);
+
+// Counts the trainings of an attempt that ended by their deadline; `missed` holds those in a row of
+// each client. A failure of the client's own making is an answer. Returns who is left out from now
+// on.
+template <class Contributions, class Failures>
+std::vector<std::string> count_missed(const Contributions& contributions, const Failures& failures,
+                                      ClientFailures& missed) {
+  std::vector<std::string> left_out;
+  for (const auto& c : contributions) missed.succeeded(c.client);
+  for (const auto& f : failures) {
+    if (!is_circumstance(f.code, protocol::TaskKind::kTrain)) missed.succeeded(f.client);
+    if (missed_deadline(f.code) && missed.failed(f.client, f.reason)) left_out.push_back(f.client);
+  }
+  return left_out;
+}
 
 // An attempt that failed for this says nothing of its run.
 template <class Failures>

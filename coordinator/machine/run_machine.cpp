@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "coordinator/machine/client_fit.h"
+#include "coordinator/machine/repetition.h"
 #include "core/base/check.h"
 #include "core/base/counted.h"
 
@@ -68,6 +69,7 @@ bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client
   if (!client.seen || !client.tasks.empty() || start_.failures.left_out(name)) return false;
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
   if (evaluates && start_.evaluation_failures.left_out(name)) return false;
+  if (evaluates && start_.missed.left_out(name)) return false;
   const Duration grace = start_.job.round.reconnect_grace;
   if (!client.session && turn_.now >= client.away_since + grace) return false;
   return inability(client, kind).empty();
@@ -91,7 +93,15 @@ RunMachine::Reach RunMachine::reach() const {
       reach.left_out.push_back({name, std::move(why)});
       continue;
     }
-    if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
+    if (const std::string* last = start_.missed.why_left_out(name)) {
+      reach.left_out.push_back(
+          {name,
+           fmt::format("{} trainings in a row ended at their deadlines without its update ({}); it "
+                       "is asked again once it has connected again, or where a round has too few "
+                       "other clients",
+                       ClientFailures::kDeadlinesInARowMax, *last),
+           true});
+    } else if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
       reach.left_out.push_back(
           {name,
            fmt::format("it may train and is not asked to evaluate; {} evaluations that were waited "
@@ -219,7 +229,7 @@ void RunMachine::try_open_training() {
   }
   // Nothing has changed since too few were found: neither has the answer.
   if (awaited_ > 0 && looked_at_version_ == clients_.version()) return;
-  const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kTrain);
+  std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kTrain);
   const auto connected = [&] {
     return static_cast<std::size_t>(std::ranges::count_if(
         names, [this](const std::string& name) { return clients_.connected(name); }));
@@ -228,8 +238,20 @@ void RunMachine::try_open_training() {
     looked_at_version_ = clients_.version();
     return wait_for_clients(awaited);
   }
+  prefer_those_in_time(names);
   opening.participants = select_clients(names, static_cast<std::size_t>(job.round.asked()), key);
   open(std::move(opening), false);
+}
+
+// Clients that let one deadline after another pass are asked where a round cannot do without them:
+// where all are slow, the updates of a later attempt may still be in time.
+void RunMachine::prefer_those_in_time(std::vector<std::string>& names) const {
+  const Job& job = start_.job;
+  std::vector<std::string> in_time;
+  std::ranges::copy_if(names, std::back_inserter(in_time),
+                       [this](const std::string& name) { return !start_.missed.left_out(name); });
+  const int needed = std::max(job.round.updates_needed(), job.aggregation.updates_min());
+  if (in_time.size() >= static_cast<std::size_t>(needed)) names = std::move(in_time);
 }
 
 std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
@@ -249,7 +271,8 @@ std::string RunMachine::why_too_few_evaluate() const {
     if (!holds_rows_out(client.greeting)) continue;
     ++holders;
     if (!inability(client, protocol::TaskKind::kEvaluate).empty() ||
-        start_.failures.left_out(name) || start_.evaluation_failures.left_out(name)) {
+        start_.failures.left_out(name) || start_.missed.left_out(name) ||
+        start_.evaluation_failures.left_out(name)) {
       ++unable;
     } else if (!client.tasks.empty()) {
       ++busy;
@@ -335,6 +358,10 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                                .bytes_out = opening.bytes_out},
                               participants, turn_.now));
   phase_->population = opening.population;
+  if (const auto past = start_.attempts.find(opening.round); past != start_.attempts.end()) {
+    const auto counted = static_cast<std::uint64_t>(past->second.failed);
+    phase_->is_repetition = !is_logged(past->second.last - counted + 1);
+  }
   phase_->schema =
       trains ? start_.schema
              : update::Schema{.scalars = {"accuracy", "loss"}, .bounds = start_.schema.bounds};
@@ -365,7 +392,7 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
     turn_.say(id(),
               fmt::format("{} resumed: {} of its {} connected{}", label(phase_->tasks.options()),
                           connected, counted(asked, "client"), attempt));
-  } else {
+  } else if (!phase_->is_repetition) {
     turn_.say(id(),
               fmt::format("{} {} {} of {} clients{}", label(phase_->tasks.options()),
                           trains ? "selected" : "evaluation by", asked, clients_.size(), attempt));
@@ -405,8 +432,11 @@ void RunMachine::abandon(RoundSummary summary) {
                                         aggregation.updates_min())
                           : "",
                   describe_codes(came + summary.failures.size(), summary.failures)));
-  turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
-                              evaluated ? "evaluation " : "", reason.message()));
+  phase_->is_repetition = phase_->is_repetition && lacked_room(summary.failures);
+  if (!phase_->is_repetition) {
+    turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
+                                evaluated ? "evaluation " : "", reason.message()));
+  }
   if (evaluated) return end_with(std::move(summary), reason);
   abandon_training(std::move(summary), reason);
 }
@@ -428,8 +458,9 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   past.last = summary.attempt;
   if (!lacked_room(summary.failures)) ++past.failed;
   for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
+  const bool is_repetition = phase_->is_repetition;
   close_phase();
-  turn_.act(AbandonRound{std::move(summary), reason});
+  turn_.act(AbandonRound{std::move(summary), reason, is_repetition});
   if (past.failed < options.attempts_max) {
     retry_at_ = turn_.now + options.retry_pause;
     return;

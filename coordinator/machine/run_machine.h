@@ -38,7 +38,7 @@ class RunMachine {
     struct LeftOut {
       std::string client;
       std::string reason;
-      bool trains = false;  // left out of evaluations only: it is among the able ones
+      bool trains = false;  // it may be asked to train: it is among the able ones
     };
     std::size_t admitted = 0;
     std::size_t able = 0;  // as far as they said what they can
@@ -70,9 +70,12 @@ class RunMachine {
   void receive(SessionId session, const std::string& client, const protocol::UpdateOffer& offer);
   void receive(SessionId session, const protocol::Chunk& chunk, const SharedBytes& payload);
   void receive(const std::string& client, const protocol::TaskFailed& failed);
+  // Of a task that is of no open phase.
+  void offered_late(const std::string& client, TaskId task);
 
   // Of a task of the open phase.
   void handle(const UploadOpened& event);
+  void handle(const UploadStalled& event);
   void handle(const UploadSummed& event);
   void handle(RoundDurable& event);
 
@@ -100,8 +103,10 @@ class RunMachine {
     std::map<TaskId, Upload> uploads;
     Deadlines<TaskId> retries;         // of uploads for which there was no room
     std::map<TaskId, Error> refusals;  // why, until there is some
+    std::map<TaskId, Error> stalled;   // uploads that lost their room, also where they got another
     Deadlines<TaskId> absent;  // asked, and the client is not connected: when it is given up
     bool said_disk_full = false;
+    bool is_repetition = false;  // earlier attempts of the round lacked room again and again
     bool committing = false;
     RoundSummary closing;  // while committing
   };
@@ -115,6 +120,7 @@ class RunMachine {
   std::string why_left_out(const std::string& name, const ClientTable::Client& client) const;
   bool may_be_asked(const std::string& name, const ClientTable::Client& client,
                     protocol::TaskKind kind) const;
+  void prefer_those_in_time(std::vector<std::string>& names) const;
   bool all_connected(const std::vector<std::string>& names);
   void wait_for_clients(std::size_t awaited);
   void say_who_cannot();
@@ -129,7 +135,7 @@ class RunMachine {
   void ask_or_await(const std::string& name, TaskId task);
   void ask_again(const std::string& name, TaskId task);
   void no_room(TaskId task, const Error& error);
-  void fail_uploads_without_room();
+  void fail_late_uploads();
   void pump(SessionId session, TaskId task);
   void record_traffic();
   Result<double> counted_weight(const std::string& client, double weight) const;
@@ -141,6 +147,7 @@ class RunMachine {
   void fail_task(TaskId task, const Error& error);
   void blame(const std::string& client, const Error& error, bool permanent);
   void note_evaluation(const RoundSummary& summary);
+  void note_missed(const RoundSummary& summary);
   void blame_for_norms(const RoundSummary& summary, bool commits);
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);

@@ -49,6 +49,7 @@ Error reported(const protocol::TaskFailed& failed) {
 
 void RunMachine::came(const std::string& name, const ClientTable::Client&) {
   away_.clear(name);
+  start_.missed.give_chance(name);
   if (!phase_) return;
   const auto task = phase_->tasks.task_of(name);
   if (!task) return;
@@ -410,17 +411,37 @@ void RunMachine::ask_again(const std::string& name, TaskId task) {
   sum_next();
 }
 
-// A full disk is said once a phase: each upload waits for the same.
+// A full disk is said once a phase, as far as the phase is logged: each upload waits for the same.
 void RunMachine::no_room(TaskId task, const Error& error) {
   phase_->refusals.insert_or_assign(task, error);
-  if (error.code() != "disk-full" || std::exchange(phase_->said_disk_full, true)) return;
+  if (error.code() != "disk-full" || phase_->is_repetition) return;
+  if (std::exchange(phase_->said_disk_full, true)) return;
   turn_.say(id(), fmt::format("{} updates wait for the disk: {}", label(phase_->tasks.options()),
                               error.message()));
 }
 
+// The new connection, on which the update is offered again, has none of its pieces under way.
+void RunMachine::handle(const UploadStalled& event) {
+  if (phase_->uploads.erase(event.task) == 0) return;
+  const std::string name = phase_->tasks.find(event.task)->client;
+  const Error error = timed_out(
+      std::string(kUploadStalled),
+      fmt::format("its upload brought less than {} in {} while other uploads waited for its room",
+                  format_byte_count(kProgressBytes), format_duration(kProgressTime)));
+  if (phase_->stalled.insert_or_assign(event.task, error).second) {
+    turn_.say(id(), fmt::format("{} {}: {}; it may offer the update again",
+                                label(phase_->tasks.options()), name, error.message()));
+  }
+  phase_->tasks.interrupted(event.task);
+  const ClientTable::Client* client = clients_.find(name);
+  if (client == nullptr || !client->session) return;
+  clients_.refuse(*client->session, error.code(), error.message() + ": offer the update again");
+}
+
 // Clients did not miss a deadline that the coordinator kept them from.
-void RunMachine::fail_uploads_without_room() {
+void RunMachine::fail_late_uploads() {
   if (phase_->tasks.counted() >= phase_->tasks.options().updates_wanted) return;
+  for (const auto& [task, error] : phase_->stalled) phase_->tasks.failed(task, error);
   for (const auto& [task, refusal] : phase_->refusals) {
     phase_->tasks.failed(
         task, overloaded(std::string(kNoRoom),
@@ -465,6 +486,22 @@ void RunMachine::note_evaluation(const RoundSummary& summary) {
                         "were waited for failed, without one that counted between ({})",
                         client, ClientFailures::kEvaluationsInARowMax, reason));
   }
+}
+
+void RunMachine::note_missed(const RoundSummary& summary) {
+  for (const std::string& client :
+       count_missed(summary.contributors, summary.failures, start_.missed)) {
+    turn_.say(id(), fmt::format("{} is left out of this run for now: {} trainings in a row ended "
+                                "at their deadlines without its update ({})",
+                                client, ClientFailures::kDeadlinesInARowMax,
+                                *start_.missed.why_left_out(client)));
+  }
+}
+
+// It has finished what an earlier attempt asked it for, good for the next one.
+void RunMachine::offered_late(const std::string& client, TaskId task) {
+  const auto asked = abandoned_.find(client);
+  if (asked != abandoned_.end() && asked->second == task) start_.missed.succeeded(client);
 }
 
 void RunMachine::blame_for_norms(const RoundSummary& summary, bool commits) {
@@ -529,7 +566,7 @@ void RunMachine::retry_uploads() {
 void RunMachine::close_if_due() {
   const RoundMachine::Verdict verdict = phase_->tasks.verdict(turn_.now);
   if (verdict == RoundMachine::Verdict::kOpen) return;
-  fail_uploads_without_room();
+  fail_late_uploads();
   for (const auto& [task, upload] : phase_->uploads) turn_.act(DropUpload{task});
   phase_->uploads.clear();
   phase_->retries = {};
@@ -537,6 +574,7 @@ void RunMachine::close_if_due() {
   phase_->absent = {};
   RoundSummary summary = phase_->tasks.close(turn_.now);
   if (summary.kind == protocol::TaskKind::kTrain) {
+    note_missed(summary);
     blame_for_norms(summary, verdict == RoundMachine::Verdict::kCommit);
   }
   if (verdict == RoundMachine::Verdict::kAbandon) return abandon(std::move(summary));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/machine/repetition.h"
 #include "coordinator/rounds/run_records.h"
 #include "core/base/check.h"
 #include "core/base/counted.h"
@@ -119,7 +120,10 @@ void CoordinatorShell::perform_all() {
     Action action = std::move(actions_.front());
     actions_.pop_front();
     const auto done = perform_now(action);
-    if (done) continue;
+    if (done) {
+      times_held_ = 0;
+      continue;
+    }
     actions_.push_front(std::move(action));
     hold(done.error());
   }
@@ -138,7 +142,9 @@ void CoordinatorShell::hold(const Error& error) {
                                                actions_.size(), error.message()));
   }
   if (reason.kind() != ErrorKind::kOverloaded) return break_down(reason);
-  parts_.log.error("waiting for the disk: {}", reason.message());
+  if (is_logged(++times_held_)) {
+    parts_.log.error("waiting for the disk: {}", reason.message());
+  }
   held_since_ = parts_.scheduler.now();
   retry_->set(parts_.scheduler.now() + options_.disk_retry);
 }
@@ -188,11 +194,13 @@ Result<void> CoordinatorShell::perform(Say& action) {
 // --- uploads ------------------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(OpenUpload& action) {
-  auto received = parts_.uploads.open({action.task, action.run, action.bytes, action.checksum});
+  auto received =
+      parts_.uploads.open({action.task, action.run, action.bytes, action.checksum}, machine_now());
   if (!received) {
     if (auto refusal = never_has_room(action.run, received.error())) received = std::move(*refusal);
   }
   handle(UploadOpened{action.task, std::move(received)});
+  for (const TaskId task : parts_.uploads.take_stalled()) handle(UploadStalled{task});
   return {};
 }
 
@@ -217,7 +225,7 @@ void CoordinatorShell::release_updates(RunId run) {
 }
 
 Result<void> CoordinatorShell::perform(WriteUpload& action) {
-  parts_.uploads.write(action.task, action.offset, action.bytes);
+  parts_.uploads.write(action.task, action.offset, action.bytes, machine_now());
   return {};
 }
 
@@ -302,6 +310,7 @@ Result<void> CoordinatorShell::perform(AbandonRound& action) {
   // Whatever is being added still is done before.
   parts_.executor.drop(summary.run, [this, run = summary.run] { release_updates(run); });
   handlers_.on_round_abandoned(summary);
+  if (action.is_repetition) return {};
   for (const std::string& line : round_lines(summary, nullptr, runs_.at(summary.run).plan.rounds)) {
     parts_.run_log.say(summary.run, line);
   }

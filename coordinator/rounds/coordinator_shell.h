@@ -105,6 +105,7 @@ class CoordinatorShell {
   std::deque<Action> actions_;
   bool performing_ = false;
   std::optional<TimePoint> held_since_;  // by a full disk, as last tried
+  std::uint64_t times_held_ = 0;         // in a row
   Duration held_before_{};               // in all, earlier
   bool broken_ = false;                  // for good
   std::map<RunId, HeldRun> runs_;        // by the machine

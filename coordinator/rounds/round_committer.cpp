@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "coordinator/machine/repetition.h"
 #include "coordinator/rounds/run_records.h"
 #include "core/base/check.h"
 
@@ -67,8 +68,10 @@ void RoundCommitter::check(RunId run, const Error& error, std::function<void()> 
   if (error.kind() != ErrorKind::kOverloaded) {
     return handlers_.on_broken(error.within(fmt::format("round {}", round)));
   }
-  parts_.run_log.say(run, fmt::format("[round {}/{}] waiting for the disk: {}", round,
-                                      begun_.at(run).plan.rounds, error.message()));
+  if (is_logged(++commit.retries)) {
+    parts_.run_log.say(run, fmt::format("[round {}/{}] waiting for the disk: {}", round,
+                                        begun_.at(run).plan.rounds, error.message()));
+  }
   commit.retry = parts_.scheduler.make_timer(std::move(again));
   commit.retry->set(parts_.scheduler.now() + disk_retry_);
 }

@@ -65,6 +65,7 @@ class RoundCommitter {
     RoundOutcome outcome = {};
     std::optional<store::ModelRecord> model = std::nullopt;
     std::unique_ptr<Timer> retry = nullptr;
+    std::uint64_t retries = 0;
   };
 
   void computed(RunId run, Result<RoundOutcome> outcome);

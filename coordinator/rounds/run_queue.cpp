@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "coordinator/job/job.h"
+#include "coordinator/machine/repetition.h"
 #include "coordinator/rounds/run_records.h"
 #include "core/base/counted.h"
 
@@ -17,6 +18,13 @@ RunQueue::RunQueue(Parts parts, Options options, Handlers handlers)
       options_(options),
       handlers_(std::move(handlers)),
       retry_(parts_.scheduler.make_timer([this] { try_all_again(); })) {}
+
+void RunQueue::wait_for_disk(RunId run, const Error& error, std::function<void()> step) {
+  if (is_logged(++waits_[run])) {
+    parts_.log.error("run {} waits for the disk: {}", run.value(), error.message());
+  }
+  try_again(run, std::move(step));
+}
 
 void RunQueue::try_again(RunId run, std::function<void()> step) {
   if (again_.empty()) retry_->set(parts_.scheduler.now() + options_.disk_retry);
@@ -189,6 +197,7 @@ void RunQueue::client_connected() {
 void RunQueue::ended(RunId run) {
   held_.erase(run);
   complaints_.erase(run);
+  waits_.erase(run);
   if (loading_ == run) loading_.reset();
   load_next();
 }
@@ -244,9 +253,7 @@ void RunQueue::loaded(const store::Run& run, const std::optional<LearnedShape>& 
   if (loading.written.error().kind() != ErrorKind::kOverloaded) {
     return check(loading.written.error());
   }
-  parts_.log.error("run {} waits for the disk: {}", run.id.value(),
-                   loading.written.error().message());
-  try_again(run.id, [this, run, learned] { load(run, learned); });
+  wait_for_disk(run.id, loading.written.error(), [this, run, learned] { load(run, learned); });
 }
 
 void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& learned,
@@ -258,14 +265,14 @@ void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& l
                                               parts_.clock.wall_now());
   if (started) {
     loading_.reset();
+    waits_.erase(run.id);
     if (learned) parts_.run_log.say(run.id, learned->line());
     handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, {}, std::nullopt));
     return load_next();  // perhaps there is room for one more
   }
   if (started.error().kind() != ErrorKind::kOverloaded) return check(started.error());
-  parts_.log.error("run {} waits for the disk: {}", run.id.value(), started.error().message());
-  try_again(run.id,
-            [this, run, learned, loaded, initial] { start(run, learned, loaded, initial); });
+  wait_for_disk(run.id, started.error(),
+                [this, run, learned, loaded, initial] { start(run, learned, loaded, initial); });
 }
 
 void RunQueue::fail(RunId run, const Error& error) {
@@ -286,8 +293,7 @@ void RunQueue::finish(RunId run, const store::RunEnd& end) {
     return ended(run);
   }
   if (stored.error().kind() != ErrorKind::kOverloaded) return check(stored.error());
-  parts_.log.error("run {} waits for the disk: {}", run.value(), stored.error().message());
-  try_again(run, [this, run, end] { finish(run, end); });
+  wait_for_disk(run, stored.error(), [this, run, end] { finish(run, end); });
 }
 
 void RunQueue::check(const Error& error) { handlers_.on_broken(error); }

@@ -195,6 +195,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
         start.norm_raises.attempt_ended(record.result.contributions, record.result.failures,
                                         record.state == store::RoundState::kCommitted, start.norms);
     add_failures(record, blames_for_norms, start.failures);
+    count_missed(record.result.contributions, record.result.failures, start.missed);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
       for (const store::Contribution& c : record.result.contributions) {
         start.last_counted[c.client] = {c.task, record.key.round};

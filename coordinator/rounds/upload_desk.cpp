@@ -5,12 +5,9 @@
 
 namespace starling::coordinator {
 
-Result<std::uint64_t> UploadDesk::open(const store::UploadKey& key) {
+Result<std::uint64_t> UploadDesk::open(const store::UploadKey& key, TimePoint now) {
   const auto found = receiving_.find(key.task);
-  if (found != receiving_.end() && found->second.key == key) {
-    const auto& upload = found->second.upload;
-    return upload ? upload->received() : key.bytes;
-  }
+  if (found != receiving_.end() && found->second.key == key) return start(found->second, now);
   const auto asked = asked_.find(key);
   if (asked == asked_.end()) {
     give_up(key.task);
@@ -22,11 +19,50 @@ Result<std::uint64_t> UploadDesk::open(const store::UploadKey& key) {
     return *refusal_;
   }
   serve_waiting();
+  if (refusal_ && take_room_of_stalled(now)) serve_waiting();
   const auto served = receiving_.find(key.task);
-  if (served != receiving_.end()) return served->second.upload->received();
+  if (served != receiving_.end()) return start(served->second, now);
   if (const auto error = failed_.extract(key.task)) return error.mapped();
   asked_[key] = looks_;
   return *refusal_;
+}
+
+// The time runs from the first call on: its sender does not know of the room before. Offering the
+// update again is no progress.
+std::uint64_t UploadDesk::start(Received& received, TimePoint now) {
+  if (!received.upload) return received.key.bytes;
+  if (!received.progress_at) {
+    received.progress_at = now;
+    received.progress_bytes = received.upload->received();
+  }
+  return received.upload->received();
+}
+
+// Of the uploads whose room one that waits could get, from the one that has been without progress
+// for longest, and only from one: where a slow link of this machine delays all of them, most go on.
+// Returns whether there was one.
+bool UploadDesk::take_room_of_stalled(TimePoint now) {
+  std::set<std::optional<RunId>> wanted;
+  for (const store::UploadKey& key : waiting_) wanted.insert(promised_to(key.run));
+  auto longest = receiving_.end();
+  for (auto it = receiving_.begin(); it != receiving_.end(); ++it) {
+    const Received& received = it->second;
+    if (!received.upload || received.upload->complete() || !received.progress_at) continue;
+    if (now - *received.progress_at < kProgressTime) continue;
+    if (!wanted.contains(promised_to(received.key.run))) continue;
+    const bool is_longer =
+        longest == receiving_.end() || *received.progress_at < *longest->second.progress_at;
+    if (is_longer) longest = it;
+  }
+  if (longest == receiving_.end()) return false;
+  stalled_.push_back(longest->first);
+  receiving_.erase(longest);
+  return true;
+}
+
+// Whose the room is that an upload of the run has or wants; none: anyone's.
+std::optional<RunId> UploadDesk::promised_to(RunId run) const {
+  return spool_.has_promise(run) ? std::optional(run) : std::nullopt;
 }
 
 void UploadDesk::expect_together(RunId run, std::uint64_t updates, std::uint64_t bytes) {
@@ -76,7 +112,7 @@ Result<std::unique_ptr<store::Upload>> UploadDesk::begin_first(const store::Uplo
   return spool_.begin(key);
 }
 
-void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& bytes) {
+void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& bytes, TimePoint now) {
   const auto found = receiving_.find(task);
   if (found == receiving_.end() || !found->second.upload) return;
   store::Upload& upload = *found->second.upload;
@@ -87,7 +123,12 @@ void UploadDesk::write(TaskId task, std::uint64_t offset, const SharedBytes& byt
     return room_freed();
   }
   const auto written = upload.write(offset, bytes.view());
-  if (written) return;
+  if (written) {
+    if (upload.received() < found->second.progress_bytes + kProgressBytes) return;
+    found->second.progress_at = now;
+    found->second.progress_bytes = upload.received();
+    return;
+  }
   discard(found->second);
   receiving_.erase(found);
   failed_.insert_or_assign(task, written.error());
@@ -121,8 +162,9 @@ Result<update::Payload> UploadDesk::begin_sum(TaskId task) {
     if (found) discard(found.mapped());
     return retry("upload-incomplete", "the update was not received whole");
   }
-  const auto& [key, upload, whole] = found.mapped();
-  const update::Payload payload = upload ? upload->content() : update::Payload(whole);
+  const auto& upload = found.mapped().upload;
+  const update::Payload payload =
+      upload ? upload->content() : update::Payload(found.mapped().whole);
   summing_.insert_or_assign(task, std::move(found.mapped()));
   return payload;
 }

@@ -8,7 +8,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <vector>
 
+#include "coordinator/machine/round_machine.h"
 #include "core/base/ids.h"
 #include "core/base/shared_bytes.h"
 #include "core/store/spool.h"
@@ -26,11 +28,15 @@ class UploadDesk {
   // Room for an update, or for the rest of one that was interrupted; returns what is there
   // already, perhaps all of it. The errors of UploadSpool::begin; one that has to wait
   // (kOverloaded) gets the room that others leave, in the order of asking, and hears of it when it
-  // asks again. While many wait and ask, one of them in turn looks for room on behalf of all.
-  [[nodiscard]] Result<std::uint64_t> open(const store::UploadKey& key);
+  // asks again. While many wait and ask, one of them in turn looks for room on behalf of all, and
+  // takes that of one upload without progress where there is none.
+  [[nodiscard]] Result<std::uint64_t> open(const store::UploadKey& key, TimePoint now);
+  // The uploads that lost their room since the last call. What the spool kept of them is still
+  // there when they are opened again.
+  std::vector<TaskId> take_stalled() { return std::exchange(stalled_, {}); }
   // A failure shows in begin_sum. A whole update that has an owner is kept as it is; all else is
   // copied into the spool.
-  void write(TaskId task, std::uint64_t offset, const SharedBytes& bytes);
+  void write(TaskId task, std::uint64_t offset, const SharedBytes& bytes, TimePoint now);
   // Of one that is being received, waits or is kept; what is being summed stays until end_sum.
   void drop(TaskId task);
 
@@ -57,6 +63,8 @@ class UploadDesk {
     store::UploadKey key;
     std::unique_ptr<store::Upload> upload;  // null where the update is kept as it came
     SharedBytes whole;
+    std::optional<TimePoint> progress_at = {};  // of the last progress; none: not asked for yet
+    std::uint64_t progress_bytes = 0;           // that were there then
   };
   using Uploads = std::map<TaskId, Received>;
   struct Together {
@@ -65,7 +73,10 @@ class UploadDesk {
   };
 
   static void discard(Received& received);
+  static std::uint64_t start(Received& received, TimePoint now);
   void serve_waiting();
+  bool take_room_of_stalled(TimePoint now);
+  std::optional<RunId> promised_to(RunId run) const;
   Result<std::unique_ptr<store::Upload>> begin_first(const store::UploadKey& key,
                                                      const Together& together);
   void give_up(TaskId task);
@@ -79,6 +90,7 @@ class UploadDesk {
   std::map<store::UploadKey, std::uint64_t> asked_;  // those that wait: after which look, last
   std::optional<Error> refusal_;                     // of the first that waits
   std::map<RunId, Together> together_;
+  std::vector<TaskId> stalled_;
   std::map<TaskId, Error> failed_;  // until they are asked for or dropped
 };
 

@@ -18,11 +18,6 @@ namespace {
 constexpr std::string_view kModels = "models";
 constexpr std::chrono::hours kCertificateLifetime(24 * 3650);
 
-// Uploads stay in memory, however many.
-store::UploadSpool::Options spool_options() {
-  return {.directory = {}, .memory_bytes_max = UINT64_MAX, .disk_bytes_max = 0};
-}
-
 // Ids count up from 1.
 Result<RunId> next_run(store::Store& store) {
   STARLING_ASSIGN(const auto runs, store.runs());
@@ -148,7 +143,8 @@ void FederationSimulator::start_coordinator() {
   CoordinatorCore::Options options;
   options.shell.machine.federation = "simulated";
   options.shell.machine.transfer = options_.transfer;
-  options.spool = spool_options();
+  options.spool = {
+      .directory = {}, .memory_bytes_max = options_.spool_bytes_max, .disk_bytes_max = 0};
   core_ = std::make_unique<CoordinatorCore>(
       CoordinatorCore::World{
           scheduler_, clock_, store_, *sessions_,

@@ -37,6 +37,10 @@ struct SimulatedFaults {
   // What a dishonest client makes of the update that it trained, on any thread; none: all are
   // honest.
   std::function<void(const std::string& client, client::PendingUpdate&)> forge;
+  // How long a client holds back a message that it is about to send, and all after it; none: it
+  // never sends this one. Without a world.
+  std::function<std::optional<Duration>(const std::string& client, const protocol::Message&)>
+      hold_back;
   std::map<std::string, std::uint64_t> announces;  // the rows that dishonest clients say they have
   // The fault that each change of a disk meets, the "coordinator"'s or a client's; empty: drawn by
   // disk_crash.
@@ -54,6 +58,7 @@ class FederationSimulator {
     SimulatedFaults faults;
     std::optional<SimulatedWorld> world;  // of as many clients as are added; none: no time passes
     protocol::TransferOptions transfer{.chunk_bytes_max = UINT64_MAX, .window_bytes = UINT64_MAX};
+    std::uint64_t spool_bytes_max = UINT64_MAX;  // uploads stay in memory
     // Of the run; none: on the simulated disk, which keeps only the first, best and last model.
     std::optional<store::Checkpoints> checkpoints;
     // What clients know; must outlive the simulator. The coordinator's are those of the context.
@@ -100,6 +105,7 @@ class FederationSimulator {
     std::uint64_t incarnation = 0;
     std::optional<SessionId> session;
     TimePoint link_free_at{};  // messages of a session arrive in order
+    TimePoint held_until{};    // those to the coordinator, by the client itself
     bool at_once = false;      // what is about to be computed takes no time
   };
   class Sessions;

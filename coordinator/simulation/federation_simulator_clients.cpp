@@ -164,7 +164,7 @@ void FederationSimulator::connect(std::size_t index) {
   }
   const SessionId session(++last_session_);
   node.session = session;
-  node.link_free_at = scheduler_.now();
+  node.link_free_at = node.held_until = scheduler_.now();
   node_of_session_[session] = index;
   to_coordinator(SessionOpened{session, node.name});
   if (node.session == session) to_client(index, client::Connected{});

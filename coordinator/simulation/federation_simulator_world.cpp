@@ -92,9 +92,14 @@ void FederationSimulator::transmit(std::size_t index, SessionId session, Directi
   auto shared = std::make_shared<protocol::Envelope>(envelope);
   if (options_.world) return carry(index, session, direction, std::move(shared));
   const SimulatedFaults& faults = options_.faults;
+  Node& node = *nodes_[index];
   TimePoint arrival = scheduler_.now();
+  if (faults.hold_back && direction == Direction::kToCoordinator) {
+    const auto held_back = faults.hold_back(node.name, envelope.message);
+    if (!held_back) return;
+    arrival = node.held_until = std::max(node.held_until, arrival) + *held_back;
+  }
   if (faults.latency_max.count() > 0) {
-    Node& node = *nodes_[index];
     arrival += from_seconds(fault_rng_.uniform(0, to_seconds(faults.latency_max)));
     arrival = node.link_free_at = std::max(node.link_free_at, arrival);
   }

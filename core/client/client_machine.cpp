@@ -179,6 +179,14 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
   for (const auto& [task, failed] : failures_) send(failure_of(task, failed.error));
   for (const auto& [task, pending] : pending_) offer(pending);
   if (activity() == Activity::kFetching) request_input();
+  if (activity() == Activity::kTraining || activity() == Activity::kSettling) ask_about_task();
+}
+
+// Whether its result is still wanted: a request for what lies behind the model brings nothing but,
+// where the task is over, the message that says so.
+void ClientMachine::ask_about_task() {
+  const std::uint64_t end = task_->plan.model_bytes;
+  send(protocol::ModelRequest{.task = task_->plan.task, .offset = end, .limit = end});
 }
 
 void ClientMachine::receive(const protocol::Bye& bye) {

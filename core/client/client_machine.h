@@ -206,6 +206,7 @@ class ClientMachine {
   bool reuse_update_for(const protocol::RoundPlan& plan);
   void fetch_inputs();
   void request_input();
+  void ask_about_task();
   void start_when_settled();
   bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
   void start_training();

@@ -114,6 +114,23 @@ TEST_F(ClientMachineTest, TrainsThroughADisconnect) {
   EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
 }
 
+TEST_F(ClientMachineTest, AfterAReconnectItAsksWhetherItsTrainingIsStillWanted) {
+  connect();
+  hear(plan(5));
+  serve_model(TaskId(5));
+  ASSERT_EQ(machine.activity(), ClientMachine::Activity::kTraining);
+  feed(Disconnected{retry("connection-lost", "gone")});
+  connect();
+  ASSERT_EQ(sent<protocol::ModelRequest>().size(), 1U);
+  const protocol::ModelRequest request = sent<protocol::ModelRequest>()[0];
+  EXPECT_EQ(request.task, TaskId(5));
+  EXPECT_EQ(request.offset, base.size());
+  EXPECT_EQ(request.limit, base.size()) << "nothing is to be sent";
+  hear(protocol::TaskEnded{TaskId(5), "round-closed", "the round closed without this update"});
+  EXPECT_TRUE(did<CancelTraining>());
+  EXPECT_EQ(machine.activity(), ClientMachine::Activity::kIdle);
+}
+
 TEST_F(ClientMachineTest, ALaterAttemptReusesTheFinishedUpdate) {
   connect();
   train(5);

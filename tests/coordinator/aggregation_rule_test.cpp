@@ -143,10 +143,10 @@ class ReferenceRound : public ::testing::Test {
                      .memory_bytes_max = in_memory * 64,
                      .disk_bytes_max = 9 * 4096});
     const auto add = [&](std::uint64_t k, const Bytes& bytes) {
-      EXPECT_EQ(desk.open({TaskId(k), RunId(1), bytes.size(), k}).value(), 0U);
+      EXPECT_EQ(desk.open({TaskId(k), RunId(1), bytes.size(), k}, {}).value(), 0U);
       for (std::size_t at = 0; at < bytes.size(); at += 12) {
         const std::size_t size = std::min<std::size_t>(12, bytes.size() - at);
-        desk.write(TaskId(k), at, SharedBytes(nullptr, ByteView(bytes).subspan(at, size)));
+        desk.write(TaskId(k), at, SharedBytes(nullptr, ByteView(bytes).subspan(at, size)), {});
       }
       const auto norm = aggregate->add(head_for(TaskId(k), phase.schema, version, bytes),
                                        desk.begin_sum(TaskId(k)).value());

@@ -34,6 +34,14 @@ class RecordingSessions final : public protocol::SessionLinks {
   std::vector<std::string> closed;
 };
 
+class CountingLog final : public Log {
+ public:
+  void write(LogLevel, std::string_view line) override {
+    if (line.find("for the disk: no space left on device") != line.npos) ++waits;
+  }
+  int waits = 0;  // for the disk
+};
+
 // A run of one client.
 class CoordinatorCoreTest : public ::testing::Test {
  protected:
@@ -88,7 +96,7 @@ class CoordinatorCoreTest : public ::testing::Test {
 
   Job job;
   SystemClock clock;
-  NullLog log;
+  CountingLog log;
   std::unique_ptr<testing::FlakyStore> store = std::make_unique<testing::FlakyStore>();
   sim::SimulatedDisk disk{0};
   store::Checkpoints checkpoints{disk, "models"};
@@ -124,6 +132,7 @@ TEST_F(CoordinatorCoreTest, WhileTheDiskIsFullNoDeadlinePassesAndSessionsStayAli
   core->runs().load_next();
   wait(full - 1s);
   EXPECT_FALSE(is_open());
+  EXPECT_EQ(log.waits, 8) << "of 120 attempts";
   EXPECT_EQ(sessions.count<protocol::RoundPlan>(), 0U) << "nothing is told that is not durable";
   hear(protocol::Ping{});
   EXPECT_EQ(sessions.count<protocol::Pong>(), 1U);

@@ -163,6 +163,17 @@ TEST_F(CoordinatorShellTest, ACommitIsTriedAgainUntilTheDiskTakesIt) {
   EXPECT_EQ(store.rounds(run.at.version.run, 1).value().size(), 1U);
 }
 
+TEST_F(CoordinatorShellTest, ADiskThatStaysFullIsLoggedLessAndLessOften) {
+  start();
+  report();
+  store.failures.assign(17, disk_full());
+  run_until([&] { return state() == RunState::kCompleted; });
+  EXPECT_EQ(std::ranges::count_if(
+                calls(), [](const auto& c) { return c.find("waiting for the disk") != c.npos; }),
+            6)
+      << "the 1st to 4th, the 8th and the 16th";
+}
+
 TEST_F(CoordinatorShellTest, TheEndOfARunWaitsForTheDiskToo) {
   start();
   shell.handle(StopRun{run.at.version.run});

@@ -363,5 +363,123 @@ TEST(FederationSimulator, ARunThatTooFewClientsCanStillDoFailsAtOnce) {
   EXPECT_LT(outcome.rounds.size(), 10U);
 }
 
+// --- clients that hold back ---------------------------------------------------------------------
+
+bool is_dishonest(const std::string& client) {
+  return client == "client-1" || client == "client-2";
+}
+
+bool is_sign_of_life(const protocol::Message& message) {
+  return std::holds_alternative<protocol::Hello>(message) ||
+         std::holds_alternative<protocol::Ping>(message) ||
+         std::holds_alternative<protocol::Pong>(message);
+}
+
+// The spool has room for two of four uploads, each of 32 pieces, and two clients get it first.
+Outcome simulate_uploads(decltype(SimulatedFaults::hold_back) hold_back) {
+  Job job = job_of_four();
+  job.job.rounds = 4;
+  job.data.dataset = "synthetic:rows=400,features=2000,classes=4";
+  job.evaluate.dataset = "";
+  job.evaluate.every = 0;
+  job.round.min_updates = 2;
+  FederationSimulator::Options options;
+  options.transfer = {.chunk_bytes_max = 1001, .window_bytes = 8008};
+  options.spool_bytes_max = 2 * 32'064;
+  options.faults.hold_back = std::move(hold_back);
+  options.give_up_at = TimePoint(1h);
+  return simulate_with(job, std::move(options), 4);
+}
+
+void expect_rounds_of_the_honest(const Outcome& outcome) {
+  EXPECT_EQ(outcome.run.state, store::RunState::kCompleted);
+  ASSERT_EQ(outcome.rounds.size(), 4U) << "one attempt each";
+  std::size_t stalled = 0;
+  for (const auto& round : outcome.rounds) {
+    EXPECT_EQ(round.result.contributions.size(), 2U);
+    for (const auto& c : round.result.contributions) EXPECT_FALSE(is_dishonest(c.client));
+    const bool asked = round.key.round <= ClientFailures::kDeadlinesInARowMax;  // then left out
+    ASSERT_EQ(round.result.failures.size(), asked ? 2U : 0U);
+    for (const auto& failure : round.result.failures) {
+      EXPECT_TRUE(missed_deadline(failure.code)) << failure.code;
+      if (failure.code == kUploadStalled) ++stalled;
+    }
+  }
+  EXPECT_GT(stalled, 0U);
+}
+
+TEST(FederationSimulator, UploadsThatSendNothingDoNotKeepTheRoomOfOthers) {
+  expect_rounds_of_the_honest(simulate_uploads([](const auto& client, const auto& message) {
+    const bool silent = is_dishonest(client) && std::holds_alternative<protocol::Chunk>(message);
+    return silent ? std::nullopt : std::optional(Duration::zero());
+  }));
+}
+
+TEST(FederationSimulator, UploadsThatSendALittleEveryFewSecondsDoNotKeepTheRoomOfOthers) {
+  expect_rounds_of_the_honest(simulate_uploads([](const auto& client, const auto& message) {
+    const bool slow = is_dishonest(client) && std::holds_alternative<protocol::Chunk>(message);
+    return std::optional<Duration>(slow ? 9s : 0s);
+  }));
+}
+
+TEST(FederationSimulator, ASlowUploadHasTimeWhereNoOtherWaits) {
+  Job job = job_of_four();
+  job.job.rounds = 1;
+  job.round.min_updates = 4;
+  job.round.deadline = 10min;
+  FederationSimulator::Options options;
+  options.transfer = {.chunk_bytes_max = 20, .window_bytes = 50};
+  options.spool_bytes_max = 4 * 128;
+  options.faults.hold_back = [](const auto& client, const auto& message) {
+    const bool slow = is_dishonest(client) && std::holds_alternative<protocol::Chunk>(message);
+    return std::optional<Duration>(slow ? 59s : 0s);
+  };
+  const Outcome outcome = simulate_with(job, std::move(options), 4);
+  ASSERT_EQ(outcome.rounds.size(), 1U);
+  EXPECT_EQ(outcome.rounds[0].result.contributions.size(), 4U);
+}
+
+// It is connected all the time and says nothing of its tasks.
+TEST(FederationSimulator, AClientThatNeverAnswersDoesNotHoldUpEachRound) {
+  Job job = job_of_four();
+  job.job.rounds = 10;
+  for (const double crash : {0.0, 0.01}) {
+    SCOPED_TRACE(crash);
+    FederationSimulator::Options options;
+    options.faults.coordinator_crash = crash;
+    options.faults.hold_back = [](const auto& client, const auto& message) {
+      const bool silent = client == "client-1" && !is_sign_of_life(message);
+      return silent ? std::nullopt : std::optional(Duration::zero());
+    };
+    const Outcome outcome = simulate_with(job, std::move(options), 4);
+    EXPECT_EQ(outcome.models().size(), 10U);
+    std::size_t asked = 0;
+    for (const auto& round : outcome.rounds) {
+      EXPECT_LE(round.result.failures.size(), 1U);
+      asked += round.result.failures.size();
+      EXPECT_EQ(round.cohort.size(), round.result.failures.empty() ? 3U : 4U);
+    }
+    // A restarted coordinator, to which it connects again, asks it once more.
+    EXPECT_EQ(crash > 0, outcome.crashes > 0);
+    EXPECT_GE(asked, static_cast<std::size_t>(ClientFailures::kDeadlinesInARowMax));
+    EXPECT_LE(asked, ClientFailures::kDeadlinesInARowMax + outcome.crashes);
+  }
+}
+
+// Each of them needs longer than the deadline: the updates for the first attempts come in time for
+// a later one.
+TEST(FederationSimulator, WhereAllAreSlowTheRunGoesOn) {
+  Job job = job_of_four();
+  job.job.rounds = 2;
+  job.round.min_updates = 4;
+  job.round.attempts_max = 11;
+  FederationSimulator::Options options;
+  options.faults = {.seed = 3, .training_max = 10 * job.round.deadline};
+  options.give_up_at = TimePoint(10h);
+  const Outcome outcome = simulate_with(job, std::move(options), 4);
+  EXPECT_EQ(outcome.models().size(), 2U);
+  EXPECT_GT(outcome.rounds.size(), 2U + ClientFailures::kDeadlinesInARowMax);
+}
+
 }  // namespace
 }  // namespace starling::coordinator

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "coordinator/machine/client_fit.h"
 #include "tests/coordinator/coordinator_machine_fixture.h"
 
@@ -100,6 +102,19 @@ TEST_F(RunMachineTest, AClientWhoseTaskFailedWhileItWasAwayIsToldWhenItComesBack
   EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "disconnected");
 }
 
+// As one that trains does when it is connected again, whose attempt was perhaps abandoned
+// meanwhile.
+TEST_F(RunMachineTest, WhoAsksForNothingOfATaskHearsWhetherItIsOver) {
+  open_round();
+  const std::uint64_t end = plan_a.model_bytes;
+  hear(1, protocol::ModelRequest{plan_a.task, end, end});
+  EXPECT_TRUE(actions.empty()) << "the task is open";
+  miss_deadline();
+  hear(1, protocol::ModelRequest{plan_a.task, end, end});
+  ASSERT_EQ(did<LookUpTask>().size(), 1U);
+  EXPECT_EQ(did<LookUpTask>()[0].task, plan_a.task);
+}
+
 TEST_F(RunMachineTest, AfterARestartClientsHaveTimeToComeBackWhateverTheGrace) {
   context.job.round.reconnect_grace = 0s;
   context.job.round.min_updates = 1;
@@ -175,6 +190,35 @@ TEST_F(RunMachineTest, UploadsWithoutRoomMissNoDeadlineAndFailNoRun) {
   EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
 }
 
+TEST_F(RunMachineTest, AttemptsThatLackRoomAgainAndAgainAreLoggedLessOften) {
+  context.job.round.attempts_max = 100;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  std::vector<int> logged;
+  const auto try_once = [&](int attempt, const Error* full) {
+    std::size_t lines = count_lines("selected 2 of 2 clients");
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U);
+    for (std::uint64_t session = 1; full != nullptr && session <= 2; ++session) {
+      const protocol::RoundPlan& plan = plans[session - 1].second;
+      hear(session, protocol::UpdateOffer{head(plan)});
+      feed(UploadOpened{plan.task, *full});
+      lines += count_lines("updates wait for the disk");
+    }
+    miss_deadline();
+    lines += count_lines("abandoned: 0 of the 1 updates");
+    if (lines > 0) logged.push_back(attempt);
+    EXPECT_EQ(did<AbandonRound>()[0].is_repetition, lines == 0);
+    wait_for_attempt();
+  };
+  const Error full = overloaded("disk-full", "no space left on device");
+  for (int attempt = 1; attempt <= 18; ++attempt) try_once(attempt, &full);
+  EXPECT_EQ(logged, (std::vector<int>{1, 2, 3, 4, 8, 16}));
+  try_once(19, nullptr);
+  EXPECT_EQ(logged.back(), 19) << "it failed for another reason";
+}
+
 TEST_F(RunMachineTest, AnUploadThatGotRoomMissesTheDeadlineAsBefore) {
   open_round();
   hear(1, protocol::UpdateOffer{head(plan_a)});
@@ -201,6 +245,195 @@ TEST_F(RunMachineTest, AnUploadThatMetAFullDiskIsRequestedAgain) {
   upload(1, plan_a);
   feed(UploadSummed{plan_a.task, 1.0});
   EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U);
+}
+
+// --- uploads without progress -------------------------------------------------------------------
+
+TEST_F(RunMachineTest, AClientWhoseUploadLostItsRoomMayOfferItAgain) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, 0});
+  feed(UploadStalled{plan_a.task});
+  EXPECT_EQ(closed_because(), "upload-stalled");
+  ASSERT_EQ(sent<protocol::Bye>().size(), 1U);
+  EXPECT_EQ(sent<protocol::Bye>()[0].second.message,
+            "its upload brought less than 65.5 kB in 10s while other uploads waited for its room: "
+            "offer the update again");
+  EXPECT_TRUE(sent<protocol::TaskEnded>().empty()) << "the client would forget its update";
+  EXPECT_TRUE(did<DropUpload>().empty()) << "what has come is kept";
+  EXPECT_EQ(count_lines("[round 1/2] a: its upload brought less than"), 1U);
+  feed(UploadStalled{plan_a.task});
+  EXPECT_TRUE(actions.empty()) << "it has no room any more";
+  feed(SessionOpened{SessionId(3), "a"});
+  hear(3, protocol::Hello{.rows = 10});
+  upload(3, plan_a);
+  feed(UploadSummed{plan_a.task, 1.0});
+  EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U);
+}
+
+// Attempts that lack room do not count against the run: it would go on without end.
+TEST_F(RunMachineTest, OneThatStalledFailsByNameAlsoWhereItWaitsForRoomAgain) {
+  open_round();
+  hear(1, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, 0});
+  feed(UploadStalled{plan_a.task});
+  feed(SessionOpened{SessionId(3), "a"});
+  hear(3, protocol::Hello{.rows = 10});
+  hear(3, protocol::UpdateOffer{head(plan_a)});
+  feed(UploadOpened{plan_a.task, overloaded("spool-full", "no room")});
+  now += context.job.round.deadline;
+  feed(Tick{});
+  const auto failures = did<AbandonRound>().at(0).summary.failures;
+  ASSERT_EQ(failures.size(), 2U);
+  EXPECT_EQ(failures[0].code, "upload-stalled");
+  EXPECT_FALSE(lacked_room(failures));
+  EXPECT_TRUE(is_circumstance("upload-stalled", protocol::TaskKind::kTrain));
+}
+
+// --- clients that do not answer -----------------------------------------------------------------
+
+// Three clients, of which a round of two needs two; c answers no task.
+class SilentClientTest : public RunMachineTest {
+ protected:
+  SilentClientTest() {
+    context.job.job.rounds = 100;
+    context.job.round.cohort = 3;
+    context.job.round.min_updates = 2;
+    context.job.round.wait_for = 3;
+    context.job.round.attempts_max = 100;
+    submit();
+    join("a", 1);
+    join("b", 2);
+    join("c", 3);
+    plans = sent<protocol::RoundPlan>();
+  }
+  // Sessions that the open attempt asked when it began.
+  std::set<std::uint64_t> asked() const {
+    std::set<std::uint64_t> sessions;
+    for (const auto& [session, plan] : plans) sessions.insert(session.value());
+    return sessions;
+  }
+  void answer(std::uint64_t session, const protocol::RoundPlan& plan) {
+    upload(session, plan);
+    feed(UploadSummed{plan.task, 1.0});
+  }
+  // The deadline passes; `answering` answered before. Returns what was said of the end.
+  std::vector<Say> pass_round(const std::set<std::uint64_t>& answering) {
+    for (const auto& [session, plan] : plans) {
+      if (answering.contains(session.value())) answer(session.value(), plan);
+    }
+    if (did<CommitRound>().empty()) {
+      now += context.job.round.deadline - 1s;
+      for (const std::uint64_t session : {1, 2, 3, 4, 5}) hear(session, protocol::Ping{});
+      now += 1s;
+      feed(Tick{});
+    }
+    const auto said = did<Say>();
+    if (!did<CommitRound>().empty()) {
+      records.push_back(record(did<CommitRound>()[0].summary, store::RoundState::kCommitted));
+      commit();
+    } else {
+      records.push_back(record(did<AbandonRound>().at(0).summary, store::RoundState::kAbandoned));
+      wait_for_attempt();
+    }
+    plans = sent<protocol::RoundPlan>();
+    return said;
+  }
+  static store::RoundRecord record(const RoundSummary& summary, store::RoundState state) {
+    return {.key = key_of(summary), .state = state, .result = to_record(summary, nullptr)};
+  }
+  static bool says(const std::vector<Say>& said, const std::string& part) {
+    return std::ranges::any_of(said, [&](const Say& s) { return s.line.find(part) != part.npos; });
+  }
+  void leave_c_out() {
+    for (int i = 0; i < ClientFailures::kDeadlinesInARowMax; ++i) pass_round({1, 2});
+    ASSERT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
+  }
+  void reconnect(const std::string& client, std::uint64_t before, std::uint64_t session) {
+    feed(SessionClosed{SessionId(before)});
+    feed(SessionOpened{SessionId(session), client});
+    hear(session, protocol::Hello{.rows = 10});
+  }
+
+  std::vector<std::pair<SessionId, protocol::RoundPlan>> plans;  // of the open attempt
+  std::vector<store::RoundRecord> records;                       // as the store has them
+};
+
+TEST_F(SilentClientTest, AClientThatLetsDeadlinesPassIsLeftOutByName) {
+  const std::string line =
+      "c is left out of this run for now: 3 trainings in a row ended at their deadlines without "
+      "its update (no update came within 60.0 s)";
+  for (int i = 1; i <= ClientFailures::kDeadlinesInARowMax; ++i) {
+    EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3})) << i;
+    EXPECT_EQ(says(pass_round({1, 2}), line), i == ClientFailures::kDeadlinesInARowMax) << i;
+  }
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
+  const TimePoint before = now;
+  pass_round({1, 2});
+  EXPECT_EQ(now, before) << "the round need not wait for its deadline";
+  const auto left_out = machine.find_run(RunId(1))->reach().left_out;
+  ASSERT_EQ(left_out.size(), 1U);
+  EXPECT_EQ(left_out[0].client, "c");
+  EXPECT_THAT(left_out[0].reason, HasSubstr("3 trainings in a row ended at their deadlines"));
+  EXPECT_EQ(start_of(1, records).missed.why_left_out("c") != nullptr, true) << "a restart knows";
+}
+
+TEST_F(SilentClientTest, AnAnswerBreaksTheRow) {
+  for (int i = 0; i < 3; ++i) {
+    for (int k = 1; k < ClientFailures::kDeadlinesInARowMax; ++k) pass_round({1, 2});
+    EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3}));
+    pass_round({1, 2, 3});
+  }
+  for (int k = 1; k < ClientFailures::kDeadlinesInARowMax; ++k) pass_round({1, 2});
+  hear(3, protocol::TaskFailed{plans.at(2).second.task, "diverged", "the loss is not finite"});
+  answer(1, plans[0].second);
+  answer(2, plans[1].second);
+  records.push_back(record(did<CommitRound>().at(0).summary, store::RoundState::kCommitted));
+  commit();
+  plans = sent<protocol::RoundPlan>();
+  pass_round({1, 2});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3})) << "a failure is an answer";
+  EXPECT_FALSE(start_of(1, records).missed.left_out("c"));
+}
+
+TEST_F(SilentClientTest, OneThatConnectsAgainIsAskedOnceMore) {
+  leave_c_out();
+  reconnect("c", 3, 4);
+  pass_round({1, 2});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 4}));
+  pass_round({1, 2});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
+  reconnect("c", 4, 5);
+  pass_round({1, 2});
+  pass_round({1, 2, 5});
+  pass_round({1, 2});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 5})) << "it has answered";
+}
+
+TEST_F(SilentClientTest, WhereARoundCannotDoWithoutThemTheyAreAsked) {
+  leave_c_out();
+  answer(1, plans[0].second);
+  feed(SessionClosed{SessionId(2)});
+  now += context.job.round.reconnect_grace;
+  feed(Tick{});
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  wait_for_attempt();
+  plans = sent<protocol::RoundPlan>();
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 3}));
+  pass_round({1, 3});
+  EXPECT_EQ(records.back().state, store::RoundState::kCommitted);
+}
+
+TEST_F(SilentClientTest, WhoDeliversTooLateButForTheSameRoundIsAskedAgain) {
+  for (int i = 1; i < ClientFailures::kDeadlinesInARowMax; ++i) pass_round({1, 2});
+  const protocol::RoundPlan first = plans.at(2).second;
+  pass_round({1});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2})) << "the second attempt";
+  hear(3, protocol::UpdateOffer{head(first)});
+  EXPECT_EQ(did<LookUpTask>().size(), 1U);
+  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+  pass_round({1});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3}));
 }
 
 // --- blame --------------------------------------------------------------------------------------

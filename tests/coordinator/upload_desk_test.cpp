@@ -10,6 +10,8 @@
 namespace starling::coordinator {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::uint64_t kUpload = 4096;
 
 class UploadDeskTest : public ::testing::Test {
@@ -30,8 +32,8 @@ class UploadDeskTest : public ::testing::Test {
                               std::uint64_t checksum = 1) {
     return {TaskId(task), RunId(1), bytes, checksum};
   }
-  static std::string open_of(UploadDesk& desk, std::uint64_t run, std::uint64_t task) {
-    return code_of(desk.open({TaskId(task), RunId(run), kUpload, 1}));
+  std::string open_of(UploadDesk& desk, std::uint64_t run, std::uint64_t task) const {
+    return code_of(desk.open({TaskId(task), RunId(run), kUpload, 1}, now));
   }
   std::size_t files() const {
     return static_cast<std::size_t>(
@@ -41,12 +43,12 @@ class UploadDeskTest : public ::testing::Test {
     return Bytes(kUpload, static_cast<std::byte>(seed + 1));
   }
   // The first `bytes` of its content, as they come in a connection's buffer.
-  static void receive(UploadDesk& desk, std::uint64_t task, std::size_t bytes,
-                      std::uint64_t offset = 0) {
+  void receive(UploadDesk& desk, std::uint64_t task, std::size_t bytes,
+               std::uint64_t offset = 0) const {
     const Bytes whole = content(task);
-    desk.write(TaskId(task), offset, SharedBytes(nullptr, ByteView(whole).first(bytes)));
+    desk.write(TaskId(task), offset, SharedBytes(nullptr, ByteView(whole).first(bytes)), now);
   }
-  static void fill(UploadDesk& desk, std::uint64_t task) { receive(desk, task, kUpload); }
+  void fill(UploadDesk& desk, std::uint64_t task) const { receive(desk, task, kUpload); }
   static Bytes bytes_of(const update::Payload& payload) {
     Bytes bytes(payload.size());
     EXPECT_TRUE(payload.read(0, bytes));
@@ -56,15 +58,16 @@ class UploadDeskTest : public ::testing::Test {
     return opened ? "opened" : opened.error().code();
   }
 
+  TimePoint now{};
   testing::TemporaryDirectory directory_;
 };
 
 TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
   UploadDesk desk(room(1, 2));
   for (std::uint64_t task = 0; task < 3; ++task) {
-    ASSERT_EQ(desk.open(key(task, kUpload)).value(), 0U);
+    ASSERT_EQ(desk.open(key(task, kUpload), now).value(), 0U);
     receive(desk, task, 1000);
-    EXPECT_EQ(desk.open(key(task, kUpload)).value(), 1000U) << "it is resumed";
+    EXPECT_EQ(desk.open(key(task, kUpload), now).value(), 1000U) << "it is resumed";
     fill(desk, task);
   }
   for (std::uint64_t task = 0; task < 3; ++task) {
@@ -77,47 +80,47 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
 TEST_F(UploadDeskTest, KeepsAWholeUpdateThatIsSharedAsItCame) {
   UploadDesk desk(room(1, 0));
   const SharedBytes whole = SharedBytes::own(content(1));
-  ASSERT_TRUE(desk.open(key(1, kUpload)));
-  desk.write(TaskId(1), 0, whole);
-  EXPECT_EQ(desk.open(key(1, kUpload)).value(), kUpload) << "all of it is there";
-  EXPECT_EQ(code_of(desk.open(key(2, kUpload))), "opened") << "it takes no room";
+  ASSERT_TRUE(desk.open(key(1, kUpload), now));
+  desk.write(TaskId(1), 0, whole, now);
+  EXPECT_EQ(desk.open(key(1, kUpload), now).value(), kUpload) << "all of it is there";
+  EXPECT_EQ(code_of(desk.open(key(2, kUpload), now)), "opened") << "it takes no room";
   EXPECT_EQ(desk.begin_sum(TaskId(1)).value().in_memory()->view().data(), whole.view().data());
   desk.end_sum(TaskId(1), true);
-  desk.write(TaskId(2), 0, whole.slice(0, 1000));  // a part of one is copied
-  EXPECT_EQ(desk.open(key(2, kUpload)).value(), 1000U);
+  desk.write(TaskId(2), 0, whole.slice(0, 1000), now);  // a part of one is copied
+  EXPECT_EQ(desk.open(key(2, kUpload), now).value(), 1000U);
 }
 
 TEST_F(UploadDeskTest, GivesRoomInTheOrderOfAsking) {
   UploadDesk desk(room(1, 1));
-  ASSERT_TRUE(desk.open(key(0, kUpload)));
-  ASSERT_TRUE(desk.open(key(1, kUpload)));
+  ASSERT_TRUE(desk.open(key(0, kUpload), now));
+  ASSERT_TRUE(desk.open(key(1, kUpload), now));
   for (const std::uint64_t task : {2U, 3U, 4U}) {
-    EXPECT_EQ(code_of(desk.open(key(task, kUpload))), "spool-full") << task;
+    EXPECT_EQ(code_of(desk.open(key(task, kUpload), now)), "spool-full") << task;
   }
   desk.drop(TaskId(3));  // waits no more
   fill(desk, 0);
   ASSERT_TRUE(desk.begin_sum(TaskId(0)));
   desk.end_sum(TaskId(0), true);
-  EXPECT_EQ(code_of(desk.open(key(5, kUpload))), "spool-full") << "the room is another's";
-  EXPECT_EQ(code_of(desk.open(key(4, kUpload))), "spool-full") << "the room is another's";
-  EXPECT_EQ(code_of(desk.open(key(2, kUpload))), "opened");
+  EXPECT_EQ(code_of(desk.open(key(5, kUpload), now)), "spool-full") << "the room is another's";
+  EXPECT_EQ(code_of(desk.open(key(4, kUpload), now)), "spool-full") << "the room is another's";
+  EXPECT_EQ(code_of(desk.open(key(2, kUpload), now)), "opened");
   desk.drop(TaskId(1));
   desk.drop(TaskId(2));
-  EXPECT_EQ(code_of(desk.open(key(4, kUpload))), "opened");
-  EXPECT_EQ(code_of(desk.open(key(5, kUpload))), "opened");
+  EXPECT_EQ(code_of(desk.open(key(4, kUpload), now)), "opened");
+  EXPECT_EQ(code_of(desk.open(key(5, kUpload), now)), "opened");
 }
 
 TEST_F(UploadDeskTest, ASmallUploadDoesNotOvertakeOneThatWaits) {
   UploadDesk desk(room(2, 0));
-  ASSERT_TRUE(desk.open(key(0, kUpload)));
-  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "spool-full");
-  EXPECT_EQ(code_of(desk.open(key(2, 64))), "spool-full");
-  EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload))), "spool-full") << "not its turn yet";
+  ASSERT_TRUE(desk.open(key(0, kUpload), now));
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload), now)), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(2, 64), now)), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload), now)), "spool-full") << "not its turn yet";
   desk.drop(TaskId(0));
-  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "opened");
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload), now)), "opened");
   desk.drop(TaskId(1));
-  EXPECT_EQ(code_of(desk.open(key(2, 64))), "opened");
-  EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload))), "upload-too-large");
+  EXPECT_EQ(code_of(desk.open(key(2, 64), now)), "opened");
+  EXPECT_EQ(code_of(desk.open(key(3, 3 * kUpload), now)), "upload-too-large");
 }
 
 TEST_F(UploadDeskTest, PhasesThatNeedTheirUpdatesTogetherDoNotShareOutTheRoom) {
@@ -159,10 +162,10 @@ TEST_F(UploadDeskTest, AfterOneRefusalThePhasesOtherUpdatesAreNotTried) {
   UploadDesk desk(room(3, 0));
   desk.expect_together(RunId(2), 2, kUpload);
   for (const std::uint64_t task : {20U, 21U}) ASSERT_EQ(open_of(desk, 2, task), "opened");
-  ASSERT_TRUE(desk.open(key(10, kUpload - 64)));
+  ASSERT_TRUE(desk.open(key(10, kUpload - 64), now));
   EXPECT_EQ(open_of(desk, 2, 22), "spool-full");
-  EXPECT_EQ(code_of(desk.open({TaskId(23), RunId(2), 64, 1})), "spool-full") << "it would fit";
-  EXPECT_EQ(code_of(desk.open(key(11, 64))), "opened");
+  EXPECT_EQ(code_of(desk.open({TaskId(23), RunId(2), 64, 1}, now)), "spool-full") << "it would fit";
+  EXPECT_EQ(code_of(desk.open(key(11, 64), now)), "opened");
 }
 
 TEST_F(UploadDeskTest, WhoFailsLeavesItsRoomToAnotherOfItsPhase) {
@@ -182,40 +185,40 @@ TEST_F(UploadDeskTest, AWholeUpdateThatIsSharedNeedsNoRoomOfItsPhase) {
   desk.expect_together(RunId(2), 2, kUpload);
   for (const std::uint64_t task : {20U, 21U}) {
     ASSERT_EQ(open_of(desk, 2, task), "opened");
-    desk.write(TaskId(task), 0, SharedBytes::own(content(task)));
+    desk.write(TaskId(task), 0, SharedBytes::own(content(task)), now);
   }
   for (const std::uint64_t task : {10U, 11U}) EXPECT_EQ(open_of(desk, 1, task), "opened");
 }
 
 TEST_F(UploadDeskTest, OneThatAsksAgainKeepsItsPlace) {
   UploadDesk desk(room(2, 0));
-  ASSERT_TRUE(desk.open(key(0, kUpload)));
-  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "spool-full");
-  EXPECT_EQ(code_of(desk.open(key(2, 64))), "spool-full");
-  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "spool-full");
+  ASSERT_TRUE(desk.open(key(0, kUpload), now));
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload), now)), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(2, 64), now)), "spool-full");
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload), now)), "spool-full");
   desk.drop(TaskId(0));
-  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload))), "opened");
+  EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload), now)), "opened");
 }
 
 TEST_F(UploadDeskTest, OneThatWaitsMakesNoFile) {
   namespace fs = std::filesystem;
   UploadDesk desk(kept_room(1));
-  ASSERT_TRUE(desk.open(key(1)));
+  ASSERT_TRUE(desk.open(key(1), now));
   const fs::file_time_type before(std::chrono::seconds(1));
   fs::last_write_time(directory_.path() / "spool", before);
   for (int i = 0; i < 3; ++i) {
     for (const std::uint64_t task : {2U, 3U})
-      EXPECT_EQ(code_of(desk.open(key(task))), "spool-full");
+      EXPECT_EQ(code_of(desk.open(key(task), now)), "spool-full");
   }
   EXPECT_EQ(fs::last_write_time(directory_.path() / "spool"), before);
   desk.drop(TaskId(1));
-  EXPECT_EQ(code_of(desk.open(key(2))), "opened");
+  EXPECT_EQ(code_of(desk.open(key(2), now)), "opened");
 }
 
 TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
   UploadDesk desk(room(2, 0));
-  ASSERT_TRUE(desk.open(key(0, kUpload)));
-  ASSERT_TRUE(desk.open(key(1, kUpload)));
+  ASSERT_TRUE(desk.open(key(0, kUpload), now));
+  ASSERT_TRUE(desk.open(key(1, kUpload), now));
   EXPECT_EQ(desk.memory_bytes(), 2 * kUpload);
   desk.drop(TaskId(0));
   EXPECT_EQ(desk.memory_bytes(), 2 * kUpload) << "idle, for the next one";
@@ -229,10 +232,10 @@ TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
 TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
   UploadDesk desk(room(1, 1));
   EXPECT_EQ(desk.begin_sum(TaskId(7)).error().code(), "upload-incomplete");
-  ASSERT_TRUE(desk.open(key(1, kUpload)));
+  ASSERT_TRUE(desk.open(key(1, kUpload), now));
   receive(desk, 1, 10, 100);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-gap");
-  ASSERT_TRUE(desk.open(key(1, kUpload)));
+  ASSERT_TRUE(desk.open(key(1, kUpload), now));
   receive(desk, 1, 10);
   EXPECT_EQ(desk.begin_sum(TaskId(1)).error().code(), "upload-incomplete");
 }
@@ -240,7 +243,7 @@ TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
 TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
   {
     UploadDesk desk(kept_room(8));
-    for (const std::uint64_t task : {1U, 2U, 3U}) ASSERT_EQ(desk.open(key(task)).value(), 0U);
+    for (const std::uint64_t task : {1U, 2U, 3U}) ASSERT_EQ(desk.open(key(task), now).value(), 0U);
     receive(desk, 1, 1000);
     fill(desk, 2);
     fill(desk, 3);
@@ -250,8 +253,8 @@ TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
   }
   UploadDesk desk(kept_room(8));
   desk.forget_all_but({TaskId(1), TaskId(2), TaskId(3)});
-  EXPECT_EQ(desk.open(key(1)).value(), 1000U);
-  for (const std::uint64_t task : {2U, 3U}) EXPECT_EQ(desk.open(key(task)).value(), kUpload);
+  EXPECT_EQ(desk.open(key(1), now).value(), 1000U);
+  for (const std::uint64_t task : {2U, 3U}) EXPECT_EQ(desk.open(key(task), now).value(), kUpload);
   fill(desk, 1);
   for (const std::uint64_t task : {1U, 2U, 3U}) {
     EXPECT_EQ(bytes_of(desk.begin_sum(TaskId(task)).value()), content(task));
@@ -268,30 +271,119 @@ TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
 TEST_F(UploadDeskTest, WhatDidNotCountIsNotContinued) {
   UploadDesk desk(kept_room(8));
   for (const std::uint64_t task : {1U, 2U, 3U, 4U}) {
-    ASSERT_TRUE(desk.open(key(task)));
+    ASSERT_TRUE(desk.open(key(task), now));
     fill(desk, task);
   }
   ASSERT_TRUE(desk.begin_sum(TaskId(1)));
   desk.end_sum(TaskId(1), false);
-  EXPECT_EQ(desk.open(key(1)).value(), 0U) << "its checksum was wrong";
+  EXPECT_EQ(desk.open(key(1), now).value(), 0U) << "its checksum was wrong";
   desk.drop(TaskId(2));
-  EXPECT_EQ(desk.open(key(2)).value(), 0U);
-  EXPECT_EQ(desk.open(key(3, kUpload, 2)).value(), 0U) << "another update of the task";
+  EXPECT_EQ(desk.open(key(2), now).value(), 0U);
+  EXPECT_EQ(desk.open(key(3, kUpload, 2), now).value(), 0U) << "another update of the task";
   ASSERT_TRUE(desk.begin_sum(TaskId(4)));
   desk.end_phase(RunId(1));  // the run was stopped meanwhile
   desk.end_sum(TaskId(4), true);
-  EXPECT_EQ(desk.open(key(4)).value(), 0U);
+  EXPECT_EQ(desk.open(key(4), now).value(), 0U);
 }
 
 TEST_F(UploadDeskTest, KeptUpdatesMakeRoomForNewOnes) {
   UploadDesk desk(kept_room(2));
   for (std::uint64_t task = 1; task <= 20; ++task) {
-    ASSERT_EQ(desk.open(key(task)).value(), 0U) << task;
+    ASSERT_EQ(desk.open(key(task), now).value(), 0U) << task;
     fill(desk, task);
     ASSERT_TRUE(desk.begin_sum(TaskId(task)));
     desk.end_sum(TaskId(task), true);
     EXPECT_LE(files(), 2U);
   }
+}
+
+// --- uploads without progress -------------------------------------------------------------------
+
+TEST_F(UploadDeskTest, AnUploadWithoutProgressLosesItsRoomToOneThatWaits) {
+  UploadDesk desk(room(1, 1));
+  for (const std::uint64_t task : {1U, 2U}) ASSERT_TRUE(desk.open(key(task), now));
+  receive(desk, 1, 1000);
+  now += kProgressTime - 1ms;
+  EXPECT_EQ(code_of(desk.open(key(3), now)), "spool-full") << "there is time yet";
+  ASSERT_TRUE(desk.open(key(2), now)) << "to be offered again is no progress";
+  now += 1ms;
+  EXPECT_EQ(code_of(desk.open(key(3), now)), "opened");
+  EXPECT_EQ(desk.take_stalled(), std::vector{TaskId(1)}) << "one is enough";
+  EXPECT_TRUE(desk.take_stalled().empty());
+  EXPECT_EQ(code_of(desk.open(key(4), now)), "opened");
+  EXPECT_EQ(desk.take_stalled(), std::vector{TaskId(2)});
+  EXPECT_EQ(code_of(desk.open(key(1), now)), "spool-full") << "it waits behind the others";
+  desk.drop(TaskId(3));
+  EXPECT_EQ(code_of(desk.open(key(1), now)), "opened");
+}
+
+TEST_F(UploadDeskTest, WhatCameOfAnUploadThatLostItsRoomIsKeptIfItFits) {
+  UploadDesk desk(kept_room(2));
+  ASSERT_TRUE(desk.open(key(1, 2 * kUpload), now));
+  receive(desk, 1, 1000);
+  now += kProgressTime;
+  EXPECT_EQ(code_of(desk.open(key(2), now)), "opened");
+  ASSERT_EQ(desk.take_stalled(), std::vector{TaskId(1)});
+  desk.drop(TaskId(2));
+  EXPECT_EQ(desk.open(key(1, 2 * kUpload), now).value(), 1000U);
+}
+
+TEST_F(UploadDeskTest, WhileNothingWaitsAnUploadMayTakeItsTime) {
+  UploadDesk desk(room(1, 1));
+  for (const std::uint64_t task : {1U, 2U}) ASSERT_TRUE(desk.open(key(task), now));
+  now += 24h;
+  EXPECT_TRUE(desk.take_stalled().empty());
+  EXPECT_EQ(desk.open(key(1), now).value(), 0U);
+  fill(desk, 1);
+  EXPECT_TRUE(desk.begin_sum(TaskId(1)));
+  EXPECT_EQ(code_of(desk.open(key(3), now)), "opened")
+      << "one that is whole is not without progress";
+  EXPECT_EQ(desk.take_stalled(), std::vector{TaskId(2)});
+  desk.end_sum(TaskId(1), true);
+}
+
+TEST_F(UploadDeskTest, ByteAfterByteIsNoProgressAndASlowLinkIs) {
+  constexpr std::uint64_t kLarge = 100 * kProgressBytes;
+  store::UploadSpool::Options options = room(0, 0);
+  options.memory_bytes_max = 2 * kLarge;
+  UploadDesk desk(options);
+  for (const std::uint64_t task : {1U, 2U}) ASSERT_TRUE(desk.open(key(task, kLarge), now));
+  const Bytes zeros(20'000);
+  for (std::uint64_t second = 0; second < 60; ++second) {
+    desk.write(TaskId(1), second, SharedBytes(nullptr, ByteView(zeros).first(1)), now);
+    desk.write(TaskId(2), second * zeros.size(), SharedBytes(nullptr, zeros), now);
+    now += 1s;
+  }
+  EXPECT_EQ(code_of(desk.open(key(3, kLarge), now)), "opened");
+  EXPECT_EQ(desk.take_stalled(), std::vector{TaskId(1)});
+  EXPECT_EQ(code_of(desk.open(key(4, kLarge), now)), "spool-full");
+}
+
+TEST_F(UploadDeskTest, RoomThatWasPromisedToAnotherPhaseHelpsNobodyWhoWaits) {
+  UploadDesk desk(room(1, 2));
+  desk.expect_together(RunId(2), 2, kUpload);
+  for (const std::uint64_t task : {20U, 21U}) ASSERT_EQ(open_of(desk, 2, task), "opened");
+  ASSERT_EQ(open_of(desk, 1, 10), "opened");
+  now += kProgressTime;
+  EXPECT_EQ(open_of(desk, 1, 11), "opened");
+  EXPECT_EQ(desk.take_stalled(), std::vector{TaskId(10)});
+  EXPECT_EQ(open_of(desk, 1, 12), "spool-full");
+  EXPECT_TRUE(desk.take_stalled().empty());
+  EXPECT_EQ(open_of(desk, 2, 22), "opened") << "one of the phase itself gets it";
+  EXPECT_EQ(desk.take_stalled(), std::vector{TaskId(20)});
+}
+
+// The first call that says so begins its time, however long it waited for the room before.
+TEST_F(UploadDeskTest, ItsTimeBeginsWhenTheSenderCanKnowOfTheRoom) {
+  UploadDesk desk(room(1, 0));
+  ASSERT_TRUE(desk.open(key(1), now));
+  EXPECT_EQ(code_of(desk.open(key(2), now)), "spool-full");
+  desk.drop(TaskId(1));  // its room is given to 2, which has not asked again
+  now += kProgressTime;
+  EXPECT_EQ(code_of(desk.open(key(3), now)), "spool-full");
+  ASSERT_TRUE(desk.open(key(2), now));
+  now += kProgressTime;
+  EXPECT_EQ(code_of(desk.open(key(3), now)), "opened");
 }
 
 }  // namespace
