@@ -54,6 +54,10 @@ Result<void> RunQueue::load_running() {
 Result<void> RunQueue::load_running(const store::Run& run) {
   const auto recovery =
       store::recover_run(parts_.store, parts_.checkpoints(run.id), run.id, hash_model_file);
+  if (!recovery && recovery.error().code() == "models-missing") {
+    wait_to_resume(run, recovery.error(), [this, id = run.id] { load_again(id); });
+    return {};
+  }
   if (!recovery && recovery.error().code() != "model-damaged") return recovery.error();
   if (!recovery) return fail(run.id, recovery.error()), Result<void>();
   for (const std::string& complaint : recovery->complaints) parts_.run_log.say(run.id, complaint);
@@ -78,6 +82,15 @@ Result<void> RunQueue::resume() {
   return {};
 }
 
+void RunQueue::load_again(RunId id) {
+  const auto run = parts_.store.find_run(id);
+  if (!run) return check(run.error());
+  if (!*run) return ended(id);
+  if ((*run)->stop_requested) return stop(id);
+  if (const auto loaded = load_running(**run); !loaded) return check(loaded.error());
+  if (const auto done = resume(); !done) check(done.error());
+}
+
 Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,
                                const LoadedRun& loaded) {
   STARLING_ASSIGN(const auto rounds, parts_.store.rounds(run.id, 1));
@@ -92,8 +105,8 @@ Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& 
 }
 
 // The rounds so far are worth more than to be given up for a disk that is not mounted yet.
-void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& last,
-                             const Error& error) {
+void RunQueue::wait_to_resume(const store::Run& run, const Error& error,
+                              std::function<void()> again) {
   std::string& complaint = complaints_[run.id];
   if (complaint != error.message()) {
     parts_.run_log.say(run.id,
@@ -102,7 +115,12 @@ void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& la
                                    error.message(), format_duration(options_.disk_retry)));
   }
   complaint = error.message();
-  try_again(run.id, [this, run, last] { resume_again(run, last); });
+  try_again(run.id, std::move(again));
+}
+
+void RunQueue::wait_for_data(const store::Run& run, const store::ModelRecord& last,
+                             const Error& error) {
+  wait_to_resume(run, error, [this, run, last] { resume_again(run, last); });
 }
 
 void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& last) {

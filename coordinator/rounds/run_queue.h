@@ -98,6 +98,8 @@ class RunQueue {
   Result<void> load_running(const store::Run& run);
   Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
                        const LoadedRun& loaded);
+  void load_again(RunId id);
+  void wait_to_resume(const store::Run& run, const Error& error, std::function<void()> again);
   void wait_for_data(const store::Run& run, const store::ModelRecord& last, const Error& error);
   void resume_again(const store::Run& run, const store::ModelRecord& last);
   // These end the run that is held, once the disk has room for the record.

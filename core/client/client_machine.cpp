@@ -414,6 +414,7 @@ void ClientMachine::commit_state(const Pending& pending) {
   const auto now = states_.find(run);
   if (now != states_.end() && now->second.round >= round) return;
   CommittedState state{run, round, pending.head.task, pending.state};
+  said_lost_.erase(run);
   actions_.push_back(KeepState{state});
   remember(std::move(state));
   if (recent_.size() <= options_.states_max) return;
@@ -485,7 +486,15 @@ void ClientMachine::start_training() {
   if (const auto state = states_.find(task.plan.run); state != states_.end()) {
     train.state = state->second.state;
   }
+  train.state_lost = lacks_state(task.plan) && said_lost_.insert(task.plan.run).second;
   actions_.push_back(std::move(train));
+}
+
+// Nothing is lost where the strategy keeps no state; the trainer knows.
+bool ClientMachine::lacks_state(const protocol::RoundPlan& plan) const {
+  if (plan.base.run_key == 0 || plan.last_counted.round == 0) return false;
+  const auto state = states_.find(plan.run);
+  return state == states_.end() || state->second.round < plan.last_counted.round;
 }
 
 std::uint64_t ClientMachine::other_states_bytes(RunId run) const {

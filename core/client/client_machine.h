@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -80,6 +81,7 @@ struct Train {  // answered by TrainingFinished
   SharedBytes base;
   std::vector<SharedBytes> inputs = {};  // as the plan's
   StateSnapshot state = nullptr;         // null: none yet
+  bool state_lost = false;  // the one that belongs to its last update that counted; said once
   std::uint64_t other_states_bytes = 0;  // in memory, of other runs
 };
 struct CancelTraining {  // its TrainingFinished is ignored
@@ -210,6 +212,7 @@ class ClientMachine {
   void start_when_settled();
   bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
   void start_training();
+  bool lacks_state(const protocol::RoundPlan& plan) const;
   std::uint64_t other_states_bytes(RunId run) const;
   void fail_task(TaskId task, const Work& work, const Error& error);
   void keep(PendingUpdate update, bool stored);
@@ -247,6 +250,7 @@ class ClientMachine {
   std::map<RunId, CommittedState> states_;
   std::map<RunId, CommittedState> before_;  // the one before, in case that its round is taken back
   std::list<RunId> recent_;                 // of them, the one that counted last at the end
+  std::set<RunId> said_lost_;               // whose lost states were said
   std::map<TaskId, Failure> failures_;      // told until the coordinator ends the task
   std::uint64_t order_ = 0;
   std::uint64_t updates_counted_ = 0;

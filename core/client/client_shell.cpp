@@ -93,15 +93,21 @@ void ClientShell::perform(KeepState& keep) {
       world_.disk, alive_,
       [pending = world_.pending, unkept = unkept_, state = std::move(keep.state)](unsigned) {
         Result<void> kept = pending.keep(state);
-        if (!kept) unkept->insert(state.task);
-        return kept;
+        if (!kept) unkept->emplace(state.task, state.run);
+        if (!kept) return kept;
+        for (auto it = unkept->begin(); it != unkept->end();) {
+          if (it->second == state.run) STARLING_TRY(pending.forget(it->first));
+          it = it->second == state.run ? unkept->erase(it) : std::next(it);
+        }
+        return Result<void>();
       },
       [this](const Result<void>& result) {
         changed("the strategy's state is kept in memory only", result);
       });
 }
 
-// An update whose state is not kept is settled again after a restart, which then keeps it.
+// An update whose state is not kept is settled again after a restart, which then keeps it, unless a
+// later one of its run is kept before.
 void ClientShell::perform(ForgetUpdate& forget) {
   compute<void>(
       world_.disk, alive_,

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "core/base/computation.h"
@@ -85,7 +84,8 @@ class ClientShell {
   std::optional<TimePoint> timer_set_;
   std::map<TaskId, std::shared_ptr<std::atomic<bool>>> trainings_;  // set: it is to stop
   // Tasks whose states could not be kept: their updates' files stay. Touched by the disk's work.
-  const std::shared_ptr<std::set<TaskId>> unkept_ = std::make_shared<std::set<TaskId>>();
+  const std::shared_ptr<std::map<TaskId, RunId>> unkept_ =
+      std::make_shared<std::map<TaskId, RunId>>();
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -108,6 +108,13 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOpt
   STARLING_TRY(check_memory(plan, task.other_states_bytes, own));
   STARLING_ASSIGN(const PlannedStrategy planned, make_strategy(plan, *own.strategies));
   const auto& strategy = planned.half;
+  if (task.state_lost && strategy->state_vectors() > 0) {
+    return retry("state-lost",
+                 fmt::format("what '{}' kept on this device of its updates that counted is lost, "
+                             "and begins from nothing in its next task; the results of this run "
+                             "may be worse from now on: submit it again where that matters",
+                             options.name));
+  }
   static const strategy::State<float> kNone;
   strategy::ClientRound<float> round{
       .model = floats(task.base), .inputs = {}, .state = task.state ? *task.state : kNone};

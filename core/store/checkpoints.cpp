@@ -104,8 +104,10 @@ Result<std::string> find_damage(Disk& disk, const fs::path& file, const Sha256Di
 
 Result<Sha256Digest> hash_state_file(Disk& disk, const fs::path& file) {
   Result<Sha256Digest> hash = hash_file(disk, file);
-  if (hash || hash.error().code() == "file-missing") return hash;
-  return internal("io-error", hash.error().message());
+  if (hash || tells_of_damage(hash.error())) return hash;
+  return internal("io-error", hash.error().message() +
+                                  "; where it cannot be restored, remove it: its round is "
+                                  "then run again");
 }
 
 Result<std::string> find_damage(const Checkpoints& checkpoints, const ModelRecord& model,
@@ -261,6 +263,13 @@ Result<Recovery> recover_run(RunStore& store, const Checkpoints& checkpoints, Ru
     --intact;
   }
   if (intact == 0) {
+    STARLING_ASSIGN(const auto there, checkpoints.disk().list(checkpoints.folder()));
+    if (there.empty()) {
+      return retry("models-missing",
+                   fmt::format("no model of run {} is in {}: mount its disk, or restore its files "
+                               "from a copy",
+                               run.value(), checkpoints.folder().string()));
+    }
     return internal("model-damaged",
                     fmt::format("no model of run {} is intact ({}); restore its files from a copy",
                                 run.value(), fmt::join(damages, "; ")));

@@ -93,7 +93,7 @@ struct Recovery {
 
 // At start, for a running run: withdraws the newest rounds whose files are missing or damaged, and
 // sets aside the files that no round of the store is of. "model-damaged" (kInternal) where no kept
-// model is intact.
+// model is intact, "models-missing" (kRetry) where the folder is empty or not there.
 [[nodiscard]] Result<Recovery> recover_run(RunStore& store, const Checkpoints& checkpoints,
                                            RunId run, const HashModelFile& hash);
 

@@ -16,8 +16,8 @@ work=${2:-build/strategies}
 mkdir -p "$work"
 
 strategies=${STRATEGIES:-fedavg fedprox fedavgm fedadagrad fedadam fedyogi fednova scaffold qfedavg feddyn diloco}
-client_rates=${CLIENT_RATES:-0.02 0.05 0.1}
-server_rates=${SERVER_RATES:-0.03 0.3 1}
+client_rates=${CLIENT_RATES:-0.05 0.1 0.2}
+server_rates=${SERVER_RATES:-0.01 0.03 0.1 0.3 1 3}
 seeds=${SEEDS:-1 2 3}
 rounds=${ROUNDS:-200}
 tuning_rounds=${TUNING_ROUNDS:-60}

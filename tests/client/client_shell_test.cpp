@@ -11,6 +11,7 @@
 #include "core/sim/virtual_computation.h"
 #include "core/wire/limits.h"
 #include "core/wire/update_head.h"
+#include "tests/support/temporary_directory.h"
 
 namespace starling::client {
 namespace {
@@ -217,6 +218,43 @@ TEST_F(ClientShellTest, AnUpdateStaysWhereItsStateCouldNotBeKept) {
   restart();
   EXPECT_EQ(pending_found, 0U);
   EXPECT_EQ(states_found, 1U);
+}
+
+TEST_F(ClientShellTest, AnUpdateWhoseStateCouldNotBeKeptGoesWithALaterOne) {
+  state = std::make_shared<const strategy::State<float>>(
+      strategy::State<float>{.vectors = {{"control", {1, 2}}}, .scalars = {}});
+  begin_task();
+  run_until(TimePoint(2s));
+  next_change(Fault::kFull);
+  hear(protocol::RoundCommitted{.task = kShellTask, .run = RunId(1), .round = 1});
+  run_until(TimePoint(3s));
+  constexpr TaskId kNext(6);
+  hear(protocol::RoundPlan{.task = kNext,
+                           .run = RunId(1),
+                           .round = 2,
+                           .rounds = 9,
+                           .attempt = 1,
+                           .base = {RunId(1), 1, sha256(base.view())},
+                           .model_bytes = base.size(),
+                           .schema = {.vectors = {{.name = "model", .elements = 10}}}});
+  hear(protocol::Chunk{kNext, 0}, base);
+  run_until(TimePoint(5s));
+  hear(protocol::RoundCommitted{.task = kNext, .run = RunId(1), .round = 2});
+  run_until(TimePoint(6s));
+  restart();
+  EXPECT_EQ(pending_found, 0U);
+  EXPECT_EQ(states_found, 1U);
+}
+
+TEST_F(ClientShellTest, ADirectoryThatWasRemovedIsMadeAgain) {
+  const testing::TemporaryDirectory home;
+  SystemDisk system;
+  const PendingStore store(
+      system, home.path() / "pending",
+      {wire::encode_update_head, wire::decode_update_head, wire::kHeaderBytesMax}, {});
+  Train task;
+  task.plan.schema.vectors = {{.name = "model", .elements = 10}};
+  EXPECT_TRUE(store.store(update(task)));
 }
 
 TEST_F(ClientShellTest, WakesItsMachineAtItsDeadlines) {

@@ -271,6 +271,22 @@ TEST_F(ClientStateTest, AnEarlierStateIsNearerThanNoneWhereTheLastOneWasDamaged)
   EXPECT_EQ(value_of(trains_with(plan_after(9, 7, 5))), 2);
 }
 
+// The server's memory may build on it, so that its user has to hear of it.
+TEST_F(ClientStateTest, ALostStateIsSaidOnceToTheTrainer) {
+  start_with({.pending = {}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
+  trains_with(plan_after(9, 3, 2));
+  EXPECT_FALSE(did<Train>()->state_lost) << "it is that of the last update that counted";
+  trains_with(plan_after(10, 7, 5));
+  EXPECT_TRUE(did<Train>()->state_lost) << "an earlier one";
+  trains_with(plan_after(11, 8, 5));
+  EXPECT_FALSE(did<Train>()->state_lost) << "said already";
+  start_with({});
+  trains_with(plan_after(9, 7, 0));
+  EXPECT_FALSE(did<Train>()->state_lost) << "none counted";
+  trains_with(plan_after(10, 7, 5));
+  EXPECT_TRUE(did<Train>()->state_lost);
+}
+
 TEST_F(ClientStateTest, AStateOfAnotherFederationsRunIsNotUsed) {
   start_with({.pending = {}, .states = {{RunId(1), 1, TaskId(5), state(5)}}});
   EXPECT_EQ(trains_with(plan_after(9, 7, 0)), nullptr);

@@ -96,6 +96,25 @@ TEST_F(LocalTrainerTest, WhatItsStrategyNeedsMustFitTheMemory) {
   EXPECT_EQ(code(16, 2), "model-too-large");
 }
 
+TEST_F(LocalTrainerTest, ALostStateFailsOneTaskOfAStrategyThatKeepsOne) {
+  const auto code = [&](bool lost) {
+    TrainerCache cache;
+    BuiltinTrainer trainer("a", {view, held_out}, cache);
+    Train task{.plan = plan, .base = base(), .state_lost = lost};
+    for (const auto& input : plan.inputs)
+      task.inputs.push_back({nullptr, base().slice(0, input.bytes).view()});
+    const auto made = make_update(task, trainer, {}, stop);
+    return made ? std::string() : made.error().code();
+  };
+  EXPECT_EQ(code(true), "") << "fedavg keeps nothing";
+  settings.strategy.name = "scaffold";
+  plan.settings = settings.to_settings();
+  plan.schema.vectors.push_back({.name = "control", .elements = parameters->size()});
+  plan.inputs = {{"control", plan.base.sha256, parameters->size() * sizeof(float)}};
+  EXPECT_EQ(code(true), "state-lost");
+  EXPECT_EQ(code(false), "");
+}
+
 TEST_F(LocalTrainerTest, EvaluatesOnWhatItHoldsOut) {
   TrainerCache cache;
   plan.kind = protocol::TaskKind::kEvaluate;

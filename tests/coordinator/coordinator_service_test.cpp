@@ -373,6 +373,24 @@ TEST_F(RunWithoutItsDataTest, GoesOnWhenTheDataAreBack) {
   EXPECT_EQ(federation.models(run).size(), 4U);
 }
 
+TEST_F(CoordinatorServiceTest, ARunWaitsForTheDiskOfItsModels) {
+  federation.settings().service.disk_retry = std::chrono::milliseconds(20);
+  federation.start_service();
+  const Job job = tiny_job(1);
+  const std::string run = submit(job);
+  federation.log.wait_for("run " + run + ": [round 1/4] waiting for");
+  federation.stop_service();
+  const auto models = federation.state().models();
+  const auto away = federation.state().root() / "away";
+  std::filesystem::rename(models, away);
+  federation.start_service();
+  federation.log.wait_for("run " + run + ": cannot go on yet: no model of run");
+  std::filesystem::remove_all(models);
+  std::filesystem::rename(away, models);
+  start_clients(job, 1);
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+}
+
 TEST_F(RunWithoutItsDataTest, IsStoppedWhereItWaits) {
   EXPECT_TRUE(federation.ask("run-stop", {{"id", run}}));
   EXPECT_EQ(federation.wait_for_end(run), "stopped");

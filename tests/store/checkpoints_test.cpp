@@ -304,8 +304,11 @@ TEST_F(RecoveryTest, AFlippedByteThatNamesAnotherTypeIsDamage) {
 }
 
 TEST_F(RecoveryTest, NothingIsWithdrawnWhereNothingIsIntact) {
-  for (Round round = 0; round <= 4; ++round) fs::remove(checkpoints_.path(round));
+  for (Round round = 0; round <= 4; ++round)
+    overwrite(std::to_string(round) + ".safetensors", "F33");
   EXPECT_EQ(code_of(recover()), "model-damaged");
+  for (Round round = 0; round <= 4; ++round) fs::remove(checkpoints_.path(round));
+  EXPECT_EQ(code_of(recover()), "models-missing") << "a disk that is not mounted yet";
   EXPECT_EQ(store_->models(run_).value().size(), 5U);
 }
 
