@@ -93,13 +93,14 @@ void ClientShell::perform(KeepState& keep) {
       world_.disk, alive_,
       [pending = world_.pending, unkept = unkept_, state = std::move(keep.state)](unsigned) {
         Result<void> kept = pending.keep(state);
-        if (!kept) unkept->emplace(state.task, state.run);
-        if (!kept) return kept;
-        for (auto it = unkept->begin(); it != unkept->end();) {
-          if (it->second == state.run) STARLING_TRY(pending.forget(it->first));
-          it = it->second == state.run ? unkept->erase(it) : std::next(it);
+        if (!kept) {
+          unkept->emplace(state.task, state.run);
+          return kept;
         }
-        return Result<void>();
+        std::erase_if(*unkept, [&](const auto& update) {
+          return update.second == state.run && pending.forget(update.first);
+        });
+        return kept;
       },
       [this](const Result<void>& result) {
         changed("the strategy's state is kept in memory only", result);

@@ -113,7 +113,7 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOpt
                  fmt::format("what '{}' kept on this device of its updates that counted is lost, "
                              "and begins from nothing in its next task; the results of this run "
                              "may be worse from now on: submit it again where that matters",
-                             options.name));
+                             planned.name));
   }
   static const strategy::State<float> kNone;
   strategy::ClientRound<float> round{

@@ -253,8 +253,11 @@ TEST_F(ClientShellTest, ADirectoryThatWasRemovedIsMadeAgain) {
       system, home.path() / "pending",
       {wire::encode_update_head, wire::decode_update_head, wire::kHeaderBytesMax}, {});
   Train task;
+  task.plan.task = kShellTask;
+  task.plan.run = RunId(1);
   task.plan.schema.vectors = {{.name = "model", .elements = 10}};
-  EXPECT_TRUE(store.store(update(task)));
+  const auto stored = store.store(update(task));
+  EXPECT_TRUE(stored) << stored.error().message();
 }
 
 TEST_F(ClientShellTest, WakesItsMachineAtItsDeadlines) {

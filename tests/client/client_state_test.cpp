@@ -280,8 +280,11 @@ TEST_F(ClientStateTest, ALostStateIsSaidOnceToTheTrainer) {
   EXPECT_TRUE(did<Train>()->state_lost) << "an earlier one";
   trains_with(plan_after(11, 8, 5));
   EXPECT_FALSE(did<Train>()->state_lost) << "said already";
-  start_with({});
-  trains_with(plan_after(9, 7, 0));
+}
+
+TEST_F(ClientStateTest, WithoutAnUpdateThatCountedNoStateIsLost) {
+  start_with({.pending = {}, .states = {}});
+  trains_with(plan_after(9, 6, 0));
   EXPECT_FALSE(did<Train>()->state_lost) << "none counted";
   trains_with(plan_after(10, 7, 5));
   EXPECT_TRUE(did<Train>()->state_lost);
