@@ -143,6 +143,7 @@ TEST_F(RunMachineTest, AfterARestartClientsHaveTimeToComeBackWhateverTheGrace) {
 TEST_F(RunMachineTest, ARestartBetweenRoundsLeavesClientsTheSameTime) {
   context.job.round.reconnect_grace = 30s;
   context.job.round.min_updates = 1;
+  context.job.round.wait_for = 1;
   context.job.round.deadline = 10min;
   CoordinatorMachine restarted({});
   restarted.on(ClientAdmitted{"a", true}, now);
