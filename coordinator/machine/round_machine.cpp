@@ -150,12 +150,8 @@ void RoundMachine::interrupted(TaskId id) {
 void RoundMachine::lost(TaskId id) {
   Task& task = at(id);
   STARLING_CHECK(task.state == State::kSumming);
+  ++task.times_lost;
   enter(task, State::kAsked);
-}
-
-void RoundMachine::damaged(TaskId id) {
-  lost(id);
-  ++at(id).times_damaged;
 }
 
 void RoundMachine::count_bytes(TaskId id, std::uint64_t in, std::uint64_t out) {

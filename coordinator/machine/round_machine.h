@@ -128,7 +128,7 @@ class RoundMachine {
     double norm = 0;  // once counted
     std::uint64_t bytes_in = 0;
     std::uint64_t bytes_out = 0;
-    std::size_t times_damaged = 0;
+    std::size_t times_lost = 0;
     std::optional<Error> failure;
   };
 
@@ -159,7 +159,6 @@ class RoundMachine {
   // What was received could not be stored, or turned out to be damaged; the client may offer again.
   // Requires: state is kSumming.
   void lost(TaskId task);
-  void damaged(TaskId task);
   void count_bytes(TaskId task, std::uint64_t in, std::uint64_t out);
   std::uint64_t bytes_in() const { return bytes_in_; }
   std::uint64_t bytes_out() const { return bytes_out_; }

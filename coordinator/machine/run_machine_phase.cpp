@@ -17,7 +17,7 @@ namespace {
 // A phase's traffic is written to the store in so many steps where there are more clients.
 constexpr std::size_t kTrafficSteps = 32;
 
-// How often an update is requested again where it was damaged here.
+// How often an update is requested again that was lost here.
 constexpr std::size_t kRepeatsMax = 1;
 
 // More than any client holds.
@@ -377,7 +377,13 @@ void RunMachine::handle(const UploadSummed& event) {
   if (!event.result && event.result.error().kind() == ErrorKind::kOverloaded) {
     no_room(event.task, event.result.error());  // the disk filled while the update was written
     phase_->tasks.lost(event.task);
-    ask_or_await(client, event.task);
+    if (task->times_lost > kRepeatsMax) {  // of a quota, perhaps, which no free space shows
+      fail_task(event.task,
+                overloaded(std::string(kNoRoom), "the coordinator had no room for it: " +
+                                                     event.result.error().message()));
+    } else {
+      ask_or_await(client, event.task);
+    }
     return sum_next();
   }
   phase_->tasks.summed(event.task, event.result);
@@ -396,8 +402,8 @@ void RunMachine::handle(const UploadSummed& event) {
 // The client offers its update at once, and nothing is there any more to go on from. A disk that
 // damages it every time would make it send its update again and again.
 void RunMachine::ask_again(const std::string& name, TaskId task) {
-  phase_->tasks.damaged(task);
-  if (phase_->tasks.find(task)->times_damaged > kRepeatsMax) {
+  phase_->tasks.lost(task);
+  if (phase_->tasks.find(task)->times_lost > kRepeatsMax) {
     turn_.say(id(), fmt::format("the received update of {} cannot be read back, as before; the "
                                 "coordinator's disk may be failing",
                                 name));

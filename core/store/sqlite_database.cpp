@@ -220,7 +220,8 @@ Error Database::describe_failure(int code, int cause) const {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return internal("database-damaged",
-                      where + " is damaged: " + what + "; restore a backup of it");
+                      where + " is damaged, or its disk could not be read: " + what +
+                          "; try again, and where that does not help, restore a backup");
     default:
       return internal("database-error", where + ": " + what);
   }

@@ -248,6 +248,18 @@ TEST_F(RunMachineTest, AnUploadThatMetAFullDiskIsRequestedAgain) {
   EXPECT_EQ(sent<protocol::UpdateReceived>().size(), 1U);
 }
 
+// A quota: the disk looks free whenever an upload begins.
+TEST_F(RunMachineTest, AnUploadThatMeetsAFullDiskAgainAndAgainIsNotSentWithoutEnd) {
+  open_round();
+  for (int n = 1; n <= 2; ++n) {
+    upload(1, plan_a);
+    feed(UploadSummed{plan_a.task, overloaded("disk-full", "quota exceeded")});
+  }
+  ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, kNoRoom);
+  EXPECT_TRUE(sent<protocol::RoundPlan>().empty());
+}
+
 // --- uploads without progress -------------------------------------------------------------------
 
 TEST_F(RunMachineTest, AClientWhoseUploadLostItsRoomMayOfferItAgain) {
