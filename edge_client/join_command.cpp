@@ -20,6 +20,8 @@ using identity::IdentityDirectory;
 // A replacement is complete in here before the old identity moves away.
 fs::path replacement(const StateDirectory& state) { return state.path / "identity.new"; }
 
+fs::path former_identity(const StateDirectory& state) { return state.path / "identity.old"; }
+
 Result<void> move_directory(const fs::path& from, const fs::path& to) {
   std::error_code code;
   fs::remove_all(to, code);
@@ -29,8 +31,10 @@ Result<void> move_directory(const fs::path& from, const fs::path& to) {
                                           code.message()));
 }
 
+// The old identity may have moved away before a crash.
 bool is_same_client(const StateDirectory& state) {
-  const auto former = IdentityDirectory::load(state.identity());
+  auto former = IdentityDirectory::load(state.identity());
+  if (!former) former = IdentityDirectory::load(former_identity(state));
   const auto next = IdentityDirectory::load(replacement(state));
   return former && next && former->identity() == next->identity();
 }
@@ -52,7 +56,7 @@ Result<void> install_replacement(const StateDirectory& state) {
     }
   }
   if (fs::exists(state.identity())) {
-    STARLING_TRY(move_directory(state.identity(), state.path / "identity.old"));
+    STARLING_TRY(move_directory(state.identity(), former_identity(state)));
   }
   return move_directory(replacement(state), state.identity());
 }

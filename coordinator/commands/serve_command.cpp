@@ -9,13 +9,14 @@
 #include <cstdlib>
 #include <memory>
 #include <ostream>
-#include <thread>
 #include <utility>
 
 #include "coordinator/commands/backup_directory.h"
 #include "coordinator/commands/commands.h"
+#include "coordinator/machine/repetition.h"
 #include "coordinator/service/coordinator_service.h"
 #include "core/base/durable_file.h"
+#include "core/net/alarm.h"
 #include "core/net/signals.h"
 #include "core/net/task_group.h"
 #include "core/telemetry/wrapped_stream.h"
@@ -134,6 +135,16 @@ void give_large_blocks_back() {
 #endif
 }
 
+// Whether the process was told to end meanwhile; there is nothing to reload.
+bool stopped_within(Duration time) {
+  net::EventLoop loop;
+  bool stopped = false;
+  const net::SignalWatcher signals(
+      loop, [&stopped](net::Signal signal) { stopped |= signal != net::Signal::kHangUp; });
+  net::run_task(loop, net::sleep_until(loop, loop.now() + time));
+  return stopped;
+}
+
 int serve(ServeFlags& flags, CommandContext& context) {
   const StateDirectory state(flags.directory);
   auto ready = expect_no_backup(state.root());
@@ -145,16 +156,15 @@ int serve(ServeFlags& flags, CommandContext& context) {
   give_large_blocks_back();
   const auto log =
       telemetry::make_program_log(flags.verbose ? LogLevel::kDebug : LogLevel::kInfo, std::getenv);
-  for (std::string said;;) {
+  for (std::uint64_t failed = 1;; ++failed) {
     const auto code = Server(state, flags, context, *log).serve();
     if (code) return *code;
-    if (code.error().kind() != ErrorKind::kOverloaded)
-      return config::report(code.error(), context.err);
+    if (code.error().code() != "disk-full") return config::report(code.error(), context.err);
     // No room for what a start writes, such as the record of a round that is withdrawn.
-    if (std::exchange(said, code.error().message()) != code.error().message()) {
+    if (is_logged(failed)) {
       log->warning("the service cannot start yet: {}", code.error().message());
     }
-    std::this_thread::sleep_for(flags.settings.service.disk_retry);
+    if (stopped_within(flags.settings.service.disk_retry)) return 0;
   }
 }
 

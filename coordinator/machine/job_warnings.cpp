@@ -83,7 +83,7 @@ struct Fitness {
   std::size_t unfit = 0;
   std::map<std::string, std::size_t> reasons;  // and how many cannot because of each
 
-  // "2 cannot, each because its rows have another shape"
+  // "2 cannot, each because its rows have another shape". Requires: some are unfit.
   std::string describe() const {
     const auto most = std::ranges::max_element(reasons, {}, [](const auto& r) { return r.second; });
     return fmt::format("{} cannot{} because {}", most->second, most->second > 1 ? ", each" : "",
@@ -149,10 +149,12 @@ std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& c
   if (fitness.spoke == 0 || able >= needed) return {};
   const bool any_rows = std::ranges::any_of(
       clients.all(), [](const auto& entry) { return holds_rows_out(entry.second.greeting); });
-  const std::string why = any_rows ? fmt::format("{} can evaluate, which needs {}; {}",
-                                                 able == 0 ? "none" : fmt::format("{}", able),
-                                                 needed, fitness.describe())
-                                   : "none holds rows out for it (data.hold-out in edge.toml)";
+  std::string why = "none holds rows out for it (data.hold-out in edge.toml)";
+  if (any_rows) {
+    why = fmt::format("{} can evaluate, which needs {}",
+                      able == 0 ? "none" : fmt::format("{}", able), needed);
+    if (fitness.unfit > 0) why += "; " + fitness.describe();
+  }
   return {fmt::format("evaluate.federated-every is set, and of the {} that connected so far {}",
                       counted(fitness.spoke, "client"), why)};
 }

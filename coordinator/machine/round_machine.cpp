@@ -43,7 +43,9 @@ bool is_circumstance(std::string_view code, protocol::TaskKind kind) {
   return std::ranges::find(kCircumstances, code) != kCircumstances.end();
 }
 
-bool missed_deadline(std::string_view code) { return code == kDeadline || code == kUploadStalled; }
+bool is_miss(std::string_view code) {
+  return code == kDeadline || code == kUploadStalled || code == "wrong-base";
+}
 
 RoundMachine::RoundMachine(Options options, const std::vector<Participant>& participants,
                            TimePoint now)

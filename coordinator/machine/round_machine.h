@@ -18,6 +18,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
+#include "core/client/client_machine.h"
 #include "core/protocol/messages.h"
 
 namespace starling::coordinator {
@@ -74,10 +75,11 @@ inline constexpr std::string_view kUploadStalled = "upload-stalled";
 inline constexpr Duration kProgressTime = std::chrono::seconds(10);
 inline constexpr std::uint64_t kProgressBytes = 64 * 1024;
 
-// Whether a client of this failure kept its attempt waiting until the deadline.
-bool missed_deadline(std::string_view code);
+// Whether a client of this failure kept its attempt waiting until the deadline, or answered with an
+// update of another model, as an honest one does once after a restore.
+bool is_miss(std::string_view code);
 
-// Counts the trainings of an attempt that ended by their deadline; `missed` holds those in a row of
+// Counts the trainings of an attempt that were missed; `missed` holds those in a row of
 // each client. A failure of the client's own making is an answer. Returns who is left out from now
 // on.
 template <class Contributions, class Failures>
@@ -87,15 +89,22 @@ std::vector<std::string> count_missed(const Contributions& contributions, const 
   for (const auto& c : contributions) missed.succeeded(c.client);
   for (const auto& f : failures) {
     if (!is_circumstance(f.code, protocol::TaskKind::kTrain)) missed.succeeded(f.client);
-    if (missed_deadline(f.code) && missed.failed(f.client, f.reason)) left_out.push_back(f.client);
+    if (is_miss(f.code) && missed.failed(f.client, f.reason)) left_out.push_back(f.client);
   }
   return left_out;
 }
 
-// An attempt that failed for this says nothing of its run.
 template <class Failures>
 bool lacked_room(const Failures& failures) {
   return std::ranges::any_of(failures, [](const auto& f) { return f.code == kNoRoom; });
+}
+
+// An attempt that failed for these says nothing of its run: each client says once, after a restore
+// perhaps all at a time, that its state is lost.
+template <class Failures>
+bool is_excused(const Failures& failures) {
+  return lacked_room(failures) ||
+         std::ranges::any_of(failures, [](const auto& f) { return f.code == client::kStateLost; });
 }
 
 class RoundMachine {

@@ -96,7 +96,7 @@ RunMachine::Reach RunMachine::reach() const {
     if (const std::string* last = start_.missed.why_left_out(name)) {
       reach.left_out.push_back(
           {name,
-           fmt::format("{} trainings in a row ended at their deadlines without its update ({}); it "
+           fmt::format("{} trainings in a row ended without its update ({}); it "
                        "is asked again once it has connected again, or where a round has too few "
                        "other clients",
                        ClientFailures::kDeadlinesInARowMax, *last),
@@ -246,12 +246,11 @@ void RunMachine::try_open_training() {
 // Clients that let one deadline after another pass are asked where a round cannot do without them:
 // where all are slow, the updates of a later attempt may still be in time.
 void RunMachine::prefer_those_in_time(std::vector<std::string>& names) const {
-  const Job& job = start_.job;
   std::vector<std::string> in_time;
   std::ranges::copy_if(names, std::back_inserter(in_time),
                        [this](const std::string& name) { return !start_.missed.left_out(name); });
-  const int needed = std::max(job.round.updates_needed(), job.aggregation.updates_min());
-  if (in_time.size() >= static_cast<std::size_t>(needed)) names = std::move(in_time);
+  const auto needed = static_cast<std::size_t>(start_.job.updates_needed());
+  if (in_time.size() >= needed) names = std::move(in_time);
 }
 
 std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
@@ -456,7 +455,7 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   const RoundOptions& options = start_.job.round;
   PastAttempts& past = start_.attempts[summary.round];
   past.last = summary.attempt;
-  if (!lacked_room(summary.failures)) ++past.failed;
+  if (!is_excused(summary.failures)) ++past.failed;
   for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
   const bool is_repetition = phase_->is_repetition;
   close_phase();

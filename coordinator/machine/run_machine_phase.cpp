@@ -498,7 +498,7 @@ void RunMachine::note_missed(const RoundSummary& summary) {
   for (const std::string& client :
        count_missed(summary.contributors, summary.failures, start_.missed)) {
     turn_.say(id(), fmt::format("{} is left out of this run for now: {} trainings in a row ended "
-                                "at their deadlines without its update ({})",
+                                "without its update ({})",
                                 client, ClientFailures::kDeadlinesInARowMax,
                                 *start_.missed.why_left_out(client)));
   }

@@ -73,10 +73,15 @@ void CoordinatorShell::handle(Event event) {
   }
 }
 
-// A client may ask about any number of tasks, and asks again when it connects.
+// A client may ask any number of times, and asks again when it connects.
 bool CoordinatorShell::is_dispensable(const Action& action) const {
-  return held_since_ && actions_.size() >= options_.held_actions_max / 2 &&
-         std::holds_alternative<LookUpTask>(action);
+  if (!held_since_ || actions_.size() < options_.held_actions_max / 2) return false;
+  if (const auto* send = std::get_if<Send>(&action)) {
+    return std::holds_alternative<protocol::UpdateReceived>(send->envelope.message) ||
+           std::holds_alternative<protocol::TaskEnded>(send->envelope.message);
+  }
+  return std::holds_alternative<LookUpTask>(action) ||
+         std::holds_alternative<RecordTraffic>(action);
 }
 
 TimePoint CoordinatorShell::machine_now() const {

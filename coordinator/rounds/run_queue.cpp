@@ -87,8 +87,29 @@ void RunQueue::load_again(RunId id) {
   if (!run) return check(run.error());
   if (!*run) return ended(id);
   if ((*run)->stop_requested) return stop(id);
-  if (const auto loaded = load_running(**run); !loaded) return check(loaded.error());
-  if (const auto done = resume(); !done) check(done.error());
+  const auto models = parts_.store.models(id);
+  if (!models) return check(models.error());
+  compute<std::string>(
+      parts_.computation, alive_,
+      [checkpoints = parts_.checkpoints(id), newest = models->back()](unsigned) {
+        return store::find_damage(checkpoints, newest, hash_model_file);
+      },
+      [this, run = **run](const Result<std::string>& damage) { models_came(run, damage); });
+}
+
+// As long as files are being copied, nothing is concluded from those that are missing.
+void RunQueue::models_came(const store::Run& run, const Result<std::string>& damage) {
+  const auto again = [this, id = run.id] { load_again(id); };
+  if (!damage) return wait_to_resume(run, damage.error(), again);
+  if (!damage->empty()) {
+    return wait_to_resume(
+        run, retry("models-missing", *damage + "; a new start goes on from an earlier one"), again);
+  }
+  auto done = load_running(run);
+  if (done) done = resume();
+  if (done) return;
+  if (done.error().kind() != ErrorKind::kOverloaded) return check(done.error());
+  wait_to_resume(run, done.error(), again);
 }
 
 Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,

@@ -99,6 +99,7 @@ class RunQueue {
   Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
                        const LoadedRun& loaded);
   void load_again(RunId id);
+  void models_came(const store::Run& run, const Result<std::string>& damage);
   void wait_to_resume(const store::Run& run, const Error& error, std::function<void()> again);
   void wait_for_data(const store::Run& run, const store::ModelRecord& last, const Error& error);
   void resume_again(const store::Run& run, const store::ModelRecord& last);

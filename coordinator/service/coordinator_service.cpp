@@ -384,9 +384,12 @@ Result<void> CoordinatorService::Impl::listen() {
   };
   STARLING_ASSIGN(listener, net::Listener::open(loop, std::move(tls), options, handlers));
   const identity::HostPort served{address.host, listener->port()};
-  log.info("federation {} listens on {}", authority.federation(), served.text());
   const auto recorded = record_address(served);
-  if (!recorded) loop.run_task(listener->close());  // the start fails
+  if (recorded) {
+    log.info("federation {} listens on {}", authority.federation(), served.text());
+  } else {
+    loop.run_task(listener->close());  // the start fails
+  }
   return recorded;
 }
 

@@ -486,12 +486,13 @@ void ClientMachine::start_training() {
   if (const auto state = states_.find(task.plan.run); state != states_.end()) {
     train.state = state->second.state;
   }
-  train.state_lost = lacks_state(task.plan) && said_lost_.insert(task.plan.run).second;
+  train.state_lost = lacks_state(task.plan) && !said_lost_.contains(task.plan.run);
   actions_.push_back(std::move(train));
 }
 
 // Nothing is lost where the strategy keeps no state; the trainer knows.
 bool ClientMachine::lacks_state(const protocol::RoundPlan& plan) const {
+  if (plan.kind != protocol::TaskKind::kTrain) return false;
   if (plan.base.run_key == 0 || plan.last_counted.round == 0) return false;
   const auto state = states_.find(plan.run);
   return state == states_.end() || state->second.round < plan.last_counted.round;
@@ -514,7 +515,11 @@ void ClientMachine::handle(TrainingFinished& event) {
   if (event.update && !event.update->head.base.matches(task_->plan.base)) return;  // another past
   const TaskId task = task_->plan.task;
   if (!event.update) {
-    held_.clear();  // perhaps it was the model that was bad
+    if (event.update.error().code() == kStateLost) {
+      said_lost_.insert(task_->plan.run);
+    } else {
+      held_.clear();  // perhaps it was the model that was bad
+    }
     const Work work = Work::of(task_->plan);
     task_.reset();
     return fail_task(task, work, event.update.error());

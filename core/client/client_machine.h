@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -76,12 +77,14 @@ struct HangUp {
 struct Send {
   protocol::Envelope envelope;
 };
+// A trainer's error where what its strategy kept of the client's updates is gone.
+inline constexpr std::string_view kStateLost = "state-lost";
 struct Train {  // answered by TrainingFinished
   protocol::RoundPlan plan;
   SharedBytes base;
   std::vector<SharedBytes> inputs = {};  // as the plan's
   StateSnapshot state = nullptr;         // null: none yet
-  bool state_lost = false;  // the one that belongs to its last update that counted; said once
+  bool state_lost = false;  // the one that belongs to its last update that counted; not said yet
   std::uint64_t other_states_bytes = 0;  // in memory, of other runs
 };
 struct CancelTraining {  // its TrainingFinished is ignored

@@ -109,11 +109,12 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOpt
   STARLING_ASSIGN(const PlannedStrategy planned, make_strategy(plan, *own.strategies));
   const auto& strategy = planned.half;
   if (task.state_lost && strategy->state_vectors() > 0) {
-    return retry("state-lost",
-                 fmt::format("what '{}' kept on this device of its updates that counted is lost, "
-                             "and begins from nothing in its next task; the results of this run "
-                             "may be worse from now on: submit it again where that matters",
-                             planned.name));
+    return retry(std::string(kStateLost),
+                 fmt::format("what '{}' kept on this device of its last update that counted is "
+                             "lost; the next task {}, and the results of this run may be worse "
+                             "from now on: submit it again where that matters",
+                             planned.name,
+                             task.state ? "goes on from what it kept before" : "begins without"));
   }
   static const strategy::State<float> kNone;
   strategy::ClientRound<float> round{

@@ -110,6 +110,8 @@ Result<Sha256Digest> hash_state_file(Disk& disk, const fs::path& file) {
                                   "then run again");
 }
 
+}  // namespace
+
 Result<std::string> find_damage(const Checkpoints& checkpoints, const ModelRecord& model,
                                 const HashModelFile& hash) {
   Disk& disk = checkpoints.disk();
@@ -119,6 +121,8 @@ Result<std::string> find_damage(const Checkpoints& checkpoints, const ModelRecor
   return find_damage(disk, checkpoints.state_path(model.round), model.state->sha256, "state",
                      hash_state_file);
 }
+
+namespace {
 
 struct Criterion {
   Metric metric;

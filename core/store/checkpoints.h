@@ -85,6 +85,11 @@ class Checkpoints {
 [[nodiscard]] Result<void> prune(RunStore& store, const Checkpoints& checkpoints, RunId run,
                                  std::uint32_t keep, Metric metric);
 
+// What is wrong with the newest model of a run or with its state; empty where both are intact. Any
+// thread.
+[[nodiscard]] Result<std::string> find_damage(const Checkpoints& checkpoints,
+                                              const ModelRecord& model, const HashModelFile& hash);
+
 struct Recovery {
   ModelRecord model;  // the newest whose files are there and have their SHA-256
   // A sentence for each round that had to be withdrawn, and one for files that were set aside.

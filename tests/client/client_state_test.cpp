@@ -278,6 +278,13 @@ TEST_F(ClientStateTest, ALostStateIsSaidOnceToTheTrainer) {
   EXPECT_FALSE(did<Train>()->state_lost) << "it is that of the last update that counted";
   trains_with(plan_after(10, 7, 5));
   EXPECT_TRUE(did<Train>()->state_lost) << "an earlier one";
+  protocol::RoundPlan evaluation = plan_after(20, 7, 5);
+  evaluation.kind = protocol::TaskKind::kEvaluate;
+  trains_with(evaluation);
+  EXPECT_FALSE(did<Train>()->state_lost) << "an evaluation needs none";
+  trains_with(plan_after(21, 7, 5));
+  EXPECT_TRUE(did<Train>()->state_lost) << "not said yet";
+  feed(TrainingFinished{TaskId(21), retry(std::string(kStateLost), "")});
   trains_with(plan_after(11, 8, 5));
   EXPECT_FALSE(did<Train>()->state_lost) << "said already";
 }

@@ -401,7 +401,7 @@ void expect_rounds_of_the_honest(const Outcome& outcome) {
     const bool asked = round.key.round <= ClientFailures::kDeadlinesInARowMax;  // then left out
     ASSERT_EQ(round.result.failures.size(), asked ? 2U : 0U);
     for (const auto& failure : round.result.failures) {
-      EXPECT_TRUE(missed_deadline(failure.code)) << failure.code;
+      EXPECT_TRUE(is_miss(failure.code)) << failure.code;
       if (failure.code == kUploadStalled) ++stalled;
     }
   }

@@ -186,6 +186,11 @@ TEST_F(DataShapeTest, AWarningWhereNobodyHoldsRowsOut) {
             "rows out for it (data.hold-out in edge.toml)");
   admit("b", {.rows = 3, .abilities = {"evaluate", "fedavg"}});
   EXPECT_TRUE(job_warnings(job, clients).empty());
+  job.evaluate.federated_every = 1;
+  job.aggregation.rule = "trimmed-mean";
+  const auto warnings = job_warnings(job, clients);
+  EXPECT_THAT(warnings, ::testing::Contains(::testing::HasSubstr("can evaluate, which needs 3")));
+  job.aggregation.rule = "mean";
   job.evaluate.federated_every = 0;
   admit("b", of({3}, 2));
   EXPECT_TRUE(job_warnings(job, clients).empty());
