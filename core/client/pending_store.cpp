@@ -213,10 +213,6 @@ Result<void> PendingStore::store(const PendingUpdate& update) const {
   STARLING_ASSIGN(const std::vector<SharedBytes> parts, encode_pending(codec_, update));
   const fs::path file = file_of(update.head.task);
   auto stored = disk_->write(file, parts);
-  if (!stored && stored.error().code() == "file-missing") {  // the directory, by somebody
-    STARLING_TRY(disk_->make_directory(directory_, Disk::Access::kOwner));
-    stored = disk_->write(file, parts);
-  }
   if (stored || stored.error().code() != "is-a-directory") return stored;
   STARLING_TRY(disk_->rename(file, aside_of(file)));
   return disk_->write(file, parts);

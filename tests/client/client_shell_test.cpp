@@ -11,7 +11,6 @@
 #include "core/sim/virtual_computation.h"
 #include "core/wire/limits.h"
 #include "core/wire/update_head.h"
-#include "tests/support/temporary_directory.h"
 
 namespace starling::client {
 namespace {
@@ -244,20 +243,6 @@ TEST_F(ClientShellTest, AnUpdateWhoseStateCouldNotBeKeptGoesWithALaterOne) {
   restart();
   EXPECT_EQ(pending_found, 0U);
   EXPECT_EQ(states_found, 1U);
-}
-
-TEST_F(ClientShellTest, ADirectoryThatWasRemovedIsMadeAgain) {
-  const testing::TemporaryDirectory home;
-  SystemDisk system;
-  const PendingStore store(
-      system, home.path() / "pending",
-      {wire::encode_update_head, wire::decode_update_head, wire::kHeaderBytesMax}, {});
-  Train task;
-  task.plan.task = kShellTask;
-  task.plan.run = RunId(1);
-  task.plan.schema.vectors = {{.name = "model", .elements = 10}};
-  const auto stored = store.store(update(task));
-  EXPECT_TRUE(stored) << stored.error().message();
 }
 
 TEST_F(ClientShellTest, WakesItsMachineAtItsDeadlines) {

@@ -245,7 +245,7 @@ TEST_F(SimulateCommand, BadValuesAreOneSentenceAndExitCodeTwo) {
       {{"--algorithm", "diloco", "--outer-rate", "3"}, "outer-rate"},
       {{"--algorithm", "choco", "--loss", "0.5"}, "choco"},
       {{"--model", "perceptron"}, "perceptron"},
-      {{"--model", "cnn"}, "images of 1x1x6"},
+      {{"--model", "cnn"}, "the rows of the data are 1x1x6"},
       {{"--optimizer", "adamx"}, "adamx"},
       {{"--topology", "file:/no/such/file"}, "no file"},
       {{"--threads", "0"}, "--threads"}};
