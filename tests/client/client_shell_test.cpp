@@ -76,20 +76,24 @@ class ClientShellTest : public ::testing::Test {
   void hear(protocol::Message message, SharedBytes payload = {}) {
     shell->handle(Received{{std::move(message), std::move(payload)}});
   }
+  // The plan and its model.
+  void send_task(TaskId task, Round round, const SharedBytes& model) {
+    hear(protocol::RoundPlan{.task = task,
+                             .run = RunId(1),
+                             .round = round,
+                             .rounds = 9,
+                             .attempt = 1,
+                             .base = {RunId(1), round - 1, sha256(model.view())},
+                             .model_bytes = model.size(),
+                             .schema = {.vectors = {{.name = "model", .elements = 10}}}});
+    hear(protocol::Chunk{task, 0}, model);
+  }
   // Until the training is under way.
   void begin_task() {
     shell->handle(Tick{});
     shell->handle(Connected{});
     hear(protocol::Welcome{.federation = "f", .client = "c", .heartbeat = 10s});
-    hear(protocol::RoundPlan{.task = kShellTask,
-                             .run = RunId(1),
-                             .round = 1,
-                             .rounds = 9,
-                             .attempt = 1,
-                             .base = {RunId(1), 0, sha256(base.view())},
-                             .model_bytes = base.size(),
-                             .schema = {.vectors = {{.name = "model", .elements = 10}}}});
-    hear(protocol::Chunk{kShellTask, 0}, base);
+    send_task(kShellTask, 1, base);
     ASSERT_EQ(shell->machine().activity(), ClientMachine::Activity::kTraining);
   }
   void run_until(TimePoint time) {
@@ -155,15 +159,7 @@ TEST_F(ClientShellTest, ATrainingDoesNotEndInTheNextProcess) {
 TEST_F(ClientShellTest, ACancelledTrainingDoesNotFailTheTaskThatHasItsNumber) {
   begin_task();
   const SharedBytes other = SharedBytes::own(Bytes(40, std::byte{8}));
-  hear(protocol::RoundPlan{.task = kShellTask,
-                           .run = RunId(1),
-                           .round = 1,
-                           .rounds = 9,
-                           .attempt = 1,
-                           .base = {RunId(1), 0, sha256(other.view())},
-                           .model_bytes = other.size(),
-                           .schema = {.vectors = {{.name = "model", .elements = 10}}}});
-  hear(protocol::Chunk{kShellTask, 0}, other);
+  send_task(kShellTask, 1, other);
   ASSERT_EQ(shell->machine().activity(), ClientMachine::Activity::kTraining);
   run_until(TimePoint(9s));
   EXPECT_EQ(trainings, 2);
@@ -228,15 +224,7 @@ TEST_F(ClientShellTest, AnUpdateWhoseStateCouldNotBeKeptGoesWithALaterOne) {
   hear(protocol::RoundCommitted{.task = kShellTask, .run = RunId(1), .round = 1});
   run_until(TimePoint(3s));
   constexpr TaskId kNext(6);
-  hear(protocol::RoundPlan{.task = kNext,
-                           .run = RunId(1),
-                           .round = 2,
-                           .rounds = 9,
-                           .attempt = 1,
-                           .base = {RunId(1), 1, sha256(base.view())},
-                           .model_bytes = base.size(),
-                           .schema = {.vectors = {{.name = "model", .elements = 10}}}});
-  hear(protocol::Chunk{kNext, 0}, base);
+  send_task(kNext, 2, base);
   run_until(TimePoint(5s));
   hear(protocol::RoundCommitted{.task = kNext, .run = RunId(1), .round = 2});
   run_until(TimePoint(6s));
