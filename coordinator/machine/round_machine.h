@@ -79,9 +79,9 @@ inline constexpr std::uint64_t kProgressBytes = 64 * 1024;
 // update of another model, as an honest one does once after a restore.
 bool is_miss(std::string_view code);
 
-// Counts the trainings of an attempt that were missed; `missed` holds those in a row of
-// each client. A failure of the client's own making is an answer. Returns who is left out from now
-// on.
+// Counts the trainings of an attempt that were missed; `missed` holds those in a row of each
+// client. A failure that the client reports of itself ends its row, as a contribution does. Returns
+// the clients that are left out from now on.
 template <class Contributions, class Failures>
 std::vector<std::string> count_missed(const Contributions& contributions, const Failures& failures,
                                       ClientFailures& missed) {
