@@ -15,7 +15,9 @@
 #include "coordinator/job/norm_bound.h"
 #include "coordinator/machine/client_failures.h"
 #include "coordinator/machine/client_sampler.h"
+#include "coordinator/machine/lost_states.h"
 #include "coordinator/machine/round_machine.h"
+#include "coordinator/machine/run_position.h"
 #include "core/model/parameters.h"
 #include "core/protocol/messages.h"
 #include "core/protocol/transfer.h"
@@ -26,21 +28,6 @@ namespace starling::coordinator {
 
 // As it is stored, so that a restarted coordinator knows what its clients can do.
 using Greeting = store::Greeting;
-
-// A vector that clients are sent beside the model.
-struct RoundInput {
-  protocol::TaskInput what;
-  SharedBytes bytes;
-};
-
-// Where a run stands: after its initial model, or after a committed round. The strategy's state is
-// of the same commit as the model.
-struct RunPosition {
-  update::ModelVersion version;
-  model::Snapshot model;
-  strategy::StateSnapshot state;   // null: the strategy has none
-  std::vector<RoundInput> inputs;  // of the next round, out of the state
-};
 
 // A phase that an earlier process opened and did not close.
 struct OpenAttempt {
@@ -59,6 +46,12 @@ struct PastAttempts {
   int failed = 0;    // abandoned because of their own course, not withdrawn for a damaged model
 };
 
+// What a recorded run met that its job does not say, by round. Empty: nothing is repeated.
+struct Replay {
+  std::map<Round, std::vector<std::string>> contributors;
+  std::map<Round, std::vector<std::string>> lost;  // whose states were gone before that round
+};
+
 // A run to hold: where it stands, and what its clients need to know.
 struct RunStart {
   RunId id;
@@ -73,15 +66,14 @@ struct RunStart {
   std::optional<OpenAttempt> open;
   RecentNorms norms;                                           // up to `at`
   NormRaises norm_raises;                                      // by the attempts so far
-  std::map<std::string, protocol::CountedTask> last_counted;   // of each client, up to `at`
+  CountedUpdates counted;                                      // up to `at`
   ClientFailures failures;                                     // at trainings
   ClientFailures missed{ClientFailures::kDeadlinesInARowMax};  // deadlines of trainings
   ClientFailures evaluation_failures{ClientFailures::kEvaluationsInARowMax};
   EarlyStopping stopping;                // what was measured so far
   bool evaluated = false;                // by clients, the model of `at`, or it was tried
   std::map<Round, Attempt> evaluations;  // the last attempt of each model, from `at` on
-  // Replay of a recorded run: who contributed, by round; empty: draw.
-  std::map<Round, std::vector<std::string>> recorded_contributors;
+  Replay replay;
 };
 
 // --- events -------------------------------------------------------------------------------------

@@ -10,9 +10,12 @@
 #include "coordinator/machine/repetition.h"
 #include "core/base/check.h"
 #include "core/base/counted.h"
+#include "core/base/list_some.h"
 
 namespace starling::coordinator {
 namespace {
+
+constexpr std::size_t kNamed = 5;  // clients in a line
 
 // "; 4 of 5 failed: 3 norm-above-bound (aggregation.norm-max), 1 deadline"
 std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& failures) {
@@ -157,7 +160,6 @@ bool RunMachine::all_connected(const std::vector<std::string>& names) {
 
 void RunMachine::say_who_cannot() {
   if (std::exchange(said_who_cannot_, true)) return;
-  constexpr std::size_t kNamed = 5;
   std::size_t count = 0;
   std::string text;
   for (const auto& [name, client] : clients_.all()) {
@@ -214,9 +216,12 @@ void RunMachine::try_open_training() {
   const Attempt attempt = past == start_.attempts.end() ? 1 : past->second.last + 1;
   const SelectionKey key{id(), start_.job.job.seed, next, attempt, start_.at.version.run_key};
   OpenAttempt opening{.round = next, .attempt = attempt, .population = clients_.size()};
-  if (const auto recorded = start_.recorded_contributors.find(next);
-      recorded != start_.recorded_contributors.end()) {
+  if (const auto recorded = start_.replay.contributors.find(next);
+      recorded != start_.replay.contributors.end()) {
     if (!all_connected(recorded->second)) return;
+    std::vector<std::string> lost = std::exchange(start_.replay.lost[next], {});
+    std::erase_if(lost, [this](const auto& client) { return !start_.counted.contains(client); });
+    forget_lost_states(lost);
     opening.participants = select_clients(recorded->second, recorded->second.size(), key);
     return open(std::move(opening), false);
   }
@@ -369,7 +374,7 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
   phase_->traffic_recorded = opening.bytes_out;
   phase_->median_rows = median_rows(participants);
   // Who contributed to a recorded round was within its bound.
-  const bool is_replayed = start_.recorded_contributors.contains(opening.round);
+  const bool is_replayed = start_.replay.contributors.contains(opening.round);
   const auto norm_max = NormBound::parse(start_.job.aggregation.norm_max)
                             .value()
                             .limit(start_.norms, start_.norm_raises.count());
@@ -459,7 +464,9 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
   const bool is_repetition = phase_->is_repetition;
   close_phase();
+  const std::vector<std::string> lost = who_lost(summary.failures, start_.counted);
   turn_.act(AbandonRound{std::move(summary), reason, is_repetition});
+  forget_lost_states(lost);
   if (past.failed < options.attempts_max) {
     retry_at_ = turn_.now + options.retry_pause;
     return;
@@ -468,6 +475,22 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
          retry(reason.code(),
                fmt::format("round {} was abandoned {} times, the last time with {}",
                            start_.at.version.round + 1, past.failed, reason.message())));
+}
+
+void RunMachine::forget_lost_states(const std::vector<std::string>& lost) {
+  std::vector<std::string> left_out;
+  const bool anew = forget_lost(start_, lost, left_out);
+  if (anew) {
+    start_.at = first_position(*start_.strategy, start_.at.version, start_.at.model);
+    turn_.say(id(), fmt::format("what '{}' remembers starts anew, here and on all clients: {} lost "
+                                "its part of it",
+                                start_.job.training.strategy.name,
+                                list_some(lost, kNamed, std::identity())));
+  }
+  for (const std::string& client : left_out) {
+    turn_.say(id(), fmt::format("{} is left out of this run from now on: {}", client,
+                                *start_.failures.why_left_out(client)));
+  }
 }
 
 void RunMachine::end_abandoned_tasks(const Error& reason) {
@@ -501,9 +524,10 @@ void RunMachine::committed(const RoundSummary& summary, Durable durable) {
     std::vector<double>& norms = start_.norms.emplace_back();
     for (const Contributor& contributor : summary.contributors) {
       norms.push_back(contributor.norm);
-      start_.last_counted[contributor.client] = {contributor.task, summary.round};
+      start_.counted.counted(contributor.client, {contributor.task, summary.round});
     }
     if (start_.norms.size() > NormBound::kRounds) start_.norms.pop_front();
+    forget_lost_states(who_lost(summary.failures, start_.counted));
     end_abandoned_tasks(retry("round-closed", "the round closed without this update"));
   }
   for (const Contributor& contributor : summary.contributors) {

@@ -157,6 +157,7 @@ class RunMachine {
   void abandon(RoundSummary summary);
   void end_with(RoundSummary summary, const Error& reason);
   void abandon_training(RoundSummary summary, const Error& reason);
+  void forget_lost_states(const std::vector<std::string>& lost);
   void end_abandoned_tasks(const Error& reason);
   void committed(const RoundSummary& summary, Durable durable);
   void close_phase();

@@ -110,10 +110,8 @@ void RunMachine::ask(const std::string& name, TaskId task) {
       .settings = start_.settings,
       .schema = phase_->schema,
       .deadline = std::max(Duration::zero(), phase_->tasks.deadline() - turn_.now),
-      .kind = phase_->kind()};
-  if (const auto counted = start_.last_counted.find(name); counted != start_.last_counted.end()) {
-    plan.last_counted = counted->second;
-  }
+      .kind = phase_->kind(),
+      .last_counted = start_.counted.last_of(name)};
   if (phase_->kind() == protocol::TaskKind::kTrain) {
     for (const RoundInput& input : start_.at.inputs) plan.inputs.push_back(input.what);
   }
@@ -469,6 +467,7 @@ void RunMachine::receive(const std::string& client, const protocol::TaskFailed& 
 void RunMachine::blame(const std::string& client, const Error& error, bool permanent) {
   if (phase_->kind() != protocol::TaskKind::kTrain) return;  // note_evaluation()
   if (is_circumstance(error.code(), protocol::TaskKind::kTrain)) return;
+  if (error.code() == client::kStateLost && start_.counted.contains(client)) return;
   if (!start_.failures.failed(client, error.message(), permanent)) return;
   turn_.say(id(), fmt::format("{} is left out of this run from now on: {} ({})", client,
                               permanent ? "it cannot do its tasks"

@@ -115,9 +115,9 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
   update::ModelVersion version = base_.version;
   version.round = round_;
   version.sha256 = model.sha256();
-  outcome.next =
-      context_->position(version, std::make_shared<model::Parameters>(std::move(model)),
-                         std::make_shared<const strategy::State<float>>(std::move(state)));
+  outcome.next = make_position(*context_->strategy, version,
+                               std::make_shared<model::Parameters>(std::move(model)),
+                               std::make_shared<const strategy::State<float>>(std::move(state)));
   if (const auto loss = report.scalars.find("train_loss"); loss != report.scalars.end()) {
     outcome.train_loss = loss->second;
   }

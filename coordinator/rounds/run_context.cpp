@@ -83,24 +83,9 @@ update::Schema RunContext::schema() const {
   return schema;
 }
 
-RunPosition RunContext::position(const update::ModelVersion& version, model::Snapshot snapshot,
-                                 strategy::StateSnapshot state) const {
-  RunPosition position{.version = version, .model = std::move(snapshot), .state = {}, .inputs = {}};
-  if (state == nullptr || state->empty()) return position;
-  position.state = state;
-  for (const std::string& name : strategy->sends()) {
-    const SharedBytes bytes(state, as_bytes(std::span<const float>(state->vectors.at(name))));
-    position.inputs.push_back({{name, sha256(bytes.view()), bytes.size()}, bytes});
-  }
-  return position;
-}
-
 RunPosition RunContext::initial_position(RunId run, std::uint64_t seed) const {
   auto initial = std::make_shared<const model::Parameters>(model::initial_parameters(*model, seed));
-  const update::ModelVersion version{run, 0, initial->sha256()};
-  return position(
-      version, initial,
-      std::make_shared<const strategy::State<float>>(strategy->initial_state(initial->size())));
+  return first_position(*strategy, {run, 0, initial->sha256()}, initial);
 }
 
 void resolve_norm_max(AggregationOptions& options,

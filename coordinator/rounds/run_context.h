@@ -32,11 +32,6 @@ struct RunContext {
   std::vector<std::string> abilities() const;
   bool uniform_weights() const;
   update::Schema schema() const;
-  // Where a run stands with this model and state (null: none): hashes what the next round sends of
-  // the state.
-  RunPosition position(const update::ModelVersion& version, model::Snapshot model,
-                       strategy::StateSnapshot state) const;
-  // With the strategy's first state.
   RunPosition initial_position(RunId run, std::uint64_t seed) const;
 };
 

@@ -209,6 +209,29 @@ json::value run_to_json(const store::Run& run, const std::vector<store::RoundRec
   return object;
 }
 
+namespace {
+
+using Names = std::set<std::string>;
+
+// The clients of a round's contributors or failures, of these only those of a code.
+std::optional<Names> clients_of(const json::object& round, std::string_view list,
+                                std::string_view code = "") {
+  const json::value* entries = round.if_contains(json::string_view(list.data(), list.size()));
+  if (!entries || !entries->is_array()) return std::nullopt;
+  Names names;
+  for (const json::value& entry : entries->get_array()) {
+    const json::object* object = entry.if_object();
+    const json::value* name = object ? object->if_contains("client") : nullptr;
+    if (!name || !name->is_string()) return std::nullopt;
+    const json::value* its_code = object->if_contains("code");
+    if (!code.empty() && (!its_code || *its_code != json::value(json::string(code)))) continue;
+    names.emplace(name->get_string().c_str());
+  }
+  return names;
+}
+
+}  // namespace
+
 Result<RecordedRun> parse_recorded_run(std::string_view text) {
   const auto bad = [](std::string why) {
     return rejected("bad-replay", "the recorded run cannot be replayed: " + std::move(why));
@@ -228,28 +251,27 @@ Result<RecordedRun> parse_recorded_run(std::string_view text) {
                       : static_cast<std::uint64_t>(seed->to_number<std::int64_t>(code));
   const json::value* set = run->if_contains("instruction_set");
   if (set && set->is_string()) recorded.instruction_set = set->get_string().c_str();
+  Names lost;  // their states, in the attempts since the last committed round
   for (const json::value& entry : rounds->get_array()) {
     const json::object* round = entry.if_object();
     if (!round) return bad("a round is not an object");
+    auto lost_now = clients_of(*round, "failures", client::kStateLost).value_or(Names());
     const json::value* state = round->if_contains("state");
-    if (!state || *state != json::value("committed")) continue;
+    if (!state || *state != json::value("committed")) {
+      lost.merge(lost_now);
+      continue;
+    }
     const json::value* number = round->if_contains("round");
-    const json::value* contributors = round->if_contains("contributors");
     const json::value* model = round->if_contains("model_sha256");
-    if (!number || !number->is_int64() || !contributors || !contributors->is_array() || !model ||
-        !model->is_string()) {
+    const auto contributors = clients_of(*round, "contributors");
+    if (!number || !number->is_int64() || !contributors || !model || !model->is_string()) {
       return bad("a committed round lacks its number, contributors or model_sha256");
     }
-    std::set<std::string> names;
-    for (const json::value& contributor : contributors->get_array()) {
-      const json::object* object = contributor.if_object();
-      const json::value* name = object ? object->if_contains("client") : nullptr;
-      if (!name || !name->is_string()) return bad("a contributor has no name");
-      names.emplace(name->get_string().c_str());
-    }
-    if (names.empty()) return bad("a committed round has no contributors");
+    if (contributors->empty()) return bad("a committed round has no contributors");
     const auto index = static_cast<Round>(number->get_int64());
-    recorded.contributors[index] = {names.begin(), names.end()};
+    recorded.replay.contributors[index] = {contributors->begin(), contributors->end()};
+    recorded.replay.lost[index].assign(lost.begin(), lost.end());
+    lost = std::move(lost_now);
     recorded.models[index] = model->get_string().c_str();
   }
   return recorded;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/machine/coordinator_events.h"
 #include "core/store/run_store.h"
 
 namespace starling::coordinator {
@@ -19,12 +20,12 @@ namespace starling::coordinator {
 boost::json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
                                const std::vector<store::RoundRecord>& evaluations = {});
 
-// What a replay needs of such a JSON, by committed round.
+// What a replay needs of such a JSON.
 struct RecordedRun {
   std::uint64_t seed = 0;
-  std::map<Round, std::vector<std::string>> contributors;  // in order of name
-  std::map<Round, std::string> models;                     // SHA-256 in hex
-  std::string instruction_set;  // that trained; empty: unknown, as of a real run's devices
+  Replay replay;                        // names in order
+  std::map<Round, std::string> models;  // SHA-256 in hex, by committed round
+  std::string instruction_set;          // that trained; empty: unknown, as of a real run's devices
 };
 // "bad-replay" where the text is no recorded run.
 [[nodiscard]] Result<RecordedRun> parse_recorded_run(std::string_view run_json);

@@ -128,8 +128,9 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
                                           {.expected = context->model->layout()}));
   const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
   STARLING_ASSIGN(strategy::StateSnapshot state, load_state(checkpoints, last));
-  return LoadedRun{context, context->position({run.id, last.round, last.sha256, run_key(run)},
-                                              model, std::move(state))};
+  return LoadedRun{
+      context, make_position(*context->strategy, {run.id, last.round, last.sha256, run_key(run)},
+                             model, std::move(state))};
 }
 
 Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,

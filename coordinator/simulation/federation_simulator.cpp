@@ -68,11 +68,10 @@ sim::SimulatedDisk& FederationSimulator::disk_of(const std::string& process) {
   return process == "coordinator" ? disk_ : nodes_[node_of_.at(process)]->disk;
 }
 
-Result<RunId> FederationSimulator::run(const RunContext& context,
-                                       std::map<Round, std::vector<std::string>> recorded) {
+Result<RunId> FederationSimulator::run(const RunContext& context, Replay replay) {
   job_text_ = job_to_toml(context.job);
   context_ = std::make_shared<RunContext>(context);
-  recorded_ = std::move(recorded);
+  replay_ = std::move(replay);
   STARLING_ASSIGN(run_, next_run(store_));
   STARLING_TRY(admit_clients());
   start_coordinator();
@@ -174,7 +173,7 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
               },
           .on_run_loaded =
               [this](RunStart& start) {
-                start.recorded_contributors = recorded_;
+                start.replay = replay_;
                 // From a simulated disk only the next round, or the next process, reads a model.
                 if (!options_.checkpoints) start.job.checkpoint.keep = 1;
               },

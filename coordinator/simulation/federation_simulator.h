@@ -78,9 +78,8 @@ class FederationSimulator {
 
   void add_client(const std::string& name, client::ClientData data);
   // Submits the context's job, runs it to its end and returns the run's id in the store.
-  // `recorded`: see RunStart. Once.
-  [[nodiscard]] Result<RunId> run(const RunContext& context,
-                                  std::map<Round, std::vector<std::string>> recorded);
+  // Once.
+  [[nodiscard]] Result<RunId> run(const RunContext& context, Replay replay);
 
   std::uint64_t crashes() const { return crashes_; }
   std::uint64_t disconnects() const { return disconnects_; }
@@ -174,7 +173,7 @@ class FederationSimulator {
   std::shared_ptr<const RunContext> context_;
   std::string job_text_;
   RunId run_;
-  std::map<Round, std::vector<std::string>> recorded_;
+  Replay replay_;
   sim::SimulatedDisk disk_{kCoordinator};
   const std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<CoordinatorCore> core_;        // null while the process is down

@@ -84,7 +84,7 @@ Result<RecordedRun> load_replay(const Job& job, const SimulateOptions& options) 
   }
   std::set<std::string> known;
   for (std::size_t k = 1; k <= options.clients; ++k) known.insert(fmt::format("client-{}", k));
-  for (const auto& [round, names] : recorded.contributors) {
+  for (const auto& [round, names] : recorded.replay.contributors) {
     const auto stranger = std::find_if(names.begin(), names.end(),
                                        [&](const auto& name) { return !known.contains(name); });
     if (stranger == names.end()) continue;
@@ -240,7 +240,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   for (std::size_t k = 0; k < holdings.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(holdings[k]));
   }
-  STARLING_ASSIGN(const RunId id, simulator.run(context, recorded.contributors));
+  STARLING_ASSIGN(const RunId id, simulator.run(context, recorded.replay));
   STARLING_ASSIGN(const auto run, store->find_run(id));
   STARLING_ASSIGN(const auto rounds, store->rounds(id, 1));
   STARLING_ASSIGN(const auto evaluations, store->evaluations(id, 1));

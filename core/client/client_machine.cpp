@@ -234,34 +234,40 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
     const bool is_other_model = base.round == now.round && !base.matches(now);
     // What builds on a round that is taken back may never be settled: no later round is over.
     const bool is_later = base.round > now.round && update.state != nullptr;
-    if (!is_of_this_run || is_other_model || is_later) past.push_back(task);
+    // Were it counted nevertheless, its state would be one that the server does not know of.
+    const bool is_forgotten = now.run_key != 0 && plan.last_counted.round == 0 &&
+                              base.round < now.round && update.state != nullptr;
+    if (!is_of_this_run || is_other_model || is_later || is_forgotten) past.push_back(task);
   }
   for (const TaskId task : past) {
     say(LogLevel::kWarning, fmt::format("run {}: an unsettled update is dropped: it started from a "
-                                        "model that the coordinator does not have",
+                                        "model or a state that the coordinator does not have",
                                         plan.run.value()));
     settle(task);
   }
 }
 
-// The server believes this client to have the state of its last update that counted. Where that is
-// lost (a damaged file), an earlier one is nearer to it than none.
+// The server believes this client to have the state of its last update that counted, or none.
 void ClientMachine::take_state_back(const protocol::RoundPlan& plan) {
   const RunId run = plan.run;
   const auto state = states_.find(run);
   const auto counted = [&plan](const CommittedState& kept) {
     if (plan.base.run_key == 0) return kept.round <= plan.base.round;
-    return kept.task == plan.last_counted.task || kept.round < plan.last_counted.round;
+    return kept.task == plan.last_counted.task;
   };
   if (state == states_.end() || counted(state->second)) return;
   auto before = before_.extract(run);
   const bool has_earlier = before && counted(before.mapped());
+  const char* const why = plan.base.run_key != 0 && plan.last_counted.round == 0
+                              ? "the coordinator remembers no update of this client"
+                              : "it is not of its last update that the coordinator counted";
   say(LogLevel::kWarning,
-      fmt::format("run {}: this client's state of round {} is not of its last update that the "
-                  "coordinator counted; it is {}",
-                  run.value(), state->second.round,
+      fmt::format("run {}: this client's state of round {} is {}: {}", run.value(),
+                  state->second.round,
                   has_earlier ? fmt::format("replaced by that of round {}", before.mapped().round)
-                              : "dropped"));
+                              : "dropped",
+                  why));
+  drop_work_on_state(run);
   if (has_earlier) {
     state->second = std::move(before.mapped());
     actions_.push_back(RestoreState{state->second});
@@ -270,6 +276,25 @@ void ClientMachine::take_state_back(const protocol::RoundPlan& plan) {
   states_.erase(state);
   recent_.remove(run);
   actions_.push_back(ForgetState{run});
+}
+
+// What the client does or has done from a state that it should not have had. Inputs that it fetches
+// are good for whatever state comes then.
+void ClientMachine::drop_work_on_state(RunId run) {
+  if (task_ && task_->plan.run == run && task_->plan.kind == protocol::TaskKind::kTrain &&
+      task_->activity != Activity::kFetching) {
+    drop_task();
+  }
+  std::vector<TaskId> built;
+  for (const auto& [task, update] : pending_) {
+    if (update.head.base.run == run && update.state != nullptr) built.push_back(task);
+  }
+  for (const TaskId task : built) {
+    say(LogLevel::kWarning,
+        fmt::format("run {}: an unsettled update is dropped: it was made from that state",
+                    run.value()));
+    settle(task);
+  }
 }
 
 // A later attempt of the round at work: the same training answers it.
@@ -414,7 +439,6 @@ void ClientMachine::commit_state(const Pending& pending) {
   const auto now = states_.find(run);
   if (now != states_.end() && now->second.round >= round) return;
   CommittedState state{run, round, pending.head.task, pending.state};
-  said_lost_.erase(run);
   actions_.push_back(KeepState{state});
   remember(std::move(state));
   if (recent_.size() <= options_.states_max) return;
@@ -486,7 +510,7 @@ void ClientMachine::start_training() {
   if (const auto state = states_.find(task.plan.run); state != states_.end()) {
     train.state = state->second.state;
   }
-  train.state_lost = lacks_state(task.plan) && !said_lost_.contains(task.plan.run);
+  train.state_lost = lacks_state(task.plan);
   actions_.push_back(std::move(train));
 }
 
@@ -494,8 +518,7 @@ void ClientMachine::start_training() {
 bool ClientMachine::lacks_state(const protocol::RoundPlan& plan) const {
   if (plan.kind != protocol::TaskKind::kTrain) return false;
   if (plan.base.run_key == 0 || plan.last_counted.round == 0) return false;
-  const auto state = states_.find(plan.run);
-  return state == states_.end() || state->second.round < plan.last_counted.round;
+  return !states_.contains(plan.run);
 }
 
 std::uint64_t ClientMachine::other_states_bytes(RunId run) const {
@@ -515,11 +538,8 @@ void ClientMachine::handle(TrainingFinished& event) {
   if (event.update && !event.update->head.base.matches(task_->plan.base)) return;  // another past
   const TaskId task = task_->plan.task;
   if (!event.update) {
-    if (event.update.error().code() == kStateLost) {
-      said_lost_.insert(task_->plan.run);
-    } else {
-      held_.clear();  // perhaps it was the model that was bad
-    }
+    // Perhaps it was the model that was bad.
+    if (event.update.error().code() != kStateLost) held_.clear();
     const Work work = Work::of(task_->plan);
     task_.reset();
     return fail_task(task, work, event.update.error());

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -84,7 +83,7 @@ struct Train {  // answered by TrainingFinished
   SharedBytes base;
   std::vector<SharedBytes> inputs = {};  // as the plan's
   StateSnapshot state = nullptr;         // null: none yet
-  bool state_lost = false;  // the one that belongs to its last update that counted; not said yet
+  bool state_lost = false;               // the one that belongs to its last update that counted
   std::uint64_t other_states_bytes = 0;  // in memory, of other runs
 };
 struct CancelTraining {  // its TrainingFinished is ignored
@@ -228,6 +227,7 @@ class ClientMachine {
   void commit(const Pending& pending);
   void commit_state(const Pending& pending);
   void take_state_back(const protocol::RoundPlan& plan);
+  void drop_work_on_state(RunId run);
   void remember(CommittedState state);
   void drop_task();
   void hang_up(Error reason);
@@ -253,7 +253,6 @@ class ClientMachine {
   std::map<RunId, CommittedState> states_;
   std::map<RunId, CommittedState> before_;  // the one before, in case that its round is taken back
   std::list<RunId> recent_;                 // of them, the one that counted last at the end
-  std::set<RunId> said_lost_;               // whose lost states were said
   std::map<TaskId, Failure> failures_;      // told until the coordinator ends the task
   std::uint64_t order_ = 0;
   std::uint64_t updates_counted_ = 0;

@@ -111,10 +111,8 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOpt
   if (task.state_lost && strategy->state_vectors() > 0) {
     return retry(std::string(kStateLost),
                  fmt::format("what '{}' kept on this device of its last update that counted is "
-                             "lost; the next task {}, and the results of this run may be worse "
-                             "from now on: submit it again where that matters",
-                             planned.name,
-                             task.state ? "goes on from what it kept before" : "begins without"));
+                             "lost; its next task of this run begins as its first one",
+                             planned.name));
   }
   static const strategy::State<float> kNone;
   strategy::ClientRound<float> round{

@@ -33,6 +33,7 @@ class FedDynServer final : public ServerStrategy<T> {
       : alpha_(options.alpha), learning_rate_(server.learning_rate.value_or(1)) {}
   Weighting weighting() const override { return Weighting::kUniform; }
   State<T> initial_state(std::size_t elements) const override;
+  bool mirrors_client_states() const override { return true; }
   Result<void> apply(std::span<const T> model, linalg::AlignedVector<T>& next, State<T>& state,
                      const ServerRound& round) const override;
 

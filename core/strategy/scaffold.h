@@ -39,6 +39,7 @@ class ScaffoldServer final : public ServerStrategy<T> {
   std::vector<std::string> sends() const override;
   std::vector<std::string> receives() const override;
   State<T> initial_state(std::size_t elements) const override;
+  bool mirrors_client_states() const override { return true; }
   std::string_view instead_of_step() const override {
     return "the step and the change of the client's control variate together";
   }

@@ -122,6 +122,9 @@ class ServerStrategy {
                             std::uint64_t /*steps*/) const {
     return std::numeric_limits<double>::infinity();
   }
+  // Whether the state stands for those of all clients together, so that one client that begins
+  // again from nothing makes it wrong for good.
+  virtual bool mirrors_client_states() const { return false; }
   // What a contribution brings, where it is not just a step of the model. The norms of honest
   // clients' contributions may differ by orders of magnitude then, so that there is no bound on
   // them unless a job sets one. Empty: a step.

@@ -262,31 +262,73 @@ TEST_F(ClientStateTest, AStateOfALostRoundIsNotUsedInALaterOne) {
   EXPECT_EQ(value_of(trains_with(plan_after(10, 8, 2))), 2);
   EXPECT_THAT(said, Contains(HasSubstr("replaced by that of round 2")));
   EXPECT_EQ(trains_with(plan_after(11, 9, 0)), nullptr);
-  EXPECT_THAT(said, Contains(HasSubstr("state of round 2 is not of its last update that the "
-                                       "coordinator counted; it is dropped")));
+  EXPECT_THAT(said, Contains(HasSubstr("state of round 2 is dropped: the coordinator remembers no "
+                                       "update of this client")));
 }
 
-TEST_F(ClientStateTest, AnEarlierStateIsNearerThanNoneWhereTheLastOneWasDamaged) {
-  start_with({.pending = {}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
-  EXPECT_EQ(value_of(trains_with(plan_after(9, 7, 5))), 2);
-}
-
-// The server's memory may build on it, so that its user has to hear of it.
-TEST_F(ClientStateTest, ALostStateIsSaidOnceToTheTrainer) {
+// The server's memory may build on it.
+TEST_F(ClientStateTest, ALostStateIsSaidToTheTrainer) {
   start_with({.pending = {}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
   trains_with(plan_after(9, 3, 2));
   EXPECT_FALSE(did<Train>()->state_lost) << "it is that of the last update that counted";
-  trains_with(plan_after(10, 7, 5));
-  EXPECT_TRUE(did<Train>()->state_lost) << "an earlier one";
+  EXPECT_EQ(trains_with(plan_after(10, 7, 5)), nullptr) << "an earlier one is another";
+  EXPECT_TRUE(did<Train>()->state_lost);
   protocol::RoundPlan evaluation = plan_after(20, 7, 5);
   evaluation.kind = protocol::TaskKind::kEvaluate;
   trains_with(evaluation);
   EXPECT_FALSE(did<Train>()->state_lost) << "an evaluation needs none";
   trains_with(plan_after(21, 7, 5));
-  EXPECT_TRUE(did<Train>()->state_lost) << "not said yet";
+  EXPECT_TRUE(did<Train>()->state_lost) << "the coordinator has not heard so";
   feed(TrainingFinished{TaskId(21), retry(std::string(kStateLost), "")});
-  trains_with(plan_after(11, 8, 5));
-  EXPECT_FALSE(did<Train>()->state_lost) << "said already";
+  EXPECT_EQ(trains_with(plan_after(11, 8, 0)), nullptr);
+  EXPECT_FALSE(did<Train>()->state_lost) << "it has heard so";
+}
+
+// What the strategy remembers may start anew on all clients because of one.
+TEST_F(ClientStateTest, WhatWasMadeFromAStateThatIsDroppedAnswersNothing) {
+  PendingUpdate made = update(7, 3);
+  made.head.base.run_key = 77;
+  made.state = state(7);
+  start_with({.pending = {made}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
+  hear(plan_after(9, 3, 2));
+  EXPECT_TRUE(did<StoreUpdate>()) << "as long as its state is that of the client";
+  feed(UpdateStored{TaskId(9), Result<void>()});
+  EXPECT_EQ(trains_with(plan_after(10, 3, 0)), nullptr) << "it trains once more";
+  EXPECT_EQ(machine.pending_updates(), 0U);
+  EXPECT_THAT(said, Contains(HasSubstr("state of round 2 is dropped: the coordinator remembers no "
+                                       "update of this client")));
+  EXPECT_THAT(said, Contains(HasSubstr("made from that state")));
+}
+
+TEST_F(ClientStateTest, ATrainingFromAStateThatIsDroppedIsCancelled) {
+  start_with({.pending = {}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
+  trains_with(plan_after(9, 3, 2));
+  hear(plan_after(10, 3, 0));
+  ASSERT_TRUE(did<CancelTraining>());
+  EXPECT_EQ(did<CancelTraining>()->task, TaskId(9));
+  EXPECT_TRUE(did<Train>()) << "with the inputs that it has";
+  EXPECT_EQ(did<Train>()->state, nullptr);
+}
+
+// It counted, and then the memory of all was dropped: the server knows nothing of its state.
+TEST_F(ClientStateTest, ASettledUpdateBringsNoStateThatTheServerForgot) {
+  PendingUpdate made = update(7, 3);
+  made.head.base.run_key = 77;
+  made.state = state(7);
+  start_with({.pending = {made}, .states = {}});
+  EXPECT_EQ(trains_with(plan_after(9, 4, 0)), nullptr);
+  EXPECT_EQ(machine.pending_updates(), 0U);
+  commit(7, 3);
+  EXPECT_FALSE(did<KeepState>());
+}
+
+TEST_F(ClientStateTest, TheUpdateOfAFirstTrainingAnswersTheNextAttempt) {
+  PendingUpdate made = update(7, 1);
+  made.head.base.run_key = 77;
+  made.state = state(7);
+  start_with({.pending = {made}, .states = {}});
+  hear(plan_after(9, 1, 0));
+  EXPECT_TRUE(did<StoreUpdate>());
 }
 
 TEST_F(ClientStateTest, WithoutAnUpdateThatCountedNoStateIsLost) {

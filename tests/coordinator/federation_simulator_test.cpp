@@ -48,8 +48,7 @@ struct Outcome {
 };
 
 Outcome simulate_with(const Job& job, FederationSimulator::Options options, std::size_t clients = 7,
-                      std::map<Round, std::vector<std::string>> recorded = {},
-                      bool reversed = false) {
+                      Replay replay = {}, bool reversed = false) {
   const SystemClock clock;
   const auto store = store::open_store_in_memory();
   const auto dataset =
@@ -63,7 +62,7 @@ Outcome simulate_with(const Job& job, FederationSimulator::Options options, std:
     const std::size_t which = reversed ? clients - 1 - k : k;
     simulator.add_client("client-" + std::to_string(which + 1), {.training = parts[which]});
   }
-  const auto id = simulator.run(context, std::move(recorded));
+  const auto id = simulator.run(context, std::move(replay));
   EXPECT_TRUE(id) << (id ? "" : id.error().message());
   return {store->find_run(*id).value().value(), store->rounds(*id, 1).value(), simulator.crashes(),
           simulator.disconnects()};
@@ -130,7 +129,7 @@ void check_history(const Outcome& outcome, const Job& job) {
     EXPECT_TRUE(cohort.empty()) << "somebody has no outcome";
   }
   EXPECT_EQ(last, static_cast<Round>(job.job.rounds));
-  const Outcome replay = simulate_with(job, {}, 7, contributors);
+  const Outcome replay = simulate_with(job, {}, 7, {contributors, {}});
   EXPECT_EQ(replay.models(), outcome.models());
   EXPECT_EQ(replay.rounds.size(), replay.models().size()) << "a replay needs one attempt a round";
 }
@@ -231,7 +230,7 @@ std::vector<std::string> honest_models(const Job& job, const Outcome& outcome) {
     for (const auto& c : round.result.contributions)
       contributors[round.key.round].push_back(c.client);
   }
-  return simulate_with(job, {}, 4, std::move(contributors)).models();
+  return simulate_with(job, {}, 4, {std::move(contributors), {}}).models();
 }
 
 TEST(FederationSimulator, AClientThatClaimsMoreRowsThanItAnnouncedDoesNotCount) {

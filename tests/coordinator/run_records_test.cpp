@@ -63,8 +63,7 @@ TEST(RunRecords, ARestartKnowsWhatEachClientContributedLast) {
   auto rounds = {round(1, store::RoundState::kCommitted, 1),
                  round(2, store::RoundState::kAbandoned, 2)};  // withdrawn
   const RunStart start = small.start_after(1, rounds);
-  const std::map<std::string, protocol::CountedTask> expected = {{"a", {TaskId(1), 1}}};
-  EXPECT_EQ(start.last_counted, expected);
+  EXPECT_EQ(start.counted.last_of("a"), (protocol::CountedTask{TaskId(1), 1}));
 }
 
 TEST(RunRecords, LinesReadAsPeopleExpect) {
@@ -140,8 +139,8 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   const auto recorded = parse_recorded_run(boost::json::serialize(value));
   ASSERT_TRUE(recorded);
   EXPECT_EQ(recorded->seed, 9U);
-  ASSERT_EQ(recorded->contributors.size(), 1U) << "an open round has no contributors yet";
-  EXPECT_EQ(recorded->contributors.at(3), (std::vector<std::string>{"a", "b"}));
+  ASSERT_EQ(recorded->replay.contributors.size(), 1U) << "an open round has no contributors yet";
+  EXPECT_EQ(recorded->replay.contributors.at(3), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(recorded->models.at(3), Sha256Digest().hex());
   EXPECT_EQ(recorded->instruction_set, "") << "that of the devices is not known";
 }

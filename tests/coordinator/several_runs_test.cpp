@@ -196,7 +196,7 @@ TEST_F(SeveralRunsTest, AReplayBoundsNoNorms) {
   RunStart start = start_of(1, {{.key = {RunId(1), 1, 1},
                                  .state = store::RoundState::kCommitted,
                                  .result = {.contributions = {{"a", TaskId(1), 10, 1.0}}}}});
-  start.recorded_contributors[2] = {"a", "b"};  // which may have counted under a raised bound
+  start.replay.contributors[2] = {"a", "b"};  // which may have counted under a raised bound
   feed(RunSubmitted{std::move(start)});
   join("a", 1);
   join("b", 2);

@@ -2,12 +2,16 @@
 // Strategies whose servers and clients remember something, while processes of both sides are killed
 // at any message and in any change of their disks: every model, every state of the server and the
 // state of each client are, bit for bit, those of an undisturbed run.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <boost/json/serialize.hpp>
+#include <cmath>
 #include <ostream>
 
+#include "coordinator/rounds/run_json.h"
 #include "coordinator/simulation/federation_simulator.h"
 #include "core/data/hold_out.h"
 #include "core/data/load.h"
@@ -138,6 +142,21 @@ struct Federation {
     };
   }
 
+  // Where it stores these of its updates, counted from 1, it is killed and its states disappear.
+  void lose_states_of(const std::string& client, std::set<int> updates) {
+    options.faults.disk = [this, client, updates = std::move(updates), stored = 0, lost = false](
+                              const std::string& process, const auto& path) mutable {
+      const bool is_update = process == client && path.extension() == ".update" && !lost;
+      if (!is_update || !updates.contains(++stored)) return Fault::kNone;
+      lost = true;  // removing is a change of the disk as well
+      for (const char* file : {"pending/1.state", "pending/1.before"}) {
+        EXPECT_TRUE(disk_of(client).remove(file));
+      }
+      lost = false;
+      return Fault::kCrashBefore;
+    };
+  }
+
   Outcome simulate() {
     const auto dataset =
         data::load_dataset(data::DatasetSpec::parse(job.data.dataset).value()).value();
@@ -147,12 +166,15 @@ struct Federation {
             .value();
     FederationSimulator simulator(store, clock, options, {});
     coordinator_disk = &simulator.disk_of("coordinator");
+    disk_of = [&simulator](const std::string& process) -> sim::SimulatedDisk& {
+      return simulator.disk_of(process);
+    };
     for (std::size_t k = 0; k < parts.size(); ++k) {
       data::Divided divided = data::hold_out(parts[k], job.data.hold_out);
       simulator.add_client("client-" + std::to_string(k + 1),
                            {std::move(divided.training), std::move(divided.held_out)});
     }
-    const auto id = simulator.run(prepare_run(job, dataset).value(), replayed);
+    const auto id = simulator.run(prepare_run(job, dataset).value(), replay);
     EXPECT_TRUE(id) << (id ? "" : id.error().message());
     crashes = simulator.crashes();
     disconnects = simulator.disconnects();
@@ -161,16 +183,12 @@ struct Federation {
     if (!id) return outcome;
     EXPECT_EQ(store.find_run(*id).value()->state, store::RunState::kCompleted);
     for (const auto& round : store.rounds(*id, 1).value()) {
-      if (round.state == store::RoundState::kCommitted) {
-        for (const auto& c : round.result.contributions) {
-          contributors[round.key.round].push_back(c.client);
-        }
-        std::ranges::sort(contributors[round.key.round]);
-      }
       if (round.state != store::RoundState::kAbandoned) continue;
       ++abandoned;
       too_late += round.abandonment->code == "too-few-updates";
     }
+    const auto json = run_to_json(*store.find_run(*id).value(), store.rounds(*id, 1).value());
+    recorded = parse_recorded_run(boost::json::serialize(json)).value().replay;
     for (const store::ModelRecord& model : store.models(*id).value()) {
       outcome.models.push_back(model.sha256.hex());
       outcome.states.push_back(model.state ? model.state->sha256.hex() : "");
@@ -218,14 +236,15 @@ struct Federation {
   const SystemClock clock;
   testing::FlakyStore store;
   FederationSimulator::Options options;
-  std::map<Round, std::vector<std::string>> replayed;      // who contributes; empty: drawn
-  std::map<Round, std::vector<std::string>> contributors;  // who did
+  Replay replay;    // what is repeated; empty: drawn
+  Replay recorded;  // what was
   std::uint64_t crashes = 0;
   std::uint64_t disconnects = 0;
   std::uint64_t messages = 0;
   std::uint64_t abandoned = 0;                     // attempts
   std::uint64_t too_late = 0;                      // ... of them, for want of updates
   sim::SimulatedDisk* coordinator_disk = nullptr;  // while simulate() runs
+  std::function<sim::SimulatedDisk&(const std::string& process)> disk_of;  // likewise
 };
 
 bool remembers(const Scenario& scenario) {
@@ -429,13 +448,74 @@ TEST(StrategyCrashes, NoStateOfALostRoundIsUsed) {
       if (federation.abandoned == 0) continue;
       ++taken_back;
       Federation without(scenario);
-      without.replayed = federation.contributors;
+      without.replay = federation.recorded;
       const Outcome expected = without.simulate();
       EXPECT_EQ(outcome.models, expected.models);
       EXPECT_EQ(outcome.states, expected.states);
       if (::testing::Test::HasFailure()) return;
     }
     EXPECT_GT(taken_back, 5U);
+  }
+}
+
+// Of the server's state from the mean of the clients', relative to its largest value. A client that
+// was not asked since all began anew still has what it will drop then.
+double distance_from_mean(const Outcome& outcome, const Replay& recorded) {
+  Round anew = 0;
+  for (const auto& [round, clients] : recorded.lost) {
+    if (!clients.empty()) anew = round;
+  }
+  const auto vector_in = [](const Bytes& file) {
+    return strategy::parse_state(file).value()->vectors.begin()->second;
+  };
+  const auto server = vector_in(outcome.state);
+  std::vector<double> mean(server.size());
+  for (const auto& [name, end] : outcome.clients) {
+    if (end.state.empty() || end.round < anew) continue;
+    const auto own = vector_in(end.state);
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      mean[i] += own[i] / static_cast<double>(outcome.clients.size());
+    }
+  }
+  double distance = 0;
+  double largest = 0;
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    distance = std::max(distance, std::abs(server[i] - mean[i]));
+    largest = std::max(largest, std::abs(static_cast<double>(server[i])));
+  }
+  return distance / largest;
+}
+
+// Devices whose states disappear while both sides are killed: from then on what all remember is, as
+// at the beginning, the server's mean of what the clients have, and a replay of what is recorded
+// gives the same models. Without the fresh start the server's part would stay wrong for good.
+TEST(StrategyCrashes, AStateThatIsLostLeavesNothingThatDoesNotFitTogether) {
+  constexpr std::size_t kClients = 4;
+  for (const char* name : {"scaffold", "feddyn"}) {
+    for (const int cohort : {4, 2}) {
+      const Scenario scenario{std::string("Lost") + name, strategy(name), 12, kClients, cohort};
+      std::size_t lost = 0;
+      for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        SCOPED_TRACE(fmt::format("{}, cohort {}, seed {}", name, cohort, seed));
+        Federation federation(scenario);
+        federation.options.faults = {.seed = seed,
+                                     .latency_max = 100ms,
+                                     .training_max = 3s,
+                                     .client_crash = 0.03,
+                                     .coordinator_crash = 0.01};
+        federation.lose_states_of("client-2", {3, 6});
+        const Outcome outcome = federation.simulate();
+        for (const auto& [round, clients] : federation.recorded.lost) lost += clients.size();
+        EXPECT_LT(distance_from_mean(outcome, federation.recorded), 1e-5);
+        Federation without(scenario);
+        without.replay = federation.recorded;
+        const Outcome expected = without.simulate();
+        EXPECT_EQ(outcome.models, expected.models);
+        EXPECT_EQ(outcome.states, expected.states);
+        if (::testing::Test::HasFailure()) return;
+      }
+      EXPECT_GT(lost, 4U);
+    }
   }
 }
 
