@@ -71,6 +71,8 @@ struct RunStart {
   RunPosition at;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
+  // The last task of each client that abandoned attempts of the round after `at` asked.
+  std::map<std::string, TaskId> abandoned;
   RecentNorms norms;                                           // up to `at`
   NormRaises norm_raises;                                      // by the attempts so far
   std::map<std::string, protocol::CountedTask> last_counted;   // of each client, up to `at`

@@ -33,7 +33,11 @@ std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& f
 
 RunMachine::RunMachine(RunStart start, const CoordinatorOptions& options, ClientTable& clients,
                        Turn& turn)
-    : start_(std::move(start)), options_(options), clients_(clients), turn_(turn) {
+    : start_(std::move(start)),
+      options_(options),
+      clients_(clients),
+      turn_(turn),
+      abandoned_(std::exchange(start_.abandoned, {})) {
   work_ += clients_.size();
   for (const auto& [name, client] : clients_.all()) {
     if (client.session || !client.seen) continue;
@@ -432,12 +436,16 @@ void RunMachine::abandon(RoundSummary summary) {
                           : "",
                   describe_codes(came + summary.failures.size(), summary.failures)));
   phase_->is_repetition = phase_->is_repetition && lacked_room(summary.failures);
-  if (!phase_->is_repetition) {
-    turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
-                                evaluated ? "evaluation " : "", reason.message()));
-  }
   if (evaluated) return end_with(std::move(summary), reason);
   abandon_training(std::move(summary), reason);
+}
+
+// After the line of its failures, which is said when it is stored.
+void RunMachine::say_abandoned(const Error& reason) {
+  if (phase_->is_repetition) return;
+  const bool evaluated = phase_->kind() == protocol::TaskKind::kEvaluate;
+  turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
+                              evaluated ? "evaluation " : "", reason.message()));
 }
 
 // For good: its clients are told.
@@ -445,6 +453,7 @@ void RunMachine::end_with(RoundSummary summary, const Error& reason) {
   summary.committed = false;
   note_evaluation(summary);
   turn_.act(AbandonRound{std::move(summary), reason});
+  say_abandoned(reason);
   end_all_tasks(reason);
   close_phase();
 }
@@ -457,9 +466,9 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   past.last = summary.attempt;
   if (!is_excused(summary.failures)) ++past.failed;
   for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
-  const bool is_repetition = phase_->is_repetition;
+  turn_.act(AbandonRound{std::move(summary), reason, phase_->is_repetition});
+  say_abandoned(reason);
   close_phase();
-  turn_.act(AbandonRound{std::move(summary), reason, is_repetition});
   if (past.failed < options.attempts_max) {
     retry_at_ = turn_.now + options.retry_pause;
     return;

@@ -155,6 +155,7 @@ class RunMachine {
   void retry_uploads();
   void close_if_due();
   void abandon(RoundSummary summary);
+  void say_abandoned(const Error& reason);
   void end_with(RoundSummary summary, const Error& reason);
   void abandon_training(RoundSummary summary, const Error& reason);
   void end_abandoned_tasks(const Error& reason);

@@ -208,7 +208,10 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     if (record.key.round <= round || record.state == store::RoundState::kOpen) continue;
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
-    if (!is_withdrawn(record) && !is_excused(record.result.failures)) ++past.failed;
+    if (is_withdrawn(record)) continue;
+    if (!is_excused(record.result.failures)) ++past.failed;
+    if (record.key.round != round + 1) continue;
+    for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
   }
   for (const store::RoundRecord& record : evaluations) {
     add_failures(record, false, start.evaluation_failures);

@@ -102,6 +102,40 @@ TEST_F(RunMachineTest, AClientWhoseTaskFailedWhileItWasAwayIsToldWhenItComesBack
   EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "disconnected");
 }
 
+TEST_F(RunMachineTest, ARestartKnowsWhomToTellOfAttemptsThatAreOver) {
+  context.job.round.cohort = 1;
+  context.job.round.attempts_max = 100;
+  store::RoundRecord attempt = abandoned(1, "deadline");
+  attempt.cohort = {{"a", TaskId(77)}, {"b", TaskId(78)}};
+  feed(RunSubmitted{start_of(1, {attempt})});
+  join("a", 1);
+  join("b", 2);
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  const auto [session, plan] = sent<protocol::RoundPlan>()[0];
+  upload(session.value(), plan);
+  feed(UploadSummed{plan.task, 1.0});
+  commit();
+  const auto ended = sent<protocol::TaskEnded>();
+  ASSERT_EQ(ended.size(), 1U) << "not the one that counted";
+  EXPECT_NE(ended[0].first, session);
+  EXPECT_EQ(ended[0].second.task, TaskId(session == SessionId(1) ? 78 : 77));
+  EXPECT_EQ(ended[0].second.code, "round-closed");
+}
+
+TEST_F(RunMachineTest, WhatAnAttemptWasAbandonedForIsSaidAfterItsFailuresAreStored) {
+  open_round();
+  miss_deadline();
+  const auto is_line = [](const Action& action) {
+    const auto* say = std::get_if<Say>(&action);
+    return say != nullptr && say->line.find("abandoned: ") != std::string::npos;
+  };
+  const auto line = std::ranges::find_if(actions, is_line);
+  ASSERT_NE(line, actions.end());
+  ASSERT_NE(line, actions.begin());
+  EXPECT_TRUE(std::holds_alternative<AbandonRound>(*(line - 1)))
+      << "whose failures the shell says first";
+}
+
 // As one that trains does when it is connected again, whose attempt was perhaps abandoned
 // meanwhile.
 TEST_F(RunMachineTest, WhoAsksForNothingOfATaskHearsWhetherItIsOver) {
