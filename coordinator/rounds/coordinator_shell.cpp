@@ -94,6 +94,10 @@ std::optional<TimePoint> CoordinatorShell::heard_at(const std::string& client) c
   return *heard + (parts_.scheduler.now() - machine_now());
 }
 
+std::string CoordinatorShell::waits_for_disk(RunId run) const {
+  return held_since_ && runs_.contains(run) ? held_by_ : "";
+}
+
 void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
   runs_[start.id] = {run.context,
                      {.rounds = static_cast<Round>(start.job.job.rounds),
@@ -151,6 +155,7 @@ void CoordinatorShell::hold(const Error& error) {
     parts_.log.error("waiting for the disk: {}", reason.message());
   }
   held_since_ = parts_.scheduler.now();
+  held_by_ = reason.message();
   retry_->set(parts_.scheduler.now() + options_.disk_retry);
 }
 

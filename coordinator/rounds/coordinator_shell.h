@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/rounds/round_committer.h"
@@ -60,6 +61,8 @@ class CoordinatorShell {
   // Nothing reads the updates of the run's phase any more: those that were kept give up their room.
   void release_updates(RunId run);
   const CoordinatorMachine& machine() const { return machine_; }
+  // Why what is done for the run waits for the disk; empty: it does not.
+  std::string waits_for_disk(RunId run) const;
   // When the machine last heard of a connected client, by the scheduler's clock.
   std::optional<TimePoint> heard_at(const std::string& client) const;
 
@@ -105,6 +108,7 @@ class CoordinatorShell {
   std::deque<Action> actions_;
   bool performing_ = false;
   std::optional<TimePoint> held_since_;  // by a full disk, as last tried
+  std::string held_by_;                  // the disk's last error
   std::uint64_t times_held_ = 0;         // in a row
   Duration held_before_{};               // in all, earlier
   bool broken_ = false;                  // for good

@@ -20,8 +20,10 @@ RunQueue::RunQueue(Parts parts, Options options, Handlers handlers)
       retry_(parts_.scheduler.make_timer([this] { try_all_again(); })) {}
 
 void RunQueue::wait_for_disk(RunId run, const Error& error, std::function<void()> step) {
-  if (is_logged(++waits_[run])) {
-    parts_.log.error("run {} waits for the disk: {}", run.value(), error.message());
+  Wait& wait = waits_[run];
+  wait.why = error.message();
+  if (is_logged(++wait.times)) {
+    parts_.log.error("run {} waits for the disk: {}", run.value(), wait.why);
   }
   try_again(run, std::move(step));
 }
@@ -242,6 +244,9 @@ void RunQueue::ended(RunId run) {
 }
 
 std::string RunQueue::waits_for(const store::Run& run) const {
+  if (const auto wait = waits_.find(run.id); wait != waits_.end()) {
+    return "the disk: " + wait->second.why;
+  }
   if (const auto complaint = complaints_.find(run.id); complaint != complaints_.end()) {
     return "its files to be readable: " + complaint->second;
   }

@@ -92,6 +92,7 @@ class CoordinatorCoreTest : public ::testing::Test {
   std::size_t count_calls(const std::string& call) {
     return static_cast<std::size_t>(std::ranges::count(store->calls, call));
   }
+  std::string waits_for() { return core->waits_for(*store->find_run(id).value()); }
   bool is_open() { return store->find_open_attempt(id).value().has_value(); }
 
   Job job;
@@ -132,6 +133,7 @@ TEST_F(CoordinatorCoreTest, WhileTheDiskIsFullNoDeadlinePassesAndSessionsStayAli
   core->runs().load_next();
   wait(full - 1s);
   EXPECT_FALSE(is_open());
+  EXPECT_EQ(waits_for(), "the disk: no space left on device");
   EXPECT_EQ(log.waits, 8) << "of 120 attempts";
   EXPECT_EQ(sessions.count<protocol::RoundPlan>(), 0U) << "nothing is told that is not durable";
   hear(protocol::Ping{});
@@ -146,11 +148,48 @@ TEST_F(CoordinatorCoreTest, WhileTheDiskIsFullNoDeadlinePassesAndSessionsStayAli
   ASSERT_EQ(sessions.count<protocol::RoundPlan>(), 2U) << "of each session";
   EXPECT_EQ(std::get<protocol::RoundPlan>(sessions.sent.back()).deadline, job.round.deadline);
   EXPECT_TRUE(is_open());
+  EXPECT_EQ(waits_for(), "");
   EXPECT_EQ(count_calls("abandon"), 0U);
   EXPECT_EQ(count_calls("open"), 1U);
   // The client says nothing more: it is given up as usual.
   wait(5min);
   EXPECT_EQ(count_calls("abandon"), 1U);
+}
+
+TEST_F(CoordinatorCoreTest, ARunSaysThatItWaitsForTheDiskWithItsFilesAndItsCommits) {
+  bool full = true;
+  disk.set_fault_injector([&](const std::filesystem::path&) {
+    return full ? sim::SimulatedDisk::Fault::kFull : sim::SimulatedDisk::Fault::kNone;
+  });
+  start(0s);
+  core->handle(SessionOpened{SessionId(1), "cam-7"});
+  hear(protocol::Hello{.rows = 10});
+  core->runs().load_next();
+  wait(1s);
+  EXPECT_THAT(waits_for(), ::testing::StartsWith("the disk: "));
+  full = false;
+  wait(5s);
+  ASSERT_TRUE(is_open());
+  EXPECT_EQ(waits_for(), "");
+  full = true;
+  const auto plan = std::get<protocol::RoundPlan>(sessions.sent.back());
+  const Bytes zeros(static_cast<std::size_t>(update::payload_bytes(plan.schema.vectors)));
+  hear(protocol::UpdateOffer{{.task = plan.task,
+                              .base = plan.base,
+                              .weight = 3,
+                              .vectors = plan.schema.vectors,
+                              .scalars = {{"train_loss", 0.5}},
+                              .payload_bytes = zeros.size(),
+                              .payload_checksum = checksum(zeros)}});
+  core->handle(MessageReceived{SessionId(1),
+                               {protocol::Chunk{.task = plan.task}, SharedBytes(nullptr, zeros)}});
+  wait(1s);
+  ASSERT_EQ(sessions.count<protocol::UpdateReceived>(), 1U);
+  EXPECT_THAT(waits_for(), ::testing::StartsWith("the disk: "));
+  full = false;
+  wait(5s);
+  EXPECT_EQ(store->last_round(id).value(), 1U);
+  EXPECT_EQ(waits_for(), "");
 }
 
 }  // namespace

@@ -155,7 +155,12 @@ TEST_F(CoordinatorShellTest, ACommitIsTriedAgainUntilTheDiskTakesIt) {
   start();
   report();
   store.failures = {disk_full(), disk_full()};
+  const RunId id = run.at.version.run;
+  EXPECT_EQ(committer.waits_for_disk(id), "");
+  run_until([&] { return !committer.waits_for_disk(id).empty(); });
+  EXPECT_EQ(committer.waits_for_disk(id), "no space left on device");
   run_until([&] { return state() == RunState::kCompleted; });
+  EXPECT_EQ(committer.waits_for_disk(id), "");
   EXPECT_EQ(std::ranges::count(calls(), "commit"), 1);
   EXPECT_EQ(std::ranges::count_if(
                 calls(), [](const auto& c) { return c.find("waiting for the disk") != c.npos; }),
