@@ -103,8 +103,11 @@ class RunQueue {
   Result<void> load_running(const store::Run& run);
   Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
                        const LoadedRun& loaded);
+  bool can_read_job(const store::Run& run);
+  std::optional<store::Run> find_waiting(RunId id);
   void load_again(RunId id);
-  void models_came(const store::Run& run, const Result<std::string>& damage);
+  void models_came(const store::Run& run, const std::vector<store::ModelRecord>& models,
+                   const Result<std::string>& damage);
   void wait_to_resume(const store::Run& run, const Error& error, std::function<void()> again);
   void wait_for_data(const store::Run& run, const store::ModelRecord& last, const Error& error);
   void resume_again(const store::Run& run, const store::ModelRecord& last);

@@ -192,5 +192,59 @@ TEST_F(CoordinatorCoreTest, ARunSaysThatItWaitsForTheDiskWithItsFilesAndItsCommi
   EXPECT_EQ(waits_for(), "");
 }
 
+// --- models that are being copied ---------------------------------------------------------------
+
+// The run has committed its first round, and its models are on another disk, which is not there.
+class ModelsAwayTest : public CoordinatorCoreTest {
+ protected:
+  ModelsAwayTest() {
+    leave_open();
+    LoadedRun run = load_new_run(*store->find_run(id).value()).value();
+    run.at.version.round = 1;
+    const auto first = write_position(checkpoints, run.at, run.context->job_settings()).value();
+    EXPECT_TRUE(
+        store->commit_attempt({id, 1, 1}, {.contributions = {{"cam-7", TaskId(1), 1}}}, first));
+    EXPECT_TRUE(disk.make_directory("away", Disk::Access::kShared));
+    for (const char* file : {"0.safetensors", "1.safetensors"}) move(file, "models", "away");
+    start(0s);
+  }
+  void move(const std::string& file, const std::string& from, const std::string& to) {
+    ASSERT_TRUE(disk.rename(from + "/" + file, to + "/" + file));
+  }
+  bool has_resumed() { return count_calls("say resumed after round 1") == 1; }
+};
+
+TEST_F(ModelsAwayTest, NothingIsConcludedFromThoseThatAreStillMissing) {
+  EXPECT_THAT(waits_for(), ::testing::StartsWith("its files to be readable: no model of run"));
+  move("0.safetensors", "away", "models");
+  wait(6s);
+  EXPECT_EQ(waits_for(),
+            "its files to be readable: models/1.safetensors is missing; a new start goes on from "
+            "an earlier one");
+  EXPECT_EQ(store->last_round(id).value(), 1U) << "the round is not withdrawn";
+  ASSERT_TRUE(disk.write("models/2.safetensors", {}));
+  move("1.safetensors", "away", "models");
+  wait(5s);
+  EXPECT_TRUE(has_resumed());
+  EXPECT_EQ(waits_for(), "");
+  EXPECT_FALSE(disk.open("models/2.safetensors"))
+      << "it is set aside: the next round needs its name";
+  EXPECT_EQ(std::ranges::count_if(store->calls,
+                                  [](const std::string& call) {
+                                    return call.find("they are set aside") != call.npos;
+                                  }),
+            1);
+}
+
+// The retry that finds the models hashes them beside the turns of the process.
+TEST_F(ModelsAwayTest, ARunThatIsStoppedWhileItsModelsAreReadDoesNotGoOn) {
+  for (const char* file : {"0.safetensors", "1.safetensors"}) move(file, "away", "models");
+  // Of two turns that are due at one time the one that was asked for first comes first.
+  scheduler.schedule(scheduler.now() + 5s, [this] { EXPECT_TRUE(store->request_stop(id, {})); });
+  wait(6s);
+  EXPECT_EQ(store->find_run(id).value()->state, store::RunState::kStopped);
+  EXPECT_FALSE(has_resumed());
+}
+
 }  // namespace
 }  // namespace starling::coordinator
