@@ -59,7 +59,7 @@ void CoordinatorShell::handle(Event event) {
   for (Action& action : machine_.on(std::move(event), machine_now())) {
     if (held_since_ && needs_no_disk(action)) {
       passing.push_back(std::move(action));
-    } else if (!is_dispensable(action)) {
+    } else if (!is_dispensable(action) && !replaces_held(action)) {
       actions_.push_back(std::move(action));
     }
   }
@@ -82,6 +82,14 @@ bool CoordinatorShell::is_dispensable(const Action& action) const {
   }
   return std::holds_alternative<LookUpTask>(action) ||
          std::holds_alternative<RecordTraffic>(action);
+}
+
+// A client may offer its update any number of times: only the last offer of a task waits.
+bool CoordinatorShell::replaces_held(const Action& action) {
+  if (!held_since_) return false;
+  if (const auto* drop = std::get_if<DropUpload>(&action)) held_opens_.erase(drop->task);
+  const auto* open = std::get_if<OpenUpload>(&action);
+  return open != nullptr && !held_opens_.insert_or_assign(open->task, *open).second;
 }
 
 TimePoint CoordinatorShell::machine_now() const {
@@ -204,6 +212,7 @@ Result<void> CoordinatorShell::perform(Say& action) {
 // --- uploads ------------------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(OpenUpload& action) {
+  if (const auto latest = held_opens_.extract(action.task)) action = latest.mapped();
   auto received =
       parts_.uploads.open({action.task, action.run, action.bytes, action.checksum}, machine_now());
   if (!received) {

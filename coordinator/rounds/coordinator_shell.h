@@ -68,6 +68,7 @@ class CoordinatorShell {
 
  private:
   bool is_dispensable(const Action& action) const;
+  bool replaces_held(const Action& action);
   TimePoint machine_now() const;
   void try_again();
   void perform_all();
@@ -106,6 +107,7 @@ class CoordinatorShell {
   Handlers handlers_;
   CoordinatorMachine machine_;
   std::deque<Action> actions_;
+  std::map<TaskId, OpenUpload> held_opens_;  // of those that wait for the disk, the last of a task
   bool performing_ = false;
   std::optional<TimePoint> held_since_;  // by a full disk, as last tried
   std::string held_by_;                  // the disk's last error

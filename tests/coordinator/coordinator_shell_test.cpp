@@ -44,15 +44,14 @@ Job one_round() {
 class CoordinatorShellTest : public ::testing::Test {
  protected:
   CoordinatorShellTest() {
-    submit();
+    submit(one_round());
     shell.handle(ClientAdmitted{"cam-7"});
     shell.handle(SessionOpened{kSession, "cam-7"});
     shell.handle(MessageReceived{kSession, {protocol::Hello{}, {}}});
   }
   ~CoordinatorShellTest() override { loop.run_task(sessions.stop()); }
 
-  void submit() {
-    const Job job = one_round();
+  void submit(const Job& job) {
     const RunId id =
         store.submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
     run = load_new_run(*store.find_run(id).value()).value();
@@ -219,6 +218,62 @@ TEST_F(CoordinatorShellTest, AClientThatAsksWithoutEndDoesNotEndAServiceThatWait
   }
   run_until([&] { return broken || store.find_open_attempt(run.at.version.run).value(); });
   EXPECT_FALSE(broken) << broken->message();
+}
+
+// A round of two clients is open, and what is done for another run waits for the disk.
+class FullDiskTest : public CoordinatorShellTest {
+ protected:
+  FullDiskTest() {
+    Job job = one_round();
+    job.round.cohort = 2;
+    submit(job);
+    join(2, "cam-8");
+    start();
+    cohort = store.find_open_attempt(run.at.version.run).value().value().cohort;
+    const LoadedRun first = run;
+    submit(one_round());
+    store.failures.assign(1, disk_full());
+    join(3, "cam-9");
+    start();
+    EXPECT_EQ(shell.waits_for_disk(run.at.version.run), "no space left on device");
+    run = first;
+  }
+  void join(std::uint64_t session, const std::string& client) {
+    shell.handle(ClientAdmitted{client});
+    shell.handle(SessionOpened{SessionId(session), client});
+    shell.handle(MessageReceived{SessionId(session), {protocol::Hello{}, {}}});
+  }
+  void offer(std::uint64_t checksum) {
+    const auto schema = run.context->schema();
+    const update::ContributionHead head{.task = cohort.at(0).task,
+                                        .base = run.at.version,
+                                        .weight = 3,
+                                        .vectors = schema.vectors,
+                                        .scalars = {{"train_loss", 0.5}},
+                                        .payload_bytes = update::payload_bytes(schema.vectors),
+                                        .payload_checksum = checksum};
+    shell.handle(MessageReceived{kSession, {protocol::UpdateOffer{head}, {}}});
+  }
+  bool goes_on() {
+    run_until([&] { return broken || shell.waits_for_disk(run.at.version.run).empty(); });
+    return !broken;
+  }
+
+  std::vector<store::CohortMember> cohort;
+};
+
+TEST_F(FullDiskTest, AnUpdateThatIsOfferedWithoutEndDoesNotEndTheService) {
+  for (std::uint64_t i = 0; i < 200; ++i) offer(i);
+  ASSERT_TRUE(goes_on()) << broken->message();
+  report();
+  EXPECT_EQ(uploads.size(), 1U) << "it is summed";
+}
+
+TEST_F(FullDiskTest, AnUpdateThatWasRefusedAndIsOfferedWithoutEndDoesNotEndTheService) {
+  shell.handle(MessageReceived{
+      kSession, {protocol::TaskFailed{.task = cohort.at(0).task, .code = "diverged"}, {}}});
+  for (std::uint64_t i = 0; i < 200; ++i) offer(0);  // is told that its task has ended
+  EXPECT_TRUE(goes_on()) << broken->message();
 }
 
 }  // namespace
