@@ -29,6 +29,11 @@ std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& f
   return fmt::format("; {} of {} failed: {}", failures.size(), asked, text);
 }
 
+std::string when_again(const ClientPauses& pauses, const ClientPauses::Row& row) {
+  return fmt::format("it is asked again from round {} on{}", row.next_chance,
+                     pauses.may_connect_again(row) ? ", or once it has connected again" : "");
+}
+
 }  // namespace
 
 RunMachine::RunMachine(RunStart start, const CoordinatorOptions& options, ClientTable& clients,
@@ -72,8 +77,8 @@ bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client
                               protocol::TaskKind kind) const {
   if (!client.seen || !client.tasks.empty() || start_.failures.left_out(name)) return false;
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
-  if (evaluates && start_.evaluation_failures.left_out(name)) return false;
-  if (evaluates && start_.missed.left_out(name)) return false;
+  const Round round = start_.at.version.round;
+  if (evaluates && start_.evaluation_failures.left_out(name, round)) return false;
   const Duration grace = start_.job.round.reconnect_grace;
   if (!client.session && turn_.now >= client.away_since + grace) return false;
   return inability(client, kind).empty();
@@ -91,26 +96,28 @@ std::string RunMachine::why_left_out(const std::string& name,
 RunMachine::Reach RunMachine::reach() const {
   work_ += clients_.size();
   Reach reach{.admitted = clients_.size(), .connected = clients_.count_connected()};
+  const Round next = start_.at.version.round + 1;
+  const ClientPauses& missed = start_.missed;
+  const ClientPauses& evaluations = start_.evaluation_failures;
   for (const auto& [name, client] : clients_.all()) {
     std::string why = why_left_out(name, client);
     if (!why.empty()) {
       reach.left_out.push_back({name, std::move(why)});
       continue;
     }
-    if (const std::string* last = start_.missed.why_left_out(name)) {
+    if (const auto* row = missed.find_left_out(name, next)) {
       reach.left_out.push_back(
           {name,
-           fmt::format("{} trainings in a row ended without its update ({}); it "
-                       "is asked again once it has connected again, or where a round has too few "
-                       "other clients",
-                       ClientFailures::kDeadlinesInARowMax, *last),
+           fmt::format("{} trainings in a row ended without its update ({}); {}, or where a round "
+                       "has too few other clients",
+                       row->in_a_row, row->reason, when_again(missed, *row)),
            true});
-    } else if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
+    } else if (const auto* failed = evaluations.find_left_out(name, next)) {
       reach.left_out.push_back(
           {name,
            fmt::format("it may train and is not asked to evaluate; {} evaluations that were waited "
-                       "for failed, without one that counted between: {}",
-                       ClientFailures::kEvaluationsInARowMax, *reason),
+                       "for failed, without one that counted between: {}; {}",
+                       failed->in_a_row, failed->reason, when_again(evaluations, *failed)),
            true});
     }
     ++reach.able;
@@ -242,18 +249,19 @@ void RunMachine::try_open_training() {
     looked_at_version_ = clients_.version();
     return wait_for_clients(awaited);
   }
-  prefer_those_in_time(names);
+  prefer_those_in_time(names, next, static_cast<std::size_t>(job.updates_needed()));
   opening.participants = select_clients(names, static_cast<std::size_t>(job.round.asked()), key);
   open(std::move(opening), false);
 }
 
-// Clients that let one deadline after another pass are asked where a round cannot do without them:
-// where all are slow, the updates of a later attempt may still be in time.
-void RunMachine::prefer_those_in_time(std::vector<std::string>& names) const {
+// Clients that let one training after another pass are asked where a round, or an evaluation,
+// cannot do without them: where all are slow, the updates of a later attempt may still be in time.
+void RunMachine::prefer_those_in_time(std::vector<std::string>& names, Round round,
+                                      std::size_t needed) const {
   std::vector<std::string> in_time;
-  std::ranges::copy_if(names, std::back_inserter(in_time),
-                       [this](const std::string& name) { return !start_.missed.left_out(name); });
-  const auto needed = static_cast<std::size_t>(start_.job.updates_needed());
+  std::ranges::copy_if(names, std::back_inserter(in_time), [&](const std::string& name) {
+    return !start_.missed.left_out(name, round);
+  });
   if (in_time.size() >= needed) names = std::move(in_time);
 }
 
@@ -269,13 +277,13 @@ std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
 // Of the admitted clients, by what is known of them.
 std::string RunMachine::why_too_few_evaluate() const {
   work_ += clients_.size();
+  const Round round = start_.at.version.round;
   std::size_t holders = 0, unable = 0, busy = 0, away = 0;
   for (const auto& [name, client] : clients_.all()) {
     if (!holds_rows_out(client.greeting)) continue;
     ++holders;
     if (!inability(client, protocol::TaskKind::kEvaluate).empty() ||
-        start_.failures.left_out(name) || start_.missed.left_out(name) ||
-        start_.evaluation_failures.left_out(name)) {
+        start_.failures.left_out(name) || start_.evaluation_failures.left_out(name, round)) {
       ++unable;
     } else if (!client.tasks.empty()) {
       ++busy;
@@ -307,7 +315,7 @@ std::string RunMachine::why_too_few_evaluate() const {
 // By the clients that are free now: it does not wait for those that are at work for other runs.
 void RunMachine::open_evaluation() {
   start_.evaluated = true;
-  const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
+  std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
   const Round round = start_.at.version.round;
   const auto wanted = static_cast<std::size_t>(start_.job.evaluations_wanted());
   const auto rule_needs = static_cast<std::size_t>(start_.job.aggregation.updates_min());
@@ -315,6 +323,7 @@ void RunMachine::open_evaluation() {
     return turn_.say(id(), fmt::format("[round {}/{}] the model is not evaluated by clients: {}",
                                        round, start_.job.job.rounds, why_too_few_evaluate()));
   }
+  prefer_those_in_time(names, round, rule_needs);
   const auto count =
       static_cast<std::size_t>(start_.job.round.asked(start_.job.evaluations_wanted()));
   const auto past = start_.evaluations.find(round);

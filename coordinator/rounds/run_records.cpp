@@ -158,17 +158,16 @@ EarlyStopping replay_stopping(const StopOptions& stop,
 
 namespace {
 
-// Only what a client is to blame for; why it was not waited for any longer says nothing.
+// Of a training, only what a client is to blame for; why it was not waited for any longer says
+// nothing.
 void add_failures(const store::RoundRecord& record, bool blames_for_norms,
                   ClientFailures& failures) {
-  const protocol::TaskKind kind = to_kind(record.key.kind);
+  const protocol::TaskKind kind = protocol::TaskKind::kTrain;
   for (const store::Contribution& c : record.result.contributions) failures.succeeded(c.client);
   for (const store::Failure& failure : record.result.failures) {
     const bool by_norm = failure.code == kNormAboveBound;
     if (is_circumstance(failure.code, kind) || (by_norm && !blames_for_norms)) continue;
-    const bool permanent =
-        kind == protocol::TaskKind::kTrain && failure.code.starts_with(kPermanent);
-    failures.failed(failure.client, failure.reason, permanent);
+    failures.failed(failure.client, failure.reason, failure.code.starts_with(kPermanent));
   }
 }
 
@@ -195,7 +194,8 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
         start.norm_raises.attempt_ended(record.result.contributions, record.result.failures,
                                         record.state == store::RoundState::kCommitted, start.norms);
     add_failures(record, blames_for_norms, start.failures);
-    count_missed(record.result.contributions, record.result.failures, start.missed);
+    count_missed(record.result.contributions, record.result.failures, record.key.round,
+                 start.missed);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
       for (const store::Contribution& c : record.result.contributions) {
         start.last_counted[c.client] = {c.task, record.key.round};
@@ -214,7 +214,8 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
   }
   for (const store::RoundRecord& record : evaluations) {
-    add_failures(record, false, start.evaluation_failures);
+    count_evaluations(record.result.contributions, record.result.failures, record.key.round,
+                      start.evaluation_failures);
     if (record.key.round < round) continue;
     Attempt& last = start.evaluations[record.key.round];
     last = std::max(last, record.key.attempt);
