@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that fail at every task of a run, because their data or their program does not fit it:
-// after a few failures of their own in a row they are left out of the run, or of its evaluations.
-// Tasks that ended otherwise without counting (is_circumstance) do not break the row. Trainings
-// that did not end before their deadlines are counted apart.
+// Clients that fail at every training of a run, because their data or their program does not fit
+// it: after a few failures of their own in a row they are left out of the run. Trainings that ended
+// otherwise without counting (is_circumstance) do not break the row. Those that were missed, and
+// evaluations, are counted apart (ClientPauses).
 #pragma once
 
 #include <map>
@@ -16,18 +16,12 @@ inline constexpr std::string_view kPermanent = "permanent-";
 
 class ClientFailures {
  public:
-  static constexpr int kInARowMax = 3;             // of trainings
-  static constexpr int kEvaluationsInARowMax = 2;  // each may hold a round up to its deadline
-  static constexpr int kDeadlinesInARowMax = 3;    // of trainings
-
-  ClientFailures() = default;
-  explicit ClientFailures(int in_a_row_max) : in_a_row_max_(in_a_row_max) {}
+  static constexpr int kInARowMax = 3;
+  static constexpr std::size_t kReasonBytesMax = 200;  // of what is kept of a reason
 
   // A failure of the client's own making. Returns whether it is left out from now on.
   bool failed(const std::string& client, const std::string& reason, bool permanent = false);
   void succeeded(const std::string& client) { last_.erase(client); }
-  // One that is left out may try once more.
-  void give_chance(const std::string& client);
   bool left_out(const std::string& client) const { return why_left_out(client) != nullptr; }
   // The sentence of its last failure, shortened; null where the client is not left out.
   const std::string* why_left_out(const std::string& client) const;
@@ -38,8 +32,7 @@ class ClientFailures {
     std::string reason;  // of the last one
   };
 
-  int in_a_row_max_ = kInARowMax;
-  std::map<std::string, Failures> last_;  // of clients whose last task failed
+  std::map<std::string, Failures> last_;  // of clients whose last training failed
 };
 
 }  // namespace starling::coordinator

@@ -14,6 +14,7 @@
 #include "coordinator/job/job.h"
 #include "coordinator/job/norm_bound.h"
 #include "coordinator/machine/client_failures.h"
+#include "coordinator/machine/client_pauses.h"
 #include "coordinator/machine/client_sampler.h"
 #include "coordinator/machine/lost_states.h"
 #include "coordinator/machine/round_machine.h"
@@ -64,12 +65,15 @@ struct RunStart {
   RunPosition at;
   std::map<Round, PastAttempts> attempts;  // of the rounds after `at`
   std::optional<OpenAttempt> open;
-  RecentNorms norms;                                           // up to `at`
-  NormRaises norm_raises;                                      // by the attempts so far
-  CountedUpdates counted;                                      // up to `at`
-  ClientFailures failures;                                     // at trainings
-  ClientFailures missed{ClientFailures::kDeadlinesInARowMax};  // deadlines of trainings
-  ClientFailures evaluation_failures{ClientFailures::kEvaluationsInARowMax};
+  // The last task of each client that abandoned attempts of the round after `at` asked.
+  std::map<std::string, TaskId> abandoned;
+  RecentNorms norms;        // up to `at`
+  RecentNorms first_norms;  // of the first rounds that committed, as many
+  NormRaises norm_raises;   // by the attempts so far
+  CountedUpdates counted;   // up to `at`
+  ClientFailures failures;  // at trainings
+  ClientPauses missed{ClientPauses::kTrainingsInARowMax};
+  ClientPauses evaluation_failures{ClientPauses::kEvaluationsInARowMax};
   EarlyStopping stopping;                // what was measured so far
   bool evaluated = false;                // by clients, the model of `at`, or it was tried
   std::map<Round, Attempt> evaluations;  // the last attempt of each model, from `at` on

@@ -21,18 +21,20 @@ int CountedUpdates::lost(const std::string& client) {
   return ++losses_[client];
 }
 
-bool forget_lost(RunStart& start, const std::vector<std::string>& clients,
-                 std::vector<std::string>& left_out) {
+Forgotten forget_lost(RunStart& start, const std::vector<std::string>& clients) {
+  Forgotten forgotten;
   for (const std::string& client : clients) {
     if (start.counted.lost(client) < CountedUpdates::kLossesMax) continue;
     const std::string reason =
-        fmt::format("it lost what '{}' keeps on it {} times", start.job.training.strategy.name,
-                    CountedUpdates::kLossesMax);
-    if (start.failures.failed(client, reason, true)) left_out.push_back(client);
+        fmt::format("it said {} times that it lost what '{}' keeps on it",
+                    CountedUpdates::kLossesMax, start.job.training.strategy.name);
+    if (start.failures.failed(client, reason, true)) forgotten.left_out.push_back(client);
   }
-  if (clients.empty() || !start.strategy->mirrors_client_states()) return false;
+  if (clients.empty() || !start.strategy->mirrors_client_states()) return forgotten;
   start.counted.forget_all();
-  return true;
+  start.norms = start.first_norms;
+  forgotten.all = true;
+  return forgotten;
 }
 
 }  // namespace starling::coordinator

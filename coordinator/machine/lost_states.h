@@ -49,10 +49,12 @@ std::vector<std::string> who_lost(const Failures& failures, const CountedUpdates
   return clients;
 }
 
-// When the training attempt is over in which these said so. Returns whether the run starts anew
-// from where it stands, with the first state of its strategy; `left_out` gets those that lost
-// theirs once too often.
-bool forget_lost(RunStart& start, const std::vector<std::string>& clients,
-                 std::vector<std::string>& left_out);
+struct Forgotten {
+  bool all = false;  // the run goes on from where it stands with the first state of its strategy
+  std::vector<std::string> left_out = {};  // who lost theirs once too often
+};
+// When the training attempt is over in which these said so. With the strategy's first state honest
+// updates are as large again as in the first rounds, so that their norms bound them.
+Forgotten forget_lost(RunStart& start, const std::vector<std::string>& clients);
 
 }  // namespace starling::coordinator

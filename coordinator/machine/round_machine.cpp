@@ -32,19 +32,20 @@ Error not_needed(std::size_t wanted, protocol::TaskKind kind) {
 }
 
 constexpr std::array<std::string_view, 15> kCircumstances = {
-    kDeadline,    "round-closed", "disconnected", "run-stopped",   "certificate-revoked",
-    "wrong-base", "spool-full",   "disk-full",    "io-error",      "upload-incomplete",
-    kNoRoom,      kUploadStalled, "no-directory", "no-permission", "upload-too-large"};
+    kDeadline,  "round-closed", kDisconnected,  "run-stopped",   "certificate-revoked",
+    kWrongBase, "spool-full",   "disk-full",    "io-error",      "upload-incomplete",
+    kNoRoom,    kUploadStalled, "no-directory", "no-permission", "upload-too-large"};
 
 }  // namespace
 
 bool is_circumstance(std::string_view code, protocol::TaskKind kind) {
-  if (kind == protocol::TaskKind::kEvaluate && code == kDeadline) return false;
+  const bool outlasts_patience = code == kDeadline || code == kDisconnected;
+  if (kind == protocol::TaskKind::kEvaluate && outlasts_patience) return false;
   return std::ranges::find(kCircumstances, code) != kCircumstances.end();
 }
 
 bool is_miss(std::string_view code) {
-  return code == kDeadline || code == kUploadStalled || code == "wrong-base";
+  return code == kDeadline || code == kDisconnected || code == kUploadStalled || code == kWrongBase;
 }
 
 RoundMachine::RoundMachine(Options options, const std::vector<Participant>& participants,

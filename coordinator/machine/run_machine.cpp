@@ -32,11 +32,20 @@ std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& f
   return fmt::format("; {} of {} failed: {}", failures.size(), asked, text);
 }
 
+std::string when_again(const ClientPauses& pauses, const ClientPauses::Row& row) {
+  return fmt::format("it is asked again from round {} on{}", row.next_chance,
+                     pauses.may_connect_again(row) ? ", or once it has connected again" : "");
+}
+
 }  // namespace
 
 RunMachine::RunMachine(RunStart start, const CoordinatorOptions& options, ClientTable& clients,
                        Turn& turn)
-    : start_(std::move(start)), options_(options), clients_(clients), turn_(turn) {
+    : start_(std::move(start)),
+      options_(options),
+      clients_(clients),
+      turn_(turn),
+      abandoned_(std::exchange(start_.abandoned, {})) {
   work_ += clients_.size();
   for (const auto& [name, client] : clients_.all()) {
     if (client.session || !client.seen) continue;
@@ -71,8 +80,8 @@ bool RunMachine::may_be_asked(const std::string& name, const ClientTable::Client
                               protocol::TaskKind kind) const {
   if (!client.seen || !client.tasks.empty() || start_.failures.left_out(name)) return false;
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
-  if (evaluates && start_.evaluation_failures.left_out(name)) return false;
-  if (evaluates && start_.missed.left_out(name)) return false;
+  const Round round = start_.at.version.round;
+  if (evaluates && start_.evaluation_failures.left_out(name, round)) return false;
   const Duration grace = start_.job.round.reconnect_grace;
   if (!client.session && turn_.now >= client.away_since + grace) return false;
   return inability(client, kind).empty();
@@ -90,26 +99,28 @@ std::string RunMachine::why_left_out(const std::string& name,
 RunMachine::Reach RunMachine::reach() const {
   work_ += clients_.size();
   Reach reach{.admitted = clients_.size(), .connected = clients_.count_connected()};
+  const Round next = start_.at.version.round + 1;
+  const ClientPauses& missed = start_.missed;
+  const ClientPauses& evaluations = start_.evaluation_failures;
   for (const auto& [name, client] : clients_.all()) {
     std::string why = why_left_out(name, client);
     if (!why.empty()) {
       reach.left_out.push_back({name, std::move(why)});
       continue;
     }
-    if (const std::string* last = start_.missed.why_left_out(name)) {
+    if (const auto* row = missed.find_left_out(name, next)) {
       reach.left_out.push_back(
           {name,
-           fmt::format("{} trainings in a row ended without its update ({}); it "
-                       "is asked again once it has connected again, or where a round has too few "
-                       "other clients",
-                       ClientFailures::kDeadlinesInARowMax, *last),
+           fmt::format("{} trainings in a row ended without its update ({}); {}, or where a round "
+                       "has too few other clients",
+                       row->in_a_row, row->reason, when_again(missed, *row)),
            true});
-    } else if (const std::string* reason = start_.evaluation_failures.why_left_out(name)) {
+    } else if (const auto* failed = evaluations.find_left_out(name, next)) {
       reach.left_out.push_back(
           {name,
            fmt::format("it may train and is not asked to evaluate; {} evaluations that were waited "
-                       "for failed, without one that counted between: {}",
-                       ClientFailures::kEvaluationsInARowMax, *reason),
+                       "for failed, without one that counted between: {}; {}",
+                       failed->in_a_row, failed->reason, when_again(evaluations, *failed)),
            true});
     }
     ++reach.able;
@@ -243,18 +254,19 @@ void RunMachine::try_open_training() {
     looked_at_version_ = clients_.version();
     return wait_for_clients(awaited);
   }
-  prefer_those_in_time(names);
+  prefer_those_in_time(names, next, static_cast<std::size_t>(job.updates_needed()));
   opening.participants = select_clients(names, static_cast<std::size_t>(job.round.asked()), key);
   open(std::move(opening), false);
 }
 
-// Clients that let one deadline after another pass are asked where a round cannot do without them:
-// where all are slow, the updates of a later attempt may still be in time.
-void RunMachine::prefer_those_in_time(std::vector<std::string>& names) const {
+// Clients that let one training after another pass are asked where a round, or an evaluation,
+// cannot do without them: where all are slow, the updates of a later attempt may still be in time.
+void RunMachine::prefer_those_in_time(std::vector<std::string>& names, Round round,
+                                      std::size_t needed) const {
   std::vector<std::string> in_time;
-  std::ranges::copy_if(names, std::back_inserter(in_time),
-                       [this](const std::string& name) { return !start_.missed.left_out(name); });
-  const auto needed = static_cast<std::size_t>(start_.job.updates_needed());
+  std::ranges::copy_if(names, std::back_inserter(in_time), [&](const std::string& name) {
+    return !start_.missed.left_out(name, round);
+  });
   if (in_time.size() >= needed) names = std::move(in_time);
 }
 
@@ -270,13 +282,13 @@ std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
 // Of the admitted clients, by what is known of them.
 std::string RunMachine::why_too_few_evaluate() const {
   work_ += clients_.size();
+  const Round round = start_.at.version.round;
   std::size_t holders = 0, unable = 0, busy = 0, away = 0;
   for (const auto& [name, client] : clients_.all()) {
     if (!holds_rows_out(client.greeting)) continue;
     ++holders;
     if (!inability(client, protocol::TaskKind::kEvaluate).empty() ||
-        start_.failures.left_out(name) || start_.missed.left_out(name) ||
-        start_.evaluation_failures.left_out(name)) {
+        start_.failures.left_out(name) || start_.evaluation_failures.left_out(name, round)) {
       ++unable;
     } else if (!client.tasks.empty()) {
       ++busy;
@@ -308,7 +320,7 @@ std::string RunMachine::why_too_few_evaluate() const {
 // By the clients that are free now: it does not wait for those that are at work for other runs.
 void RunMachine::open_evaluation() {
   start_.evaluated = true;
-  const std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
+  std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
   const Round round = start_.at.version.round;
   const auto wanted = static_cast<std::size_t>(start_.job.evaluations_wanted());
   const auto rule_needs = static_cast<std::size_t>(start_.job.aggregation.updates_min());
@@ -316,6 +328,7 @@ void RunMachine::open_evaluation() {
     return turn_.say(id(), fmt::format("[round {}/{}] the model is not evaluated by clients: {}",
                                        round, start_.job.job.rounds, why_too_few_evaluate()));
   }
+  prefer_those_in_time(names, round, rule_needs);
   const auto count =
       static_cast<std::size_t>(start_.job.round.asked(start_.job.evaluations_wanted()));
   const auto past = start_.evaluations.find(round);
@@ -437,12 +450,16 @@ void RunMachine::abandon(RoundSummary summary) {
                           : "",
                   describe_codes(came + summary.failures.size(), summary.failures)));
   phase_->is_repetition = phase_->is_repetition && lacked_room(summary.failures);
-  if (!phase_->is_repetition) {
-    turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
-                                evaluated ? "evaluation " : "", reason.message()));
-  }
   if (evaluated) return end_with(std::move(summary), reason);
   abandon_training(std::move(summary), reason);
+}
+
+// After the line of its failures, which is said when it is stored.
+void RunMachine::say_abandoned(const Error& reason) {
+  if (phase_->is_repetition) return;
+  const bool evaluated = phase_->kind() == protocol::TaskKind::kEvaluate;
+  turn_.say(id(), fmt::format("{} {}abandoned: {}", label(phase_->tasks.options()),
+                              evaluated ? "evaluation " : "", reason.message()));
 }
 
 // For good: its clients are told.
@@ -450,6 +467,7 @@ void RunMachine::end_with(RoundSummary summary, const Error& reason) {
   summary.committed = false;
   note_evaluation(summary);
   turn_.act(AbandonRound{std::move(summary), reason});
+  say_abandoned(reason);
   end_all_tasks(reason);
   close_phase();
 }
@@ -460,12 +478,12 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   const RoundOptions& options = start_.job.round;
   PastAttempts& past = start_.attempts[summary.round];
   past.last = summary.attempt;
-  if (!is_excused(summary.failures)) ++past.failed;
-  for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
-  const bool is_repetition = phase_->is_repetition;
-  close_phase();
   const std::vector<std::string> lost = who_lost(summary.failures, start_.counted);
-  turn_.act(AbandonRound{std::move(summary), reason, is_repetition});
+  if (lost.empty() && !lacked_room(summary.failures)) ++past.failed;
+  for (const auto& [id, task] : phase_->tasks.tasks()) abandoned_[task.client] = id;
+  turn_.act(AbandonRound{std::move(summary), reason, phase_->is_repetition});
+  say_abandoned(reason);
+  close_phase();
   forget_lost_states(lost);
   if (past.failed < options.attempts_max) {
     retry_at_ = turn_.now + options.retry_pause;
@@ -478,16 +496,15 @@ void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
 }
 
 void RunMachine::forget_lost_states(const std::vector<std::string>& lost) {
-  std::vector<std::string> left_out;
-  const bool anew = forget_lost(start_, lost, left_out);
-  if (anew) {
+  const Forgotten forgotten = forget_lost(start_, lost);
+  if (forgotten.all) {
     start_.at = first_position(*start_.strategy, start_.at.version, start_.at.model);
     turn_.say(id(), fmt::format("what '{}' remembers starts anew, here and on all clients: {} lost "
                                 "its part of it",
                                 start_.job.training.strategy.name,
                                 list_some(lost, kNamed, std::identity())));
   }
-  for (const std::string& client : left_out) {
+  for (const std::string& client : forgotten.left_out) {
     turn_.say(id(), fmt::format("{} is left out of this run from now on: {}", client,
                                 *start_.failures.why_left_out(client)));
   }
@@ -526,6 +543,7 @@ void RunMachine::committed(const RoundSummary& summary, Durable durable) {
       norms.push_back(contributor.norm);
       start_.counted.counted(contributor.client, {contributor.task, summary.round});
     }
+    if (start_.first_norms.size() < NormBound::kRounds) start_.first_norms.push_back(norms);
     if (start_.norms.size() > NormBound::kRounds) start_.norms.pop_front();
     forget_lost_states(who_lost(summary.failures, start_.counted));
     end_abandoned_tasks(retry("round-closed", "the round closed without this update"));

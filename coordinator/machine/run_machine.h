@@ -120,7 +120,7 @@ class RunMachine {
   std::string why_left_out(const std::string& name, const ClientTable::Client& client) const;
   bool may_be_asked(const std::string& name, const ClientTable::Client& client,
                     protocol::TaskKind kind) const;
-  void prefer_those_in_time(std::vector<std::string>& names) const;
+  void prefer_those_in_time(std::vector<std::string>& names, Round round, std::size_t needed) const;
   bool all_connected(const std::vector<std::string>& names);
   void wait_for_clients(std::size_t awaited);
   void say_who_cannot();
@@ -148,6 +148,7 @@ class RunMachine {
   void blame(const std::string& client, const Error& error, bool permanent);
   void note_evaluation(const RoundSummary& summary);
   void note_missed(const RoundSummary& summary);
+  void note_returns(const RoundSummary& summary, ClientPauses& pauses);
   void blame_for_norms(const RoundSummary& summary, bool commits);
   void tell_task_end(TaskId task);
   void end_all_tasks(const Error& reason);
@@ -155,6 +156,7 @@ class RunMachine {
   void retry_uploads();
   void close_if_due();
   void abandon(RoundSummary summary);
+  void say_abandoned(const Error& reason);
   void end_with(RoundSummary summary, const Error& reason);
   void abandon_training(RoundSummary summary, const Error& reason);
   void forget_lost_states(const std::vector<std::string>& lost);

@@ -49,7 +49,8 @@ Error reported(const protocol::TaskFailed& failed) {
 
 void RunMachine::came(const std::string& name, const ClientTable::Client&) {
   away_.clear(name);
-  start_.missed.give_chance(name);
+  start_.missed.connected_again(name);
+  start_.evaluation_failures.connected_again(name);
   if (!phase_) return;
   const auto task = phase_->tasks.task_of(name);
   if (!task) return;
@@ -202,7 +203,7 @@ void RunMachine::receive(SessionId session, const std::string& client,
     blame(client, error, false);
   };
   if (!offer.head.base.matches(start_.at.version)) {
-    return fail_task(id, rejected("wrong-base", "the update starts from another model"));
+    return fail_task(id, rejected(std::string(kWrongBase), "the update starts from another model"));
   }
   update::ContributionHead head = offer.head;
   if (start_.uniform_weights && phase_->kind() == protocol::TaskKind::kTrain) {
@@ -480,26 +481,38 @@ void RunMachine::blame(const std::string& client, const Error& error, bool perma
 // restart decides alike.
 void RunMachine::note_evaluation(const RoundSummary& summary) {
   if (summary.kind != protocol::TaskKind::kEvaluate) return;
-  for (const Contributor& contributor : summary.contributors) {
-    start_.evaluation_failures.succeeded(contributor.client);
-  }
-  for (const auto& [client, code, reason, in, out] : summary.failures) {
-    if (is_circumstance(code, summary.kind)) continue;
-    if (!start_.evaluation_failures.failed(client, reason)) continue;
-    turn_.say(id(), fmt::format(
-                        "{} is not asked to evaluate in this run from now on: {} evaluations that "
-                        "were waited for failed, without one that counted between ({})",
-                        client, ClientFailures::kEvaluationsInARowMax, reason));
+  ClientPauses& pauses = start_.evaluation_failures;
+  const auto left_out =
+      count_evaluations(summary.contributors, summary.failures, summary.round, pauses);
+  note_returns(summary, pauses);
+  for (const std::string& client : left_out) {
+    const ClientPauses::Row* row = pauses.find_left_out(client, summary.round);
+    if (row == nullptr) continue;
+    turn_.say(id(), fmt::format("{} is not asked to evaluate in this run for now: {} evaluations "
+                                "that were waited for failed, without one that counted between "
+                                "({}); it is asked again from round {} on",
+                                client, row->in_a_row, row->reason, row->next_chance));
   }
 }
 
 void RunMachine::note_missed(const RoundSummary& summary) {
-  for (const std::string& client :
-       count_missed(summary.contributors, summary.failures, start_.missed)) {
+  const auto left_out =
+      count_missed(summary.contributors, summary.failures, summary.round, start_.missed);
+  note_returns(summary, start_.missed);
+  for (const std::string& client : left_out) {
+    const ClientPauses::Row* row = start_.missed.find_left_out(client, summary.round);
+    if (row == nullptr) continue;
     turn_.say(id(), fmt::format("{} is left out of this run for now: {} trainings in a row ended "
-                                "without its update ({})",
-                                client, ClientFailures::kDeadlinesInARowMax,
-                                *start_.missed.why_left_out(client)));
+                                "without its update ({}); it is asked again from round {} on",
+                                client, row->in_a_row, row->reason, row->next_chance));
+  }
+}
+
+// A client whose absence counts when its phase ends may have connected again before.
+void RunMachine::note_returns(const RoundSummary& summary, ClientPauses& pauses) {
+  for (const RoundFailure& failure : summary.failures) {
+    if (failure.code != kDisconnected || !clients_.connected(failure.client)) continue;
+    pauses.connected_again(failure.client);
   }
 }
 
@@ -556,8 +569,9 @@ void RunMachine::advance() {
 void RunMachine::give_up_absent() {
   for (const TaskId id : phase_->absent.take_due(turn_.now)) {
     const ClientTable::Client& client = *clients_.find(phase_->tasks.find(id)->client);
-    fail_task(id, retry("disconnected", fmt::format("the client was disconnected for {}",
-                                                    format_duration(absence_max(client)))));
+    fail_task(id,
+              retry(std::string(kDisconnected), fmt::format("the client was disconnected for {}",
+                                                            format_duration(absence_max(client)))));
   }
 }
 

@@ -88,6 +88,14 @@ Result<void> CoordinatorCore::start() {
   return forget_settled_uploads();
 }
 
+std::string CoordinatorCore::waits_for(const store::Run& run) const {
+  std::string disk = committer_.waits_for_disk(run.id);
+  if (disk.empty()) disk = shell_.waits_for_disk(run.id);
+  if (!disk.empty()) return "the disk: " + disk;
+  std::string why = machine().waits_for(run.id);
+  return why.empty() ? runs_.waits_for(run) : why;
+}
+
 // Also of runs that wait for their data an open phase goes on later.
 Result<void> CoordinatorCore::forget_settled_uploads() {
   std::set<TaskId> open_tasks;

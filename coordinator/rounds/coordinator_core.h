@@ -60,6 +60,8 @@ class CoordinatorCore {
     return shell_.heard_at(client);
   }
   RunQueue& runs() { return runs_; }
+  // What a run that has not ended waits for; empty: for nothing.
+  std::string waits_for(const store::Run& run) const;
   bool commits() const { return committer_.busy(); }
   bool computes() const { return executor_.busy(); }
 

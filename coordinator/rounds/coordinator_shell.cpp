@@ -59,7 +59,7 @@ void CoordinatorShell::handle(Event event) {
   for (Action& action : machine_.on(std::move(event), machine_now())) {
     if (held_since_ && needs_no_disk(action)) {
       passing.push_back(std::move(action));
-    } else if (!is_dispensable(action)) {
+    } else if (!is_dispensable(action) && !replaces_held(action)) {
       actions_.push_back(std::move(action));
     }
   }
@@ -84,6 +84,14 @@ bool CoordinatorShell::is_dispensable(const Action& action) const {
          std::holds_alternative<RecordTraffic>(action);
 }
 
+// A client may offer its update any number of times: only the last offer of a task waits.
+bool CoordinatorShell::replaces_held(const Action& action) {
+  if (!held_since_) return false;
+  if (const auto* drop = std::get_if<DropUpload>(&action)) held_opens_.erase(drop->task);
+  const auto* open = std::get_if<OpenUpload>(&action);
+  return open != nullptr && !held_opens_.insert_or_assign(open->task, *open).second;
+}
+
 TimePoint CoordinatorShell::machine_now() const {
   return held_since_.value_or(parts_.scheduler.now()) - held_before_;
 }
@@ -92,6 +100,10 @@ std::optional<TimePoint> CoordinatorShell::heard_at(const std::string& client) c
   const auto heard = machine_.clients().heard_at(client);
   if (!heard) return std::nullopt;
   return *heard + (parts_.scheduler.now() - machine_now());
+}
+
+std::string CoordinatorShell::waits_for_disk(RunId run) const {
+  return held_since_ && runs_.contains(run) ? held_by_ : "";
 }
 
 void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
@@ -151,6 +163,7 @@ void CoordinatorShell::hold(const Error& error) {
     parts_.log.error("waiting for the disk: {}", reason.message());
   }
   held_since_ = parts_.scheduler.now();
+  held_by_ = reason.message();
   retry_->set(parts_.scheduler.now() + options_.disk_retry);
 }
 
@@ -199,6 +212,7 @@ Result<void> CoordinatorShell::perform(Say& action) {
 // --- uploads ------------------------------------------------------------------------------------
 
 Result<void> CoordinatorShell::perform(OpenUpload& action) {
+  if (const auto latest = held_opens_.extract(action.task)) action = latest.mapped();
   auto received =
       parts_.uploads.open({action.task, action.run, action.bytes, action.checksum}, machine_now());
   if (!received) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/rounds/round_committer.h"
@@ -60,11 +61,14 @@ class CoordinatorShell {
   // Nothing reads the updates of the run's phase any more: those that were kept give up their room.
   void release_updates(RunId run);
   const CoordinatorMachine& machine() const { return machine_; }
+  // Why what is done for the run waits for the disk; empty: it does not.
+  std::string waits_for_disk(RunId run) const;
   // When the machine last heard of a connected client, by the scheduler's clock.
   std::optional<TimePoint> heard_at(const std::string& client) const;
 
  private:
   bool is_dispensable(const Action& action) const;
+  bool replaces_held(const Action& action);
   TimePoint machine_now() const;
   void try_again();
   void perform_all();
@@ -103,8 +107,10 @@ class CoordinatorShell {
   Handlers handlers_;
   CoordinatorMachine machine_;
   std::deque<Action> actions_;
+  std::map<TaskId, OpenUpload> held_opens_;  // of those that wait for the disk, the last of a task
   bool performing_ = false;
   std::optional<TimePoint> held_since_;  // by a full disk, as last tried
+  std::string held_by_;                  // the disk's last error
   std::uint64_t times_held_ = 0;         // in a row
   Duration held_before_{};               // in all, earlier
   bool broken_ = false;                  // for good

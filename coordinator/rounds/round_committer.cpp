@@ -68,12 +68,18 @@ void RoundCommitter::check(RunId run, const Error& error, std::function<void()> 
   if (error.kind() != ErrorKind::kOverloaded) {
     return handlers_.on_broken(error.within(fmt::format("round {}", round)));
   }
+  commit.waits_for = error.message();
   if (is_logged(++commit.retries)) {
     parts_.run_log.say(run, fmt::format("[round {}/{}] waiting for the disk: {}", round,
                                         begun_.at(run).plan.rounds, error.message()));
   }
   commit.retry = parts_.scheduler.make_timer(std::move(again));
   commit.retry->set(parts_.scheduler.now() + disk_retry_);
+}
+
+std::string RoundCommitter::waits_for_disk(RunId run) const {
+  const auto commit = commits_.find(run);
+  return commit == commits_.end() ? "" : commit->second.waits_for;
 }
 
 void RoundCommitter::stored(RunId run) {

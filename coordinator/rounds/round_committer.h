@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "coordinator/machine/coordinator_events.h"
 #include "coordinator/rounds/round_executor.h"
@@ -54,6 +55,8 @@ class RoundCommitter {
   // Requires: begin(); no commit of the run is under way.
   void commit(RoundSummary summary);
   bool busy() const { return !commits_.empty(); }
+  // Why the run's commit waits for the disk; empty: it does not.
+  std::string waits_for_disk(RunId run) const;
 
  private:
   struct Begun {
@@ -66,6 +69,7 @@ class RoundCommitter {
     std::optional<store::ModelRecord> model = std::nullopt;
     std::unique_ptr<Timer> retry = nullptr;
     std::uint64_t retries = 0;
+    std::string waits_for = {};  // the disk's last error
   };
 
   void computed(RunId run, Result<RoundOutcome> outcome);

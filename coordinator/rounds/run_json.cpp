@@ -255,10 +255,11 @@ Result<RecordedRun> parse_recorded_run(std::string_view text) {
   for (const json::value& entry : rounds->get_array()) {
     const json::object* round = entry.if_object();
     if (!round) return bad("a round is not an object");
-    auto lost_now = clients_of(*round, "failures", client::kStateLost).value_or(Names());
+    auto lost_now = clients_of(*round, "failures", client::kStateLost);
+    if (!lost_now) return bad("a round's failures do not name their clients");
     const json::value* state = round->if_contains("state");
     if (!state || *state != json::value("committed")) {
-      lost.merge(lost_now);
+      lost.merge(*lost_now);
       continue;
     }
     const json::value* number = round->if_contains("round");
@@ -271,7 +272,7 @@ Result<RecordedRun> parse_recorded_run(std::string_view text) {
     const auto index = static_cast<Round>(number->get_int64());
     recorded.replay.contributors[index] = {contributors->begin(), contributors->end()};
     recorded.replay.lost[index].assign(lost.begin(), lost.end());
-    lost = std::move(lost_now);
+    lost = *std::move(lost_now);
     recorded.models[index] = model->get_string().c_str();
   }
   return recorded;

@@ -20,8 +20,10 @@ RunQueue::RunQueue(Parts parts, Options options, Handlers handlers)
       retry_(parts_.scheduler.make_timer([this] { try_all_again(); })) {}
 
 void RunQueue::wait_for_disk(RunId run, const Error& error, std::function<void()> step) {
-  if (is_logged(++waits_[run])) {
-    parts_.log.error("run {} waits for the disk: {}", run.value(), error.message());
+  Wait& wait = waits_[run];
+  wait.why = error.message();
+  if (is_logged(++wait.times)) {
+    parts_.log.error("run {} waits for the disk: {}", run.value(), wait.why);
   }
   try_again(run, std::move(step));
 }
@@ -61,14 +63,20 @@ Result<void> RunQueue::load_running(const store::Run& run) {
   if (!recovery && recovery.error().code() != "model-damaged") return recovery.error();
   if (!recovery) return fail(run.id, recovery.error()), Result<void>();
   for (const std::string& complaint : recovery->complaints) parts_.run_log.say(run.id, complaint);
-  const auto job =
-      parse_job(run.job, fmt::format("job of run {}", run.id.value()), parts_.strategies);
-  if (!job) return fail(run.id, job.error()), Result<void>();
+  if (!can_read_job(run)) return {};
   const store::ModelRecord& last = recovery->model;
   running_.push_back(
       {run, last,
        load_running_run(run, parts_.strategies, parts_.prepare, parts_.checkpoints(run.id), last)});
   return {};
+}
+
+// Else the run fails: no later attempt could read it.
+bool RunQueue::can_read_job(const store::Run& run) {
+  const auto job =
+      parse_job(run.job, fmt::format("job of run {}", run.id.value()), parts_.strategies);
+  if (!job) fail(run.id, job.error());
+  return job.has_value();
 }
 
 Result<void> RunQueue::resume() {
@@ -82,11 +90,23 @@ Result<void> RunQueue::resume() {
   return {};
 }
 
+// The run as it is now, if it is still to go on: one that is gone or is to be stopped ends here.
+std::optional<store::Run> RunQueue::find_waiting(RunId id) {
+  auto run = parts_.store.find_run(id);
+  if (!run) {
+    check(run.error());
+  } else if (!*run || store::is_finished((*run)->state)) {
+    ended(id);
+  } else if ((*run)->stop_requested) {
+    stop(id);
+  } else {
+    return *std::move(run);
+  }
+  return std::nullopt;
+}
+
 void RunQueue::load_again(RunId id) {
-  const auto run = parts_.store.find_run(id);
-  if (!run) return check(run.error());
-  if (!*run) return ended(id);
-  if ((*run)->stop_requested) return stop(id);
+  if (!find_waiting(id)) return;
   const auto models = parts_.store.models(id);
   if (!models) return check(models.error());
   compute<std::string>(
@@ -94,22 +114,26 @@ void RunQueue::load_again(RunId id) {
       [checkpoints = parts_.checkpoints(id), newest = models->back()](unsigned) {
         return store::find_damage(checkpoints, newest, hash_model_file);
       },
-      [this, run = **run](const Result<std::string>& damage) { models_came(run, damage); });
+      [this, id, models = *models](const Result<std::string>& damage) {
+        if (const auto run = find_waiting(id)) models_came(*run, models, damage);
+      });
 }
 
-// As long as files are being copied, nothing is concluded from those that are missing.
-void RunQueue::models_came(const store::Run& run, const Result<std::string>& damage) {
+// As long as files are being copied, nothing is concluded from those that are missing. `damage`: of
+// the newest model.
+void RunQueue::models_came(const store::Run& run, const std::vector<store::ModelRecord>& models,
+                           const Result<std::string>& damage) {
   const auto again = [this, id = run.id] { load_again(id); };
   if (!damage) return wait_to_resume(run, damage.error(), again);
   if (!damage->empty()) {
     return wait_to_resume(
         run, retry("models-missing", *damage + "; a new start goes on from an earlier one"), again);
   }
-  auto done = load_running(run);
-  if (done) done = resume();
-  if (done) return;
-  if (done.error().kind() != ErrorKind::kOverloaded) return check(done.error());
-  wait_to_resume(run, done.error(), again);
+  const auto unknown = store::set_aside_unknown(parts_.checkpoints(run.id), run.id, models);
+  if (!unknown && unknown.error().kind() != ErrorKind::kOverloaded) return check(unknown.error());
+  if (!unknown) return wait_to_resume(run, unknown.error(), again);
+  for (const std::string& sentence : *unknown) parts_.run_log.say(run.id, sentence);
+  if (can_read_job(run)) resume_again(run, models.back());
 }
 
 Result<void> RunQueue::resumed(const store::Run& run, const store::ModelRecord& last,
@@ -152,12 +176,10 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
         return load_running_run(run, strategies, prepare, checkpoints, last);
       },
       [this, id = run.id, last](const Result<LoadedRun>& loaded) {
-        const auto now = parts_.store.find_run(id);
-        if (!now) return check(now.error());
-        if (!*now) return ended(id);
-        if ((*now)->stop_requested) return stop(id);
-        if (!loaded) return wait_for_data(**now, last, loaded.error());
-        if (const auto done = resumed(**now, last, *loaded); !done) check(done.error());
+        const auto now = find_waiting(id);
+        if (!now) return;
+        if (!loaded) return wait_for_data(*now, last, loaded.error());
+        if (const auto done = resumed(*now, last, *loaded); !done) check(done.error());
       });
 }
 
@@ -242,6 +264,9 @@ void RunQueue::ended(RunId run) {
 }
 
 std::string RunQueue::waits_for(const store::Run& run) const {
+  if (const auto wait = waits_.find(run.id); wait != waits_.end()) {
+    return "the disk: " + wait->second.why;
+  }
   if (const auto complaint = complaints_.find(run.id); complaint != complaints_.end()) {
     return "its files to be readable: " + complaint->second;
   }

@@ -81,6 +81,11 @@ class RunQueue {
     Result<store::ModelRecord> written;  // the initial position's files
   };
 
+  struct Wait {
+    std::uint64_t times = 0;
+    std::string why;
+  };
+
   std::optional<LearnedShape> learn_shape(const Job& job) const;
   bool may_begin(const store::Run& run, std::size_t clients);
   void wait_for_disk(RunId run, const Error& error, std::function<void()> step);
@@ -98,8 +103,11 @@ class RunQueue {
   Result<void> load_running(const store::Run& run);
   Result<void> resumed(const store::Run& run, const store::ModelRecord& last,
                        const LoadedRun& loaded);
+  bool can_read_job(const store::Run& run);
+  std::optional<store::Run> find_waiting(RunId id);
   void load_again(RunId id);
-  void models_came(const store::Run& run, const Result<std::string>& damage);
+  void models_came(const store::Run& run, const std::vector<store::ModelRecord>& models,
+                   const Result<std::string>& damage);
   void wait_to_resume(const store::Run& run, const Error& error, std::function<void()> again);
   void wait_for_data(const store::Run& run, const store::ModelRecord& last, const Error& error);
   void resume_again(const store::Run& run, const store::ModelRecord& last);
@@ -118,7 +126,7 @@ class RunQueue {
   std::size_t clients_needed_ = 0;                // fewer connected: no pending run can begin
   std::map<RunId, std::string> complaints_;       // the last one, of runs that wait for data
   std::map<RunId, std::function<void()>> again_;  // what waits for the disk
-  std::map<RunId, std::uint64_t> waits_;          // for it, of runs that begin or end
+  std::map<RunId, Wait> waits_;                   // for it, of runs that begin or end
   const std::unique_ptr<Timer> retry_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };

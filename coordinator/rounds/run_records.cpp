@@ -158,19 +158,17 @@ EarlyStopping replay_stopping(const StopOptions& stop,
 
 namespace {
 
-// Only what a client is to blame for; why it was not waited for any longer says nothing, nor that
-// it lost what it had.
+// Of a training, only what a client is to blame for; why it was not waited for any longer says
+// nothing, nor that it lost what it had.
 void add_failures(const store::RoundRecord& record, bool blames_for_norms,
                   const CountedUpdates& updates, ClientFailures& failures) {
-  const protocol::TaskKind kind = to_kind(record.key.kind);
+  const protocol::TaskKind kind = protocol::TaskKind::kTrain;
   for (const store::Contribution& c : record.result.contributions) failures.succeeded(c.client);
   for (const store::Failure& failure : record.result.failures) {
     const bool by_norm = failure.code == kNormAboveBound;
     if (is_circumstance(failure.code, kind) || (by_norm && !blames_for_norms)) continue;
     if (failure.code == client::kStateLost && updates.contains(failure.client)) continue;
-    const bool permanent =
-        kind == protocol::TaskKind::kTrain && failure.code.starts_with(kPermanent);
-    failures.failed(failure.client, failure.reason, permanent);
+    failures.failed(failure.client, failure.reason, failure.code.starts_with(kPermanent));
   }
 }
 
@@ -192,35 +190,41 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
       .norm_raises = NormRaises(NormBound::parse(context.job.aggregation.norm_max).value()),
       .stopping = replay_stopping(context.job.stop, rounds, evaluations)};
   const Round round = start.at.version.round;
-  std::vector<std::string> left_out;
   bool anew = false;
   for (const store::RoundRecord& record : rounds) {
     const bool blames_for_norms =
         start.norm_raises.attempt_ended(record.result.contributions, record.result.failures,
                                         record.state == store::RoundState::kCommitted, start.norms);
     add_failures(record, blames_for_norms, start.counted, start.failures);
-    count_missed(record.result.contributions, record.result.failures, start.missed);
+    count_missed(record.result.contributions, record.result.failures, record.key.round,
+                 start.missed);
     if (record.key.round <= round && record.state == store::RoundState::kCommitted) {
       for (const store::Contribution& c : record.result.contributions) {
         start.counted.counted(c.client, {c.task, record.key.round});
       }
       anew = false;  // its state was made of what was remembered
       std::vector<double> norms = norms_of(record);
-      if (record.key.round + NormBound::kRounds > round && !norms.empty()) {
+      if (!norms.empty()) {
+        if (start.first_norms.size() < NormBound::kRounds) start.first_norms.push_back(norms);
         start.norms.push_back(std::move(norms));
+        if (start.norms.size() > NormBound::kRounds) start.norms.pop_front();
       }
     }
-    if (record.state != store::RoundState::kOpen) {
-      anew |= forget_lost(start, who_lost(record.result.failures, start.counted), left_out);
-    }
-    if (record.key.round <= round || record.state == store::RoundState::kOpen) continue;
+    if (record.state == store::RoundState::kOpen) continue;
+    const std::vector<std::string> lost = who_lost(record.result.failures, start.counted);
+    anew |= forget_lost(start, lost).all;
+    if (record.key.round <= round) continue;
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
-    if (!is_withdrawn(record) && !is_excused(record.result.failures)) ++past.failed;
+    if (is_withdrawn(record)) continue;
+    if (lost.empty() && !lacked_room(record.result.failures)) ++past.failed;
+    if (record.key.round != round + 1) continue;
+    for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
   }
   if (anew) start.at = first_position(*start.strategy, start.at.version, start.at.model);
   for (const store::RoundRecord& record : evaluations) {
-    add_failures(record, false, start.counted, start.evaluation_failures);
+    count_evaluations(record.result.contributions, record.result.failures, record.key.round,
+                      start.evaluation_failures);
     if (record.key.round < round) continue;
     Attempt& last = start.evaluations[record.key.round];
     last = std::max(last, record.key.attempt);

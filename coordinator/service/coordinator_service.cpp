@@ -341,11 +341,7 @@ Result<void> CoordinatorService::Impl::start() {
           .on_submitted = [this] { core->runs().load_next(); },
           .on_answered = [this] { operators->wake(); },
           .on_stop = [this](RunId run) { core->handle(StopRun{run}); },
-          .waits_for =
-              [this](const store::Run& run) {
-                const std::string why = core->machine().waits_for(run.id);
-                return why.empty() ? core->runs().waits_for(run) : why;
-              },
+          .waits_for = [this](const store::Run& run) { return core->waits_for(run); },
           .find_run = [this](RunId run) { return core->machine().find_run(run); },
           .warnings =
               [this](const Job& job) { return job_warnings(job, core->machine().clients()); },

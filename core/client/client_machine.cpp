@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/base/bytes.h"
+
 namespace starling::client {
 namespace {
 
@@ -35,6 +37,16 @@ std::vector<Action> ClientMachine::on(Event event, TimePoint now) {
     std::visit([this](auto& e) { handle(e); }, event);
   }
   return std::exchange(actions_, {});
+}
+
+std::uint64_t made_from(const protocol::RoundPlan& plan) {
+  Bytes begins(sizeof(std::uint64_t));
+  store_little(begins.data(), plan.last_counted.task.value());
+  for (const protocol::TaskInput& input : plan.inputs) {
+    std::ranges::copy(as_bytes(input.name), std::back_inserter(begins));
+    std::ranges::copy(input.sha256.bytes(), std::back_inserter(begins));
+  }
+  return std::max<std::uint64_t>(checksum(begins), 1);
 }
 
 std::optional<TimePoint> ClientMachine::next_deadline() const {
@@ -237,11 +249,18 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
     // Were it counted nevertheless, its state would be one that the server does not know of.
     const bool is_forgotten = now.run_key != 0 && plan.last_counted.round == 0 &&
                               base.round < now.round && update.state != nullptr;
-    if (!is_of_this_run || is_other_model || is_later || is_forgotten) past.push_back(task);
+    // A later attempt at the same round may begin with other states and inputs.
+    const bool is_made_otherwise = plan.kind == protocol::TaskKind::kTrain &&
+                                   Work::of(update.head).trains && base.matches(now) &&
+                                   update.made_from != 0 && update.made_from != made_from(plan);
+    if (!is_of_this_run || is_other_model || is_later || is_forgotten || is_made_otherwise) {
+      past.push_back(task);
+    }
   }
   for (const TaskId task : past) {
-    say(LogLevel::kWarning, fmt::format("run {}: an unsettled update is dropped: it started from a "
-                                        "model or a state that the coordinator does not have",
+    say(LogLevel::kWarning, fmt::format("run {}: an unsettled update is dropped: it began with a "
+                                        "model, a state or an input that the coordinator does not "
+                                        "have",
                                         plan.run.value()));
     settle(task);
   }
@@ -267,7 +286,6 @@ void ClientMachine::take_state_back(const protocol::RoundPlan& plan) {
                   has_earlier ? fmt::format("replaced by that of round {}", before.mapped().round)
                               : "dropped",
                   why));
-  drop_work_on_state(run);
   if (has_earlier) {
     state->second = std::move(before.mapped());
     actions_.push_back(RestoreState{state->second});
@@ -278,31 +296,13 @@ void ClientMachine::take_state_back(const protocol::RoundPlan& plan) {
   actions_.push_back(ForgetState{run});
 }
 
-// What the client does or has done from a state that it should not have had. Inputs that it fetches
-// are good for whatever state comes then.
-void ClientMachine::drop_work_on_state(RunId run) {
-  if (task_ && task_->plan.run == run && task_->plan.kind == protocol::TaskKind::kTrain &&
-      task_->activity != Activity::kFetching) {
-    drop_task();
-  }
-  std::vector<TaskId> built;
-  for (const auto& [task, update] : pending_) {
-    if (update.head.base.run == run && update.state != nullptr) built.push_back(task);
-  }
-  for (const TaskId task : built) {
-    say(LogLevel::kWarning,
-        fmt::format("run {}: an unsettled update is dropped: it was made from that state",
-                    run.value()));
-    settle(task);
-  }
-}
-
 // A later attempt of the round at work: the same training answers it.
 bool ClientMachine::continue_for(const protocol::RoundPlan& plan) {
   if (!task_ || task_->activity == Activity::kStoring) return false;
   const protocol::RoundPlan& now = task_->plan;
-  if (!now.base.matches(plan.base) || now.kind != plan.kind || now.inputs != plan.inputs)
+  if (!now.base.matches(plan.base) || now.kind != plan.kind || made_from(now) != made_from(plan)) {
     return false;
+  }
   task_->plan = plan;
   if (task_->activity == Activity::kFetching) request_input();
   return true;
@@ -362,7 +362,8 @@ bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
            entry.second.head.vectors == plan.schema.vectors;
   });
   if (same == pending_.end()) return false;
-  PendingUpdate update{same->second.head, same->second.payload, same->second.state};
+  PendingUpdate update{same->second.head, same->second.payload, same->second.state,
+                       same->second.made_from};
   update.head.task = plan.task;
   const TaskId replaced = same->first;
   task_.emplace(Task{.plan = plan, .activity = Activity::kStoring});
@@ -546,6 +547,7 @@ void ClientMachine::handle(TrainingFinished& event) {
   }
   task_->activity = Activity::kStoring;
   event.update->head.task = task;
+  event.update->made_from = made_from(task_->plan);
   keep_and_store(std::move(*event.update));
 }
 
@@ -605,7 +607,7 @@ void ClientMachine::keep(PendingUpdate update, bool stored) {
   protocol::TransferSender sender(update.payload, options_.transfer.chunk_bytes_max);
   pending_.insert_or_assign(
       task, Pending{std::move(update.head), std::move(update.payload), std::move(update.state),
-                    order_++, stored, std::move(sender)});
+                    update.made_from, order_++, stored, std::move(sender)});
   if (pending_.size() <= options_.pending_updates_max) return;
   const auto oldest = std::min_element(
       pending_.begin(), pending_.end(),
@@ -618,7 +620,8 @@ void ClientMachine::store_again() {
   for (auto& [task, pending] : pending_) {
     if (!pending.store_again_at || now_ < *pending.store_again_at) continue;
     pending.store_again_at.reset();
-    actions_.push_back(StoreUpdate{{pending.head, pending.payload, pending.state}});
+    actions_.push_back(
+        StoreUpdate{{pending.head, pending.payload, pending.state, pending.made_from}});
   }
 }
 

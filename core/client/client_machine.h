@@ -30,7 +30,12 @@ struct PendingUpdate {
   update::ContributionHead head;
   SharedBytes payload;
   StateSnapshot state = nullptr;  // this client's from the commit on; null: its strategy has none
+  // Tells what a training began with beside its model: see made_from(). 0: an earlier version made
+  // it.
+  std::uint64_t made_from = 0;
 };
+// Of the state and the inputs that a plan's training begins with; not 0.
+std::uint64_t made_from(const protocol::RoundPlan& plan);
 
 // This client's state in a run: the outcome of its last update that counted.
 struct CommittedState {
@@ -166,6 +171,7 @@ class ClientMachine {
     update::ContributionHead head;
     SharedBytes payload;
     StateSnapshot state;
+    std::uint64_t made_from = 0;
     std::uint64_t order = 0;
     bool stored = false;  // only then offered
     protocol::TransferSender sender;
@@ -227,7 +233,6 @@ class ClientMachine {
   void commit(const Pending& pending);
   void commit_state(const Pending& pending);
   void take_state_back(const protocol::RoundPlan& plan);
-  void drop_work_on_state(RunId run);
   void remember(CommittedState state);
   void drop_task();
   void hang_up(Error reason);

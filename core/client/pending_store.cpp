@@ -33,6 +33,7 @@ struct UpdatePrefix {
   static constexpr std::size_t kPayloadSizeAt = 24;
   static constexpr std::size_t kStateSizeAt = 32;
   static constexpr std::size_t kStateChecksumAt = 40;
+  static constexpr std::size_t kMadeFromAt = 48;
 };
 
 // What a state's prefix says.
@@ -56,6 +57,7 @@ struct Parts {
   std::size_t payload_bytes = 0;
   ByteView state;
   std::uint64_t state_checksum = 0;
+  std::uint64_t made_from = 0;
 };
 
 // What is where, once the prefix has been believed.
@@ -76,8 +78,12 @@ Result<Parts> check_prefix(const HeadCodec& codec, ByteView file) {
   if (load_little<std::uint64_t>(file.data() + kChecksumAt) != checksum(covered)) {
     return damaged("the checksum of its head does not match");
   }
-  return Parts{file.subspan(kPrefixBytes, header), begin, payload, file.subspan(begin + payload),
-               load_little<std::uint64_t>(file.data() + UpdatePrefix::kStateChecksumAt)};
+  return Parts{file.subspan(kPrefixBytes, header),
+               begin,
+               payload,
+               file.subspan(begin + payload),
+               load_little<std::uint64_t>(file.data() + UpdatePrefix::kStateChecksumAt),
+               load_little<std::uint64_t>(file.data() + UpdatePrefix::kMadeFromAt)};
 }
 
 Result<StateSnapshot> decode_state(ByteView bytes, std::uint64_t expected) {
@@ -131,6 +137,7 @@ Result<std::vector<SharedBytes>> encode_pending(const HeadCodec& codec,
   store_little(begin.data() + UpdatePrefix::kHeaderSizeAt,
                static_cast<std::uint32_t>(header.size()));
   store_little(begin.data() + UpdatePrefix::kPayloadSizeAt, update.head.payload_bytes);
+  store_little(begin.data() + UpdatePrefix::kMadeFromAt, update.made_from);
   std::ranges::copy(header, begin.begin() + kPrefixBytes);
   std::vector<SharedBytes> state;
   if (update.state != nullptr) {
@@ -158,7 +165,7 @@ Result<PendingUpdate> decode_pending(const HeadCodec& codec, Bytes file) {
   if (checksum(payload.view()) != head.payload_checksum) {
     return damaged("the checksum of its payload does not match");
   }
-  PendingUpdate update{std::move(head), std::move(payload)};
+  PendingUpdate update{std::move(head), std::move(payload), nullptr, parts.made_from};
   if (parts.state.empty()) return update;
   STARLING_ASSIGN(update.state, decode_state(parts.state, parts.state_checksum));
   return update;
@@ -281,8 +288,8 @@ Result<void> PendingStore::set_aside(const fs::path& file, const Error& why, Log
 }
 
 // Oldest first, those that are not the last ones of their run before all others. Where the last one
-// is damaged, the one before is used, which is nearer to what the server counted than none; without
-// both a client's part in a run starts again, as if it had joined late.
+// is damaged, the one before is there for a run that takes its last round back; else the client has
+// lost its state.
 Result<std::vector<CommittedState>> PendingStore::load_states(Log& log) const {
   std::vector<CommittedState> states;
   std::set<fs::path> damaged;
@@ -297,7 +304,7 @@ Result<std::vector<CommittedState>> PendingStore::load_states(Log& log) const {
       continue;
     }
     if (damaged.contains(file_of(state->run))) {
-      log.warning("{} is used instead: the state of round {}, the last one that was kept before it",
+      log.warning("{} has the state of round {}, the last one that was kept before it",
                   file.string(), state->round);
     }
     states.push_back(std::move(*state));

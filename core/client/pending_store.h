@@ -9,11 +9,11 @@
 // or a failing disk damaged is set aside as FILE.damaged, never believed.
 //
 // TASK.update: "STLPEND1", u64 checksum of all that follows up to the payload, u32 header bytes,
-// u32 0, u64 payload bytes, u64 state bytes, u64 checksum of the state, zeros up to 64; the
-// update's head as the wire encodes an UpdateOffer; zeros up to a multiple of 64; the payload (the
-// head has its checksum); the state as strategy/state_file.h writes it. RUN.state: "STLSTAT1", u64
-// checksum of all that follows up to the state, u64 run, u64 task, u64 round, u64 state bytes, u64
-// checksum of the state, zeros up to 64; the state. Little-endian.
+// u32 0, u64 payload bytes, u64 state bytes, u64 checksum of the state, u64 made_from, zeros up to
+// 64; the update's head as the wire encodes an UpdateOffer; zeros up to a multiple of 64; the
+// payload (the head has its checksum); the state as strategy/state_file.h writes it. RUN.state:
+// "STLSTAT1", u64 checksum of all that follows up to the state, u64 run, u64 task, u64 round, u64
+// state bytes, u64 checksum of the state, zeros up to 64; the state. Little-endian.
 #pragma once
 
 #include <filesystem>

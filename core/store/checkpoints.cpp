@@ -253,6 +253,14 @@ Result<void> prune(RunStore& store, const Checkpoints& checkpoints, RunId run, s
   return checkpoints.prune(models, keep, metric);
 }
 
+Result<std::vector<std::string>> set_aside_unknown(const Checkpoints& checkpoints, RunId run,
+                                                   std::span<const ModelRecord> models) {
+  STARLING_ASSIGN(const auto names, checkpoints.set_aside(models));
+  std::vector<std::string> sentences;
+  if (!names.empty()) sentences.push_back(describe_set_aside(run, checkpoints.folder(), names));
+  return sentences;
+}
+
 Result<Recovery> recover_run(RunStore& store, const Checkpoints& checkpoints, RunId run,
                              const HashModelFile& hash) {
   Recovery recovery;
@@ -288,10 +296,8 @@ Result<Recovery> recover_run(RunStore& store, const Checkpoints& checkpoints, Ru
                     round, run.value(), recovery.model.round, damages[i]));
   }
   models.resize(intact);
-  STARLING_ASSIGN(const auto names, checkpoints.set_aside(models));
-  if (!names.empty()) {
-    recovery.complaints.push_back(describe_set_aside(run, checkpoints.folder(), names));
-  }
+  STARLING_ASSIGN(const auto unknown, set_aside_unknown(checkpoints, run, models));
+  recovery.complaints.insert(recovery.complaints.end(), unknown.begin(), unknown.end());
   return recovery;
 }
 
@@ -310,9 +316,8 @@ Result<std::vector<std::string>> set_aside_unknown_runs(RunStore& store, Disk& d
     STARLING_ASSIGN(const auto run, store.find_run(id));
     if (run && run->state != RunState::kPending) continue;
     const Checkpoints checkpoints(disk, folder / std::to_string(id.value()));
-    STARLING_ASSIGN(const auto names, checkpoints.set_aside({}));
-    if (names.empty()) continue;
-    sentences.push_back(describe_set_aside(id, checkpoints.folder(), names));
+    STARLING_ASSIGN(const auto unknown, set_aside_unknown(checkpoints, id, {}));
+    sentences.insert(sentences.end(), unknown.begin(), unknown.end());
   }
   return sentences;
 }

@@ -90,6 +90,10 @@ class Checkpoints {
 [[nodiscard]] Result<std::string> find_damage(const Checkpoints& checkpoints,
                                               const ModelRecord& model, const HashModelFile& hash);
 
+// Checkpoints::set_aside(), with a sentence for the run's log where there were such files.
+[[nodiscard]] Result<std::vector<std::string>> set_aside_unknown(
+    const Checkpoints& checkpoints, RunId run, std::span<const ModelRecord> models);
+
 struct Recovery {
   ModelRecord model;  // the newest whose files are there and have their SHA-256
   // A sentence for each round that had to be withdrawn, and one for files that were set aside.

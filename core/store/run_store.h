@@ -61,7 +61,8 @@ class RunStore {
   // started from its model become abandoned, so that the round before is the last. "round-order".
   [[nodiscard]] virtual Result<void> withdraw_round(RunId run, Round round,
                                                     const Abandonment& why) = 0;
-  // Every attempt at a train phase from round `first` on, in order.
+  // Every attempt at a train phase of round `first` or a later one, in the order in which they were
+  // opened: not that of the rounds where one was withdrawn.
   [[nodiscard]] virtual Result<std::vector<RoundRecord>> rounds(RunId run, Round first) = 0;
   // The same of evaluate phases.
   [[nodiscard]] virtual Result<std::vector<RoundRecord>> evaluations(RunId run, Round first) = 0;

@@ -11,7 +11,7 @@ constexpr std::string_view kPhasesFrom =
     "p.population, p.train_loss, p.eval_loss, p.eval_accuracy, p.seconds, p.bytes_in, p.bytes_out, "
     "m.sha256, p.abandon_code, p.abandon_reason FROM phases p LEFT JOIN models m ON m.run = p.run "
     "AND m.round = p.round AND p.kind = 'train' AND p.state = 'committed' "
-    "WHERE p.run = ? AND p.kind = ? AND p.round >= ? ORDER BY p.round, p.attempt";
+    "WHERE p.run = ? AND p.kind = ? AND p.round >= ? ORDER BY p.id";
 constexpr std::string_view kOpenPhase =
     "SELECT id, run, round, attempt, kind, state, base_model, started, population, train_loss, "
     "eval_loss, eval_accuracy, seconds, bytes_in, bytes_out, NULL, abandon_code, abandon_reason "

@@ -289,6 +289,7 @@ TEST_F(ClientStateTest, WhatWasMadeFromAStateThatIsDroppedAnswersNothing) {
   PendingUpdate made = update(7, 3);
   made.head.base.run_key = 77;
   made.state = state(7);
+  made.made_from = made_from(plan_after(7, 3, 2));
   start_with({.pending = {made}, .states = {{RunId(1), 2, TaskId(2), state(2)}}});
   hear(plan_after(9, 3, 2));
   EXPECT_TRUE(did<StoreUpdate>()) << "as long as its state is that of the client";
@@ -297,7 +298,8 @@ TEST_F(ClientStateTest, WhatWasMadeFromAStateThatIsDroppedAnswersNothing) {
   EXPECT_EQ(machine.pending_updates(), 0U);
   EXPECT_THAT(said, Contains(HasSubstr("state of round 2 is dropped: the coordinator remembers no "
                                        "update of this client")));
-  EXPECT_THAT(said, Contains(HasSubstr("made from that state")));
+  EXPECT_THAT(said, Contains(HasSubstr("an unsettled update is dropped: it began with a model, a "
+                                       "state or an input")));
 }
 
 TEST_F(ClientStateTest, ATrainingFromAStateThatIsDroppedIsCancelled) {
@@ -322,10 +324,48 @@ TEST_F(ClientStateTest, ASettledUpdateBringsNoStateThatTheServerForgot) {
   EXPECT_FALSE(did<KeepState>());
 }
 
+// The state is damaged, the update is not, and meanwhile all begin again because of another client.
+TEST_F(ClientStateTest, AnUpdateMadeFromAStateThatIsGoneAnswersNoFirstTraining) {
+  PendingUpdate made = update(7, 3);
+  made.head.base.run_key = 77;
+  made.state = state(7);
+  made.made_from = made_from(plan_after(7, 3, 2));
+  start_with({.pending = {made}, .states = {}});
+  EXPECT_EQ(trains_with(plan_after(9, 3, 0)), nullptr);
+  EXPECT_EQ(machine.pending_updates(), 0U);
+}
+
+TEST_F(ClientStateTest, AnUpdateMadeWithOtherInputsAnswersNothing) {
+  protocol::RoundPlan task = plan_after(7, 3, 0);
+  task.inputs = {{"control", sha256(as_bytes("the one before")), 300}};
+  PendingUpdate made = update(7, 3);
+  made.head.base.run_key = 77;
+  made.state = state(7);
+  made.made_from = made_from(task);
+  start_with({.pending = {made}, .states = {}});
+  task.task = TaskId(8);
+  task.inputs[0].sha256 = sha256(as_bytes("zeros"));
+  hear(task);
+  EXPECT_FALSE(did<StoreUpdate>());
+  EXPECT_EQ(machine.activity(), ClientMachine::Activity::kFetching);
+}
+
+TEST_F(ClientStateTest, ALossThatIsOnItsWayDoesNotFailTheNextAttempt) {
+  start_with({.pending = {}, .states = {}});
+  trains_with(plan_after(9, 3, 2));
+  ASSERT_TRUE(did<Train>()->state_lost);
+  hear(plan_after(10, 3, 0));
+  ASSERT_TRUE(did<Train>());
+  EXPECT_FALSE(did<Train>()->state_lost);
+  feed(TrainingFinished{TaskId(9), retry(std::string(kStateLost), "")});
+  EXPECT_TRUE(sent<protocol::TaskFailed>().empty());
+}
+
 TEST_F(ClientStateTest, TheUpdateOfAFirstTrainingAnswersTheNextAttempt) {
   PendingUpdate made = update(7, 1);
   made.head.base.run_key = 77;
   made.state = state(7);
+  made.made_from = made_from(plan_after(7, 1, 0));
   start_with({.pending = {made}, .states = {}});
   hear(plan_after(9, 1, 0));
   EXPECT_TRUE(did<StoreUpdate>());

@@ -44,15 +44,14 @@ Job one_round() {
 class CoordinatorShellTest : public ::testing::Test {
  protected:
   CoordinatorShellTest() {
-    submit();
+    submit(one_round());
     shell.handle(ClientAdmitted{"cam-7"});
     shell.handle(SessionOpened{kSession, "cam-7"});
     shell.handle(MessageReceived{kSession, {protocol::Hello{}, {}}});
   }
   ~CoordinatorShellTest() override { loop.run_task(sessions.stop()); }
 
-  void submit() {
-    const Job job = one_round();
+  void submit(const Job& job) {
     const RunId id =
         store.submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
     run = load_new_run(*store.find_run(id).value()).value();
@@ -69,22 +68,32 @@ class CoordinatorShellTest : public ::testing::Test {
       co_await net::sleep_until(loop, next);
     }
   }
-  // The whole update of the client, all zero, for the attempt that is open.
-  void report() {
-    const auto attempt = store.find_open_attempt(run.at.version.run).value().value();
-    const TaskId task = attempt.cohort.front().task;
-    const auto schema = run.context->schema();
-    const Bytes zeros(static_cast<std::size_t>(update::payload_bytes(schema.vectors)));
-    const update::ContributionHead head{.task = task,
+  TaskId open_task() {
+    return store.find_open_attempt(run.at.version.run).value().value().cohort.front().task;
+  }
+  Bytes zeros() const {
+    return Bytes(static_cast<std::size_t>(update::payload_bytes(run.context->schema().vectors)));
+  }
+  // Of an update of the client for the attempt that is open.
+  void offer(std::uint64_t checksum) {
+    const update::ContributionHead head{.task = open_task(),
                                         .base = run.at.version,
                                         .weight = 3,
-                                        .vectors = schema.vectors,
+                                        .vectors = run.context->schema().vectors,
                                         .scalars = {{"train_loss", 0.5}},
-                                        .payload_bytes = zeros.size(),
-                                        .payload_checksum = checksum(zeros)};
+                                        .payload_bytes = zeros().size(),
+                                        .payload_checksum = checksum};
     shell.handle(MessageReceived{kSession, {protocol::UpdateOffer{head}, {}}});
-    shell.handle(
-        MessageReceived{kSession, {protocol::Chunk{.task = task}, SharedBytes(nullptr, zeros)}});
+  }
+  void send_zeros() {
+    const Bytes bytes = zeros();
+    shell.handle(MessageReceived{
+        kSession, {protocol::Chunk{.task = open_task()}, SharedBytes(nullptr, bytes)}});
+  }
+  // The whole update, all zero.
+  void report() {
+    offer(checksum(zeros()));
+    send_zeros();
   }
   std::vector<std::string> calls() const { return store.calls; }
   RunState state() { return store.find_run(run.at.version.run).value()->state; }
@@ -155,7 +164,12 @@ TEST_F(CoordinatorShellTest, ACommitIsTriedAgainUntilTheDiskTakesIt) {
   start();
   report();
   store.failures = {disk_full(), disk_full()};
+  const RunId id = run.at.version.run;
+  EXPECT_EQ(committer.waits_for_disk(id), "");
+  run_until([&] { return store.failures.empty(); });
+  EXPECT_EQ(committer.waits_for_disk(id), "no space left on device");
   run_until([&] { return state() == RunState::kCompleted; });
+  EXPECT_EQ(committer.waits_for_disk(id), "");
   EXPECT_EQ(std::ranges::count(calls(), "commit"), 1);
   EXPECT_EQ(std::ranges::count_if(
                 calls(), [](const auto& c) { return c.find("waiting for the disk") != c.npos; }),
@@ -206,7 +220,7 @@ TEST_F(CoordinatorShellTest, WhatWaitsForAFullDiskIsLimited) {
 }
 
 TEST_F(CoordinatorShellTest, AClientThatAsksWithoutEndDoesNotEndAServiceThatWaitsForItsDisk) {
-  store.failures = {disk_full()};
+  store.failures = {disk_full(), disk_full()};
   start();
   for (std::uint64_t i = 100; i <= 160; ++i) {
     const protocol::UpdateOffer offer{{.task = TaskId(i)}};
@@ -214,6 +228,58 @@ TEST_F(CoordinatorShellTest, AClientThatAsksWithoutEndDoesNotEndAServiceThatWait
   }
   run_until([&] { return broken || store.find_open_attempt(run.at.version.run).value(); });
   EXPECT_FALSE(broken) << broken->message();
+}
+
+// A round of two clients is open, and what is done for another run waits for the disk.
+class FullDiskTest : public CoordinatorShellTest {
+ protected:
+  FullDiskTest() {
+    Job job = one_round();
+    job.round.cohort = 2;
+    submit(job);
+    join(2, "cam-8");
+    start();
+    cohort = store.find_open_attempt(run.at.version.run).value().value().cohort;
+    const LoadedRun first = run;
+    submit(one_round());
+    store.failures = {disk_full(), disk_full()};
+    join(3, "cam-9");
+    start();
+    EXPECT_EQ(shell.waits_for_disk(run.at.version.run), "no space left on device");
+    run = first;
+  }
+  void join(std::uint64_t session, const std::string& client) {
+    shell.handle(ClientAdmitted{client});
+    shell.handle(SessionOpened{SessionId(session), client});
+    shell.handle(MessageReceived{SessionId(session), {protocol::Hello{}, {}}});
+  }
+  void fail_task(std::uint64_t session, TaskId task) {
+    shell.handle(MessageReceived{SessionId(session),
+                                 {protocol::TaskFailed{.task = task, .code = "diverged"}, {}}});
+  }
+  bool goes_on() {
+    run_until([&] { return broken || shell.waits_for_disk(run.at.version.run).empty(); });
+    return !broken;
+  }
+
+  std::vector<store::CohortMember> cohort;
+};
+
+TEST_F(FullDiskTest, AnUpdateThatIsOfferedWithoutEndDoesNotEndTheService) {
+  for (std::uint64_t i = 0; i < 200; ++i) offer(i);
+  offer(checksum(zeros()));
+  ASSERT_TRUE(goes_on()) << broken->message();
+  send_zeros();
+  fail_task(2, cohort.at(1).task);
+  run_until(
+      [&] { return state() != RunState::kRunning || std::ranges::count(calls(), "abandon") > 0; });
+  EXPECT_EQ(state(), RunState::kCompleted) << "the last offer counts";
+}
+
+TEST_F(FullDiskTest, AnUpdateThatWasRefusedAndIsOfferedWithoutEndDoesNotEndTheService) {
+  fail_task(1, cohort.at(0).task);
+  for (std::uint64_t i = 0; i < 200; ++i) offer(0);  // is told that its task has ended
+  EXPECT_TRUE(goes_on()) << broken->message();
 }
 
 }  // namespace

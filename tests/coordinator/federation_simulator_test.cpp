@@ -397,7 +397,7 @@ void expect_rounds_of_the_honest(const Outcome& outcome) {
   for (const auto& round : outcome.rounds) {
     EXPECT_EQ(round.result.contributions.size(), 2U);
     for (const auto& c : round.result.contributions) EXPECT_FALSE(is_dishonest(c.client));
-    const bool asked = round.key.round <= ClientFailures::kDeadlinesInARowMax;  // then left out
+    const bool asked = round.key.round <= ClientPauses::kTrainingsInARowMax;  // then left out
     ASSERT_EQ(round.result.failures.size(), asked ? 2U : 0U);
     for (const auto& failure : round.result.failures) {
       EXPECT_TRUE(is_miss(failure.code)) << failure.code;
@@ -460,8 +460,8 @@ TEST(FederationSimulator, AClientThatNeverAnswersDoesNotHoldUpEachRound) {
     }
     // A restarted coordinator, to which it connects again, asks it once more.
     EXPECT_EQ(crash > 0, outcome.crashes > 0);
-    EXPECT_GE(asked, static_cast<std::size_t>(ClientFailures::kDeadlinesInARowMax));
-    EXPECT_LE(asked, ClientFailures::kDeadlinesInARowMax + outcome.crashes);
+    EXPECT_GE(asked, static_cast<std::size_t>(ClientPauses::kTrainingsInARowMax));
+    EXPECT_LE(asked, ClientPauses::kTrainingsInARowMax + outcome.crashes);
   }
 }
 
@@ -477,7 +477,7 @@ TEST(FederationSimulator, WhereAllAreSlowTheRunGoesOn) {
   options.give_up_at = TimePoint(10h);
   const Outcome outcome = simulate_with(job, std::move(options), 4);
   EXPECT_EQ(outcome.models().size(), 2U);
-  EXPECT_GT(outcome.rounds.size(), 2U + ClientFailures::kDeadlinesInARowMax);
+  EXPECT_GT(outcome.rounds.size(), 2U + ClientPauses::kTrainingsInARowMax);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class LostStatesTest : public CoordinatorMachineTest {
     Job job = context.job;
     job.training.strategy.name = name;
     if (name == "diloco") job.training.train.optimizer = "adamw";
-    job.job.rounds = 9;
+    job.job.rounds = 20;
     job.round.cohort = 3;
     job.round.wait_for = 3;
     context = prepare_run(job, nullptr).value();
@@ -65,7 +65,7 @@ class LostStatesTest : public CoordinatorMachineTest {
       } else {
         hear(session, protocol::UpdateOffer{head(plan)});
         feed(UploadOpened{plan.task, head(plan).payload_bytes});
-        feed(UploadSummed{plan.task, 1});
+        feed(UploadSummed{plan.task, norm});
       }
     }
     if (did<CommitRound>().empty()) {  // abandoned
@@ -92,6 +92,7 @@ class LostStatesTest : public CoordinatorMachineTest {
 
   std::map<std::string, protocol::RoundPlan> plans;
   std::vector<std::string> lines;
+  double norm = 1;  // of each update
 };
 
 TEST_F(LostStatesTest, AfterARoundThatCommitsAllBeginAgain) {
@@ -151,10 +152,37 @@ TEST_F(LostStatesTest, WhoLosesItsStateAgainAndAgainIsLeftOut) {
     EXPECT_TRUE(plans.contains("b"));
     round("b");
   }
-  EXPECT_THAT(lines, Contains(HasSubstr("b is left out of this run from now on: it lost what "
-                                        "'scaffold' keeps on it 3 times")));
+  EXPECT_THAT(lines,
+              Contains(HasSubstr("b is left out of this run from now on: it said 3 times that it "
+                                 "lost what 'scaffold' keeps on it")));
   EXPECT_FALSE(plans.contains("b"));
   EXPECT_TRUE(plans.contains("a"));
+}
+
+// Their first updates are as large again as those of the first rounds.
+TEST_F(LostStatesTest, TheFirstRoundsBoundTheNormsOfThoseWhoBeginAgain) {
+  use("feddyn");
+  begin();
+  norm = 5;
+  for (int i = 0; i < 5; ++i) round();
+  norm = 1e-3;
+  for (int i = 0; i < 5; ++i) round();
+  EXPECT_NEAR(*did<BeginRound>().at(0).norm_max, 1e-2, 1e-9);
+  round("c");
+  EXPECT_NEAR(*did<BeginRound>().at(0).norm_max, 50, 1e-9);
+}
+
+// One says so, and the other's update ends the row of its own failures.
+TEST_F(LostStatesTest, LossesThatAreInventedByTurnsDoNotKeepARunFromEnding) {
+  context.job.round.min_updates = 3;
+  context.job.round.attempts_max = 5;
+  begin();
+  for (int attempt = 1; attempt <= 5; ++attempt) {
+    ASSERT_FALSE(plans.empty());
+    round(attempt % 2 == 0 ? "a" : "b");
+  }
+  EXPECT_THAT(lines, Contains(HasSubstr("abandoned")));
+  EXPECT_TRUE(machine.runs().empty());
 }
 
 TEST_F(LostStatesTest, AReplayRepeatsIt) {
@@ -229,6 +257,19 @@ TEST_F(LostStateRecords, ALaterRoundsStateIsMadeOfWhatBeganAnew) {
   EXPECT_EQ(start.counted.last_of("a").round, 3U);
   const RunStart later = start_after(3, {committed(1), committed(2, "b"), committed(3)});
   EXPECT_EQ(control_of(later), 5);
+}
+
+// Attempt 1 of round 3 was abandoned, and then round 2 was taken back because of its model: records
+// come in the order in which the attempts were opened.
+TEST_F(LostStateRecords, ARoundThatWasTakenBackDoesNotRepeatALoss) {
+  const std::vector<store::RoundRecord> records = {
+      committed(1), record(2, 1, store::RoundState::kAbandoned, ""), abandoned(3, "b"),
+      committed(2, "", 2), committed(3, "c", 2)};
+  const RunStart before = start_after(1, {records.begin(), records.begin() + 3});
+  EXPECT_EQ(control_of(before), 0);
+  const RunStart between = start_after(2, {records.begin(), records.begin() + 4});
+  EXPECT_EQ(control_of(between), 5);
+  EXPECT_EQ(between.counted.last_of("c").round, 2U);
 }
 
 TEST_F(LostStateRecords, ALossIsNoFaultAndAnInventedOneIs) {

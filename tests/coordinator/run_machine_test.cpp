@@ -102,6 +102,40 @@ TEST_F(RunMachineTest, AClientWhoseTaskFailedWhileItWasAwayIsToldWhenItComesBack
   EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, "disconnected");
 }
 
+TEST_F(RunMachineTest, ARestartKnowsWhomToTellOfAttemptsThatAreOver) {
+  context.job.round.cohort = 1;
+  context.job.round.attempts_max = 100;
+  store::RoundRecord attempt = abandoned(1, "deadline");
+  attempt.cohort = {{"a", TaskId(77)}, {"b", TaskId(78)}};
+  feed(RunSubmitted{start_of(1, {attempt})});
+  join("a", 1);
+  join("b", 2);
+  ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+  const auto [session, plan] = sent<protocol::RoundPlan>()[0];
+  upload(session.value(), plan);
+  feed(UploadSummed{plan.task, 1.0});
+  commit();
+  const auto ended = sent<protocol::TaskEnded>();
+  ASSERT_EQ(ended.size(), 1U) << "not the one that counted";
+  EXPECT_NE(ended[0].first, session);
+  EXPECT_EQ(ended[0].second.task, TaskId(session == SessionId(1) ? 78 : 77));
+  EXPECT_EQ(ended[0].second.code, "round-closed");
+}
+
+TEST_F(RunMachineTest, WhatAnAttemptWasAbandonedForIsSaidAfterItsFailuresAreStored) {
+  open_round();
+  miss_deadline();
+  const auto is_line = [](const Action& action) {
+    const auto* say = std::get_if<Say>(&action);
+    return say != nullptr && say->line.find("abandoned: ") != std::string::npos;
+  };
+  const auto line = std::ranges::find_if(actions, is_line);
+  ASSERT_NE(line, actions.end());
+  ASSERT_NE(line, actions.begin());
+  EXPECT_TRUE(std::holds_alternative<AbandonRound>(*(line - 1)))
+      << "whose failures the shell says first";
+}
+
 // As one that trains does when it is connected again, whose attempt was perhaps abandoned
 // meanwhile.
 TEST_F(RunMachineTest, WhoAsksForNothingOfATaskHearsWhetherItIsOver) {
@@ -260,6 +294,36 @@ TEST_F(RunMachineTest, AnUploadThatMeetsAFullDiskAgainAndAgainIsNotSentWithoutEn
   EXPECT_TRUE(sent<protocol::RoundPlan>().empty());
 }
 
+// --- attempts that say nothing of their run -----------------------------------------------------
+
+// After a restore each client says once that its state is lost.
+TEST_F(RunMachineTest, AttemptsInWhichStatesWereLostFailNoRun) {
+  open_round();
+  auto plans = sent<protocol::RoundPlan>();
+  for (int i = 0; i < context.job.round.attempts_max; ++i) {
+    for (const auto& [session, plan] : plans) {
+      hear(session.value(), protocol::TaskFailed{plan.task, std::string(client::kStateLost), "x"});
+    }
+    ASSERT_EQ(did<AbandonRound>().size(), 1U);
+    EXPECT_TRUE(did<FinishRun>().empty());
+    wait_for_attempt();
+    plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U);
+  }
+  for (int i = 1; i <= context.job.round.attempts_max; ++i) {
+    miss_deadline();
+    EXPECT_EQ(did<FinishRun>().size(), i == context.job.round.attempts_max ? 1U : 0U) << i;
+    wait_for_attempt();
+  }
+}
+
+TEST_F(RunMachineTest, AfterARestartLostStatesCountAsLittle) {
+  const auto start = start_of(
+      1, {abandoned(1, std::string(client::kStateLost)), abandoned(2, std::string(kDisconnected))});
+  EXPECT_EQ(start.attempts.at(1).last, 2U);
+  EXPECT_EQ(start.attempts.at(1).failed, 1);
+}
+
 // --- uploads without progress -------------------------------------------------------------------
 
 TEST_F(RunMachineTest, AClientWhoseUploadLostItsRoomMayOfferItAgain) {
@@ -358,8 +422,9 @@ class SilentClientTest : public RunMachineTest {
   static bool says(const std::vector<Say>& said, const std::string& part) {
     return std::ranges::any_of(said, [&](const Say& s) { return s.line.find(part) != part.npos; });
   }
+  Round round() const { return plans.at(0).second.round; }
   void leave_c_out() {
-    for (int i = 0; i < ClientFailures::kDeadlinesInARowMax; ++i) pass_round({1, 2});
+    for (int i = 0; i < ClientPauses::kTrainingsInARowMax; ++i) pass_round({1, 2});
     ASSERT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
   }
   void reconnect(const std::string& client, std::uint64_t before, std::uint64_t session) {
@@ -376,9 +441,9 @@ TEST_F(SilentClientTest, AClientThatLetsDeadlinesPassIsLeftOutByName) {
   const std::string line =
       "c is left out of this run for now: 3 trainings in a row ended without "
       "its update (no update came within 60.0 s)";
-  for (int i = 1; i <= ClientFailures::kDeadlinesInARowMax; ++i) {
+  for (int i = 1; i <= ClientPauses::kTrainingsInARowMax; ++i) {
     EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3})) << i;
-    EXPECT_EQ(says(pass_round({1, 2}), line), i == ClientFailures::kDeadlinesInARowMax) << i;
+    EXPECT_EQ(says(pass_round({1, 2}), line), i == ClientPauses::kTrainingsInARowMax) << i;
   }
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
   const TimePoint before = now;
@@ -387,17 +452,20 @@ TEST_F(SilentClientTest, AClientThatLetsDeadlinesPassIsLeftOutByName) {
   const auto left_out = machine.find_run(RunId(1))->reach().left_out;
   ASSERT_EQ(left_out.size(), 1U);
   EXPECT_EQ(left_out[0].client, "c");
-  EXPECT_THAT(left_out[0].reason, HasSubstr("3 trainings in a row ended without its update"));
-  EXPECT_EQ(start_of(1, records).missed.why_left_out("c") != nullptr, true) << "a restart knows";
+  EXPECT_EQ(left_out[0].reason,
+            "3 trainings in a row ended without its update (no update came within 60.0 s); it is "
+            "asked again from round 12 on, or once it has connected again, or where a round has "
+            "too few other clients");
+  EXPECT_TRUE(start_of(1, records).missed.left_out("c", round())) << "a restart knows";
 }
 
 TEST_F(SilentClientTest, AnAnswerBreaksTheRow) {
   for (int i = 0; i < 3; ++i) {
-    for (int k = 1; k < ClientFailures::kDeadlinesInARowMax; ++k) pass_round({1, 2});
+    for (int k = 1; k < ClientPauses::kTrainingsInARowMax; ++k) pass_round({1, 2});
     EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3}));
     pass_round({1, 2, 3});
   }
-  for (int k = 1; k < ClientFailures::kDeadlinesInARowMax; ++k) pass_round({1, 2});
+  for (int k = 1; k < ClientPauses::kTrainingsInARowMax; ++k) pass_round({1, 2});
   hear(3, protocol::TaskFailed{plans.at(2).second.task, "diverged", "the loss is not finite"});
   answer(1, plans[0].second);
   answer(2, plans[1].second);
@@ -406,7 +474,7 @@ TEST_F(SilentClientTest, AnAnswerBreaksTheRow) {
   plans = sent<protocol::RoundPlan>();
   pass_round({1, 2});
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3})) << "a failure is an answer";
-  EXPECT_FALSE(start_of(1, records).missed.left_out("c"));
+  EXPECT_FALSE(start_of(1, records).missed.left_out("c", round()));
 }
 
 TEST_F(SilentClientTest, OneThatConnectsAgainIsAskedOnceMore) {
@@ -416,11 +484,153 @@ TEST_F(SilentClientTest, OneThatConnectsAgainIsAskedOnceMore) {
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 4}));
   pass_round({1, 2});
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
+  const auto left_out = machine.find_run(RunId(1))->reach().left_out;
+  ASSERT_EQ(left_out.size(), 1U);
+  EXPECT_THAT(left_out[0].reason, HasSubstr("4 trainings in a row ended without its update"));
+  EXPECT_THAT(left_out[0].reason,
+              HasSubstr("asked again from round 12 on, or where a round has too few"));
   reconnect("c", 4, 5);
   pass_round({1, 2});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2})) << "it was asked once more";
+  while (round() < 12) pass_round({1, 2});
   pass_round({1, 2, 5});
   pass_round({1, 2});
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 5})) << "it has answered";
+}
+
+TEST_F(SilentClientTest, OneThatIsLeftOutIsAskedAgainByItselfAndItsAnswerEndsTheRow) {
+  leave_c_out();
+  while (round() < 12) {
+    EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2})) << round();
+    pass_round({1, 2});
+  }
+  for (int i = 0; i < ClientPauses::kTrainingsInARowMax; ++i) {
+    EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3})) << round();
+    pass_round({1, 2, 3});
+  }
+  leave_c_out();
+}
+
+// Also where it connects again after every deadline that it let pass.
+TEST_F(SilentClientTest, ChancesThatAreNotUsedGetRarerWithoutEnd) {
+  std::vector<Round> asked_in;
+  std::uint64_t session = 3;
+  while (round() < 100) {
+    const Round current = round();
+    if (phase()->task_of("c")) asked_in.push_back(current);
+    pass_round({1, 2});
+    reconnect("c", session, session == 4 ? 5 : 4);
+    session = session == 4 ? 5 : 4;
+    RunStart restarted = start_of(1, records);
+    restarted.missed.connected_again("c");
+    EXPECT_EQ(machine.find_run(RunId(1))->start().missed.left_out("c", current + 2),
+              restarted.missed.left_out("c", current + 2))
+        << "a restart decides alike, round " << current;
+  }
+  EXPECT_EQ(asked_in, (std::vector<Round>{1, 2, 3, 5, 12, 29, 62}));
+}
+
+TEST_F(SilentClientTest, ATaskThatARoundCouldNotDoWithoutMakesNoPauseLonger) {
+  leave_c_out();
+  answer(1, plans[0].second);
+  feed(SessionClosed{SessionId(2)});
+  now += context.job.round.reconnect_grace;
+  feed(Tick{});
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  wait_for_attempt();
+  plans = sent<protocol::RoundPlan>();
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 3}));
+    pass_round({1});
+  }
+  reconnect("b", 2, 4);
+  pass_round({1});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 4}));
+  while (round() < 12) pass_round({1, 4});
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 3, 4}));
+}
+
+TEST_F(SilentClientTest, AnUpdateOfAnotherModelEndsNoRow) {
+  const auto answer_falsely = [&] {
+    update::ContributionHead other = head(plans.at(2).second);
+    other.base.sha256 = sha256(as_bytes("another"));
+    hear(3, protocol::UpdateOffer{other});
+    ASSERT_EQ(sent<protocol::TaskEnded>().size(), 1U);
+    EXPECT_EQ(sent<protocol::TaskEnded>()[0].second.code, kWrongBase);
+    pass_round({1, 2});
+  };
+  for (int i = 0; i < ClientPauses::kTrainingsInARowMax; ++i) {
+    EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3}));
+    answer_falsely();
+  }
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
+  EXPECT_TRUE(start_of(1, records).missed.left_out("c", round())) << "a restart knows";
+}
+
+// --- clients that go away -----------------------------------------------------------------------
+
+class FleetingClientTest : public SilentClientTest {
+ protected:
+  // c is away for longer than the grace where the round asks it, and back before it ends. Returns
+  // how long the round took.
+  Duration pass_round_without_c() {
+    const TimePoint began = now;
+    if (!asked().contains(session)) {
+      pass_round({1, 2});
+      return now - began;
+    }
+    feed(SessionClosed{SessionId(session)});
+    answer(1, plans[0].second);
+    answer(2, plans[1].second);
+    now += context.job.round.reconnect_grace;
+    feed(Tick{});
+    records.push_back(record(did<CommitRound>().at(0).summary, store::RoundState::kCommitted));
+    EXPECT_EQ(records.back().result.failures.at(0).code, kDisconnected);
+    come_back();
+    commit();
+    plans = sent<protocol::RoundPlan>();
+    return now - began;
+  }
+  void come_back() {
+    session = session == 4 ? 5 : 4;
+    feed(SessionOpened{SessionId(session), "c"});
+    hear(session, protocol::Hello{.rows = 10});
+  }
+  std::uint64_t session = 3;
+};
+
+TEST_F(FleetingClientTest, OneThatGoesAwayInEveryRoundIsAskedLessAndLessOften) {
+  std::vector<Round> held_up;
+  while (round() < 50) {
+    const Round current = round();
+    if (pass_round_without_c() > 0s) held_up.push_back(current);
+  }
+  EXPECT_EQ(held_up, (std::vector<Round>{1, 2, 3, 4, 12, 29})) << "in the fourth it was back";
+  EXPECT_TRUE(start_of(1, records).missed.left_out("c", round())) << "a restart knows";
+}
+
+TEST_F(FleetingClientTest, OneThatIsBackBeforeTheOthersAreDoneIsAskedOnceMoreToo) {
+  for (int i = 1; i <= ClientPauses::kTrainingsInARowMax + 1; ++i) {
+    ASSERT_TRUE(asked().contains(session)) << i;
+    feed(SessionClosed{SessionId(session)});
+    now += context.job.round.reconnect_grace;
+    feed(Tick{});
+    come_back();
+    const auto said = pass_round({1, 2});
+    EXPECT_EQ(says(said, "c is left out of this run for now: 4 trainings in a row"), i == 4) << i;
+    EXPECT_EQ(records.back().result.failures.size(), 1U);
+  }
+  EXPECT_FALSE(asked().contains(session));
+}
+
+TEST_F(FleetingClientTest, AnHonestOneOnABadLinkTakesPart) {
+  for (int i = 0; i < 5; ++i) {
+    pass_round_without_c();
+    pass_round_without_c();
+    ASSERT_TRUE(asked().contains(session)) << round();
+    pass_round({1, 2, session});
+  }
+  EXPECT_TRUE(asked().contains(session));
 }
 
 TEST_F(SilentClientTest, WhereARoundCannotDoWithoutThemTheyAreAsked) {
@@ -438,7 +648,7 @@ TEST_F(SilentClientTest, WhereARoundCannotDoWithoutThemTheyAreAsked) {
 }
 
 TEST_F(SilentClientTest, WhoDeliversTooLateButForTheSameRoundIsAskedAgain) {
-  for (int i = 1; i < ClientFailures::kDeadlinesInARowMax; ++i) pass_round({1, 2});
+  for (int i = 1; i < ClientPauses::kTrainingsInARowMax; ++i) pass_round({1, 2});
   const protocol::RoundPlan first = plans.at(2).second;
   pass_round({1});
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2})) << "the second attempt";

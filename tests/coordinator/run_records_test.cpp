@@ -386,10 +386,13 @@ TEST(RunRecords, ARestartKnowsWhoFailedToEvaluateAndWhatWasMeasured) {
   evaluations[1].result.failures.push_back({"once", "no-data", "it has no rows"});
   const RunStart start = to_run_start(RunId(1), small.context, {{RunId(1), 2, {}}, small.model},
                                       rounds, std::nullopt, evaluations);
-  ASSERT_TRUE(start.evaluation_failures.left_out("silent"));
-  EXPECT_EQ(*start.evaluation_failures.why_left_out("silent"), "no evaluation came, 2");
+  const auto* silent = start.evaluation_failures.find_left_out("silent", 2);
+  ASSERT_NE(silent, nullptr);
+  EXPECT_EQ(silent->reason, "no evaluation came, 2");
+  EXPECT_TRUE(start.evaluation_failures.left_out("silent", 10));
+  EXPECT_FALSE(start.evaluation_failures.left_out("silent", 11)) << "it has another chance";
   for (const char* client : {"good", "late", "stopped", "once", "slow"}) {
-    EXPECT_FALSE(start.evaluation_failures.left_out(client)) << client;
+    EXPECT_FALSE(start.evaluation_failures.left_out(client, 2)) << client;
   }
   EXPECT_FALSE(start.failures.left_out("silent")) << "it may train";
   EXPECT_TRUE(start.stopping.reason()) << "the loss rose";

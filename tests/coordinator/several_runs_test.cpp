@@ -349,8 +349,9 @@ class EvaluationTest : public CoordinatorMachineTest {
     }
     return sessions;
   }
-  void train_round() {
-    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+  void train_round() { train_round(sent<protocol::RoundPlan>()); }
+  void train_round(const std::vector<std::pair<SessionId, protocol::RoundPlan>>& plans) {
+    for (const auto& [session, plan] : plans) {
       upload(session.value(), plan);
       feed(UploadSummed{plan.task, {}});
     }
@@ -410,7 +411,7 @@ TEST_F(EvaluationTest, OneThatFailsDoesNotEndTheRun) {
 }
 
 TEST_F(EvaluationTest, ASilentClientIsLeftOutOfEvaluationsAndStillTrains) {
-  context.job.job.rounds = 9;
+  context.job.job.rounds = 20;
   submit();
   join_evaluator("a", 1);
   join_evaluator("b", 2);
@@ -432,8 +433,9 @@ TEST_F(EvaluationTest, ASilentClientIsLeftOutOfEvaluationsAndStillTrains) {
   b_is_silent();
   b_is_silent();
   EXPECT_TRUE(
-      said("b is not asked to evaluate in this run from now on: 2 evaluations that were waited for "
-           "failed, without one that counted between (no evaluation came within 60.0 s)"));
+      said("b is not asked to evaluate in this run for now: 2 evaluations that were waited for "
+           "failed, without one that counted between (no evaluation came within 60.0 s); it is "
+           "asked again from round 13 on"));
   const RunMachine::Reach reach = machine.find_run(RunId(1))->reach();
   EXPECT_EQ(reach.able, 2U);
   ASSERT_EQ(reach.left_out.size(), 1U);
@@ -441,10 +443,79 @@ TEST_F(EvaluationTest, ASilentClientIsLeftOutOfEvaluationsAndStillTrains) {
   EXPECT_TRUE(reach.left_out[0].trains);
   EXPECT_EQ(reach.left_out[0].reason,
             "it may train and is not asked to evaluate; 2 evaluations that were waited for failed, "
-            "without one that counted between: no evaluation came within 60.0 s");
-  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2})) << "to train";
+            "without one that counted between: no evaluation came within 60.0 s; it is asked again "
+            "from round 13 on, or once it has connected again");
+  for (int round = 5; round < 13; ++round) {
+    EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2})) << "to train, round " << round;
+    train_round();
+    EXPECT_EQ(asked(), std::vector<std::uint64_t>({1})) << round;
+    evaluate_round();
+  }
   train_round();
-  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1}));
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2}));
+}
+
+TEST_F(EvaluationTest, OneThatGoesAwayDuringEvaluationsIsLeftOutOfThemUntilItIsBack) {
+  context.job.job.rounds = 9;
+  context.job.round.reconnect_grace = 30s;
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  auto trainings = sent<protocol::RoundPlan>();
+  for (std::uint64_t round = 1; round <= 2; ++round) {
+    train_round(trainings);
+    ASSERT_EQ(asked(), std::vector<std::uint64_t>({1, round + 1}));
+    const auto plans = sent<protocol::RoundPlan>();
+    feed(SessionClosed{SessionId(round + 1)});
+    report_evaluation(1, plans[0].second);
+    now += 30s;
+    feed(Tick{});
+    ASSERT_EQ(did<CommitRound>().size(), 1U);
+    EXPECT_EQ(did<CommitRound>()[0].summary.failures.at(0).code, kDisconnected);
+    feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
+    trainings = sent<protocol::RoundPlan>();
+    EXPECT_EQ(machine.find_run(RunId(1))->reach().left_out.size(), round - 1);
+    feed(SessionOpened{SessionId(round + 2), "b"});
+    hear(round + 2, protocol::Hello{.rows = 10, .abilities = {"evaluate"}});
+  }
+  train_round(trainings);
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 4})) << "it was back: once more";
+}
+
+// c holds rows out and lets trainings pass.
+TEST_F(EvaluationTest, OneThatIsLeftOutOfTrainingsEvaluatesWhereTooFewOthersDo) {
+  context.job.job.rounds = 9;
+  context.job.round.cohort = 3;
+  context.job.round.min_updates = 2;
+  context.job.round.wait_for = 3;
+  submit();
+  join("a", 1);
+  join("b", 2);
+  join_evaluator("c", 3);
+  const auto train_without_c = [&](const auto& plans) {
+    for (const auto& [session, plan] : plans) {
+      if (session == SessionId(3)) continue;
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    if (did<CommitRound>().empty()) {
+      now += context.job.round.deadline;
+      hear(3, protocol::Ping{});
+    }
+    ASSERT_EQ(did<CommitRound>().size(), 1U);
+    commit();
+  };
+  for (int round = 1; round <= ClientPauses::kTrainingsInARowMax; ++round) {
+    ASSERT_EQ(asked(), std::vector<std::uint64_t>({1, 2, 3}));
+    train_without_c(sent<protocol::RoundPlan>());
+    EXPECT_EQ(asked(), std::vector<std::uint64_t>({3})) << "to evaluate, round " << round;
+    evaluate_round();
+  }
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2})) << "to train";
+  const auto trainings = sent<protocol::RoundPlan>();
+  join_evaluator("d", 4);
+  train_without_c(trainings);
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({4})) << "another evaluates";
 }
 
 TEST_F(EvaluationTest, WhatIsNotOfAClientsOwnMakingDoesNotLeaveItOut) {

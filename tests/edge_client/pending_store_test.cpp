@@ -375,7 +375,7 @@ TEST_F(PendingStoreTest, ADamagedStateIsSetAside) {
   EXPECT_EQ(log_.lines.size(), 2U);
 }
 
-TEST_F(PendingStoreTest, WhereTheLastStateIsDamagedTheOneBeforeIsUsedAndNamed) {
+TEST_F(PendingStoreTest, WhereTheLastStateIsDamagedTheOneBeforeIsFoundAndNamed) {
   ASSERT_TRUE(store_.load(log_));
   ASSERT_TRUE(store_.keep({RunId(3), 4, TaskId(9), state_of(1)}));
   ASSERT_TRUE(store_.keep({RunId(3), 5, TaskId(10), state_of(2)}));
@@ -383,7 +383,7 @@ TEST_F(PendingStoreTest, WhereTheLastStateIsDamagedTheOneBeforeIsUsedAndNamed) {
   const auto found = store_.load(log_);
   ASSERT_EQ(found->states.size(), 1U);
   EXPECT_EQ(found->states[0].round, 4U);
-  EXPECT_EQ(log_.count("3.before is used instead: the state of round 4"), 1U);
+  EXPECT_EQ(log_.count("3.before has the state of round 4"), 1U);
   std::ofstream(store_.file_before(RunId(3)), std::ios::binary) << "rubbish";
   EXPECT_TRUE(store_.load(log_)->states.empty());
   EXPECT_EQ(count(".damaged"), 2U) << "each under a name of its own";

@@ -142,12 +142,12 @@ struct Federation {
     };
   }
 
-  // Where it stores these of its updates, counted from 1, it is killed and its states disappear.
-  void lose_states_of(const std::string& client, std::set<int> updates) {
-    options.faults.disk = [this, client, updates = std::move(updates), stored = 0, lost = false](
+  // At these changes of its updates' files, counted from 1, it is killed and its states disappear.
+  void lose_states_of(const std::string& client, std::set<int> changes) {
+    options.faults.disk = [this, client, changes = std::move(changes), changed = 0, lost = false](
                               const std::string& process, const auto& path) mutable {
       const bool is_update = process == client && path.extension() == ".update" && !lost;
-      if (!is_update || !updates.contains(++stored)) return Fault::kNone;
+      if (!is_update || !changes.contains(++changed)) return Fault::kNone;
       lost = true;  // removing is a change of the disk as well
       for (const char* file : {"pending/1.state", "pending/1.before"}) {
         EXPECT_TRUE(disk_of(client).remove(file));
@@ -486,14 +486,30 @@ double distance_from_mean(const Outcome& outcome, const Replay& recorded) {
   return distance / largest;
 }
 
-// Devices whose states disappear while both sides are killed: from then on what all remember is, as
-// at the beginning, the server's mean of what the clients have, and a replay of what is recorded
-// gives the same models. Without the fresh start the server's part would stay wrong for good.
+// What is remembered fits together after all that happened in a federation, and a replay of what is
+// recorded gives the same models and states. Returns how many states were lost.
+std::size_t expect_fits(Federation& federation) {
+  const Outcome outcome = federation.simulate();
+  EXPECT_LT(distance_from_mean(outcome, federation.recorded), 1e-5);
+  Federation again(federation.scenario);
+  again.job.job.seed = federation.job.job.seed;
+  again.replay = federation.recorded;
+  const Outcome expected = again.simulate();
+  EXPECT_EQ(outcome.models, expected.models);
+  EXPECT_EQ(outcome.states, expected.states);
+  std::size_t lost = 0;
+  for (const auto& [round, clients] : federation.recorded.lost) lost += clients.size();
+  return lost;
+}
+
+constexpr std::array kMirroring = {"scaffold", "feddyn"};
+
+// Devices whose states disappear while both sides are killed: all begin again. Otherwise the
+// server's part would stay wrong for good.
 TEST(StrategyCrashes, AStateThatIsLostLeavesNothingThatDoesNotFitTogether) {
-  constexpr std::size_t kClients = 4;
-  for (const char* name : {"scaffold", "feddyn"}) {
+  for (const char* name : kMirroring) {
     for (const int cohort : {4, 2}) {
-      const Scenario scenario{std::string("Lost") + name, strategy(name), 12, kClients, cohort};
+      const Scenario scenario{std::string("Lost") + name, strategy(name), 12, 4, cohort};
       std::size_t lost = 0;
       for (std::uint64_t seed = 1; seed <= 8; ++seed) {
         SCOPED_TRACE(fmt::format("{}, cohort {}, seed {}", name, cohort, seed));
@@ -504,18 +520,58 @@ TEST(StrategyCrashes, AStateThatIsLostLeavesNothingThatDoesNotFitTogether) {
                                      .client_crash = 0.03,
                                      .coordinator_crash = 0.01};
         federation.lose_states_of("client-2", {3, 6});
-        const Outcome outcome = federation.simulate();
-        for (const auto& [round, clients] : federation.recorded.lost) lost += clients.size();
-        EXPECT_LT(distance_from_mean(outcome, federation.recorded), 1e-5);
-        Federation without(scenario);
-        without.replay = federation.recorded;
-        const Outcome expected = without.simulate();
-        EXPECT_EQ(outcome.models, expected.models);
-        EXPECT_EQ(outcome.states, expected.states);
+        lost += expect_fits(federation);
         if (::testing::Test::HasFailure()) return;
       }
       EXPECT_GT(lost, 4U);
     }
+  }
+}
+
+// A client may train for the first time in an attempt that a loss abandons: not with that control.
+TEST(StrategyCrashes, NoUpdateOfTheAttemptThatALossAbandonedIsUsed) {
+  for (const char* name : kMirroring) {
+    std::size_t lost = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", name, seed));
+      Federation federation({std::string("First") + name, strategy(name), 8, 6, 3});
+      federation.job.job.seed = seed;
+      federation.lose_states_of("client-2", {3});
+      lost += expect_fits(federation);
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(lost, 5U);
+  }
+}
+
+// The coordinator takes a round back after the loss, and is killed now and then from there on.
+TEST(StrategyCrashes, ARoundThatIsTakenBackAfterALossRepeatsNoLoss) {
+  for (const char* name : kMirroring) {
+    std::size_t taken_back = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", name, seed));
+      Federation federation({std::string("Back") + name, strategy(name), 10, 6, 3});
+      federation.job.job.seed = seed;
+      federation.options.faults = {
+          .seed = seed, .latency_max = 10ms, .training_max = 1s, .coordinator_crash = 0.03};
+      federation.lose_states_of("client-2", {3});
+      federation.store.on_written = [&, done = false](const std::string& call) mutable {
+        if (call != "abandon" || done) return;
+        const store::RoundRecord last = federation.store.rounds(RunId(1), 1).value().back();
+        const bool by_loss = std::ranges::any_of(last.result.failures, [](const auto& failure) {
+          return failure.code == client::kStateLost;
+        });
+        if (!by_loss || last.key.round < 3) return;
+        done = true;
+        ++taken_back;
+        const auto model = fmt::format("models/1/{}.safetensors", last.key.round - 1);
+        ASSERT_TRUE(federation.coordinator_disk->remove(model));
+        throw sim::ProcessCrash{FederationSimulator::kCoordinator};
+      };
+      expect_fits(federation);
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GT(taken_back, 5U);
   }
 }
 
