@@ -36,7 +36,7 @@ struct OpenAttempt {
   Round round = 0;
   Attempt attempt = 0;
   std::vector<Participant> participants;
-  std::uint64_t population = 0;  // clients that were admitted when it opened
+  std::uint64_t population = 0;  // admitted clients that could do the run when it opened
   std::uint64_t bytes_in = 0;    // as last recorded
   std::uint64_t bytes_out = 0;
 };
@@ -51,6 +51,7 @@ struct PastAttempts {
 struct Replay {
   std::map<Round, std::vector<std::string>> contributors;
   std::map<Round, std::vector<std::string>> lost;  // whose states were gone before that round
+  std::map<Round, std::uint64_t> populations;      // as in OpenAttempt; none: those of now
 };
 
 // A run to hold: where it stands, and what its clients need to know.
@@ -161,7 +162,7 @@ struct BeginRound {  // a phase: durable before anything after it is performed; 
   std::vector<Participant> participants;
   update::Schema schema;
   RunPosition base;
-  std::uint64_t population;        // admitted clients
+  std::uint64_t population;        // admitted clients that can do the run
   std::optional<double> norm_max;  // an update of a larger norm is refused
 };
 struct OpenUpload {

@@ -226,13 +226,16 @@ void RunMachine::try_open_training() {
   const auto past = start_.attempts.find(next);
   const Attempt attempt = past == start_.attempts.end() ? 1 : past->second.last + 1;
   const SelectionKey key{id(), start_.job.job.seed, next, attempt, start_.at.version.run_key};
-  OpenAttempt opening{.round = next, .attempt = attempt, .population = clients_.size()};
+  OpenAttempt opening{.round = next, .attempt = attempt};
   if (const auto recorded = start_.replay.contributors.find(next);
       recorded != start_.replay.contributors.end()) {
     if (!all_connected(recorded->second)) return;
     std::vector<std::string> lost = std::exchange(start_.replay.lost[next], {});
     std::erase_if(lost, [this](const auto& client) { return !start_.counted.contains(client); });
     forget_lost_states(lost);
+    const auto population = start_.replay.populations.find(next);
+    opening.population =
+        population != start_.replay.populations.end() ? population->second : count_able();
     opening.participants = select_clients(recorded->second, recorded->second.size(), key);
     return open(std::move(opening), false);
   }
@@ -255,6 +258,7 @@ void RunMachine::try_open_training() {
     return wait_for_clients(awaited);
   }
   prefer_those_in_time(names, next, static_cast<std::size_t>(job.updates_needed()));
+  opening.population = count_able();
   opening.participants = select_clients(names, static_cast<std::size_t>(job.round.asked()), key);
   open(std::move(opening), false);
 }
@@ -268,6 +272,14 @@ void RunMachine::prefer_those_in_time(std::vector<std::string>& names, Round rou
     return !start_.missed.left_out(name, round);
   });
   if (in_time.size() >= needed) names = std::move(in_time);
+}
+
+std::uint64_t RunMachine::count_able() const {
+  work_ += clients_.size();
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(clients_.all(), [this](const auto& entry) {
+        return inability(entry.second, protocol::TaskKind::kTrain).empty();
+      }));
 }
 
 std::vector<std::string> RunMachine::who_may_be_asked(protocol::TaskKind kind) {
@@ -340,7 +352,7 @@ void RunMachine::open_evaluation() {
         .round = round,
         .attempt = attempt,
         .participants = select_clients(names, count, key),
-        .population = clients_.size()},
+        .population = count_able()},
        false);
 }
 
@@ -374,7 +386,6 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                                .bytes_in = opening.bytes_in,
                                .bytes_out = opening.bytes_out},
                               participants, turn_.now));
-  phase_->population = opening.population;
   if (const auto past = start_.attempts.find(opening.round); past != start_.attempts.end()) {
     const auto counted = static_cast<std::uint64_t>(past->second.failed);
     phase_->is_repetition = !is_logged(past->second.last - counted + 1);

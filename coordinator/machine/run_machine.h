@@ -96,7 +96,6 @@ class RunMachine {
     protocol::TaskKind kind() const { return tasks.options().kind; }
     RoundMachine tasks;
     update::Schema schema;
-    std::uint64_t population = 0;
     std::uint64_t traffic_recorded = 0;  // bytes out
     double median_rows = 0;  // of its clients that announced any, the lower median; 0: none did
     std::map<TaskId, Download> downloads;
@@ -116,6 +115,7 @@ class RunMachine {
   void open_evaluation();
   void open(OpenAttempt open, bool resumed);
   std::vector<std::string> who_may_be_asked(protocol::TaskKind kind);
+  std::uint64_t count_able() const;  // admitted clients whose data and program suit the run
   std::string inability(const ClientTable::Client& client, protocol::TaskKind kind) const;
   std::string why_left_out(const std::string& name, const ClientTable::Client& client) const;
   bool may_be_asked(const std::string& name, const ClientTable::Client& client,

@@ -272,6 +272,10 @@ Result<RecordedRun> parse_recorded_run(std::string_view text) {
     const auto index = static_cast<Round>(number->get_int64());
     recorded.replay.contributors[index] = {contributors->begin(), contributors->end()};
     recorded.replay.lost[index].assign(lost.begin(), lost.end());
+    const json::value* population = round->if_contains("population");
+    if (population && population->is_int64() && population->get_int64() > 0) {
+      recorded.replay.populations[index] = static_cast<std::uint64_t>(population->get_int64());
+    }
     lost = *std::move(lost_now);
     recorded.models[index] = model->get_string().c_str();
   }

@@ -168,7 +168,7 @@ struct NewAttempt {
   std::vector<CohortMember> cohort;
   Sha256Digest base_model;
   WallTime started;
-  std::uint64_t population = 0;  // clients admitted at that time; 0: not known
+  std::uint64_t population = 0;  // admitted clients that could do the run then; 0: not known
 };
 
 // `task` may be of an earlier attempt of the same phase: a finished update of the same base model

@@ -5,7 +5,8 @@
 // object is immutable: what it remembers between rounds comes in and goes out as a State.
 //
 // Words of all strategies: x the round's model, [d]; y a client's model after its local training;
-// tau its local steps; eta their learning rate; S the clients that contributed, of N admitted.
+// tau its local steps; eta their learning rate; S the clients that contributed, of the N admitted
+// ones whose data and program suit the run.
 #pragma once
 
 #include <cstdint>

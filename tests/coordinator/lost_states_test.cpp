@@ -114,6 +114,7 @@ TEST_F(LostStatesTest, AfterARoundThatCommitsAllBeginAgain) {
 }
 
 TEST_F(LostStatesTest, AfterAnAttemptThatIsAbandonedAllBeginAgain) {
+  context.job.round.attempts_max = 1;  // it does not count: perhaps all have lost theirs
   begin();
   round();
   round("abc");
@@ -131,6 +132,15 @@ TEST_F(LostStatesTest, WhereTheServerKeepsNothingOfTheClientsOnlyOneBeginsAgain)
   EXPECT_EQ(did<BeginRound>().at(0).base.state->vectors.at("control")[0], 2);
   EXPECT_EQ(plans.at("a").last_counted.round, 2U);
   EXPECT_EQ(plans.at("b").last_counted, protocol::CountedTask());
+}
+
+// N of the equations: who cannot contribute has no part in what is remembered.
+TEST_F(LostStatesTest, WhoCannotDoTheRunIsNotOfItsPopulation) {
+  begin();
+  can_do.clear();
+  join("d", 4);
+  round();
+  EXPECT_EQ(did<BeginRound>().at(0).population, 3U);
 }
 
 TEST_F(LostStatesTest, WhoNeverContributedHasNothingToLose) {
@@ -182,12 +192,13 @@ TEST_F(LostStatesTest, LossesThatAreInventedByTurnsDoNotKeepARunFromEnding) {
     round(attempt % 2 == 0 ? "a" : "b");
   }
   EXPECT_THAT(lines, Contains(HasSubstr("abandoned")));
-  EXPECT_TRUE(machine.runs().empty());
+  EXPECT_EQ(machine.find_run(RunId(1)), nullptr);
 }
 
 TEST_F(LostStatesTest, AReplayRepeatsIt) {
   RunStart start = to_run_start(RunId(1), context, position(0, 0), {}, {});
   for (Round r = 1; r <= 3; ++r) start.replay.contributors[r] = {"a", "b", "c"};
+  start.replay.populations[1] = 6;
   start.replay.lost[1] = {"a"};  // which never contributed
   start.replay.lost[3] = {"b"};
   feed(RunSubmitted{std::move(start)});
@@ -196,7 +207,9 @@ TEST_F(LostStatesTest, AReplayRepeatsIt) {
   join("c", 3);
   take_plans();
   EXPECT_EQ(control(), 0);
+  EXPECT_EQ(did<BeginRound>().at(0).population, 6U) << "others were admitted then";
   round();
+  EXPECT_EQ(did<BeginRound>().at(0).population, 3U);
   EXPECT_EQ(control(), 1);
   round();
   EXPECT_EQ(control(), 0);
@@ -248,6 +261,9 @@ TEST_F(LostStateRecords, ALossInAnAbandonedAttemptOfTheNextRoundHolds) {
   const RunStart start = start_after(2, {committed(1), committed(2), abandoned(3, "abc")});
   EXPECT_EQ(control_of(start), 0);
   EXPECT_FALSE(start.counted.contains("a"));
+  EXPECT_EQ(start.attempts.at(3).last, 1U);
+  EXPECT_EQ(start.attempts.at(3).failed, 0) << "it does not count toward the limit";
+  EXPECT_EQ(start_after(0, {abandoned(1, "a")}).attempts.at(1).failed, 1) << "nothing was lost";
 }
 
 TEST_F(LostStateRecords, ALaterRoundsStateIsMadeOfWhatBeganAnew) {

@@ -296,34 +296,6 @@ TEST_F(RunMachineTest, AnUploadThatMeetsAFullDiskAgainAndAgainIsNotSentWithoutEn
 
 // --- attempts that say nothing of their run -----------------------------------------------------
 
-// After a restore each client says once that its state is lost.
-TEST_F(RunMachineTest, AttemptsInWhichStatesWereLostFailNoRun) {
-  open_round();
-  auto plans = sent<protocol::RoundPlan>();
-  for (int i = 0; i < context.job.round.attempts_max; ++i) {
-    for (const auto& [session, plan] : plans) {
-      hear(session.value(), protocol::TaskFailed{plan.task, std::string(client::kStateLost), "x"});
-    }
-    ASSERT_EQ(did<AbandonRound>().size(), 1U);
-    EXPECT_TRUE(did<FinishRun>().empty());
-    wait_for_attempt();
-    plans = sent<protocol::RoundPlan>();
-    ASSERT_EQ(plans.size(), 2U);
-  }
-  for (int i = 1; i <= context.job.round.attempts_max; ++i) {
-    miss_deadline();
-    EXPECT_EQ(did<FinishRun>().size(), i == context.job.round.attempts_max ? 1U : 0U) << i;
-    wait_for_attempt();
-  }
-}
-
-TEST_F(RunMachineTest, AfterARestartLostStatesCountAsLittle) {
-  const auto start = start_of(
-      1, {abandoned(1, std::string(client::kStateLost)), abandoned(2, std::string(kDisconnected))});
-  EXPECT_EQ(start.attempts.at(1).last, 2U);
-  EXPECT_EQ(start.attempts.at(1).failed, 1);
-}
-
 // --- uploads without progress -------------------------------------------------------------------
 
 TEST_F(RunMachineTest, AClientWhoseUploadLostItsRoomMayOfferItAgain) {

@@ -121,6 +121,7 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   store::RoundRecord committed{
       .key = {RunId(1), 3, 2}, .state = store::RoundState::kCommitted, .model = Sha256Digest()};
   committed.cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}, {"cam-7", TaskId(3)}};
+  committed.population = 6;
   committed.result = to_record(summary(), nullptr);
   const store::RoundRecord open{.key = {RunId(1), 4, 1}, .state = store::RoundState::kOpen};
   const auto value = run_to_json(run, {committed, open});
@@ -141,6 +142,8 @@ TEST(RunRecords, JsonHasTheContractsKeysAndReplays) {
   EXPECT_EQ(recorded->seed, 9U);
   ASSERT_EQ(recorded->replay.contributors.size(), 1U) << "an open round has no contributors yet";
   EXPECT_EQ(recorded->replay.contributors.at(3), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(recorded->replay.populations.at(3), 6U);
+  EXPECT_TRUE(recorded->replay.lost.at(3).empty());
   EXPECT_EQ(recorded->models.at(3), Sha256Digest().hex());
   EXPECT_EQ(recorded->instruction_set, "") << "that of the devices is not known";
 }
@@ -260,7 +263,7 @@ TEST(RunRecords, NormsAreOfTheLastCommittedRounds) {
     rounds.back().result.contributions = {{"a", TaskId(round), 1, norm}};
   }
   const auto norms_after = [&](Round last) { return run.start_after(last, rounds).norms; };
-  EXPECT_EQ(norms_after(8), (RecentNorms{{5}, {7}, {8}}));
+  EXPECT_EQ(norms_after(8), (RecentNorms{{2}, {3}, {5}, {7}, {8}})) << "of those that have any";
   EXPECT_EQ(norms_after(2), (RecentNorms{{1}, {2}}));
   EXPECT_EQ(norms_after(0), RecentNorms());
 }

@@ -192,7 +192,8 @@ void check_tasks(const StoreContent& content, const RoundRecord& record,
 
 // The phases of one kind: attempts are counted from 1 without gaps, only the last one may be open,
 // and a round has at most one that is committed.
-void check_order(const std::vector<RoundRecord>& records) {
+void check_order(std::vector<RoundRecord> records) {
+  std::ranges::stable_sort(records, {}, [](const RoundRecord& record) { return record.key.round; });
   Round round = 0;
   Attempt last = 0;
   bool committed = false;

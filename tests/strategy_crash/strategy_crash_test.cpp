@@ -196,7 +196,7 @@ struct Federation {
     read_server_state(simulator, *id, outcome);
     for (std::size_t k = 1; k <= parts.size(); ++k) {
       const std::string name = "client-" + std::to_string(k);
-      outcome.clients[name] = read_client(simulator.disk_of(name));
+      outcome.clients[name] = read_client(name, simulator.disk_of(name));
     }
     return outcome;
   }
@@ -213,15 +213,17 @@ struct Federation {
   }
 
   // Of an update that was counted, the client may not have heard when the run ended: the state that
-  // it brought is then still the update's.
-  static ClientEnd read_client(sim::SimulatedDisk& disk) {
+  // it brought is then still the update's. Nor of one that was not, which is none.
+  ClientEnd read_client(const std::string& name, sim::SimulatedDisk& disk) const {
     disk.set_fault_injector({});
     NullLog log;
     const client::PendingStore files(disk, "pending", wire::kUpdateHeads, {});
     const client::Leftovers left = files.load(log).value();
     ClientEnd end;
-    const auto take = [&end](Round round, const strategy::StateSnapshot& state) {
-      if (round <= end.round) return;
+    const auto take = [&](Round round, const strategy::StateSnapshot& state) {
+      const auto counted = recorded.contributors.find(round);
+      if (round <= end.round || counted == recorded.contributors.end()) return;
+      if (std::ranges::find(counted->second, name) == counted->second.end()) return;
       end = {round, state ? whole(strategy::encode_state(state)) : Bytes()};
     };
     for (const client::CommittedState& state : left.states) take(state.round, state.state);
