@@ -114,10 +114,13 @@ Result<void> expect_initialised(const StateDirectory& state) {
     return rejected("no-permission", fmt::format("{} cannot be read: {}",
                                                  state.options_file().string(), code.message()));
   }
+  STARLING_TRY(expect_not_interrupted(state));
+  const bool is_free =
+      !std::filesystem::exists(state.root(), code) || std::filesystem::is_empty(state.root(), code);
   return rejected("not-initialised",
                   fmt::format("{} is not a coordinator's state directory (no coordinator.toml); "
                               "make one with 'starling-coordinator init {}'",
-                              state.root().string(), state.root().string()));
+                              state.root().string(), is_free ? state.root().string() : "NEW-DIR"));
 }
 
 // A connection is a descriptor, and the usual soft limit is below sessions-max. Best effort.
