@@ -56,16 +56,28 @@ Check check_configuration(const PreflightRequest& request) {
   return passed("configuration", file + (*found ? " is understood" : " is not there: defaults"));
 }
 
-Check check_data(const EdgeOptions& options) {
+// Where it is not there, nobody can look into it.
+std::string see_section(const StateDirectory& state, std::string_view section,
+                        std::string_view example) {
+  const auto found = state.find_options_file();
+  if (found && *found) return fmt::format("see {} in edge.toml", section);
+  return fmt::format("make {} with {} and {}", state.options_file().string(), section, example);
+}
+
+Check check_data(const EdgeOptions& options, const StateDirectory& state) {
   const auto data = load_client_data(options);
   if (!data) {
     const bool large = data.error().code() == "dataset-too-large";
-    return failed(
-        "data", data.error().message(),
-        large ? "raise limits.memory in edge.toml, or hold fewer rows" : "see [data] in edge.toml");
+    return failed("data", data.error().message(),
+                  large
+                      ? "raise limits.memory in edge.toml, or hold fewer rows"
+                      : see_section(state, "[data]", "dataset = \"csv:/path/to/rows.csv\" in it"));
   }
   const auto model = model_bytes_max(options.limits, bytes_of(*data->training.dataset));
-  if (!model) return failed("data", model.error().message(), "see [limits] in edge.toml");
+  if (!model) {
+    return failed("data", model.error().message(),
+                  see_section(state, "[limits]", "memory = 1000 in it"));
+  }
   const std::string held_out =
       data->held_out ? fmt::format("; {} held out", counted(data->held_out->size(), "row")) : "";
   return passed("data", fmt::format("{}{}; models of up to {}", summarize(data->training), held_out,
@@ -229,7 +241,7 @@ void print_json(const std::vector<Check>& checks, std::ostream& out) {
 
 std::vector<Check> preflight_checks(const PreflightRequest& request, const Clock& clock) {
   std::vector<Check> checks = {check_configuration(request)};
-  if (request.options) checks.push_back(check_data(*request.options));
+  if (request.options) checks.push_back(check_data(*request.options, request.state));
   checks.push_back(check_disk(request.state));
   const auto identity = IdentityDirectory::load(request.state.identity());
   if (!identity) {

@@ -73,7 +73,8 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   const client::PendingStore store =
       pending_files(disk, request.state,
                     {.file_bytes_max = kVectorsInAFile * client.model_bytes_max,
-                     .updates_max = client.pending_updates_max});
+                     .updates_max = client.pending_updates_max,
+                     .log = &log});
   STARLING_ASSIGN(auto leftovers, store.load(log));
   for (const client::PendingUpdate& update : leftovers.pending) {
     const update::ModelVersion& base = update.head.base;

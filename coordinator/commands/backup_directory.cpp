@@ -74,11 +74,13 @@ Result<BackupListing> read_manifest(const fs::path& directory) {
     return rejected("not-a-backup", directory.string() + " is not a backup of a coordinator: " +
                                         text.error().message());
   }
-  STARLING_ASSIGN(BackupListing listing, parse_backup_listing(*text));
+  const std::string where = (directory / kBackupManifest).string();
+  auto listing = parse_backup_listing(*text);
+  if (!listing) return listing.error().within(where);
   const auto unchecked =
-      std::ranges::find_if(listing.files, [](const BackupFile& file) { return !file.sha256; });
-  if (unchecked == listing.files.end()) return listing;
-  return rejected("bad-backup", "the manifest has no SHA-256 of " + unchecked->path);
+      std::ranges::find_if(listing->files, [](const BackupFile& file) { return !file.sha256; });
+  if (unchecked == listing->files.end()) return listing;
+  return rejected("bad-backup", where + " has no SHA-256 of " + unchecked->path);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <CLI/App.hpp>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <utility>
@@ -113,10 +114,13 @@ Result<void> expect_initialised(const StateDirectory& state) {
     return rejected("no-permission", fmt::format("{} cannot be read: {}",
                                                  state.options_file().string(), code.message()));
   }
+  STARLING_TRY(expect_not_interrupted(state));
+  const bool is_free =
+      !std::filesystem::exists(state.root(), code) || std::filesystem::is_empty(state.root(), code);
   return rejected("not-initialised",
                   fmt::format("{} is not a coordinator's state directory (no coordinator.toml); "
                               "make one with 'starling-coordinator init {}'",
-                              state.root().string(), state.root().string()));
+                              state.root().string(), is_free ? state.root().string() : "NEW-DIR"));
 }
 
 // A connection is a descriptor, and the usual soft limit is below sessions-max. Best effort.
@@ -135,13 +139,20 @@ void give_large_blocks_back() {
 #endif
 }
 
-// Whether the process was told to end meanwhile; there is nothing to reload.
-bool stopped_within(Duration time) {
+// Whether the process was told to end meanwhile, which ends the wait; there is nothing to reload.
+// `say` comes once signals are watched for: whoever reads it may send one at once.
+bool stopped_within(Duration time, const std::function<void()>& say) {
   net::EventLoop loop;
   bool stopped = false;
-  const net::SignalWatcher signals(
-      loop, [&stopped](net::Signal signal) { stopped |= signal != net::Signal::kHangUp; });
-  net::run_task(loop, net::sleep_until(loop, loop.now() + time));
+  const net::SignalWatcher signals(loop, [&](net::Signal signal) {
+    if (signal == net::Signal::kHangUp) return;
+    stopped = true;
+    loop.stop();
+  });
+  say();
+  net::Alarm alarm(loop, [&loop] { loop.stop(); });
+  alarm.set(loop.now() + time);
+  loop.run();
   return stopped;
 }
 
@@ -161,10 +172,11 @@ int serve(ServeFlags& flags, CommandContext& context) {
     if (code) return *code;
     if (code.error().code() != "disk-full") return config::report(code.error(), context.err);
     // No room for what a start writes, such as the record of a round that is withdrawn.
-    if (is_logged(failed)) {
+    const bool stopped = stopped_within(flags.settings.service.disk_retry, [&] {
+      if (!is_logged(failed)) return;
       log->warning("the service cannot start yet: {}", code.error().message());
-    }
-    if (stopped_within(flags.settings.service.disk_retry)) return 0;
+    });
+    if (stopped) return 0;
   }
 }
 

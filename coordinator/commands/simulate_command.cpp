@@ -86,7 +86,7 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   if (!flags.out.empty()) flags.options.out = flags.out;
   if (!flags.replay.empty()) flags.options.replay = flags.replay;
   // An invalid job is refused by the simulation itself.
-  std::vector<std::string> warnings = warnings_of_world(flags.world);
+  std::vector<std::string> warnings = warnings_of_world(flags.job, flags.world);
   if (flags.job.validate(*flags.options.strategies)) {
     std::ranges::move(warnings_of_keys(flags.job, *flags.options.strategies),
                       std::back_inserter(warnings));

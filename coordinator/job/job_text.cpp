@@ -75,9 +75,7 @@ Settings telling_settings(const Settings& settings) {
   const Settings defaults = job_settings(Job());
   Settings telling;
   for (const auto& setting : settings) {
-    const bool is_shape = setting.first == "data.input" || setting.first == "data.classes";
-    const bool usual = std::ranges::find(defaults, setting) != defaults.end();
-    if (is_shape || !usual) telling.push_back(setting);
+    if (std::ranges::find(defaults, setting) == defaults.end()) telling.push_back(setting);
   }
   return telling;
 }

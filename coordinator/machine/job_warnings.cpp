@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "coordinator/job/job_text.h"
@@ -11,6 +12,7 @@
 #include "coordinator/machine/data_shape.h"
 #include "core/base/counted.h"
 #include "core/base/nearest_name.h"
+#include "core/config/needs.h"
 
 namespace starling::coordinator {
 namespace {
@@ -32,11 +34,7 @@ const std::vector<ReadBy> kReadBy = {
 };
 
 // Keys that need another one to be set at all.
-struct Needs {
-  std::string_view owner;
-  std::string_view unset;
-  std::vector<std::string_view> keys;
-};
+using config::Needs;
 const std::vector<Needs> kNeeds = {
     Needs{"stop.metric", "none", {"stop.patience", "stop.min-change"}},
     Needs{"evaluate.dataset", "", {"evaluate.every"}},
@@ -44,12 +42,6 @@ const std::vector<Needs> kNeeds = {
     Needs{"fallback.topology",
           "",
           {"fallback.after", "fallback.local-steps", "fallback.merge-within", "fallback.lifetime"}},
-};
-
-const std::vector<Needs> kWorldNeeds = {
-    Needs{"network.loss", "0", {"network.retransmit-after"}},
-    Needs{"nodes.stragglers", "0", {"nodes.slowdown"}},
-    Needs{"nodes.crash-every", "0s", {"nodes.return-after"}},
 };
 
 struct Keys {
@@ -64,18 +56,6 @@ struct Keys {
     return std::ranges::find(all, key, &Settings::value_type::first)->second;
   }
 };
-
-void add_unmet_needs(const std::vector<Needs>& rules, const Keys& keys,
-                     std::vector<std::string>& sentences) {
-  for (const Needs& rule : rules) {
-    if (keys.value(rule.owner) != rule.unset) continue;
-    for (const std::string_view key : rule.keys) {
-      // A 0 turns off what is not on.
-      if (!keys.is_changed(key) || keys.value(key) == "0") continue;
-      sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
-    }
-  }
-}
 
 // Of the clients that said what they can.
 struct Fitness {
@@ -174,7 +154,8 @@ std::vector<std::string> warnings_of_keys(const Job& job, const strategy::Catalo
                                       value, join_names(rule.values, "or")));
     }
   }
-  add_unmet_needs(kNeeds, keys, sentences);
+  std::ranges::move(config::unmet_needs(kNeeds, keys.settings, keys.defaults),
+                    std::back_inserter(sentences));
   const std::string& norm_max = job.aggregation.norm_max;
   if (norm_max != kNormMaxOfStrategy && norm_max != "off") {
     const auto strategy = strategies.make_server(job.training.strategy, job.server).value();
@@ -188,7 +169,7 @@ std::vector<std::string> warnings_of_keys(const Job& job, const strategy::Catalo
   return sentences;
 }
 
-std::vector<std::string> warnings_of_world(WorldOptions world) {
+std::vector<std::string> warnings_of_world(const Job& job, WorldOptions world) {
   const auto settings_of = [](WorldOptions& options) {
     config::Binder binder;
     options.bind(binder);
@@ -202,7 +183,14 @@ std::vector<std::string> warnings_of_world(WorldOptions world) {
     sentences.push_back(fmt::format(
         "{} has no effect: the links of a federation always send again what is lost", key));
   }
-  add_unmet_needs(kWorldNeeds, keys, sentences);
+  std::ranges::move(
+      config::unmet_needs(config::needs_of_simulation(), keys.settings, keys.defaults),
+      std::back_inserter(sentences));
+  if (job.fallback.enabled() && world.coordinator_link.coordinator_away.empty()) {
+    sentences.push_back(
+        "fallback.topology has no effect: the coordinator is never away "
+        "(network.coordinator-away is not set)");
+  }
   return sentences;
 }
 

@@ -21,7 +21,8 @@ std::vector<std::string> job_warnings(
 std::vector<std::string> warnings_of_keys(
     const Job& job, const strategy::Catalogue& strategies = strategy::builtin_strategies());
 
-// Keys of a simulated network and its nodes that have no effect on a federation.
-std::vector<std::string> warnings_of_world(WorldOptions world);
+// Keys of a simulated network and its nodes that have no effect on a federation, and what of the
+// job the simulation never comes to.
+std::vector<std::string> warnings_of_world(const Job& job, WorldOptions world);
 
 }  // namespace starling::coordinator

@@ -122,7 +122,8 @@ struct CoordinatorService::Impl {
         authority(std::move(opened.authority)) {}
 
   Result<void> start();
-  Result<void> listen();
+  // Returns where, as HOST:PORT.
+  Result<std::string> listen();
   Result<void> record_address(const identity::HostPort& served);
   void put_together();
   void make_gossip();
@@ -325,8 +326,14 @@ Result<void> CoordinatorService::Impl::start() {
   STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now(), log));
   STARLING_ASSIGN(const auto unknown, store::set_aside_unknown_runs(*store, disk, state.models()));
   for (const std::string& sentence : unknown) log.warning("{}", sentence);
-  STARLING_TRY(core->start());
-  STARLING_TRY(listen());
+  // Before a run goes on and says so in its log: a start that fails here is tried again. Whoever
+  // connects waits until the loop runs.
+  STARLING_ASSIGN(const std::string served, listen());
+  if (const auto started = core->start(); !started) {
+    loop.run_task(listener->close());
+    return started;
+  }
+  log.info("federation {} listens on {}", authority.federation(), served);
   gossip->resume();
   fallback->begin();
   desk = std::make_unique<OperatorDesk>(
@@ -360,7 +367,7 @@ Result<std::shared_ptr<const net::TlsContext>> CoordinatorService::Impl::make_tl
   return make_service_tls(credentials, authority.federation(), clock, registry);
 }
 
-Result<void> CoordinatorService::Impl::listen() {
+Result<std::string> CoordinatorService::Impl::listen() {
   STARLING_ASSIGN(auto tls, make_tls());
   STARLING_ASSIGN(const auto address, settings.listen_address());
   net::ListenerOptions options;
@@ -380,13 +387,11 @@ Result<void> CoordinatorService::Impl::listen() {
   };
   STARLING_ASSIGN(listener, net::Listener::open(loop, std::move(tls), options, handlers));
   const identity::HostPort served{address.host, listener->port()};
-  const auto recorded = record_address(served);
-  if (recorded) {
-    log.info("federation {} listens on {}", authority.federation(), served.text());
-  } else {
-    loop.run_task(listener->close());  // the start fails
+  if (const auto recorded = record_address(served); !recorded) {
+    loop.run_task(listener->close());
+    return recorded.error();
   }
-  return recorded;
+  return served.text();
 }
 
 Result<void> CoordinatorService::Impl::record_address(const identity::HostPort& served) {

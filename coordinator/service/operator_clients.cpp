@@ -86,9 +86,12 @@ Answer OperatorDesk::client_revoke(const OperatorCall& call) {
   if (name == call.caller) {
     return rejected("own-identity", "an operator cannot revoke itself; another one must do it");
   }
-  STARLING_ASSIGN(const auto revocations,
-                  parts_.store.revoke_client(name, parts_.clock.wall_now()));
-  parts_.registry.revoke(name, revocations);
+  const auto revocations = parts_.store.revoke_client(name, parts_.clock.wall_now());
+  if (!revocations) {
+    return revocations.error().code() == "client-unknown" ? client_unknown(name)
+                                                          : revocations.error();
+  }
+  parts_.registry.revoke(name, *revocations);
   parts_.log.info("{} revoked the client {}", call.caller, name);
   handlers_.on_revoked(name);
   return answer_json(json::object{{"name", name}, {"state", "revoked"}});

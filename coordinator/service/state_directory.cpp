@@ -28,15 +28,24 @@ Result<void> expect_empty(const fs::path& root) {
   }
   if (fs::is_empty(root, code) && !code) return {};
   const StateDirectory state(root);
-  if (fs::exists(state.authority(), code) && !fs::exists(state.options_file(), code)) {
-    return rejected("init-interrupted", root.string() + " is of an interrupted init; remove " +
-                                            root.string() + " and repeat");
+  STARLING_TRY(expect_not_interrupted(state));
+  if (!fs::exists(state.options_file(), code)) {
+    return rejected("directory-not-empty", root.string() + " is not empty; name a new directory");
   }
   return rejected("directory-not-empty",
                   root.string() +
                       " is not empty; name a new directory, or start what is in it "
                       "with 'starling-coordinator serve " +
                       root.string() + "'");
+}
+
+// Something that init makes before coordinator.toml, or a temporary file of it.
+bool is_of_init(const StateDirectory& state, const fs::path& entry) {
+  const std::string name = entry.filename().string();
+  const auto is = [&](const fs::path& made) { return entry.filename() == made.filename(); };
+  return is(state.models()) || is(state.spool()) || is(state.authority()) ||
+         is(state.operator_identity()) || name.starts_with(state.database().filename().string()) ||
+         (name.starts_with('.') && name.ends_with(".tmp"));
 }
 
 // "My lab!" becomes "My-lab".
@@ -75,6 +84,24 @@ Result<void> make_operator(const StateDirectory& state, const CoordinatorSetting
 }
 
 }  // namespace
+
+Result<void> expect_not_interrupted(const StateDirectory& state) {
+  std::error_code code;
+  if (fs::exists(state.options_file(), code) || code) return {};
+  const std::string root = state.root().string();
+  std::size_t found = 0;
+  for (auto it = fs::directory_iterator(state.root(), code);
+       !code && it != fs::directory_iterator(); it.increment(code), ++found) {
+    if (!is_of_init(state, it->path())) return {};
+  }
+  if (found == 0) return {};
+  return rejected(
+      "init-interrupted",
+      fmt::format("{0} has no coordinator.toml, as after an interrupted init: remove {0} "
+                  "and repeat 'starling-coordinator init {0}'; where it has served "
+                  "already, put the file back instead",
+                  root));
+}
 
 Result<identity::HostPort> read_address(const StateDirectory& state) {
   constexpr std::size_t kBytesMax = 512;

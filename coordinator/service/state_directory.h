@@ -33,6 +33,10 @@ class StateDirectory {
   std::filesystem::path root_;
 };
 
+// "init-interrupted" where `state` has what init makes, but no coordinator.toml, which is written
+// last.
+[[nodiscard]] Result<void> expect_not_interrupted(const StateDirectory& state);
+
 // Of StateDirectory::address(); "file-missing" before the first start.
 [[nodiscard]] Result<identity::HostPort> read_address(const StateDirectory& state);
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A new directory that is whole or absent after any crash: filled under a temporary name beside its
-// own, made durable with everything in it, then renamed.
+// own, made durable with everything in it, then renamed. What a crash leaves, which may hold keys,
+// is removed by the next one beside it.
 #pragma once
 
 #include <filesystem>
+#include <memory>
 
 #include "core/base/error.h"
 
@@ -12,7 +14,8 @@ namespace starling {
 class NewDirectory {
  public:
   // `path` must be missing or an empty directory: "directory-not-empty". Makes the temporary
-  // `.NAME.XXXXXX` (mode 0700) beside it, and parents that are missing. A crash leaves it behind.
+  // `.NAME.unfinished-XXXXXX` (mode 0700) beside it, and parents that are missing. Removes those
+  // beside it whose process has ended.
   [[nodiscard]] static Result<NewDirectory> create(const std::filesystem::path& path);
   // Removes the temporary unless it was committed.
   ~NewDirectory();
@@ -27,10 +30,13 @@ class NewDirectory {
   [[nodiscard]] Result<void> commit();
 
  private:
-  NewDirectory(std::filesystem::path path, std::filesystem::path temporary);
+  struct Lock;
+  NewDirectory(std::filesystem::path path, std::filesystem::path temporary,
+               std::unique_ptr<Lock> lock);
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty once committed or moved from
+  std::unique_ptr<Lock> lock_;       // of the temporary; goes with the process
 };
 
 }  // namespace starling

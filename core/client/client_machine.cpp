@@ -2,6 +2,7 @@
 #include "core/client/client_machine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -19,6 +20,13 @@ protocol::TaskFailed failure_of(TaskId task, const Error& error) {
 protocol::TaskInput input_of(const protocol::RoundPlan& plan, std::size_t index) {
   if (index > 0) return plan.inputs[index - 1];
   return {.name = "model", .sha256 = plan.base.sha256, .bytes = plan.model_bytes};
+}
+
+std::uint64_t bytes_of(const StateSnapshot& state) {
+  std::uint64_t bytes = 0;
+  if (state == nullptr) return bytes;
+  for (const auto& [name, values] : state->vectors) bytes += values.size() * sizeof(float);
+  return bytes;
 }
 
 Error stopped_error() { return retry("stopped", "the client is stopping"); }
@@ -206,6 +214,7 @@ void ClientMachine::receive(const protocol::Bye& bye) {
 }
 
 void ClientMachine::receive(const protocol::RoundPlan& plan) {
+  if (plan.kind == protocol::TaskKind::kTrain) ended_.erase(plan.run);
   forget_another_past(plan);
   if (const auto pending = pending_.find(plan.task); pending != pending_.end()) {
     return offer(pending->second);
@@ -291,9 +300,7 @@ void ClientMachine::take_state_back(const protocol::RoundPlan& plan) {
     actions_.push_back(RestoreState{state->second});
     return;
   }
-  states_.erase(state);
-  recent_.remove(run);
-  actions_.push_back(ForgetState{run});
+  drop_state(run);
 }
 
 // A later attempt of the round at work: the same training answers it.
@@ -323,9 +330,8 @@ void ClientMachine::begin(const protocol::RoundPlan& plan) {
                                              "is {}",
                                              size, format_byte_count(options_.model_bytes_max))));
   }
-  if (options_.check) {
-    const auto fits = options_.check(plan, other_states_bytes(plan.run));
-    if (!fits) return fail_task(plan.task, Work::of(plan), fits.error());
+  if (const auto fits = make_room(plan); !fits) {
+    return fail_task(plan.task, Work::of(plan), fits.error());
   }
   say(LogLevel::kInfo,
       fmt::format("run {} '{}' round {}/{}: {}", plan.run.value(), plan.run_name, plan.round,
@@ -442,15 +448,21 @@ void ClientMachine::commit_state(const Pending& pending) {
   CommittedState state{run, round, pending.head.task, pending.state};
   actions_.push_back(KeepState{state});
   remember(std::move(state));
+  if (pending.rounds > 0 && round >= pending.rounds) ended_.insert(run);
   if (recent_.size() <= options_.states_max) return;
   say(LogLevel::kWarning,
       fmt::format(
           "this client's state of run {} is dropped to make room: states of {} runs are kept",
           recent_.front().value(), options_.states_max));
-  states_.erase(recent_.front());
-  before_.erase(recent_.front());
-  actions_.push_back(ForgetState{recent_.front()});
-  recent_.pop_front();
+  drop_state(recent_.front());
+}
+
+void ClientMachine::drop_state(RunId run) {
+  states_.erase(run);
+  before_.erase(run);
+  recent_.remove(run);
+  ended_.erase(run);
+  actions_.push_back(ForgetState{run});
 }
 
 void ClientMachine::remember(CommittedState state) {
@@ -475,6 +487,7 @@ void ClientMachine::receive(const protocol::TaskEnded& ended) {
   } else {
     return;  // of a model that the device's gossip peer handed in, or said again
   }
+  if (ended.code == "run-stopped") ended_.insert(work.base.run);
   if (at_work) drop_task();
   if (failed != failures_.end()) failures_.erase(failed);
   settle(ended.task);
@@ -524,14 +537,64 @@ bool ClientMachine::lacks_state(const protocol::RoundPlan& plan) const {
 
 std::uint64_t ClientMachine::other_states_bytes(RunId run) const {
   std::uint64_t bytes = 0;
-  const auto count = [&](RunId its_run, const StateSnapshot& state) {
-    if (its_run == run || state == nullptr) return;
-    for (const auto& [name, values] : state->vectors) bytes += values.size() * sizeof(float);
-  };
-  for (const auto& [its_run, committed] : states_) count(its_run, committed.state);
-  for (const auto& [its_run, committed] : before_) count(its_run, committed.state);
-  for (const auto& [task, pending] : pending_) count(pending.head.base.run, pending.state);
+  for (const auto& [other, committed] : states_) {
+    if (other != run) bytes += state_bytes(other);
+  }
+  for (const auto& [task, pending] : pending_) {
+    if (pending.head.base.run != run) bytes += bytes_of(pending.state);
+  }
   return bytes;
+}
+
+// Of its last commit and of the one before.
+std::uint64_t ClientMachine::state_bytes(RunId run) const {
+  std::uint64_t bytes = bytes_of(states_.at(run).state);
+  if (const auto before = before_.find(run); before != before_.end()) {
+    bytes += bytes_of(before->second.state);
+  }
+  return bytes;
+}
+
+// States of runs that may go on are never dropped for another run: two that do not fit together
+// would go on destroying each other's. No message says that a run has ended early, nor does a file,
+// so some that are of no use stay; the refusal names them.
+Result<void> ClientMachine::make_room(const protocol::RoundPlan& plan) {
+  if (!options_.check) return {};
+  std::uint64_t others = other_states_bytes(plan.run);
+  Result<void> fits = options_.check(plan, others);
+  if (fits || fits.error().kind() != ErrorKind::kOverloaded) return fits;
+  std::vector<RunId> ended;
+  std::uint64_t going_on = others;
+  for (const RunId run : recent_) {  // the one that counted longest ago first
+    if (run == plan.run || !ended_.contains(run)) continue;
+    ended.push_back(run);
+    going_on -= state_bytes(run);
+  }
+  if (!options_.check(plan, going_on)) return with_holders(fits.error(), plan.run);
+  for (const RunId run : ended) {
+    others -= state_bytes(run);
+    say(LogLevel::kInfo, fmt::format("this client's state of run {}, which has ended, is dropped: "
+                                     "run {} needs the memory",
+                                     run.value(), plan.run.value()));
+    drop_state(run);
+    fits = options_.check(plan, others);
+    if (fits) break;
+  }
+  return fits;
+}
+
+Error ClientMachine::with_holders(const Error& error, RunId run) const {
+  std::set<std::uint64_t> holders;
+  for (const auto& [other, committed] : states_) holders.insert(other.value());
+  for (const auto& [task, pending] : pending_) {
+    if (pending.state != nullptr) holders.insert(pending.head.base.run.value());
+  }
+  holders.erase(run.value());
+  return error.with_message(
+      fmt::format("{}; held are the states of run {}: raise limits.memory, or, where one of them "
+                  "has ended, stop "
+                  "this client and remove RUN.state and RUN.before from its directory pending/",
+                  error.message(), fmt::join(holders, ", ")));
 }
 
 void ClientMachine::handle(TrainingFinished& event) {
@@ -598,16 +661,16 @@ void ClientMachine::fail_task(TaskId task, const Work& work, const Error& error)
 }
 
 void ClientMachine::keep_and_store(PendingUpdate update) {
-  keep(update, false);
+  keep(update, false, task_->plan.rounds);
   actions_.push_back(StoreUpdate{std::move(update)});
 }
 
-void ClientMachine::keep(PendingUpdate update, bool stored) {
+void ClientMachine::keep(PendingUpdate update, bool stored, Round rounds) {
   const TaskId task = update.head.task;
   protocol::TransferSender sender(update.payload, options_.transfer.chunk_bytes_max);
   pending_.insert_or_assign(
       task, Pending{std::move(update.head), std::move(update.payload), std::move(update.state),
-                    update.made_from, order_++, stored, std::move(sender)});
+                    update.made_from, order_++, stored, std::move(sender), std::nullopt, rounds});
   if (pending_.size() <= options_.pending_updates_max) return;
   const auto oldest = std::min_element(
       pending_.begin(), pending_.end(),

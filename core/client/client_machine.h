@@ -124,7 +124,8 @@ struct ClientOptions {
   std::uint32_t classes = 0;
   std::uint64_t held_out = 0;                  // rows to evaluate on
   std::uint64_t model_bytes_max = 4ULL << 30;  // a larger model is refused by name
-  // Where set, refuses a task by its plan, before its inputs are fetched. See check_memory().
+  // Where set, refuses a task by its plan, before its inputs are fetched; kOverloaded where it
+  // would fit without the states of other runs. See check_memory().
   std::function<Result<void>(const protocol::RoundPlan&, std::uint64_t other_states_bytes)> check;
   std::size_t pending_updates_max = 8;  // the oldest unsettled one is dropped beyond
   // Of runs, as many as a coordinator holds by default; the one that counted longest ago goes.
@@ -176,6 +177,7 @@ class ClientMachine {
     bool stored = false;  // only then offered
     protocol::TransferSender sender;
     std::optional<TimePoint> store_again_at = {};  // the disk was full
+    Round rounds = 0;                              // of its run; 0: of an earlier process
   };
   // What a task asks for.
   struct Work {
@@ -222,8 +224,12 @@ class ClientMachine {
   void start_training();
   bool lacks_state(const protocol::RoundPlan& plan) const;
   std::uint64_t other_states_bytes(RunId run) const;
+  std::uint64_t state_bytes(RunId run) const;
+  Result<void> make_room(const protocol::RoundPlan& plan);
+  Error with_holders(const Error& error, RunId run) const;
+  void drop_state(RunId run);
   void fail_task(TaskId task, const Work& work, const Error& error);
-  void keep(PendingUpdate update, bool stored);
+  void keep(PendingUpdate update, bool stored, Round rounds = 0);
   void keep_and_store(PendingUpdate update);
   void store_again();
   std::optional<TimePoint> link_deadline() const;
@@ -258,7 +264,8 @@ class ClientMachine {
   std::map<RunId, CommittedState> states_;
   std::map<RunId, CommittedState> before_;  // the one before, in case that its round is taken back
   std::list<RunId> recent_;                 // of them, the one that counted last at the end
-  std::map<TaskId, Failure> failures_;      // told until the coordinator ends the task
+  std::set<RunId> ended_;  // as far as this process knows; a run that is restored may go on
+  std::map<TaskId, Failure> failures_;  // told until the coordinator ends the task
   std::uint64_t order_ = 0;
   std::uint64_t updates_counted_ = 0;
 };

@@ -148,16 +148,18 @@ Result<void> check_memory(const protocol::RoundPlan& plan, std::uint64_t other_s
   STARLING_ASSIGN(const PlannedStrategy strategy, make_strategy(plan, *options.strategies));
   const std::uint64_t vectors =
       kModelsWhileTraining + plan.inputs.size() + 3 * strategy.half->state_vectors();
-  const std::uint64_t needed = vectors * plan.model_bytes + other_states_bytes +
-                               options.pending_updates * update::payload_bytes(plan.schema.vectors);
+  const std::uint64_t alone = vectors * plan.model_bytes +
+                              options.pending_updates * update::payload_bytes(plan.schema.vectors);
+  const std::uint64_t needed = alone + other_states_bytes;
   if (needed <= options.memory_bytes_max) return {};
-  return unsupported(
-      "model-too-large",
-      fmt::format("to train a model of {} with the strategy '{}' takes up to {}, with {} waiting "
-                  "and {} held for other runs; the memory allowed here beside the data is {}",
-                  format_byte_count(plan.model_bytes), strategy.name, format_byte_count(needed),
-                  counted(options.pending_updates, "update"), format_byte_count(other_states_bytes),
-                  format_byte_count(options.memory_bytes_max)));
+  const std::string message = fmt::format(
+      "to train a model of {} with the strategy '{}' takes up to {}, with {} waiting "
+      "and {} held for other runs; the memory allowed here beside the data is {}",
+      format_byte_count(plan.model_bytes), strategy.name, format_byte_count(needed),
+      counted(options.pending_updates, "update"), format_byte_count(other_states_bytes),
+      format_byte_count(options.memory_bytes_max));
+  if (alone <= options.memory_bytes_max) return overloaded("memory-in-use", message);
+  return unsupported("model-too-large", message);
 }
 
 Result<train::LocalTrainer*> TrainerCache::trainer_for(const TrainingRequest& request,

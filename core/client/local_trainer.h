@@ -72,14 +72,14 @@ struct UpdateOptions {
 // of the optimizer.
 inline constexpr std::uint64_t kModelsWhileTraining = 5;
 
-// Whether a training of this plan fits the memory, with the states of other runs:
-// "model-too-large".
+// Whether a training of this plan fits the memory: "model-too-large"; with the states of other
+// runs: "memory-in-use", which may pass.
 [[nodiscard]] Result<void> check_memory(const protocol::RoundPlan& plan,
                                         std::uint64_t other_states_bytes,
                                         const UpdateOptions& options);
 
 // Does the task: trains with the strategy's client half, or evaluates, and packs the contribution.
-// "model-too-large" as check_memory().
+// Memory as check_memory().
 [[nodiscard]] Result<PendingUpdate> make_update(const Train& task, Trainer& trainer,
                                                 const UpdateOptions& options,
                                                 const std::atomic<bool>& stop);

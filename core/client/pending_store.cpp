@@ -215,41 +215,65 @@ fs::path PendingStore::file_before(RunId run) const {
   return file_of(run).replace_extension(kBeforeExtension);
 }
 
+// Not where nothing stands beside it: then the whole state directory is gone, or its file system is
+// not mounted.
+Result<void> PendingStore::write(const fs::path& file, std::span<const SharedBytes> parts) const {
+  auto written = disk_->write(file, parts);
+  if (written || written.error().code() != "file-missing") return written;
+  STARLING_ASSIGN(const auto beside, disk_->list(directory_.parent_path()));
+  if (beside.empty()) return written;
+  STARLING_TRY(disk_->make_directory(directory_, Disk::Access::kOwner));
+  if (options_.log != nullptr) {
+    options_.log->warning(
+        "{} was removed while this program ran, and is made again: finished updates and states "
+        "that were in it are lost if the program ends now; do not remove it",
+        directory_.string());
+  }
+  return disk_->write(file, parts);
+}
+
+// A directory that was removed holds nothing that could come back.
+Result<void> PendingStore::sync() const {
+  auto synced = disk_->sync(directory_);
+  if (!synced && synced.error().code() == "file-missing") return {};
+  return synced;
+}
+
 Result<void> PendingStore::store(const PendingUpdate& update) const {
   STARLING_CHECK(update.payload.size() == update.head.payload_bytes);
   STARLING_ASSIGN(const std::vector<SharedBytes> parts, encode_pending(codec_, update));
   const fs::path file = file_of(update.head.task);
-  auto stored = disk_->write(file, parts);
+  auto stored = write(file, parts);
   if (stored || stored.error().code() != "is-a-directory") return stored;
   STARLING_TRY(disk_->rename(file, aside_of(file)));
-  return disk_->write(file, parts);
+  return write(file, parts);
 }
 
 Result<void> PendingStore::forget(TaskId task) const {
   STARLING_TRY(disk_->remove(file_of(task)));
-  return disk_->sync(directory_);
+  return sync();
 }
 
 Result<void> PendingStore::keep(const CommittedState& state) const {
   const fs::path next = directory_ / fmt::format(".{}.next.tmp", state.run.value());
-  STARLING_TRY(disk_->write(next, encode_committed(state)));
+  STARLING_TRY(write(next, encode_committed(state)));
   auto moved = disk_->rename(file_of(state.run), file_before(state.run));
   if (!moved && moved.error().code() != "file-missing") return moved;
   STARLING_TRY(disk_->rename(next, file_of(state.run)));
-  return disk_->sync(directory_);
+  return sync();
 }
 
 // As given, not out of RUN.before: where the disk was full, that is of an earlier round.
 Result<void> PendingStore::restore_state(const CommittedState& state) const {
-  STARLING_TRY(disk_->write(file_of(state.run), encode_committed(state)));
+  STARLING_TRY(write(file_of(state.run), encode_committed(state)));
   STARLING_TRY(disk_->remove(file_before(state.run)));
-  return disk_->sync(directory_);
+  return sync();
 }
 
 Result<void> PendingStore::forget_state(RunId run) const {
   STARLING_TRY(disk_->remove(file_before(run)));
   STARLING_TRY(disk_->remove(file_of(run)));
-  return disk_->sync(directory_);
+  return sync();
 }
 
 Result<PendingUpdate> PendingStore::read(const fs::path& file) const {

@@ -44,6 +44,7 @@ class PendingStore {
     std::uint64_t file_bytes_max = 4ULL << 30;  // a larger one is set aside unread
     std::size_t updates_max = 4;                // the newest; older ones are removed
     std::size_t set_aside_max = 8;              // damaged files that are kept to be looked at
+    Log* log = nullptr;  // of any thread; is told of a directory that had to be made again
   };
 
   // The disk must outlive all copies of this.
@@ -53,7 +54,8 @@ class PendingStore {
   // Makes the directory where there is none, sweeps it, and reads what earlier processes left,
   // oldest first. Damaged files cost a warning each; what cannot be read now is an error.
   [[nodiscard]] Result<Leftovers> load(Log& log) const;
-  // Durably.
+  // Durably. Where somebody removed the directory, it is made again, as by keep() and
+  // restore_state().
   [[nodiscard]] Result<void> store(const PendingUpdate& update) const;
   [[nodiscard]] Result<void> forget(TaskId task) const;
   // The run's state becomes the one before; where the disk is full both stay as they are.
@@ -67,6 +69,8 @@ class PendingStore {
   std::filesystem::path file_before(RunId run) const;
 
  private:
+  Result<void> write(const std::filesystem::path& file, std::span<const SharedBytes> parts) const;
+  Result<void> sync() const;
   Result<PendingUpdate> read(const std::filesystem::path& file) const;
   Result<CommittedState> read_state(const std::filesystem::path& file) const;
   Result<std::vector<CommittedState>> load_states(Log& log) const;

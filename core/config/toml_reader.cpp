@@ -81,7 +81,8 @@ Result<void> check_depth(std::string_view text, std::string_view file_name) {
   return {};
 }
 
-// What the parser does not say of `key = some text` and `key = 60s`.
+// What the parser does not say of `key = some text`, `key = 60s`, `key = 10.0.0.1:80` and
+// `key = [some, texts]`.
 std::string hint_of_quotes(std::string_view text, std::size_t number) {
   while (--number > 0) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
   const std::string_view line = text.substr(0, text.find_first_of("\r\n#"));
@@ -89,10 +90,15 @@ std::string hint_of_quotes(std::string_view text, std::size_t number) {
   if (line.find('=') == line.npos || begin == line.npos) return "";
   const std::string_view value = line.substr(begin, line.find_last_not_of(" \t") + 1 - begin);
   const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
-  const bool bare = std::isalnum(static_cast<unsigned char>(value.front())) != 0;
-  if (!bare || std::ranges::none_of(value, is_letter) || value == "true" || value == "false") {
-    return "";
+  if (value.front() == '[' && value.find_first_of("\"'") == value.npos &&
+      std::ranges::any_of(value, is_letter)) {
+    const std::string_view list = value.substr(1, value.find_last_not_of("] \t"));
+    return "; a list of texts is one text in quotes, with commas: \"" + printable(list) + "\"";
   }
+  const bool bare = std::isalnum(static_cast<unsigned char>(value.front())) != 0;
+  const bool is_address = value.find(':') != value.npos || std::ranges::count(value, '.') > 1;
+  const bool is_text = is_address || std::ranges::any_of(value, is_letter);
+  if (!bare || !is_text || value == "true" || value == "false") return "";
   return "; a text or a duration stands in quotes: \"" + printable(value) + "\"";
 }
 

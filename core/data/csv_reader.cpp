@@ -123,7 +123,9 @@ Result<bool> next_row(CsvRecords& records, const Columns& columns,
 
 struct LabelColumn : TextColumn {
   bool all_numbers = true;
+  bool any_number = false;
   std::optional<Error> not_a_class;  // the first number that is none
+  std::string first_text;            // the first label that is no number, and its line
 };
 
 void add_label(const CsvRecords& records, const std::string& column, std::string_view label,
@@ -131,6 +133,11 @@ void add_label(const CsvRecords& records, const std::string& column, std::string
   if (labels.ids.contains(label)) return labels.add(label);
   labels.add(label);
   const std::optional<double> value = read_number(label);
+  if (value) labels.any_number = true;
+  if (!value && labels.all_numbers) {
+    labels.first_text = "line " + std::to_string(records.line()) + ", column '" +
+                        printable(column) + "' has '" + printable(label) + "'";
+  }
   if (!value) labels.all_numbers = false;
   if (!value || labels.not_a_class) return;
   if (*value == std::rint(*value) && *value >= 0 && *value < kClassesMax) return;
@@ -162,7 +169,8 @@ Result<void> number_classes(const CsvRecords& records, const LabelColumn& labels
         records.name() + " has " + std::to_string(count) +
             " different texts as labels, but there are " +
             std::to_string(options.classes > 0 ? std::size_t(options.classes) : kClassesMax) +
-            " classes; where a file does not hold every class, write integers");
+            " classes; where a file does not hold every class, write integers" +
+            (labels.any_number ? ": " + labels.first_text : ""));
   }
   content.class_names = labels.sorted_names();
   std::ranges::copy(labels.sorted_rows(), content.labels.begin());

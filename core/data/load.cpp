@@ -33,7 +33,8 @@ Result<Split> take_split(std::string_view text, std::string_view& rest) {
   const std::string_view word = rest.substr(colon + 1);
   const auto split = std::ranges::find(kSplits, word);
   if (split == kSplits.end()) {
-    const bool is_word = std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
+    const bool is_word =
+        !word.empty() && std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
     if (!is_word) return Split::kTrain;
     std::string why = "has the splits train and test, not '" + printable(word) + "'";
     const bool has_path = colon > 0 || text.starts_with("synthetic");

@@ -59,7 +59,14 @@ Error bad_spec(std::string_view text, const std::string& why) {
 
 Result<void> check_part(std::string_view text, const PartitionSpec& spec) {
   if ((spec.index == 0) != (spec.of == 0)) {
-    return bad_spec(text, "names a part by both index= and of=, or by neither");
+    if (spec.index == 0) {
+      const std::string parts = std::to_string(spec.of);
+      return bad_spec(text, "has " + parts +
+                                " parts and does not say which one to hold: add index=, " +
+                                "from 1 to " + parts);
+    }
+    return bad_spec(text, "does not say of how many parts it is number " +
+                              std::to_string(spec.index) + ": add of=");
   }
   if (spec.index > spec.of) {
     return bad_spec(text, "asks for part " + std::to_string(spec.index) + " of " +

@@ -11,6 +11,7 @@ namespace starling::identity {
 namespace {
 
 constexpr std::size_t kHostBytesMax = 253;
+constexpr std::size_t kLabelBytesMax = 63;  // between two dots: RFC 1035
 
 bool is_family(int family, const std::string& host) {
   std::array<unsigned char, sizeof(in6_addr)> address{};
@@ -45,6 +46,11 @@ bool is_numeric_address(std::string_view host) {
 }
 
 bool is_dns_name(std::string_view host) {
+  std::size_t label = 0;
+  for (const char c : host) {
+    label = c == '.' ? 0 : label + 1;
+    if (label > kLabelBytesMax) return false;
+  }
   return !host.empty() && host.size() <= kHostBytesMax && host.front() != '.' &&
          host.front() != '-' && std::ranges::all_of(host, is_dns_character) &&
          host.find("..") == std::string_view::npos;

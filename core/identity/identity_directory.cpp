@@ -58,9 +58,11 @@ Result<IdentityDirectory> IdentityDirectory::load(const fs::path& directory) {
   STARLING_ASSIGN(PrivateKey key, PrivateKey::load(key_path(directory)));
   STARLING_ASSIGN(const std::string bundle,
                   read_text_file(authorities_path(directory), kTextBytesMax));
-  STARLING_ASSIGN(std::vector<Certificate> authorities, parse_certificates(bundle));
+  auto authorities = parse_certificates(bundle);
+  if (!authorities) return authorities.error().within(authorities_path(directory).string());
   STARLING_ASSIGN(const std::string line, read_line(coordinator_path(directory)));
-  STARLING_ASSIGN(HostPort coordinator, parse_host_port(line));
+  auto coordinator = parse_host_port(line);
+  if (!coordinator) return coordinator.error().within(coordinator_path(directory).string());
   STARLING_ASSIGN(Identity identity, certificate->identity());
   if (key.public_key_digest() != certificate->public_key_digest()) {
     return not_authorised(
@@ -71,9 +73,9 @@ Result<IdentityDirectory> IdentityDirectory::load(const fs::path& directory) {
   const WallTime seen = last_seen(directory, certificate->validity().not_before);
   Credentials credentials{.key = std::move(key),
                           .certificate = *std::move(certificate),
-                          .authorities = std::move(authorities)};
+                          .authorities = *std::move(authorities)};
   return IdentityDirectory(directory, std::move(identity), std::move(credentials),
-                           std::move(coordinator), seen);
+                           *std::move(coordinator), seen);
 }
 
 Result<void> IdentityDirectory::save(const fs::path& directory, const Credentials& credentials,

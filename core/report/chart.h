@@ -29,6 +29,7 @@ struct Axis {
   std::string title;  // without a unit, which is chosen to suit the values
   Quantity quantity = Quantity::kNumber;
   bool logarithmic = false;
+  bool whole = false;  // it counts something: no labels between two whole numbers
 };
 
 struct Chart {

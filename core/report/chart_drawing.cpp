@@ -118,7 +118,10 @@ std::string axes(const Chart& chart, const Frame& frame, const DrawingSize& size
   }
   std::string base =
       fmt::format("M{} {}H{}", units(frame.left), units(frame.bottom), units(frame.right));
-  const std::vector<double> columns = frame.x.ticks(size.x_ticks_max);
+  std::vector<double> columns = frame.x.ticks(size.x_ticks_max);
+  if (chart.x.whole && frame.x_unit.size == 1) {
+    std::erase_if(columns, [](double at) { return std::abs(at - std::rint(at)) > 1e-6; });
+  }
   const std::vector<std::string> labels = tick_labels(frame.x, columns);
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const double x = frame.across(columns[i] * frame.x_unit.size);

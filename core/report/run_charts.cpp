@@ -44,7 +44,7 @@ std::string steps_title(const Runs& runs) {
 }
 
 Axis x_axis(const Runs& runs, Progress progress) {
-  if (progress == Progress::kSteps) return {.title = steps_title(runs)};
+  if (progress == Progress::kSteps) return {.title = steps_title(runs), .whole = true};
   const MeasureInfo& info = kMeasures[static_cast<std::size_t>(measure_of(runs, progress))];
   std::string title(info.title);
   if (progress == Progress::kBytes && bytes_by_node(runs.runs)) title += " a node";

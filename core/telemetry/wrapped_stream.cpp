@@ -31,8 +31,8 @@ std::size_t cursor_bytes(std::string_view text) {
 }
 
 bool is_prose(std::string_view line) {
-  const bool is_json = line.starts_with('{') || line.starts_with("[{");
-  return !line.starts_with(' ') && !is_json && line.find(kEscape) == line.npos;
+  const bool is_data = line.starts_with('{') || line.starts_with("[{") || line.starts_with('<');
+  return !line.starts_with(' ') && !is_data && line.find(kEscape) == line.npos;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ class WrappedStream {
  public:
   // Until this is destroyed, the lines of `out` are broken after at most `columns`, and go on two
   // columns in. Left as they are: lines that begin with a blank (commands to copy, drawings), JSON,
-  // and coloured ones. `out` must outlive this. With SIZE_MAX nothing changes.
+  // XML, and coloured ones. `out` must outlive this. With SIZE_MAX nothing changes.
   WrappedStream(std::ostream& out, std::size_t columns);
   ~WrappedStream();
   WrappedStream(const WrappedStream&) = delete;

@@ -11,6 +11,7 @@
 #include "core/base/compute_pool.h"
 #include "core/config/binder.h"
 #include "core/config/command_line.h"
+#include "core/config/needs.h"
 #include "core/telemetry/progress.h"
 #include "gossip/tool/commands.h"
 #include "gossip/tool/run_text.h"
@@ -56,6 +57,13 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Exp
 Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
   STARLING_TRY(flags.binder.apply(flags.file));
   STARLING_ASSIGN(const Experiment experiment, prepare(flags.options));
+  NetOptions defaults;
+  config::Binder of_defaults;
+  defaults.bind(of_defaults);
+  for (const std::string& sentence : config::unmet_needs(
+           config::needs_of_simulation(), flags.binder.settings(), of_defaults.settings())) {
+    context.err << "warning: " << sentence << std::endl;
+  }
   std::optional<RunWriter> writer;
   if (!flags.out.empty()) {
     STARLING_ASSIGN(writer, RunWriter::make(flags.out));

@@ -63,5 +63,30 @@ TEST(NewDirectory, ReplacesNothingButAnEmptyDirectory) {
   EXPECT_EQ(read_text_file(path / "file", 100).value(), "of the first");
 }
 
+// A copy of a key must not stay; whatever the name that the next one is given.
+TEST(NewDirectory, RemovesWhatACrashLeftOfAnother) {
+  const testing::TemporaryDirectory home;
+  const auto alive = NewDirectory::create(home.path() / "monday");
+  ASSERT_TRUE(alive);
+  const std::string name = alive->temporary().filename().string();
+  EXPECT_EQ(name.substr(0, name.size() - 6), ".monday.unfinished-");
+  const std::string left = name.substr(0, name.size() - 6) + "000000";
+  fs::create_directories(home.path() / left / "ca");
+  std::ofstream(home.path() / left / "ca" / "key.pem") << "secret";
+  const auto others = {".monday.backup", ".unfinished-000000", "a.unfinished-000000",
+                       ".a.unfinished-0", ".monday"};
+  for (const char* other : others) fs::create_directory(home.path() / other);
+  std::ofstream(home.path() / ".file.unfinished-000000") << "no directory";
+  fs::create_directory_symlink(home.path() / ".monday", home.path() / ".link.unfinished-000000");
+
+  const auto next = NewDirectory::create(home.path() / "tuesday");
+  ASSERT_TRUE(next);
+  EXPECT_FALSE(fs::exists(home.path() / left));
+  EXPECT_TRUE(fs::exists(alive->temporary()));
+  for (const char* other : others) EXPECT_TRUE(fs::exists(home.path() / other)) << other;
+  EXPECT_TRUE(fs::exists(home.path() / ".file.unfinished-000000"));
+  EXPECT_TRUE(fs::exists(home.path() / ".link.unfinished-000000"));
+}
+
 }  // namespace
 }  // namespace starling

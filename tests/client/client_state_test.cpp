@@ -450,6 +450,116 @@ TEST_F(ClientStateTest, ATrainingIsToldWhatIsHeldForOtherRuns) {
             3 * state(2)->vectors.begin()->second.size() * sizeof(float));
 }
 
+// Where little of other runs' states fits beside a training.
+class CrowdedClientTest : public ClientStateTest {
+ protected:
+  void start_with_room_for(std::size_t floats, Leftovers left = {}) {
+    room = floats;
+    ClientOptions small = options();
+    small.check = [this](const protocol::RoundPlan&, std::uint64_t others) -> Result<void> {
+      if (others <= room * sizeof(float)) return {};
+      return overloaded("memory-in-use", "no memory");
+    };
+    machine = ClientMachine(small, Rng({.seed = 1}), std::move(left));
+    connect();
+  }
+  protocol::RoundPlan plan_of(std::uint64_t run, Round round, Round rounds) {
+    protocol::RoundPlan made = plan(++tasks_, round);
+    made.run = made.base.run = RunId(run);
+    made.rounds = rounds;
+    return made;
+  }
+  // Whether it took the task.
+  bool takes(const protocol::RoundPlan& task) {
+    hear(task);
+    dropped.clear();
+    for (const Action& action : actions) {
+      if (const auto* forget = std::get_if<ForgetState>(&action)) {
+        dropped.push_back(forget->run.value());
+      }
+    }
+    return sent<protocol::TaskFailed>().empty();
+  }
+  void finish(const protocol::RoundPlan& task) {
+    if (!did<Train>()) serve_model(task.task);
+    PendingUpdate made = update(task.task.value());
+    made.head.base = task.base;
+    made.state = state(1);
+    feed(TrainingFinished{task.task, made});
+    feed(UpdateStored{task.task, Result<void>()});
+    hear(protocol::RoundCommitted{task.task, task.run, task.round, {}});
+  }
+  void train_round(std::uint64_t run, Round round, Round rounds) {
+    const protocol::RoundPlan task = plan_of(run, round, rounds);
+    ASSERT_TRUE(takes(task));
+    finish(task);
+  }
+
+  std::size_t room = 0;                // for floats of other runs
+  std::vector<std::uint64_t> dropped;  // whose states went for the last task
+
+ private:
+  std::uint64_t tasks_ = 0;
+};
+
+TEST_F(CrowdedClientTest, StatesOfEndedRunsMakeRoomTheLeastRecentFirstAndNoMoreThanNeeded) {
+  start_with_room_for(2);
+  train_round(1, 2, 2);
+  train_round(2, 1, 9);  // goes on
+  train_round(3, 2, 2);
+  EXPECT_TRUE(takes(plan_of(4, 1, 9)));
+  EXPECT_EQ(dropped, std::vector<std::uint64_t>({1}));
+  EXPECT_THAT(lines(), Contains(HasSubstr("state of run 1, which has ended, is dropped")));
+  EXPECT_TRUE(takes(plan_of(4, 1, 9)));
+  EXPECT_TRUE(dropped.empty());
+}
+
+TEST_F(CrowdedClientTest, RunsThatMayGoOnDoNotDestroyEachOthersStates) {
+  start_with_room_for(0);
+  train_round(1, 1, 9);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(takes(plan_of(2, 1, 9)));
+    EXPECT_TRUE(dropped.empty());
+    const auto failed = sent<protocol::TaskFailed>();
+    ASSERT_EQ(failed.size(), 1U);
+    EXPECT_EQ(failed[0].code, "memory-in-use");
+    EXPECT_THAT(failed[0].message, HasSubstr("held are the states of run 1: raise limits.memory"));
+    EXPECT_FALSE(failed[0].permanent) << "the other run may end";
+    const protocol::RoundPlan next = plan_of(1, 2 + i, 9);
+    EXPECT_TRUE(takes(next));
+    EXPECT_EQ(machine.plan()->run, RunId(1));
+    finish(next);
+  }
+  train_round(1, 9, 9);
+  EXPECT_TRUE(takes(plan_of(2, 1, 9)));
+  EXPECT_EQ(dropped, std::vector<std::uint64_t>({1}));
+}
+
+TEST_F(CrowdedClientTest, NothingIsDroppedWhereThatIsNotEnough) {
+  start_with_room_for(1, {.states = {{RunId(7), 3, TaskId(70), state(1)}}});
+  train_round(1, 2, 2);
+  room = 0;
+  EXPECT_FALSE(takes(plan_of(2, 1, 9))) << "no file says whether run 7 has ended";
+  EXPECT_TRUE(dropped.empty());
+  EXPECT_THAT(sent<protocol::TaskFailed>().at(0).message, HasSubstr("the states of run 1, 7"));
+}
+
+TEST_F(CrowdedClientTest, ARunThatWasStoppedHasEndedAndOneThatIsRestoredGoesOn) {
+  start_with_room_for(9);
+  train_round(1, 1, 9);
+  const protocol::RoundPlan next = plan_of(1, 2, 9);
+  ASSERT_TRUE(takes(next));
+  hear(protocol::TaskEnded{next.task, "run-stopped", "the run was stopped"});
+  train_round(2, 2, 3);
+  train_round(2, 3, 3);
+  ASSERT_TRUE(takes(plan_of(2, 3, 3))) << "its last round was taken back";
+  room = 1;
+  EXPECT_TRUE(takes(plan_of(3, 1, 9)));
+  EXPECT_EQ(dropped, std::vector<std::uint64_t>({1}));
+  room = 0;
+  EXPECT_FALSE(takes(plan_of(3, 2, 9)));
+}
+
 TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
   connect();
   std::vector<RunId> forgotten;

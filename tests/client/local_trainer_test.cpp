@@ -93,7 +93,8 @@ TEST_F(LocalTrainerTest, WhatItsStrategyNeedsMustFitTheMemory) {
   EXPECT_EQ(code(15), "") << "an input and three states more, and two with each update";
   EXPECT_EQ(code(14), "model-too-large");
   EXPECT_EQ(code(17, 2), "") << "what is held for other runs";
-  EXPECT_EQ(code(16, 2), "model-too-large");
+  EXPECT_EQ(code(16, 2), "memory-in-use");
+  EXPECT_EQ(code(14, 2), "model-too-large") << "also when they are gone";
 }
 
 TEST_F(LocalTrainerTest, ALostStateFailsOneTaskOfAStrategyThatKeepsOne) {

@@ -151,6 +151,10 @@ TEST(Binder, ATextWithoutQuotesIsNamed) {
                     HasSubstr("; a text or a duration stands in quotes: \"fedadam\"")));
   EXPECT_THAT(refusal("[round]\r\ndeadline = 60s\r\n"),
               AllOf(StartsWith("toml-malformed: job.toml:2: "), HasSubstr("quotes: \"60s\"")));
+  EXPECT_THAT(refusal("name = 127.0.0.1:7000\n"), HasSubstr("quotes: \"127.0.0.1:7000\""));
+  EXPECT_THAT(refusal("name = 10.0.0.1\n"), HasSubstr("quotes: \"10.0.0.1\""));
+  EXPECT_THAT(refusal("name = [a, b]\n"),
+              HasSubstr("; a list of texts is one text in quotes, with commas: \"a, b\""));
 }
 
 TEST(Binder, ReadsFilesAndNamesThem) {

@@ -172,7 +172,9 @@ TEST_F(BackupDirectoryTest, AManifestThatIsNoneIsNamed) {
        {std::string(), manifest.substr(0, manifest.size() / 2), std::string("{}"),
         stream_.substr(8, stream_.find('\n') - 7)}) {  // a listing without SHA-256
     std::ofstream(backup_ / kBackupManifest) << wrong;
-    EXPECT_EQ(restore_backup(backup_, restored_).error().code(), "bad-backup") << wrong;
+    const Error refused = restore_backup(backup_, restored_).error();
+    EXPECT_EQ(refused.code(), "bad-backup") << wrong;
+    EXPECT_THAT(refused.message(), HasSubstr((backup_ / kBackupManifest).string())) << wrong;
   }
   fs::remove(backup_ / kBackupManifest);
   EXPECT_EQ(restore_backup(backup_, restored_).error().code(), "not-a-backup");

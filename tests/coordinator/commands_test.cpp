@@ -214,6 +214,22 @@ TEST_F(CommandsTest, WrongConfigurationsOfAServiceEndWithTwo) {
   }
 }
 
+TEST_F(CommandsTest, InitAndServeSayTheSameOfAnInterruptedInit) {
+  const std::string lab = (directory.path() / "lab").string();
+  ASSERT_EQ(run({"init", lab}), 0) << err;
+  std::filesystem::remove(directory.path() / "lab" / "coordinator.toml");
+  EXPECT_EQ(run({"init", lab}), 1);
+  const std::string advice = err;
+  EXPECT_THAT(advice, HasSubstr("remove " + lab + " and repeat 'starling-coordinator init " + lab));
+  EXPECT_EQ(run({"serve", lab}), 1);
+  EXPECT_EQ(err, advice);
+  const std::string other = directory.path().string();
+  EXPECT_EQ(run({"serve", other}), 1);
+  EXPECT_THAT(err, HasSubstr("make one with 'starling-coordinator init NEW-DIR'"));
+  EXPECT_EQ(run({"serve", other + "/nowhere"}), 1);
+  EXPECT_THAT(err, HasSubstr("init " + other + "/nowhere'"));
+}
+
 // A command whose file is an argument takes no second one.
 TEST_F(CommandsTest, ACommandOfAFileHasNoConfigOption) {
   for (std::vector<std::string> words : {std::vector<std::string>{"run", "submit"},
@@ -403,7 +419,10 @@ TEST_F(CommandsTest, TokensAndClients) {
   EXPECT_EQ(ask({"client", "show", "cam-9"}), 0);
   EXPECT_EQ(ask({"client", "revoke", "cam-9"}), 0);
   EXPECT_EQ(ask_json({"client", "show", "cam-9"}).at("state"), "revoked");
-  EXPECT_EQ(ask({"client", "show", "nobody"}), 1);
+  for (const char* command : {"show", "revoke"}) {
+    EXPECT_EQ(ask({"client", command, "nobody"}), 1);
+    EXPECT_THAT(err, HasSubstr("no client is named 'nobody'; 'client list' shows those who have"));
+  }
   EXPECT_EQ(ask({"token", "new", "cam-7", "--valid", "soon"}), 2);
 }
 

@@ -20,6 +20,7 @@
 #include "core/model/safetensors.h"
 #include "core/store/sqlite_store.h"
 #include "tests/coordinator/test_federation.h"
+#include "tests/support/free_port.h"
 
 namespace starling::coordinator {
 namespace {
@@ -606,6 +607,26 @@ TEST_F(CoordinatorServiceTest, AStateDirectoryIsServedOnce) {
                                                 [](const Error&) {});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code(), "state-in-use");
+}
+
+// A supervisor may start it again and again meanwhile.
+TEST_F(CoordinatorServiceTest, AStartThatCannotListenLeavesNoTraceInTheRunsLogs) {
+  federation.start_service();
+  const std::string run = submit(tiny_job(1));  // waits for a client
+  federation.log.wait_for("[round 1/4] waiting for 1 client");
+  federation.stop_service();
+  net::EventLoop loop;
+  for (int i = 0; i < 2; ++i) {
+    const testing::TakenPort taken(federation.port());
+    const auto refused =
+        CoordinatorService::start(loop, federation.clock, federation.log, federation.state(),
+                                  federation.settings(), [](const Error&) {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), "cannot-listen");
+  }
+  EXPECT_EQ(federation.log.count("resumed after round"), 0U);
+  federation.start_service();
+  EXPECT_EQ(federation.log.count("resumed after round"), 1U);
 }
 
 }  // namespace

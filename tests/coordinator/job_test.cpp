@@ -95,12 +95,13 @@ TEST(Job, KeysWithoutEffectAreNamed) {
 }
 
 TEST(Job, KeysOfTheSimulatedWorldWithoutEffectAreNamed) {
-  const auto unused = [](std::string_view toml) {
+  Job job;
+  const auto unused = [&job](std::string_view toml) {
     WorldOptions world;
     config::Binder binder;
     world.bind(binder);
     EXPECT_TRUE(binder.read_toml(toml, "job.toml"));
-    return warnings_of_world(world);
+    return warnings_of_world(job, world);
   };
   using Sentences = std::vector<std::string>;
   EXPECT_EQ(unused(""), Sentences());
@@ -118,6 +119,10 @@ TEST(Job, KeysOfTheSimulatedWorldWithoutEffectAreNamed) {
   EXPECT_EQ(unused(std::string(of_others).replace(of_others.find('%'), 1, "loss = 0.1\n") +
                    "stragglers = 0.5\ncrash-every = \"1h\"\n"),
             Sentences());
+  job.fallback.topology = "ring";
+  EXPECT_EQ(unused(""), Sentences({"fallback.topology has no effect: the coordinator is never away "
+                                   "(network.coordinator-away is not set)"}));
+  EXPECT_EQ(unused("[network]\ncoordinator-away = \"300s+2m\"\n"), Sentences());
 }
 
 TEST(Job, NormsAreBoundedWhereUpdatesAreStepsOfTheModel) {

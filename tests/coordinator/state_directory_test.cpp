@@ -61,6 +61,9 @@ TEST_F(StateDirectoryTest, InitRefusesWhatItWouldSpoil) {
   EXPECT_EQ(init_code(directory.path() / "a", {.listen = "localhost:7443"}), "setting-invalid")
       << "no service could listen there";
   EXPECT_EQ(init_code(directory.path() / "a", {.names = {"no spaces"}}), "setting-invalid");
+  EXPECT_EQ(init_code(directory.path() / "a", {.names = {std::string(64, 'a') + ".test"}}),
+            "setting-invalid")
+      << "no resolver takes a label of 64 letters";
   for (const char* name : {"0.0.0.0", "::", "10.1"}) {
     EXPECT_EQ(init_code(directory.path() / "a", {.names = {"lab.test", name}}), "setting-invalid")
         << "nobody can dial " << name;
@@ -77,6 +80,15 @@ TEST_F(StateDirectoryTest, AnInterruptedInitIsSaidToBeOne) {
   EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "directory-not-empty");
   std::filesystem::remove(StateDirectory(root).options_file());
   EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "init-interrupted");
+  EXPECT_EQ(expect_not_interrupted(StateDirectory(root)).error().code(), "init-interrupted");
+  for (const char* later : {"operator", "starling.db", "ca"}) {
+    std::filesystem::remove_all(root / later);
+    EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "init-interrupted") << later;
+  }
+  std::ofstream(root / "thesis.txt") << "nearly done";
+  EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "directory-not-empty");
+  EXPECT_TRUE(expect_not_interrupted(StateDirectory(root)));
+  EXPECT_TRUE(expect_not_interrupted(StateDirectory(directory.path() / "nowhere")));
 }
 
 TEST_F(StateDirectoryTest, TheServersCertificateIsKeptUntilItsNamesOrItsTimeAreUp) {

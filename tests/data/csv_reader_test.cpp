@@ -117,6 +117,8 @@ TEST_F(CsvReader, TextLabelsAreNumberedInSortedOrder) {
   EXPECT_THAT(dataset->labels(), ElementsAre(2, 1, 2, 0));
   EXPECT_THAT(refusal("x,label\n1,a\n2,b\n", {.classes = 3}), HasSubstr("write integers"))
       << "another device would number them differently";
+  EXPECT_THAT(refusal("x,label\n1,0\n2,1\n3,2x\n", {.classes = 2}),
+              HasSubstr("write integers: line 4, column 'label' has '2x'"));
 }
 
 TEST_F(CsvReader, ErrorsNameLineAndColumn) {

@@ -45,6 +45,7 @@ TEST(DatasetSpec, RefusesWithASentence) {
   EXPECT_THAT(refusal("mnist:/x"), HasSubstr("one of idx, fashion-mnist, csv or synthetic"));
   EXPECT_THAT(refusal("fashon-mnist"), HasSubstr("did you mean 'fashion-mnist'?"));
   EXPECT_THAT(refusal("idx"), HasSubstr("names no file: write idx:PATH"));
+  EXPECT_THAT(refusal("csv:"), HasSubstr("names no file: write csv:PATH"));
   EXPECT_THAT(refusal("idx:/x:tset"), HasSubstr("has the splits train and test, not 'tset'"));
   EXPECT_THAT(refusal("fashion-mnist:data"),
               HasSubstr("not 'data'; for a file or directory of this name write ./data"));

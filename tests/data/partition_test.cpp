@@ -259,7 +259,10 @@ TEST(PartitionSpec, RefusesWithASentence) {
   EXPECT_THAT(sentence("dirichlet:alpha=0"), HasSubstr("alpha = '0' is out of range"));
   EXPECT_THAT(sentence("dirichlet:alpha=nan"), HasSubstr("alpha = 'nan'"));
   EXPECT_THAT(sentence("dirichlet:alpha=much"), HasSubstr("is not a number"));
-  EXPECT_THAT(sentence("iid:index=1"), HasSubstr("by both index= and of="));
+  EXPECT_THAT(sentence("iid:index=2"),
+              HasSubstr("does not say of how many parts it is number 2: add of="));
+  EXPECT_THAT(sentence("iid:of=4"), HasSubstr("has 4 parts and does not say which one to hold: "
+                                              "add index=, from 1 to 4"));
   EXPECT_THAT(sentence("iid:index=0,of=3"), HasSubstr("index = '0' is out of range"));
   EXPECT_THAT(sentence("iid:index=4,of=3"),
               HasSubstr("asks for part 4 of 3; index must be 1 to 3"));

@@ -137,6 +137,8 @@ TEST_F(CommandsTest, PreflightNamesEverythingThatIsWrongAtOnce) {
   const Printed result = printed.get();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.text, HasSubstr("/nonexistent/rows.csv"));
+  EXPECT_THAT(result.text, HasSubstr("make " + state_.options_file().string() + " with [data]"))
+      << "there is no file yet to look into";
   EXPECT_THAT(result.text, HasSubstr("7200 s ahead of the coordinator's"));
   EXPECT_THAT(result.text, HasSubstr(R"({"ok":false,"checks":[{"name":"configuration","ok":true)"));
 }

@@ -462,13 +462,24 @@ TEST(EdgeSession, AnUpdateThatCannotBeStoredIsNotOffered) {
   device.start();
   coordinator.welcome();
   const TinyRound round(kTask);
-  std::filesystem::remove_all(device.state.pending());
+  std::filesystem::remove_all(device.state.path);  // as where its disk is no longer mounted
   coordinator.send(round.plan);
   coordinator.expect<protocol::ModelRequest>();
   coordinator.send_chunk(round, 0, round.model.size());
   EXPECT_EQ(coordinator.expect<protocol::TaskFailed>().code, "file-missing");
   coordinator.hang_up();
-  std::filesystem::create_directory(device.state.pending());
+  std::filesystem::create_directories(device.state.pending());
+}
+
+TEST(EdgeSession, GoesOnWhereItsPendingUpdatesWereRemoved) {
+  ScriptedCoordinator coordinator;
+  Device device(coordinator);
+  device.start();
+  coordinator.welcome();
+  std::filesystem::remove_all(device.state.pending());
+  coordinator.hand_out(TinyRound(kTask));
+  EXPECT_EQ(device.pending_files(), 1U);
+  coordinator.hang_up();
 }
 
 // From now on no file grows beyond `bytes`: a disk that fails while it is written to.

@@ -95,6 +95,38 @@ TEST_F(JoinCommandTest, TheSameClientKeepsWhatItsStrategiesRemember) {
   EXPECT_TRUE(fs::exists(state_.pending() / "1.state"));
 }
 
+// Whoever was there before is compared also where only one of the two renames has been made.
+TEST_F(JoinCommandTest, TheSameClientKeepsThemThroughACrash) {
+  const auto crash_between_the_renames = [&] {
+    fs::rename(state_.identity(), state_.path / "identity.new");
+  };
+  const auto crash_before_the_renames = [&] {
+    crash_between_the_renames();
+    fs::rename(state_.path / "identity.old", state_.identity());
+  };
+  const fs::path kept = state_.pending() / "1.state";
+  ASSERT_EQ(code(new_token()), "cam-7");
+  const std::string token = new_token();
+  ASSERT_EQ(code(token, true), "cam-7");
+  std::ofstream(kept) << "of run 1";
+  crash_before_the_renames();
+  EXPECT_EQ(code(token, true), "cam-7");
+  EXPECT_TRUE(fs::exists(kept));
+  crash_between_the_renames();
+  EXPECT_EQ(code(token, true), "cam-7");
+  EXPECT_TRUE(fs::exists(kept));
+
+  const std::string other = new_token("cam-8");
+  ASSERT_EQ(code(other, true), "cam-8");
+  for (const std::function<void()>& crash :
+       {std::function<void()>(crash_before_the_renames), {crash_between_the_renames}}) {
+    std::ofstream(kept) << "of run 1";
+    crash();
+    EXPECT_EQ(code(other, true), "cam-8");
+    EXPECT_FALSE(fs::exists(kept));
+  }
+}
+
 TEST_F(JoinCommandTest, WhatTheOwnerWroteIntoEdgeTomlStays) {
   fs::create_directory(state_.path);
   std::ofstream(state_.options_file()) << "[data]\ndataset = \"csv:mine.csv\"\n";

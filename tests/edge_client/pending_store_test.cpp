@@ -232,7 +232,28 @@ TEST_F(PendingStoreTest, WhatACrashLeavesBehindIsSweptAndOthersFilesStay) {
   EXPECT_FALSE(fs::exists(directory_ / ".0000000000000007.update.abc123.tmp"));
 }
 
-TEST_F(PendingStoreTest, AMissingDirectoryIsNamedWhenStoring) {
+TEST_F(PendingStoreTest, ADirectoryThatWasRemovedIsMadeAgainAndSaidOnce) {
+  const PendingStore store(disk_, directory_, codec_, {.log = &log_});
+  ASSERT_TRUE(store.load(log_));
+  std::ofstream(temporary_.path() / "edge.toml") << "";
+  fs::remove_all(directory_);
+  EXPECT_TRUE(store.forget(TaskId(6))) << "it is gone with the directory";
+  EXPECT_TRUE(store.forget_state(RunId(1)));
+  EXPECT_TRUE(store.store(make_update(TaskId(7), {1})));
+  EXPECT_TRUE(store.store(make_update(TaskId(8), {1})));
+  EXPECT_THAT(log_.lines, ElementsAre(HasSubstr(directory_.string() + " was removed")));
+  EXPECT_EQ(fs::status(directory_).permissions(), fs::perms::owner_all);
+  EXPECT_THAT(tasks_found(), ElementsAre(7, 8));
+  fs::remove_all(directory_);
+  EXPECT_TRUE(store.keep({RunId(3), 4, TaskId(9), state_of(1)}));
+  fs::remove_all(directory_);
+  EXPECT_TRUE(store.restore_state({RunId(4), 4, TaskId(9), state_of(1)}));
+  EXPECT_THAT(runs_found(), ElementsAre(4));
+  EXPECT_EQ(log_.lines.size(), 3U);
+}
+
+// Its disk is not mounted any more: what is written there now would not be found again.
+TEST_F(PendingStoreTest, ADirectoryThatIsMissingWithAllBesideItIsNamedWhenStoring) {
   const auto stored = store_.store(make_update(TaskId(7), {1}));
   ASSERT_FALSE(stored);
   EXPECT_THAT(stored.error().message(), HasSubstr(directory_.string()));

@@ -99,6 +99,18 @@ TEST_F(SimulateCommand, SaysEachEvaluationAndHowItEnded) {
   EXPECT_THAT(answer.out, Not(HasSubstr("written:")));
 }
 
+TEST_F(SimulateCommand, KeysWithoutEffectAreWarnedOf) {
+  const Answer answer = run_small(
+      {"--nodes.slowdown", "3", "--network.retransmit-after", "1s", "--nodes.return-after", "1s"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err,
+              HasSubstr("warning: nodes.slowdown has no effect: nodes.stragglers is not set\n"));
+  EXPECT_THAT(answer.err, HasSubstr("network.retransmit-after has no effect: network.loss is not"));
+  EXPECT_THAT(answer.err, HasSubstr("nodes.return-after has no effect: nodes.crash-every is not"));
+  EXPECT_THAT(run_small({"--nodes.slowdown", "3", "--nodes.stragglers", "0.5"}).err,
+              Not(HasSubstr("warning")));
+}
+
 TEST_F(SimulateCommand, JsonIsTheMeasurementsAlone) {
   const Answer answer = run_small({"--format", "json"});
   ASSERT_EQ(answer.code, 0) << answer.err;

@@ -5,6 +5,7 @@
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
 
+#include <fstream>
 #include <set>
 
 #include "core/base/durable_file.h"
@@ -260,6 +261,28 @@ TEST(IdentityDirectory, OneThatMayNotBeReadIsNotTakenForNone) {
   }
   ASSERT_EQ(::chmod(directory.c_str(), 0700), 0);
   EXPECT_TRUE(IdentityDirectory::load(directory));
+}
+
+TEST(IdentityDirectory, ADamagedFileIsNamedAndAPipeIsNotWaitedFor) {
+  const testing::TemporaryDirectory home;
+  const auto credentials = authority().issue_credentials({.name = "cam-7"}, kNow);
+  for (const char* name : {"key.pem", "certificate.pem", "ca.pem", "coordinator"}) {
+    const auto file = home.path() / name;
+    for (const bool pipe : {false, true}) {
+      ASSERT_TRUE(IdentityDirectory::save(home.path(), *credentials, {"10.0.0.1", 7443}));
+      if (pipe) {
+        std::filesystem::remove(file);
+        ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+      } else {
+        std::ofstream(file) << "damaged";
+      }
+      const auto refused = IdentityDirectory::load(home.path());
+      ASSERT_FALSE(refused) << name;
+      EXPECT_NE(refused.error().message().find(file.string()), std::string::npos)
+          << refused.error().message();
+      std::filesystem::remove(file);
+    }
+  }
 }
 
 TEST(IdentityDirectory, RemembersTheTimeThatACoordinatorToldLast) {

@@ -48,6 +48,31 @@ TEST(Chart, IsDrawnForLaptopsAndPhones) {
   EXPECT_EQ(count_of(figure, "role=\"img\""), 2U);
 }
 
+// The labels below the wide drawing.
+std::string column_labels(const Chart& chart) {
+  const std::string figure = render(chart);
+  const std::string wide = figure.substr(0, figure.find("plot narrow"));
+  std::string labels;
+  for (std::size_t at = wide.find("text-anchor=\"middle\""); at != wide.npos;
+       at = wide.find("text-anchor=\"middle\"", at + 1)) {
+    const std::size_t begin = wide.find('>', at) + 1;
+    labels += (labels.empty() ? "" : " ") + wide.substr(begin, wide.find('<', begin) - begin);
+  }
+  return labels;
+}
+
+TEST(Chart, RoundsAreLabelledByWholeNumbers) {
+  Chart chart = chart_of({line_of("a", {1, 2, 3})});
+  EXPECT_THAT(column_labels(chart), HasSubstr("0.5"));
+  chart.x.whole = true;
+  EXPECT_EQ(column_labels(chart), "0 1 2");
+  chart.series[0].x = {1};
+  chart.series[0].y = {0.5};
+  EXPECT_EQ(column_labels(chart), "1") << "of a run of one round";
+  chart.series[0].x = {7};
+  EXPECT_EQ(column_labels(chart), "7");
+}
+
 TEST(Chart, GapsAreNotJoined) {
   const std::string data =
       first_line(render(chart_of({line_of("a", {1, 2, kNan, 4, 5, kNan, 7})})));

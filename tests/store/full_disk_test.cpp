@@ -1,43 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store, checkpoints and spool on a real file system of 512 KiB and 200 files; needs the right to
-// mount one.
-#include <sched.h>
-#include <sys/mount.h>
-
-#include <fstream>
-
+// Store, checkpoints and spool on a real file system of 512 KiB and 200 files.
 #include "core/store/checkpoints.h"
 #include "core/store/spool.h"
-#include "tests/store/child_process.h"
+#include "tests/store/small_disk.h"
 #include "tests/store/store_fixture.h"
 
 namespace starling::store {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kNoMount = 77;
-
-// Runs `body` where `directory` is a small disk of its own; the rest of the machine never sees it.
-int on_small_disk(const fs::path& directory, const std::function<void()>& body) {
-  ChildProcess child([&](int) {
-    if (::unshare(CLONE_NEWNS) != 0 ||
-        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        ::mount("tmpfs", directory.c_str(), "tmpfs", 0, "size=512k,nr_inodes=200") != 0) {
-      return kNoMount;
-    }
-    body();
-    return 0;
-  });
-  return child.wait();
-}
-
-// Takes all room that is left.
-void fill(const fs::path& file) {
-  std::ofstream out(file, std::ios::binary);
-  const std::string block(1024, 'x');
-  while (out.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) {
-  }
-}
 
 void fill_store(const fs::path& directory) {
   const auto store = open_sqlite_store(directory / "starling.db", {.create = true}).value();
@@ -161,7 +132,10 @@ void promise_what_is_kept(const fs::path& directory) {
 class FullDiskTest : public ::testing::Test {
  protected:
   void run(void (*body)(const fs::path&)) {
-    const int code = on_small_disk(directory_.path(), [&] { body(directory_.path()); });
+    const int code = on_small_disk(directory_.path(), "size=512k,nr_inodes=200", [&] {
+      body(directory_.path());
+      return 0;
+    });
     if (code == kNoMount) GTEST_SKIP() << "this process may not mount a file system";
     EXPECT_EQ(code, 0);
   }

@@ -33,6 +33,7 @@ TEST(WrappedStream, LeavesCommandsDrawingsAndJsonAlone) {
   for (const std::string text :
        {"  starling-edge join STJ1-ABCDEF --state client-1\n",
         "{\"text\":\"a b c d e f g h i j\"}\n", "[{\"text\":\"a b c d e f g h i j\"}]\n",
+        "<svg viewBox=\"0 0 10 10\" width=\"10\">\n",
         "0.55 |\x1b[32m**** **** **** ****\x1b[0m\n"}) {
     EXPECT_EQ(wrapped(text), text);
   }

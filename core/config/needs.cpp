@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/config/needs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace starling::config {
+namespace {
+
+const std::string& find(const Settings& all, std::string_view key) {
+  return std::ranges::find(all, key, &Settings::value_type::first)->second;
+}
+
+}  // namespace
+
+std::vector<std::string> unmet_needs(const std::vector<Needs>& rules, const Settings& settings,
+                                     const Settings& defaults) {
+  std::vector<std::string> sentences;
+  for (const Needs& rule : rules) {
+    if (find(settings, rule.owner) != rule.unset) continue;
+    for (const std::string_view key : rule.keys) {
+      const std::string& value = find(settings, key);
+      // A 0 turns off what is not on.
+      if (value == find(defaults, key) || value == "0") continue;
+      sentences.push_back(fmt::format("{} has no effect: {} is not set", key, rule.owner));
+    }
+  }
+  return sentences;
+}
+
+const std::vector<Needs>& needs_of_simulation() {
+  static const std::vector<Needs> rules = {
+      Needs{"network.loss", "0", {"network.retransmit-after"}},
+      Needs{"nodes.stragglers", "0", {"nodes.slowdown"}},
+      Needs{"nodes.crash-every", "0s", {"nodes.return-after"}},
+  };
+  return rules;
+}
+
+}  // namespace starling::config
