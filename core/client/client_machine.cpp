@@ -450,11 +450,14 @@ void ClientMachine::commit_state(const Pending& pending) {
   remember(std::move(state));
   if (pending.rounds > 0 && round >= pending.rounds) ended_.insert(run);
   if (recent_.size() <= options_.states_max) return;
+  const auto ended = std::find_if(recent_.begin(), std::prev(recent_.end()),
+                                  [this](RunId other) { return ended_.contains(other); });
+  const RunId dropped = ended == std::prev(recent_.end()) ? recent_.front() : *ended;
   say(LogLevel::kWarning,
       fmt::format(
           "this client's state of run {} is dropped to make room: states of {} runs are kept",
-          recent_.front().value(), options_.states_max));
-  drop_state(recent_.front());
+          dropped.value(), options_.states_max));
+  drop_state(dropped);
 }
 
 void ClientMachine::drop_state(RunId run) {

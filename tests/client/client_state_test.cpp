@@ -581,6 +581,27 @@ TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
   EXPECT_EQ(forgotten, std::vector({RunId(1), RunId(2)}));
 }
 
+// A run that goes on would lose what its clients remember.
+TEST_F(ClientStateTest, StatesOfEndedRunsGoFirst) {
+  connect();
+  std::vector<RunId> forgotten;
+  for (std::uint64_t run = 1; run <= 9; ++run) {
+    protocol::RoundPlan task = plan(run);
+    task.run = task.base.run = RunId(run);
+    task.rounds = run == 5 ? task.round : task.round + 1;
+    hear(task);
+    if (!did<Train>()) serve_model(TaskId(run));
+    PendingUpdate made = update(run);
+    made.head.base = task.base;
+    made.state = state(1);
+    feed(TrainingFinished{TaskId(run), made});
+    feed(UpdateStored{TaskId(run), Result<void>()});
+    hear(protocol::RoundCommitted{TaskId(run), RunId(run), 1, {}});
+    if (did<ForgetState>()) forgotten.push_back(did<ForgetState>()->run);
+  }
+  EXPECT_EQ(forgotten, std::vector({RunId(5)}));
+}
+
 TEST_F(ClientStateTest, SaysWhichFailuresWouldComeAgain) {
   connect();
   hear(plan(1));
