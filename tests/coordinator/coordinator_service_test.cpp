@@ -182,8 +182,8 @@ TEST_F(CoordinatorServiceTest, AWithdrawnRoundIsRunAgainAndTheRunGoesOn) {
                        round.at("state").get_string().c_str());
   }
   EXPECT_EQ(attempts,
-            (std::vector<std::string>{"1.1 committed", "2.1 abandoned", "2.2 committed",
-                                      "3.1 abandoned", "3.2 committed", "4.1 committed"}));
+            (std::vector<std::string>{"1.1 committed", "2.1 abandoned", "3.1 abandoned",
+                                      "2.2 committed", "3.2 committed", "4.1 committed"}));
 }
 
 TEST_F(CoordinatorServiceTest, ARunningRunIsStoppedAndTheNextOneBegins) {
