@@ -41,6 +41,13 @@ void NormRaises::raise(bool in_advance) {
 // attempt. If m b lets the majority pass, m times that median lies between m b and m^2 b. So one
 // more raise, where the attempt fails all the same, reaches what the setting means, and at most m
 // times that.
+void add_norms(std::vector<double> norms, RecentNorms& recent, RecentNorms& first) {
+  if (recent.empty()) first.clear();
+  if (first.size() < NormBound::kRounds) first.push_back(norms);
+  recent.push_back(std::move(norms));
+  if (recent.size() > NormBound::kRounds) recent.pop_front();
+}
+
 bool NormRaises::attempt_ended(std::size_t asked, std::size_t refused, bool committed,
                                RecentNorms& norms) {
   const bool most = 2 * refused > asked;

@@ -19,6 +19,10 @@ namespace starling::coordinator {
 // The norms of the updates in the last committed rounds, a vector a round, oldest first.
 using RecentNorms = std::deque<std::vector<double>>;
 
+// After a round that committed: of the last rounds, and of the first ones, both since `recent` was
+// forgotten.
+void add_norms(std::vector<double> norms, RecentNorms& recent, RecentNorms& first);
+
 // The reason code of an update that the bound refuses.
 inline constexpr std::string_view kNormAboveBound = "norm-above-bound";
 

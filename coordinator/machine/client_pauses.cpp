@@ -11,7 +11,7 @@ bool ClientPauses::failed(const std::string& client, const std::string& reason, 
   Row& row = rows_[client];
   ++row.in_a_row;
   row.reason = printable(reason, ClientFailures::kReasonBytesMax);
-  row.connected = false;
+  row.came_back = false;
   if (row.in_a_row < in_a_row_max_) return false;
   if (round >= row.next_chance) {
     row.pause = row.pause == 0 ? kFirstPause : 2 * row.pause;
@@ -20,16 +20,16 @@ bool ClientPauses::failed(const std::string& client, const std::string& reason, 
   return !before;
 }
 
-void ClientPauses::connected_again(const std::string& client) {
+void ClientPauses::came_back(const std::string& client) {
   const auto found = rows_.find(client);
-  if (found != rows_.end() && may_connect_again(found->second)) found->second.connected = true;
+  if (found != rows_.end() && may_come_back(found->second)) found->second.came_back = true;
 }
 
 const ClientPauses::Row* ClientPauses::find_left_out(const std::string& client, Round round) const {
   const auto found = rows_.find(client);
   if (found == rows_.end()) return nullptr;
   const Row& row = found->second;
-  const bool left_out = row.in_a_row >= in_a_row_max_ && round < row.next_chance && !row.connected;
+  const bool left_out = row.in_a_row >= in_a_row_max_ && round < row.next_chance && !row.came_back;
   return left_out ? &row : nullptr;
 }
 

@@ -13,8 +13,8 @@
 namespace starling::coordinator {
 
 // Pauses are counted in rounds: a restart finds the rounds and the failures of each in the records
-// and decides alike. Only whether a client has connected again since its last task is not recorded,
-// and after a restart every client has.
+// and decides alike. Only whether a client has come back since its last task is not recorded, and
+// after a restart every client has.
 class ClientPauses {
  public:
   static constexpr int kTrainingsInARowMax = 3;
@@ -26,26 +26,26 @@ class ClientPauses {
     std::string reason;      // of the last one, shortened
     Round pause = 0;         // the last one; 0: none yet
     Round next_chance = 0;   // from this round on it may be asked again
-    bool connected = false;  // again, since the last one
+    bool came_back = false;  // since the last one
   };
 
   explicit ClientPauses(int in_a_row_max) : in_a_row_max_(in_a_row_max) {}
 
   // Its task of that round was missed. Returns whether it is left out from now on. Where it was
-  // left out already, because a round could not do without it or because it had connected again,
+  // left out already, because a round could not do without it or because it had come back,
   // its pause stays as it is: such a task is no chance that it had to wait for.
   bool failed(const std::string& client, const std::string& reason, Round round);
   void succeeded(const std::string& client) { rows_.erase(client); }
-  // One that has missed nothing since it was left out may try once more at once: it may have been
-  // away. The next such chance comes after it has succeeded.
-  void connected_again(const std::string& client);
+  // It has connected again, or offers late what it was asked for: one that has missed nothing since
+  // it was left out is asked once more at once. The next such chance comes after it has succeeded.
+  void came_back(const std::string& client);
   bool left_out(const std::string& client, Round round) const {
     return find_left_out(client, round) != nullptr;
   }
   // Null where the client may be asked for a task of that round.
   const Row* find_left_out(const std::string& client, Round round) const;
-  // Whether it is asked at once when it connects again. Requires: it is left out.
-  bool may_connect_again(const Row& row) const { return row.in_a_row == in_a_row_max_; }
+  // Whether it is asked at once when it comes back. Requires: it is left out.
+  bool may_come_back(const Row& row) const { return row.in_a_row == in_a_row_max_; }
 
  private:
   int in_a_row_max_;

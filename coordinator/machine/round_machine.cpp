@@ -31,10 +31,22 @@ Error not_needed(std::size_t wanted, protocol::TaskKind kind) {
                                            counted(wanted, result_of(kind))));
 }
 
-constexpr std::array<std::string_view, 15> kCircumstances = {
-    kDeadline,  "round-closed", kDisconnected,  "run-stopped",   "certificate-revoked",
-    kWrongBase, "spool-full",   "disk-full",    "io-error",      "upload-incomplete",
-    kNoRoom,    kUploadStalled, "no-directory", "no-permission", "upload-too-large"};
+constexpr std::array<std::string_view, 16> kCircumstances = {kDeadline,
+                                                             "round-closed",
+                                                             kDisconnected,
+                                                             "run-stopped",
+                                                             "certificate-revoked",
+                                                             kWrongBase,
+                                                             "spool-full",
+                                                             "disk-full",
+                                                             "io-error",
+                                                             "upload-incomplete",
+                                                             kNoRoom,
+                                                             kUploadStalled,
+                                                             "no-directory",
+                                                             "no-permission",
+                                                             "upload-too-large",
+                                                             client::kMemoryInUse};
 
 }  // namespace
 
@@ -45,7 +57,8 @@ bool is_circumstance(std::string_view code, protocol::TaskKind kind) {
 }
 
 bool is_miss(std::string_view code) {
-  return code == kDeadline || code == kDisconnected || code == kUploadStalled || code == kWrongBase;
+  return code == kDeadline || code == kDisconnected || code == kUploadStalled ||
+         code == kWrongBase || code == client::kMemoryInUse;
 }
 
 RoundMachine::RoundMachine(Options options, const std::vector<Participant>& participants,

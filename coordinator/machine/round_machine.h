@@ -83,7 +83,8 @@ inline constexpr std::string_view kWrongBase = "wrong-base";
 inline constexpr std::string_view kDisconnected = "disconnected";
 
 // Whether a client of this failure kept its attempt waiting until the deadline or for the grace, or
-// answered with an update of another model, as an honest one does once after a restore.
+// answered with an update of another model, as an honest one does once after a restore, or had no
+// memory for it beside other runs.
 // Going away is a miss too: a client that goes away in every round costs each of them the grace,
 // and nothing tells it from one whose link is bad. Such an honest client still takes part: every
 // update of its own ends its row, it is asked at once when it is back for the first time, and it is

@@ -34,7 +34,7 @@ std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& f
 
 std::string when_again(const ClientPauses& pauses, const ClientPauses::Row& row) {
   return fmt::format("it is asked again from round {} on{}", row.next_chance,
-                     pauses.may_connect_again(row) ? ", or once it has connected again" : "");
+                     pauses.may_come_back(row) ? ", or once it has connected again" : "");
 }
 
 }  // namespace
@@ -48,8 +48,11 @@ RunMachine::RunMachine(RunStart start, const CoordinatorOptions& options, Client
       abandoned_(std::exchange(start_.abandoned, {})) {
   work_ += clients_.size();
   for (const auto& [name, client] : clients_.all()) {
-    if (client.session || !client.seen) continue;
-    away_.set(name, client.away_since + start_.job.round.reconnect_grace);
+    if (client.session) {
+      came(name, client);
+    } else if (client.seen) {
+      away_.set(name, client.away_since + start_.job.round.reconnect_grace);
+    }
   }
 }
 
@@ -510,10 +513,11 @@ void RunMachine::forget_lost_states(const std::vector<std::string>& lost) {
   const Forgotten forgotten = forget_lost(start_, lost);
   if (forgotten.all) {
     start_.at = first_position(*start_.strategy, start_.at.version, start_.at.model);
-    turn_.say(id(), fmt::format("what '{}' remembers starts anew, here and on all clients: {} lost "
-                                "its part of it",
-                                start_.job.training.strategy.name,
-                                list_some(lost, kNamed, std::identity())));
+    turn_.say(
+        id(),
+        fmt::format("what '{}' remembers begins again, here and on all clients: {} lost "
+                    "its part of it",
+                    start_.job.training.strategy.name, list_some(lost, kNamed, std::identity())));
   }
   for (const std::string& client : forgotten.left_out) {
     turn_.say(id(), fmt::format("{} is left out of this run from now on: {}", client,
@@ -549,13 +553,12 @@ void RunMachine::committed(const RoundSummary& summary, Durable durable) {
     start_.evaluated = false;
     start_.attempts.erase(start_.attempts.begin(),
                           start_.attempts.upper_bound(start_.at.version.round));
-    std::vector<double>& norms = start_.norms.emplace_back();
+    std::vector<double> norms;
     for (const Contributor& contributor : summary.contributors) {
       norms.push_back(contributor.norm);
       start_.counted.counted(contributor.client, {contributor.task, summary.round});
     }
-    if (start_.first_norms.size() < NormBound::kRounds) start_.first_norms.push_back(norms);
-    if (start_.norms.size() > NormBound::kRounds) start_.norms.pop_front();
+    add_norms(std::move(norms), start_.norms, start_.first_norms);
     forget_lost_states(who_lost(summary.failures, start_.counted));
     end_abandoned_tasks(retry("round-closed", "the round closed without this update"));
   }

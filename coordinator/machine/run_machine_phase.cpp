@@ -33,10 +33,12 @@ bool is_reason_code(const std::string& code) {
   });
 }
 
-// Codes by which the coordinator decides are its own.
+// Codes by which the coordinator decides are its own, but for one that only clients know of.
 Error reported(const protocol::TaskFailed& failed) {
-  const bool is_own = is_circumstance(failed.code, protocol::TaskKind::kTrain) ||
-                      failed.code == kNormAboveBound || failed.code.starts_with(kPermanent);
+  const bool is_circumstance_here = failed.code != client::kMemoryInUse &&
+                                    is_circumstance(failed.code, protocol::TaskKind::kTrain);
+  const bool is_own =
+      is_circumstance_here || failed.code == kNormAboveBound || failed.code.starts_with(kPermanent);
   std::string code = is_reason_code(failed.code) && !is_own ? failed.code : "client-error";
   std::string sentence = printable(failed.message, wire::kSentenceBytesMax);
   if (failed.permanent) code.insert(0, kPermanent);
@@ -49,8 +51,8 @@ Error reported(const protocol::TaskFailed& failed) {
 
 void RunMachine::came(const std::string& name, const ClientTable::Client&) {
   away_.clear(name);
-  start_.missed.connected_again(name);
-  start_.evaluation_failures.connected_again(name);
+  start_.missed.came_back(name);
+  start_.evaluation_failures.came_back(name);
   if (!phase_) return;
   const auto task = phase_->tasks.task_of(name);
   if (!task) return;
@@ -512,14 +514,15 @@ void RunMachine::note_missed(const RoundSummary& summary) {
 void RunMachine::note_returns(const RoundSummary& summary, ClientPauses& pauses) {
   for (const RoundFailure& failure : summary.failures) {
     if (failure.code != kDisconnected || !clients_.connected(failure.client)) continue;
-    pauses.connected_again(failure.client);
+    pauses.came_back(failure.client);
   }
 }
 
-// It has finished what an earlier attempt asked it for, good for the next one.
+// It says that it has finished what an earlier attempt asked it for, good for the next one. Only
+// the update itself ends the row of those that it missed.
 void RunMachine::offered_late(const std::string& client, TaskId task) {
   const auto asked = abandoned_.find(client);
-  if (asked != abandoned_.end() && asked->second == task) start_.missed.succeeded(client);
+  if (asked != abandoned_.end() && asked->second == task) start_.missed.came_back(client);
 }
 
 void RunMachine::blame_for_norms(const RoundSummary& summary, bool commits) {

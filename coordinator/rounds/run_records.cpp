@@ -204,11 +204,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
       }
       anew = false;  // its state was made of what was remembered
       std::vector<double> norms = norms_of(record);
-      if (!norms.empty()) {
-        if (start.first_norms.size() < NormBound::kRounds) start.first_norms.push_back(norms);
-        start.norms.push_back(std::move(norms));
-        if (start.norms.size() > NormBound::kRounds) start.norms.pop_front();
-      }
+      if (!norms.empty()) add_norms(std::move(norms), start.norms, start.first_norms);
     }
     if (record.state == store::RoundState::kOpen) continue;
     const std::vector<std::string> lost = who_lost(record.result.failures, start.counted);

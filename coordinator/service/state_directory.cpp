@@ -39,12 +39,14 @@ Result<void> expect_empty(const fs::path& root) {
                       root.string() + "'");
 }
 
-// Something that init makes before coordinator.toml, or a temporary file of it.
+// Something that init makes before coordinator.toml and as it makes it, or a temporary file of it.
 bool is_of_init(const StateDirectory& state, const fs::path& entry) {
   const std::string name = entry.filename().string();
   const auto is = [&](const fs::path& made) { return entry.filename() == made.filename(); };
-  return is(state.models()) || is(state.spool()) || is(state.authority()) ||
-         is(state.operator_identity()) || name.starts_with(state.database().filename().string()) ||
+  std::error_code code;
+  if (is(state.models()) || is(state.spool())) return fs::is_empty(entry, code) && !code;
+  if (is(state.operator_identity())) return fs::exists(state.authority(), code);
+  return is(state.authority()) || name.starts_with(state.database().filename().string()) ||
          (name.starts_with('.') && name.ends_with(".tmp"));
 }
 
@@ -89,6 +91,12 @@ Result<void> expect_not_interrupted(const StateDirectory& state) {
   std::error_code code;
   if (fs::exists(state.options_file(), code) || code) return {};
   const std::string root = state.root().string();
+  if (fs::exists(state.database(), code) && fs::exists(state.address(), code)) {
+    return rejected("file-missing",
+                    fmt::format("{} has served and has no coordinator.toml any more: put the file "
+                                "back, or restore a backup into a new directory",
+                                root));
+  }
   std::size_t found = 0;
   for (auto it = fs::directory_iterator(state.root(), code);
        !code && it != fs::directory_iterator(); it.increment(code), ++found) {
@@ -98,8 +106,7 @@ Result<void> expect_not_interrupted(const StateDirectory& state) {
   return rejected(
       "init-interrupted",
       fmt::format("{0} has no coordinator.toml, as after an interrupted init: remove {0} "
-                  "and repeat 'starling-coordinator init {0}'; where it has served "
-                  "already, put the file back instead",
+                  "and repeat 'starling-coordinator init {0}'",
                   root));
 }
 

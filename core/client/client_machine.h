@@ -84,6 +84,8 @@ struct Send {
 };
 // A trainer's error where what its strategy kept of the client's updates is gone.
 inline constexpr std::string_view kStateLost = "state-lost";
+// Where only the states of other runs, which may end, leave too little memory.
+inline constexpr std::string_view kMemoryInUse = "memory-in-use";
 struct Train {  // answered by TrainingFinished
   protocol::RoundPlan plan;
   SharedBytes base;

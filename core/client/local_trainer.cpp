@@ -158,7 +158,7 @@ Result<void> check_memory(const protocol::RoundPlan& plan, std::uint64_t other_s
       format_byte_count(plan.model_bytes), strategy.name, format_byte_count(needed),
       counted(options.pending_updates, "update"), format_byte_count(other_states_bytes),
       format_byte_count(options.memory_bytes_max));
-  if (alone <= options.memory_bytes_max) return overloaded("memory-in-use", message);
+  if (alone <= options.memory_bytes_max) return overloaded(std::string(kMemoryInUse), message);
   return unsupported("model-too-large", message);
 }
 

@@ -106,7 +106,7 @@ TEST_F(LostStatesTest, AfterARoundThatCommitsAllBeginAgain) {
     EXPECT_EQ(plan.last_counted, protocol::CountedTask()) << client;
     EXPECT_EQ(plan.base.round, 2U) << "the model stays";
   }
-  EXPECT_THAT(lines, Contains(HasSubstr("what 'scaffold' remembers starts anew, here and on all "
+  EXPECT_THAT(lines, Contains(HasSubstr("what 'scaffold' remembers begins again, here and on all "
                                         "clients: b lost its part of it")));
   round();
   EXPECT_EQ(control(), 3);

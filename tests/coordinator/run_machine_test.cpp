@@ -294,8 +294,6 @@ TEST_F(RunMachineTest, AnUploadThatMeetsAFullDiskAgainAndAgainIsNotSentWithoutEn
   EXPECT_TRUE(sent<protocol::RoundPlan>().empty());
 }
 
-// --- attempts that say nothing of their run -----------------------------------------------------
-
 // --- uploads without progress -------------------------------------------------------------------
 
 TEST_F(RunMachineTest, AClientWhoseUploadLostItsRoomMayOfferItAgain) {
@@ -494,7 +492,7 @@ TEST_F(SilentClientTest, ChancesThatAreNotUsedGetRarerWithoutEnd) {
     reconnect("c", session, session == 4 ? 5 : 4);
     session = session == 4 ? 5 : 4;
     RunStart restarted = start_of(1, records);
-    restarted.missed.connected_again("c");
+    restarted.missed.came_back("c");
     EXPECT_EQ(machine.find_run(RunId(1))->start().missed.left_out("c", current + 2),
               restarted.missed.left_out("c", current + 2))
         << "a restart decides alike, round " << current;
@@ -537,6 +535,63 @@ TEST_F(SilentClientTest, AnUpdateOfAnotherModelEndsNoRow) {
   }
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
   EXPECT_TRUE(start_of(1, records).missed.left_out("c", round())) << "a restart knows";
+}
+
+// It is the other runs' states that leave no room, which may end.
+TEST_F(SilentClientTest, OneWhoseMemoryOtherRunsHoldIsLeftOutForNow) {
+  for (int i = 0; i < ClientPauses::kTrainingsInARowMax; ++i) {
+    ASSERT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3}));
+    hear(3, protocol::TaskFailed{plans.at(2).second.task, std::string(client::kMemoryInUse), "x"});
+    pass_round({1, 2});
+  }
+  EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
+  EXPECT_FALSE(start_of(1, records).failures.left_out("c"));
+  EXPECT_TRUE(start_of(1, records).missed.left_out("c", round())) << "a restart knows";
+}
+
+class LateClientTest : public RunMachineTest {
+ protected:
+  // How many deadlines 30 rounds of two clients take while c never brings an update.
+  int deadlines(bool offers_late) {
+    context.job.job.rounds = 30;
+    context.job.round.min_updates = 2;
+    context.job.round.wait_for = 3;
+    context.job.round.attempts_max = 100;
+    submit();
+    for (const auto& [name, session] : {std::pair("a", 1), std::pair("b", 2), std::pair("c", 3)}) {
+      join(name, static_cast<std::uint64_t>(session));
+    }
+    int passed = 0;
+    for (auto plans = sent<protocol::RoundPlan>(); !plans.empty() && passed < 100;
+         plans = sent<protocol::RoundPlan>()) {
+      std::optional<protocol::RoundPlan> of_c;
+      for (const auto& [session, plan] : plans) {
+        if (session == SessionId(3)) {
+          of_c = plan;
+          continue;
+        }
+        upload(session.value(), plan);
+        feed(UploadSummed{plan.task, 1.0});
+      }
+      if (!did<CommitRound>().empty()) {
+        commit();
+        continue;
+      }
+      ++passed;
+      now += context.job.round.deadline - 1s;
+      for (const std::uint64_t session : {1, 2, 3}) hear(session, protocol::Ping{});
+      now += 1s;
+      feed(Tick{});
+      if (offers_late && of_c) hear(3, protocol::UpdateOffer{head(*of_c)});
+      wait_for_attempt();
+    }
+    return passed;
+  }
+};
+
+TEST_F(LateClientTest, OneThatIsSilentHoldsUpFewRounds) { EXPECT_LT(deadlines(false), 10); }
+TEST_F(LateClientTest, OneThatOnlyOffersItsUpdatesLateHoldsUpFewMore) {
+  EXPECT_LT(deadlines(true), 10);
 }
 
 // --- clients that go away -----------------------------------------------------------------------

@@ -85,10 +85,24 @@ TEST_F(StateDirectoryTest, AnInterruptedInitIsSaidToBeOne) {
     std::filesystem::remove_all(root / later);
     EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "init-interrupted") << later;
   }
+  std::ofstream(root / "models" / "thesis.pt") << "trained for weeks";
+  EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "directory-not-empty");
+  std::filesystem::remove(root / "models" / "thesis.pt");
   std::ofstream(root / "thesis.txt") << "nearly done";
   EXPECT_EQ(init_code(root, {.names = {"lab.test"}}), "directory-not-empty");
   EXPECT_TRUE(expect_not_interrupted(StateDirectory(root)));
   EXPECT_TRUE(expect_not_interrupted(StateDirectory(directory.path() / "nowhere")));
+}
+
+TEST_F(StateDirectoryTest, ADirectoryThatHasServedIsNotToBeRemoved) {
+  const StateDirectory state(directory.path() / "lab");
+  ASSERT_EQ(init_code(state.root(), {.names = {"lab.test"}}), "made");
+  std::ofstream(state.address()) << "127.0.0.1:7000\n";
+  std::filesystem::remove(state.options_file());
+  const Error error = expect_not_interrupted(state).error();
+  EXPECT_EQ(error.code(), "file-missing");
+  EXPECT_NE(error.message().find("put the file back"), std::string::npos) << error.message();
+  EXPECT_EQ(init_code(state.root(), {.names = {"lab.test"}}), "file-missing");
 }
 
 TEST_F(StateDirectoryTest, TheServersCertificateIsKeptUntilItsNamesOrItsTimeAreUp) {
