@@ -137,9 +137,10 @@ json::object round_to_json(const store::RoundRecord& record, const Evaluations& 
   return round;
 }
 
-// As stored when the run began, which earlier versions did not do; until then as its job has them.
+// As stored when the run began; until then, or where an earlier version began it, as its job has
+// them.
 Result<Settings> settings_of(const store::Run& run) {
-  if (run.started || !run.settings.empty()) return parse_settings(run.settings);
+  if (!run.settings.empty()) return parse_settings(run.settings);
   STARLING_ASSIGN(Job job, read_job(run.job, "job"));
   const strategy::Catalogue& strategies = strategy::builtin_strategies();
   STARLING_ASSIGN(const auto strategy, strategies.make_server(job.training.strategy, job.server));
