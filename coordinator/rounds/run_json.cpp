@@ -210,6 +210,20 @@ json::value run_to_json(const store::Run& run, const std::vector<store::RoundRec
   return object;
 }
 
+void add_progress(const RoundMachine& phase, json::value& run) {
+  const RoundMachine::Options& open = phase.options();
+  const bool trains = open.kind == protocol::TaskKind::kTrain;
+  const std::string prefix = trains ? "" : "federated_";
+  for (json::value& value : run.as_object().at("rounds").as_array()) {
+    json::object& round = value.as_object();
+    if (round.at("round") != json::value(open.round)) continue;
+    if (round.at(prefix + "state") != json::value("open")) continue;
+    round[trains ? "updates" : "federated_clients"] = phase.counted();
+    round[prefix + "bytes_in"] = phase.bytes_in();
+    round[prefix + "bytes_out"] = phase.bytes_out();
+  }
+}
+
 namespace {
 
 using Names = std::set<std::string>;
