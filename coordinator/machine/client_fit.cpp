@@ -45,4 +45,24 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
   return "";
 }
 
+std::size_t count_connected_able(const ClientTable& clients,
+                                 const std::vector<std::string>& abilities,
+                                 const client::DataShape& shape) {
+  std::size_t able = 0;
+  for (const auto& [announced, count] : clients.connected_as()) {
+    const ClientTable::Client client{.greeted = true,
+                                     .greeting = {.abilities = announced.abilities,
+                                                  .input = announced.shape.input,
+                                                  .classes = announced.shape.classes}};
+    if (why_unfit(client, abilities, shape, protocol::TaskKind::kTrain).empty()) able += count;
+  }
+  return able;
+}
+
+std::string describe_connected(std::size_t connected, std::size_t able) {
+  if (able >= connected) return fmt::format("{} connected", connected);
+  return fmt::format("{} connected, {} of them can do this run", connected,
+                     able > 0 ? fmt::format("{}", able) : "none");
+}
+
 }  // namespace starling::coordinator

@@ -19,4 +19,13 @@ bool holds_rows_out(const Greeting& greeting);
 std::string why_unfit(const ClientTable::Client& client, const std::vector<std::string>& abilities,
                       const client::DataShape& shape, protocol::TaskKind kind);
 
+// How many connected clients can train, by what they announced. Its cost is that of the distinct
+// announcements, not of the clients.
+std::size_t count_connected_able(const ClientTable& clients,
+                                 const std::vector<std::string>& abilities,
+                                 const client::DataShape& shape);
+
+// "3 connected, 2 of them can do this run"; the second part only where not all of them can.
+std::string describe_connected(std::size_t connected, std::size_t able);
+
 }  // namespace starling::coordinator

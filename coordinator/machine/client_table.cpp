@@ -16,6 +16,10 @@ Greeting greeting_of(const protocol::Hello& hello) {
   return greeting;
 }
 
+ClientTable::Announced announced(const Greeting& greeting) {
+  return {greeting.abilities, {greeting.input, greeting.classes}};
+}
+
 }  // namespace
 
 ClientTable::ClientTable(const CoordinatorOptions& options, Turn& turn, Watcher watcher)
@@ -84,6 +88,7 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
   client.greeted = true;
   set_greeting(client, greeting_of(hello));
   ++connected_;
+  ++connected_as_[announced(client.greeting)];
   if (!client.tasks.empty()) ++connected_at_work_;
   ++presence_version_;
   turn_.act(ClientSeen{session.client, client.greeting});
@@ -116,6 +121,8 @@ void ClientTable::leave(SessionId id) {
   client->second.session.reset();
   client->second.away_since = turn_.now;
   --connected_;
+  const auto as = connected_as_.find(announced(client->second.greeting));
+  if (--as->second == 0) connected_as_.erase(as);
   if (!client->second.tasks.empty()) --connected_at_work_;
   ++presence_version_;
   turn_.act(ClientSeen{name, std::nullopt});

@@ -149,12 +149,7 @@ std::string RunMachine::waits_for() const {
   if (awaited_ == 0) return "";
   const Reach reach = this->reach();
   const std::size_t busy = clients_.count_connected_at_work();
-  std::string there = fmt::format("{} connected", reach.connected);
-  if (reach.connected_able < reach.connected) {
-    there +=
-        fmt::format(", {} of them can do this run",
-                    reach.connected_able > 0 ? fmt::format("{}", reach.connected_able) : "none");
-  }
+  std::string there = describe_connected(reach.connected, reach.connected_able);
   if (busy > 0) there += fmt::format(", {} at work for other runs", busy);
   return fmt::format("{} ({})", counted(awaited_, "client"), there);
 }

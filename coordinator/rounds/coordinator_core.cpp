@@ -66,10 +66,7 @@ RunQueue::Handlers CoordinatorCore::queue_handlers() {
                 shell_.start_run(run, std::move(start));
               },
           .on_stop = [this](RunId run) { shell_.handle(StopRun{run}); },
-          .clients_for_another = [this]() -> std::optional<std::size_t> {
-            if (machine().runs_active() >= runs_max_) return std::nullopt;
-            return machine().clients().count_connected();
-          },
+          .another_may_be_active = [this] { return machine().runs_active() < runs_max_; },
           .clients = [this]() -> const ClientTable& { return machine().clients(); },
           .on_broken = handlers_.on_broken};
 }

@@ -137,9 +137,10 @@ json::object round_to_json(const store::RoundRecord& record, const Evaluations& 
   return round;
 }
 
-// As stored when the run began, which earlier versions did not do; until then as its job has them.
+// As stored when the run began; until then, or where an earlier version began it, as its job has
+// them.
 Result<Settings> settings_of(const store::Run& run) {
-  if (run.started || !run.settings.empty()) return parse_settings(run.settings);
+  if (!run.settings.empty()) return parse_settings(run.settings);
   STARLING_ASSIGN(Job job, read_job(run.job, "job"));
   const strategy::Catalogue& strategies = strategy::builtin_strategies();
   STARLING_ASSIGN(const auto strategy, strategies.make_server(job.training.strategy, job.server));
@@ -207,6 +208,20 @@ json::value run_to_json(const store::Run& run, const std::vector<store::RoundRec
   object["settings"] = or_null(settings_of(run));
   object["rounds"] = std::move(array);
   return object;
+}
+
+void add_progress(const RoundMachine& phase, json::value& run) {
+  const RoundMachine::Options& open = phase.options();
+  const bool trains = open.kind == protocol::TaskKind::kTrain;
+  const std::string prefix = trains ? "" : "federated_";
+  for (json::value& value : run.as_object().at("rounds").as_array()) {
+    json::object& round = value.as_object();
+    if (round.at("round") != json::value(open.round)) continue;
+    if (round.at(prefix + "state") != json::value("open")) continue;
+    round[trains ? "updates" : "federated_clients"] = phase.counted();
+    round[prefix + "bytes_in"] = phase.bytes_in();
+    round[prefix + "bytes_out"] = phase.bytes_out();
+  }
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/machine/coordinator_events.h"
+#include "coordinator/machine/round_machine.h"
 #include "core/store/run_store.h"
 
 namespace starling::coordinator {
@@ -19,6 +20,9 @@ namespace starling::coordinator {
 // null where there was none).
 boost::json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
                                const std::vector<store::RoundRecord>& evaluations = {});
+
+// What the open phase of the run has counted and moved so far, which the store learns at its end.
+void add_progress(const RoundMachine& phase, boost::json::value& run);
 
 // What a replay needs of such a JSON.
 struct RecordedRun {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "coordinator/job/job.h"
+#include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/repetition.h"
 #include "coordinator/rounds/run_records.h"
 #include "core/base/counted.h"
@@ -211,19 +211,32 @@ void RunQueue::try_job(const Job& job, Completion<Job> done) {
 
 void RunQueue::load_next() {
   if (loading_ || held_.size() >= options_.held_max) return;
-  const auto clients = handlers_.clients_for_another();
-  if (!clients) return;
-  const auto pending = parts_.store.runs(store::RunState::kPending);
-  if (!pending) return check(pending.error());
-  clients_needed_ = std::numeric_limits<std::size_t>::max();
-  const auto next =
-      std::ranges::find_if(*pending, [&](const auto& run) { return may_begin(run, *clients); });
-  if (next == pending->end()) return;
-  clients_needed_ = 0;
-  held_.insert(next->id);
-  loading_ = next->id;
-  const auto job = parse_job(next->job, "job", parts_.strategies);
-  load(*next, job ? learn_shape(*job) : std::nullopt);
+  if (!handlers_.another_may_be_active()) return;
+  const auto runs = parts_.store.runs(store::RunState::kPending);
+  if (!runs) return check(runs.error());
+  std::map<RunId, Pending> waiting;
+  for (const store::Run& run : *runs) {
+    auto pending = find_pending(run);
+    if (pending && !may_begin(*pending)) {
+      waiting.emplace(run.id, *std::move(pending));
+      continue;
+    }
+    held_.insert(run.id);
+    loading_ = run.id;
+    if (!pending) return load(run, std::nullopt);  // to fail by name
+    pending_.insert_or_assign(run.id, *pending);
+    return load(run, learn_shape(pending->job));
+  }
+  pending_ = std::move(waiting);
+}
+
+// None of a job that cannot be read.
+std::optional<RunQueue::Pending> RunQueue::find_pending(const store::Run& run) const {
+  if (const auto known = pending_.find(run.id); known != pending_.end()) return known->second;
+  auto job = parse_job(run.job, "job", parts_.strategies);
+  if (!job) return std::nullopt;
+  auto abilities = needed_abilities(parts_.strategies.for_clients(job->training.strategy).name);
+  return Pending{*std::move(job), std::move(abilities)};
 }
 
 // Nothing where the job says it.
@@ -233,26 +246,42 @@ std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
   return learned ? std::optional(*learned) : std::nullopt;
 }
 
-// Lowers clients_needed_ to what the run needs. One that cannot be read is loaded, to fail by name.
-bool RunQueue::may_begin(const store::Run& run, std::size_t clients) {
-  const auto job = parse_job(run.job, "job", parts_.strategies);
-  if (!job) return true;
-  const auto needed = static_cast<std::size_t>(job->clients_awaited());
-  if (lacks_shape(*job)) {
-    // The first client to come does not decide for all.
-    const auto learned = learn_shape(*job);
-    if (learned && std::max(learned->announced, clients) >= needed) return true;
-    clients_needed_ = 0;  // any greeting may be the one that it waits for
-    return false;
-  }
-  if (held_.empty()) return true;
-  clients_needed_ = std::min(clients_needed_, needed);
-  return clients >= needed;
+// The first one is begun whoever is connected: alone it holds nobody up, and says what it waits for
+// in its log.
+bool RunQueue::may_begin(const Pending& pending) const {
+  const Job& job = pending.job;
+  if (!lacks_shape(job)) return held_.empty() || !lacks_able_clients(pending, job.training.data);
+  // The first client to come does not decide for all.
+  const auto learned = learn_shape(job);
+  const std::size_t connected = handlers_.clients().count_connected();
+  const auto needed = static_cast<std::size_t>(job.clients_awaited());
+  if (!learned || std::max(learned->announced, connected) < needed) return false;
+  return held_.empty() || !lacks_able_clients(pending, learned->shape);
+}
+
+bool RunQueue::lacks_able_clients(const Pending& pending, const client::DataShape& shape) const {
+  return count_able(pending, shape) < static_cast<std::size_t>(pending.job.clients_awaited());
+}
+
+std::size_t RunQueue::count_able(const Pending& pending, const client::DataShape& shape) const {
+  return count_connected_able(handlers_.clients(), pending.abilities, shape);
 }
 
 void RunQueue::client_connected() {
-  const auto clients = handlers_.clients_for_another();
-  if (clients && *clients >= clients_needed_) load_next();
+  const auto may_begin = [this](const auto& entry) { return this->may_begin(entry.second); };
+  if (std::ranges::any_of(pending_, may_begin)) load_next();
+}
+
+// Where the shape of the run's data was known only when they had been read: whether it waits for
+// clients of this shape like others, instead of taking the place of one that could go.
+bool RunQueue::put_back(RunId run, const client::DataShape& shape) {
+  Pending& pending = pending_.at(run);
+  client::DataShape& known = pending.job.training.data;
+  const bool was_known = lacks_shape(pending.job) || !known.input.empty();
+  if (was_known || held_.size() == 1 || !lacks_able_clients(pending, shape)) return false;
+  known = shape;
+  ended(run);
+  return true;
 }
 
 void RunQueue::ended(RunId run) {
@@ -271,26 +300,27 @@ std::string RunQueue::waits_for(const store::Run& run) const {
     return "its files to be readable: " + complaint->second;
   }
   if (run.state != store::RunState::kPending || held_.contains(run.id)) return "";
-  const auto job = parse_job(run.job, "job", parts_.strategies);
-  const bool lacks = job && lacks_shape(*job);
+  const auto pending = find_pending(run);
+  const bool lacks = pending && lacks_shape(pending->job);
   if (held_.empty() && !lacks) return "";
   if (held_.size() >= options_.held_max) {
     return fmt::format("another run to end: {} have begun, which is the limit", held_.size());
   }
-  const auto clients = handlers_.clients_for_another();
-  if (!job || !clients) return "its turn";
+  if (!pending || !handlers_.another_may_be_active()) return "its turn";
+  client::DataShape shape = pending->job.training.data;
   if (lacks) {
-    const auto learned = coordinator::learn_shape(*job, handlers_.clients());
+    const auto learned = coordinator::learn_shape(pending->job, handlers_.clients());
     if (!learned) {
       return learned.error().code() == "shapes-differ"
                  ? "clients that agree on the shape of their data: " +
-                       describe_disagreement(*job, handlers_.clients())
+                       describe_disagreement(pending->job, handlers_.clients())
                  : "a client that says the shape of its data";
     }
+    shape = learned->shape;
   }
-  return fmt::format("{} ({} connected)",
-                     counted(static_cast<std::uint64_t>(job->clients_awaited()), "client"),
-                     *clients);
+  return fmt::format(
+      "{} ({})", counted(static_cast<std::uint64_t>(pending->job.clients_awaited()), "client"),
+      describe_connected(handlers_.clients().count_connected(), count_able(*pending, shape)));
 }
 
 void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& learned) {
@@ -313,6 +343,7 @@ void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& le
 void RunQueue::loaded(const store::Run& run, const std::optional<LearnedShape>& learned,
                       Loading loading) {
   if (!loading.run) return fail(run.id, loading.run.error());
+  if (put_back(run.id, loading.run->context->job.training.data)) return;
   if (loading.written) return start(run, learned, *loading.run, *loading.written);
   if (loading.written.error().kind() != ErrorKind::kOverloaded) {
     return check(loading.written.error());
@@ -329,6 +360,7 @@ void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& l
                                               parts_.clock.wall_now());
   if (started) {
     loading_.reset();
+    pending_.erase(run.id);
     waits_.erase(run.id);
     if (learned) parts_.run_log.say(run.id, learned->line());
     handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, {}, std::nullopt));

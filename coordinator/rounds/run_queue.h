@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which runs the machine holds: at the start those that were running, then the pending ones in
 // order of submission, each loaded when its turn comes: when fewer than runs-max are active, which
-// one that waits for clients is not, and clients enough for it are connected. A job that does not
-// say the shape of its data waits until as many clients as it needs are there, and takes the shape
-// that they announce.
+// one that waits for clients is not, and clients enough that can do it are connected. The first one
+// is loaded whoever is connected, so that its log says what it waits for. A job that does not say
+// the shape of its data waits until as many clients as it needs are there, and takes the shape that
+// they announce.
 #pragma once
 
 #include <functional>
@@ -28,8 +29,7 @@ class RunQueue {
     std::function<void(const LoadedRun& run, RunStart start)> on_ready;
     // ... and it was asked to stop before the restart.
     std::function<void(RunId)> on_stop;
-    // How many clients are connected, where one more run may become active; else none.
-    std::function<std::optional<std::size_t>()> clients_for_another;
+    std::function<bool()> another_may_be_active;
     std::function<const ClientTable&()> clients;
     std::function<void(const Error&)> on_broken;
   };
@@ -86,8 +86,18 @@ class RunQueue {
     std::string why;
   };
 
+  // What decides whether a pending run may begin, and stays as it is.
+  struct Pending {
+    Job job;  // with the shape of its data, once it was loaded
+    std::vector<std::string> abilities;
+  };
+
+  std::optional<Pending> find_pending(const store::Run& run) const;
   std::optional<LearnedShape> learn_shape(const Job& job) const;
-  bool may_begin(const store::Run& run, std::size_t clients);
+  bool may_begin(const Pending& pending) const;
+  bool lacks_able_clients(const Pending& pending, const client::DataShape& shape) const;
+  std::size_t count_able(const Pending& pending, const client::DataShape& shape) const;
+  bool put_back(RunId run, const client::DataShape& shape);
   void wait_for_disk(RunId run, const Error& error, std::function<void()> step);
   void try_again(RunId run, std::function<void()> step);
   void try_all_again();
@@ -123,7 +133,7 @@ class RunQueue {
   std::vector<Running> running_;                  // until resume()
   std::set<RunId> held_;                          // being loaded, or begun and not ended
   std::optional<RunId> loading_;                  // of them, for the first time
-  std::size_t clients_needed_ = 0;                // fewer connected: no pending run can begin
+  std::map<RunId, Pending> pending_;              // those that could not begin when last asked
   std::map<RunId, std::string> complaints_;       // the last one, of runs that wait for data
   std::map<RunId, std::function<void()>> again_;  // what waits for the disk
   std::map<RunId, Wait> waits_;                   // for it, of runs that begin or end

@@ -196,6 +196,8 @@ Answer OperatorDesk::run_show(const OperatorCall& call) {
   shown.as_object()["waits_for"] = waits_for(run);
   shown.as_object()["last_abandoned"] = last_abandoned(run, rounds);
   shown.as_object()["clients"] = clients_of(run.id);
+  const RunMachine* machine = handlers_.find_run(run.id);
+  if (machine != nullptr && machine->phase()) add_progress(*machine->phase(), shown);
   return answer_json(shown);
 }
 

@@ -15,15 +15,12 @@ BatchSampler::BatchSampler(const DatasetView& view, std::size_t batch_size, Rng 
   for (std::size_t i = 0; i < rows; ++i) order_[i] = view.row(i);
   if (last_ == LastBatch::kWrap) wrapped_.resize(batch_size);
   if (last_ == LastBatch::kDrop && rows < batch_size) last_ = LastBatch::kKeep;
-  batches_per_epoch_ =
-      last_ == LastBatch::kDrop ? rows / batch_size : (rows + batch_size - 1) / batch_size;
   position_ = rows;
 }
 
 void BatchSampler::begin_epoch() {
   rng_.shuffle(std::span(order_));
   position_ = 0;
-  ++epochs_begun_;
 }
 
 std::span<const std::uint32_t> BatchSampler::next() {

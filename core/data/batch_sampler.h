@@ -27,20 +27,14 @@ class BatchSampler {
   // Row numbers in view.dataset, valid until the next call. Does not allocate.
   std::span<const std::uint32_t> next();
 
-  // With kWrap: batches until every row has been handed out at least once.
-  std::size_t batches_per_epoch() const { return batches_per_epoch_; }
-  std::uint64_t epochs_begun() const { return epochs_begun_; }
-
  private:
   void begin_epoch();
 
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> wrapped_;  // kWrap: a batch across two epochs
   std::size_t batch_size_;
-  std::size_t batches_per_epoch_;
   LastBatch last_;
   std::size_t position_;
-  std::uint64_t epochs_begun_ = 0;
   Rng rng_;
 };
 

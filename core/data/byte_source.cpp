@@ -116,7 +116,7 @@ ByteSource& ByteSource::operator=(ByteSource&&) noexcept = default;
 Result<ByteSource> ByteSource::open(const std::filesystem::path& path) {
   std::error_code code;
   if (!std::filesystem::exists(path, code)) {
-    return rejected("dataset-missing", "there is no file " + path.string());
+    return wrong_setting("dataset-missing", "there is no file " + path.string());
   }
   std::ifstream file(path, std::ios::binary);
   if (!std::filesystem::is_regular_file(path, code) || !file) {

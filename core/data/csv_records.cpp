@@ -22,7 +22,7 @@ CsvRecords::CsvRecords(std::string name, std::filebuf file)
 Result<CsvRecords> CsvRecords::open(const std::filesystem::path& path, std::uint64_t bytes_max) {
   std::error_code code;
   if (!std::filesystem::exists(path, code)) {
-    return rejected("dataset-missing", "there is no file " + path.string());
+    return wrong_setting("dataset-missing", "there is no file " + path.string());
   }
   std::filebuf file;
   if (!std::filesystem::is_regular_file(path, code) ||

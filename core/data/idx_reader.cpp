@@ -25,9 +25,10 @@ Result<ByteSource> open_idx(const fs::path& directory, Split split, const std::s
   fs::path compressed = plain;
   compressed += ".gz";
   if (fs::exists(compressed, code)) return ByteSource::open(compressed);
-  return rejected("dataset-missing", "there is neither " + plain.string() +
-                                         " nor the same with .gz; an idx data set is a directory "
-                                         "with files named as those of MNIST");
+  return wrong_setting("dataset-missing",
+                       "there is neither " + plain.string() +
+                           " nor the same with .gz; an idx data set is a directory "
+                           "with files named as those of MNIST");
 }
 
 template <std::size_t Dimensions>

@@ -74,9 +74,9 @@ Result<Dataset::Content> make_synthetic(const DatasetSpec& spec, const LoadOptio
 Result<void> expect_fashion_mnist(const DatasetSpec& spec) {
   std::error_code code;
   if (std::filesystem::is_directory(spec.path, code)) return {};
-  return rejected("dataset-missing", "there is no directory " + spec.path +
-                                         "; install Fashion-MNIST with: apt-get install "
-                                         "dataset-fashion-mnist");
+  return wrong_setting("dataset-missing", "there is no directory " + spec.path +
+                                              "; install Fashion-MNIST with: apt-get install "
+                                              "dataset-fashion-mnist");
 }
 
 Result<Dataset::Content> read_fashion_mnist(const DatasetSpec& spec, const LoadOptions& options) {

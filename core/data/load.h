@@ -50,6 +50,7 @@ struct LoadOptions {
 
 // Errors are kRejected: "dataset-missing", "dataset-malformed", "dataset-too-large",
 // "label-out-of-range", "not-finite", ...; the sentence names file, line and column where known.
+// "dataset-missing" is a wrong setting (kUsage).
 [[nodiscard]] Result<std::shared_ptr<const Dataset>> load_dataset(const DatasetSpec& spec,
                                                                   const LoadOptions& options = {});
 

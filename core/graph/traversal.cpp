@@ -51,26 +51,4 @@ Node diameter_at_least(const Graph& graph, int sweeps) {
   return longest;
 }
 
-std::vector<Node> components(const Graph& graph) {
-  std::vector<Node> component(graph.nodes(), kUnreachable);
-  std::vector<Node> queue;
-  Node count = 0;
-  for (Node root = 0; root < graph.nodes(); ++root) {
-    if (component[root] != kUnreachable) continue;
-    component[root] = count;
-    queue.assign(1, root);
-    for (std::size_t at = 0; at < queue.size(); ++at) {
-      for (const auto neighbours : {graph.successors(queue[at]), graph.predecessors(queue[at])}) {
-        for (const Node next : neighbours) {
-          if (component[next] != kUnreachable) continue;
-          component[next] = count;
-          queue.push_back(next);
-        }
-      }
-    }
-    ++count;
-  }
-  return component;
-}
-
 }  // namespace starling::graph

@@ -24,8 +24,4 @@ Node eccentricity(const Graph& graph, Node source);
 // one before; exact on trees, most often exact elsewhere. Requires: connected.
 Node diameter_at_least(const Graph& graph, int sweeps = 8);
 
-// The number of its weakly connected component of each node, counted from 0 in order of the
-// smallest node.
-std::vector<Node> components(const Graph& graph);
-
 }  // namespace starling::graph

@@ -15,7 +15,6 @@ namespace starling::identity {
 namespace {
 
 constexpr std::size_t kPemBytesMax = 64 * 1024;
-constexpr std::size_t kDerBytesMax = 16 * 1024;
 
 Error bad_certificate(std::string message) {
   return not_authorised("bad-certificate", std::move(message));
@@ -52,14 +51,6 @@ Certificate Certificate::adopt(X509* certificate) {
 Result<Certificate> Certificate::parse_pem(std::string_view pem) {
   STARLING_ASSIGN(std::vector<Certificate> certificates, parse_certificates(pem, 1));
   return certificates.front();
-}
-
-Result<Certificate> Certificate::parse_der(ByteView der) {
-  if (der.size() > kDerBytesMax) return bad_certificate("a certificate of more than 16 KiB");
-  const unsigned char* end = uchars(der.data());
-  CertificatePointer certificate(d2i_X509(nullptr, &end, static_cast<long>(der.size())));
-  if (certificate && end != uchars(der.data()) + der.size()) certificate.reset();
-  return checked(std::move(certificate));
 }
 
 Result<Certificate> Certificate::load(const std::filesystem::path& path) {

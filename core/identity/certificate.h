@@ -31,7 +31,6 @@ class Certificate {
  public:
   // "bad-certificate" where the text is not exactly one certificate.
   [[nodiscard]] static Result<Certificate> parse_pem(std::string_view pem);
-  [[nodiscard]] static Result<Certificate> parse_der(ByteView der);
   [[nodiscard]] static Result<Certificate> load(const std::filesystem::path& path);
   // Takes over a reference that the caller owns. Requires: not null.
   static Certificate adopt(x509_st* certificate);

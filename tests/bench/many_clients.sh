@@ -6,7 +6,7 @@
 # time of the coordinator. "seconds" are those of `run show`, from the plans to the last update; "wall" is
 # the run's length divided by its rounds, so with the commits and the openings of rounds. Builds what it
 # runs, unless told where that is.
-# usage: many_clients.sh [DIRECTORY-OF-PROGRAMS [CLIENTS...]]
+# usage: many_clients.sh [DIRECTORY-OF-PROGRAMS [CLIENTS...]], each 200 or more: half of them are a cohort of 100
 # ROUNDS (default 30; of a cohort of 100: ROUNDS_OF_100, 200), PROCESSES (4). A client takes some 10
 # files of 4 KB in /dev/shm, where there is one, so that only the coordinator waits for the disk.
 set -euo pipefail
@@ -21,6 +21,12 @@ programs=$(cd "${1:-$root/build/release/bin}" && pwd)
 shift || true
 sizes=("$@")
 [ ${#sizes[@]} -gt 0 ] || sizes=(1000 5000)
+for clients in "${sizes[@]}"; do
+  if ! [[ $clients =~ ^[0-9]+$ ]] || ((clients < 200)); then
+    echo "CLIENTS must be 200 or more, not $clients: the half of them must hold a cohort of 100" >&2
+    exit 2
+  fi
+done
 rounds=${ROUNDS:-30} rounds_of_100=${ROUNDS_OF_100:-200} processes=${PROCESSES:-4}
 work=$(mktemp -d)
 devices=$(mktemp -d -p "$([ -d /dev/shm ] && echo /dev/shm || echo "$work")")

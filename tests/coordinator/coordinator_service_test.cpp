@@ -110,6 +110,9 @@ TEST_F(CoordinatorServiceTest, ARestartInTheMiddleOfARoundChangesNothing) {
   start_clients(job, 3);
   const std::string run = submit(job);
   federation.gate.wait_for_trainings(3);  // client-2 is asked, and held back
+  const auto open = federation.ask("run-show", {{"id", run}}).value().at("rounds").at(0);
+  EXPECT_EQ(open.at("state"), "open");
+  EXPECT_EQ(open.at("bytes_out"), 3 * (6 * 3 + 3) * 4) << "so far";
   federation.stop_service();
   federation.start_service();
   federation.gate.open_all();

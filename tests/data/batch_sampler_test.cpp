@@ -29,7 +29,6 @@ std::vector<std::uint32_t> take(BatchSampler& sampler, std::size_t batches) {
 
 TEST(BatchSampler, EveryEpochIsAPermutationAndTheLastBatchIsShort) {
   BatchSampler sampler(view_of(10), 4, rng());
-  EXPECT_EQ(sampler.batches_per_epoch(), 3U);
   std::vector<std::vector<std::uint32_t>> epochs;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<std::uint32_t> rows;
@@ -42,7 +41,6 @@ TEST(BatchSampler, EveryEpochIsAPermutationAndTheLastBatchIsShort) {
     std::ranges::sort(rows);
     for (std::uint32_t i = 0; i < 10; ++i) EXPECT_EQ(rows[i], i);
   }
-  EXPECT_EQ(sampler.epochs_begun(), 3U);
   EXPECT_NE(epochs[0], epochs[1]);
   EXPECT_NE(epochs[1], epochs[2]);
 }
@@ -68,14 +66,11 @@ TEST(BatchSampler, TheStreamDecidesTheOrder) {
 
 TEST(BatchSampler, DropLeavesTheRestOut) {
   BatchSampler sampler(view_of(10), 4, rng(), LastBatch::kDrop);
-  EXPECT_EQ(sampler.batches_per_epoch(), 2U);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(sampler.next().size(), 4U);
-  EXPECT_EQ(sampler.epochs_begun(), 3U);
 }
 
 TEST(BatchSampler, DropKeepsAnEpochShorterThanABatch) {
   BatchSampler sampler(view_of(3), 4, rng(), LastBatch::kDrop);
-  EXPECT_EQ(sampler.batches_per_epoch(), 1U);
   EXPECT_EQ(sampler.next().size(), 3U);
 }
 

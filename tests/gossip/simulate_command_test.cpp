@@ -260,6 +260,7 @@ TEST_F(SimulateCommand, BadValuesAreOneSentenceAndExitCodeTwo) {
       {{"--model", "cnn"}, "the rows of the data are 1x1x6"},
       {{"--optimizer", "adamx"}, "adamx"},
       {{"--topology", "file:/no/such/file"}, "no file"},
+      {{"--dataset", "csv:/no/such/file"}, "no file"},
       {{"--threads", "0"}, "--threads"}};
   for (const auto& [flags, said] : cases) {
     const Answer answer = run_small(flags);

@@ -91,9 +91,5 @@ TEST(Graph, SweepsFindTheDiameterOfTreesAndNeverMore) {
   EXPECT_EQ(diameter_at_least(cycle(9, true)), 8U);
 }
 
-TEST(Graph, ComponentsAreCountedFromTheSmallestNode) {
-  EXPECT_THAT(components(make(5, true, {{4, 0}, {3, 1}})), ElementsAre(0, 1, 2, 1, 0));
-}
-
 }  // namespace
 }  // namespace starling::graph

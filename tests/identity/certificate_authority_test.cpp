@@ -215,18 +215,11 @@ TEST(Certificate, ReadsOnlyWholeCertificates) {
   const Certificate one = authority().certificate();
   const Certificate two = authority().certificate();
   EXPECT_EQ(Certificate::parse_pem(one.pem())->fingerprint(), one.fingerprint());
-  EXPECT_EQ(Certificate::parse_der(one.der())->fingerprint(), one.fingerprint());
   EXPECT_EQ(one.fingerprint(), sha256(one.der()));
   EXPECT_FALSE(Certificate::parse_pem(one.pem() + two.pem()));
   EXPECT_EQ(parse_certificates(one.pem() + two.pem())->size(), 2U);
   EXPECT_FALSE(parse_certificates(one.pem() + two.pem() + one.pem(), 2));
   EXPECT_FALSE(parse_certificates(""));
-  Bytes longer = one.der();
-  longer.push_back(std::byte{0});
-  EXPECT_FALSE(Certificate::parse_der(longer));
-  for (std::size_t size = 0; size < longer.size() - 1; ++size) {
-    EXPECT_FALSE(Certificate::parse_der(ByteView(longer).first(size)));
-  }
 }
 
 TEST(IdentityDirectory, ComesBackAsItWasSaved) {

@@ -164,6 +164,34 @@ TEST_F(LearnedRunTest, DoesNotHoldUpARunThatKnowsItsShape) {
   EXPECT_EQ(record(waiting).state, store::RunState::kPending);
 }
 
+// More of them than may be begun beside the active ones.
+TEST_F(LearnedRunTest, RunsThatTooFewClientsCanDoHoldNoOtherUp) {
+  connect("a", {6});
+  connect("b", {6});
+  const std::vector<std::string> impossible = {
+      "[data]\ninput = [7]\nclasses = 3\n", "[evaluate]\ndataset = \"synthetic:features=7\"\n",
+      "[data]\ninput = [6]\nclasses = 3\n[strategy]\nname = \"feddyn\"\n",
+      "[strategy]\nname = \"feddyn\"\n"};
+  std::vector<RunId> waiting;
+  for (int i = 0; i < 10; ++i) {
+    for (const std::string& end : impossible) waiting.push_back(submit(kJob + end));
+  }
+  EXPECT_EQ(record(waiting[0]).state, store::RunState::kRunning) << "alone it holds nobody up";
+  for (const RunId run : std::span(waiting).subspan(1)) {
+    EXPECT_EQ(record(run).state, store::RunState::kPending);
+    EXPECT_EQ(waits_for(run), "2 clients (2 connected, none of them can do this run)");
+  }
+  const RunId possible = submit(std::string(kJob) + "[data]\ninput = [6]\nclasses = 3\n");
+  EXPECT_EQ(record(possible).state, store::RunState::kRunning);
+  EXPECT_NE(core->machine().find_run(possible)->phase(), nullptr);
+  connect("c", {7});
+  EXPECT_EQ(waits_for(waiting[1]), "2 clients (3 connected, 1 of them can do this run)");
+  core->handle(SessionClosed{SessionId(2)});
+  connect("b", {7});
+  EXPECT_EQ(record(waiting[1]).state, store::RunState::kRunning);
+  EXPECT_EQ(record(waiting[2]).state, store::RunState::kPending);
+}
+
 TEST_F(LearnedRunTest, KeepsTheShapeWhateverClientsSayLater) {
   connect("a", {6});
   connect("b", {6});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the settings of a run are shown.
+// What is shown of a run: its settings, what came of it, what an open attempt has so far.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,9 +59,12 @@ TEST(RunSettings, StandInTheRunsJson) {
   const json::value shown = run_to_json(run_of(small_job()), {});
   EXPECT_EQ(shown.at("settings").at("rounds"), json::value("7"));
   EXPECT_EQ(shown.at("settings").at("round.cohort"), json::value("10")) << "defaults, too";
-  const store::Run of_an_old_version{
-      .id = RunId(3), .state = store::RunState::kCompleted, .started = WallTime()};
-  EXPECT_TRUE(run_to_json(of_an_old_version, {}).at("settings").is_null());
+  store::Run of_an_old_version = run_of(small_job());
+  of_an_old_version.started = WallTime();
+  of_an_old_version.settings.clear();
+  of_an_old_version.job = job_to_toml(small_job());
+  EXPECT_EQ(run_to_json(of_an_old_version, {}).at("settings").at("rounds"), json::value("7"))
+      << "by its job";
 }
 
 TEST(RunSettings, OfAPendingRunAreThoseThatItWillBeginWith) {
@@ -169,6 +172,46 @@ TEST(RunOutcome, WithoutAMetricTheBestIsTheCoordinatorsMostAccurate) {
   run.evaluations.clear();
   EXPECT_TRUE(run.shown().at("best_round").is_null());
   EXPECT_THAT(describe_run(run.shown(), {}), Not(HasSubstr("best ")));
+}
+
+TEST(RunProgress, OfAnOpenAttemptIsWhatItsPhaseHasSoFar) {
+  const auto count_one = [](RoundMachine& phase) {
+    ASSERT_TRUE(phase.offered(TaskId(1), 10));
+    phase.count_bytes(TaskId(1), 84, 168);
+    ASSERT_TRUE(phase.received(TaskId(1)));
+    ASSERT_EQ(phase.next_to_sum(), TaskId(1));
+    phase.summed(TaskId(1), 1.0);
+  };
+  const std::vector<Participant> asked = {{"a", TaskId(1)}, {"b", TaskId(2)}};
+  const store::RoundRecord abandoned{.key = {RunId(3), 1, 1},
+                                     .state = store::RoundState::kAbandoned,
+                                     .cohort = {{"a", TaskId(7)}, {"b", TaskId(8)}}};
+  store::RoundRecord record{.key = {RunId(3), 1, 2},
+                            .state = store::RoundState::kOpen,
+                            .cohort = {{"a", TaskId(1)}, {"b", TaskId(2)}}};
+  RoundMachine training({.round = 1, .attempt = 2, .updates_wanted = 2}, asked, {});
+  count_one(training);
+  json::value shown = run_to_json(run_of(small_job()), {abandoned, record});
+  add_progress(training, shown);
+  EXPECT_EQ(shown.at("rounds").at(0).at("updates"), 0);
+  const json::value& open = shown.at("rounds").at(1);
+  EXPECT_EQ(open.at("updates"), 1);
+  EXPECT_EQ(open.at("bytes_in"), 84);
+  EXPECT_EQ(open.at("bytes_out"), 168);
+
+  store::RoundRecord evaluation = record;
+  evaluation.base_model = sha256(as_bytes("model"));
+  record.state = store::RoundState::kCommitted;
+  record.model = evaluation.base_model;
+  RoundMachine evaluating({.kind = protocol::TaskKind::kEvaluate, .round = 1, .updates_wanted = 2},
+                          asked, {});
+  count_one(evaluating);
+  shown = run_to_json(run_of(small_job()), {record}, {evaluation});
+  EXPECT_TRUE(shown.at("rounds").at(0).at("federated_clients").is_null());
+  add_progress(evaluating, shown);
+  EXPECT_EQ(shown.at("rounds").at(0).at("federated_clients"), 1);
+  EXPECT_EQ(shown.at("rounds").at(0).at("federated_bytes_out"), 168);
+  EXPECT_EQ(shown.at("rounds").at(0).at("bytes_out"), 0) << "of the training, which has ended";
 }
 
 TEST(BestModel, IsByTheMetricThatStopsTheRun) {

@@ -251,7 +251,7 @@ struct Federation {
 
 bool remembers(const Scenario& scenario) {
   return scenario.name.starts_with("Scaffold") || scenario.name.starts_with("FedDyn") ||
-         scenario.name == "DiLoCo";
+         scenario.name.starts_with("DiLoCo");
 }
 
 void expect_same(const Outcome& found, const Outcome& undisturbed, const Scenario& scenario) {
@@ -362,7 +362,17 @@ std::uint64_t disturb_each(const Scenario& scenario, const Prepare& prepare) {
 // Two full rounds of two clients, after which the first one's outcome shows in the states.
 std::vector<Scenario> small_scenarios() {
   return {{"SmallFedAdam", strategy("fedadam"), 2, 2, 2},
-          {"ScaffoldSmall", strategy("scaffold"), 3, 2, 2}};
+          {"ScaffoldSmall", strategy("scaffold"), 3, 2, 2},
+          {"ScaffoldSmallI", scaffold_one, 3, 2, 2},
+          {"FedDynSmall", strategy("feddyn"), 3, 2, 2},
+          {"DiLoCoSmall", diloco, 3, 2, 2},
+          {"SmallFedAvg", strategy("fedavg"), 2, 2, 2},
+          {"SmallFedProx", strategy("fedprox"), 2, 2, 2},
+          {"SmallFedAvgM", strategy("fedavgm"), 2, 2, 2},
+          {"SmallFedAdagrad", strategy("fedadagrad"), 2, 2, 2},
+          {"SmallFedYogi", strategy("fedyogi"), 2, 2, 2},
+          {"SmallFedNova", fednova, 2, 2, 2},
+          {"SmallQFedAvg", strategy("qfedavg"), 2, 2, 2}};
 }
 
 class AtEachStep : public ::testing::TestWithParam<Scenario> {};
