@@ -135,7 +135,8 @@ class ScriptedCoordinator : public Loopback {
     std::vector<SharedBytes> wanted = {round.model};
     wanted.insert(wanted.end(), round.inputs.begin(), round.inputs.end());
     if (holds_last) wanted.pop_back();
-    for (std::uint16_t i = 0; i < wanted.size(); ++i) {
+    const auto count = static_cast<std::uint16_t>(wanted.size());
+    for (std::uint16_t i = 0; i < count; ++i) {
       EXPECT_EQ(expect<protocol::ModelRequest>().input, i);
       send(protocol::Chunk{round.plan.task, 0, i}, wanted[i]);
     }
