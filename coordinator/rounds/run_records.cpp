@@ -212,7 +212,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     if (record.key.round <= round) continue;
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
-    if (is_withdrawn(record)) continue;
+    if (record.abandonment && store::is_withdrawal(*record.abandonment)) continue;
     if (lost.empty() && !lacked_room(record.result.failures)) ++past.failed;
     if (record.key.round != round + 1) continue;
     for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
@@ -224,7 +224,8 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     if (record.key.round < round) continue;
     Attempt& last = start.evaluations[record.key.round];
     last = std::max(last, record.key.attempt);
-    if (record.key.round == round && !is_withdrawn(record)) start.evaluated = true;
+    const bool withdrawn = record.abandonment && store::is_withdrawal(*record.abandonment);
+    if (record.key.round == round && !withdrawn) start.evaluated = true;
   }
   if (open) {
     start.open = to_open_attempt(*open);

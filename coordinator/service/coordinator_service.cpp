@@ -329,7 +329,7 @@ Result<void> CoordinatorService::Impl::start() {
   // Before a run goes on and says so in its log: a start that fails here is tried again. Whoever
   // connects waits until the loop runs.
   STARLING_ASSIGN(const std::string served, listen());
-  if (const auto started = core->start(); !started) {
+  if (auto started = core->start(); !started) {
     loop.run_task(listener->close());
     return started;
   }

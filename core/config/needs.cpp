@@ -30,12 +30,12 @@ std::vector<std::string> unmet_needs(const std::vector<Needs>& rules, const Sett
 }
 
 const std::vector<Needs>& needs_of_simulation() {
-  static const std::vector<Needs> rules = {
+  static const std::vector<Needs> kRules = {
       Needs{"network.loss", "0", {"network.retransmit-after"}},
       Needs{"nodes.stragglers", "0", {"nodes.slowdown"}},
       Needs{"nodes.crash-every", "0s", {"nodes.return-after"}},
   };
-  return rules;
+  return kRules;
 }
 
 }  // namespace starling::config

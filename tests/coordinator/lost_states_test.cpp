@@ -58,7 +58,7 @@ class LostStatesTest : public CoordinatorMachineTest {
     const Round number = plans.begin()->second.round;
     lines.clear();
     for (const auto& [client, plan] : plans) {
-      const auto session = static_cast<std::uint64_t>(client[0] - 'a' + 1);
+      const auto session = static_cast<std::uint64_t>(client[0] - 'a') + 1;
       if (losers.find(client) != std::string::npos) {
         hear(session, protocol::TaskFailed{plan.task, std::string(client::kStateLost), "gone"});
         if (did<CommitRound>().empty() && did<AbandonRound>().empty()) keep_lines();

@@ -375,7 +375,7 @@ class SilentClientTest : public RunMachineTest {
       now += 1s;
       feed(Tick{});
     }
-    const auto said = did<Say>();
+    auto said = did<Say>();
     if (!did<CommitRound>().empty()) {
       records.push_back(record(did<CommitRound>()[0].summary, store::RoundState::kCommitted));
       commit();
