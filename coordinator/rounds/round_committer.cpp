@@ -48,7 +48,7 @@ void RoundCommitter::write(RunId run) {
 
 void RoundCommitter::written(RunId run, Result<store::ModelRecord> model) {
   if (!model) return check(run, model.error(), [this, run] { write(run); });
-  commits_.at(run).model = std::move(*model);
+  commits_.at(run).model = *model;
   store(run);
 }
 

@@ -248,7 +248,7 @@ Result<void> prune(RunStore& store, const Checkpoints& checkpoints, RunId run, s
   std::vector<ModelRecord> models;
   for (const Round round : rounds) {
     STARLING_ASSIGN(auto model, store.find_model(run, round));
-    if (model) models.push_back(*std::move(model));
+    if (model) models.push_back(*model);
   }
   return checkpoints.prune(models, keep, metric);
 }
