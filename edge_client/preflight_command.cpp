@@ -56,7 +56,7 @@ Check check_configuration(const PreflightRequest& request) {
   return passed("configuration", file + (*found ? " is understood" : " is not there: defaults"));
 }
 
-// Where it is not there, nobody can look into it.
+// The advice names a section of edge.toml, or the whole file where there is none yet.
 std::string see_section(const StateDirectory& state, std::string_view section,
                         std::string_view example) {
   const auto found = state.find_options_file();

@@ -65,9 +65,9 @@ std::string settings_of(const json::value& run) {
   for (const auto& [key, value] : object->get_object()) {
     if (value.is_string()) settings.emplace_back(key, value.get_string());
   }
+  // Without the shape of the data until the clients have said it.
   const Settings telling = telling_settings(settings);
   if (telling.empty()) return {};
-  // A shape that the clients have yet to say is the default: nothing.
   std::string text = "\nsettings that are not the defaults, and the shape of the data\n";
   for (const auto& [key, value] : telling) {
     text += fmt::format("{} = {}\n", escape_controls(key), escape_controls(value));

@@ -140,7 +140,8 @@ void give_large_blocks_back() {
 }
 
 // Whether the process was told to end meanwhile, which ends the wait; there is nothing to reload.
-// `say` comes once signals are watched for: whoever reads it may send one at once.
+// Calls `say` after it has begun to watch for signals, so that one sent in reply to the log line
+// is not lost.
 bool stopped_within(Duration time, const std::function<void()>& say) {
   net::EventLoop loop;
   bool stopped = false;

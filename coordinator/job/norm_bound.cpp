@@ -37,10 +37,6 @@ void NormRaises::raise(bool in_advance) {
   clients_.clear();
 }
 
-// With m the multiple: a bound b that refused the majority lies below the median norm of its
-// attempt. If m b lets the majority pass, m times that median lies between m b and m^2 b. So one
-// more raise, where the attempt fails all the same, reaches what the setting means, and at most m
-// times that.
 void add_norms(std::vector<double> norms, RecentNorms& recent, RecentNorms& first) {
   if (recent.empty()) first.clear();
   if (first.size() < NormBound::kRounds) first.push_back(norms);
@@ -48,6 +44,10 @@ void add_norms(std::vector<double> norms, RecentNorms& recent, RecentNorms& firs
   if (recent.size() > NormBound::kRounds) recent.pop_front();
 }
 
+// With m the multiple: a bound b that refused the majority lies below the median norm of its
+// attempt. If m b lets the majority pass, m times that median lies between m b and m^2 b. So one
+// more raise, where the attempt fails all the same, reaches what the setting means, and at most m
+// times that.
 bool NormRaises::attempt_ended(std::size_t asked, std::size_t refused, bool committed,
                                RecentNorms& norms) {
   const bool most = 2 * refused > asked;

@@ -17,7 +17,8 @@ struct RoundInput {
   SharedBytes bytes;
 };
 
-// The strategy's state is of the same commit as the model, or its first one where it starts anew.
+// The strategy's state is of the same commit as the model, or its first one after clients lost
+// theirs (lost_states.h).
 struct RunPosition {
   update::ModelVersion version;
   model::Snapshot model;

@@ -63,10 +63,6 @@ json::array warnings_of(const store::RoundRecord& record) {
   return warnings;
 }
 
-bool is_withdrawn(const store::RoundRecord& record) {
-  return record.abandonment && store::is_withdrawal(*record.abandonment);
-}
-
 // By round the last attempt at an evaluation by clients.
 using Evaluations = std::map<Round, const store::RoundRecord*>;
 

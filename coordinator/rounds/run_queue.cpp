@@ -246,8 +246,8 @@ std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
   return learned ? std::optional(*learned) : std::nullopt;
 }
 
-// The first one is begun whoever is connected: alone it holds nobody up, and says what it waits for
-// in its log.
+// A run begins without enough clients only where no other run has begun: it blocks none, and its
+// log says what it waits for.
 bool RunQueue::may_begin(const Pending& pending) const {
   const Job& job = pending.job;
   if (!lacks_shape(job)) return held_.empty() || !lacks_able_clients(pending, job.training.data);

@@ -2,7 +2,7 @@
 // Which runs the machine holds: at the start those that were running, then the pending ones in
 // order of submission, each loaded when its turn comes: when fewer than runs-max are active, which
 // one that waits for clients is not, and clients enough that can do it are connected. The first one
-// is loaded whoever is connected, so that its log says what it waits for. A job that does not say
+// is loaded even without them, so that its log says what it waits for. A job that does not say
 // the shape of its data waits until as many clients as it needs are there, and takes the shape that
 // they announce.
 #pragma once

@@ -103,6 +103,10 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
   return result;
 }
 
+bool is_withdrawn(const store::RoundRecord& record) {
+  return record.abandonment && store::is_withdrawal(*record.abandonment);
+}
+
 OpenAttempt to_open_attempt(const store::RoundRecord& record) {
   OpenAttempt open{.kind = to_kind(record.key.kind),
                    .round = record.key.round,
@@ -190,7 +194,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
       .norm_raises = NormRaises(NormBound::parse(context.job.aggregation.norm_max).value()),
       .stopping = replay_stopping(context.job.stop, rounds, evaluations)};
   const Round round = start.at.version.round;
-  bool anew = false;
+  bool forgotten = false;  // what the strategy remembered at the round where the run stands
   for (const store::RoundRecord& record : rounds) {
     const bool blames_for_norms =
         start.norm_raises.attempt_ended(record.result.contributions, record.result.failures,
@@ -202,30 +206,29 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
       for (const store::Contribution& c : record.result.contributions) {
         start.counted.counted(c.client, {c.task, record.key.round});
       }
-      anew = false;  // its state was made of what was remembered
+      forgotten = false;  // this round's state was computed after earlier losses
       std::vector<double> norms = norms_of(record);
       if (!norms.empty()) add_norms(std::move(norms), start.norms, start.first_norms);
     }
     if (record.state == store::RoundState::kOpen) continue;
     const std::vector<std::string> lost = who_lost(record.result.failures, start.counted);
-    anew |= forget_lost(start, lost).all;
+    forgotten |= forget_lost(start, lost).all;
     if (record.key.round <= round) continue;
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
-    if (record.abandonment && store::is_withdrawal(*record.abandonment)) continue;
+    if (is_withdrawn(record)) continue;
     if (lost.empty() && !lacked_room(record.result.failures)) ++past.failed;
     if (record.key.round != round + 1) continue;
     for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
   }
-  if (anew) start.at = first_position(*start.strategy, start.at.version, start.at.model);
+  if (forgotten) start.at = first_position(*start.strategy, start.at.version, start.at.model);
   for (const store::RoundRecord& record : evaluations) {
     count_evaluations(record.result.contributions, record.result.failures, record.key.round,
                       start.evaluation_failures);
     if (record.key.round < round) continue;
     Attempt& last = start.evaluations[record.key.round];
     last = std::max(last, record.key.attempt);
-    const bool withdrawn = record.abandonment && store::is_withdrawal(*record.abandonment);
-    if (record.key.round == round && !withdrawn) start.evaluated = true;
+    if (record.key.round == round && !is_withdrawn(record)) start.evaluated = true;
   }
   if (open) {
     start.open = to_open_attempt(*open);

@@ -19,6 +19,9 @@ store::NewAttempt to_record(const BeginRound& begin, WallTime now);
 store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* outcome);
 OpenAttempt to_open_attempt(const store::RoundRecord& record);
 
+// Whether the attempt was taken back because of a damaged model, its own or the one it began with.
+bool is_withdrawn(const store::RoundRecord& record);
+
 // What makes a model the best: the metric that may stop the run, or any.
 store::Metric metric_of(const StopOptions& stop);
 // Its word in a job: "federated-loss".

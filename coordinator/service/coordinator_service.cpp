@@ -326,8 +326,8 @@ Result<void> CoordinatorService::Impl::start() {
   STARLING_TRY(renew_local_operator(state, authority, settings, *store, clock.wall_now(), log));
   STARLING_ASSIGN(const auto unknown, store::set_aside_unknown_runs(*store, disk, state.models()));
   for (const std::string& sentence : unknown) log.warning("{}", sentence);
-  // Before a run goes on and says so in its log: a start that fails here is tried again. Whoever
-  // connects waits until the loop runs.
+  // Before runs are resumed, which their logs record: a start that fails here is tried again.
+  // Connections are accepted once the loop runs.
   STARLING_ASSIGN(const std::string served, listen());
   if (auto started = core->start(); !started) {
     loop.run_task(listener->close());

@@ -54,8 +54,7 @@ class PendingStore {
   // Makes the directory where there is none, sweeps it, and reads what earlier processes left,
   // oldest first. Damaged files cost a warning each; what cannot be read now is an error.
   [[nodiscard]] Result<Leftovers> load(Log& log) const;
-  // Durably. Where somebody removed the directory, it is made again, as by keep() and
-  // restore_state().
+  // Durably. Makes the directory again if it was removed, as keep() and restore_state() do.
   [[nodiscard]] Result<void> store(const PendingUpdate& update) const;
   [[nodiscard]] Result<void> forget(TaskId task) const;
   // The run's state becomes the one before; where the disk is full both stay as they are.

@@ -32,6 +32,21 @@ class ClientStateTest : public ClientMachineTest {
     feed(TrainingFinished{TaskId(task), made});
     feed(UpdateStored{TaskId(task), Result<void>()});
   }
+  // The run's first update counts, with a state. Returns the run whose state is dropped for it.
+  std::optional<RunId> count_update_of(std::uint64_t run, bool is_last_round = false) {
+    protocol::RoundPlan task = plan(run);
+    task.run = task.base.run = RunId(run);
+    task.rounds = is_last_round ? task.round : task.round + 1;
+    hear(task);
+    if (!did<Train>()) serve_model(TaskId(run));
+    PendingUpdate made = update(run);
+    made.head.base = task.base;
+    made.state = state(1);
+    feed(TrainingFinished{TaskId(run), made});
+    feed(UpdateStored{TaskId(run), Result<void>()});
+    hear(protocol::RoundCommitted{TaskId(run), RunId(run), 1, {}});
+    return did<ForgetState>() ? std::optional(did<ForgetState>()->run) : std::nullopt;
+  }
   void commit(std::uint64_t task, Round round) {
     hear(protocol::RoundCommitted{TaskId(task), RunId(1), round, {}});
   }
@@ -284,7 +299,7 @@ TEST_F(ClientStateTest, ALostStateIsSaidToTheTrainer) {
   EXPECT_FALSE(did<Train>()->state_lost) << "it has heard so";
 }
 
-// What the strategy remembers may start anew on all clients because of one.
+// One client that lost its state makes all others drop theirs.
 TEST_F(ClientStateTest, WhatWasMadeFromAStateThatIsDroppedAnswersNothing) {
   PendingUpdate made = update(7, 3);
   made.head.base.run_key = 77;
@@ -564,18 +579,9 @@ TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
   connect();
   std::vector<RunId> forgotten;
   for (std::uint64_t run = 1; run <= 10; ++run) {
-    protocol::RoundPlan task = plan(run);
-    task.run = task.base.run = RunId(run);
-    hear(task);
-    if (!did<Train>()) serve_model(TaskId(run));
-    PendingUpdate made = update(run);
-    made.head.base = task.base;
-    made.state = state(1);
-    feed(TrainingFinished{TaskId(run), made});
-    feed(UpdateStored{TaskId(run), Result<void>()});
-    hear(protocol::RoundCommitted{TaskId(run), RunId(run), 1, {}});
-    if (!did<ForgetState>()) continue;
-    forgotten.push_back(did<ForgetState>()->run);
+    const auto dropped = count_update_of(run);
+    if (!dropped) continue;
+    forgotten.push_back(*dropped);
     EXPECT_THAT(lines(), Contains(HasSubstr("dropped to make room")));
   }
   EXPECT_EQ(forgotten, std::vector({RunId(1), RunId(2)}));
@@ -586,18 +592,7 @@ TEST_F(ClientStateTest, StatesOfEndedRunsGoFirst) {
   connect();
   std::vector<RunId> forgotten;
   for (std::uint64_t run = 1; run <= 9; ++run) {
-    protocol::RoundPlan task = plan(run);
-    task.run = task.base.run = RunId(run);
-    task.rounds = run == 5 ? task.round : task.round + 1;
-    hear(task);
-    if (!did<Train>()) serve_model(TaskId(run));
-    PendingUpdate made = update(run);
-    made.head.base = task.base;
-    made.state = state(1);
-    feed(TrainingFinished{TaskId(run), made});
-    feed(UpdateStored{TaskId(run), Result<void>()});
-    hear(protocol::RoundCommitted{TaskId(run), RunId(run), 1, {}});
-    if (did<ForgetState>()) forgotten.push_back(did<ForgetState>()->run);
+    if (const auto dropped = count_update_of(run, run == 5)) forgotten.push_back(*dropped);
   }
   EXPECT_EQ(forgotten, std::vector({RunId(5)}));
 }

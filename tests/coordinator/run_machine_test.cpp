@@ -397,6 +397,16 @@ class SilentClientTest : public RunMachineTest {
     for (int i = 0; i < ClientPauses::kTrainingsInARowMax; ++i) pass_round({1, 2});
     ASSERT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
   }
+  // b goes away for good while the round waits for it, so that the next attempt needs c.
+  void lose_b() {
+    answer(1, plans[0].second);
+    feed(SessionClosed{SessionId(2)});
+    now += context.job.round.reconnect_grace;
+    feed(Tick{});
+    ASSERT_EQ(did<AbandonRound>().size(), 1U);
+    wait_for_attempt();
+    plans = sent<protocol::RoundPlan>();
+  }
   void reconnect(const std::string& client, std::uint64_t before, std::uint64_t session) {
     feed(SessionClosed{SessionId(before)});
     feed(SessionOpened{SessionId(session), client});
@@ -502,13 +512,7 @@ TEST_F(SilentClientTest, ChancesThatAreNotUsedGetRarerWithoutEnd) {
 
 TEST_F(SilentClientTest, ATaskThatARoundCouldNotDoWithoutMakesNoPauseLonger) {
   leave_c_out();
-  answer(1, plans[0].second);
-  feed(SessionClosed{SessionId(2)});
-  now += context.job.round.reconnect_grace;
-  feed(Tick{});
-  ASSERT_EQ(did<AbandonRound>().size(), 1U);
-  wait_for_attempt();
-  plans = sent<protocol::RoundPlan>();
+  lose_b();
   for (int attempt = 0; attempt < 5; ++attempt) {
     EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 3}));
     pass_round({1});
@@ -662,13 +666,7 @@ TEST_F(FleetingClientTest, AnHonestOneOnABadLinkTakesPart) {
 
 TEST_F(SilentClientTest, WhereARoundCannotDoWithoutThemTheyAreAsked) {
   leave_c_out();
-  answer(1, plans[0].second);
-  feed(SessionClosed{SessionId(2)});
-  now += context.job.round.reconnect_grace;
-  feed(Tick{});
-  ASSERT_EQ(did<AbandonRound>().size(), 1U);
-  wait_for_attempt();
-  plans = sent<protocol::RoundPlan>();
+  lose_b();
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 3}));
   pass_round({1, 3});
   EXPECT_EQ(records.back().state, store::RoundState::kCommitted);

@@ -444,6 +444,16 @@ TEST(StrategyCrashes, ARoundThatIsTakenBackHoldsNobodyUp) {
   EXPECT_GT(taken_back, 5U);
 }
 
+// A replay of what is recorded of the federation, without its faults, gives the same.
+void expect_replays(const Federation& federation, const Outcome& outcome) {
+  Federation again(federation.scenario);
+  again.job.job.seed = federation.job.job.seed;
+  again.replay = federation.recorded;
+  const Outcome expected = again.simulate();
+  EXPECT_EQ(outcome.models, expected.models);
+  EXPECT_EQ(outcome.states, expected.states);
+}
+
 // The next attempt of a round that is taken back asks other clients: those of the lost one go back
 // too, when they are asked in a later round.
 TEST(StrategyCrashes, NoStateOfALostRoundIsUsed) {
@@ -459,11 +469,7 @@ TEST(StrategyCrashes, NoStateOfALostRoundIsUsed) {
       if (federation.crashes == 0) break;
       if (federation.abandoned == 0) continue;
       ++taken_back;
-      Federation without(scenario);
-      without.replay = federation.recorded;
-      const Outcome expected = without.simulate();
-      EXPECT_EQ(outcome.models, expected.models);
-      EXPECT_EQ(outcome.states, expected.states);
+      expect_replays(federation, outcome);
       if (::testing::Test::HasFailure()) return;
     }
     EXPECT_GT(taken_back, 5U);
@@ -471,11 +477,11 @@ TEST(StrategyCrashes, NoStateOfALostRoundIsUsed) {
 }
 
 // Of the server's state from the mean of the clients', relative to its largest value. A client that
-// was not asked since all began anew still has what it will drop then.
+// was not asked since all began again still has what it will drop then.
 double distance_from_mean(const Outcome& outcome, const Replay& recorded) {
-  Round anew = 0;
+  Round last_loss = 0;
   for (const auto& [round, clients] : recorded.lost) {
-    if (!clients.empty()) anew = round;
+    if (!clients.empty()) last_loss = round;
   }
   const auto vector_in = [](const Bytes& file) {
     return strategy::parse_state(file).value()->vectors.begin()->second;
@@ -483,7 +489,7 @@ double distance_from_mean(const Outcome& outcome, const Replay& recorded) {
   const auto server = vector_in(outcome.state);
   std::vector<double> mean(server.size());
   for (const auto& [name, end] : outcome.clients) {
-    if (end.state.empty() || end.round < anew) continue;
+    if (end.state.empty() || end.round < last_loss) continue;
     const auto own = vector_in(end.state);
     for (std::size_t i = 0; i < mean.size(); ++i) {
       mean[i] += own[i] / static_cast<double>(outcome.clients.size());
@@ -503,12 +509,7 @@ double distance_from_mean(const Outcome& outcome, const Replay& recorded) {
 std::size_t expect_fits(Federation& federation) {
   const Outcome outcome = federation.simulate();
   EXPECT_LT(distance_from_mean(outcome, federation.recorded), 1e-5);
-  Federation again(federation.scenario);
-  again.job.job.seed = federation.job.job.seed;
-  again.replay = federation.recorded;
-  const Outcome expected = again.simulate();
-  EXPECT_EQ(outcome.models, expected.models);
-  EXPECT_EQ(outcome.states, expected.states);
+  expect_replays(federation, outcome);
   std::size_t lost = 0;
   for (const auto& [round, clients] : federation.recorded.lost) lost += clients.size();
   return lost;
