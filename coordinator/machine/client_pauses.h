@@ -7,7 +7,9 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "coordinator/machine/failure_codes.h"
 #include "core/base/ids.h"
 
 namespace starling::coordinator {
@@ -51,5 +53,34 @@ class ClientPauses {
   int in_a_row_max_;
   std::map<std::string, Row> rows_;  // of clients that missed their last task
 };
+
+// Counts the trainings of an attempt that were missed; `missed` holds those in a row of each
+// client. A failure that the client reports of itself ends its row, as a contribution does. Returns
+// the clients that are left out from now on.
+template <class Contributions, class Failures>
+std::vector<std::string> count_missed(const Contributions& contributions, const Failures& failures,
+                                      Round round, ClientPauses& missed) {
+  std::vector<std::string> left_out;
+  for (const auto& c : contributions) missed.succeeded(c.client);
+  for (const auto& f : failures) {
+    if (!is_circumstance(f.code, protocol::TaskKind::kTrain)) missed.succeeded(f.client);
+    if (is_miss(f.code) && missed.failed(f.client, f.reason, round)) left_out.push_back(f.client);
+  }
+  return left_out;
+}
+
+// The same of evaluations, of which every failure counts that is not a circumstance.
+template <class Contributions, class Failures>
+std::vector<std::string> count_evaluations(const Contributions& contributions,
+                                           const Failures& failures, Round round,
+                                           ClientPauses& evaluation_failures) {
+  std::vector<std::string> left_out;
+  for (const auto& c : contributions) evaluation_failures.succeeded(c.client);
+  for (const auto& f : failures) {
+    if (is_circumstance(f.code, protocol::TaskKind::kEvaluate)) continue;
+    if (evaluation_failures.failed(f.client, f.reason, round)) left_out.push_back(f.client);
+  }
+  return left_out;
+}
 
 }  // namespace starling::coordinator

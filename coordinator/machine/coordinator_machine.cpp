@@ -13,8 +13,8 @@ CoordinatorMachine::CoordinatorMachine(CoordinatorOptions options)
 
 ClientTable::Watcher CoordinatorMachine::watcher() {
   return {.came =
-              [this](const std::string& name, const ClientTable::Client& client) {
-                for (auto& [id, run] : runs_) run.machine->came(name, client);
+              [this](const std::string& name, const ClientTable::Client&) {
+                for (auto& [id, run] : runs_) run.machine->came(name);
               },
           .went_away =
               [this](const std::string& name, const ClientTable::Client& client) {
@@ -26,7 +26,7 @@ ClientTable::Watcher CoordinatorMachine::watcher() {
               },
           .turn_came =
               [this](const std::string& name, TaskId task) {
-                if (RunMachine* run = run_of(task)) run->turn_came(name, task);
+                if (OpenPhase* phase = phase_of(task)) phase->ask(name, task);
               }};
 }
 
@@ -54,7 +54,7 @@ const RunMachine* CoordinatorMachine::find_run(RunId id) const {
 
 std::size_t CoordinatorMachine::runs_active() const {
   return static_cast<std::size_t>(std::ranges::count_if(runs_, [](const auto& r) {
-    return r.second.machine->phase() != nullptr || r.second.machine->awaited() == 0;
+    return r.second.machine->phase() != nullptr || r.second.machine->candidates().awaited() == 0;
   }));
 }
 
@@ -93,26 +93,27 @@ void CoordinatorMachine::receive(SessionId id, const std::string& client,
   }
   if (const auto* chunk = std::get_if<protocol::Chunk>(&message)) {
     // One that comes after its task was settled needs no answer.
-    RunMachine* run = run_of(chunk->task);
-    if (run == nullptr || run->committing() || !run->phase()->find(chunk->task, client)) return;
-    return run->receive(id, *chunk, envelope.payload);
+    OpenPhase* phase = phase_of(chunk->task);
+    if (!phase || phase->closed() || !phase->tasks().find(chunk->task, client)) return;
+    return phase->transfers().receive(id, *chunk, envelope.payload);
   }
   if (const auto* credit = std::get_if<protocol::Credit>(&message)) {
-    RunMachine* run = run_of(credit->task);
-    if (run == nullptr || run->committing() || !run->phase()->find(credit->task, client)) return;
-    return run->receive(id, *credit);
+    OpenPhase* phase = phase_of(credit->task);
+    if (!phase || phase->closed() || !phase->tasks().find(credit->task, client)) return;
+    return phase->transfers().receive(id, *credit);
   }
   if (const auto* offer = std::get_if<protocol::UpdateOffer>(&message)) {
     for (auto& [run_id, run] : runs_) run.machine->offered_late(client, offer->head.task);
-    return with_run(id, client, offer->head.task,
-                    [&](RunMachine& run) { run.receive(id, client, *offer); });
+    return with_phase(id, client, offer->head.task,
+                      [&](OpenPhase& phase) { phase.receive(client, *offer); });
   }
   if (const auto* request = std::get_if<protocol::ModelRequest>(&message)) {
-    return with_run(id, client, request->task, [&](RunMachine& run) { run.receive(id, *request); });
+    return with_phase(id, client, request->task,
+                      [&](OpenPhase& phase) { phase.transfers().receive(id, *request); });
   }
   if (const auto* failed = std::get_if<protocol::TaskFailed>(&message)) {
-    return with_run(id, client, failed->task,
-                    [&](RunMachine& run) { run.receive(client, *failed); });
+    return with_phase(id, client, failed->task,
+                      [&](OpenPhase& phase) { phase.receive(client, *failed); });
   }
   if (!std::holds_alternative<protocol::Pong>(message)) {
     clients_.refuse(id, "bad-message", "a client does not send this message");
@@ -122,19 +123,19 @@ void CoordinatorMachine::receive(SessionId id, const std::string& client,
 // What is of no open phase may have been counted before a restart or while the client was away: the
 // store knows.
 template <class Work>
-void CoordinatorMachine::with_run(SessionId session, const std::string& client, TaskId task,
-                                  Work&& work) {
-  RunMachine* run = run_of(task);
-  if (run == nullptr || !run->phase()->find(task, client)) {
+void CoordinatorMachine::with_phase(SessionId session, const std::string& client, TaskId task,
+                                    Work&& work) {
+  OpenPhase* phase = phase_of(task);
+  if (phase == nullptr || !phase->tasks().find(task, client)) {
     return turn_.act(LookUpTask{session, client, task});
   }
-  if (!run->committing()) work(*run);  // else the commit under way will settle it
+  if (!phase->closed()) work(*phase);  // else the commit under way will settle it
 }
 
-RunMachine* CoordinatorMachine::run_of(TaskId task) {
+OpenPhase* CoordinatorMachine::phase_of(TaskId task) {
   for (auto& [id, run] : runs_) {
-    const RoundMachine* phase = run.machine->phase();
-    if (phase != nullptr && phase->find(task) != nullptr) return run.machine.get();
+    OpenPhase* phase = run.machine->open_phase();
+    if (phase != nullptr && phase->tasks().find(task) != nullptr) return phase;
   }
   return nullptr;
 }
@@ -165,15 +166,15 @@ void CoordinatorMachine::handle(StopRun& event) {
 }
 
 void CoordinatorMachine::handle(UploadOpened& event) {
-  if (RunMachine* run = run_of(event.task)) run->handle(event);
+  if (OpenPhase* phase = phase_of(event.task)) phase->handle(event);
 }
 
 void CoordinatorMachine::handle(UploadStalled& event) {
-  if (RunMachine* run = run_of(event.task)) run->handle(event);
+  if (OpenPhase* phase = phase_of(event.task)) phase->transfers().handle(event);
 }
 
 void CoordinatorMachine::handle(UploadSummed& event) {
-  if (RunMachine* run = run_of(event.task)) run->handle(event);
+  if (OpenPhase* phase = phase_of(event.task)) phase->handle(event);
 }
 
 void CoordinatorMachine::handle(RoundDurable& event) { runs_.at(event.run).machine->handle(event); }
@@ -204,7 +205,7 @@ bool CoordinatorMachine::open_phases() {
     if (run->machine->phase()) {
       run->opened = ++phases_opened_;
       run->waits_since.reset();
-    } else if (!yields && !held_up && run->machine->held_up_by_others()) {
+    } else if (!yields && !held_up && run->machine->candidates().held_up_by_others()) {
       if (!run->waits_since) run->waits_since = phases_opened_;
       held_up = run;
     }

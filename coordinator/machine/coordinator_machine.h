@@ -66,14 +66,14 @@ class CoordinatorMachine {
   void handle(Drain&);
 
   void receive(SessionId id, const std::string& client, const protocol::Envelope& envelope);
-  // Calls work(run) with the run whose open phase has this client's task, or asks the store.
+  // Calls work(phase) with the open phase that has this client's task, or asks the store.
   template <class Work>
-  void with_run(SessionId session, const std::string& client, TaskId task, Work&& work);
+  void with_phase(SessionId session, const std::string& client, TaskId task, Work&& work);
 
   void advance();  // after every event: whatever can happen now, happens
   bool open_phases();
   bool close_phases();
-  RunMachine* run_of(TaskId task);
+  OpenPhase* phase_of(TaskId task);  // null: none that is open
   ClientTable::Watcher watcher();
 
   const CoordinatorOptions options_;

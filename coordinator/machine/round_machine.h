@@ -5,7 +5,6 @@
 // for one lookup by key.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -14,12 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "coordinator/machine/client_failures.h"
-#include "coordinator/machine/client_pauses.h"
+#include "coordinator/machine/failure_codes.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
-#include "core/client/client_machine.h"
 #include "core/protocol/messages.h"
 
 namespace starling::coordinator {
@@ -61,70 +58,6 @@ struct RoundSummary {
   std::uint64_t bytes_in = 0;   // payload of updates received
   std::uint64_t bytes_out = 0;  // payload of models sent
 };
-
-// Whether a failure of this code says nothing of the client: it was not waited for any longer, or
-// not needed. Other codes are of the client's own making; of an evaluation, which is short beside a
-// training, also a missed deadline and an absence that outlasted the grace.
-bool is_circumstance(std::string_view code, protocol::TaskKind kind);
-
-// A client's update waited for room in the coordinator's spool until the deadline.
-inline constexpr std::string_view kNoRoom = "no-room";
-
-// A client's update brought fewer bytes in such a time while others waited for its room, and was
-// not whole in time.
-inline constexpr std::string_view kUploadStalled = "upload-stalled";
-inline constexpr Duration kProgressTime = std::chrono::seconds(10);
-inline constexpr std::uint64_t kProgressBytes = 64 * 1024;
-
-// An update starts from another model than its task names.
-inline constexpr std::string_view kWrongBase = "wrong-base";
-
-// A client stayed away for longer than the grace.
-inline constexpr std::string_view kDisconnected = "disconnected";
-
-// Whether a client of this failure kept its attempt waiting until the deadline or for the grace, or
-// answered with an update of another model, as an honest one does once after a restore, or had no
-// memory for it beside other runs.
-// Going away is a miss too: a client that goes away in every round costs each of them the grace,
-// and nothing tells it from one whose link is bad. Such an honest client still takes part: every
-// update of its own ends its row, it is asked at once when it is back for the first time, and it is
-// asked wherever a round could not do without it.
-bool is_miss(std::string_view code);
-
-// Counts the trainings of an attempt that were missed; `missed` holds those in a row of each
-// client. A failure that the client reports of itself ends its row, as a contribution does. Returns
-// the clients that are left out from now on.
-template <class Contributions, class Failures>
-std::vector<std::string> count_missed(const Contributions& contributions, const Failures& failures,
-                                      Round round, ClientPauses& missed) {
-  std::vector<std::string> left_out;
-  for (const auto& c : contributions) missed.succeeded(c.client);
-  for (const auto& f : failures) {
-    if (!is_circumstance(f.code, protocol::TaskKind::kTrain)) missed.succeeded(f.client);
-    if (is_miss(f.code) && missed.failed(f.client, f.reason, round)) left_out.push_back(f.client);
-  }
-  return left_out;
-}
-
-// The same of evaluations, of which every failure counts that is not a circumstance.
-template <class Contributions, class Failures>
-std::vector<std::string> count_evaluations(const Contributions& contributions,
-                                           const Failures& failures, Round round,
-                                           ClientPauses& evaluation_failures) {
-  std::vector<std::string> left_out;
-  for (const auto& c : contributions) evaluation_failures.succeeded(c.client);
-  for (const auto& f : failures) {
-    if (is_circumstance(f.code, protocol::TaskKind::kEvaluate)) continue;
-    if (evaluation_failures.failed(f.client, f.reason, round)) left_out.push_back(f.client);
-  }
-  return left_out;
-}
-
-// Such an attempt says nothing of its run.
-template <class Failures>
-bool lacked_room(const Failures& failures) {
-  return std::ranges::any_of(failures, [](const auto& f) { return f.code == kNoRoom; });
-}
 
 class RoundMachine {
  public:

@@ -123,7 +123,7 @@ json::value OperatorDesk::waits_for(const store::Run& run) const {
 json::value OperatorDesk::clients_of(RunId id) const {
   const RunMachine* run = handlers_.find_run(id);
   if (run == nullptr) return nullptr;
-  const RunMachine::Reach reach = run->reach();
+  const Candidates::Reach reach = run->candidates().reach();
   json::array left_out;
   for (const auto& [client, reason, trains] : reach.left_out) {
     left_out.push_back({{"client", client}, {"reason", reason}, {"trains", trains}});

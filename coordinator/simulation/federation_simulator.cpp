@@ -232,12 +232,12 @@ Result<void> FederationSimulator::look_for_end() {
 // A service waits for clients that join later; here all have joined.
 std::optional<Error> FederationSimulator::too_few_clients() const {
   const RunMachine* run = core_ ? core_->machine().find_run(run_) : nullptr;
-  if (run == nullptr || run->phase() || run->awaited() == 0) return std::nullopt;
-  const RunMachine::Reach reach = run->reach();
-  if (reach.able >= run->awaited()) return std::nullopt;
+  if (run == nullptr || run->phase() || run->candidates().awaited() == 0) return std::nullopt;
+  const Candidates::Reach reach = run->candidates().reach();
+  if (reach.able >= run->candidates().awaited()) return std::nullopt;
   std::string why = fmt::format("round {} waits for {}, and no other client can join",
                                 run->start().at.version.round + 1, run->waits_for());
-  const auto one = std::ranges::find(reach.left_out, false, &RunMachine::Reach::LeftOut::trains);
+  const auto one = std::ranges::find(reach.left_out, false, &Candidates::Reach::LeftOut::trains);
   if (one != reach.left_out.end()) why += fmt::format("; {}: {}", one->client, one->reason);
   return rejected("too-few-clients", std::move(why));
 }

@@ -222,7 +222,7 @@ TEST_F(RunMachineTest, UploadsWithoutRoomMissNoDeadlineAndFailNoRun) {
     EXPECT_TRUE(did<FinishRun>().empty());
     wait_for_attempt();
   }
-  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+  EXPECT_TRUE(machine.find_run(RunId(1))->candidates().reach().left_out.empty());
 }
 
 TEST_F(RunMachineTest, AttemptsThatLackRoomAgainAndAgainAreLoggedLessOften) {
@@ -429,7 +429,7 @@ TEST_F(SilentClientTest, AClientThatLetsDeadlinesPassIsLeftOutByName) {
   const TimePoint before = now;
   pass_round({1, 2});
   EXPECT_EQ(now, before) << "the round need not wait for its deadline";
-  const auto left_out = machine.find_run(RunId(1))->reach().left_out;
+  const auto left_out = machine.find_run(RunId(1))->candidates().reach().left_out;
   ASSERT_EQ(left_out.size(), 1U);
   EXPECT_EQ(left_out[0].client, "c");
   EXPECT_EQ(left_out[0].reason,
@@ -464,7 +464,7 @@ TEST_F(SilentClientTest, OneThatConnectsAgainIsAskedOnceMore) {
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 4}));
   pass_round({1, 2});
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2}));
-  const auto left_out = machine.find_run(RunId(1))->reach().left_out;
+  const auto left_out = machine.find_run(RunId(1))->candidates().reach().left_out;
   ASSERT_EQ(left_out.size(), 1U);
   EXPECT_THAT(left_out[0].reason, HasSubstr("4 trainings in a row ended without its update"));
   EXPECT_THAT(left_out[0].reason,
@@ -679,7 +679,7 @@ TEST_F(SilentClientTest, WhoDeliversTooLateButForTheSameRoundIsAskedAgain) {
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2})) << "the second attempt";
   hear(3, protocol::UpdateOffer{head(first)});
   EXPECT_EQ(did<LookUpTask>().size(), 1U);
-  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+  EXPECT_TRUE(machine.find_run(RunId(1))->candidates().reach().left_out.empty());
   pass_round({1});
   EXPECT_EQ(asked(), (std::set<std::uint64_t>{1, 2, 3}));
 }
@@ -729,7 +729,7 @@ TEST_F(RunMachineTest, AFailureOfAnUpdateThatCountsIsNoFailure) {
   feed(UploadSummed{plan_a.task, 1.0});
   hear(1, protocol::TaskFailed{plan_a.task, "unknown-strategy", "x", true});
   EXPECT_TRUE(did<Say>().empty());
-  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+  EXPECT_TRUE(machine.find_run(RunId(1))->candidates().reach().left_out.empty());
 }
 
 TEST_F(RunMachineTest, AWeightThatIsLoweredIsSaidOnceATask) {

@@ -188,7 +188,7 @@ TEST_F(SeveralRunsTest, AnUpdateAboveTheBoundInTheMinorityRaisesNothing) {
     now += context.job.round.retry_pause;
     feed(Tick{});
   }
-  EXPECT_EQ(machine.find_run(RunId(1))->reach().able, 1U) << "b is left out";
+  EXPECT_EQ(machine.find_run(RunId(1))->candidates().reach().able, 1U) << "b is left out";
 }
 
 TEST_F(SeveralRunsTest, AReplayBoundsNoNorms) {
@@ -427,7 +427,8 @@ TEST_F(EvaluationTest, ASilentClientIsLeftOutOfEvaluationsAndStillTrains) {
     feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
   };
   b_is_silent();
-  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty()) << "once may be luck";
+  EXPECT_TRUE(machine.find_run(RunId(1))->candidates().reach().left_out.empty())
+      << "once may be luck";
   train_round();
   evaluate_round();
   b_is_silent();
@@ -436,7 +437,7 @@ TEST_F(EvaluationTest, ASilentClientIsLeftOutOfEvaluationsAndStillTrains) {
       said("b is not asked to evaluate in this run for now: 2 evaluations that were waited for "
            "failed, without one that counted between (no evaluation came within 60.0 s); it is "
            "asked again from round 13 on"));
-  const RunMachine::Reach reach = machine.find_run(RunId(1))->reach();
+  const Candidates::Reach reach = machine.find_run(RunId(1))->candidates().reach();
   EXPECT_EQ(reach.able, 2U);
   ASSERT_EQ(reach.left_out.size(), 1U);
   EXPECT_EQ(reach.left_out[0].client, "b");
@@ -474,7 +475,7 @@ TEST_F(EvaluationTest, OneThatGoesAwayDuringEvaluationsIsLeftOutOfThemUntilItIsB
     EXPECT_EQ(did<CommitRound>()[0].summary.failures.at(0).code, kDisconnected);
     feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
     trainings = sent<protocol::RoundPlan>();
-    EXPECT_EQ(machine.find_run(RunId(1))->reach().left_out.size(), round - 1);
+    EXPECT_EQ(machine.find_run(RunId(1))->candidates().reach().left_out.size(), round - 1);
     feed(SessionOpened{SessionId(round + 2), "b"});
     hear(round + 2, protocol::Hello{.rows = 10, .abilities = {"evaluate"}});
   }
@@ -536,7 +537,7 @@ TEST_F(EvaluationTest, WhatIsNotOfAClientsOwnMakingDoesNotLeaveItOut) {
     EXPECT_EQ(did<CommitRound>()[0].summary.failures[0].code, "round-closed");
     feed(RoundDurable{RunId(1), Durable{{}, Measured{true, 0.5, 0.75}}});
   }
-  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+  EXPECT_TRUE(machine.find_run(RunId(1))->candidates().reach().left_out.empty());
   for (int round = 4; round <= 6; ++round) {
     train_round();
     for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
@@ -549,7 +550,7 @@ TEST_F(EvaluationTest, WhatIsNotOfAClientsOwnMakingDoesNotLeaveItOut) {
     }
     ASSERT_EQ(did<AbandonRound>().size(), 1U) << round;
   }
-  EXPECT_TRUE(machine.find_run(RunId(1))->reach().left_out.empty());
+  EXPECT_TRUE(machine.find_run(RunId(1))->candidates().reach().left_out.empty());
 }
 
 TEST_F(EvaluationTest, AWeightIsBoundByTheRowsThatItsClientHoldsOut) {
@@ -766,7 +767,7 @@ TEST_F(AbilitiesTest, OnlyThoseThatCanAreAskedAndTheOthersAreNamed) {
   EXPECT_EQ(did<Say>()[0].line,
             "3 of 5 clients cannot take part in this run (old: its version does not know scaffold; "
             "other: it does not know scaffold; wide: its rows have another shape)");
-  EXPECT_EQ(machine.find_run(RunId(1))->reach().able, 2U);
+  EXPECT_EQ(machine.find_run(RunId(1))->candidates().reach().able, 2U);
 }
 
 TEST_F(CoordinatorMachineTest, AClientThatFailsEveryTimeIsLeftOutAndNamed) {

@@ -205,7 +205,7 @@ TEST_F(LearnedRunTest, KeepsTheShapeWhateverClientsSayLater) {
   EXPECT_EQ(loaded->job.training.data.classes, 3);
   const RunMachine* machine = core->machine().find_run(run);
   ASSERT_NE(machine, nullptr);
-  const RunMachine::Reach reach = machine->reach();
+  const Candidates::Reach reach = machine->candidates().reach();
   EXPECT_EQ(reach.able, 0U);
   ASSERT_EQ(reach.left_out.size(), 3U);
   EXPECT_EQ(reach.left_out[0].client, "a");

@@ -20,7 +20,7 @@ class ReachTest : public CoordinatorMachineTest {
     feed(SessionOpened{SessionId(session), client});
     hear(session, protocol::Hello{.rows = 10, .abilities = {"fedavg"}, .input = std::move(input)});
   }
-  RunMachine::Reach reach() const { return machine.find_run(RunId(1))->reach(); }
+  Candidates::Reach reach() const { return machine.find_run(RunId(1))->candidates().reach(); }
   std::vector<std::string> left_out() const {
     std::vector<std::string> lines;
     for (const auto& one : reach().left_out) lines.push_back(one.client + ": " + one.reason);
