@@ -57,7 +57,8 @@ void fill_files(const fs::path& directory) {
 }
 
 void fill_spool(const fs::path& directory) {
-  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0});
+  SystemDisk disk;
+  UploadSpool spool(disk, {.directory = directory / "spool", .memory_bytes_max = 0});
   std::vector<std::unique_ptr<Upload>> uploads;
   const Bytes content(100 * 1024, std::byte{1});
   Result<std::unique_ptr<Upload>> upload = spool.begin(content.size());
@@ -74,7 +75,9 @@ void fill_spool(const fs::path& directory) {
 
 // What is kept leaves room for other files and goes when a new upload needs its room.
 void fill_kept_uploads(const fs::path& directory) {
-  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
+  SystemDisk disk;
+  UploadSpool spool(disk,
+                    {.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
   const Bytes content(60 * 1024, std::byte{1});
   const auto key = [&](std::uint64_t task) {
     return UploadKey{TaskId(task), RunId(1), content.size(), 1};
@@ -82,6 +85,7 @@ void fill_kept_uploads(const fs::path& directory) {
   std::uint64_t task = 0;
   for (; task < 20; ++task) {
     STARLING_CHECK((*spool.begin(key(task)))->write(0, content).has_value());
+    spool.leave_free_space();
     STARLING_CHECK(spool.disk_bytes() <= fs::space(directory).available);
   }
   STARLING_CHECK(spool.disk_bytes() >= 2 * content.size());
@@ -98,18 +102,20 @@ void fill_kept_uploads(const fs::path& directory) {
 // After a restart a promise counts on the updates that are received already; files of other runs
 // make way, those of a promise never.
 void promise_what_is_kept(const fs::path& directory) {
+  SystemDisk disk;
   const Bytes content(60 * 1024, std::byte{1});
   const auto key = [&](std::uint64_t run, std::uint64_t task) {
     return UploadKey{TaskId(task), RunId(run), content.size(), 1};
   };
   fs::create_directory(directory / "spool");
   const auto leave = [&](const UploadKey& left) {
-    std::ofstream(KeptUploads(directory / "spool").path_of(left), std::ios::binary)
+    std::ofstream(KeptUploads(disk, directory / "spool").path_of(left), std::ios::binary)
         << as_text(content);
   };
   for (std::uint64_t task = 0; task < 6; ++task) leave(key(2, task));
   leave(key(1, 10));  // 92 KiB are free now
-  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
+  UploadSpool spool(disk,
+                    {.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
   STARLING_CHECK(spool.promise(RunId(3), 9, content.size()).error().code() == "disk-full");
   STARLING_CHECK(spool.keeps(key(1, 10)));  // it would not have been enough
   STARLING_CHECK(spool.promise(RunId(2), 6, content.size()).has_value());
