@@ -13,7 +13,7 @@ CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers h
       handlers_(std::move(handlers)),
       runs_max_(options.runs_max),
       run_log_(world_.store, world_.clock, world_.log, handlers_.on_line),
-      uploads_(options.spool),
+      uploads_(world_.disk, options.spool),
       executor_(world_.rounds, world_.evaluators),
       committer_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, executor_,
                   run_log_, world_.log},

@@ -18,6 +18,7 @@ class CoordinatorCore {
     const Clock& clock;
     store::Store& store;
     protocol::SessionLinks& sessions;
+    Disk& disk;  // of the uploads
     CheckpointsOf checkpoints;
     PrepareContext prepare;
     const strategy::Catalogue& strategies;

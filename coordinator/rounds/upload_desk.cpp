@@ -56,7 +56,9 @@ bool UploadDesk::take_room_of_stalled(TimePoint now) {
   }
   if (longest == receiving_.end()) return false;
   stalled_.push_back(longest->first);
+  if (longest->second.upload->received() == 0) discard(longest->second);
   receiving_.erase(longest);
+  spool_.leave_free_space();
   return true;
 }
 
@@ -194,6 +196,7 @@ void UploadDesk::end_phase(RunId run) {
 
 // Between rounds no buffer is kept: a coordinator that waits for devices holds little memory.
 void UploadDesk::room_freed() {
+  spool_.leave_free_space();
   serve_waiting();
   if (receiving_.empty() && summing_.empty()) spool_.release_idle();
 }

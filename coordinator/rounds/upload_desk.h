@@ -19,7 +19,8 @@ namespace starling::coordinator {
 
 class UploadDesk {
  public:
-  explicit UploadDesk(store::UploadSpool::Options options) : spool_(std::move(options)) {}
+  // The disk must outlive the desk.
+  UploadDesk(Disk& disk, store::UploadSpool::Options options) : spool_(disk, std::move(options)) {}
 
   // The run's phase needs so many updates of `bytes` each at once: none of them gets room before
   // there is room for all, so that two such phases do not share it out and wait for each other.

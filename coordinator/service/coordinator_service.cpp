@@ -232,7 +232,7 @@ void CoordinatorService::Impl::put_together() {
 void CoordinatorService::Impl::make_core() {
   core = std::make_unique<CoordinatorCore>(
       CoordinatorCore::World{
-          loop, clock, *store, *sessions,
+          loop, clock, *store, *sessions, disk,
           [this](RunId run) { return store::Checkpoints(disk, state.models(run)); },
           prepare_within(spool_options(state, settings.spool)), strategy::builtin_strategies(),
           rounds, loading, evaluators, log},

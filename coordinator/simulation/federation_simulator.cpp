@@ -138,15 +138,14 @@ Result<void> FederationSimulator::admit_clients() {
   return {};
 }
 
-void FederationSimulator::start_coordinator() {
+void FederationSimulator::make_core() {
   CoordinatorCore::Options options;
   options.shell.machine.federation = "simulated";
   options.shell.machine.transfer = options_.transfer;
-  options.spool = {
-      .directory = {}, .memory_bytes_max = options_.spool_bytes_max, .disk_bytes_max = 0};
+  options.spool = options_.spool;
   core_ = std::make_unique<CoordinatorCore>(
       CoordinatorCore::World{
-          scheduler_, clock_, store_, *sessions_,
+          scheduler_, clock_, store_, *sessions_, disk_,
           [this](RunId run) {
             if (options_.checkpoints) return *options_.checkpoints;
             return store::Checkpoints(disk_,
@@ -155,8 +154,12 @@ void FederationSimulator::start_coordinator() {
           [this](const Job&) { return Result<std::shared_ptr<const RunContext>>(context_); },
           *options_.strategies, immediate_, immediate_, pool_, log_},
       options, core_handlers());
+}
+
+void FederationSimulator::start_coordinator() {
   may_have_ended_ = true;  // in the store, just before a crash
   run_turn([this] {
+    make_core();
     if (const auto names = store::set_aside_unknown_runs(store_, disk_, kModels); !names) {
       return coordinator_broke(names.error());
     }
@@ -245,6 +248,7 @@ std::optional<Error> FederationSimulator::too_few_clients() const {
 void FederationSimulator::kill_coordinator(Duration restart_after) {
   ++crashes_;
   core_.reset();
+  if (options_.faults.power_cuts) disk_.cut_power(fault_rng_);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     break_session(i, retry("connection-lost", "the coordinator went away"));
   }
@@ -266,11 +270,13 @@ bool FederationSimulator::happens(double probability) {
 void FederationSimulator::deliver(std::size_t index, SessionId session, Direction direction,
                                   protocol::Envelope& envelope) {
   if (nodes_[index]->session != session) return;  // it broke on the way
-  if (happens(options_.faults.disconnect)) {
+  const bool breaks = happens(options_.faults.disconnect);
+  messages_ += breaks ? 0 : 1;
+  if (breaks || messages_ == options_.faults.cut_at_message) {
     ++disconnects_;
     return break_session(index, retry("connection-lost", "the connection broke"));
   }
-  const bool kills = ++messages_ == options_.faults.kill_at_message;
+  const bool kills = messages_ == options_.faults.kill_at_message;
   if (direction == Direction::kToClient) {
     if (kills || happens(options_.faults.client_crash)) return crash_client(index);
     if (fallback_) fallback_->see(index, envelope.message);

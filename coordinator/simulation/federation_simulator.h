@@ -32,6 +32,8 @@ struct SimulatedFaults {
   double coordinator_crash = 0;  // ... that the receiving coordinator is killed
   double disk_crash = 0;         // per change of a disk: its process is killed in it
   std::uint64_t kill_at_message = 0;  // the receiver of this one, from 1, is killed; 0: none
+  std::uint64_t cut_at_message = 0;   // this one does not arrive: its session breaks; 0: none
+  bool power_cuts = false;            // a coordinator that is killed loses its machine's power
   Duration restart_after = std::chrono::seconds(1);
   TimePoint until = TimePoint::max();  // faults end here, so that a run can finish
   // What a dishonest client makes of the update that it trained, on any thread; none: all are
@@ -58,7 +60,9 @@ class FederationSimulator {
     SimulatedFaults faults;
     std::optional<SimulatedWorld> world;  // of as many clients as are added; none: no time passes
     protocol::TransferOptions transfer{.chunk_bytes_max = UINT64_MAX, .window_bytes = UINT64_MAX};
-    std::uint64_t spool_bytes_max = UINT64_MAX;  // uploads stay in memory
+    // Uploads stay in memory; in files, they are on the coordinator's simulated disk.
+    store::UploadSpool::Options spool{
+        .directory = "spool", .memory_bytes_max = UINT64_MAX, .disk_bytes_max = 0};
     // Of the run; none: on the simulated disk, which keeps only the first, best and last model.
     std::optional<store::Checkpoints> checkpoints;
     // What clients know; must outlive the simulator. The coordinator's are those of the context.
@@ -84,6 +88,8 @@ class FederationSimulator {
   std::uint64_t crashes() const { return crashes_; }
   std::uint64_t disconnects() const { return disconnects_; }
   std::uint64_t messages() const { return messages_; }  // that reached a process
+  // Of updates, which clients sent: also what a broken session lost.
+  std::uint64_t upload_bytes() const { return upload_bytes_; }
   TimePoint now() const { return scheduler_.now(); }
   // The disk of a process, "coordinator" or a client's name, with what the run left on it.
   sim::SimulatedDisk& disk_of(const std::string& process);
@@ -120,6 +126,7 @@ class FederationSimulator {
   // The coordinator.
   Result<void> admit_clients();
   void start_coordinator();
+  void make_core();
   void kill_coordinator(Duration restart_after);
   void to_coordinator(Event event);
   CoordinatorCore::Handlers core_handlers();
@@ -186,6 +193,7 @@ class FederationSimulator {
   std::uint64_t crashes_ = 0;
   std::uint64_t disconnects_ = 0;
   std::uint64_t messages_ = 0;
+  std::uint64_t upload_bytes_ = 0;
 };
 
 }  // namespace starling::coordinator

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as the shells need them: written whole or not at all, and read back after a crash. The
-// system's own disk, or in a simulation one in memory that fails on demand. Errors are those of
-// durable_file.h: a full disk is kOverloaded, a failed fsync or device is kInternal.
+// Files as the shells need them: written whole or not at all and read back after a crash, or
+// growing with what comes. The system's own disk, or in a simulation one in memory that fails on
+// demand. Errors are those of durable_file.h: a full disk is kOverloaded, a failed fsync or device
+// is kInternal.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,9 +26,19 @@ class DiskFile {
   [[nodiscard]] virtual Result<void> read(std::uint64_t offset, MutableByteView to) = 0;
 };
 
+// A file that grows at its end, on one thread. What was appended stays when the process is killed;
+// a power cut may lose or damage it. Others may read while nothing is appended.
+class GrowingFile : public DiskFile {
+ public:
+  // On failure a part may have been appended: size() says how much. "disk-full" and, where a limit
+  // on files is reached, "file-too-large" (kOverloaded).
+  [[nodiscard]] virtual Result<void> append(ByteView bytes) = 0;
+};
+
 struct DiskEntry {
   std::string name;
   std::filesystem::file_time_type written;
+  std::optional<std::uint64_t> bytes;  // of a regular file; none: it is something else
 };
 
 class Disk {
@@ -41,6 +53,16 @@ class Disk {
   // "file-missing", "file-unreadable".
   [[nodiscard]] virtual Result<std::unique_ptr<DiskFile>> open(
       const std::filesystem::path& path) = 0;
+  enum class Content { kKept, kDropped };  // of a file that is there already
+  // Opens a file to append to it, or creates it; only its owner may read it.
+  [[nodiscard]] virtual Result<std::unique_ptr<GrowingFile>> open_growing(
+      const std::filesystem::path& path, Content content) = 0;
+  // A file in `directory` that has no name, so that it is gone with the process.
+  [[nodiscard]] virtual Result<std::unique_ptr<GrowingFile>> make_nameless(
+      const std::filesystem::path& directory) = 0;
+  // What files in `directory` may still take; none: its disk has no limit of its own.
+  [[nodiscard]] virtual Result<std::optional<std::uint64_t>> free_bytes(
+      const std::filesystem::path& directory) = 0;
   // What is in `directory`, in order of name; nothing where it is missing.
   [[nodiscard]] virtual Result<std::vector<DiskEntry>> list(
       const std::filesystem::path& directory) = 0;
@@ -63,6 +85,11 @@ class SystemDisk : public Disk {
   Result<void> write(const std::filesystem::path& path,
                      std::span<const SharedBytes> parts) override;
   Result<std::unique_ptr<DiskFile>> open(const std::filesystem::path& path) override;
+  Result<std::unique_ptr<GrowingFile>> open_growing(const std::filesystem::path& path,
+                                                    Content content) override;
+  Result<std::unique_ptr<GrowingFile>> make_nameless(
+      const std::filesystem::path& directory) override;
+  Result<std::optional<std::uint64_t>> free_bytes(const std::filesystem::path& directory) override;
   Result<std::vector<DiskEntry>> list(const std::filesystem::path& directory) override;
   Result<void> remove(const std::filesystem::path& path) override;
   Result<void> rename(const std::filesystem::path& from, const std::filesystem::path& to) override;

@@ -197,7 +197,7 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
   say(LogLevel::kInfo,
       fmt::format("connected to federation {} as {}", welcome.federation, welcome.client));
   for (const auto& [task, failed] : failures_) send(failure_of(task, failed.error));
-  for (const auto& [task, pending] : pending_) offer(pending);
+  for (auto& [task, pending] : pending_) offer(pending);
   if (activity() == Activity::kFetching) request_input();
   if (activity() == Activity::kTraining || activity() == Activity::kSettling) ask_about_task();
 }
@@ -229,7 +229,7 @@ void ClientMachine::receive(const protocol::RoundPlan& plan) {
   if (continue_for(plan)) return;
   drop_task();
   if (reuse_update_for(plan)) return;
-  for (const auto& [task, pending] : pending_) offer(pending);  // ask what became of them
+  for (auto& [task, pending] : pending_) offer(pending);  // ask what became of them
   begin(plan);
 }
 
@@ -412,6 +412,12 @@ void ClientMachine::receive(const protocol::Credit& credit) {
 void ClientMachine::receive(const protocol::UpdateAccept& accept) {
   const auto pending = pending_.find(accept.task);
   if (pending == pending_.end()) return;
+  // An update that is offered at a welcome, and again because it is asked for, is accepted twice:
+  // what is on its way since the first time arrives.
+  if (!std::exchange(pending->second.offered, false)) {
+    pending->second.sender.extend(accept.limit);
+    return pump(pending->second);
+  }
   if (const auto started = pending->second.sender.start(accept.offset, accept.limit); !started) {
     return hang_up(started.error());
   }
@@ -691,8 +697,10 @@ void ClientMachine::store_again() {
   }
 }
 
-void ClientMachine::offer(const Pending& pending) {
-  if (pending.stored && link_ == Link::kUp) send(protocol::UpdateOffer{pending.head});
+void ClientMachine::offer(Pending& pending) {
+  if (!pending.stored || link_ != Link::kUp) return;
+  pending.offered = true;
+  send(protocol::UpdateOffer{pending.head});
 }
 
 // A coordinator may give credit for more than the link has room for: two windows now, and what is

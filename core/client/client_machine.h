@@ -181,6 +181,7 @@ class ClientMachine {
     protocol::TransferSender sender;
     std::optional<TimePoint> store_again_at = {};  // the disk was full
     Round rounds = 0;                              // of its run; 0: of an earlier process
+    bool offered = false;                          // since it was accepted last
   };
   // What a task asks for.
   struct Work {
@@ -236,7 +237,7 @@ class ClientMachine {
   void keep_and_store(PendingUpdate update);
   void store_again();
   std::optional<TimePoint> link_deadline() const;
-  void offer(const Pending& pending);
+  void offer(Pending& pending);
   void pump(Pending& pending);
   void settle(TaskId task);
   void commit(const Pending& pending);

@@ -58,7 +58,58 @@ Bytes first_half(std::span<const SharedBytes> parts) {
   return whole;
 }
 
+Error full(const fs::path& path) {
+  return overloaded("disk-full", "cannot write " + path.string() + ": the simulated disk is full");
+}
+
 }  // namespace
+
+// What was appended to a file, which counts as long as a name or an open file refers to it.
+class SimulatedDisk::Grown {
+ public:
+  explicit Grown(std::uint64_t& counted) : counted_(counted) {}
+  ~Grown() { counted_ -= content_.size(); }
+  Grown(const Grown&) = delete;
+  Grown& operator=(const Grown&) = delete;
+
+  ByteView content() const { return content_; }
+  void append(ByteView bytes) {
+    content_.insert(content_.end(), bytes.begin(), bytes.end());
+    counted_ += bytes.size();
+  }
+  void cut(std::uint64_t bytes) {
+    counted_ -= content_.size() - bytes;
+    content_.resize(static_cast<std::size_t>(bytes));
+  }
+  void damage(std::uint64_t from) {
+    for (auto i = static_cast<std::size_t>(from); i < content_.size(); ++i) {
+      content_[i] = ~content_[i];
+    }
+  }
+
+ private:
+  std::uint64_t& counted_;
+  Bytes content_;
+};
+
+class SimulatedDisk::OpenGrowing final : public GrowingFile {
+ public:
+  OpenGrowing(SimulatedDisk& disk, fs::path path, std::shared_ptr<Grown> grown)
+      : disk_(disk), path_(std::move(path)), grown_(std::move(grown)) {}
+
+  std::uint64_t size() const override { return grown_->content().size(); }
+  Result<void> read(std::uint64_t offset, MutableByteView to) override {
+    std::ranges::copy(grown_->content().subspan(static_cast<std::size_t>(offset), to.size()),
+                      to.begin());
+    return {};
+  }
+  Result<void> append(ByteView bytes) override { return disk_.append(*grown_, path_, bytes); }
+
+ private:
+  SimulatedDisk& disk_;
+  fs::path path_;
+  std::shared_ptr<Grown> grown_;
+};
 
 template <class Change, class Torn>
 Result<void> SimulatedDisk::decide(const fs::path& path, const Change& change, const Torn& torn) {
@@ -69,8 +120,7 @@ Result<void> SimulatedDisk::decide(const fs::path& path, const Change& change, c
     case Fault::kFailedSync:
       return internal("fsync-failed", "fsync of " + path.string() + " failed, as simulated");
     case Fault::kFull:
-      return overloaded("disk-full",
-                        "cannot write " + path.string() + ": the simulated disk is full");
+      return full(path);
     case Fault::kCrashBefore:
       break;
     case Fault::kTornWrite:
@@ -105,6 +155,7 @@ Result<void> SimulatedDisk::write(const fs::path& path, std::span<const SharedBy
   if (!is_directory(path.parent_path())) return missing(path.parent_path());
   File file;
   for (const SharedBytes& part : parts) file.bytes += part.size();
+  if (file.bytes > room()) return full(path);
   return decide(
       path,
       [&] {
@@ -116,30 +167,101 @@ Result<void> SimulatedDisk::write(const fs::path& path, std::span<const SharedBy
             path.parent_path() / ("." + path.filename().string() + ".torn.tmp");
         Bytes half = first_half(parts);
         const std::uint64_t bytes = half.size();
-        put(temporary.string(), {{SharedBytes::own(std::move(half))}, bytes});
+        put(temporary.string(), {.parts = {SharedBytes::own(std::move(half))}, .bytes = bytes});
       });
 }
 
 Result<std::unique_ptr<DiskFile>> SimulatedDisk::open(const fs::path& path) {
   const auto found = files_.find(path.string());
   if (found == files_.end()) return missing(path);
-  return std::unique_ptr<DiskFile>(
-      std::make_unique<OpenFile>(found->second.parts, found->second.bytes));
+  std::vector<SharedBytes> parts = found->second.parts;
+  std::uint64_t bytes = found->second.bytes;
+  if (found->second.grown) {
+    const ByteView content = found->second.grown->content();
+    parts = {SharedBytes::own(to_bytes(content))};
+    bytes = content.size();
+  }
+  return std::unique_ptr<DiskFile>(std::make_unique<OpenFile>(std::move(parts), bytes));
+}
+
+Result<std::unique_ptr<GrowingFile>> SimulatedDisk::open_growing(const fs::path& path,
+                                                                 Content content) {
+  if (!is_directory(path.parent_path())) return missing(path.parent_path());
+  const auto found = files_.find(path.string());
+  if (found == files_.end() || content == Content::kDropped) {
+    STARLING_TRY(decide(
+        path, [&] { put(path.string(), {.grown = std::make_shared<Grown>(bytes_)}); }, [] {}));
+  } else if (!found->second.grown) {
+    auto grown = std::make_shared<Grown>(bytes_);
+    for (const SharedBytes& part : found->second.parts) grown->append(part.view());
+    put(path.string(), {.grown = std::move(grown)});
+  }
+  return std::unique_ptr<GrowingFile>(
+      std::make_unique<OpenGrowing>(*this, path, files_.at(path.string()).grown));
+}
+
+Result<std::unique_ptr<GrowingFile>> SimulatedDisk::make_nameless(const fs::path& directory) {
+  if (!is_directory(directory)) return missing(directory);
+  STARLING_TRY(decide(
+      directory, [] {}, [] {}));
+  return std::unique_ptr<GrowingFile>(
+      std::make_unique<OpenGrowing>(*this, directory, std::make_shared<Grown>(bytes_)));
+}
+
+Result<void> SimulatedDisk::append(Grown& file, const fs::path& path, ByteView bytes) {
+  const ByteView fits =
+      bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(room(), bytes.size())));
+  STARLING_TRY(decide(
+      path, [&] { file.append(fits); }, [&] { file.append(fits.first(fits.size() / 2)); }));
+  if (fits.size() < bytes.size()) return full(path);
+  return {};
+}
+
+std::uint64_t SimulatedDisk::room() const {
+  return capacity_ ? *capacity_ - std::min(*capacity_, bytes_) : UINT64_MAX;
+}
+
+Result<std::optional<std::uint64_t>> SimulatedDisk::free_bytes(const fs::path& directory) {
+  if (!is_directory(directory)) return missing(directory);
+  return capacity_ ? std::optional(room()) : std::nullopt;
+}
+
+void SimulatedDisk::cut_power(Rng& rng) {
+  for (auto it = files_.begin(); it != files_.end();) {
+    const auto file = it++;
+    if (!file->second.grown) continue;
+    Grown& grown = *file->second.grown;
+    switch (rng.below(4)) {
+      case 0:
+        files_.erase(file);
+        break;
+      case 1:
+        grown.cut(rng.below(grown.content().size() + 1));
+        break;
+      case 2:
+        grown.damage(rng.below(grown.content().size() + 1));
+        break;
+      default:
+        break;
+    }
+  }
 }
 
 Result<std::vector<DiskEntry>> SimulatedDisk::list(const fs::path& directory) {
   const std::string prefix = directory.string() + "/";
   std::vector<DiskEntry> entries;
-  const auto add = [&](const std::string& path, std::uint64_t written) {
+  const auto add = [&](const std::string& path, std::uint64_t written,
+                       std::optional<std::uint64_t> bytes) {
     if (!path.starts_with(prefix) || path.find('/', prefix.size()) != path.npos) return;
-    entries.push_back(
-        {path.substr(prefix.size()), fs::file_time_type(fs::file_time_type::duration(written))});
+    entries.push_back({path.substr(prefix.size()),
+                       fs::file_time_type(fs::file_time_type::duration(written)), bytes});
   };
   for (auto it = files_.lower_bound(prefix); it != files_.end() && it->first.starts_with(prefix);
        ++it) {
-    add(it->first, it->second.written);
+    const File& file = it->second;
+    add(it->first, file.written, file.grown ? file.grown->content().size() : file.bytes);
   }
-  for (const std::string& path : directories_) add(path, 0);
+  for (const std::string& path : directories_) add(path, 0, std::nullopt);
   std::ranges::sort(entries, {}, &DiskEntry::name);
   return entries;
 }

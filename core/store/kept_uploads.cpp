@@ -7,9 +7,7 @@
 #include <charconv>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
-#include <vector>
 
 namespace starling::store {
 namespace {
@@ -40,32 +38,31 @@ std::optional<UploadKey> parse_upload_name(const std::string& name) {
 
 }  // namespace
 
-KeptUploads::KeptUploads(fs::path directory) : directory_(std::move(directory)) { find(); }
+KeptUploads::KeptUploads(Disk& disk, fs::path directory)
+    : disk_(disk), directory_(std::move(directory)) {
+  find();
+}
 
 void KeptUploads::find() {
-  std::error_code listing;  // what cannot be listed is sent again
-  std::error_code code;
-  std::vector<fs::path> useless;
-  for (auto it = fs::directory_iterator(directory_, listing);
-       !listing && it != fs::directory_iterator(); it.increment(listing)) {
-    const std::string name = it->path().filename().string();
-    if (!name.ends_with(kUploadEnding)) continue;
-    const auto key = parse_upload_name(name);
-    const bool is_file = fs::is_regular_file(it->symlink_status(code));
-    const std::uint64_t size = is_file ? it->file_size(code) : 0;
-    if (key && !code && size > 0 && size <= key->bytes) {
-      add(*key, size);
+  const auto entries = disk_.list(directory_);
+  if (!entries) return;  // what cannot be listed is sent again
+  for (const DiskEntry& entry : *entries) {
+    if (!entry.name.ends_with(kUploadEnding)) continue;
+    const auto key = parse_upload_name(entry.name);
+    const std::uint64_t bytes = entry.bytes.value_or(0);
+    if (key && bytes > 0 && bytes <= key->bytes) {
+      add(*key, bytes);
     } else {
-      useless.push_back(it->path());
+      (void)disk_.remove(directory_ / entry.name);
     }
   }
-  for (const fs::path& path : useless) fs::remove(path, code);
 }
 
 fs::path KeptUploads::path_of(const UploadKey& key) const { return directory_ / upload_name(key); }
 
 void KeptUploads::add(const UploadKey& key, std::uint64_t received) {
-  const std::uint64_t on_disk = (received + kDiskPage - 1) / kDiskPage * kDiskPage;
+  const std::uint64_t pages = std::max<std::uint64_t>(1, (received + kDiskPage - 1) / kDiskPage);
+  const std::uint64_t on_disk = pages * kDiskPage;
   if (!files_.emplace(key, on_disk).second) return;
   bytes_ += on_disk;
   run_bytes_[key.run] += on_disk;
@@ -92,8 +89,7 @@ void KeptUploads::take(const UploadKey& key) {
 
 // A file that cannot be removed is found again by the next process.
 KeptUploads::Files::iterator KeptUploads::remove(Files::iterator file) {
-  std::error_code ignored;
-  fs::remove(path_of(file->first), ignored);
+  (void)disk_.remove(path_of(file->first));
   uncount(file);
   return files_.erase(file);
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/disk.h"
 #include "core/base/ids.h"
 
 namespace starling::store {
@@ -28,10 +29,10 @@ class KeptUploads {
  public:
   // Finds what earlier processes left: TASK-RUN-BYTES-CHECKSUM.upload, numbers in hexadecimal.
   // Other files of that ending, empty ones and those longer than their name says are removed.
-  explicit KeptUploads(std::filesystem::path directory);
+  KeptUploads(Disk& disk, std::filesystem::path directory);
 
   std::filesystem::path path_of(const UploadKey& key) const;
-  // Counts a file that is there and holds so many bytes.
+  // Counts a file that is there and holds so many bytes, perhaps none.
   void add(const UploadKey& key, std::uint64_t received);
   // Leaves the file to the caller, if it is kept.
   void take(const UploadKey& key);
@@ -54,6 +55,7 @@ class KeptUploads {
   void uncount(Files::const_iterator file);
   Files::iterator remove(Files::iterator file);
 
+  Disk& disk_;
   std::filesystem::path directory_;
   Files files_;
   std::uint64_t bytes_ = 0;

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/store/spool.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/durable_file.h"
 
 namespace starling::store {
 namespace {
@@ -26,40 +20,11 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) {
   return std::max<std::uint64_t>((bytes + unit - 1) / unit, 1) * unit;
 }
 
-Error disk_error(const std::filesystem::path& directory, const char* doing, int cause) {
-  const std::string message =
-      fmt::format("cannot {} a file in {}: {}", doing, directory.string(), std::strerror(cause));
-  if (cause == ENOSPC || cause == EDQUOT || cause == EFBIG) {
-    return overloaded("disk-full", message + "; free some space and it will be tried again");
-  }
-  if (cause == ENOMEM || cause == EMFILE || cause == ENFILE) {
-    return overloaded("spool-full", message);
-  }
-  return internal("io-error", message);
-}
-
-// A file that has no name, so that it is gone with the process; negative with errno set.
-int open_nameless(const std::filesystem::path& directory) {
-  const int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return fd;
-  std::string name = (directory / ".upload.XXXXXX.tmp").string();
-  const int named = ::mkostemps(name.data(), 4, O_CLOEXEC);
-  if (named >= 0) ::unlink(name.c_str());
-  return named;
-}
-
-Result<std::uint64_t> file_bytes(int descriptor, const std::filesystem::path& directory) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) return disk_error(directory, "read", errno);
-  return static_cast<std::uint64_t>(status.st_size);
-}
-
-// What others may take of the disk; nothing: it has no limit of its own.
-Result<std::optional<std::uint64_t>> free_bytes(const std::filesystem::path& directory) {
-  struct statvfs disk {};
-  if (::statvfs(directory.c_str(), &disk) != 0) return disk_error(directory, "create", errno);
-  if (disk.f_blocks == 0) return std::optional<std::uint64_t>();
-  return std::optional(std::uint64_t{disk.f_bavail} * disk.f_frsize);
+// What the callers tell apart: waiting for room helps, or the disk is broken.
+Error spool_error(const Error& error) {
+  if (error.kind() != ErrorKind::kOverloaded) return internal("io-error", error.message());
+  const bool of_disk = error.code() == "disk-full" || error.code() == "file-too-large";
+  return overloaded(of_disk ? "disk-full" : "spool-full", error.message());
 }
 
 }  // namespace
@@ -80,57 +45,27 @@ std::uint64_t UploadBuffer::size_for(std::uint64_t bytes) {
   return round_up(bytes, bytes < kPage ? kAlignment : kPage);
 }
 
-struct Upload::File final : DiskFile {
-  File(int fd, const Upload& its_upload) : descriptor(fd), upload(its_upload) {}
-  ~File() override { ::close(descriptor); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  std::uint64_t size() const override { return upload.received_; }
-  Result<void> read(std::uint64_t offset, MutableByteView to) override {
-    const std::filesystem::path& directory = upload.spool_.options_.directory;
-    while (!to.empty()) {
-      const ssize_t count = ::pread(descriptor, to.data(), to.size(), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return disk_error(directory, "read", errno);
-      if (count == 0) {
-        return internal("io-error", fmt::format("a file in {} ends at {} bytes of the {} that were "
-                                                "written to it",
-                                                directory.string(), offset, size()));
-      }
-      offset += static_cast<std::uint64_t>(count);
-      to = to.subspan(static_cast<std::size_t>(count));
-    }
-    return {};
-  }
-
-  const int descriptor;
-  const Upload& upload;
-};
-
 Upload::Upload(UploadSpool& spool, Room room, std::uint64_t bytes)
     : spool_(spool), room_(std::move(room)), bytes_(bytes) {}
 
 Upload::~Upload() {
-  if (on_disk()) {
-    if (key_ && received_ == 0) discard();
-    spool_.give_back_file(bytes_, received_);
-    if (promise_) ++promise_->uploads;
-    if (key_) spool_.keep(*key_, received_);
-    return;
-  }
-  spool_.give_back(std::get<UploadBuffer>(std::move(room_)));
   if (promise_) ++promise_->uploads;
+  if (on_disk()) {
+    spool_.give_back_file(bytes_, received_);
+    if (key_) spool_.kept_.add(*key_, received_);
+  } else {
+    spool_.give_back(std::get<UploadBuffer>(std::move(room_)));
+  }
 }
 
 void Upload::discard() {
   if (!key_) return;
-  ::unlink(spool_.kept_.path_of(*key_).c_str());
+  (void)spool_.disk_.remove(spool_.kept_.path_of(*key_));
   key_.reset();
 }
 
 update::Payload Upload::content() const {
-  if (const auto* const file = std::get_if<std::unique_ptr<File>>(&room_)) {
+  if (const auto* const file = std::get_if<std::unique_ptr<GrowingFile>>(&room_)) {
     return update::Payload(**file);
   }
   const ByteView received(std::get<UploadBuffer>(room_).data(),
@@ -155,30 +90,27 @@ Result<void> Upload::write(std::uint64_t offset, ByteView chunk) {
 }
 
 Result<void> Upload::append(ByteView fresh) {
-  const auto* const file = std::get_if<std::unique_ptr<File>>(&room_);
+  const auto* const file = std::get_if<std::unique_ptr<GrowingFile>>(&room_);
   if (file == nullptr) {
     std::memcpy(std::get<UploadBuffer>(room_).data() + received_, fresh.data(), fresh.size());
     received_ += fresh.size();
     return {};
   }
-  while (!fresh.empty()) {
-    const ssize_t count =
-        ::pwrite((*file)->descriptor, fresh.data(), fresh.size(), static_cast<off_t>(received_));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == ENOSPC && spool_.drop_one_kept()) continue;
-    if (count <= 0) {
-      return disk_error(spool_.options_.directory, "write", count == 0 ? ENOSPC : errno);
-    }
-    fresh = fresh.subspan(static_cast<std::size_t>(count));
-    received_ += static_cast<std::uint64_t>(count);
-    spool_.written_bytes_ += static_cast<std::uint64_t>(count);
+  while (true) {
+    const auto appended = (*file)->append(fresh);
+    const std::uint64_t more = (*file)->size() - received_;
+    fresh = fresh.subspan(static_cast<std::size_t>(more));
+    received_ += more;
+    spool_.written_bytes_ += more;
+    if (appended) return {};
+    const bool full = appended.error().code() == "disk-full";
+    if (!full || !spool_.drop_one_kept()) return spool_error(appended.error());
   }
-  return {};
 }
 
-UploadSpool::UploadSpool(Options options)
-    : options_(std::move(options)), kept_(options_.directory) {
-  sweep_temporaries(options_.directory);
+UploadSpool::UploadSpool(Disk& disk, Options options)
+    : disk_(disk), options_(std::move(options)), kept_(disk, options_.directory) {
+  sweep_temporaries(disk_, options_.directory);
   while (kept_.bytes() > options_.disk_bytes_max) drop_one_kept();
 }
 
@@ -297,9 +229,9 @@ std::unique_ptr<Upload> UploadSpool::begin_in_memory(std::uint64_t bytes) {
 
 Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) {
   STARLING_TRY(make_room(bytes, 0));
-  const int descriptor = open_nameless(options_.directory);
-  if (descriptor < 0) return disk_error(options_.directory, "create", errno);
-  return open(descriptor, bytes, 0);
+  auto file = disk_.make_nameless(options_.directory);
+  if (!file) return spool_error(file.error());
+  return open(std::move(*file), bytes);
 }
 
 // An update that waits for room asks often: without a file of it, none is opened before there is
@@ -307,38 +239,31 @@ Result<std::unique_ptr<Upload>> UploadSpool::begin_on_disk(std::uint64_t bytes) 
 Result<std::unique_ptr<Upload>> UploadSpool::begin_kept(const UploadKey& key) {
   const bool is_kept = kept_.contains(key);
   if (!is_kept) STARLING_TRY(make_room(key.bytes, 0));
-  const int begins = is_kept ? 0 : O_TRUNC;  // a file that could not be listed is of another
-  const int descriptor =
-      ::open(kept_.path_of(key).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | begins, 0600);
-  if (descriptor < 0) return disk_error(options_.directory, "create", errno);
-  const auto received = file_bytes(descriptor, options_.directory);
-  if (!received) {
-    ::close(descriptor);
-    return received.error();
-  }
+  // A file that could not be listed is of another.
+  const auto content = is_kept ? Disk::Content::kKept : Disk::Content::kDropped;
+  auto file = disk_.open_growing(kept_.path_of(key), content);
+  if (!file) return spool_error(file.error());
+  const std::uint64_t received = (*file)->size();
   if (is_kept) {
     kept_.take(key);
-    const auto room = make_room(key.bytes, *received);
+    const auto room = make_room(key.bytes, received);
     if (!room) {
-      ::close(descriptor);
-      kept_.add(key, *received);
+      kept_.add(key, received);
       return room.error();
     }
   }
-  auto upload = open(descriptor, key.bytes, *received);
+  auto upload = open(std::move(*file), key.bytes);
   upload->key_ = key;
-  upload->resumed_ = *received > 0;
+  upload->resumed_ = received > 0;
   return upload;
 }
 
-// Owns the descriptor.
-std::unique_ptr<Upload> UploadSpool::open(int descriptor, std::uint64_t bytes,
-                                          std::uint64_t received) {
+std::unique_ptr<Upload> UploadSpool::open(std::unique_ptr<GrowingFile> file, std::uint64_t bytes) {
+  const std::uint64_t received = file->size();
   disk_bytes_ += round_up(bytes, kPage);
   written_bytes_ += received;
   ++disk_uploads_;
-  std::unique_ptr<Upload> upload(new Upload(*this, nullptr, bytes));
-  upload->room_ = std::make_unique<Upload::File>(descriptor, *upload);
+  std::unique_ptr<Upload> upload(new Upload(*this, std::move(file), bytes));
   upload->received_ = received;
   return upload;
 }
@@ -356,16 +281,21 @@ Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received)
 // Files take their room as they grow; what was promised to others is not free any more, and what of
 // it is kept on disk already takes none. Other kept files make way if that is enough.
 Result<void> UploadSpool::find_free_space(std::uint64_t capacity) {
-  STARLING_TRY(make_directory(options_.directory, true));
+  STARLING_TRY(disk_.make_directory(options_.directory, Disk::Access::kOwner));
   while (true) {
-    STARLING_ASSIGN(const auto free, free_bytes(options_.directory));
+    const auto found = disk_.free_bytes(options_.directory);
+    if (!found) return spool_error(found.error());
+    const std::optional<std::uint64_t> free = *found;
     const std::uint64_t promised = promised_on_disk(0, 0).value_or(0);
     const std::uint64_t kept = kept_of_promised();
     const std::uint64_t needed =
         disk_bytes_ - written_bytes_ + promised - std::min(promised, kept) + capacity;
     if (!free || needed <= *free) return {};
     if (needed > *free + kept_.bytes() - kept || !drop_unpromised()) {
-      return disk_error(options_.directory, "promise room for", ENOSPC);
+      return overloaded("disk-full",
+                        fmt::format("cannot promise room for a file in {}: No space left on "
+                                    "device; free some space and it will be tried again",
+                                    options_.directory.string()));
     }
   }
 }
@@ -391,13 +321,11 @@ bool UploadSpool::drop_one_kept() {
   return drop_unpromised() || kept_.remove_one([](RunId) { return false; });
 }
 
-// Models and the database need room more than what only saves sending again; what a promise counts
-// on has its room as when it was open.
-void UploadSpool::keep(const UploadKey& key, std::uint64_t received) {
-  kept_.add(key, received);
-  auto free = free_bytes(options_.directory);
-  while (free && *free && kept_.bytes() > **free && drop_unpromised()) {
-    free = free_bytes(options_.directory);
+// What a promise counts on has its room as when it was open.
+void UploadSpool::leave_free_space() {
+  while (kept_.bytes() > 0) {
+    const auto free = disk_.free_bytes(options_.directory);
+    if (!free || !*free || kept_.bytes() <= **free || !drop_unpromised()) return;
   }
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "core/base/disk.h"
 #include "core/base/error.h"
 #include "core/base/page_block.h"
 #include "core/store/kept_uploads.h"
@@ -49,8 +50,8 @@ class UploadBuffer {
 };
 
 // One upload of a size known beforehand. Must not outlive its spool; returns its room when
-// destroyed. What was received of one that has a key stays in its file then, unless it is
-// discarded.
+// destroyed, which changes nothing on the disk: what was received of one that has a key stays in
+// its file, unless it was discarded.
 class Upload {
  public:
   ~Upload();
@@ -61,13 +62,13 @@ class Upload {
   // The contiguous prefix that is there: where a resumed upload goes on.
   std::uint64_t received() const { return received_; }
   bool complete() const { return received_ == bytes_; }
-  bool on_disk() const { return std::holds_alternative<std::unique_ptr<File>>(room_); }
+  bool on_disk() const { return std::holds_alternative<std::unique_ptr<GrowingFile>>(room_); }
   // Whether part of it was there at the beginning: after a power cut those bytes may be wrong.
   bool resumed() const { return resumed_; }
 
   // Takes what is new of [offset, offset + size); what was received before is never changed.
   // "upload-gap" beyond received(), "upload-range" beyond bytes(); "disk-full" (kOverloaded) and
-  // "io-error" of a file, which then holds what it held before.
+  // "io-error" of a file, which may then hold a part of it.
   [[nodiscard]] Result<void> write(std::uint64_t offset, ByteView chunk);
   // Nothing of it is kept.
   void discard();
@@ -79,12 +80,11 @@ class Upload {
 
  private:
   friend class UploadSpool;
-  struct File;
   struct Promise {
     std::uint64_t uploads;  // that have no room yet
     std::uint64_t bytes;    // of each
   };
-  using Room = std::variant<UploadBuffer, std::unique_ptr<File>>;
+  using Room = std::variant<UploadBuffer, std::unique_ptr<GrowingFile>>;
   Upload(UploadSpool& spool, Room room, std::uint64_t bytes);
   Result<void> append(ByteView fresh);
 
@@ -111,7 +111,8 @@ class UploadSpool {
   static std::uint64_t uploads_max(const Options& options, std::uint64_t bytes);
 
   // Removes temporaries that a crash left in the directory; finds the uploads that are kept there.
-  explicit UploadSpool(Options options);
+  // The disk must outlive the spool.
+  UploadSpool(Disk& disk, Options options);
   // Requires: every upload is gone.
   ~UploadSpool();
   UploadSpool(const UploadSpool&) = delete;
@@ -135,13 +136,17 @@ class UploadSpool {
   bool has_promise(RunId run) const { return promises_.contains(run); }
   bool has_promises() const { return !promises_.empty(); }
 
-  // Of the uploads that are kept and not open. They count as promised disk; they make room for new
-  // uploads and, without a promise, leave at least as much of the disk free as they take.
+  // Of the uploads that are kept and not open. They count as promised disk and make room for new
+  // uploads.
   void forget(TaskId task) { kept_.remove(task); }
   void forget(RunId run) { kept_.remove(run); }
   void forget_all_but(const std::set<TaskId>& tasks) { kept_.keep_only(tasks); }
   bool keeps(const UploadKey& key) const { return kept_.contains(key); }
 
+  // Models and the database need room more than what only saves sending again: of what is kept
+  // without a promise at most as much stays as of the disk is free. To be called when uploads have
+  // gone.
+  void leave_free_space();
   // Gives pooled memory back to the system, when no uploads are expected for a while.
   void release_idle();
 
@@ -166,13 +171,13 @@ class UploadSpool {
   std::uint64_t kept_of_promised() const;
   bool drop_unpromised();
   bool drop_one_kept();
-  std::unique_ptr<Upload> open(int descriptor, std::uint64_t bytes, std::uint64_t received);
-  void keep(const UploadKey& key, std::uint64_t received);
+  std::unique_ptr<Upload> open(std::unique_ptr<GrowingFile> file, std::uint64_t bytes);
   UploadBuffer take_buffer(std::size_t capacity);
   void drop_one_idle();
   void give_back(UploadBuffer buffer);
   void give_back_file(std::uint64_t bytes, std::uint64_t written);
 
+  Disk& disk_;
   const Options options_;
   KeptUploads kept_;
   std::map<RunId, std::shared_ptr<Upload::Promise>> promises_;

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <fstream>
 
 #include "tests/support/temporary_directory.h"
@@ -82,6 +85,56 @@ TEST_F(SystemDiskTest, SweepsTemporariesOnly) {
   for (const char* name : {".a.x1.tmp", "a.tmp", ".hidden"}) std::ofstream(root / name) << "x";
   sweep_temporaries(disk, root);
   EXPECT_THAT(names(), ElementsAre(".hidden", "a.tmp"));
+}
+
+TEST_F(SystemDiskTest, AFileGrowsAndIsContinuedOrBegunAnew) {
+  const auto open = [&](Disk::Content kept) { return disk.open_growing(root / "a", kept).value(); };
+  {
+    const auto file = open(Disk::Content::kKept);
+    ASSERT_TRUE(file->append(as_bytes("hello")));
+    ASSERT_TRUE(file->append(as_bytes(" you")));
+    Bytes piece(3);
+    ASSERT_TRUE(file->read(2, piece));
+    EXPECT_EQ(as_text(piece), "llo");
+  }
+  EXPECT_EQ(fs::status(root / "a").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  ASSERT_TRUE(open(Disk::Content::kKept)->append(as_bytes("!")));
+  EXPECT_EQ(content(root / "a"), "hello you!");
+  EXPECT_EQ(disk.list(root).value()[0].bytes, 10U);
+  EXPECT_EQ(open(Disk::Content::kDropped)->size(), 0U);
+  EXPECT_EQ(content(root / "a"), "");
+  EXPECT_EQ(disk.open_growing(root / "x" / "a", Disk::Content::kKept).error().code(),
+            "file-missing");
+  fs::create_symlink(root / "a", root / "link");
+  EXPECT_FALSE(disk.open_growing(root / "link", Disk::Content::kKept)) << "it may lead anywhere";
+  EXPECT_EQ(disk.list(root).value()[1].bytes, std::nullopt);
+}
+
+TEST_F(SystemDiskTest, AFileWithoutANameIsNotListed) {
+  const auto file = disk.make_nameless(root).value();
+  ASSERT_TRUE(file->append(as_bytes("hello")));
+  EXPECT_EQ(file->size(), 5U);
+  EXPECT_THAT(names(), ElementsAre());
+  EXPECT_GT(disk.free_bytes(root).value().value_or(1), 0U);
+  EXPECT_EQ(disk.make_nameless(root / "x").error().code(), "file-missing");
+  EXPECT_EQ(disk.free_bytes(root / "x").error().code(), "file-missing");
+}
+
+// A process may have a limit on its files, above which a signal would end it by default.
+TEST_F(SystemDiskTest, AFileThatReachesALimitHoldsWhatFits) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 7, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto file = disk.make_nameless(root).value();
+  const auto appended = file->append(as_bytes("hello you"));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(appended);
+  EXPECT_EQ(appended.error().code(), "file-too-large");
+  EXPECT_EQ(appended.error().kind(), ErrorKind::kOverloaded);
+  EXPECT_EQ(file->size(), 7U);
 }
 
 }  // namespace

@@ -19,6 +19,17 @@ class NoDisk final : public Disk {
   Result<std::unique_ptr<DiskFile>> open(const std::filesystem::path& path) override {
     return rejected("file-missing", path.string());
   }
+  Result<std::unique_ptr<GrowingFile>> open_growing(const std::filesystem::path& path,
+                                                    Content) override {
+    return rejected("file-missing", path.string());
+  }
+  Result<std::unique_ptr<GrowingFile>> make_nameless(
+      const std::filesystem::path& directory) override {
+    return rejected("file-missing", directory.string());
+  }
+  Result<std::optional<std::uint64_t>> free_bytes(const std::filesystem::path&) override {
+    return std::optional<std::uint64_t>();
+  }
   Result<std::vector<DiskEntry>> list(const std::filesystem::path&) override {
     return std::vector<DiskEntry>();
   }

@@ -82,6 +82,27 @@ TEST_F(ClientMachineTest, OffersAgainAfterEveryReconnectUntilSettled) {
   EXPECT_EQ(machine.updates_counted(), 0U);
 }
 
+// A coordinator asks for what is open when a client comes back, and has its offer by then.
+TEST_F(ClientMachineTest, AnUpdateThatIsAcceptedTwiceIsSentOnce) {
+  connect();
+  train(5);
+  feed(Disconnected{retry("connection-lost", "gone")});
+  connect();
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  hear(plan(5));
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  hear(protocol::UpdateAccept{TaskId(5), 100, 300});
+  ASSERT_EQ(sent<protocol::Chunk>().size(), 2U);
+  EXPECT_EQ(sent<protocol::Chunk>()[0].offset, 100U);
+  hear(protocol::UpdateAccept{TaskId(5), 100, 400});
+  ASSERT_EQ(sent<protocol::Chunk>().size(), 1U);
+  EXPECT_EQ(sent<protocol::Chunk>()[0].offset, 300U) << "it goes on with what this allows";
+  hear(plan(5));
+  hear(protocol::UpdateAccept{TaskId(5), 0, 100});
+  ASSERT_EQ(sent<protocol::Chunk>().size(), 1U);
+  EXPECT_EQ(sent<protocol::Chunk>()[0].offset, 0U) << "what was received is lost";
+}
+
 TEST_F(ClientMachineTest, TheEndOfATaskThatIsNotItsOwnMeansNothing) {
   connect();
   train(5);

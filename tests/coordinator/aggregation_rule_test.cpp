@@ -139,9 +139,9 @@ class ReferenceRound : public ::testing::Test {
       phase.participants.push_back({"client-" + std::to_string(k), TaskId(k)});
     }
     auto aggregate = RoundAggregate::begin(context, phase).value();
-    UploadDesk desk({.directory = directory_.path() / "spool",
-                     .memory_bytes_max = in_memory * 64,
-                     .disk_bytes_max = 9 * 4096});
+    UploadDesk desk(disk_, {.directory = directory_.path() / "spool",
+                            .memory_bytes_max = in_memory * 64,
+                            .disk_bytes_max = 9 * 4096});
     const auto add = [&](std::uint64_t k, const Bytes& bytes) {
       EXPECT_EQ(desk.open({TaskId(k), RunId(1), bytes.size(), k}, {}).value(), 0U);
       for (std::size_t at = 0; at < bytes.size(); at += 12) {
@@ -183,6 +183,7 @@ class ReferenceRound : public ::testing::Test {
 
   const std::vector<std::uint64_t> all_ = {1, 2, 3, 4, 5, 6, 7};
   testing::TemporaryDirectory directory_;
+  SystemDisk disk_;
 };
 
 TEST_F(ReferenceRound, GivesTheReferenceVectors) {
@@ -381,7 +382,7 @@ class SmallSpool : public ::testing::Test {
     if (cuts_an_upload_) options.spool.kept_bytes_min = 1;  // files have names
     CoordinatorCore core(
         CoordinatorCore::World{
-            scheduler, clock, *store, clients,
+            scheduler, clock, *store, clients, disk_,
             [&](RunId) { return store::Checkpoints(disk, "models"); },
             [&](const Job&) { return Result<std::shared_ptr<const RunContext>>(context); },
             strategy::builtin_strategies(), rounds, immediate, evaluators, log},
@@ -417,6 +418,7 @@ class SmallSpool : public ::testing::Test {
   }
 
   testing::TemporaryDirectory directory_;
+  SystemDisk disk_;
   bool cuts_an_upload_ = false;
   store::Run run_;
 };

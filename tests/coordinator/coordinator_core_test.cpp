@@ -74,7 +74,7 @@ class CoordinatorCoreTest : public ::testing::Test {
   void start(Duration loading) {
     core = std::make_unique<CoordinatorCore>(
         CoordinatorCore::World{
-            scheduler, clock, *store, sessions, [this](RunId) { return checkpoints; },
+            scheduler, clock, *store, sessions, disk, [this](RunId) { return checkpoints; },
             [this, loading](const Job& loaded) {
               wait(loading);
               return prepare_context(loaded);

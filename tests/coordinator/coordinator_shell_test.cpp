@@ -107,8 +107,8 @@ class CoordinatorShellTest : public ::testing::Test {
   LoadedRun run;
   std::optional<Error> broken;
   RunLog run_log{store, clock, log, [](const std::string&) {}};
-  UploadDesk uploads{{.directory = state_directory.spool()}};
   SystemDisk disk;
+  UploadDesk uploads{disk, {.directory = state_directory.spool()}};
   ComputePool evaluators{1};
   PooledComputation computation{loop, 1};
   RoundExecutor executor{computation, evaluators};

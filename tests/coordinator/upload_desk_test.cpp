@@ -59,11 +59,12 @@ class UploadDeskTest : public ::testing::Test {
   }
 
   TimePoint now{};
+  SystemDisk disk_;
   testing::TemporaryDirectory directory_;
 };
 
 TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
-  UploadDesk desk(room(1, 2));
+  UploadDesk desk(disk_, room(1, 2));
   for (std::uint64_t task = 0; task < 3; ++task) {
     ASSERT_EQ(desk.open(key(task, kUpload), now).value(), 0U);
     receive(desk, task, 1000);
@@ -78,7 +79,7 @@ TEST_F(UploadDeskTest, SumsWhatWasReceivedInMemoryAndOnDisk) {
 }
 
 TEST_F(UploadDeskTest, KeepsAWholeUpdateThatIsSharedAsItCame) {
-  UploadDesk desk(room(1, 0));
+  UploadDesk desk(disk_, room(1, 0));
   const SharedBytes whole = SharedBytes::own(content(1));
   ASSERT_TRUE(desk.open(key(1, kUpload), now));
   desk.write(TaskId(1), 0, whole, now);
@@ -91,7 +92,7 @@ TEST_F(UploadDeskTest, KeepsAWholeUpdateThatIsSharedAsItCame) {
 }
 
 TEST_F(UploadDeskTest, GivesRoomInTheOrderOfAsking) {
-  UploadDesk desk(room(1, 1));
+  UploadDesk desk(disk_, room(1, 1));
   ASSERT_TRUE(desk.open(key(0, kUpload), now));
   ASSERT_TRUE(desk.open(key(1, kUpload), now));
   for (const std::uint64_t task : {2U, 3U, 4U}) {
@@ -111,7 +112,7 @@ TEST_F(UploadDeskTest, GivesRoomInTheOrderOfAsking) {
 }
 
 TEST_F(UploadDeskTest, ASmallUploadDoesNotOvertakeOneThatWaits) {
-  UploadDesk desk(room(2, 0));
+  UploadDesk desk(disk_, room(2, 0));
   ASSERT_TRUE(desk.open(key(0, kUpload), now));
   EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload), now)), "spool-full");
   EXPECT_EQ(code_of(desk.open(key(2, 64), now)), "spool-full");
@@ -124,7 +125,7 @@ TEST_F(UploadDeskTest, ASmallUploadDoesNotOvertakeOneThatWaits) {
 }
 
 TEST_F(UploadDeskTest, PhasesThatNeedTheirUpdatesTogetherDoNotShareOutTheRoom) {
-  UploadDesk desk(room(1, 2));
+  UploadDesk desk(disk_, room(1, 2));
   for (const std::uint64_t run : {2U, 3U, 4U}) desk.expect_together(RunId(run), 2, kUpload);
   EXPECT_EQ(open_of(desk, 2, 20), "opened");
   EXPECT_EQ(open_of(desk, 3, 30), "spool-full") << "there is room for one of the two";
@@ -150,7 +151,7 @@ TEST_F(UploadDeskTest, PhasesThatNeedTheirUpdatesTogetherDoNotShareOutTheRoom) {
 TEST_F(UploadDeskTest, AFullDiskOfOnePhaseDoesNotHoldUpOthers) {
   store::UploadSpool::Options options = room(1, 0);
   options.disk_bytes_max = std::uint64_t{1} << 60;  // more than any disk has
-  UploadDesk desk(options);
+  UploadDesk desk(disk_, options);
   desk.expect_together(RunId(2), 3, std::uint64_t{1} << 58);
   EXPECT_EQ(open_of(desk, 2, 20), "disk-full");
   EXPECT_EQ(open_of(desk, 1, 10), "opened");
@@ -159,7 +160,7 @@ TEST_F(UploadDeskTest, AFullDiskOfOnePhaseDoesNotHoldUpOthers) {
 
 // Each attempt costs calls of the file system, and there may be as many as the cohort is large.
 TEST_F(UploadDeskTest, AfterOneRefusalThePhasesOtherUpdatesAreNotTried) {
-  UploadDesk desk(room(3, 0));
+  UploadDesk desk(disk_, room(3, 0));
   desk.expect_together(RunId(2), 2, kUpload);
   for (const std::uint64_t task : {20U, 21U}) ASSERT_EQ(open_of(desk, 2, task), "opened");
   ASSERT_TRUE(desk.open(key(10, kUpload - 64), now));
@@ -169,7 +170,7 @@ TEST_F(UploadDeskTest, AfterOneRefusalThePhasesOtherUpdatesAreNotTried) {
 }
 
 TEST_F(UploadDeskTest, WhoFailsLeavesItsRoomToAnotherOfItsPhase) {
-  UploadDesk desk(room(0, 3));
+  UploadDesk desk(disk_, room(0, 3));
   desk.expect_together(RunId(2), 2, kUpload);
   for (const std::uint64_t task : {20U, 21U}) ASSERT_EQ(open_of(desk, 2, task), "opened");
   ASSERT_EQ(open_of(desk, 1, 10), "opened");
@@ -181,7 +182,7 @@ TEST_F(UploadDeskTest, WhoFailsLeavesItsRoomToAnotherOfItsPhase) {
 }
 
 TEST_F(UploadDeskTest, AWholeUpdateThatIsSharedNeedsNoRoomOfItsPhase) {
-  UploadDesk desk(room(1, 1));
+  UploadDesk desk(disk_, room(1, 1));
   desk.expect_together(RunId(2), 2, kUpload);
   for (const std::uint64_t task : {20U, 21U}) {
     ASSERT_EQ(open_of(desk, 2, task), "opened");
@@ -191,7 +192,7 @@ TEST_F(UploadDeskTest, AWholeUpdateThatIsSharedNeedsNoRoomOfItsPhase) {
 }
 
 TEST_F(UploadDeskTest, OneThatAsksAgainKeepsItsPlace) {
-  UploadDesk desk(room(2, 0));
+  UploadDesk desk(disk_, room(2, 0));
   ASSERT_TRUE(desk.open(key(0, kUpload), now));
   EXPECT_EQ(code_of(desk.open(key(1, 2 * kUpload), now)), "spool-full");
   EXPECT_EQ(code_of(desk.open(key(2, 64), now)), "spool-full");
@@ -202,7 +203,7 @@ TEST_F(UploadDeskTest, OneThatAsksAgainKeepsItsPlace) {
 
 TEST_F(UploadDeskTest, OneThatWaitsMakesNoFile) {
   namespace fs = std::filesystem;
-  UploadDesk desk(kept_room(1));
+  UploadDesk desk(disk_, kept_room(1));
   ASSERT_TRUE(desk.open(key(1), now));
   const fs::file_time_type before(std::chrono::seconds(1));
   fs::last_write_time(directory_.path() / "spool", before);
@@ -216,7 +217,7 @@ TEST_F(UploadDeskTest, OneThatWaitsMakesNoFile) {
 }
 
 TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
-  UploadDesk desk(room(2, 0));
+  UploadDesk desk(disk_, room(2, 0));
   ASSERT_TRUE(desk.open(key(0, kUpload), now));
   ASSERT_TRUE(desk.open(key(1, kUpload), now));
   EXPECT_EQ(desk.memory_bytes(), 2 * kUpload);
@@ -230,7 +231,7 @@ TEST_F(UploadDeskTest, KeepsNoBufferWhenNothingIsReceived) {
 }
 
 TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
-  UploadDesk desk(room(1, 1));
+  UploadDesk desk(disk_, room(1, 1));
   EXPECT_EQ(desk.begin_sum(TaskId(7)).error().code(), "upload-incomplete");
   ASSERT_TRUE(desk.open(key(1, kUpload), now));
   receive(desk, 1, 10, 100);
@@ -242,7 +243,7 @@ TEST_F(UploadDeskTest, SaysWhyAnUpdateCannotBeSummed) {
 
 TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
   {
-    UploadDesk desk(kept_room(8));
+    UploadDesk desk(disk_, kept_room(8));
     for (const std::uint64_t task : {1U, 2U, 3U}) ASSERT_EQ(desk.open(key(task), now).value(), 0U);
     receive(desk, 1, 1000);
     fill(desk, 2);
@@ -251,7 +252,7 @@ TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
     EXPECT_FALSE(desk.is_resumed(TaskId(3)));
     desk.end_sum(TaskId(3), true);
   }
-  UploadDesk desk(kept_room(8));
+  UploadDesk desk(disk_, kept_room(8));
   desk.forget_all_but({TaskId(1), TaskId(2), TaskId(3)});
   EXPECT_EQ(desk.open(key(1), now).value(), 1000U);
   for (const std::uint64_t task : {2U, 3U}) EXPECT_EQ(desk.open(key(task), now).value(), kUpload);
@@ -269,7 +270,7 @@ TEST_F(UploadDeskTest, PartsWholesAndCountedUpdatesOutliveTheProcess) {
 }
 
 TEST_F(UploadDeskTest, WhatDidNotCountIsNotContinued) {
-  UploadDesk desk(kept_room(8));
+  UploadDesk desk(disk_, kept_room(8));
   for (const std::uint64_t task : {1U, 2U, 3U, 4U}) {
     ASSERT_TRUE(desk.open(key(task), now));
     fill(desk, task);
@@ -287,7 +288,7 @@ TEST_F(UploadDeskTest, WhatDidNotCountIsNotContinued) {
 }
 
 TEST_F(UploadDeskTest, KeptUpdatesMakeRoomForNewOnes) {
-  UploadDesk desk(kept_room(2));
+  UploadDesk desk(disk_, kept_room(2));
   for (std::uint64_t task = 1; task <= 20; ++task) {
     ASSERT_EQ(desk.open(key(task), now).value(), 0U) << task;
     fill(desk, task);
@@ -300,7 +301,7 @@ TEST_F(UploadDeskTest, KeptUpdatesMakeRoomForNewOnes) {
 // --- uploads without progress -------------------------------------------------------------------
 
 TEST_F(UploadDeskTest, AnUploadWithoutProgressLosesItsRoomToOneThatWaits) {
-  UploadDesk desk(room(1, 1));
+  UploadDesk desk(disk_, room(1, 1));
   for (const std::uint64_t task : {1U, 2U}) ASSERT_TRUE(desk.open(key(task), now));
   receive(desk, 1, 1000);
   now += kProgressTime - 1ms;
@@ -318,7 +319,7 @@ TEST_F(UploadDeskTest, AnUploadWithoutProgressLosesItsRoomToOneThatWaits) {
 }
 
 TEST_F(UploadDeskTest, WhatCameOfAnUploadThatLostItsRoomIsKeptIfItFits) {
-  UploadDesk desk(kept_room(2));
+  UploadDesk desk(disk_, kept_room(2));
   ASSERT_TRUE(desk.open(key(1, 2 * kUpload), now));
   receive(desk, 1, 1000);
   now += kProgressTime;
@@ -329,7 +330,7 @@ TEST_F(UploadDeskTest, WhatCameOfAnUploadThatLostItsRoomIsKeptIfItFits) {
 }
 
 TEST_F(UploadDeskTest, WhileNothingWaitsAnUploadMayTakeItsTime) {
-  UploadDesk desk(room(1, 1));
+  UploadDesk desk(disk_, room(1, 1));
   for (const std::uint64_t task : {1U, 2U}) ASSERT_TRUE(desk.open(key(task), now));
   now += 24h;
   EXPECT_TRUE(desk.take_stalled().empty());
@@ -346,7 +347,7 @@ TEST_F(UploadDeskTest, ByteAfterByteIsNoProgressAndASlowLinkIs) {
   constexpr std::uint64_t kLarge = 100 * kProgressBytes;
   store::UploadSpool::Options options = room(0, 0);
   options.memory_bytes_max = 2 * kLarge;
-  UploadDesk desk(options);
+  UploadDesk desk(disk_, options);
   for (const std::uint64_t task : {1U, 2U}) ASSERT_TRUE(desk.open(key(task, kLarge), now));
   const Bytes zeros(20'000);
   for (std::uint64_t second = 0; second < 60; ++second) {
@@ -360,7 +361,7 @@ TEST_F(UploadDeskTest, ByteAfterByteIsNoProgressAndASlowLinkIs) {
 }
 
 TEST_F(UploadDeskTest, RoomThatWasPromisedToAnotherPhaseHelpsNobodyWhoWaits) {
-  UploadDesk desk(room(1, 2));
+  UploadDesk desk(disk_, room(1, 2));
   desk.expect_together(RunId(2), 2, kUpload);
   for (const std::uint64_t task : {20U, 21U}) ASSERT_EQ(open_of(desk, 2, task), "opened");
   ASSERT_EQ(open_of(desk, 1, 10), "opened");
@@ -375,7 +376,7 @@ TEST_F(UploadDeskTest, RoomThatWasPromisedToAnotherPhaseHelpsNobodyWhoWaits) {
 
 // The first call that says so begins its time, however long it waited for the room before.
 TEST_F(UploadDeskTest, ItsTimeBeginsWhenTheSenderCanKnowOfTheRoom) {
-  UploadDesk desk(room(1, 0));
+  UploadDesk desk(disk_, room(1, 0));
   ASSERT_TRUE(desk.open(key(1), now));
   EXPECT_EQ(code_of(desk.open(key(2), now)), "spool-full");
   desk.drop(TaskId(1));  // its room is given to 2, which has not asked again

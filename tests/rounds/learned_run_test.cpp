@@ -50,7 +50,7 @@ class LearnedRunTest : public ::testing::Test {
     lines.clear();
     core = std::make_unique<CoordinatorCore>(
         CoordinatorCore::World{
-            scheduler, clock, *store, sessions,
+            scheduler, clock, *store, sessions, disk,
             [this](RunId run) {
               return store::Checkpoints(disk, "models/" + std::to_string(run.value()));
             },

@@ -149,5 +149,120 @@ TEST_F(SimulatedDiskTest, LaterWritesAreNewer) {
   EXPECT_GT(entries[0].written, entries[1].written);
 }
 
+// --- files that grow ----------------------------------------------------------------------------
+
+class GrowingFileTest : public SimulatedDiskTest {
+ protected:
+  std::unique_ptr<GrowingFile> open(const std::string& path) {
+    return disk.open_growing(path, Disk::Content::kKept).value();
+  }
+  static Result<void> append(GrowingFile& file, std::string_view text) {
+    return file.append(as_bytes(text));
+  }
+  static std::string content(GrowingFile& file) {
+    Bytes bytes(file.size());
+    EXPECT_TRUE(file.read(0, bytes));
+    return std::string(as_text(bytes));
+  }
+  using SimulatedDiskTest::content;
+};
+
+TEST_F(GrowingFileTest, GrowsAndIsContinuedOrBegunAnew) {
+  {
+    const auto file = open("d/a");
+    ASSERT_TRUE(append(*file, "hello"));
+    ASSERT_TRUE(append(*file, " you"));
+    Bytes piece(3);
+    ASSERT_TRUE(file->read(2, piece));
+    EXPECT_EQ(as_text(piece), "llo");
+  }
+  const auto file = open("d/a");
+  EXPECT_EQ(content(*file), "hello you");
+  ASSERT_TRUE(append(*file, "!"));
+  EXPECT_EQ(content("d/a"), "hello you!");
+  EXPECT_EQ(disk.list("d").value()[0].bytes, 10U);
+  EXPECT_EQ(disk.open_growing("d/a", Disk::Content::kDropped).value()->size(), 0U);
+  EXPECT_EQ(content("d/a"), "");
+  ASSERT_TRUE(write("d/b", "old"));
+  ASSERT_TRUE(append(*open("d/b"), "er"));
+  EXPECT_EQ(content("d/b"), "older");
+  const auto nowhere = disk.open_growing("x/a", Disk::Content::kKept);
+  EXPECT_EQ(nowhere.error().code(), "file-missing");
+  EXPECT_EQ(disk.make_nameless("x").error().code(), "file-missing");
+}
+
+TEST_F(GrowingFileTest, TakesRoomAsLongAsItHasANameOrIsOpen) {
+  {
+    const auto named = open("d/a");
+    const auto nameless = disk.make_nameless("d").value();
+    ASSERT_TRUE(append(*named, "hello"));
+    ASSERT_TRUE(append(*nameless, "you"));
+    EXPECT_THAT(names("d"), ElementsAre("a"));
+    EXPECT_EQ(disk.bytes(), 8U);
+    ASSERT_TRUE(disk.remove("d/a"));
+    EXPECT_EQ(content(*named), "hello");
+    EXPECT_EQ(disk.bytes(), 8U);
+  }
+  EXPECT_EQ(disk.bytes(), 0U);
+}
+
+TEST_F(GrowingFileTest, OfAFullDiskTakesWhatFits) {
+  EXPECT_EQ(disk.free_bytes("d").value(), std::nullopt);
+  disk.set_capacity(10);
+  ASSERT_TRUE(write("d/b", "four"));
+  const auto file = open("d/a");
+  EXPECT_EQ(disk.free_bytes("d").value(), 6U);
+  const auto full = append(*file, "too long");
+  EXPECT_EQ(full.error().code(), "disk-full");
+  EXPECT_EQ(full.error().kind(), ErrorKind::kOverloaded);
+  EXPECT_EQ(content(*file), "too lo");
+  EXPECT_EQ(write("d/c", "x").error().code(), "disk-full");
+  ASSERT_TRUE(disk.remove("d/b"));
+  EXPECT_TRUE(append(*file, "ng"));
+}
+
+TEST_F(GrowingFileTest, KeepsWhatAKilledProcessHadAppended) {
+  auto file = open("d/a");
+  ASSERT_TRUE(append(*file, "one"));
+  for (const Fault fault : {Fault::kFailedSync, Fault::kFull}) {
+    next_change(fault);
+    EXPECT_FALSE(append(*file, "four"));
+    EXPECT_EQ(content(*file), "one");
+  }
+  next_change(Fault::kCrashBefore);
+  expect_crash([&] { return append(*file, "four"); });
+  EXPECT_EQ(content("d/a"), "one");
+  next_change(Fault::kTornWrite);
+  expect_crash([&] { return append(*file, "four"); });
+  EXPECT_EQ(content("d/a"), "onefo");
+  next_change(Fault::kCrashAfter);
+  expect_crash([&] { return append(*file, "four"); });
+  EXPECT_EQ(content("d/a"), "onefofour");
+}
+
+TEST_F(GrowingFileTest, MayLoseOrDamageThatInAPowerCut) {
+  const std::string whole = "hello you";
+  std::set<std::string> kinds;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SimulatedDisk cut{7};
+    ASSERT_TRUE(cut.make_directory("d", Disk::Access::kShared));
+    const std::array<SharedBytes, 1> parts = {SharedBytes::own(to_bytes(as_bytes(whole)))};
+    ASSERT_TRUE(cut.write("d/b", parts));
+    ASSERT_TRUE(append(*cut.open_growing("d/a", Disk::Content::kKept).value(), whole));
+    Rng rng({.seed = seed});
+    cut.cut_power(rng);
+    EXPECT_EQ(as_text(read_file(cut, "d/b", 100).value()), whole);
+    const auto left = read_file(cut, "d/a", 100);
+    if (!left) {
+      kinds.insert("gone");
+    } else if (as_text(*left) == whole) {
+      kinds.insert("whole");
+    } else {
+      kinds.insert(left->size() < whole.size() ? "cut" : "damaged");
+    }
+  }
+  EXPECT_THAT(kinds, ElementsAre("cut", "damaged", "gone", "whole"));
+}
+
 }  // namespace
 }  // namespace starling::sim

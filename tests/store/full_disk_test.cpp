@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store, checkpoints and spool on a real file system of 512 KiB and 200 files.
+// Store, checkpoints and spool on a real file system of 512 KiB and 200 files; the spool also on a
+// simulated disk of that size.
+#include "core/sim/simulated_disk.h"
 #include "core/store/checkpoints.h"
 #include "core/store/spool.h"
 #include "tests/store/small_disk.h"
@@ -56,8 +58,8 @@ void fill_files(const fs::path& directory) {
   STARLING_CHECK(checkpoints.write(0, parts).has_value());
 }
 
-void fill_spool(const fs::path& directory) {
-  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0});
+void fill_spool(Disk& disk, const fs::path& directory) {
+  UploadSpool spool(disk, {.directory = directory / "spool", .memory_bytes_max = 0});
   std::vector<std::unique_ptr<Upload>> uploads;
   const Bytes content(100 * 1024, std::byte{1});
   Result<std::unique_ptr<Upload>> upload = spool.begin(content.size());
@@ -73,8 +75,9 @@ void fill_spool(const fs::path& directory) {
 }
 
 // What is kept leaves room for other files and goes when a new upload needs its room.
-void fill_kept_uploads(const fs::path& directory) {
-  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
+void fill_kept_uploads(Disk& disk, const fs::path& directory) {
+  UploadSpool spool(disk,
+                    {.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
   const Bytes content(60 * 1024, std::byte{1});
   const auto key = [&](std::uint64_t task) {
     return UploadKey{TaskId(task), RunId(1), content.size(), 1};
@@ -82,7 +85,8 @@ void fill_kept_uploads(const fs::path& directory) {
   std::uint64_t task = 0;
   for (; task < 20; ++task) {
     STARLING_CHECK((*spool.begin(key(task)))->write(0, content).has_value());
-    STARLING_CHECK(spool.disk_bytes() <= fs::space(directory).available);
+    spool.leave_free_space();
+    STARLING_CHECK(spool.disk_bytes() <= disk.free_bytes(directory).value());
   }
   STARLING_CHECK(spool.disk_bytes() >= 2 * content.size());
   std::vector<std::unique_ptr<Upload>> uploads;
@@ -97,19 +101,21 @@ void fill_kept_uploads(const fs::path& directory) {
 
 // After a restart a promise counts on the updates that are received already; files of other runs
 // make way, those of a promise never.
-void promise_what_is_kept(const fs::path& directory) {
+void promise_what_is_kept(Disk& disk, const fs::path& directory) {
   const Bytes content(60 * 1024, std::byte{1});
   const auto key = [&](std::uint64_t run, std::uint64_t task) {
     return UploadKey{TaskId(task), RunId(run), content.size(), 1};
   };
-  fs::create_directory(directory / "spool");
+  STARLING_CHECK(disk.make_directory(directory / "spool", Disk::Access::kOwner).has_value());
   const auto leave = [&](const UploadKey& left) {
-    std::ofstream(KeptUploads(directory / "spool").path_of(left), std::ios::binary)
-        << as_text(content);
+    const auto path = KeptUploads(disk, directory / "spool").path_of(left);
+    const auto file = disk.open_growing(path, Disk::Content::kDropped).value();
+    STARLING_CHECK(file->append(content).has_value());
   };
   for (std::uint64_t task = 0; task < 6; ++task) leave(key(2, task));
   leave(key(1, 10));  // 92 KiB are free now
-  UploadSpool spool({.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
+  UploadSpool spool(disk,
+                    {.directory = directory / "spool", .memory_bytes_max = 0, .kept_bytes_min = 1});
   STARLING_CHECK(spool.promise(RunId(3), 9, content.size()).error().code() == "disk-full");
   STARLING_CHECK(spool.keeps(key(1, 10)));  // it would not have been enough
   STARLING_CHECK(spool.promise(RunId(2), 6, content.size()).has_value());
@@ -131,13 +137,23 @@ void promise_what_is_kept(const fs::path& directory) {
 
 class FullDiskTest : public ::testing::Test {
  protected:
-  void run(void (*body)(const fs::path&)) {
+  void run(const std::function<void(const fs::path&)>& body) {
     const int code = on_small_disk(directory_.path(), "size=512k,nr_inodes=200", [&] {
       body(directory_.path());
       return 0;
     });
     if (code == kNoMount) GTEST_SKIP() << "this process may not mount a file system";
     EXPECT_EQ(code, 0);
+  }
+  void run_on_both(void (*body)(Disk&, const fs::path&)) {
+    sim::SimulatedDisk simulated{0};
+    simulated.set_capacity(512 * 1024);
+    STARLING_CHECK(simulated.make_directory("d", Disk::Access::kShared).has_value());
+    body(simulated, "d");
+    run([body](const fs::path& directory) {
+      SystemDisk disk;
+      body(disk, directory);
+    });
   }
 
  private:
@@ -147,9 +163,9 @@ class FullDiskTest : public ::testing::Test {
 TEST_F(FullDiskTest, StopsNoStore) { run(fill_store); }
 TEST_F(FullDiskTest, StopsNoCheckpoints) { run(fill_checkpoints); }
 TEST_F(FullDiskTest, WithoutFilesStopsNoCheckpoints) { run(fill_files); }
-TEST_F(FullDiskTest, StopsNoSpool) { run(fill_spool); }
-TEST_F(FullDiskTest, IsNotFilledByKeptUploads) { run(fill_kept_uploads); }
-TEST_F(FullDiskTest, PromisesWhatIsKept) { run(promise_what_is_kept); }
+TEST_F(FullDiskTest, StopsNoSpool) { run_on_both(fill_spool); }
+TEST_F(FullDiskTest, IsNotFilledByKeptUploads) { run_on_both(fill_kept_uploads); }
+TEST_F(FullDiskTest, PromisesWhatIsKept) { run_on_both(promise_what_is_kept); }
 
 }  // namespace
 }  // namespace starling::store

@@ -32,7 +32,8 @@ struct Scenario {
   std::function<void(Job&)> set;
   int rounds = 4;
   std::size_t clients = 4;
-  int cohort = 4;  // fewer than the clients: everybody's state waits for a round of its own
+  int cohort = 4;       // fewer than the clients: everybody's state waits for a round of its own
+  bool spools = false;  // uploads are received into files, which outlive the coordinator
 };
 
 std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
@@ -132,6 +133,14 @@ struct Federation {
     options.faults.training_max = 1s;
     options.transfer = {.chunk_bytes_max = 32, .window_bytes = 64};
     options.give_up_at = TimePoint(240h);
+    if (scenario.spools) spool();
+  }
+
+  void spool() {
+    options.spool = {.directory = "spool",
+                     .memory_bytes_max = 0,
+                     .disk_bytes_max = 1 << 20,
+                     .kept_bytes_min = 1};
   }
 
   // Once the third attempt is open: a coordinator that comes back then takes round 2 back.
@@ -288,13 +297,11 @@ TEST_P(StrategyCrash, UndisturbedTheStateChangesInEveryRound) {
   }
 }
 
-// Faults of every kind. A failed fsync fails its task, and with it the attempt, whose next one has
-// another cohort: not where the cohort is a part.
+// Faults of so many kinds.
 class FaultsOfDisks {
  public:
-  FaultsOfDisks(std::uint64_t seed, bool with_failed_syncs)
-      : rng_({.seed = seed, .purpose = Purpose::kNetwork, .node = 1}),
-        kinds_(with_failed_syncs ? 5 : 4) {}
+  FaultsOfDisks(std::uint64_t seed, std::uint64_t kinds)
+      : rng_({.seed = seed, .purpose = Purpose::kNetwork, .node = 1}), kinds_(kinds) {}
   Fault operator()(const std::string&, const std::filesystem::path&) {
     constexpr std::array<Fault, 5> kKinds = {Fault::kCrashBefore, Fault::kTornWrite,
                                              Fault::kCrashAfter, Fault::kFull, Fault::kFailedSync};
@@ -323,7 +330,13 @@ TEST_P(StrategyCrash, RandomKillsAndFaultsChangeNothing) {
                                  .disconnect = 0.02,
                                  .client_crash = 0.02,
                                  .coordinator_crash = 0.01};
-    federation.options.faults.disk = FaultsOfDisks(seed, all);
+    const bool spools = seed > 4;
+    if (spools) federation.spool();
+    // A failed fsync fails its task, and with it the attempt, whose next one has another cohort, as
+    // does a file of an upload for which there is no room several times: not where the cohort is a
+    // part.
+    federation.options.faults.disk = FaultsOfDisks(seed, all ? 5 : spools ? 3 : 4);
+    federation.options.faults.power_cuts = seed > 6;
     expect_same(federation.simulate(), undisturbed(GetParam()), GetParam());
     crashes += federation.crashes;
     disconnects += federation.disconnects;
@@ -372,7 +385,9 @@ std::vector<Scenario> small_scenarios() {
           {"SmallFedAdagrad", strategy("fedadagrad"), 2, 2, 2},
           {"SmallFedYogi", strategy("fedyogi"), 2, 2, 2},
           {"SmallFedNova", fednova, 2, 2, 2},
-          {"SmallQFedAvg", strategy("qfedavg"), 2, 2, 2}};
+          {"SmallQFedAvg", strategy("qfedavg"), 2, 2, 2},
+          {"FedAdamSpooled", strategy("fedadam"), 2, 2, 2, true},
+          {"ScaffoldSpooled", strategy("scaffold"), 3, 2, 2, true}};
 }
 
 class AtEachStep : public ::testing::TestWithParam<Scenario> {};
