@@ -8,6 +8,7 @@
 #include "coordinator/machine/run_machine.h"
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
+#include "core/client/abilities.h"
 #include "core/train/local_trainer.h"
 #include "core/wire/limits.h"
 
@@ -96,6 +97,17 @@ Duration RunMachine::absence_max(const ClientTable::Client& client) const {
   return !client.greeted ? std::max(grace, options_.restart_grace) : grace;
 }
 
+namespace {
+
+// An earlier version takes the columns of its file as they stand.
+Settings known_settings(Settings settings, const Greeting& greeting) {
+  if (std::ranges::binary_search(greeting.abilities, client::kNamesAbility)) return settings;
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "data.columns"; });
+  return settings;
+}
+
+}  // namespace
+
 // Sends the task, once it is this one's turn.
 void RunMachine::ask(const std::string& name, TaskId task) {
   if (!clients_.is_at_work_on(name, task)) return;
@@ -110,7 +122,7 @@ void RunMachine::ask(const std::string& name, TaskId task) {
       .seed = start_.job.job.seed,
       .base = start_.at.version,
       .model_bytes = start_.at.model->size() * sizeof(float),
-      .settings = start_.settings,
+      .settings = known_settings(start_.settings, clients_.find(name)->greeting),
       .schema = phase_->schema,
       .deadline = std::max(Duration::zero(), phase_->tasks.deadline() - turn_.now),
       .kind = phase_->kind(),

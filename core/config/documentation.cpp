@@ -13,7 +13,7 @@ std::string as_toml(const Field& field) {
       (field.optional && text == "none")) {
     return "\"" + text + "\"";
   }
-  if (field.type != FieldType::kIntegerList) return text;
+  if (field.type != FieldType::kIntegerList && field.type != FieldType::kTextList) return text;
   std::string list = "[";
   for (char c : text) list += c == ',' ? ", " : std::string(1, c);
   return list + "]";
