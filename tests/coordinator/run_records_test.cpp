@@ -2,12 +2,14 @@
 #include "coordinator/rounds/run_records.h"
 #include "coordinator/rounds/run_json.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
 #include <cmath>
 
 #include "core/base/durable_file.h"
+#include "core/client/abilities.h"
 #include "core/store/sqlite_store.h"
 #include "tests/coordinator/flaky_store.h"
 #include "tests/support/temporary_directory.h"
@@ -507,11 +509,12 @@ TEST(RunRecords, ClassesThatAreTextsAreThoseOfTheEvaluationData) {
   job.evaluate.dataset = "csv:" + file.string();
   const auto run = prepare_run(job, nullptr);
   ASSERT_TRUE(run) << run.error().message();
-  EXPECT_THAT(run->settings(), IsSupersetOf(Settings{{"data.columns", "x,y"},
-                                                     {"data.class-names", "cat,dog"},
-                                                     {"data.input", "2"},
-                                                     {"data.classes", "2"}}));
-  EXPECT_THAT(run->abilities(), Contains(client::kNamesAbility)) << "an earlier version has others";
+  EXPECT_THAT(run->settings(), ::testing::IsSupersetOf(Settings{{"data.columns", "x,y"},
+                                                                {"data.class-names", "cat,dog"},
+                                                                {"data.input", "2"},
+                                                                {"data.classes", "2"}}));
+  EXPECT_THAT(run->abilities(), ::testing::Contains(client::kNamesAbility))
+      << "an earlier version has others";
   EXPECT_TRUE(prepare_run(job, labelled({"cat", "dog"})));
   EXPECT_EQ(prepare_run(job, labelled({"dog", "fox"})).error().code(), "unknown-class");
   EXPECT_EQ(prepare_run(job, labelled({})).error().code(), "unknown-class")
@@ -521,7 +524,7 @@ TEST(RunRecords, ClassesThatAreTextsAreThoseOfTheEvaluationData) {
   const auto said = prepare_run(job, labelled({"dog", "fox"}));
   ASSERT_TRUE(said) << said.error().message();
   EXPECT_EQ(said->evaluation->label(0), 2);
-  EXPECT_THAT(said->evaluation->features(0), ElementsAre(1.0F, 0.0F));
+  EXPECT_THAT(said->evaluation->features(0), ::testing::ElementsAre(1.0F, 0.0F));
   EXPECT_EQ(said->model->classes(), 3);
   job.training.data.columns = {"y", "z"};
   EXPECT_EQ(prepare_run(job, nullptr).error().code(), "columns-differ");
@@ -535,11 +538,14 @@ TEST(RunRecords, NamesThatContradictTheShapeOrEachOtherAreRefused) {
     return run ? std::string("accepted") : run.error().message();
   };
   EXPECT_EQ(why({.columns = {"x", "y"}, .class_names = {"cat", "dog"}}), "accepted");
-  EXPECT_THAT(why({.input = {3}, .classes = 2, .columns = {"x", "y"}}), HasSubstr("not [2]"));
+  EXPECT_THAT(why({.input = {3}, .classes = 2, .columns = {"x", "y"}}),
+              ::testing::HasSubstr("not [2]"));
   EXPECT_THAT(why({.input = {2}, .classes = 3, .class_names = {"cat", "dog"}}),
-              HasSubstr("data.class-names has 2 names, and data.classes = 3"));
-  EXPECT_THAT(why({.classes = 2, .columns = {"x", "x"}}), HasSubstr("data.columns has 'x' twice"));
-  EXPECT_THAT(why({.input = {2}, .class_names = {"7", "x"}}), HasSubstr("has the number 7"));
+              ::testing::HasSubstr("data.class-names has 2 names, and data.classes = 3"));
+  EXPECT_THAT(why({.classes = 2, .columns = {"x", "x"}}),
+              ::testing::HasSubstr("data.columns has 'x' twice"));
+  EXPECT_THAT(why({.input = {2}, .class_names = {"7", "x"}}),
+              ::testing::HasSubstr("has the number 7"));
 }
 
 TEST(RunRecords, WhereClientsTrainOnByGossipNothingIsMatchedByName) {

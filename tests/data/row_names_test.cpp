@@ -21,7 +21,7 @@ std::shared_ptr<const Dataset> birds() {
       .value();
 }
 
-std::string why_not(const RowNames& names) {
+std::string differs(const RowNames& names) {
   auto dataset = birds();
   const auto before = dataset;
   const auto fitted = fit_to(dataset, names);
@@ -77,12 +77,12 @@ TEST(RowNames, OnlyWhatOthersHoldIsCopied) {
 
 TEST(RowNames, WhatDiffersIsRefusedByName) {
   EXPECT_THAT(
-      refusal({{"x", "y", "w"}, {"finch", "robin"}}),
+      differs({{"x", "y", "w"}, {"finch", "robin"}}),
       HasSubstr("columns-differ: the columns of csv:birds.csv are not those that the run was "
                 "made for: it lacks 'w'; the run has no 'z'"));
-  EXPECT_THAT(why_not({{"x", "y"}, {"finch", "robin"}}), HasSubstr("made for: the run has no 'z'"));
+  EXPECT_THAT(differs({{"x", "y"}, {"finch", "robin"}}), HasSubstr("made for: the run has no 'z'"));
   EXPECT_THAT(
-      refusal({{}, {"finch", "wren"}}),
+      differs({{}, {"finch", "wren"}}),
       HasSubstr("unknown-class: labels of csv:birds.csv are no classes of the run: 'robin'"));
   auto numbered = Dataset::make({.name = "csv:n.csv",
                                  .shape = {1, 1, 1},
@@ -91,10 +91,11 @@ TEST(RowNames, WhatDiffersIsRefusedByName) {
                                  .labels = {0},
                                  .class_column = "kind"})
                       .value();
-  EXPECT_THAT(fit_to(numbered, {{}, {"finch", "robin"}}).error().message(),
-              HasSubstr("labels of csv:n.csv are numbers, and the run's classes are texts: 'finch', "
-                        "'robin'"));
-  EXPECT_THAT(why_not(RowNames()), HasSubstr("text-labels"));
+  EXPECT_THAT(
+      fit_to(numbered, {{}, {"finch", "robin"}}).error().message(),
+      HasSubstr("labels of csv:n.csv are numbers, and the run's classes are texts: 'finch', "
+                "'robin'"));
+  EXPECT_THAT(differs(RowNames()), HasSubstr("text-labels"));
 }
 
 }  // namespace
