@@ -44,13 +44,15 @@ void describe(Visitor& visit, DataShape& o) {
                           "more than a quarter of the clients say at least",
                   .min = 0,
                   .max = 1 << 20});
-  visit("columns", o.columns,
-        FieldInfo{.help = "names of the features in the model's order, by which the columns of csv "
-                          "files are matched; empty: those of the evaluation data set, else of the "
-                          "clients"});
+  visit(
+      "columns", o.columns,
+      FieldInfo{.help = "names of the features in the model's order, by which the columns of csv "
+                        "files are matched; empty: those of the evaluation data set, else columns "
+                        "count by position"});
   visit("class-names", o.class_names,
-        FieldInfo{.help = "how files write class 0, 1, ... where their labels are texts; empty: as "
-                          "columns"});
+        FieldInfo{.help =
+                      "how files write class 0, 1, ... where their labels are texts; empty: those "
+                      "of the evaluation data set, else labels are numbers"});
 }
 
 struct TrainingSettings {
