@@ -45,13 +45,6 @@ Result<data::DatasetView> load_rows(const EdgeOptions& options) {
   load.bytes_max = memory_bytes(options.limits);
   if (options.data.partition.empty()) {
     STARLING_ASSIGN(auto all, data::load_dataset(spec, load));
-    // Texts are numbered by the file that holds them: another device's file may number them
-    // otherwise.
-    if (!all->class_names().empty()) {
-      return rejected("text-labels", all->name() +
-                                         " has texts as labels; write the classes' numbers, from "
-                                         "0, which mean the same on every device");
-    }
     return data::DatasetView{std::move(all)};
   }
   STARLING_ASSIGN(const data::PartitionSpec part, parse_part(options.data.partition));

@@ -9,7 +9,7 @@ namespace {
 // A BuiltinTrainer with the scratch that it borrows.
 class OwningTrainer final : private client::TrainerCache, public client::BuiltinTrainer {
  public:
-  OwningTrainer(const std::string& client, const client::ClientData& data)
+  OwningTrainer(const std::string& client, const std::shared_ptr<client::RunData>& data)
       : BuiltinTrainer(client, data, static_cast<TrainerCache&>(*this)) {}
 };
 
@@ -17,9 +17,10 @@ class OwningTrainer final : private client::TrainerCache, public client::Builtin
 
 Trainers make_builtin_trainers(const std::string& client, const client::ClientData& data,
                                int threads) {
+  const auto shared = std::make_shared<client::RunData>(data);
   Trainers trainers;
   for (int i = 0; i < threads; ++i) {
-    trainers.push_back(std::make_unique<OwningTrainer>(client, data));
+    trainers.push_back(std::make_unique<OwningTrainer>(client, shared));
   }
   return trainers;
 }

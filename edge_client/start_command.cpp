@@ -68,6 +68,9 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   STARLING_ASSIGN(auto peer,
                   node_options(request.options, request.state, "starling-edge " + request.version,
                                request.backoff_seed));
+  // Parts of one file number its texts alike.
+  peer.own_classes =
+      request.options.data.partition.empty() && !data.training.dataset->class_names().empty();
   STARLING_ASSIGN(auto client, client_options(request.options, data, request.version));
   SystemDisk disk;
   const client::PendingStore store =

@@ -7,6 +7,7 @@
 
 #include "coordinator/machine/client_exclusion.h"
 #include "core/base/nearest_name.h"
+#include "core/client/abilities.h"
 #include "core/wire/limits.h"
 
 namespace starling::coordinator {
@@ -32,6 +33,13 @@ Error reported(const protocol::TaskFailed& failed) {
   std::string sentence = printable(failed.message, wire::kSentenceBytesMax);
   if (failed.permanent) code.insert(0, kPermanent);
   return rejected(std::move(code), std::move(sentence));
+}
+
+// An earlier version takes the columns of its file as they stand.
+Settings known_settings(Settings settings, const Greeting& greeting) {
+  if (std::ranges::binary_search(greeting.abilities, client::kNamesAbility)) return settings;
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "data.columns"; });
+  return settings;
 }
 
 }  // namespace
@@ -120,7 +128,7 @@ void OpenPhase::ask(const std::string& name, TaskId task) {
       .seed = start.job.job.seed,
       .base = start.at.version,
       .model_bytes = start.at.model->size() * sizeof(float),
-      .settings = start.settings,
+      .settings = known_settings(start.settings, run_.clients.find(name)->greeting),
       .schema = schema_,
       .deadline = std::max(Duration::zero(), tasks_.deadline() - run_.turn.now),
       .kind = phase.kind,

@@ -6,6 +6,7 @@
 #include "coordinator/job/job_text.h"
 #include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/data_shape.h"
+#include "core/client/abilities.h"
 #include "core/data/load.h"
 
 namespace starling::coordinator {
@@ -28,16 +29,26 @@ Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset,
   return {};
 }
 
-// Texts as labels are numbered by the file that holds them. Where devices hold other files, or the
-// two files hold other texts, one number would mean two classes.
-Result<void> check_class_names(const data::Dataset& evaluation, const data::Dataset* training) {
-  const bool same = training ? training->class_names() == evaluation.class_names()
-                             : evaluation.class_names().empty();
-  if (same) return {};
-  return wrong_setting("text-labels",
-                       "the labels of " + evaluation.name() +
-                           " are texts whose numbers other data need not share; write "
-                           "the classes' numbers, from 0, in every file");
+Error as_wrong_setting(const Error& error) { return error.as(ErrorCategory::kUsage); }
+
+// What `shape` does not say of the rows' names becomes that of the dataset. Clients that train on
+// by gossip hold their rows as their files have them, so nothing is matched by name there.
+Result<void> fill_names(client::DataShape& shape, const data::Dataset& dataset, const Job& job) {
+  if (shape.class_names.empty()) shape.class_names = dataset.class_names();
+  if (job.fallback.enabled()) {
+    if (shape.class_names.empty()) return {};
+    return wrong_setting(
+        "text-labels",
+        "labels that are texts and fallback.topology do not go together yet; write "
+        "the classes' numbers, from 0, in every file");
+  }
+  if (shape.columns.empty()) shape.columns = dataset.feature_names();
+  if (shape.classes == 0) shape.classes = static_cast<int>(shape.class_names.size());
+  // What does not fit into a message is matched by position.
+  if (FieldText<std::vector<std::string>>::write(shape.columns).size() > client::kNamesBytesMax) {
+    shape.columns.clear();
+  }
+  return shape.check_names();
 }
 
 Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
@@ -62,7 +73,9 @@ std::string RunContext::job_settings() const {
 }
 
 std::vector<std::string> RunContext::abilities() const {
-  return needed_abilities(for_clients.strategy.name);
+  std::vector<std::string> needed = needed_abilities(for_clients.strategy.name);
+  if (!for_clients.data.class_names.empty()) needed.emplace_back(client::kNamesAbility);
+  return needed;
 }
 
 bool RunContext::uniform_weights() const {
@@ -100,17 +113,27 @@ Result<RunContext> prepare_run(const Job& job,
   RunContext context{.job = job};
   client::DataShape& shape = context.job.training.data;
   if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
-    STARLING_ASSIGN(const auto dataset, load_evaluation(job));
-    context.evaluation = data::DatasetView{dataset};
-    STARLING_TRY(check_class_names(*dataset, known_shape.get()));
+    STARLING_ASSIGN(auto dataset, load_evaluation(job));
+    STARLING_TRY(fill_names(shape, *dataset, job));
+    const auto fitted = data::fit_to(dataset, shape.names());
+    if (!fitted) return as_wrong_setting(fitted.error()).within("evaluate.dataset");
     STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
+    context.evaluation = data::DatasetView{std::move(dataset)};
   }
   if (known_shape) {
+    if (!context.evaluation) STARLING_TRY(fill_names(shape, *known_shape, job));
+    const auto fits = data::fits(*known_shape, shape.names());
+    if (!fits) return as_wrong_setting(fits.error()).within("data.dataset");
     const client::DataShape& said = job.training.data;
     const bool by_job = !context.evaluation || (!said.input.empty() && said.classes > 0);
     STARLING_TRY(fill_shape(shape, *known_shape,
                             by_job ? kJobSays : "evaluate.dataset = " + job.evaluate.dataset));
   }
+  STARLING_TRY(shape.check_names());
+  if (shape.input.empty() && !shape.columns.empty()) {
+    shape.input = {static_cast<int>(shape.columns.size())};
+  }
+  if (shape.classes == 0) shape.classes = static_cast<int>(shape.class_names.size());
   if (shape.input.empty() || shape.classes == 0) {
     return wrong_setting(
         "no-data-shape",

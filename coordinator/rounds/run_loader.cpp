@@ -28,7 +28,8 @@ Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
   if (run.settings.empty()) return std::optional<client::DataShape>();
   STARLING_ASSIGN(Settings settings, parse_settings(run.settings));
   std::erase_if(settings, [](const auto& setting) {
-    return setting.first != "data.input" && setting.first != "data.classes";
+    return !setting.first.starts_with("data.") || setting.first == "data.dataset" ||
+           setting.first == "data.partition" || setting.first == "data.hold-out";
   });
   client::DataShape shape;
   STARLING_TRY(from_settings("data", settings, shape));

@@ -59,6 +59,17 @@ Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_
                   job.data.hold_out, counted(clients, "client")));
 }
 
+// All share one data set; each client on its own would copy it.
+Result<void> fit_holdings(std::vector<client::ClientData>& holdings, const data::RowNames& names) {
+  auto dataset = holdings.front().training.dataset;
+  STARLING_TRY(data::fit_to(dataset, names));
+  for (client::ClientData& holding : holdings) {
+    holding.training.dataset = dataset;
+    if (holding.held_out) holding.held_out->dataset = dataset;
+  }
+  return {};
+}
+
 Result<void> check_clients(const Job& job, std::size_t clients) {
   const auto needed = static_cast<std::size_t>(job.clients_awaited());
   if (needed <= clients) return {};
@@ -237,6 +248,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
+  STARLING_TRY(fit_holdings(holdings, context.for_clients.data.names()));
   for (std::size_t k = 0; k < holdings.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(holdings[k]));
   }

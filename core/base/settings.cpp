@@ -80,6 +80,8 @@ std::string_view describe_type(FieldType type) {
       return "a duration such as 250ms, 60s or 1h";
     case FieldType::kIntegerList:
       return "a list of integers";
+    case FieldType::kTextList:
+      return "a list of texts";
   }
   return "";
 }
@@ -161,6 +163,72 @@ Result<std::vector<int>> FieldText<std::vector<int>>::read(std::string_view text
     if (comma == text.size()) return list;
     text.remove_prefix(comma + 1);
   }
+}
+
+namespace {
+
+bool needs_quotes(const std::string& text) {
+  return text.empty() || text.find_first_of(",\"") != text.npos || text.front() == ' ' ||
+         text.back() == ' ';
+}
+
+// Takes one element and the comma behind it from `text`; nothing: the quotes are not in order.
+std::optional<std::string> take_element(std::string_view& text, bool& more) {
+  std::string element;
+  text = trim(text);
+  const bool quoted = text.starts_with('"');
+  if (quoted) {
+    std::size_t at = 1;
+    for (; at < text.size(); ++at) {
+      if (text[at] == '"' && text.substr(at + 1, 1) != "\"") break;
+      if (text[at] == '"') ++at;
+      element += text[at];
+    }
+    if (at >= text.size()) return std::nullopt;
+    text = trim(text.substr(at + 1));
+    if (!text.empty() && text.front() != ',') return std::nullopt;
+  } else {
+    element = trim(text.substr(0, text.find(',')));
+    if (element.find('"') != element.npos) return std::nullopt;
+    text.remove_prefix(std::min(text.find(','), text.size()));
+  }
+  more = !text.empty();
+  if (more) text.remove_prefix(1);
+  return element;
+}
+
+}  // namespace
+
+std::string FieldText<std::vector<std::string>>::write(const std::vector<std::string>& value) {
+  std::string text;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (i > 0) text += ',';
+    if (!needs_quotes(value[i])) {
+      text += value[i];
+      continue;
+    }
+    text += '"';
+    for (const char c : value[i]) text += c == '"' ? "\"\"" : std::string(1, c);
+    text += '"';
+  }
+  return text;
+}
+
+Result<std::vector<std::string>> FieldText<std::vector<std::string>>::read(std::string_view text,
+                                                                           const FieldInfo&) {
+  std::vector<std::string> list;
+  if (trim(text).empty()) return list;
+  for (bool more = true; more;) {
+    auto element = take_element(text, more);
+    if (!element) {
+      return wrong_setting(
+          "setting-invalid",
+          "is not a list of texts with commas between them; one with a comma in it "
+          "stands in quotes");
+    }
+    list.push_back(std::move(*element));
+  }
+  return list;
 }
 
 Error invalid_setting(std::string_view key, std::string_view text, const Error& why) {

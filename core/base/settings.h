@@ -22,7 +22,7 @@
 
 namespace starling {
 
-enum class FieldType { kBoolean, kInteger, kNumber, kText, kDuration, kIntegerList };
+enum class FieldType { kBoolean, kInteger, kNumber, kText, kDuration, kIntegerList, kTextList };
 
 // One option behind text. Borrows the Options object that it was collected from.
 struct Field {
@@ -107,6 +107,15 @@ struct FieldText<std::vector<int>> {  // "200,200"; empty: no element
   static constexpr FieldType kType = FieldType::kIntegerList;
   static std::string write(const std::vector<int>& value);
   static Result<std::vector<int>> read(std::string_view text, const FieldInfo& info);
+};
+
+// "a,b": a text that is empty, begins or ends with a blank, or holds a comma or a quote is quoted,
+// and its quotes are doubled; empty: no element.
+template <>
+struct FieldText<std::vector<std::string>> {
+  static constexpr FieldType kType = FieldType::kTextList;
+  static std::string write(const std::vector<std::string>& value);
+  static Result<std::vector<std::string>> read(std::string_view text, const FieldInfo& info);
 };
 
 // "none" stands for no value, so a text could not be told from it.

@@ -7,6 +7,7 @@ namespace starling::client {
 
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out) {
   std::vector<std::string> words = strategies.client_names();
+  words.emplace_back(kNamesAbility);
   if (holds_rows_out) words.emplace_back(kEvaluateAbility);
   std::ranges::sort(words);
   return words;

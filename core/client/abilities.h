@@ -11,8 +11,10 @@
 namespace starling::client {
 
 inline constexpr const char* kEvaluateAbility = "evaluate";
+// Matches columns and classes by the names that a run says.
+inline constexpr const char* kNamesAbility = "names";
 
-// The client halves of the strategies, and "evaluate" where rows are held out. Sorted.
+// The client halves of the strategies, "names", and "evaluate" where rows are held out. Sorted.
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out);
 
 }  // namespace starling::client

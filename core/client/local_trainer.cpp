@@ -179,6 +179,7 @@ Result<void> TrainerCache::remake(Settings settings) {
   STARLING_ASSIGN(const TrainingSettings parsed, TrainingSettings::parse(settings));
   STARLING_ASSIGN(auto model, parsed.make_model());
   elements_ = model->layout()->size();
+  names_ = parsed.data.names();
   trainer_ = std::make_unique<train::LocalTrainer>(std::move(model), parsed.train);
   settings_ = std::move(settings);
   return {};
@@ -189,6 +190,7 @@ Result<TrainingReport> BuiltinTrainer::train(const TrainingRequest& request,
                                              const train::TrainingHooks<float>& hooks,
                                              const std::atomic<bool>& stop) {
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
+  STARLING_ASSIGN(const ClientData data, data_->named(cache_.names()));
   // Not keyed by the attempt: a later attempt of the round can use the same update.
   const Rng rng({.seed = request.seed,
                  .purpose = Purpose::kBatches,
@@ -196,8 +198,8 @@ Result<TrainingReport> BuiltinTrainer::train(const TrainingRequest& request,
                  .round = request.round});
   STARLING_ASSIGN(
       const train::TrainResult result,
-      trainer->train(parameters, data_.training, request.round, request.rounds, rng, stop, hooks));
-  return TrainingReport{.weight = static_cast<double>(data_.training.size()),
+      trainer->train(parameters, data.training, request.round, request.rounds, rng, stop, hooks));
+  return TrainingReport{.weight = static_cast<double>(data.training.size()),
                         .train_loss = result.train_loss,
                         .steps = result.steps,
                         .rate = result.rate};
@@ -208,22 +210,25 @@ Result<double> BuiltinTrainer::full_gradient(const TrainingRequest& request,
                                              std::span<float> gradient,
                                              const std::atomic<bool>& stop) {
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
-  return trainer->full_gradient(parameters, data_.training, gradient, stop);
+  STARLING_ASSIGN(const ClientData data, data_->named(cache_.names()));
+  return trainer->full_gradient(parameters, data.training, gradient, stop);
 }
 
 Result<double> BuiltinTrainer::loss(const TrainingRequest& request,
                                     std::span<const float> parameters,
                                     const std::atomic<bool>& stop) {
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
-  return trainer->loss(parameters, data_.training, &stop);
+  STARLING_ASSIGN(const ClientData data, data_->named(cache_.names()));
+  return trainer->loss(parameters, data.training, &stop);
 }
 
 Result<train::Evaluation> BuiltinTrainer::evaluate(const TrainingRequest& request,
                                                    std::span<const float> parameters,
                                                    const std::atomic<bool>& stop) {
-  if (!data_.held_out) return Trainer::evaluate(request, parameters, stop);
   STARLING_ASSIGN(train::LocalTrainer * trainer, cache_.trainer_for(request, parameters.size()));
-  return train::evaluate(trainer->model(), parameters, *data_.held_out, nullptr, &stop);
+  STARLING_ASSIGN(const ClientData data, data_->named(cache_.names()));
+  if (!data.held_out) return Trainer::evaluate(request, parameters, stop);
+  return train::evaluate(trainer->model(), parameters, *data.held_out, nullptr, &stop);
 }
 
 Result<PendingUpdate> make_update(const Train& task, Trainer& trainer, const UpdateOptions& options,

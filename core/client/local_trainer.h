@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/client/client_machine.h"
+#include "core/client/run_data.h"
 #include "core/client/trainer.h"
 #include "core/client/training_settings.h"
 #include "core/data/dataset.h"
@@ -19,29 +20,29 @@ namespace starling::client {
 // Scratch for one compute thread: a trainer is kept while the settings stay the same.
 class TrainerCache {
  public:
-  // Valid until the next call. "wrong-vectors" unless the model has `elements` parameters.
+  // Valid until the next call, as are the names. "wrong-vectors" unless the model has `elements`
+  // parameters.
   [[nodiscard]] Result<train::LocalTrainer*> trainer_for(const TrainingRequest& request,
                                                          std::size_t elements);
+  // What the settings of that call say of the rows.
+  const data::RowNames& names() const { return names_; }
 
  private:
   Result<void> remake(Settings settings);
 
   Settings settings_;
+  data::RowNames names_;
   std::size_t elements_ = 0;
   std::unique_ptr<train::LocalTrainer> trainer_;
-};
-
-// A client's rows: what it trains on, and what it holds out to evaluate models with.
-struct ClientData {
-  data::DatasetView training;
-  std::optional<data::DatasetView> held_out = std::nullopt;
 };
 
 class BuiltinTrainer : public Trainer {
  public:
   // `cache` must outlive the trainer and be used by one thread at a time.
-  BuiltinTrainer(std::string client, ClientData data, TrainerCache& cache)
+  BuiltinTrainer(std::string client, std::shared_ptr<RunData> data, TrainerCache& cache)
       : client_(std::move(client)), data_(std::move(data)), cache_(cache) {}
+  BuiltinTrainer(std::string client, ClientData data, TrainerCache& cache)
+      : BuiltinTrainer(std::move(client), std::make_shared<RunData>(std::move(data)), cache) {}
 
   Result<TrainingReport> train(const TrainingRequest& request, std::span<float> parameters,
                                const train::TrainingHooks<float>& hooks,
@@ -56,7 +57,7 @@ class BuiltinTrainer : public Trainer {
 
  private:
   std::string client_;
-  ClientData data_;
+  std::shared_ptr<RunData> data_;
   TrainerCache& cache_;
 };
 

@@ -2,6 +2,10 @@
 #include "core/client/training_settings.h"
 
 #include <array>
+#include <set>
+#include <string_view>
+
+#include "core/base/nearest_name.h"
 
 namespace starling::client {
 namespace {
@@ -20,6 +24,52 @@ Result<data::Shape> DataShape::shape() const {
   if (input.size() == 3) return data::Shape{input[0], input[1], input[2]};
   return wrong_setting("bad-input-shape",
                        "the model's input must be [features] or [channels, height, width]");
+}
+
+namespace {
+
+Result<void> check_list(std::string_view key, const std::vector<std::string>& names) {
+  std::set<std::string_view> seen;
+  for (const std::string& name : names) {
+    if (!name.empty() && seen.insert(name).second) continue;
+    return wrong_setting(
+        "setting-invalid",
+        std::string(key) +
+            (name.empty() ? " has an empty name" : " has '" + printable(name) + "' twice"));
+  }
+  return {};
+}
+
+bool is_number(std::string_view text) {
+  return static_cast<bool>(FieldText<double>::read(text, FieldInfo{.help = ""}));
+}
+
+}  // namespace
+
+Result<void> DataShape::check_names() const {
+  STARLING_TRY(check_list("data.columns", columns));
+  STARLING_TRY(check_list("data.class-names", class_names));
+  for (const std::string& name : class_names) {
+    if (!is_number(name)) continue;
+    return wrong_setting("setting-invalid",
+                         "data.class-names has the number " + name +
+                             ", and a label that is a number stands for the class of this number; "
+                             "write texts, or numbers alone and no data.class-names");
+  }
+  const auto count = [](const std::vector<std::string>& names) {
+    return static_cast<std::int64_t>(names.size());
+  };
+  if (!columns.empty() && !input.empty() && (input.size() > 1 || input[0] != count(columns))) {
+    return wrong_setting("setting-invalid", "data.columns has " + std::to_string(columns.size()) +
+                                                " names, and data.input is not [" +
+                                                std::to_string(columns.size()) + "]");
+  }
+  if (!class_names.empty() && classes != 0 && classes != count(class_names)) {
+    return wrong_setting("setting-invalid",
+                         "data.class-names has " + std::to_string(class_names.size()) +
+                             " names, and data.classes = " + std::to_string(classes));
+  }
+  return {};
 }
 
 Settings TrainingSettings::to_settings() const {

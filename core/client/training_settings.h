@@ -7,19 +7,29 @@
 
 #include "core/base/settings.h"
 #include "core/data/dataset.h"
+#include "core/data/row_names.h"
 #include "core/model/model.h"
 #include "core/strategy/options.h"
 #include "core/train/train_options.h"
 
 namespace starling::client {
 
-// The shape of the data that the model is made for: [features] or [channels, height, width].
+// As text, each list of names of a run or of a client; what is longer is matched by position.
+inline constexpr std::size_t kNamesBytesMax = 16 * 1024;
+
+// The rows that the model is made for: their shape, [features] or [channels, height, width], and
+// the names of what they hold, where a file says them.
 struct DataShape {
   std::vector<int> input;
   int classes = 0;
+  std::vector<std::string> columns;
+  std::vector<std::string> class_names;
 
   static DataShape of(const data::Shape& shape, int classes);
   [[nodiscard]] Result<data::Shape> shape() const;
+  data::RowNames names() const { return {columns, class_names}; }
+  // Whether the names fit the shape and each other: "setting-invalid".
+  [[nodiscard]] Result<void> check_names() const;
 };
 
 template <class Visitor>
@@ -34,6 +44,15 @@ void describe(Visitor& visit, DataShape& o) {
                           "more than a quarter of the clients say at least",
                   .min = 0,
                   .max = 1 << 20});
+  visit(
+      "columns", o.columns,
+      FieldInfo{.help = "names of the features in the model's order, by which the columns of csv "
+                        "files are matched; empty: those of the evaluation data set, else columns "
+                        "count by position"});
+  visit("class-names", o.class_names,
+        FieldInfo{.help =
+                      "how files write class 0, 1, ... where their labels are texts; empty: those "
+                      "of the evaluation data set, else labels are numbers"});
 }
 
 struct TrainingSettings {

@@ -22,6 +22,9 @@ bool takes(const Field& field, const TomlEntry& entry) {
   if (!entry.type) return false;
   if (*entry.type == field.type) return true;
   if (*entry.type == FieldType::kInteger) return field.type == FieldType::kNumber;
+  if (*entry.type == FieldType::kIntegerList) {  // []
+    return field.type == FieldType::kTextList && entry.text.empty();
+  }
   return *entry.type == FieldType::kText &&
          (field.type == FieldType::kDuration || (field.optional && entry.text == "none"));
 }
@@ -29,7 +32,8 @@ bool takes(const Field& field, const TomlEntry& entry) {
 Error wrong_type(const Field& field, const TomlEntry& entry) {
   std::string is =
       entry.type == FieldType::kText ? "\"" + printable(entry.text) + "\"" : printable(entry.text);
-  if (entry.type == FieldType::kIntegerList) is = "[" + is + "]";
+  const bool is_list = entry.type == FieldType::kIntegerList || entry.type == FieldType::kTextList;
+  if (is_list) is = "[" + is + "]";
   std::string hint;
   if (field.type == FieldType::kDuration && entry.type == FieldType::kInteger) {
     hint = "; write \"" + printable(entry.text) + "s\" with the unit and in quotes";
@@ -37,6 +41,8 @@ Error wrong_type(const Field& field, const TomlEntry& entry) {
     hint = "; write it in quotes: \"" + printable(entry.text) + "\"";
   } else if (field.type == FieldType::kIntegerList) {
     hint = " such as [200, 100]";
+  } else if (field.type == FieldType::kTextList) {
+    hint = " such as [\"red\", \"green\"]";
   }
   return wrong_setting("setting-invalid", field.key + " = " + is + " is not " +
                                               std::string(describe_type(field.type)) + hint);

@@ -1,17 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/config/documentation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
 namespace starling::config {
 namespace {
 
+// A TOML basic string.
+std::string toml_string(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\u{:04X}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
 std::string as_toml(const Field& field) {
   std::string text = field.text();
   if (field.type == FieldType::kText || field.type == FieldType::kDuration ||
       (field.optional && text == "none")) {
-    return "\"" + text + "\"";
+    return toml_string(text);
+  }
+  if (field.type == FieldType::kTextList) {
+    std::string list;
+    for (const std::string& element :
+         FieldText<std::vector<std::string>>::read(text, field.info).value()) {
+      list += (list.empty() ? "" : ", ") + toml_string(element);
+    }
+    return "[" + list + "]";
   }
   if (field.type != FieldType::kIntegerList) return text;
   std::string list = "[";

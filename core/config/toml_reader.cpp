@@ -18,17 +18,23 @@ std::string_view quoted_type(const toml::node& node) {
   return node.is_array() ? "an array" : "a date";
 }
 
-// An array of integers as "1,2"; anything else has no type.
+// An array of integers as "1,2", one of texts as FieldText writes it; anything else has no type.
 void read_array(const toml::array& array, TomlEntry& entry) {
+  std::vector<std::string> texts;
   std::string text;
   for (const toml::node& element : array) {
-    const auto* integer = element.as_integer();
-    if (integer == nullptr) return;
-    if (!text.empty()) text += ',';
-    text += std::to_string(integer->get());
+    if (const auto* integer = element.as_integer()) {
+      if (!text.empty()) text += ',';
+      text += std::to_string(integer->get());
+    } else if (const auto* string = element.as_string()) {
+      texts.push_back(string->get());
+    } else {
+      return;
+    }
   }
-  entry.type = FieldType::kIntegerList;
-  entry.text = std::move(text);
+  if (!text.empty() && !texts.empty()) return;
+  entry.type = texts.empty() ? FieldType::kIntegerList : FieldType::kTextList;
+  entry.text = texts.empty() ? std::move(text) : FieldText<std::vector<std::string>>::write(texts);
 }
 
 TomlEntry read_value(std::string key, const toml::node& node) {
@@ -92,8 +98,7 @@ std::string hint_of_quotes(std::string_view text, std::size_t number) {
   const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
   if (value.front() == '[' && value.find_first_of("\"'") == value.npos &&
       std::ranges::any_of(value, is_letter)) {
-    const std::string_view list = value.substr(1, value.find_last_not_of("] \t"));
-    return "; a list of texts is one text in quotes, with commas: \"" + printable(list) + "\"";
+    return "; each text of a list stands in quotes, such as [\"red\", \"green\"]";
   }
   const bool bare = std::isalnum(static_cast<unsigned char>(value.front())) != 0;
   const bool is_address = value.find(':') != value.npos || std::ranges::count(value, '.') > 1;

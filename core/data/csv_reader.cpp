@@ -68,17 +68,38 @@ struct Columns {
   bool is_feature(std::size_t column) const { return column != label && column != group; }
 };
 
-// Without names of their own, columns cannot be told from rows, or from each other.
+// Some writers call the columns 0, 1, 2, ... or 1, 2, 3, ...
+bool are_counted(const std::vector<std::string_view>& numbers) {
+  const auto first = read_number(numbers.front());
+  if (*first != 0 && *first != 1) return false;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (read_number(numbers[i]) != *first + static_cast<double>(i)) return false;
+  }
+  return true;
+}
+
 Result<void> check_names(const std::string& file, const std::vector<std::string>& names) {
-  if (std::ranges::all_of(names, [](const auto& name) { return read_number(name).has_value(); })) {
-    return rejected("dataset-header", file +
-                                          " has no header row: its first line holds only numbers; "
-                                          "write the names of the columns above it");
+  std::vector<std::string_view> numbers;
+  std::ranges::copy_if(names, std::back_inserter(numbers),
+                       [](const auto& name) { return read_number(name).has_value(); });
+  if (!numbers.empty() && (numbers.size() == names.size() || !are_counted(numbers))) {
+    return rejected("dataset-header", file + " has no header row: its first line holds " +
+                                          (numbers.size() == names.size()
+                                               ? "only numbers"
+                                               : "the number " + printable(numbers.front())) +
+                                          "; write the names of the columns above it");
   }
   std::set<std::string_view> seen;
-  for (const std::string& name : names) {
-    if (seen.insert(name).second) continue;
-    return rejected("dataset-header", file + " has two columns called '" + printable(name) + "'");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) {
+      return rejected("dataset-header",
+                      file + ": column " + std::to_string(i + 1) +
+                          " has no name; name it in the first line, or leave it out (pandas writes "
+                          "such a column of row numbers unless index=False)");
+    }
+    if (seen.insert(names[i]).second) continue;
+    return rejected("dataset-header",
+                    file + " has two columns called '" + printable(names[i]) + "'");
   }
   return {};
 }
@@ -215,8 +236,10 @@ Result<float> read_feature(const CsvRecords& records, const std::string& column,
   const std::string where = records.name() + ", line " + std::to_string(records.line()) +
                             ", column '" + printable(column) + "': ";
   if (trim(text).empty()) return rejected("dataset-malformed", where + "the value is missing");
+  const bool has_comma = records.separator() != ',' && text.find(',') != std::string::npos;
   return rejected(number ? "not-finite" : "dataset-malformed",
-                  where + "'" + printable(text) + "' is not a number that float32 can hold");
+                  where + "'" + printable(text) + "' is not a number that float32 can hold" +
+                      (has_comma ? "; write decimals with a point" : ""));
 }
 
 Result<std::vector<float>> read_features(CsvRecords& records, const Columns& columns,
@@ -252,6 +275,9 @@ Result<Dataset::Content> read_csv(const std::filesystem::path& path, const LoadO
   STARLING_TRY(read_labels(first_pass, columns, options, content));
   content.shape = {1, 1, static_cast<int>(columns.features())};
   content.class_column = columns.names[columns.label];
+  for (std::size_t i = 0; i < columns.names.size(); ++i) {
+    if (columns.is_feature(i)) content.feature_names.push_back(columns.names[i]);
+  }
   STARLING_ASSIGN(const auto chosen, choose_rows(content, options));
   STARLING_TRY(
       check_bytes(path.string(), chosen.size(), columns.features(), sizeof(float), options));

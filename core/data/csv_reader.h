@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comma-separated values after RFC 4180: fields may be quoted, then hold commas, line ends and
-// doubled quotes; lines end in LF or CRLF. Stricter readers refuse what this one does, with line
-// and column: a quote inside an unquoted field, text after a closing quote, a row of another
-// length.
+// doubled quotes; lines end in LF or CRLF. Semicolons or tabs may stand for the commas. Stricter
+// readers refuse what this one does, with line and column: a quote inside an unquoted field, text
+// after a closing quote, a row of another length.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,8 @@
 
 namespace starling::data {
 
-// One record after the other; empty lines are passed over.
+// One record after the other; empty lines are passed over. What separates the fields is the comma,
+// semicolon or tab that the first record has most of outside quotes.
 class CsvRecords {
  public:
   // Fails with "dataset-missing" or "dataset-unreadable".
@@ -27,10 +28,12 @@ class CsvRecords {
   // Where the last record began, from 1.
   std::uint64_t line() const { return record_line_; }
   const std::string& name() const { return name_; }
+  char separator() const { return separator_; }
 
  private:
   CsvRecords(std::string name, std::filebuf file);
 
+  void find_separator();
   int get();
   int peek() { return file_.sgetc(); }
   [[nodiscard]] Result<void> read_quoted(std::string& field, std::size_t column);
@@ -41,13 +44,15 @@ class CsvRecords {
 
   std::string name_;
   std::filebuf file_;
+  char separator_ = ',';
   std::uint64_t line_ = 1;
   std::uint64_t record_line_ = 0;
 };
 
 // The column `label`, else the last, is the class: integers from 0, or texts that are numbered in
 // sorted order. options.group_column is kept out of the features; all others must be finite
-// numbers.
+// numbers. "dataset-header" where the first line does not read as names: without them, columns
+// cannot be told from rows, or from each other.
 [[nodiscard]] Result<Dataset::Content> read_csv(const std::filesystem::path& path,
                                                 const LoadOptions& options);
 

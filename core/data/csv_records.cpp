@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grammar of CSV; csv_reader.cpp gives its fields a meaning.
+#include <algorithm>
+#include <array>
+
 #include "core/data/csv_reader.h"
 
 namespace starling::data {
@@ -8,6 +11,8 @@ namespace {
 constexpr int kEnd = std::char_traits<char>::eof();
 constexpr std::size_t kFieldBytesMax = 1 << 16;
 constexpr std::size_t kColumnsMax = 1 << 20;
+constexpr std::string_view kSeparators = ",;\t";
+constexpr std::size_t kSearchedMax = 1 << 20;  // of the first record, for its separator
 
 }  // namespace
 
@@ -16,7 +21,28 @@ CsvRecords::CsvRecords(std::string name, std::filebuf file)
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   char start[3] = {};
   const auto count = static_cast<std::size_t>(file_.sgetn(start, sizeof start));
-  if (std::string_view(start, count) != kByteOrderMark) file_.pubseekpos(0);
+  const bool marked = std::string_view(start, count) == kByteOrderMark;
+  const std::streamoff begin = marked ? std::ssize(kByteOrderMark) : 0;
+  file_.pubseekpos(begin);
+  find_separator();
+  file_.pubseekpos(begin);
+}
+
+void CsvRecords::find_separator() {
+  std::array<std::size_t, kSeparators.size()> found{};
+  bool quoted = false;
+  bool begun = false;
+  for (std::size_t i = 0; i < kSearchedMax; ++i) {
+    const int c = file_.sbumpc();
+    const bool line_ends = c == '\n' || c == '\r';
+    if (c == kEnd || (line_ends && begun && !quoted)) break;
+    begun = begun || !line_ends;
+    if (c == '"') quoted = !quoted;
+    const std::size_t at = kSeparators.find(static_cast<char>(c));
+    if (!quoted && at != std::string_view::npos) ++found[at];
+  }
+  separator_ =
+      kSeparators[static_cast<std::size_t>(std::ranges::max_element(found) - found.begin())];
 }
 
 Result<CsvRecords> CsvRecords::open(const std::filesystem::path& path, std::uint64_t bytes_max) {
@@ -69,7 +95,7 @@ Result<bool> CsvRecords::read_field(std::string& field, std::size_t column) {
     STARLING_TRY(read_quoted(field, column));
     return end_field(column);
   }
-  for (int c = peek(); c != ',' && c != '\n' && c != '\r' && c != kEnd; c = peek()) {
+  for (int c = peek(); c != separator_ && c != '\n' && c != '\r' && c != kEnd; c = peek()) {
     if (c == '"') return malformed(column, "a quote stands inside a field that is not quoted");
     if (field.size() == kFieldBytesMax) return malformed(column, "the field is too long");
     field.push_back(static_cast<char>(get()));
@@ -93,7 +119,7 @@ Result<void> CsvRecords::read_quoted(std::string& field, std::size_t column) {
 
 Result<bool> CsvRecords::end_field(std::size_t column) {
   const int c = peek();
-  if (c == ',') {
+  if (c == separator_) {
     get();
     return true;
   }

@@ -56,4 +56,10 @@ Result<std::shared_ptr<const Dataset>> Dataset::make(Content content) {
   return std::shared_ptr<const Dataset>(new Dataset(std::move(content)));
 }
 
+// Every dataset was made as one that is not const.
+Dataset::Content Dataset::take(std::shared_ptr<const Dataset> dataset) {
+  if (dataset.use_count() > 1) return dataset->content_;
+  return std::move(std::const_pointer_cast<Dataset>(dataset)->content_);
+}
+
 }  // namespace starling::data

@@ -44,8 +44,9 @@ class Dataset {
     std::vector<std::int32_t> labels;        // [rows]
     std::vector<std::uint32_t> groups = {};  // [rows] or empty; see LoadOptions::group_column
     std::vector<std::string> group_names = {};
-    std::vector<std::string> class_names = {};  // [classes] where the file spelled them, or empty
-    std::string class_column = {};              // its name, where the file has columns
+    std::vector<std::string> class_names = {};    // [classes] where the file spelled them, or empty
+    std::string class_column = {};                // its name, where the file has columns
+    std::vector<std::string> feature_names = {};  // [features] where the file names them, or empty
     // [rows, features] or empty: where every feature is exactly a byte / 255.0f, that byte. Whoever
     // gathers rows from all over memory reads a quarter of it this way.
     std::vector<std::uint8_t> bytes = {};
@@ -54,6 +55,9 @@ class Dataset {
   // Fails (kRejected) with "dataset-shape", "label-out-of-range" or "not-finite" where the content
   // does not fit together.
   [[nodiscard]] static Result<std::shared_ptr<const Dataset>> make(Content content);
+
+  // What it was made of: its own memory where nobody else holds it, else a copy.
+  static Content take(std::shared_ptr<const Dataset> dataset);
 
   const std::string& name() const { return content_.name; }
   const Shape& shape() const { return content_.shape; }
@@ -72,6 +76,7 @@ class Dataset {
         .subspan(row * content_.shape.features(), content_.shape.features());
   }
   const std::string& class_column() const { return content_.class_column; }
+  const std::vector<std::string>& feature_names() const { return content_.feature_names; }
   const std::vector<std::string>& class_names() const { return content_.class_names; }
   RowLabels row_labels() const {
     return {content_.labels, content_.classes, content_.groups, content_.group_names};

@@ -395,6 +395,13 @@ std::set<Member> PeerNode::absent(Member self) const {
 }
 
 Result<void> PeerNode::begin_life(Member self) {
+  if (options_.own_classes) {
+    return rejected(
+        "text-labels",
+        rows_.dataset->name() +
+            " has texts as labels; in a gossip network write the classes' numbers, from "
+            "0, which mean the same on every device");
+  }
   const identity::Roster& roster = roster_->roster();
   STARLING_ASSIGN(NetworkRun run,
                   derive_run(roster, rows_.dataset->shape(), rows_.dataset->classes()));

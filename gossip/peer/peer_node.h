@@ -39,6 +39,7 @@ class PeerNode final : private CourseHost {
     Duration patience_min = std::chrono::seconds(2);
     Duration patience_max = std::chrono::seconds(60);
     Duration start_patience = std::chrono::seconds(60);
+    bool own_classes = false;  // labels are texts that only this member's file numbers
     std::uint64_t seed = 1;  // of what must differ between processes: probes, backoff, incarnation
   };
   // To the roster's issuer, where there is a link with it; else dropped.

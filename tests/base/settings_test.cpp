@@ -25,6 +25,7 @@ struct TrainOptions {
   std::string optimizer = "sgd";
   std::string note;
   std::vector<int> hidden = {200, 200};
+  std::vector<std::string> columns;
   Duration deadline = std::chrono::seconds(60);
   std::optional<int> local_steps;
   std::optional<double> clip = 1.5;
@@ -43,6 +44,7 @@ void describe(Visitor& visit, TrainOptions& o) {
   visit("optimizer", o.optimizer, FieldInfo{.help = "local", .choices = kOptimizers});
   visit("note", o.note, FieldInfo{.help = "free text"});
   visit("hidden", o.hidden, FieldInfo{.help = "widths", .min = 1, .max = 1e6});
+  visit("columns", o.columns, FieldInfo{.help = "names"});
   visit("deadline", o.deadline, FieldInfo{.help = "of a round", .min = 0.001, .max = 3600});
   visit("local-steps", o.local_steps, FieldInfo{.help = "instead of epochs", .min = 1});
   visit("clip", o.clip, FieldInfo{.help = "gradient norm", .min = 0});
@@ -66,6 +68,7 @@ TEST(Settings, AreCanonicalText) {
                                                             {"train.optimizer", "sgd"},
                                                             {"train.note", ""},
                                                             {"train.hidden", "200,200"},
+                                                            {"train.columns", ""},
                                                             {"train.deadline", "1m"},
                                                             {"train.local-steps", "none"},
                                                             {"train.clip", "1.5"},
@@ -85,6 +88,10 @@ TEST(Settings, LoseNothing) {
     options.shuffle = rng.below(2) == 0;
     options.note = std::string(rng.below(5), '=') + " , \"\xc3\xa9\n";
     options.hidden.assign(rng.below(4), 1 + static_cast<int>(rng.below(1000)));
+    for (std::uint64_t k = rng.below(4); k > 0; --k) {
+      std::string& name = options.columns.emplace_back(1 + rng.below(3), 'x');
+      for (char& c : name) c = "a,\" \n;"[rng.below(6)];
+    }
     options.deadline =
         Duration(1'000'000 + static_cast<std::int64_t>(rng.below(3'599'000'000'000)));
     if (rng.below(2) == 0) options.local_steps = 5;
@@ -145,6 +152,8 @@ TEST(Settings, RefusalsSayKeyValueAndRange) {
               HasSubstr("is not sgd, momentum or adam; did you mean 'adam'?"));
   EXPECT_THAT(refusal({{"train.hidden", "200,0"}}), HasSubstr("1 to 1000000"));
   EXPECT_THAT(refusal({{"train.hidden", "200,"}}), HasSubstr("is not a list of integers"));
+  EXPECT_THAT(refusal({{"train.columns", "a,\"b"}}), HasSubstr("is not a list of texts"));
+  EXPECT_THAT(refusal({{"train.columns", "a\"b,c"}}), HasSubstr("stands in quotes"));
   EXPECT_THAT(refusal({{"train.deadline", "60"}}), HasSubstr("is not a duration"));
   EXPECT_THAT(refusal({{"train.deadline", "2h"}}), HasSubstr("must be 1ms to 1h"));
   EXPECT_THAT(refusal({{"train.local-steps", "0"}}), HasSubstr("at least 1"));

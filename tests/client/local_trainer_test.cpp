@@ -60,6 +60,56 @@ TEST_F(LocalTrainerTest, TheUpdateIsTheDifferenceThatTrainingMade) {
   }
 }
 
+// The same rows whatever the order of the columns and the numbers of the classes in a file.
+TEST_F(LocalTrainerTest, RowsAreMatchedByTheNamesThatTheRunSays) {
+  const auto rows = [&](std::vector<std::size_t> order, std::vector<std::string> columns,
+                        std::vector<std::string> classes) {
+    data::Dataset::Content content{.name = "csv:rows.csv", .shape = {1, 1, 2}, .classes = 2};
+    for (std::size_t i = 0; i < 40; ++i) {
+      const std::array<float, 2> row = {static_cast<float>(i % 7), static_cast<float>(i % 3)};
+      for (const std::size_t column : order) content.features.push_back(row[column]);
+      content.labels.push_back(classes[0] == "robin" ? i % 2 == 0 : i % 2);
+    }
+    content.feature_names = std::move(columns);
+    content.class_names = std::move(classes);
+    return data::DatasetView{data::Dataset::make(std::move(content)).value()};
+  };
+  settings.data = {{2}, 3, {"x", "y"}, {"finch", "robin", "wren"}};
+  parameters = std::make_shared<model::Parameters>(
+      model::initial_parameters(*settings.make_model().value(), 1));
+  plan.settings = settings.to_settings();
+  plan.base.sha256 = parameters->sha256();
+  plan.schema.vectors[0].elements = parameters->size();
+  TrainerCache cache;
+  view = rows({0, 1}, {"x", "y"}, {"finch", "robin"});
+  const auto first = make("a", cache);
+  ASSERT_TRUE(first) << first.error().message();
+  view = rows({1, 0}, {"y", "x"}, {"robin", "finch"});
+  const auto second = make("a", cache);
+  ASSERT_TRUE(second) << second.error().message();
+  EXPECT_EQ(first->head.payload_checksum, second->head.payload_checksum);
+  view = rows({1, 0}, {"z", "x"}, {"robin", "finch"});
+  EXPECT_EQ(make("a", cache).error().code(), "columns-differ");
+}
+
+TEST(RunData, HoldsTheRowsOfOneOtherRun) {
+  const auto dataset = data::Dataset::make({.name = "csv:rows.csv",
+                                            .shape = {1, 1, 2},
+                                            .classes = 1,
+                                            .features = {1, 2},
+                                            .labels = {0},
+                                            .feature_names = {"x", "y"}})
+                           .value();
+  RunData data({{dataset}, data::DatasetView{dataset}});
+  EXPECT_EQ(data.named({})->training.dataset, dataset);
+  const auto other = data.named({{"y", "x"}, {}});
+  EXPECT_EQ(other->training.dataset->row(0)[0], 2);
+  EXPECT_EQ(other->held_out->dataset, other->training.dataset);
+  EXPECT_EQ(data.named({{"y", "x"}, {}})->training.dataset, other->training.dataset);
+  EXPECT_EQ(data.named({{"x", "y"}, {}})->training.dataset, dataset);
+  EXPECT_EQ(data.named({{"x", "z"}, {}}).error().code(), "columns-differ");
+}
+
 TEST_F(LocalTrainerTest, DependsOnNameAndRoundButNotOnTheAttemptOrWhatWasTrainedBefore) {
   TrainerCache used;
   TrainerCache fresh;

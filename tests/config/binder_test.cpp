@@ -117,6 +117,7 @@ TEST(Binder, RefusesWrongTypesNamingWhatWouldBeRight) {
   EXPECT_THAT(refusal("train.hidden = 200"),
               HasSubstr("is not a list of integers such as [200, 100]"));
   EXPECT_THAT(refusal("train.hidden = [200, 1.5]"), HasSubstr("is not a list of integers"));
+  EXPECT_THAT(refusal("train.hidden = [\"a\", \"b\"]"), HasSubstr("[a,b] is not a list of int"));
   EXPECT_THAT(refusal("train.shuffle = 1"), HasSubstr("is not true or false"));
   EXPECT_THAT(refusal("name = 2020-01-01"), HasSubstr("is not a text"));
   EXPECT_THAT(refusal("name = 10"), HasSubstr("10 is not a text; write it in quotes: \"10\""));
@@ -154,7 +155,7 @@ TEST(Binder, ATextWithoutQuotesIsNamed) {
   EXPECT_THAT(refusal("name = 127.0.0.1:7000\n"), HasSubstr("quotes: \"127.0.0.1:7000\""));
   EXPECT_THAT(refusal("name = 10.0.0.1\n"), HasSubstr("quotes: \"10.0.0.1\""));
   EXPECT_THAT(refusal("name = [a, b]\n"),
-              HasSubstr("; a list of texts is one text in quotes, with commas: \"a, b\""));
+              HasSubstr("; each text of a list stands in quotes, such as [\"red\", \"green\"]"));
 }
 
 TEST(Binder, ReadsFilesAndNamesThem) {

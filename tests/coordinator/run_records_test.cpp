@@ -2,12 +2,14 @@
 #include "coordinator/rounds/run_records.h"
 #include "coordinator/rounds/run_json.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
 #include <cmath>
 
 #include "core/base/durable_file.h"
+#include "core/client/abilities.h"
 #include "core/store/sqlite_store.h"
 #include "tests/coordinator/flaky_store.h"
 #include "tests/support/temporary_directory.h"
@@ -495,20 +497,67 @@ std::shared_ptr<const data::Dataset> labelled(std::vector<std::string> names) {
   content.features = {0, 1, 2, 3};
   content.labels = {0, 1};
   content.class_names = std::move(names);
+  content.class_column = "label";
   return data::Dataset::make(std::move(content)).value();
 }
 
-TEST(RunRecords, LabelsThatNeedNotMeanTheSameEverywhereAreRefused) {
+TEST(RunRecords, ClassesThatAreTextsAreThoseOfTheEvaluationData) {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "rows.csv";
   ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,cat\n2,3,dog\n")));
   Job job;
   job.evaluate.dataset = "csv:" + file.string();
+  const auto run = prepare_run(job, nullptr);
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_THAT(run->settings(), ::testing::IsSupersetOf(Settings{{"data.columns", "x,y"},
+                                                                {"data.class-names", "cat,dog"},
+                                                                {"data.input", "2"},
+                                                                {"data.classes", "2"}}));
+  EXPECT_THAT(run->abilities(), ::testing::Contains(client::kNamesAbility))
+      << "an earlier version has others";
   EXPECT_TRUE(prepare_run(job, labelled({"cat", "dog"})));
-  EXPECT_EQ(prepare_run(job, labelled({"dog", "fox"})).error().code(), "text-labels");
-  EXPECT_EQ(prepare_run(job, labelled({})).error().code(), "text-labels");
-  EXPECT_EQ(prepare_run(job, nullptr).error().code(), "text-labels")
-      << "devices have files of their own";
+  EXPECT_EQ(prepare_run(job, labelled({"dog", "fox"})).error().code(), "unknown-class");
+  EXPECT_EQ(prepare_run(job, labelled({})).error().code(), "unknown-class")
+      << "numbers need not mean the same as the texts";
+  job.training.data.class_names = {"fox", "dog", "cat"};
+  job.training.data.columns = {"y", "x"};
+  const auto said = prepare_run(job, labelled({"dog", "fox"}));
+  ASSERT_TRUE(said) << said.error().message();
+  EXPECT_EQ(said->evaluation->label(0), 2);
+  EXPECT_THAT(said->evaluation->features(0), ::testing::ElementsAre(1.0F, 0.0F));
+  EXPECT_EQ(said->model->classes(), 3);
+  job.training.data.columns = {"y", "z"};
+  EXPECT_EQ(prepare_run(job, nullptr).error().code(), "columns-differ");
+}
+
+TEST(RunRecords, NamesThatContradictTheShapeOrEachOtherAreRefused) {
+  const auto why = [](client::DataShape shape) {
+    Job job;
+    job.training.data = std::move(shape);
+    const auto run = prepare_run(job, nullptr);
+    return run ? std::string("accepted") : run.error().message();
+  };
+  EXPECT_EQ(why({.columns = {"x", "y"}, .class_names = {"cat", "dog"}}), "accepted");
+  EXPECT_THAT(why({.input = {3}, .classes = 2, .columns = {"x", "y"}}),
+              ::testing::HasSubstr("not [2]"));
+  EXPECT_THAT(why({.input = {2}, .classes = 3, .class_names = {"cat", "dog"}}),
+              ::testing::HasSubstr("data.class-names has 2 names, and data.classes = 3"));
+  EXPECT_THAT(why({.classes = 2, .columns = {"x", "x"}}),
+              ::testing::HasSubstr("data.columns has 'x' twice"));
+  EXPECT_THAT(why({.input = {2}, .class_names = {"7", "x"}}),
+              ::testing::HasSubstr("has the number 7"));
+}
+
+TEST(RunRecords, WhereClientsTrainOnByGossipNothingIsMatchedByName) {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "rows.csv";
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,0\n2,3,1\n")));
+  Job job;
+  job.evaluate.dataset = "csv:" + file.string();
+  job.fallback.topology = "ring";
+  EXPECT_TRUE(prepare_run(job, nullptr)->for_clients.data.columns.empty());
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,cat\n2,3,dog\n")));
+  EXPECT_EQ(prepare_run(job, nullptr).error().code(), "text-labels");
 }
 
 TEST(RunRecords, AShapeThatTheDataDoesNotHaveIsRefused) {

@@ -96,6 +96,30 @@ TEST_F(CsvReader, PassesOverByteOrderMarkAndEmptyLines) {
   EXPECT_EQ(records("a").size(), 1U);
 }
 
+TEST_F(CsvReader, SemicolonsAndTabsAreRecognised) {
+  using Records = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(records("a;b;c\n1;2,5;3\n"), (Records{{"a", "b", "c"}, {"1", "2,5", "3"}}));
+  EXPECT_EQ(records("\n\xEF\xBB\xBF"), (Records{{"\xEF\xBB\xBF"}}));
+  EXPECT_EQ(records("\xEF\xBB\xBF\r\na\tb\n1\t\"2\t\"\n"), (Records{{"a", "b"}, {"1", "2\t"}}));
+  EXPECT_EQ(records("\"a;b\nc;d\",e\n1,2\n"), (Records{{"a;b\nc;d", "e"}, {"1", "2"}}))
+      << "what stands in quotes separates nothing";
+  EXPECT_EQ(records("a;b,c\n1,2\n"), (Records{{"a;b", "c"}, {"1", "2"}})) << "a comma in doubt";
+  const auto dataset = load("x;y;kind\n1;-2.5;0\n3;4;2\n").value();
+  EXPECT_THAT(dataset->features(), ElementsAre(1.0F, -2.5F, 3.0F, 4.0F));
+  EXPECT_THAT(refusal("x;y;kind\n1;2,5;0\n"),
+              HasSubstr("line 2, column 'y': '2,5' is not a number that float32 can hold; write "
+                        "decimals with a point"));
+}
+
+TEST_F(CsvReader, AHeaderThatLooksLikeDataIsRefused) {
+  EXPECT_THAT(refusal("5.1,3.5,1.4,setosa\n4.9,3.0,1.4,setosa\n"),
+              HasSubstr("has no header row: its first line holds the number 5.1; write the names"));
+  EXPECT_THAT(refusal("3,4,cat\n5,6,dog\n"), HasSubstr("its first line holds the number 3"));
+  EXPECT_THAT(refusal(",x,label\n0,1,0\n"), HasSubstr("column 1 has no name"));
+  EXPECT_EQ(load("0,1,2,label\n1,2,3,0\n").value()->shape().width, 3) << "as pandas names them";
+  EXPECT_EQ(load("label,1,2\n0,2,3\n").value()->shape().width, 2);
+}
+
 TEST_F(CsvReader, TheLastColumnIsTheClass) {
   const auto dataset = load("x,y,kind\n1,-2.5,0\n+3e2, 4 ,2\n").value();
   EXPECT_THAT(dataset->features(), ElementsAre(1.0F, -2.5F, 300.0F, 4.0F));
@@ -109,6 +133,7 @@ TEST_F(CsvReader, TheColumnCalledLabelIsTheClassWhereverItStands) {
   const auto dataset = load("x,label,y\n1,1,2\n3,0.0,4\n").value();
   EXPECT_THAT(dataset->features(), ElementsAre(1.0F, 2.0F, 3.0F, 4.0F));
   EXPECT_THAT(dataset->labels(), ElementsAre(1, 0));
+  EXPECT_THAT(dataset->feature_names(), ElementsAre("x", "y"));
 }
 
 TEST_F(CsvReader, TextLabelsAreNumberedInSortedOrder) {

@@ -47,6 +47,16 @@ TEST(RunSettings, AreEveryKeyOfTheJobInItsOrder) {
   EXPECT_EQ(parse_settings("").error().code(), "bad-settings");
 }
 
+TEST(RunSettings, NamesSurviveTheJobsText) {
+  Job job = small_job();
+  job.training.data = {{2}, 2, {"width, in \"mm\"", "back\\slash\t"}, {"a", ""}};
+  EXPECT_THAT(job_to_toml(job), HasSubstr("data.class-names = [\"a\", \"\"]"));
+  const auto read = read_job(job_to_toml(job), "job.toml");
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->training.data.columns, job.training.data.columns);
+  EXPECT_EQ(read->training.data.class_names, job.training.data.class_names);
+}
+
 TEST(RunSettings, ThoseThatTellARunApartAreNotTheDefaultsNorAShapeThatIsNotKnown) {
   Job job = small_job();
   EXPECT_THAT(

@@ -92,9 +92,9 @@ TEST(Limits, SettingsAre256OfKeyAndValue) {
   };
   EXPECT_EQ(with(256, 20, 20), "");
   EXPECT_EQ(with(257, 20, 20), "message-too-large");
-  EXPECT_EQ(with(1, 128, 1024), "");
+  EXPECT_EQ(with(1, 128, 16 * 1024), "");
   EXPECT_EQ(with(1, 129, 1), "message-too-large");
-  EXPECT_EQ(with(1, 1, 1025), "message-too-large");
+  EXPECT_EQ(with(1, 1, 16 * 1024 + 1), "message-too-large");
 }
 
 TEST(Limits, AHeaderHas64KiB) {

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/data/row_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace starling::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::shared_ptr<const Dataset> birds() {
+  return Dataset::make({.name = "csv:birds.csv",
+                        .shape = {1, 1, 3},
+                        .classes = 2,
+                        .features = {1, 2, 3, 4, 5, 6},
+                        .labels = {1, 0},
+                        .class_names = {"finch", "robin"},
+                        .feature_names = {"x", "y", "z"}})
+      .value();
+}
+
+std::string differs(const RowNames& names) {
+  auto dataset = birds();
+  const auto before = dataset;
+  const auto fitted = fit_to(dataset, names);
+  EXPECT_EQ(dataset, before);
+  return fitted ? "accepted" : fitted.error().code() + ": " + fitted.error().message();
+}
+
+TEST(RowNames, ColumnsComeInTheOrderOfTheRun) {
+  auto dataset = birds();
+  ASSERT_TRUE(fit_to(dataset, {{"z", "x", "y"}, {"finch", "robin"}}).has_value());
+  EXPECT_THAT(dataset->features(), ElementsAre(3.0F, 1.0F, 2.0F, 6.0F, 4.0F, 5.0F));
+  EXPECT_THAT(dataset->feature_names(), ElementsAre("z", "x", "y"));
+  EXPECT_THAT(dataset->labels(), ElementsAre(1, 0));
+}
+
+TEST(RowNames, ClassesAreNumberedByTheRun) {
+  auto dataset = birds();
+  ASSERT_TRUE(fit_to(dataset, {{}, {"robin", "wren", "finch"}}).has_value());
+  EXPECT_THAT(dataset->labels(), ElementsAre(0, 2));
+  EXPECT_EQ(dataset->classes(), 3);
+  ASSERT_TRUE(fit_to(dataset, {{"y", "x", "z"}, {"wren", "finch", "robin"}}).has_value())
+      << "another run";
+  EXPECT_THAT(dataset->labels(), ElementsAre(2, 1));
+  EXPECT_THAT(dataset->row(0), ElementsAre(2.0F, 1.0F, 3.0F));
+}
+
+TEST(RowNames, WhatFitsStaysTheSameObject) {
+  auto dataset = birds();
+  const auto* before = dataset.get();
+  ASSERT_TRUE(fit_to(dataset, names_of(*dataset)).has_value());
+  EXPECT_EQ(dataset.get(), before);
+  ASSERT_TRUE(fit_to(dataset, {{}, {"finch", "robin"}}).has_value());
+  EXPECT_EQ(dataset.get(), before);
+  auto unnamed =
+      Dataset::make(
+          {.name = "idx", .shape = {1, 1, 1}, .classes = 1, .features = {1}, .labels = {0}})
+          .value();
+  before = unnamed.get();
+  ASSERT_TRUE(fit_to(unnamed, {{"x"}, {"finch"}}).has_value()) << "it has no names to differ by";
+  EXPECT_EQ(unnamed.get(), before);
+}
+
+TEST(RowNames, OnlyWhatOthersHoldIsCopied) {
+  auto dataset = birds();
+  const float* const own = dataset->features().data();
+  ASSERT_TRUE(fit_to(dataset, {{"z", "x", "y"}, {"finch", "robin"}}).has_value());
+  EXPECT_EQ(dataset->features().data(), own);
+  const auto held = dataset;
+  ASSERT_TRUE(fit_to(dataset, {{"x", "y", "z"}, {"finch", "robin"}}).has_value());
+  EXPECT_THAT(held->row(0), ElementsAre(3.0F, 1.0F, 2.0F));
+  EXPECT_THAT(dataset->row(0), ElementsAre(1.0F, 2.0F, 3.0F));
+}
+
+TEST(RowNames, WhatDiffersIsRefusedByName) {
+  EXPECT_THAT(
+      differs({{"x", "y", "w"}, {"finch", "robin"}}),
+      HasSubstr("columns-differ: the columns of csv:birds.csv are not those that the run was "
+                "made for: it lacks 'w'; the run has no 'z'"));
+  EXPECT_THAT(differs({{"x", "y"}, {"finch", "robin"}}), HasSubstr("made for: the run has no 'z'"));
+  EXPECT_THAT(
+      differs({{}, {"finch", "wren"}}),
+      HasSubstr("unknown-class: labels of csv:birds.csv are no classes of the run: 'robin'"));
+  auto numbered = Dataset::make({.name = "csv:n.csv",
+                                 .shape = {1, 1, 1},
+                                 .classes = 1,
+                                 .features = {1},
+                                 .labels = {0},
+                                 .class_column = "kind"})
+                      .value();
+  EXPECT_THAT(
+      fit_to(numbered, {{}, {"finch", "robin"}}).error().message(),
+      HasSubstr("labels of csv:n.csv are numbers, and the run's classes are texts: 'finch', "
+                "'robin'"));
+  EXPECT_THAT(differs(RowNames()), HasSubstr("text-labels"));
+}
+
+}  // namespace
+}  // namespace starling::data
