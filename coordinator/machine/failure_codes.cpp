@@ -3,8 +3,6 @@
 
 #include <array>
 
-#include "core/client/client_machine.h"
-
 namespace starling::coordinator {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base/clock.h"
+#include "core/client/client_machine.h"
 #include "core/protocol/messages.h"
 
 namespace starling::coordinator {
@@ -28,9 +29,10 @@ inline constexpr std::string_view kDeadline = "deadline";
 // A client stayed away for longer than the grace.
 inline constexpr std::string_view kDisconnected = "disconnected";
 
-// Whether a failure of this code says nothing of the client: it was not waited for any longer, or
-// not needed. Other codes are of the client's own making; of an evaluation, which is short beside a
-// training, also a missed deadline and an absence that outlasted the grace.
+// Whether a failure of this code says nothing of the client: it was not waited for any longer, not
+// needed, or had no memory beside other runs. Other codes are of the client's own making; of an
+// evaluation, which is short beside a training, also a missed deadline and an absence that
+// outlasted the grace.
 bool is_circumstance(std::string_view code, protocol::TaskKind kind);
 
 // Whether a client of this failure kept its attempt waiting until the deadline or for the grace, or
@@ -42,10 +44,12 @@ bool is_circumstance(std::string_view code, protocol::TaskKind kind);
 // asked wherever a round could not do without it.
 bool is_miss(std::string_view code);
 
-// Such an attempt says nothing of its run.
+// Whether an attempt had such a failure for want of room here, or of memory on a client that other
+// runs may free: it says nothing of its run.
 template <class Failures>
 bool lacked_room(const Failures& failures) {
-  return std::ranges::any_of(failures, [](const auto& f) { return f.code == kNoRoom; });
+  return std::ranges::any_of(
+      failures, [](const auto& f) { return f.code == kNoRoom || f.code == client::kMemoryInUse; });
 }
 
 }  // namespace starling::coordinator

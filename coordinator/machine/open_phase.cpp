@@ -23,10 +23,12 @@ bool is_reason_code(const std::string& code) {
   });
 }
 
-// Codes by which the coordinator decides are its own, but for one that only clients know of.
-Error reported(const protocol::TaskFailed& failed) {
-  const bool is_circumstance_here = failed.code != client::kMemoryInUse &&
-                                    is_circumstance(failed.code, protocol::TaskKind::kTrain);
+// Codes by which the coordinator decides are its own, but for one that only clients know of, of
+// trainings.
+Error reported(const protocol::TaskFailed& failed, bool trains) {
+  const bool is_known_here = trains && failed.code == client::kMemoryInUse;
+  const bool is_circumstance_here =
+      !is_known_here && is_circumstance(failed.code, protocol::TaskKind::kTrain);
   const bool is_own =
       is_circumstance_here || failed.code == kNormAboveBound || failed.code.starts_with(kPermanent);
   std::string code = is_reason_code(failed.code) && !is_own ? failed.code : "client-error";
@@ -202,7 +204,7 @@ void OpenPhase::handle(const UploadSummed& event) {
   }
   tasks_.summed(event.task, event.result);
   if (event.result) {
-    run_.start.failures.succeeded(client);
+    if (trains()) run_.start.failures.succeeded(client);
     run_.clients.send_to(client, protocol::UpdateReceived{event.task});
   } else {
     tell_task_end(event.task);
@@ -234,7 +236,7 @@ void OpenPhase::receive(const std::string& client, const protocol::TaskFailed& f
   const RoundMachine::State state = tasks_.find(failed.task)->state;
   if (state == RoundMachine::State::kFailed) return tell_task_end(failed.task);
   if (state == RoundMachine::State::kSumming || state == RoundMachine::State::kCounted) return;
-  fail_by_client(client, failed.task, reported(failed), failed.permanent);
+  fail_by_client(client, failed.task, reported(failed, trains()), failed.permanent);
 }
 
 void OpenPhase::fail_task(TaskId id, const Error& error) {

@@ -219,6 +219,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     if (is_withdrawn(record)) continue;
     if (lost.empty() && !lacked_room(record.result.failures)) ++past.failed;
     if (record.key.round != round + 1) continue;
+    start.evaluated = true;  // or nobody could: a training begins after that
     for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
   }
   if (forgotten) start.at = first_position(*start.strategy, start.at.version, start.at.model);

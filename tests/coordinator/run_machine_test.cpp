@@ -553,6 +553,24 @@ TEST_F(SilentClientTest, OneWhoseMemoryOtherRunsHoldIsLeftOutForNow) {
   EXPECT_TRUE(start_of(1, records).missed.left_out("c", round())) << "a restart knows";
 }
 
+// An operator waits for room rather than losing the run.
+TEST_F(SilentClientTest, NoMemoryBesideOtherRunsDoesNotEndARun) {
+  leave_c_out();
+  lose_b();
+  for (int i = 0; i < 3 * context.job.round.attempts_max; ++i) {
+    ASSERT_EQ(asked(), (std::set<std::uint64_t>{1, 3})) << i;
+    hear(3, protocol::TaskFailed{plans.at(1).second.task, std::string(client::kMemoryInUse), "x"});
+    answer(1, plans[0].second);
+    ASSERT_EQ(did<AbandonRound>().size(), 1U);
+    records.push_back(record(did<AbandonRound>()[0].summary, store::RoundState::kAbandoned));
+    wait_for_attempt();
+    plans = sent<protocol::RoundPlan>();
+  }
+  EXPECT_EQ(start_of(1, records).attempts.at(round()).failed, 0U) << "a restart knows";
+  pass_round({1, 3});
+  EXPECT_EQ(records.back().state, store::RoundState::kCommitted);
+}
+
 class LateClientTest : public RunMachineTest {
  protected:
   // How many deadlines 30 rounds of two clients take while c never brings an update.

@@ -396,6 +396,24 @@ TEST_F(EvaluationTest, FollowsTheCommitOfItsRound) {
   EXPECT_EQ(did<BeginRound>()[0].round, 2U);
 }
 
+// As by the records, from which a restart counts.
+TEST_F(EvaluationTest, OneThatCountsDoesNotEndTheRowOfFailedTrainings) {
+  context.job.job.rounds = 10;
+  context.job.round.cohort = 2;
+  context.job.round.min_updates = 1;
+  submit();
+  join_evaluator("a", 1);
+  join_evaluator("b", 2);
+  for (int i = 0; i < ClientFailures::kInARowMax; ++i) {
+    const auto plans = sent<protocol::RoundPlan>();
+    ASSERT_EQ(plans.size(), 2U) << i;
+    hear(2, protocol::TaskFailed{plans[1].second.task, "diverged", "x"});
+    train_round({plans[0]});
+    evaluate_round();
+  }
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>{1});
+}
+
 TEST_F(EvaluationTest, OneThatFailsDoesNotEndTheRun) {
   submit();
   join_evaluator("a", 1);
