@@ -130,6 +130,7 @@ class RunMachine {
 
   // The open phase.
   void ask(const std::string& name, TaskId task);
+  update::Schema schema_for(const Greeting& greeting) const;
   void await(TaskId task, const ClientTable::Client& client);
   Duration absence_max(const ClientTable::Client& client) const;
   void ask_or_await(const std::string& name, TaskId task);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/run_machine.h"
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
@@ -111,7 +112,7 @@ void RunMachine::ask(const std::string& name, TaskId task) {
       .base = start_.at.version,
       .model_bytes = start_.at.model->size() * sizeof(float),
       .settings = start_.settings,
-      .schema = phase_->schema,
+      .schema = schema_for(clients_.find(name)->greeting),
       .deadline = std::max(Duration::zero(), phase_->tasks.deadline() - turn_.now),
       .kind = phase_->kind(),
       .last_counted = start_.counted.last_of(name)};
@@ -119,6 +120,16 @@ void RunMachine::ask(const std::string& name, TaskId task) {
     for (const RoundInput& input : start_.at.inputs) plan.inputs.push_back(input.what);
   }
   clients_.send_to(name, std::move(plan));
+}
+
+// A client that does not say that it can send vectors in sparse form is asked for dense ones.
+update::Schema RunMachine::schema_for(const Greeting& greeting) const {
+  update::Schema schema = phase_->schema;
+  if (sends_sparse(greeting)) return schema;
+  for (update::VectorSpec& vector : schema.vectors) {
+    vector.encoding = update::dense_of(vector.encoding);
+  }
+  return schema;
 }
 
 void RunMachine::ask_or_await(const std::string& name, TaskId task) {
