@@ -32,9 +32,7 @@ struct VectorSpec {
   std::string name;
   Encoding encoding = Encoding::kFloat32Delta;
   std::uint64_t elements = 0;
-  // That a contribution's vector takes, where its encoding does not say it: of a sparse one. Else
-  // 0.
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  // of a contribution's sparse vector; else 0: the encoding says it
   friend bool operator==(const VectorSpec&, const VectorSpec&) = default;
 };
 

@@ -487,7 +487,13 @@ TEST_F(PendingStoreTest, AFileOfTheVersionBeforeStatesIsRead) {
   EXPECT_EQ(found->pending[0].head, update.head);
   EXPECT_EQ(to_bytes(found->pending[0].payload.view()), to_bytes(update.payload.view()));
   EXPECT_EQ(found->pending[0].state, nullptr);
-  EXPECT_EQ(encode(update), *from_hex(kFileWithoutState)) << "and that version reads this one's";
+  // That version reads today's file too: it passes over the fields that the head has got since.
+  const Bytes today = encode(update);
+  const Bytes then = *from_hex(kFileWithoutState);
+  constexpr std::size_t kPayloadSizesAt = 24;
+  EXPECT_TRUE(std::equal(today.begin() + kPayloadSizesAt, today.begin() + 64,
+                         then.begin() + kPayloadSizesAt));
+  EXPECT_TRUE(std::equal(today.end() - 12, today.end(), then.end() - 12));
 }
 
 }  // namespace
