@@ -10,17 +10,26 @@
 namespace starling::coordinator {
 namespace {
 
+bool is_model(const std::string& ability) { return ability.starts_with(client::kModelPrefix); }
+
 // What clients of the first version can do without saying so.
 bool knows_only_the_first_version(const Greeting& greeting) { return greeting.abilities.empty(); }
 
 }  // namespace
 
-std::vector<std::string> needed_abilities(const std::string& client_half) {
-  return client_half == "fedavg" ? std::vector<std::string>() : std::vector{client_half};
+std::vector<std::string> needed_abilities(const std::string& client_half,
+                                          const std::string& model) {
+  std::vector<std::string> words = {std::string(client::kModelPrefix) + model};
+  if (client_half != "fedavg") words.push_back(client_half);
+  return words;
 }
 
 bool holds_rows_out(const Greeting& greeting) {
   return std::ranges::binary_search(greeting.abilities, client::kEvaluateAbility);
+}
+
+bool sends_sparse(const Greeting& greeting) {
+  return std::ranges::binary_search(greeting.abilities, client::kSparseAbility);
 }
 
 std::string why_unfit(const ClientTable::Client& client, const std::vector<std::string>& abilities,
@@ -29,7 +38,9 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
   if (evaluates && !holds_rows_out(greeting)) return "it holds no rows out";
   if (!client.greeted && greeting.abilities.empty()) return "";  // the store knows its rows alone
+  const bool names_models = std::ranges::any_of(greeting.abilities, is_model);
   for (const std::string& ability : abilities) {
+    if (is_model(ability) && !names_models) continue;
     if (!std::ranges::binary_search(greeting.abilities, ability)) {
       return knows_only_the_first_version(greeting)
                  ? fmt::format("its version does not know {}", ability)

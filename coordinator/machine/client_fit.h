@@ -10,10 +10,12 @@
 
 namespace starling::coordinator {
 
-// What a run's clients must know beyond what the first version did, for the strategy's client half.
-std::vector<std::string> needed_abilities(const std::string& client_half);
+// What a run's clients must know beyond what the first version did, for the strategy's client half,
+// and the model, which earlier versions do not name.
+std::vector<std::string> needed_abilities(const std::string& client_half, const std::string& model);
 
 bool holds_rows_out(const Greeting& greeting);
+bool sends_sparse(const Greeting& greeting);
 
 // Why the client cannot; empty where it can, or has not said yet what it can.
 std::string why_unfit(const ClientTable::Client& client, const std::vector<std::string>& abilities,

@@ -95,7 +95,8 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
   turn_.send(id, protocol::Welcome{.version = protocol::kVersion,
                                    .federation = options_.federation,
                                    .client = session.client,
-                                   .heartbeat = options_.heartbeat});
+                                   .heartbeat = options_.heartbeat,
+                                   .reads_sparse = true});
   watcher_.came(found->first, client);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "coordinator/machine/client_exclusion.h"
+#include "coordinator/machine/client_fit.h"
 #include "core/base/nearest_name.h"
 #include "core/client/abilities.h"
 #include "core/wire/limits.h"
@@ -42,6 +43,15 @@ Settings known_settings(Settings settings, const Greeting& greeting) {
   if (std::ranges::binary_search(greeting.abilities, client::kNamesAbility)) return settings;
   std::erase_if(settings, [](const auto& setting) { return setting.first == "data.columns"; });
   return settings;
+}
+
+// A client that does not say that it can send vectors in sparse form is asked for dense ones.
+update::Schema known_schema(update::Schema schema, const Greeting& greeting) {
+  if (sends_sparse(greeting)) return schema;
+  for (update::VectorSpec& vector : schema.vectors) {
+    vector.encoding = update::dense_of(vector.encoding);
+  }
+  return schema;
 }
 
 }  // namespace
@@ -131,7 +141,7 @@ void OpenPhase::ask(const std::string& name, TaskId task) {
       .base = start.at.version,
       .model_bytes = start.at.model->size() * sizeof(float),
       .settings = known_settings(start.settings, run_.clients.find(name)->greeting),
-      .schema = schema_,
+      .schema = known_schema(schema_, run_.clients.find(name)->greeting),
       .deadline = std::max(Duration::zero(), tasks_.deadline() - run_.turn.now),
       .kind = phase.kind,
       .last_counted = start.counted.last_of(name)};

@@ -309,7 +309,7 @@ Result<void> CoordinatorShell::perform(BeginRound& action) {
   if (run.keeps_updates && action.kind == protocol::TaskKind::kTrain) {
     const auto cohort = static_cast<std::size_t>(run.context->job.round.cohort);
     parts_.uploads.expect_together(action.run, std::min(cohort, action.participants.size()),
-                                   update::payload_bytes(action.schema.vectors));
+                                   update::payload_bytes_max(action.schema.vectors));
   }
   parts_.executor.begin(run.context, std::move(action));
   return {};

@@ -73,7 +73,8 @@ std::string RunContext::job_settings() const {
 }
 
 std::vector<std::string> RunContext::abilities() const {
-  std::vector<std::string> needed = needed_abilities(for_clients.strategy.name);
+  std::vector<std::string> needed =
+      needed_abilities(for_clients.strategy.name, for_clients.model.kind);
   if (!for_clients.data.class_names.empty()) needed.emplace_back(client::kNamesAbility);
   return needed;
 }
@@ -88,10 +89,9 @@ update::Schema RunContext::schema() const {
   schema.scalars.push_back("train_loss");
   for (const std::string& name : strategy->receives()) {
     const bool is_model = name == strategy::kModelVector;
+    const auto dense = is_model ? update::Encoding::kFloat32Delta : update::Encoding::kFloat32;
     schema.vectors.push_back(
-        {.name = name,
-         .encoding = is_model ? update::Encoding::kFloat32Delta : update::Encoding::kFloat32,
-         .elements = model->layout()->size()});
+        {.name = name, .encoding = update::sparse_of(dense), .elements = model->layout()->size()});
   }
   return schema;
 }

@@ -74,7 +74,7 @@ Result<void> check_bounds(const Job& job) {
 }
 
 Result<void> check_spool(const RunContext& context, const store::UploadSpool::Options& spool) {
-  const std::uint64_t bytes = update::payload_bytes(context.schema().vectors);
+  const std::uint64_t bytes = update::payload_bytes_max(context.schema().vectors);
   const std::uint64_t fit = store::UploadSpool::uploads_max(spool, bytes);
   if (fit == 0) {
     return wrong_setting("spool-too-small",

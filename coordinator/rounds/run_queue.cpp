@@ -235,7 +235,8 @@ std::optional<RunQueue::Pending> RunQueue::find_pending(const store::Run& run) c
   if (const auto known = pending_.find(run.id); known != pending_.end()) return known->second;
   auto job = parse_job(run.job, "job", parts_.strategies);
   if (!job) return std::nullopt;
-  auto abilities = needed_abilities(parts_.strategies.for_clients(job->training.strategy).name);
+  auto abilities = needed_abilities(parts_.strategies.for_clients(job->training.strategy).name,
+                                    job->training.model.kind);
   return Pending{*std::move(job), std::move(abilities)};
 }
 

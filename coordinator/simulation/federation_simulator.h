@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,8 @@ class FederationSimulator {
     std::optional<store::Checkpoints> checkpoints;
     // What clients know; must outlive the simulator. The coordinator's are those of the context.
     const strategy::Catalogue* strategies = &strategy::builtin_strategies();
+    // Of what clients know, what those of an earlier version do not: words of client/abilities.h.
+    std::map<std::string, std::set<std::string>> lacks;
     TimePoint give_up_at = TimePoint(std::chrono::hours(24 * 3650));  // virtual
   };
   struct Hooks {

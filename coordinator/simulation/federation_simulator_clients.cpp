@@ -37,6 +37,11 @@ class FederationSimulator::ClientProcess final : private client::Link {
                                   .abilities = client::abilities_of(*world.options_.strategies,
                                                                     node.data.held_out.has_value()),
                                   .transfer = world.options_.transfer};
+    if (const auto lacks = world.options_.lacks.find(node.name);
+        lacks != world.options_.lacks.end()) {
+      std::erase_if(options.abilities,
+                    [&](const std::string& word) { return lacks->second.contains(word); });
+    }
     if (node.data.held_out) options.held_out = node.data.held_out->size();
     return options;
   }

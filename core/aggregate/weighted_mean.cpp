@@ -121,7 +121,7 @@ void WeightedMean::add(std::size_t vector, std::size_t first, std::span<const fl
 }
 
 Result<void> WeightedMean::accumulate(const update::Contribution& contribution) {
-  STARLING_CHECK(contribution.head().vectors == schema_.vectors);
+  STARLING_CHECK(update::answers(contribution.head().vectors, schema_.vectors));
   if (scalars_.contributions == schema_.bounds.contributions_max) {
     return rejected(
         "too-many-contributions",

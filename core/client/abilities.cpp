@@ -3,10 +3,16 @@
 
 #include <algorithm>
 
+#include "core/model/model_spec.h"
+
 namespace starling::client {
 
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out) {
   std::vector<std::string> words = strategies.client_names();
+  for (const std::string_view kind : model::kModelKinds) {
+    words.push_back(std::string(kModelPrefix).append(kind));
+  }
+  words.emplace_back(kSparseAbility);
   words.emplace_back(kNamesAbility);
   if (holds_rows_out) words.emplace_back(kEvaluateAbility);
   std::ranges::sort(words);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a client can do, as words of its greeting, so that a coordinator asks those that can. A
-// client of the first version sends none: it knows federated averaging of the built-in models.
+// client of the first version sends none: it knows federated averaging of the built-in models. One
+// that names no model is of an earlier version, and knows all that there were then.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/strategy/catalogue.h"
@@ -11,10 +13,12 @@
 namespace starling::client {
 
 inline constexpr const char* kEvaluateAbility = "evaluate";
-// Matches columns and classes by the names that a run says.
-inline constexpr const char* kNamesAbility = "names";
+inline constexpr std::string_view kModelPrefix = "model-";       // before the kind of a model
+inline constexpr const char* kSparseAbility = "sparse-float32";  // to send vectors in sparse form
+inline constexpr const char* kNamesAbility = "names";  // matches rows by the names of a run
 
-// The client halves of the strategies, "names", and "evaluate" where rows are held out. Sorted.
+// The client halves of the strategies, the built-in trainer's models, the encodings beside dense
+// float32, "names", and "evaluate" where rows are held out. Sorted.
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out);
 
 }  // namespace starling::client

@@ -29,6 +29,23 @@ std::uint64_t bytes_of(const StateSnapshot& state) {
   return bytes;
 }
 
+// What this version can neither read nor send. "unknown-encoding".
+Result<void> check_encodings(const protocol::RoundPlan& plan) {
+  const auto unknown = [](const std::string& name, update::Encoding encoding) {
+    return unsupported("unknown-encoding",
+                       fmt::format("the task names vector '{}' with encoding {}, which this "
+                                   "version does not know: update this program",
+                                   name, static_cast<unsigned>(encoding)));
+  };
+  for (const protocol::TaskInput& input : plan.inputs) {
+    if (input.encoding != update::Encoding::kFloat32) return unknown(input.name, input.encoding);
+  }
+  for (const update::VectorSpec& vector : plan.schema.vectors) {
+    if (!update::is_known(vector.encoding)) return unknown(vector.name, vector.encoding);
+  }
+  return {};
+}
+
 Error stopped_error() { return retry("stopped", "the client is stopping"); }
 
 }  // namespace
@@ -196,6 +213,8 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
                                     options_.silence_max / 2);
   say(LogLevel::kInfo,
       fmt::format("connected to federation {} as {}", welcome.federation, welcome.client));
+  reads_sparse_ = welcome.reads_sparse;
+  drop_unreadable();
   for (const auto& [task, failed] : failures_) send(failure_of(task, failed.error));
   for (auto& [task, pending] : pending_) offer(pending);
   if (activity() == Activity::kFetching) request_input();
@@ -307,7 +326,8 @@ void ClientMachine::take_state_back(const protocol::RoundPlan& plan) {
 bool ClientMachine::continue_for(const protocol::RoundPlan& plan) {
   if (!task_ || task_->activity == Activity::kStoring) return false;
   const protocol::RoundPlan& now = task_->plan;
-  if (!now.base.matches(plan.base) || now.kind != plan.kind || made_from(now) != made_from(plan)) {
+  if (!now.base.matches(plan.base) || now.kind != plan.kind || made_from(now) != made_from(plan) ||
+      !update::answers(now.schema.vectors, plan.schema.vectors)) {
     return false;
   }
   task_->plan = plan;
@@ -316,6 +336,9 @@ bool ClientMachine::continue_for(const protocol::RoundPlan& plan) {
 }
 
 void ClientMachine::begin(const protocol::RoundPlan& plan) {
+  if (const auto known = check_encodings(plan); !known) {
+    return fail_task(plan.task, Work::of(plan), known.error());
+  }
   const auto acceptable = [this](std::uint64_t size) {
     return size > 0 && size <= options_.model_bytes_max && size % sizeof(float) == 0;
   };
@@ -365,7 +388,7 @@ void ClientMachine::fetch_inputs() {
 bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
   const auto same = std::find_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
     return entry.second.head.base.matches(plan.base) &&
-           entry.second.head.vectors == plan.schema.vectors;
+           update::answers(entry.second.head.vectors, plan.schema.vectors);
   });
   if (same == pending_.end()) return false;
   PendingUpdate update{same->second.head, same->second.payload, same->second.state,
@@ -645,7 +668,13 @@ void ClientMachine::handle(UpdateStored& event) {
         fmt::format("the update is kept in memory only: {}", event.result.error().message()));
   }
   pending->second.stored = true;
-  offer(pending->second);
+  if (is_readable(pending->second.head)) return offer(pending->second);
+  const Work work = Work::of(pending->second.head);
+  settle(event.task);
+  fail_task(event.task, work,
+            retry("coordinator-older",
+                  "the coordinator was replaced by an earlier version, which "
+                  "cannot read this update"));
 }
 
 ClientMachine::Work ClientMachine::Work::of(const protocol::RoundPlan& plan) {
@@ -694,6 +723,28 @@ void ClientMachine::store_again() {
     pending.store_again_at.reset();
     actions_.push_back(
         StoreUpdate{{pending.head, pending.payload, pending.state, pending.made_from}});
+  }
+}
+
+bool ClientMachine::is_readable(const update::ContributionHead& head) const {
+  return reads_sparse_ || std::ranges::none_of(head.vectors, [](const update::VectorSpec& vector) {
+           return is_sparse(vector.encoding);
+         });
+}
+
+// An earlier version closes the connection on what it cannot read, and would do so each time. It
+// asks again for the tasks that it still wants.
+void ClientMachine::drop_unreadable() {
+  std::vector<TaskId> unreadable;
+  for (const auto& [task, pending] : pending_) {
+    if (!is_readable(pending.head)) unreadable.push_back(task);
+  }
+  for (const TaskId task : unreadable) {
+    say(LogLevel::kWarning,
+        fmt::format("{}the update is dropped: the coordinator was replaced by an earlier version, "
+                    "which cannot read it",
+                    Work::of(pending_.at(task).head).name()));
+    settle(task);
   }
 }
 

@@ -237,6 +237,8 @@ class ClientMachine {
   void keep_and_store(PendingUpdate update);
   void store_again();
   std::optional<TimePoint> link_deadline() const;
+  bool is_readable(const update::ContributionHead& head) const;
+  void drop_unreadable();
   void offer(Pending& pending);
   void pump(Pending& pending);
   void settle(TaskId task);
@@ -258,6 +260,7 @@ class ClientMachine {
   Link link_ = Link::kDown;
   TimePoint dial_at_{};
   std::optional<TimePoint> welcomed_at_;
+  bool reads_sparse_ = true;  // the coordinator, as it said last
   TimePoint greet_by_{};
   TimePoint heard_at_{};
   TimePoint sent_at_{};

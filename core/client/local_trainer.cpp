@@ -69,11 +69,12 @@ class Rows final : public strategy::LocalTraining<float> {
 };
 
 PendingUpdate pack(const protocol::RoundPlan& plan, double weight,
-                   std::map<std::string, double> scalars, SharedBytes payload) {
+                   std::map<std::string, double> scalars, std::vector<update::VectorSpec> vectors,
+                   SharedBytes payload) {
   update::ContributionHead head{.task = plan.task,
                                 .base = plan.base,
                                 .weight = weight,
-                                .vectors = plan.schema.vectors,
+                                .vectors = std::move(vectors),
                                 .scalars = std::move(scalars),
                                 .payload_bytes = payload.size(),
                                 .payload_checksum = checksum(payload.view())};
@@ -84,7 +85,7 @@ Result<PendingUpdate> evaluate(const Train& task, Trainer& trainer, const std::a
   STARLING_ASSIGN(const train::Evaluation found,
                   trainer.evaluate(request_of(task.plan), floats(task.base), stop));
   return pack(task.plan, static_cast<double>(found.samples),
-              {{"loss", found.loss}, {"accuracy", found.accuracy}}, {});
+              {{"loss", found.loss}, {"accuracy", found.accuracy}}, task.plan.schema.vectors, {});
 }
 
 struct PlannedStrategy {
@@ -123,15 +124,18 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOpt
   const TrainingRequest request = request_of(plan);
   Rows rows(trainer, request, stop);
   STARLING_ASSIGN(strategy::ClientResult<float> result, strategy->round(round, rows));
-  if (result.payload.size() * sizeof(float) != update::payload_bytes(plan.schema.vectors)) {
+  if (result.payload.size() * sizeof(float) != update::payload_bytes_max(plan.schema.vectors)) {
     return unsupported("wrong-vectors", "the task asks for vectors that this client cannot make");
   }
   std::map<std::string, double> scalars = std::move(result.scalars);
   scalars["train_loss"] = result.work.train_loss;
+  std::vector<update::VectorSpec> vectors = update::encode(result.payload, plan.schema.vectors);
+  const auto bytes = static_cast<std::size_t>(update::payload_bytes(vectors));
   const auto owner =
       std::make_shared<const linalg::AlignedVector<float>>(std::move(result.payload));
-  PendingUpdate update = pack(plan, rows.weight(), std::move(scalars),
-                              SharedBytes(owner, as_bytes(std::span<const float>(*owner))));
+  PendingUpdate update =
+      pack(plan, rows.weight(), std::move(scalars), std::move(vectors),
+           SharedBytes(owner, as_bytes(std::span<const float>(*owner)).first(bytes)));
   if (strategy->state_vectors() > 0) {
     update.state = std::make_shared<const strategy::State<float>>(std::move(result.state));
   }
@@ -148,8 +152,9 @@ Result<void> check_memory(const protocol::RoundPlan& plan, std::uint64_t other_s
   STARLING_ASSIGN(const PlannedStrategy strategy, make_strategy(plan, *options.strategies));
   const std::uint64_t vectors =
       kModelsWhileTraining + plan.inputs.size() + 3 * strategy.half->state_vectors();
-  const std::uint64_t alone = vectors * plan.model_bytes +
-                              options.pending_updates * update::payload_bytes(plan.schema.vectors);
+  const std::uint64_t alone =
+      vectors * plan.model_bytes +
+      options.pending_updates * update::payload_bytes_max(plan.schema.vectors);
   const std::uint64_t needed = alone + other_states_bytes;
   if (needed <= options.memory_bytes_max) return {};
   const std::string message = fmt::format(

@@ -46,6 +46,7 @@ struct Welcome {
   std::string client;
   Duration heartbeat{};            // send something at least this often
   std::uint64_t wall_time_ms = 0;  // the coordinator's clock, for devices without one
+  bool reads_sparse = false;       // vectors in the sparse form; not an earlier version
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
 
@@ -54,12 +55,13 @@ enum class TaskKind : std::uint8_t {
   kEvaluate = 1,  // the base on the rows that are held out: answered with scalars
 };
 
-// A vector of float32 that a task needs beside its model. Its hash is its version: who holds it
+// A vector that a task needs beside its model. The hash of its bytes is its version: who holds it
 // does not fetch it.
 struct TaskInput {
   std::string name;
   Sha256Digest sha256;
   std::uint64_t bytes = 0;
+  update::Encoding encoding = update::Encoding::kFloat32;
   friend bool operator==(const TaskInput&, const TaskInput&) = default;
 };
 

@@ -28,7 +28,10 @@ Result<ClientResult<T>> ScaffoldClient<T>::round(const ClientRound<T>& round,
   } else {
     STARLING_TRY(check_rate(result.work));
     const double way = static_cast<double>(result.work.steps) * result.work.rate;
-    for (std::size_t i = 0; i < d; ++i) change[i] = static_cast<T>(-delta[i] / way - common[i]);
+    // From 0, so that what did not change is 0 and not -0, which an update cannot leave out.
+    for (std::size_t i = 0; i < d; ++i) {
+      change[i] = static_cast<T>(0 - delta[i] / way - common[i]);
+    }
   }
   add<T>(own, change);
   result.state.vectors[kControl] = std::move(own);

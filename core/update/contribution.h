@@ -14,31 +14,10 @@
 #include "core/base/digest.h"
 #include "core/base/error.h"
 #include "core/base/ids.h"
+#include "core/update/encoding.h"
 #include "core/update/payload.h"
 
 namespace starling::update {
-
-// How the values of a vector travel.
-enum class Encoding : std::uint16_t {
-  kFloat32Delta = 1,  // little-endian float32: local - base
-  kFloat32 = 2,       // little-endian float32: the values themselves
-};
-
-// Of what a peer sends, before anything else is believed of it.
-bool is_known(Encoding encoding);
-
-struct VectorSpec {
-  std::string name;
-  Encoding encoding = Encoding::kFloat32Delta;
-  std::uint64_t elements = 0;
-  friend bool operator==(const VectorSpec&, const VectorSpec&) = default;
-};
-
-// Bytes of a vector as it travels, which its encoding decides. Requires: is_known(encoding).
-std::uint64_t encoded_bytes(const VectorSpec& vector);
-
-// Bytes of the vectors laid one after the other.
-std::uint64_t payload_bytes(std::span<const VectorSpec> vectors);
 
 // A model that a round started from or ended with; round 0 is the initial model.
 struct ModelVersion {
@@ -97,11 +76,10 @@ class Contribution {
   const ContributionHead& head() const { return head_; }
   double weight() const { return head_.weight; }
   double norm() const { return norm_; }  // Euclidean, of all vectors; the same on every processor
-  // The i-th vector of the schema, of an encoding in float32; valid as long as this object.
-  // Requires: the payload is in memory.
+  // The i-th vector of the schema; valid as long as this object. Requires: is_plain(i).
   std::span<const float> vector(std::size_t i) const;
   // Any vector from its beginning to its end, in blocks of at most `elements`, visit(first,
-  // values); one of a payload in a file is in memory one block at a time. "upload-unreadable".
+  // values); one that is not plain is in memory one block at a time. "upload-unreadable".
   template <class Visit>
   [[nodiscard]] Result<void> for_each_block(std::size_t i, std::size_t elements,
                                             Visit visit) const {
@@ -109,7 +87,7 @@ class Contribution {
     std::vector<float> buffer;
     for (std::size_t first = 0; first < size; first += elements) {
       const std::size_t count = std::min(elements, size - first);
-      if (payload_.in_memory() != nullptr) {
+      if (is_plain(i)) {
         visit(first, vector(i).subspan(first, count));
         continue;
       }
@@ -119,18 +97,29 @@ class Contribution {
     }
     return {};
   }
-  // Its elements from `first` on. Requires: the range lies within the vector.
+  // Its elements from `first` on. "upload-unreadable". Requires: the range lies within the vector.
   [[nodiscard]] Result<void> read(std::size_t i, std::size_t first, std::span<float> out) const;
+  // Whether the payload holds the vector in memory as an array of floats.
+  bool is_plain(std::size_t i) const {
+    return payload_.in_memory() != nullptr && !is_sparse(head_.vectors[i].encoding);
+  }
 
  private:
+  friend class PayloadCheck;
   friend Result<Contribution> validate(ContributionHead, Payload, const Schema&);
   Contribution(ContributionHead head, Payload payload)
-      : head_(std::move(head)), payload_(std::move(payload)) {}
+      : head_(std::move(head)), payload_(std::move(payload)), stored_ahead_(head_.vectors.size()) {}
 
   std::uint64_t offset_of(std::size_t i) const;
+  Result<void> read_payload(std::uint64_t offset, MutableByteView out) const;
+  Result<void> read_sparse(std::size_t i, std::size_t first, std::span<float> out) const;
+  Result<void> index_sparse(std::size_t i);
 
   ContributionHead head_;
   Payload payload_;
+  // Of each vector; of a sparse one, how many elements are stored ahead of each block of them, and
+  // in all: where a block begins in the payload.
+  std::vector<std::vector<std::uint64_t>> stored_ahead_;
   double norm_ = 0;
 };
 
@@ -138,9 +127,10 @@ class Contribution {
 // "weight-out-of-range", "bad-scalars", "missing-scalar", "wrong-size".
 [[nodiscard]] Result<void> validate_head(const ContributionHead& head, const Schema& schema);
 
-// Checks everything: the above, then "upload-unreadable", "checksum-mismatch", "not-finite",
-// "value-out-of-range". Requires: a payload in memory is aligned for float. Costs one pass over the
-// payload.
+// Checks everything: the above, then "upload-unreadable", "checksum-mismatch", "bad-bitmap",
+// "stored-zero", "not-finite", "value-out-of-range". Requires: a payload in memory is aligned for
+// float. Costs one pass over the payload, two over a sparse vector. Norm and verdict are the same
+// for a vector in its sparse and in its dense form.
 [[nodiscard]] Result<Contribution> validate(ContributionHead head, Payload payload,
                                             const Schema& schema);
 

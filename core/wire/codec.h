@@ -22,7 +22,7 @@ namespace starling::wire {
 // Requires: header.data() is aligned to 8 bytes.
 // Never throws, and takes no more memory than a small multiple of the header. Fails with
 // "bad-message" (malformed or out of its limits), "unknown-message" (a type of a later version),
-// "unknown-encoding" (a vector's). Fields of later versions are passed over.
+// "unknown-encoding" (of an offered vector). Fields of later versions are passed over.
 [[nodiscard]] Result<protocol::Message> decode_header(std::uint16_t type, ByteView header);
 
 }  // namespace starling::wire

@@ -58,7 +58,8 @@ Result<std::vector<update::VectorSpec>> read(capnp::List<schema::VectorSpec>::Re
   for (const auto vector : from) {
     vectors.push_back({.name = text(vector.getName()),
                        .encoding = static_cast<update::Encoding>(vector.getEncoding()),
-                       .elements = vector.getElements()});
+                       .elements = vector.getElements(),
+                       .bytes = vector.getBytes()});
   }
   return vectors;
 }
@@ -104,7 +105,12 @@ Result<std::vector<protocol::TaskInput>> read(capnp::List<schema::TaskInput>::Re
   inputs.reserve(from.size());
   for (const auto input : from) {
     STARLING_ASSIGN(const Sha256Digest sha256, digest(input.getSha256()));
-    inputs.push_back({text(input.getName()), sha256, input.getBytes()});
+    const bool is_float32 = input.getEncoding() == schema::Encoding::NONE;
+    inputs.push_back({.name = text(input.getName()),
+                      .sha256 = sha256,
+                      .bytes = input.getBytes(),
+                      .encoding = is_float32 ? update::Encoding::kFloat32
+                                             : static_cast<update::Encoding>(input.getEncoding())});
   }
   return inputs;
 }
@@ -147,7 +153,8 @@ Result<protocol::Welcome> read(schema::Welcome::Reader from) {
                            .federation = text(from.getFederation()),
                            .client = text(from.getClient()),
                            .heartbeat = duration(from.getHeartbeatNs()),
-                           .wall_time_ms = from.getWallTimeMs()};
+                           .wall_time_ms = from.getWallTimeMs(),
+                           .reads_sparse = from.getReadsSparse()};
 }
 
 Result<protocol::RoundPlan> read(schema::RoundPlan::Reader from) {

@@ -49,6 +49,7 @@ void fill(ListBuilder to, const std::vector<update::VectorSpec>& vectors) {
     to[i].setName(text(vector.name));
     to[i].setEncoding(static_cast<schema::Encoding>(vector.encoding));
     to[i].setElements(vector.elements);
+    to[i].setBytes(vector.bytes);
     ++i;
   }
 }
@@ -60,6 +61,9 @@ void fill(ListBuilder to, const std::vector<protocol::TaskInput>& inputs) {
     to[i].setName(text(input.name));
     to[i].setSha256(data(input.sha256));
     to[i].setBytes(input.bytes);
+    if (input.encoding != update::Encoding::kFloat32) {
+      to[i].setEncoding(static_cast<schema::Encoding>(input.encoding));
+    }
     ++i;
   }
 }
@@ -113,6 +117,7 @@ void write(capnp::MessageBuilder& message, const protocol::Welcome& welcome) {
   to.setClient(text(welcome.client));
   to.setHeartbeatNs(nanoseconds(welcome.heartbeat));
   to.setWallTimeMs(welcome.wall_time_ms);
+  to.setReadsSparse(welcome.reads_sparse);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::RoundPlan& plan) {

@@ -68,13 +68,21 @@ Result<void> check_vectors(const std::vector<update::VectorSpec>& vectors) {
   STARLING_TRY(check_count("vectors", vectors.size(), kVectorsMax));
   for (const update::VectorSpec& vector : vectors) {
     STARLING_TRY(check_name("the name of a vector", vector.name));
-    if (!update::is_known(vector.encoding)) {
-      return unsupported("unknown-encoding",
-                         fmt::format("a vector has encoding {}, which this version cannot read; "
-                                     "both sides need the same version of Starling",
-                                     static_cast<unsigned>(vector.encoding)));
-    }
     STARLING_TRY(expect(vector.elements <= kElementsMax, "a vector has too many elements"));
+    STARLING_TRY(check_bulk("a vector", vector.bytes));
+  }
+  return {};
+}
+
+// Not of a task: a client refuses one that asks for an encoding of a later version, and keeps its
+// connection for others.
+Result<void> check_encodings(const std::vector<update::VectorSpec>& vectors) {
+  for (const update::VectorSpec& vector : vectors) {
+    if (update::is_known(vector.encoding)) continue;
+    return unsupported("unknown-encoding",
+                       fmt::format("a vector has encoding {}, which this version cannot read; "
+                                   "both sides need the same version of Starling",
+                                   static_cast<unsigned>(vector.encoding)));
   }
   return {};
 }
@@ -179,6 +187,7 @@ Result<void> check(const protocol::Credit& credit) {
 Result<void> check(const protocol::UpdateOffer& offer) {
   STARLING_TRY(check_task(offer.head.task));
   STARLING_TRY(check_vectors(offer.head.vectors));
+  STARLING_TRY(check_encodings(offer.head.vectors));
   STARLING_TRY(check_scalars(offer.head.scalars));
   return check_bulk("the payload", offer.head.payload_bytes);
 }

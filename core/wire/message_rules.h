@@ -10,7 +10,8 @@ namespace starling::wire {
 
 // Each fails with "message-too-large" (a text or list beyond its limit), "bad-message" (anything
 // else that no peer may send) or "unknown-encoding". What has a gate of its own behind the wire
-// keeps its own reason codes there: weight and scalars of an update (update::validate_head).
+// keeps its own reason codes there: weight and scalars of an update (update::validate_head), the
+// encodings that a task names (client::ClientMachine).
 [[nodiscard]] Result<void> check(const protocol::Hello& hello);
 [[nodiscard]] Result<void> check(const protocol::Welcome& welcome);
 [[nodiscard]] Result<void> check(const protocol::RoundPlan& plan);

@@ -25,6 +25,7 @@ struct Welcome {
   client @2 :Text;
   heartbeatNs @3 :UInt64;
   wallTimeMs @4 :UInt64;
+  readsSparse @5 :Bool;
 }
 
 struct RoundPlan {
@@ -242,18 +243,23 @@ enum Encoding {
   none @0;
   float32Delta @1;
   float32 @2;
+  sparseFloat32Delta @3;
+  sparseFloat32 @4;
 }
 
 struct VectorSpec {
   name @0 :Text;
   encoding @1 :Encoding;
   elements @2 :UInt64;
+  bytes @3 :UInt64;
 }
 
 struct TaskInput {
   name @0 :Text;
   sha256 @1 :Data;
   bytes @2 :UInt64;
+  # none: float32.
+  encoding @3 :Encoding;
 }
 
 struct ModelVersion {

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <vector>
@@ -160,6 +161,67 @@ void whole_upload_from_file(benchmark::State& state) {
   count_elements(state, upload.owner->size());
 }
 
+// Of 10,000,000 values, this share of which is not zero, in runs as a layer's rows are.
+std::vector<float> values_of_density(std::int64_t percent) {
+  Rng rng({.seed = 2});
+  std::vector<float> values = random_values(10'000'000);
+  constexpr std::size_t kRun = 100;
+  for (std::size_t first = 0; first < values.size(); first += kRun) {
+    if (rng.below(100) < static_cast<std::uint64_t>(percent)) continue;
+    std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(first), kRun, 0.0F);
+  }
+  return values;
+}
+
+const std::vector<update::VectorSpec> kAskedSparse = {
+    {.encoding = update::Encoding::kSparseFloat32Delta, .elements = 10'000'000}};
+
+// What a client spends on the sparse form; where all values are sent, on finding that out.
+void encode(benchmark::State& state) {
+  const std::vector<float> values = values_of_density(state.range(0));
+  std::vector<float> work = values;
+  std::uint64_t bytes = 0;
+  for (auto _ : state) {
+    state.PauseTiming();
+    std::ranges::copy(values, work.begin());
+    state.ResumeTiming();
+    bytes = update::payload_bytes(update::encode(work, kAskedSparse));
+  }
+  count_elements(state, values.size());
+  state.counters["MB"] = static_cast<double>(bytes) / 1e6;
+}
+
+// What the coordinator spends on a sparse update: its check, and reading it once.
+void validate_sparse(benchmark::State& state) {
+  std::vector<float> values = values_of_density(state.range(0));
+  const update::Schema schema{.vectors = kAskedSparse};
+  update::ContributionHead head{.weight = 1, .vectors = update::encode(values, kAskedSparse)};
+  head.payload_bytes = update::payload_bytes(head.vectors);
+  const SharedBytes payload(nullptr, as_bytes(values).first(head.payload_bytes));
+  head.payload_checksum = checksum(payload.view());
+  for (auto _ : state) {
+    auto contribution = update::validate(head, payload, schema);
+    STARLING_CHECK(contribution);
+    benchmark::DoNotOptimize(contribution);
+  }
+  count_elements(state, values.size());
+}
+
+void read_sparse(benchmark::State& state) {
+  std::vector<float> values = values_of_density(state.range(0));
+  const update::Schema schema{.vectors = kAskedSparse};
+  update::ContributionHead head{.weight = 1, .vectors = update::encode(values, kAskedSparse)};
+  head.payload_bytes = update::payload_bytes(head.vectors);
+  const SharedBytes payload(nullptr, as_bytes(values).first(head.payload_bytes));
+  head.payload_checksum = checksum(payload.view());
+  const auto contribution = update::validate(head, payload, schema).value();
+  for (auto _ : state) {
+    STARLING_CHECK(contribution.for_each_block(
+        0, 64 * 1024, [](std::size_t, auto block) { benchmark::DoNotOptimize(block.data()); }));
+  }
+  count_elements(state, values.size());
+}
+
 BENCHMARK_CAPTURE(fixed_point, one integer, 600, 8)
     ->Arg(100'000)
     ->Arg(1'200'000)
@@ -179,6 +241,10 @@ BENCHMARK(whole_upload_from_file)
     ->Arg(1'200'000)
     ->Arg(10'000'000);
 BENCHMARK(validate)->Arg(100'000)->Arg(1'200'000)->Arg(10'000'000);
+// By the percentage of 10,000,000 elements that are not zero.
+BENCHMARK(encode)->Arg(100)->Arg(50)->Arg(10)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(validate_sparse)->Arg(50)->Arg(10)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(read_sparse)->Arg(50)->Arg(10)->Arg(1)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace starling::bench

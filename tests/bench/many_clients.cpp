@@ -69,6 +69,7 @@ client::ClientOptions client_options(std::uint32_t features) {
   client::ClientOptions options;
   options.rows = kRows;
   options.abilities = client::abilities_of(strategy::builtin_strategies(), false);
+  std::erase(options.abilities, client::kSparseAbility);  // its updates are zeros, of full size
   options.input = {features};
   options.classes = kClasses;
   return options;

@@ -54,7 +54,8 @@ class ClientMachineTest : public ::testing::Test {
     ASSERT_TRUE(did<Dial>());
     feed(Connected{});
     ASSERT_EQ(sent<protocol::Hello>().size(), 1U);
-    hear(protocol::Welcome{.federation = "f", .client = "c", .heartbeat = 10s});
+    hear(protocol::Welcome{
+        .federation = "f", .client = "c", .heartbeat = 10s, .reads_sparse = reads_sparse});
     ASSERT_EQ(machine.link(), ClientMachine::Link::kUp);
   }
   protocol::RoundPlan plan(std::uint64_t task, Round round = 1) const {
@@ -100,6 +101,7 @@ class ClientMachineTest : public ::testing::Test {
 
   SharedBytes base = SharedBytes::own(Bytes(600, std::byte{7}));
   TimePoint now{};
+  bool reads_sparse = true;  // the coordinator
   ClientMachine machine;
   std::vector<Action> actions;
 };

@@ -165,6 +165,110 @@ TEST_F(ClientMachineTest, ALaterAttemptReusesTheFinishedUpdate) {
   EXPECT_EQ(machine.pending_updates(), 1U);
 }
 
+TEST_F(ClientMachineTest, AFinishedUpdateAnswersAnAttemptThatReadsItsEncoding) {
+  connect();
+  auto sparse = plan(5);
+  sparse.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  hear(sparse);
+  serve_model(TaskId(5));
+  feed(TrainingFinished{TaskId(5), update(5)});  // dense: it was not longer
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  sparse.task = TaskId(6);
+  hear(sparse);
+  ASSERT_TRUE(did<StoreUpdate>());
+  PendingUpdate update = did<StoreUpdate>()->update;
+  EXPECT_EQ(update.head.vectors, plan(6).schema.vectors);
+  feed(UpdateStored{TaskId(6), Result<void>()});
+  hear(plan(7));
+  EXPECT_TRUE(did<StoreUpdate>()) << "also one that asks for no sparse one";
+}
+
+TEST_F(ClientMachineTest, AFinishedSparseUpdateDoesNotAnswerAnAttemptThatWantsADenseOne) {
+  connect();
+  auto sparse = plan(5);
+  sparse.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  hear(sparse);
+  serve_model(TaskId(5));
+  PendingUpdate done = update(5);
+  done.head.vectors = sparse.schema.vectors;
+  done.head.vectors[0].bytes = base.size();
+  feed(TrainingFinished{TaskId(5), done});
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  hear(plan(6));
+  EXPECT_FALSE(did<StoreUpdate>());
+  EXPECT_TRUE(did<Train>());
+}
+
+TEST_F(ClientMachineTest, ATrainingForASparseUpdateDoesNotAnswerAnAttemptThatWantsADenseOne) {
+  connect();
+  auto first = plan(5);
+  first.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  hear(first);
+  serve_model(TaskId(5));
+  ASSERT_TRUE(did<Train>());
+  auto again = plan(6);
+  again.attempt = 2;
+  hear(again);
+  ASSERT_TRUE(did<Train>()) << "trained again, from the model that is held";
+  EXPECT_EQ(did<Train>()->plan.task, TaskId(6));
+}
+
+// The operator went back to an earlier version, which closes the connection on what it cannot read.
+TEST_F(ClientMachineTest, NoSparseUpdateIsOfferedToACoordinatorOfAnEarlierVersion) {
+  const auto sparse_update = [this](std::uint64_t task) {
+    PendingUpdate done = update(task);
+    done.head.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+    done.head.vectors[0].bytes = base.size();
+    return done;
+  };
+  connect();
+  auto sparse = plan(5);
+  sparse.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  hear(sparse);
+  serve_model(TaskId(5));
+  feed(TrainingFinished{TaskId(5), sparse_update(5)});
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U);
+  feed(Disconnected{retry("connection-lost", "x")});
+  connect();
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U) << "the same version reads it";
+  feed(Disconnected{retry("connection-lost", "x")});
+  reads_sparse = false;
+  connect();
+  EXPECT_TRUE(sent<protocol::UpdateOffer>().empty());
+  EXPECT_TRUE(did<ForgetUpdate>());
+  hear(plan(5));
+  EXPECT_TRUE(did<Train>()) << "the task is done again, dense";
+  feed(TrainingFinished{TaskId(5), sparse_update(5)});  // as if it had begun before
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  EXPECT_TRUE(sent<protocol::UpdateOffer>().empty());
+  ASSERT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+  EXPECT_EQ(sent<protocol::TaskFailed>()[0].code, "coordinator-older");
+  EXPECT_FALSE(sent<protocol::TaskFailed>()[0].permanent);
+}
+
+TEST_F(ClientMachineTest, ATaskWithAnEncodingOfALaterVersionIsRefusedByName) {
+  const auto later = static_cast<update::Encoding>(77);
+  const auto refused_with = [&](protocol::RoundPlan plan) {
+    hear(plan);
+    EXPECT_EQ(sent<protocol::TaskFailed>().size(), 1U);
+    const protocol::TaskFailed failed = sent<protocol::TaskFailed>().at(0);
+    EXPECT_TRUE(failed.permanent) << "the run's other tasks are no different";
+    EXPECT_NE(failed.message.find("encoding 77"), std::string::npos) << failed.message;
+    EXPECT_EQ(machine.link(), ClientMachine::Link::kUp);
+    return failed.code;
+  };
+  connect();
+  auto output = plan(5);
+  output.schema.vectors[0].encoding = later;
+  EXPECT_EQ(refused_with(output), "unknown-encoding");
+  auto input = plan(6);
+  input.inputs = {{"control", sha256(base.view()), base.size(), later}};
+  EXPECT_EQ(refused_with(input), "unknown-encoding");
+  train(7);
+  EXPECT_EQ(sent<protocol::UpdateOffer>().size(), 1U) << "other tasks are done";
+}
+
 TEST_F(ClientMachineTest, ALaterAttemptTakesOverTheTrainingUnderWay) {
   connect();
   hear(plan(5));

@@ -110,6 +110,33 @@ TEST(RunData, HoldsTheRowsOfOneOtherRun) {
   EXPECT_EQ(data.named({{"x", "z"}, {}}).error().code(), "columns-differ");
 }
 
+// The third feature is zero in all rows, so nothing changes its weights.
+TEST_F(LocalTrainerTest, AnUpdateThatIsAskedForSparseLeavesOutWhatDidNotChange) {
+  auto content = data::Dataset::Content{.name = "two of five features",
+                                        .shape = view.dataset->shape(),
+                                        .classes = view.dataset->classes()};
+  content.features.assign(view.dataset->features().begin(), view.dataset->features().end());
+  content.labels.assign(view.dataset->labels().begin(), view.dataset->labels().end());
+  for (std::size_t i = 0; i < content.features.size(); ++i) {
+    if (i % 5 != 1 && i % 5 != 3) content.features[i] = 0;
+  }
+  view.dataset = data::Dataset::make(std::move(content)).value();
+  TrainerCache cache;
+  const PendingUpdate dense = make("a", cache).value();
+  EXPECT_EQ(dense.head.vectors, plan.schema.vectors);
+  plan.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  const PendingUpdate sparse = make("a", cache).value();
+  EXPECT_EQ(sparse.head.vectors[0].encoding, update::Encoding::kSparseFloat32Delta);
+  EXPECT_EQ(sparse.payload.size(), 8U + 4 * (2 * 3 + 3)) << "two features and the bias, 3 classes";
+  const auto from_dense = update::validate(dense.head, dense.payload, plan.schema);
+  const auto from_sparse = update::validate(sparse.head, sparse.payload, plan.schema);
+  ASSERT_TRUE(from_dense && from_sparse);
+  std::vector<float> values(parameters->size());
+  ASSERT_TRUE(from_sparse->read(0, 0, values));
+  EXPECT_EQ(to_bytes(as_bytes(values)), to_bytes(dense.payload.view()));
+  EXPECT_EQ(from_sparse->norm(), from_dense->norm());
+}
+
 TEST_F(LocalTrainerTest, DependsOnNameAndRoundButNotOnTheAttemptOrWhatWasTrainedBefore) {
   TrainerCache used;
   TrainerCache fresh;

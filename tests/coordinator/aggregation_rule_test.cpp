@@ -18,6 +18,7 @@
 #include "core/data/partition.h"
 #include "core/sim/virtual_computation.h"
 #include "core/store/sqlite_store.h"
+#include "tests/coordinator/dense_vectors.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
@@ -116,7 +117,7 @@ update::ContributionHead head_for(TaskId task, const update::Schema& schema,
   return {.task = task,
           .base = base,
           .weight = 1 + static_cast<double>(task.value() % 10),
-          .vectors = schema.vectors,
+          .vectors = testing::dense_vectors(schema),
           .scalars = {{"train_loss", 1}},
           .payload_bytes = payload.size(),
           .payload_checksum = checksum(payload)};

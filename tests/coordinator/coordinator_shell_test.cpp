@@ -14,6 +14,7 @@
 #include "core/issuer/client_sessions.h"
 #include "core/net/alarm.h"
 #include "core/net/task_group.h"
+#include "tests/coordinator/dense_vectors.h"
 #include "tests/coordinator/flaky_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -72,14 +73,15 @@ class CoordinatorShellTest : public ::testing::Test {
     return store.find_open_attempt(run.at.version.run).value().value().cohort.front().task;
   }
   Bytes zeros() const {
-    return Bytes(static_cast<std::size_t>(update::payload_bytes(run.context->schema().vectors)));
+    return Bytes(
+        static_cast<std::size_t>(update::payload_bytes_max(run.context->schema().vectors)));
   }
   // Of an update of the client for the attempt that is open.
   void offer(std::uint64_t checksum) {
     const update::ContributionHead head{.task = open_task(),
                                         .base = run.at.version,
                                         .weight = 3,
-                                        .vectors = run.context->schema().vectors,
+                                        .vectors = testing::dense_vectors(run.context->schema()),
                                         .scalars = {{"train_loss", 0.5}},
                                         .payload_bytes = zeros().size(),
                                         .payload_checksum = checksum};

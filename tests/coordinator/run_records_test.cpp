@@ -11,6 +11,7 @@
 #include "core/base/durable_file.h"
 #include "core/client/abilities.h"
 #include "core/store/sqlite_store.h"
+#include "tests/coordinator/dense_vectors.h"
 #include "tests/coordinator/flaky_store.h"
 #include "tests/support/temporary_directory.h"
 
@@ -280,7 +281,7 @@ TEST(RoundAggregate, AnUpdateAboveTheNormBoundLeavesTheSumAsItWas) {
     return aggregate.add({.task = TaskId(task),
                           .base = {RunId(1), 0, model->sha256()},
                           .weight = 1,
-                          .vectors = schema.vectors,
+                          .vectors = testing::dense_vectors(schema),
                           .scalars = {{"train_loss", 1}},
                           .payload_bytes = payload.size(),
                           .payload_checksum = checksum(payload.view())},
@@ -319,7 +320,7 @@ TEST(RoundAggregate, SumsTheSmallValuesOfQFedAvg) {
   ASSERT_TRUE(aggregate->add({.task = TaskId(1),
                               .base = {RunId(1), 0, run.model->sha256()},
                               .weight = 1,
-                              .vectors = schema.vectors,
+                              .vectors = testing::dense_vectors(schema),
                               .scalars = {{"train_loss", 1}, {"curvature", 1e-29}},
                               .payload_bytes = payload.size(),
                               .payload_checksum = checksum(payload.view())},

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "core/client/abilities.h"
+#include "core/update/sparse.h"
 #include "tests/coordinator/coordinator_machine_fixture.h"
 
 namespace starling::coordinator {
@@ -786,6 +788,46 @@ TEST_F(AbilitiesTest, OnlyThoseThatCanAreAskedAndTheOthersAreNamed) {
             "3 of 5 clients cannot take part in this run (old: its version does not know scaffold; "
             "other: it does not know scaffold; wide: its rows have another shape)");
   EXPECT_EQ(machine.find_run(RunId(1))->candidates().reach().able, 2U);
+}
+
+TEST_F(AbilitiesTest, OfModelsCountOnlyWhereAClientNamesThem) {
+  submit();
+  join_able("earlier", 1, {"scaffold"});
+  join_able("small", 2, {"model-mlp", "scaffold"});
+  EXPECT_TRUE(did<BeginRound>().empty());
+  join_able("able", 3, {"model-mlp", "model-softmax-regression", "scaffold"});
+  ASSERT_EQ(did<BeginRound>().size(), 1U);
+  const auto participants = did<BeginRound>()[0].participants;
+  ASSERT_EQ(participants.size(), 2U);
+  EXPECT_EQ(participants[0].client, "able");
+  EXPECT_EQ(participants[1].client, "earlier");
+  EXPECT_EQ(did<Say>().at(0).line,
+            "1 of 3 clients cannot take part in this run (small: it does not know "
+            "model-softmax-regression)");
+}
+
+TEST_F(AbilitiesTest, OnlyThoseThatSendSparseVectorsAreAskedForThem) {
+  submit();
+  join_able("earlier", 1, {"scaffold"});
+  join_able("new", 2, {client::kSparseAbility, "scaffold"});
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 2U);
+  const auto& earlier = plans[0].second.schema.vectors;
+  const auto& asked = plans[1].second.schema.vectors;
+  ASSERT_EQ(earlier.size(), 1U);
+  EXPECT_EQ(earlier[0].encoding, update::Encoding::kFloat32Delta);
+  EXPECT_EQ(asked[0].encoding, update::Encoding::kSparseFloat32Delta);
+  // Who is asked for a sparse update may send a dense one. Room is taken for what comes.
+  for (const std::uint64_t bytes :
+       {std::uint64_t{0}, update::bitmap_bytes(asked[0].elements) + 8}) {
+    update::ContributionHead answer = head(plans[1].second);
+    if (bytes == 0) answer.vectors = earlier;
+    if (bytes > 0) answer.vectors[0].bytes = bytes;
+    answer.payload_bytes = update::payload_bytes(answer.vectors);
+    hear(2, protocol::UpdateOffer{answer});
+    ASSERT_EQ(did<OpenUpload>().size(), 1U);
+    EXPECT_EQ(did<OpenUpload>()[0].bytes, answer.payload_bytes);
+  }
 }
 
 TEST_F(CoordinatorMachineTest, AClientThatFailsEveryTimeIsLeftOutAndNamed) {

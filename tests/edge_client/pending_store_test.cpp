@@ -106,6 +106,20 @@ TEST_F(PendingStoreTest, WhatIsStoredIsFoundBitForBit) {
   EXPECT_TRUE(log_.lines.empty());
 }
 
+TEST_F(PendingStoreTest, ASparseUpdateIsFoundAsItWas) {
+  ASSERT_TRUE(store_.load(log_));
+  client::PendingUpdate update = make_update(TaskId(7), {0, 0, 1.5F});  // two words and an element
+  update.head.vectors[0] = {"model", update::Encoding::kSparseFloat32Delta, 64, 12};
+  ASSERT_TRUE(store_.store(update));
+  const auto found = store_.load(log_);
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->pending.size(), 1U);
+  EXPECT_EQ(found->pending[0].head, update.head);
+  EXPECT_EQ(to_bytes(found->pending[0].payload.view()), to_bytes(update.payload.view()));
+  update.head.vectors[0].bytes = 16;
+  EXPECT_EQ(decode_pending(codec_, encode(update)).error().code(), "pending-damaged");
+}
+
 TEST_F(PendingStoreTest, StoringAgainReplacesAndForgettingTwiceIsFine) {
   ASSERT_TRUE(store_.load(log_));
   ASSERT_TRUE(store_.store(make_update(TaskId(7), {1})));
@@ -473,7 +487,13 @@ TEST_F(PendingStoreTest, AFileOfTheVersionBeforeStatesIsRead) {
   EXPECT_EQ(found->pending[0].head, update.head);
   EXPECT_EQ(to_bytes(found->pending[0].payload.view()), to_bytes(update.payload.view()));
   EXPECT_EQ(found->pending[0].state, nullptr);
-  EXPECT_EQ(encode(update), *from_hex(kFileWithoutState)) << "and that version reads this one's";
+  // That version reads today's file too: it passes over the fields that the head has got since.
+  const Bytes today = encode(update);
+  const Bytes then = *from_hex(kFileWithoutState);
+  constexpr std::size_t kPayloadSizesAt = 24;
+  EXPECT_TRUE(std::equal(today.begin() + kPayloadSizesAt, today.begin() + 64,
+                         then.begin() + kPayloadSizesAt));
+  EXPECT_TRUE(std::equal(today.end() - 12, today.end(), then.end() - 12));
 }
 
 }  // namespace

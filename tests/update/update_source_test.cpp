@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/update/file_payload.h"
+
 namespace starling::update {
 namespace {
 
@@ -35,24 +37,8 @@ SharedBytes in_memory(std::size_t k) {
   return SharedBytes::own(to_bytes(as_bytes(std::span<const float>(values_of(k)))));
 }
 
-// A payload in a file, as the spool has it.
-class FilePayload final : public DiskFile {
- public:
-  explicit FilePayload(std::size_t k) : bytes_(in_memory(k)) {}
-  std::uint64_t size() const override { return bytes_.size(); }
-  Result<void> read(std::uint64_t offset, MutableByteView to) override {
-    if (offset + to.size() > readable) return internal("io-error", "Input/output error");
-    return Payload(bytes_).read(offset, to);
-  }
-
-  std::uint64_t readable = UINT64_MAX;
-
- private:
-  SharedBytes bytes_;
-};
-
 TEST(KeptUpdates, GivesTilesInTheOrderOfNamesWhereverThePayloadsAre) {
-  FilePayload file(1);
+  starling::testing::FilePayload file(in_memory(1));
   KeptUpdates updates;
   updates.keep("cam-2", update(2, in_memory(2)));
   updates.keep("cam-0", update(0, in_memory(0)));
@@ -78,7 +64,7 @@ TEST(KeptUpdates, GivesTilesInTheOrderOfNamesWhereverThePayloadsAre) {
 }
 
 TEST(KeptUpdates, SaysWhoseUpdateCannotBeReadAnyMore) {
-  FilePayload file(1);
+  starling::testing::FilePayload file(in_memory(1));
   KeptUpdates updates;
   updates.keep("cam-1", update(1, Payload(file)));
   file.readable = 4000;
@@ -92,7 +78,7 @@ TEST(KeptUpdates, SaysWhoseUpdateCannotBeReadAnyMore) {
 }
 
 TEST(Contribution, OfAFileThatCannotBeReadIsAnError) {
-  FilePayload file(1);
+  starling::testing::FilePayload file(in_memory(1));
   const ContributionHead head = update(1, Payload(file)).head();
   for (const std::uint64_t readable : {8011U, 7999U, 0U}) {
     file.readable = readable;

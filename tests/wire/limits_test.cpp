@@ -162,6 +162,7 @@ TEST(Limits, SizesAndOffsets) {
   EXPECT_EQ(elements(kElementsMax + 1), "bad-message");
   for (std::uint64_t bytes : {kBulkBytesMax, kBulkBytesMax + 1, ~std::uint64_t{0}}) {
     const std::string expected = bytes == kBulkBytesMax ? "" : "bad-message";
+    EXPECT_EQ(verdict<UpdateOffer>([&](auto& m) { m.head.vectors[0].bytes = bytes; }), expected);
     using namespace protocol;
     EXPECT_EQ(verdict<RoundPlan>([&](auto& m) { m.model_bytes = bytes; }), expected);
     EXPECT_EQ(verdict<ModelRequest>([&](auto& m) { m.offset = bytes; }), expected);
@@ -248,7 +249,7 @@ TEST(Limits, WeightAndScalarsTravelAsTheyAre) {
 }
 
 TEST(Limits, AnEncodingOfALaterVersionIsUnsupported) {
-  const auto later = static_cast<update::Encoding>(3);
+  const auto later = static_cast<update::Encoding>(5);
   EXPECT_EQ(verdict<UpdateOffer>([&](auto& m) { m.head.vectors[0].encoding = later; }),
             "unknown-encoding");
   // The same from a peer: the sample's first vector says 1 in its data words.
@@ -256,13 +257,19 @@ TEST(Limits, AnEncodingOfALaterVersionIsUnsupported) {
       UpdateOffer{{.task = TaskId(5), .vectors = {{"", update::Encoding::kFloat32Delta, 0xAAAA}}}});
   for (std::size_t at = 8; at < header.size(); at += 8) {
     if (load_little<std::uint64_t>(header.data() + at) == 0xAAAA) {
-      store_little<std::uint16_t>(header.data() + at - 8, 3);
+      store_little<std::uint16_t>(header.data() + at - 8, 5);
     }
   }
   const auto message = decode_header(static_cast<std::uint16_t>(FrameType::kUpdateOffer), header);
   ASSERT_FALSE(message);
   EXPECT_EQ(message.error().code(), "unknown-encoding");
   EXPECT_EQ(message.error().kind(), ErrorKind::kUnsupported);
+  EXPECT_EQ(verdict<RoundPlan>([&](auto& m) {
+              m.schema.vectors[0].encoding = later;
+              m.inputs = {{"x", {}, 4, later}};
+            }),
+            "")
+      << "the client refuses the task, and not the connection";
 }
 
 TEST(Limits, SentencesAreCutAndCleanedToTravel) {

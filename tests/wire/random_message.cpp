@@ -73,7 +73,8 @@ std::vector<update::VectorSpec> vectors(Rng& rng) {
   for (update::VectorSpec& vector : list) {
     vector.name = name(rng);
     vector.elements = random_number(rng, 0, wire::kElementsMax);
-    if (rng.below(2) == 1) vector.encoding = update::Encoding::kFloat32;
+    vector.encoding = static_cast<update::Encoding>(1 + rng.below(4));
+    vector.bytes = bulk(rng);
   }
   return list;
 }
@@ -107,7 +108,8 @@ protocol::RoundPlan round_plan(Rng& rng) {
   plan.deadline = duration(rng, Duration::zero(), wire::kDeadlineMax);
   plan.kind = static_cast<protocol::TaskKind>(rng.below(2));
   for (std::uint64_t i = rng.below(4); i > 0; --i) {
-    plan.inputs.push_back({name(rng), digest(rng), bulk(rng)});
+    plan.inputs.push_back(
+        {name(rng), digest(rng), bulk(rng), static_cast<update::Encoding>(1 + rng.below(4))});
   }
   return plan;
 }
@@ -140,8 +142,12 @@ protocol::Hello hello(Rng& rng) {
 }
 
 protocol::Welcome welcome(Rng& rng) {
-  return {static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF)), name(rng), name(rng),
-          duration(rng, wire::kHeartbeatMin, wire::kHeartbeatMax), any_number(rng)};
+  return {static_cast<std::uint16_t>(random_number(rng, 1, 0xFFFF)),
+          name(rng),
+          name(rng),
+          duration(rng, wire::kHeartbeatMin, wire::kHeartbeatMax),
+          any_number(rng),
+          rng.below(2) == 1};
 }
 
 protocol::Support support(Rng& rng) {

@@ -57,6 +57,14 @@ protocol::RoundPlan round_plan_v3() {
   return plan;
 }
 
+protocol::RoundPlan round_plan_v4() {
+  protocol::RoundPlan plan = round_plan_v3();
+  plan.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  plan.schema.vectors[1].encoding = update::Encoding::kSparseFloat32;
+  plan.inputs[1].encoding = update::Encoding::kSparseFloat32;
+  return plan;
+}
+
 protocol::UpdateOffer update_offer() {
   return {{.task = kTask,
            .base = kBase,
@@ -71,6 +79,14 @@ protocol::UpdateOffer update_offer() {
 protocol::UpdateOffer update_offer_v2() {
   protocol::UpdateOffer offer = update_offer();
   offer.head.base.run_key = 0x01020304;
+  return offer;
+}
+
+protocol::UpdateOffer update_offer_v3() {
+  protocol::UpdateOffer offer = update_offer_v2();
+  offer.head.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  offer.head.vectors[0].bytes = 24'904 + 4 * 50'000;
+  offer.head.payload_bytes = 24'904 + 4 * 50'000 + 40;
   return offer;
 }
 
@@ -99,14 +115,23 @@ std::vector<Sample> sample_messages() {
                          .input = {1, 28, 28},
                          .classes = 10,
                          .held_out = 12'000}},
-      {"welcome_v1", Welcome{.version = 1,
+      {"welcome_v1",
+       Welcome{.version = 1,
+               .federation = "murmuration",
+               .client = "cam-7",
+               .heartbeat = seconds(10),
+               .wall_time_ms = 1'795'165'811'123},
+       false},
+      {"welcome_v2", Welcome{.version = 1,
                              .federation = "murmuration",
                              .client = "cam-7",
                              .heartbeat = seconds(10),
-                             .wall_time_ms = 1'795'165'811'123}},
+                             .wall_time_ms = 1'795'165'811'123,
+                             .reads_sparse = true}},
       {"round_plan_v1", round_plan(), false},
       {"round_plan_v2", round_plan_v2(), false},
-      {"round_plan_v3", round_plan_v3()},
+      {"round_plan_v3", round_plan_v3(), false},
+      {"round_plan_v4", round_plan_v4()},
       {"model_request_v1", ModelRequest{.task = kTask, .offset = 65'536, .limit = 1'114'112},
        false},
       {"model_request_v2",
@@ -114,8 +139,9 @@ std::vector<Sample> sample_messages() {
       {"chunk_v1", Chunk{.task = kTask, .offset = 131'072}, false},
       {"chunk_v2", Chunk{.task = kTask, .offset = 131'072, .input = 2}},
       {"credit_v1", Credit{.task = kTask, .limit = 2'097'152}},
-      {"update_offer_v1", update_offer()},
-      {"update_offer_v2", update_offer_v2()},
+      {"update_offer_v1", update_offer(), false},
+      {"update_offer_v2", update_offer_v2(), false},
+      {"update_offer_v3", update_offer_v3()},
       {"update_accept_v1", UpdateAccept{.task = kTask, .offset = 4096, .limit = 796'880}},
       {"update_received_v1", UpdateReceived{.task = kTask}},
       {"round_committed_v1",
