@@ -84,7 +84,8 @@ struct Send {
 };
 // A trainer's error where what its strategy kept of the client's updates is gone.
 inline constexpr std::string_view kStateLost = "state-lost";
-// Where only the states of other runs, which may end, leave too little memory.
+// Where only what is held for other runs, which may end, leaves too little memory or no place for
+// an update.
 inline constexpr std::string_view kMemoryInUse = "memory-in-use";
 struct Train {  // answered by TrainingFinished
   protocol::RoundPlan plan;
@@ -130,7 +131,9 @@ struct ClientOptions {
   // Where set, refuses a task by its plan, before its inputs are fetched; kOverloaded where it
   // would fit without the states of other runs. See check_memory().
   std::function<Result<void>(const protocol::RoundPlan&, std::uint64_t other_states_bytes)> check;
-  std::size_t pending_updates_max = 8;  // the oldest unsettled one is dropped beyond
+  // Beyond, the oldest unsettled one that brings no state is dropped; where all bring one, tasks of
+  // other runs are refused.
+  std::size_t pending_updates_max = 8;
   // Of runs, as many as a coordinator holds by default; the one that counted longest ago goes.
   std::size_t states_max = 8;
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
@@ -180,7 +183,10 @@ class ClientMachine {
     bool stored = false;  // only then offered
     protocol::TransferSender sender;
     std::optional<TimePoint> store_again_at = {};  // the disk was full
+    bool waits_for_disk = false;                   // and that was said
     Round rounds = 0;                              // of its run; 0: of an earlier process
+    // Earlier attempts' tasks, whose files have it until it is stored as this one's.
+    std::vector<TaskId> replaced = {};
   };
   // What a task asks for.
   struct Work {
@@ -221,13 +227,14 @@ class ClientMachine {
   bool reuse_update_for(const protocol::RoundPlan& plan);
   void fetch_inputs();
   void request_input();
-  void ask_about_task();
+  void ask_about(TaskId task);
   void start_when_settled();
   bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
   void start_training();
   bool lacks_state(const protocol::RoundPlan& plan) const;
   std::uint64_t other_states_bytes(RunId run) const;
   std::uint64_t state_bytes(RunId run) const;
+  Result<void> find_place(const protocol::RoundPlan& plan) const;
   Result<void> make_room(const protocol::RoundPlan& plan);
   Error with_holders(const Error& error, RunId run) const;
   void drop_state(RunId run);
