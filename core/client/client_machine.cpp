@@ -220,6 +220,9 @@ void ClientMachine::receive(const protocol::Bye& bye) {
 
 void ClientMachine::receive(const protocol::RoundPlan& plan) {
   if (plan.kind == protocol::TaskKind::kTrain) ended_.erase(plan.run);
+  if (const auto at = std::ranges::find(recent_, plan.run); at != recent_.end()) {
+    recent_.splice(recent_.end(), recent_, at);
+  }
   forget_another_past(plan);
   if (const auto pending = pending_.find(plan.task); pending != pending_.end()) {
     return offer(pending->second);
@@ -481,6 +484,7 @@ void ClientMachine::commit_state(const Pending& pending) {
   remember(std::move(state));
   if (pending.rounds > 0 && round >= pending.rounds) ended_.insert(run);
   if (recent_.size() <= options_.states_max) return;
+  // Were new runs refused instead, runs that ended unseen would block them on every client.
   const auto ended = std::find_if(recent_.begin(), std::prev(recent_.end()),
                                   [this](RunId other) { return ended_.contains(other); });
   const RunId dropped = ended == std::prev(recent_.end()) ? recent_.front() : *ended;
@@ -611,9 +615,10 @@ Result<void> ClientMachine::find_place(const protocol::RoundPlan& plan) const {
           options_.pending_updates_max, fmt::join(holders, ", ")));
 }
 
-// States of runs that may go on are never dropped for another run: two that do not fit together
-// would go on destroying each other's. No message says that a run has ended early, nor does a file,
-// so some that are of no use stay; the refusal names them.
+// Where memory is short, states of runs that may go on are never dropped for another run: two that
+// do not fit together would go on destroying each other's. No message says that a run has ended
+// early, nor does a file, so some that are of no use stay; the refusal names them. Only beyond
+// states_max does one of them go: see commit_state().
 Result<void> ClientMachine::make_room(const protocol::RoundPlan& plan) {
   if (!options_.check) return {};
   std::uint64_t others = other_states_bytes(plan.run);
@@ -621,7 +626,7 @@ Result<void> ClientMachine::make_room(const protocol::RoundPlan& plan) {
   if (fits || fits.error().kind() != ErrorKind::kOverloaded) return fits;
   std::vector<RunId> ended;
   std::uint64_t going_on = others;
-  for (const RunId run : recent_) {  // the one that counted longest ago first
+  for (const RunId run : recent_) {
     if (run == plan.run || !ended_.contains(run)) continue;
     ended.push_back(run);
     going_on -= state_bytes(run);

@@ -134,7 +134,7 @@ struct ClientOptions {
   // Beyond, the oldest unsettled one that brings no state is dropped; where all bring one, tasks of
   // other runs are refused.
   std::size_t pending_updates_max = 8;
-  // Of runs, as many as a coordinator holds by default; the one that counted longest ago goes.
+  // Of runs; beyond, one that has ended goes, else the one that was asked for longest ago.
   std::size_t states_max = 8;
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
@@ -273,7 +273,7 @@ class ClientMachine {
   std::map<TaskId, Pending> pending_;
   std::map<RunId, CommittedState> states_;
   std::map<RunId, CommittedState> before_;  // the one before, in case that its round is taken back
-  std::list<RunId> recent_;                 // of them, the one that counted last at the end
+  std::list<RunId> recent_;                 // of them, the one that was asked for last at the end
   std::set<RunId> ended_;  // as far as this process knows; a run that is restored may go on
   std::map<TaskId, Failure> failures_;  // told until the coordinator ends the task
   std::uint64_t order_ = 0;
