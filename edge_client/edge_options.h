@@ -58,7 +58,8 @@ void describe(V& visit, LimitOptions& o) {
                   .max = 1 << 26});
   visit("pending-updates", o.pending_updates,
         FieldInfo{.help = "finished updates kept until the coordinator settles them; beyond, the "
-                          "oldest is dropped",
+                          "oldest one that brings no state of its strategy is dropped, and where "
+                          "all bring one, tasks of other runs are refused (memory-in-use)",
                   .min = 1,
                   .max = 64});
 }

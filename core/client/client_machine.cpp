@@ -216,17 +216,22 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
   reads_sparse_ = welcome.reads_sparse;
   drop_unreadable();
   for (const auto& [task, failed] : failures_) send(failure_of(task, failed.error));
-  for (auto& [task, pending] : pending_) offer(pending);
+  for (auto& [task, pending] : pending_) {
+    if (pending.stored) {
+      offer(pending);
+    } else {
+      ask_about(task);
+    }
+  }
   if (activity() == Activity::kFetching) request_input();
-  if (activity() == Activity::kTraining || activity() == Activity::kSettling) ask_about_task();
+  if (activity() == Activity::kTraining || activity() == Activity::kSettling) {
+    ask_about(task_->plan.task);
+  }
 }
 
-// Whether its result is still wanted: a request for what lies behind the model brings nothing but,
-// where the task is over, the message that says so.
-void ClientMachine::ask_about_task() {
-  const std::uint64_t end = task_->plan.model_bytes;
-  send(protocol::ModelRequest{.task = task_->plan.task, .offset = end, .limit = end});
-}
+// Whether its result is still wanted: a request for no bytes brings nothing but, where the task is
+// over, the message that says so.
+void ClientMachine::ask_about(TaskId task) { send(protocol::ModelRequest{.task = task}); }
 
 void ClientMachine::receive(const protocol::Bye& bye) {
   hang_up(retry(bye.code, fmt::format("the coordinator closed the connection: {}", bye.message)));
@@ -234,6 +239,9 @@ void ClientMachine::receive(const protocol::Bye& bye) {
 
 void ClientMachine::receive(const protocol::RoundPlan& plan) {
   if (plan.kind == protocol::TaskKind::kTrain) ended_.erase(plan.run);
+  if (const auto at = std::ranges::find(recent_, plan.run); at != recent_.end()) {
+    recent_.splice(recent_.end(), recent_, at);
+  }
   forget_another_past(plan);
   if (const auto pending = pending_.find(plan.task); pending != pending_.end()) {
     return offer(pending->second);
@@ -267,6 +275,7 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
   }
   take_state_back(plan);
   std::vector<TaskId> past;
+  std::vector<TaskId> too_late;
   for (const auto& [task, update] : pending_) {
     const update::ModelVersion& base = update.head.base;
     if (base.run != plan.run) continue;
@@ -281,7 +290,11 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
     const bool is_made_otherwise = plan.kind == protocol::TaskKind::kTrain &&
                                    Work::of(update.head).trains && base.matches(now) &&
                                    update.made_from != 0 && update.made_from != made_from(plan);
-    if (!is_of_this_run || is_other_model || is_later || is_forgotten || is_made_otherwise) {
+    // It was never offered: nobody else would settle it.
+    const bool is_too_late = base.round < now.round && !update.stored;
+    if (is_too_late) {
+      too_late.push_back(task);
+    } else if (!is_of_this_run || is_other_model || is_later || is_forgotten || is_made_otherwise) {
       past.push_back(task);
     }
   }
@@ -290,6 +303,12 @@ void ClientMachine::forget_another_past(const protocol::RoundPlan& plan) {
                                         "model, a state or an input that the coordinator does not "
                                         "have",
                                         plan.run.value()));
+    settle(task);
+  }
+  for (const TaskId task : too_late) {
+    say(LogLevel::kWarning,
+        Work::of(pending_.at(task).head).name() +
+            "the update is dropped: the round was over before the disk had taken it");
     settle(task);
   }
 }
@@ -353,6 +372,9 @@ void ClientMachine::begin(const protocol::RoundPlan& plan) {
                                              "is {}",
                                              size, format_byte_count(options_.model_bytes_max))));
   }
+  if (const auto free = find_place(plan); !free) {
+    return fail_task(plan.task, Work::of(plan), free.error());
+  }
   if (const auto fits = make_room(plan); !fits) {
     return fail_task(plan.task, Work::of(plan), fits.error());
   }
@@ -386,18 +408,30 @@ void ClientMachine::fetch_inputs() {
 // A later attempt of the same round from the same base asks for the same training, whose randomness
 // does not depend on the attempt: the finished update is still good.
 bool ClientMachine::reuse_update_for(const protocol::RoundPlan& plan) {
-  const auto same = std::find_if(pending_.begin(), pending_.end(), [&](const auto& entry) {
+  const auto is_same = [&](const auto& entry) {
     return entry.second.head.base.matches(plan.base) &&
            update::answers(entry.second.head.vectors, plan.schema.vectors);
-  });
-  if (same == pending_.end()) return false;
-  PendingUpdate update{same->second.head, same->second.payload, same->second.state,
-                       same->second.made_from};
-  update.head.task = plan.task;
-  const TaskId replaced = same->first;
+  };
+  std::optional<Pending> same;
+  std::vector<TaskId> replaced;
+  // Several where a crash came between the file of one attempt and the removal of an earlier one's.
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    if (!is_same(*at)) {
+      ++at;
+      continue;
+    }
+    replaced.push_back(at->first);
+    std::ranges::copy(at->second.replaced, std::back_inserter(replaced));
+    same.emplace(std::move(at->second));
+    at = pending_.erase(at);
+  }
+  if (!same) return false;
+  std::erase(replaced, plan.task);
+  same->head.task = plan.task;
   task_.emplace(Task{.plan = plan, .activity = Activity::kStoring});
-  keep_and_store(std::move(update));
-  settle(replaced);  // after the new one is stored: a crash between them loses nothing
+  keep_and_store(
+      {std::move(same->head), std::move(same->payload), std::move(same->state), same->made_from});
+  pending_.at(plan.task).replaced = std::move(replaced);
   return true;
 }
 
@@ -479,6 +513,7 @@ void ClientMachine::commit_state(const Pending& pending) {
   remember(std::move(state));
   if (pending.rounds > 0 && round >= pending.rounds) ended_.insert(run);
   if (recent_.size() <= options_.states_max) return;
+  // Were new runs refused instead, runs that ended unseen would block them on every client.
   const auto ended = std::find_if(recent_.begin(), std::prev(recent_.end()),
                                   [this](RunId other) { return ended_.contains(other); });
   const RunId dropped = ended == std::prev(recent_.end()) ? recent_.front() : *ended;
@@ -587,9 +622,32 @@ std::uint64_t ClientMachine::state_bytes(RunId run) const {
   return bytes;
 }
 
-// States of runs that may go on are never dropped for another run: two that do not fit together
-// would go on destroying each other's. No message says that a run has ended early, nor does a file,
-// so some that are of no use stay; the refusal names them.
+// An update with a state is not dropped for another one, so that a task needs a place for its own.
+// What a training of the same run left is settled before the next one begins: its place serves
+// again.
+Result<void> ClientMachine::find_place(const protocol::RoundPlan& plan) const {
+  const bool trains = plan.kind == protocol::TaskKind::kTrain;
+  std::set<std::uint64_t> holders;
+  std::size_t held = 0;
+  for (const auto& [task, pending] : pending_) {
+    const RunId run = pending.head.base.run;
+    if (pending.state == nullptr || (trains && run == plan.run)) continue;
+    ++held;
+    holders.insert(run.value());
+  }
+  if (held < options_.pending_updates_max) return {};
+  return overloaded(
+      std::string(kMemoryInUse),
+      fmt::format(
+          "each place for a pending update (there are {}) is taken until rounds of run {} are "
+          "committed: raise limits.pending-updates if that happens often",
+          options_.pending_updates_max, fmt::join(holders, ", ")));
+}
+
+// Where memory is short, states of runs that may go on are never dropped for another run: two that
+// do not fit together would go on destroying each other's. No message says that a run has ended
+// early, nor does a file, so some that are of no use stay; the refusal names them. Only beyond
+// states_max does one of them go: see commit_state().
 Result<void> ClientMachine::make_room(const protocol::RoundPlan& plan) {
   if (!options_.check) return {};
   std::uint64_t others = other_states_bytes(plan.run);
@@ -597,7 +655,7 @@ Result<void> ClientMachine::make_room(const protocol::RoundPlan& plan) {
   if (fits || fits.error().kind() != ErrorKind::kOverloaded) return fits;
   std::vector<RunId> ended;
   std::uint64_t going_on = others;
-  for (const RunId run : recent_) {  // the one that counted longest ago first
+  for (const RunId run : recent_) {
     if (run == plan.run || !ended_.contains(run)) continue;
     ended.push_back(run);
     going_on -= state_bytes(run);
@@ -647,29 +705,35 @@ void ClientMachine::handle(TrainingFinished& event) {
 }
 
 void ClientMachine::handle(UpdateStored& event) {
-  if (task_ && task_->plan.task == event.task) task_.reset();
-  const auto pending = pending_.find(event.task);
-  if (pending == pending_.end()) return;
+  if (activity() == Activity::kStoring && task_->plan.task == event.task) task_.reset();
+  const auto found = pending_.find(event.task);
+  if (found == pending_.end()) return;
+  Pending& pending = found->second;
   if (!event.result && event.result.error().kind() != ErrorKind::kOverloaded) {
-    const Work work = Work::of(pending->second.head);
+    const Work work = Work::of(pending.head);
     settle(event.task);
     return fail_task(event.task, work, event.result.error());
   }
-  if (!event.result && pending->second.state != nullptr) {
+  if (!event.result && pending.state != nullptr) {
     // Were it counted, and this process killed before it heard so, the state would be lost that the
     // server believes this client to have.
-    pending->second.store_again_at = now_ + options_.disk_retry;
+    pending.store_again_at = now_ + options_.disk_retry;
+    if (std::exchange(pending.waits_for_disk, true)) return;
     return say(LogLevel::kWarning,
-               fmt::format("the update waits until it can be stored, tried again in {}: {}",
+               fmt::format("the update waits until it can be stored, tried again every {}: {}",
                            format_duration(options_.disk_retry), event.result.error().message()));
   }
   if (!event.result) {  // a full disk: only a crash before the commit would lose the update
     say(LogLevel::kWarning,
         fmt::format("the update is kept in memory only: {}", event.result.error().message()));
+  } else {
+    for (const TaskId earlier : std::exchange(pending.replaced, {})) {
+      actions_.push_back(ForgetUpdate{earlier});
+    }
   }
-  pending->second.stored = true;
-  if (is_readable(pending->second.head)) return offer(pending->second);
-  const Work work = Work::of(pending->second.head);
+  pending.stored = true;
+  if (is_readable(pending.head)) return offer(pending);
+  const Work work = Work::of(pending.head);
   settle(event.task);
   fail_task(event.task, work,
             retry("coordinator-older",
@@ -703,18 +767,27 @@ void ClientMachine::keep_and_store(PendingUpdate update) {
   actions_.push_back(StoreUpdate{std::move(update)});
 }
 
+// The coordinator may have counted an update and this client not have heard so. Without its state
+// nothing is lost; with it, the client's part of the run is: it is kept until it is settled.
 void ClientMachine::keep(PendingUpdate update, bool stored, Round rounds) {
   const TaskId task = update.head.task;
   protocol::TransferSender sender(update.payload, options_.transfer.chunk_bytes_max);
-  pending_.insert_or_assign(
-      task, Pending{std::move(update.head), std::move(update.payload), std::move(update.state),
-                    update.made_from, order_++, stored, std::move(sender), std::nullopt, rounds});
+  Pending pending{.head = std::move(update.head),
+                  .payload = std::move(update.payload),
+                  .state = std::move(update.state),
+                  .made_from = update.made_from,
+                  .order = order_++,
+                  .stored = stored,
+                  .sender = std::move(sender),
+                  .rounds = rounds};
+  pending_.insert_or_assign(task, std::move(pending));
   if (pending_.size() <= options_.pending_updates_max) return;
-  const auto oldest = std::min_element(
-      pending_.begin(), pending_.end(),
-      [](const auto& a, const auto& b) { return a.second.order < b.second.order; });
+  const auto first = std::ranges::min_element(pending_, {}, [](const auto& entry) {
+    return std::pair(entry.second.state != nullptr, entry.second.order);
+  });
+  if (first->second.state != nullptr) return;
   say(LogLevel::kWarning, "an update that was never settled is dropped to make room");
-  settle(oldest->first);
+  settle(first->first);
 }
 
 void ClientMachine::store_again() {
@@ -773,7 +846,9 @@ void ClientMachine::handle(Drained&) {
 }
 
 void ClientMachine::settle(TaskId task) {
-  if (pending_.erase(task) == 0) return;
+  const auto pending = pending_.extract(task);
+  if (!pending) return;
+  for (const TaskId earlier : pending.mapped().replaced) actions_.push_back(ForgetUpdate{earlier});
   actions_.push_back(ForgetUpdate{task});
   if (activity() == Activity::kSettling) start_when_settled();
 }

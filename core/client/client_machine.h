@@ -84,7 +84,8 @@ struct Send {
 };
 // A trainer's error where what its strategy kept of the client's updates is gone.
 inline constexpr std::string_view kStateLost = "state-lost";
-// Where only the states of other runs, which may end, leave too little memory.
+// Where only what is held for other runs, which may end, leaves too little memory or no place for
+// an update.
 inline constexpr std::string_view kMemoryInUse = "memory-in-use";
 struct Train {  // answered by TrainingFinished
   protocol::RoundPlan plan;
@@ -130,8 +131,10 @@ struct ClientOptions {
   // Where set, refuses a task by its plan, before its inputs are fetched; kOverloaded where it
   // would fit without the states of other runs. See check_memory().
   std::function<Result<void>(const protocol::RoundPlan&, std::uint64_t other_states_bytes)> check;
-  std::size_t pending_updates_max = 8;  // the oldest unsettled one is dropped beyond
-  // Of runs, as many as a coordinator holds by default; the one that counted longest ago goes.
+  // Beyond, the oldest unsettled one that brings no state is dropped; where all bring one, tasks of
+  // other runs are refused.
+  std::size_t pending_updates_max = 8;
+  // Of runs; beyond, one that has ended goes, else the one that was asked for longest ago.
   std::size_t states_max = 8;
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
@@ -180,8 +183,11 @@ class ClientMachine {
     bool stored = false;  // only then offered
     protocol::TransferSender sender;
     std::optional<TimePoint> store_again_at = {};  // the disk was full
+    bool waits_for_disk = false;                   // and that was said
     Round rounds = 0;                              // of its run; 0: of an earlier process
     bool offered = false;                          // since it was accepted last
+    // Earlier attempts' tasks, whose files have it until it is stored as this one's.
+    std::vector<TaskId> replaced = {};
   };
   // What a task asks for.
   struct Work {
@@ -222,13 +228,14 @@ class ClientMachine {
   bool reuse_update_for(const protocol::RoundPlan& plan);
   void fetch_inputs();
   void request_input();
-  void ask_about_task();
+  void ask_about(TaskId task);
   void start_when_settled();
   bool builds_on_unsettled(const protocol::RoundPlan& plan) const;
   void start_training();
   bool lacks_state(const protocol::RoundPlan& plan) const;
   std::uint64_t other_states_bytes(RunId run) const;
   std::uint64_t state_bytes(RunId run) const;
+  Result<void> find_place(const protocol::RoundPlan& plan) const;
   Result<void> make_room(const protocol::RoundPlan& plan);
   Error with_holders(const Error& error, RunId run) const;
   void drop_state(RunId run);
@@ -270,7 +277,7 @@ class ClientMachine {
   std::map<TaskId, Pending> pending_;
   std::map<RunId, CommittedState> states_;
   std::map<RunId, CommittedState> before_;  // the one before, in case that its round is taken back
-  std::list<RunId> recent_;                 // of them, the one that counted last at the end
+  std::list<RunId> recent_;                 // of them, the one that was asked for last at the end
   std::set<RunId> ended_;  // as far as this process knows; a run that is restored may go on
   std::map<TaskId, Failure> failures_;  // told until the coordinator ends the task
   std::uint64_t order_ = 0;

@@ -353,7 +353,7 @@ Result<Leftovers> PendingStore::load(Log& log) const {
       STARLING_TRY(set_aside(file, update.error(), log));
     } else if (is_settled(update->head.task)) {
       STARLING_TRY(disk_->remove(file));
-    } else if (left.pending.size() == options_.updates_max) {
+    } else if (left.pending.size() >= options_.updates_max && update->state == nullptr) {
       log.warning("the pending update {} is dropped to make room", file.string());
       STARLING_TRY(disk_->remove(file));
     } else {

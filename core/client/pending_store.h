@@ -42,7 +42,7 @@ class PendingStore {
  public:
   struct Options {
     std::uint64_t file_bytes_max = 4ULL << 30;  // a larger one is set aside unread
-    std::size_t updates_max = 4;                // the newest; older ones are removed
+    std::size_t updates_max = 4;                // older ones that bring no state are removed
     std::size_t set_aside_max = 8;              // damaged files that are kept to be looked at
     Log* log = nullptr;  // of any thread; is told of a directory that had to be made again
   };

@@ -587,6 +587,15 @@ TEST_F(ClientStateTest, KeepsStatesOfABoundedNumberOfRuns) {
   EXPECT_EQ(forgotten, std::vector({RunId(1), RunId(2)}));
 }
 
+// It counts rarely, between many others that end unseen.
+TEST_F(ClientStateTest, ARunThatAsksKeepsItsState) {
+  connect();
+  for (std::uint64_t run = 1; run <= 8; ++run) EXPECT_EQ(count_update_of(run), std::nullopt);
+  hear(plan(20, 2));
+  ASSERT_EQ(machine.plan()->run, RunId(1));
+  EXPECT_EQ(count_update_of(9), RunId(2));
+}
+
 // A run that goes on would lose what its clients remember.
 TEST_F(ClientStateTest, StatesOfEndedRunsGoFirst) {
   connect();

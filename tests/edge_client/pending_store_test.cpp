@@ -236,6 +236,19 @@ TEST_F(PendingStoreTest, OldestFirstAndOnlyTheNewestAreKept) {
   EXPECT_THAT(tasks_found(), ElementsAre(2, 3));
 }
 
+// The coordinator may have counted it: then its state is this client's.
+TEST_F(PendingStoreTest, AnUpdateWithAStateStaysHoweverOldItIs) {
+  ASSERT_TRUE(store_.load(log_));
+  const auto now = fs::file_time_type::clock::now();
+  for (const int task : {1, 2, 3, 4}) {
+    const TaskId id(static_cast<std::uint64_t>(task));
+    ASSERT_TRUE(store_.store(task == 2 ? update_with_state(id, 1) : make_update(id, {1})));
+    fs::last_write_time(store_.file_of(id), now - std::chrono::hours(10 - task));
+  }
+  EXPECT_THAT(tasks_found({.updates_max = 1}), ElementsAre(2, 4));
+  EXPECT_THAT(tasks_found({.updates_max = 1}), ElementsAre(2, 4));
+}
+
 TEST_F(PendingStoreTest, WhatACrashLeavesBehindIsSweptAndOthersFilesStay) {
   ASSERT_TRUE(store_.load(log_));
   std::ofstream(directory_ / ".0000000000000007.update.abc123.tmp") << "half of it";
