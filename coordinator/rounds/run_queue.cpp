@@ -210,8 +210,7 @@ void RunQueue::try_job(const Job& job, Completion<Job> done) {
 }
 
 void RunQueue::load_next() {
-  if (loading_ || held_.size() >= options_.held_max) return;
-  if (!handlers_.another_may_be_active()) return;
+  if (loading_ || held_.size() >= held_max() || !another_may_be_active()) return;
   const auto runs = parts_.store.runs(store::RunState::kPending);
   if (!runs) return check(runs.error());
   std::map<RunId, Pending> waiting;
@@ -303,10 +302,10 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   const auto pending = find_pending(run);
   const bool lacks = pending && lacks_shape(pending->job);
   if (held_.empty() && !lacks) return "";
-  if (held_.size() >= options_.held_max) {
+  if (held_.size() >= held_max()) {
     return fmt::format("another run to end: {} have begun, which is the limit", held_.size());
   }
-  if (!pending || !handlers_.another_may_be_active()) return "its turn";
+  if (!pending || !another_may_be_active()) return "its turn";
   client::DataShape shape = pending->job.training.data;
   if (lacks) {
     const auto learned = coordinator::learn_shape(pending->job, handlers_.clients());

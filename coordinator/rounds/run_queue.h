@@ -29,7 +29,7 @@ class RunQueue {
     std::function<void(const LoadedRun& run, RunStart start)> on_ready;
     // ... and it was asked to stop before the restart.
     std::function<void(RunId)> on_stop;
-    std::function<bool()> another_may_be_active;
+    std::function<std::size_t()> runs_active;  // which do not wait for clients
     std::function<const ClientTable&()> clients;
     std::function<void(const Error&)> on_broken;
   };
@@ -49,7 +49,8 @@ class RunQueue {
 
   struct Options {
     Duration disk_retry = std::chrono::seconds(5);
-    std::size_t held_max = 8;  // begun and not ended: each has its data and a model in memory
+    std::size_t runs_max = 4;     // active at a time
+    std::size_t waiting_max = 4;  // held beside them: each has its data and a model in memory
   };
 
   RunQueue(Parts parts, Options options, Handlers handlers);
@@ -94,6 +95,8 @@ class RunQueue {
 
   std::optional<Pending> find_pending(const store::Run& run) const;
   std::optional<LearnedShape> learn_shape(const Job& job) const;
+  std::size_t held_max() const { return options_.runs_max + options_.waiting_max; }
+  bool another_may_be_active() const { return handlers_.runs_active() < options_.runs_max; }
   bool may_begin(const Pending& pending) const;
   bool lacks_able_clients(const Pending& pending, const client::DataShape& shape) const;
   std::size_t count_able(const Pending& pending, const client::DataShape& shape) const;
