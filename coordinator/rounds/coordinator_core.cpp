@@ -32,7 +32,11 @@ RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
 }
 
 CoordinatorShell::Handlers CoordinatorCore::shell_handlers() {
-  return {.on_round_began = handlers_.on_round_began,
+  return {.on_round_began =
+              [this](RunId run, const Job& job) {
+                handlers_.on_round_began(run, job);
+                runs_.clients_changed();
+              },
           .on_round_abandoned =
               [this](const RoundSummary& summary) {
                 uploads_.end_phase(summary.run);
@@ -48,7 +52,7 @@ CoordinatorShell::Handlers CoordinatorCore::shell_handlers() {
           .on_welcomed =
               [this](SessionId session, const std::string& client) {
                 handlers_.on_welcomed(session, client);
-                runs_.client_connected();
+                runs_.clients_changed();
               },
           .on_broken = handlers_.on_broken};
 }
