@@ -431,6 +431,7 @@ void CoordinatorService::Impl::refused(const net::Refusal& refusal) {
 
 void CoordinatorService::Impl::revoked(const std::string& name) {
   core->handle(ClientRevoked{name});
+  core->runs().clients_changed();  // the others may agree on the shape of their data
   operators->cut(name);
   gossip->members_changed();
   fallback->members_changed();
