@@ -44,10 +44,10 @@ void add_norms(std::vector<double> norms, RecentNorms& recent, RecentNorms& firs
   if (recent.size() > NormBound::kRounds) recent.pop_front();
 }
 
-// With m the multiple: a bound b that refused the majority lies below the median norm of its
-// attempt. If m b lets the majority pass, m times that median lies between m b and m^2 b. So one
-// more raise, where the attempt fails all the same, reaches what the setting means, and at most m
-// times that.
+// With m the multiple and f = max(m, 2), by which a raise multiplies: a bound b that refused the
+// majority lies below the median norm of its attempt. If f b lets the majority pass, m times that
+// median lies between m b and m f b. So one more raise, to f^2 b where the attempt fails all the
+// same, reaches what the setting means, and at most f^2 / m times that, which is m where m >= 2.
 bool NormRaises::attempt_ended(std::size_t asked, std::size_t refused, bool committed,
                                RecentNorms& norms) {
   const bool most = 2 * refused > asked;

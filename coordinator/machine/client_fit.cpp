@@ -52,20 +52,24 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
     return static_cast<std::int64_t>(theirs) == ours;
   });
   if (!same) return "its rows have another shape";
-  if (static_cast<std::int64_t>(greeting.classes) > shape.classes) return "it has more classes";
+  if (shape.classes > 0 && static_cast<std::int64_t>(greeting.classes) > shape.classes) {
+    return "it has more classes";
+  }
   return "";
 }
 
-std::size_t count_connected_able(const ClientTable& clients,
+AbleClients count_connected_able(const ClientTable& clients,
                                  const std::vector<std::string>& abilities,
                                  const client::DataShape& shape) {
-  std::size_t able = 0;
-  for (const auto& [announced, count] : clients.connected_as()) {
+  AbleClients able;
+  for (const auto& [announced, present] : clients.connected_as()) {
     const ClientTable::Client client{.greeted = true,
                                      .greeting = {.abilities = announced.abilities,
                                                   .input = announced.shape.input,
                                                   .classes = announced.shape.classes}};
-    if (why_unfit(client, abilities, shape, protocol::TaskKind::kTrain).empty()) able += count;
+    if (!why_unfit(client, abilities, shape, protocol::TaskKind::kTrain).empty()) continue;
+    able.connected += present.connected;
+    able.free += present.free;
   }
   return able;
 }

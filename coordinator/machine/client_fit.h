@@ -17,13 +17,18 @@ std::vector<std::string> needed_abilities(const std::string& client_half, const 
 bool holds_rows_out(const Greeting& greeting);
 bool sends_sparse(const Greeting& greeting);
 
-// Why the client cannot; empty where it can, or has not said yet what it can.
+// Why the client cannot; empty where it can, or has not said yet what it can. What `shape` does not
+// say excludes no client.
 std::string why_unfit(const ClientTable::Client& client, const std::vector<std::string>& abilities,
                       const client::DataShape& shape, protocol::TaskKind kind);
 
-// How many connected clients can train, by what they announced. Its cost is that of the distinct
+struct AbleClients {
+  std::size_t connected = 0;
+  std::size_t free = 0;  // of them, not at work
+};
+// The connected clients that can train, by what they announced. Its cost is that of the distinct
 // announcements, not of the clients.
-std::size_t count_connected_able(const ClientTable& clients,
+AbleClients count_connected_able(const ClientTable& clients,
                                  const std::vector<std::string>& abilities,
                                  const client::DataShape& shape);
 

@@ -88,8 +88,13 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
   client.greeted = true;
   set_greeting(client, greeting_of(hello));
   ++connected_;
-  ++connected_as_[announced(client.greeting)];
-  if (!client.tasks.empty()) ++connected_at_work_;
+  Present& present = connected_as_[announced(client.greeting)];
+  ++present.connected;
+  if (client.tasks.empty()) {
+    ++present.free;
+  } else {
+    ++connected_at_work_;
+  }
   ++presence_version_;
   turn_.act(ClientSeen{session.client, client.greeting});
   turn_.send(id, protocol::Welcome{.version = protocol::kVersion,
@@ -123,8 +128,12 @@ void ClientTable::leave(SessionId id) {
   client->second.away_since = turn_.now;
   --connected_;
   const auto as = connected_as_.find(announced(client->second.greeting));
-  if (--as->second == 0) connected_as_.erase(as);
-  if (!client->second.tasks.empty()) --connected_at_work_;
+  if (client->second.tasks.empty()) {
+    --as->second.free;
+  } else {
+    --connected_at_work_;
+  }
+  if (--as->second.connected == 0) connected_as_.erase(as);
   ++presence_version_;
   turn_.act(ClientSeen{name, std::nullopt});
   watcher_.went_away(name, client->second);
@@ -191,8 +200,10 @@ void ClientTable::assign(const std::string& name, TaskId task) {
   Client& client = clients_.at(name);
   client.tasks.push_back(task);
   if (client.tasks.size() > 1) return;
-  if (client.session) ++connected_at_work_;
   ++tasks_version_;
+  if (!client.session) return;
+  ++connected_at_work_;
+  --connected_as_.at(announced(client.greeting)).free;
 }
 
 void ClientTable::release(const std::string& name, TaskId task) {
@@ -205,7 +216,9 @@ void ClientTable::release(const std::string& name, TaskId task) {
   client.tasks.erase(at);
   ++tasks_version_;
   if (client.tasks.empty()) {
-    if (client.session) --connected_at_work_;
+    if (!client.session) return;
+    --connected_at_work_;
+    ++connected_as_.at(announced(client.greeting)).free;
   } else if (was_at_work) {
     watcher_.turn_came(name, client.tasks.front());
   }

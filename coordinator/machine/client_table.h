@@ -77,8 +77,12 @@ class ClientTable {
     AnnouncedShape shape;
     auto operator<=>(const Announced&) const = default;
   };
+  struct Present {
+    std::size_t connected = 0;
+    std::size_t free = 0;  // of them, not at work
+  };
   // How many connected clients announced each.
-  const std::map<Announced, std::size_t>& connected_as() const { return connected_as_; }
+  const std::map<Announced, Present>& connected_as() const { return connected_as_; }
   bool connected(const std::string& name) const;
   std::optional<TimePoint> heard_at(const std::string& name) const;
   std::size_t size() const { return clients_.size(); }
@@ -113,7 +117,7 @@ class ClientTable {
   Deadlines<SessionId> due_;  // not later than the session's deadline
   std::map<std::string, Client> clients_;
   std::map<AnnouncedShape, std::size_t> shapes_;
-  std::map<Announced, std::size_t> connected_as_;
+  std::map<Announced, Present> connected_as_;
   std::size_t connected_ = 0;
   std::size_t connected_at_work_ = 0;
   std::uint64_t presence_version_ = 1;

@@ -228,6 +228,7 @@ using Action = std::variant<Send, CloseSession, BeginRound, OpenUpload, WriteUpl
 
 struct CoordinatorOptions {
   std::string federation = "federation";
+  std::size_t runs_max = 4;  // that have a phase open at a time
   Duration heartbeat = std::chrono::seconds(10);
   Duration silence_max = std::chrono::seconds(60);         // nothing heard: the session is closed
   Duration greeting_deadline = std::chrono::seconds(10);   // from opened to Hello

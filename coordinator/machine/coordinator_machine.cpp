@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/machine/coordinator_machine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <ranges>
 
@@ -59,8 +61,14 @@ std::size_t CoordinatorMachine::runs_active() const {
 }
 
 std::string CoordinatorMachine::waits_for(RunId id) const {
-  const RunMachine* run = find_run(id);
-  return run == nullptr ? "" : run->waits_for();
+  const auto held = runs_.find(id);
+  if (held == runs_.end()) return "";
+  const RunMachine& run = *held->second.machine;
+  const bool lacks_clients = run.awaited() > 0 && run.reach().connected_able < run.awaited();
+  if (!held->second.lacks_place || lacks_clients) return run.waits_for();
+  return fmt::format(
+      "its turn: {} a round open, which is the limit (service.runs-max)",
+      options_.runs_max == 1 ? "1 run has" : fmt::format("{} runs have", options_.runs_max));
 }
 
 std::uint64_t CoordinatorMachine::work() const {
@@ -194,18 +202,33 @@ void CoordinatorMachine::advance() {
 bool CoordinatorMachine::open_phases() {
   bool any = false;
   std::vector<HeldRun*> idle;
+  std::vector<RunId> open;
   for (auto& [id, run] : runs_) {
-    if (!run.machine->phase() && !run.machine->over()) idle.push_back(&run);
+    if (run.machine->phase()) {
+      open.push_back(id);
+    } else if (!run.machine->over()) {
+      idle.push_back(&run);
+    }
   }
   if (idle.size() > 1) std::ranges::stable_sort(idle, {}, &HeldRun::opened);
   const HeldRun* held_up = nullptr;  // the first one: its turn comes before second turns of others
   for (HeldRun* run : idle) {
+    run->lacks_place = open.size() >= options_.runs_max;
+    if (run->lacks_place && run->machine->candidates().awaited() > 0) continue;
     const bool yields = held_up && *held_up->waits_since < run->opened;
-    run->machine->try_open(yields ? std::optional(held_up->machine->id()) : std::nullopt);
+    std::optional<RunId> goes_before;
+    if (run->lacks_place) {
+      goes_before = open.back();
+    } else if (yields) {
+      goes_before = held_up->machine->id();
+    }
+    run->machine->try_open(goes_before);
     if (run->machine->phase()) {
+      open.push_back(run->machine->id());
       run->opened = ++phases_opened_;
       run->waits_since.reset();
-    } else if (!yields && !held_up && run->machine->candidates().held_up_by_others()) {
+      run->lacks_place = false;
+    } else if (!goes_before && !held_up && run->machine->candidates().held_up_by_others()) {
       if (!run->waits_since) run->waits_since = phases_opened_;
       held_up = run;
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator as a deterministic machine: the table of its clients and the runs that it holds.
-// Several runs are active at a time, each with one open phase at most; a client works for one task
-// at a time. Of the runs that could open a phase, the one that opened its last phase longest ago
-// goes first; while it waits for clients that are at work, each other run opens one more phase at
-// most. The machine owns no socket, clock, thread, file or randomness. An event costs time
-// logarithmic in the clients and tasks and linear in the runs, unless it begins or ends a run or a
-// phase, revokes a client or drains.
+// At most runs_max runs have a phase open at a time, each of them one; a client works for one task
+// at a time. Only phases that a restart resumes may be more, and no other phase opens then. Of the
+// runs that could open a phase, the one that opened its last phase longest ago goes first; while it
+// waits for clients that are at work, each other run opens one more phase at most. The machine owns
+// no socket, clock, thread, file or randomness. An event costs time logarithmic in the clients and
+// tasks and linear in the runs, unless it begins or ends a run or a phase, revokes a client or
+// drains.
 #pragma once
 
 #include <map>
@@ -47,6 +48,7 @@ class CoordinatorMachine {
     std::unique_ptr<RunMachine> machine;
     std::uint64_t opened = 0;  // when it opened its last phase, in phases of all runs
     std::optional<std::uint64_t> waits_since;  // for clients that are at work for others
+    bool lacks_place = false;                  // as many phases as may be are open
   };
 
   void handle(ClientAdmitted& event) { clients_.handle(event); }

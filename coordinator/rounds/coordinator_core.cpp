@@ -2,16 +2,10 @@
 #include "coordinator/rounds/coordinator_core.h"
 
 namespace starling::coordinator {
-namespace {
-
-constexpr std::size_t kWaitingMax = 4;  // runs that are begun beside the active ones
-
-}  // namespace
 
 CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers handlers)
     : world_(std::move(world)),
       handlers_(std::move(handlers)),
-      runs_max_(options.runs_max),
       run_log_(world_.store, world_.clock, world_.log, handlers_.on_line),
       uploads_(world_.disk, options.spool),
       executor_(world_.rounds, world_.evaluators),
@@ -23,7 +17,7 @@ CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers h
              options.shell, shell_handlers()),
       runs_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, world_.prepare,
              world_.strategies, world_.loading, run_log_, world_.log},
-            {options.shell.disk_retry, options.runs_max + kWaitingMax}, queue_handlers()) {}
+            {options.shell.disk_retry, options.shell.machine.runs_max}, queue_handlers()) {}
 
 RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
   return {.on_durable = [this](RoundDurable event) { shell_.handle(std::move(event)); },
@@ -38,7 +32,11 @@ RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
 }
 
 CoordinatorShell::Handlers CoordinatorCore::shell_handlers() {
-  return {.on_round_began = handlers_.on_round_began,
+  return {.on_round_began =
+              [this](RunId run, const Job& job) {
+                handlers_.on_round_began(run, job);
+                runs_.clients_changed();
+              },
           .on_round_abandoned =
               [this](const RoundSummary& summary) {
                 uploads_.end_phase(summary.run);
@@ -54,7 +52,7 @@ CoordinatorShell::Handlers CoordinatorCore::shell_handlers() {
           .on_welcomed =
               [this](SessionId session, const std::string& client) {
                 handlers_.on_welcomed(session, client);
-                runs_.client_connected();
+                runs_.clients_changed();
               },
           .on_broken = handlers_.on_broken};
 }
@@ -66,7 +64,7 @@ RunQueue::Handlers CoordinatorCore::queue_handlers() {
                 shell_.start_run(run, std::move(start));
               },
           .on_stop = [this](RunId run) { shell_.handle(StopRun{run}); },
-          .another_may_be_active = [this] { return machine().runs_active() < runs_max_; },
+          .runs_active = [this] { return machine().runs_active(); },
           .clients = [this]() -> const ClientTable& { return machine().clients(); },
           .on_broken = handlers_.on_broken};
 }

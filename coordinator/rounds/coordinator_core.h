@@ -30,7 +30,6 @@ class CoordinatorCore {
   struct Options {
     CoordinatorShell::Options shell;
     store::UploadSpool::Options spool;
-    std::size_t runs_max = 4;  // active at a time
   };
   struct Handlers {
     RunLog::OnLine on_line = [](const std::string&) {};
@@ -74,7 +73,6 @@ class CoordinatorCore {
 
   World world_;
   Handlers handlers_;
-  std::size_t runs_max_;
   RunLog run_log_;
   UploadDesk uploads_;
   RoundExecutor executor_;

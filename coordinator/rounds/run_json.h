@@ -21,7 +21,8 @@ namespace starling::coordinator {
 boost::json::value run_to_json(const store::Run& run, const std::vector<store::RoundRecord>& rounds,
                                const std::vector<store::RoundRecord>& evaluations = {});
 
-// What the open phase of the run has counted and moved so far, which the store learns at its end.
+// What the open phase of the run has counted and moved so far. The store learns the bytes now and
+// then, the rest at the phase's end.
 void add_progress(const RoundMachine& phase, boost::json::value& run);
 
 // What a replay needs of such a JSON.

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "coordinator/job/job.h"
-#include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/repetition.h"
 #include "coordinator/rounds/run_records.h"
 #include "core/base/counted.h"
@@ -210,8 +209,7 @@ void RunQueue::try_job(const Job& job, Completion<Job> done) {
 }
 
 void RunQueue::load_next() {
-  if (loading_ || held_.size() >= options_.held_max) return;
-  if (!handlers_.another_may_be_active()) return;
+  if (loading_ || held_.size() >= held_max() || !another_may_be_active()) return;
   const auto runs = parts_.store.runs(store::RunState::kPending);
   if (!runs) return check(runs.error());
   std::map<RunId, Pending> waiting;
@@ -247,28 +245,33 @@ std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
   return learned ? std::optional(*learned) : std::nullopt;
 }
 
-// A run begins without enough clients only where no other run has begun: it blocks none, and its
-// log says what it waits for.
 bool RunQueue::may_begin(const Pending& pending) const {
   const Job& job = pending.job;
-  if (!lacks_shape(job)) return held_.empty() || !lacks_able_clients(pending, job.training.data);
+  if (!lacks_shape(job)) return !lacks_clients(pending, job.training.data, held_.size());
   // The first client to come does not decide for all.
   const auto learned = learn_shape(job);
   const std::size_t connected = handlers_.clients().count_connected();
   const auto needed = static_cast<std::size_t>(job.clients_awaited());
   if (!learned || std::max(learned->announced, connected) < needed) return false;
-  return held_.empty() || !lacks_able_clients(pending, learned->shape);
+  return !lacks_clients(pending, learned->shape, held_.size());
 }
 
-bool RunQueue::lacks_able_clients(const Pending& pending, const client::DataShape& shape) const {
-  return count_able(pending, shape) < static_cast<std::size_t>(pending.job.clients_awaited());
+// Beside so many other runs that have begun. Where there is none, the run begins without enough
+// clients: it blocks no other, and its log says what it waits for. Up to runs-max runs take turns
+// with the same clients; the places beyond are for runs whose clients are idle.
+bool RunQueue::lacks_clients(const Pending& pending, const client::DataShape& shape,
+                             std::size_t others) const {
+  if (others == 0) return false;
+  const AbleClients able = count_able(pending, shape);
+  const std::size_t usable = others < options_.runs_max ? able.connected : able.free;
+  return usable < static_cast<std::size_t>(pending.job.clients_awaited());
 }
 
-std::size_t RunQueue::count_able(const Pending& pending, const client::DataShape& shape) const {
+AbleClients RunQueue::count_able(const Pending& pending, const client::DataShape& shape) const {
   return count_connected_able(handlers_.clients(), pending.abilities, shape);
 }
 
-void RunQueue::client_connected() {
+void RunQueue::clients_changed() {
   const auto may_begin = [this](const auto& entry) { return this->may_begin(entry.second); };
   if (std::ranges::any_of(pending_, may_begin)) load_next();
 }
@@ -278,8 +281,8 @@ void RunQueue::client_connected() {
 bool RunQueue::put_back(RunId run, const client::DataShape& shape) {
   Pending& pending = pending_.at(run);
   client::DataShape& known = pending.job.training.data;
-  const bool was_known = lacks_shape(pending.job) || !known.input.empty();
-  if (was_known || held_.size() == 1 || !lacks_able_clients(pending, shape)) return false;
+  const bool was_known = lacks_shape(pending.job) || (!known.input.empty() && known.classes > 0);
+  if (was_known || !lacks_clients(pending, shape, held_.size() - 1)) return false;
   known = shape;
   ended(run);
   return true;
@@ -304,10 +307,10 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   const auto pending = find_pending(run);
   const bool lacks = pending && lacks_shape(pending->job);
   if (held_.empty() && !lacks) return "";
-  if (held_.size() >= options_.held_max) {
+  if (held_.size() >= held_max()) {
     return fmt::format("another run to end: {} have begun, which is the limit", held_.size());
   }
-  if (!pending || !handlers_.another_may_be_active()) return "its turn";
+  if (!pending || !another_may_be_active()) return "its turn";
   client::DataShape shape = pending->job.training.data;
   if (lacks) {
     const auto learned = coordinator::learn_shape(pending->job, handlers_.clients());
@@ -319,44 +322,52 @@ std::string RunQueue::waits_for(const store::Run& run) const {
     }
     shape = learned->shape;
   }
-  return fmt::format(
-      "{} ({})", counted(static_cast<std::uint64_t>(pending->job.clients_awaited()), "client"),
-      describe_connected(handlers_.clients().count_connected(), count_able(*pending, shape)));
+  const AbleClients able = count_able(*pending, shape);
+  std::string there = describe_connected(handlers_.clients().count_connected(), able.connected);
+  if (held_.size() >= options_.runs_max && able.free < able.connected) {
+    there += fmt::format(", {} at work for other runs", able.connected - able.free);
+  }
+  return fmt::format("{} ({})",
+                     counted(static_cast<std::uint64_t>(pending->job.clients_awaited()), "client"),
+                     there);
 }
 
 void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& learned) {
-  auto work = [run, learned, &strategies = parts_.strategies, prepare = parts_.prepare,
-               checkpoints = parts_.checkpoints(run.id)](unsigned) {
-    auto loading = std::make_shared<Loading>(Loading{
-        load_new_run(run, strategies, prepare, learned), retry("not-written", "not written yet")});
-    if (loading->run) {
-      const LoadedRun& begun = *loading->run;
-      loading->written = write_position(checkpoints, begun.at, begun.context->job_settings());
-    }
-    return Result<std::shared_ptr<Loading>>(std::move(loading));
-  };
-  compute<std::shared_ptr<Loading>>(parts_.computation, alive_, std::move(work),
-                                    [this, run, learned](Result<std::shared_ptr<Loading>> loading) {
-                                      loaded(run, learned, std::move(**loading));
-                                    });
+  compute<LoadedRun>(
+      parts_.computation, alive_,
+      [run, learned, &strategies = parts_.strategies, prepare = parts_.prepare](unsigned) {
+        return load_new_run(run, strategies, prepare, learned);
+      },
+      [this, run, learned](const Result<LoadedRun>& result) { loaded(run, learned, result); });
 }
 
+// Nothing is written of a run that stays pending: the store would not know its files.
 void RunQueue::loaded(const store::Run& run, const std::optional<LearnedShape>& learned,
-                      Loading loading) {
-  if (!loading.run) return fail(run.id, loading.run.error());
-  if (put_back(run.id, loading.run->context->job.training.data)) return;
-  if (loading.written) return start(run, learned, *loading.run, *loading.written);
-  if (loading.written.error().kind() != ErrorKind::kOverloaded) {
-    return check(loading.written.error());
-  }
-  wait_for_disk(run.id, loading.written.error(), [this, run, learned] { load(run, learned); });
+                      const Result<LoadedRun>& loaded) {
+  if (!loaded) return fail(run.id, loaded.error());
+  if (put_back(run.id, loaded->context->job.training.data)) return;
+  write_initial(run, learned, *loaded);
+}
+
+void RunQueue::write_initial(const store::Run& run, const std::optional<LearnedShape>& learned,
+                             const LoadedRun& loaded) {
+  if (!find_waiting(run.id)) return;
+  compute<store::ModelRecord>(
+      parts_.computation, alive_,
+      [loaded, checkpoints = parts_.checkpoints(run.id)](unsigned) {
+        return write_position(checkpoints, loaded.at, loaded.context->job_settings());
+      },
+      [this, run, learned, loaded](const Result<store::ModelRecord>& initial) {
+        if (initial) return start(run, learned, loaded, *initial);
+        if (initial.error().kind() != ErrorKind::kOverloaded) return check(initial.error());
+        wait_for_disk(run.id, initial.error(),
+                      [this, run, learned, loaded] { write_initial(run, learned, loaded); });
+      });
 }
 
 void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& learned,
                      const LoadedRun& loaded, const store::ModelRecord& initial) {
-  const auto now = parts_.store.find_run(run.id);
-  if (!now) return check(now.error());
-  if (!*now || (*now)->state != store::RunState::kPending) return ended(run.id);  // stopped
+  if (!find_waiting(run.id)) return;
   const auto started = parts_.store.start_run(run.id, initial, loaded.context->job_settings(),
                                               parts_.clock.wall_now());
   if (started) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which runs the machine holds: at the start those that were running, then the pending ones in
 // order of submission, each loaded when its turn comes: when fewer than runs-max are active, which
-// one that waits for clients is not, and clients enough that can do it are connected. The first one
-// is loaded even without them, so that its log says what it waits for. A job that does not say
-// the shape of its data waits until as many clients as it needs are there, and takes the shape that
-// they announce.
+// one that waits for clients is not, and clients enough that can do it are connected; once
+// runs-max runs are held, only if these clients are free. The first one is loaded even without
+// them, so that its log says what it waits for. A job that does not say the shape of its data waits
+// until as many clients as it needs are there, and takes the shape that they announce.
 #pragma once
 
 #include <functional>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/machine/data_shape.h"
 #include "coordinator/rounds/run_loader.h"
@@ -29,7 +30,7 @@ class RunQueue {
     std::function<void(const LoadedRun& run, RunStart start)> on_ready;
     // ... and it was asked to stop before the restart.
     std::function<void(RunId)> on_stop;
-    std::function<bool()> another_may_be_active;
+    std::function<std::size_t()> runs_active;  // which do not wait for clients
     std::function<const ClientTable&()> clients;
     std::function<void(const Error&)> on_broken;
   };
@@ -49,7 +50,8 @@ class RunQueue {
 
   struct Options {
     Duration disk_retry = std::chrono::seconds(5);
-    std::size_t held_max = 8;  // begun and not ended: each has its data and a model in memory
+    std::size_t runs_max = 4;     // active at a time
+    std::size_t waiting_max = 4;  // held beside them: each has its data and a model in memory
   };
 
   RunQueue(Parts parts, Options options, Handlers handlers);
@@ -67,8 +69,9 @@ class RunQueue {
   // Loads the next pending run if its turn has come. To be called when a run was submitted or has
   // begun to wait.
   void load_next();
-  // The same, when a client has connected: looks only if that can matter.
-  void client_connected();
+  // The same, when a client has connected or was revoked, or a phase has begun, which leaves
+  // clients free: looks only if that can matter.
+  void clients_changed();
   // A run that was held has ended.
   void ended(RunId run);
   // Why `run`, which the machine does not hold, is not under way; empty where it is being loaded or
@@ -76,33 +79,34 @@ class RunQueue {
   std::string waits_for(const store::Run& run) const;
 
  private:
-  struct Loading {
-    Result<LoadedRun> run;
-    Result<store::ModelRecord> written;  // the initial position's files
-  };
-
   struct Wait {
     std::uint64_t times = 0;
     std::string why;
   };
 
-  // What decides whether a pending run may begin, and stays as it is.
+  // What decides whether a pending run may begin.
   struct Pending {
-    Job job;  // with the shape of its data, once it was loaded
+    Job job;  // with the shape of its data, once put_back() knows it
     std::vector<std::string> abilities;
   };
 
   std::optional<Pending> find_pending(const store::Run& run) const;
   std::optional<LearnedShape> learn_shape(const Job& job) const;
+  std::size_t held_max() const { return options_.runs_max + options_.waiting_max; }
+  bool another_may_be_active() const { return handlers_.runs_active() < options_.runs_max; }
   bool may_begin(const Pending& pending) const;
-  bool lacks_able_clients(const Pending& pending, const client::DataShape& shape) const;
-  std::size_t count_able(const Pending& pending, const client::DataShape& shape) const;
+  bool lacks_clients(const Pending& pending, const client::DataShape& shape,
+                     std::size_t others) const;
+  AbleClients count_able(const Pending& pending, const client::DataShape& shape) const;
   bool put_back(RunId run, const client::DataShape& shape);
   void wait_for_disk(RunId run, const Error& error, std::function<void()> step);
   void try_again(RunId run, std::function<void()> step);
   void try_all_again();
   void load(const store::Run& run, const std::optional<LearnedShape>& learned);
-  void loaded(const store::Run& run, const std::optional<LearnedShape>& learned, Loading loading);
+  void loaded(const store::Run& run, const std::optional<LearnedShape>& learned,
+              const Result<LoadedRun>& loaded);
+  void write_initial(const store::Run& run, const std::optional<LearnedShape>& learned,
+                     const LoadedRun& loaded);
   void start(const store::Run& run, const std::optional<LearnedShape>& learned,
              const LoadedRun& loaded, const store::ModelRecord& initial);
   struct Running {
@@ -130,10 +134,11 @@ class RunQueue {
   Parts parts_;
   Options options_;
   Handlers handlers_;
-  std::vector<Running> running_;                  // until resume()
-  std::set<RunId> held_;                          // being loaded, or begun and not ended
-  std::optional<RunId> loading_;                  // of them, for the first time
-  std::map<RunId, Pending> pending_;              // those that could not begin when last asked
+  std::vector<Running> running_;  // until resume()
+  std::set<RunId> held_;          // being loaded, or begun and not ended
+  std::optional<RunId> loading_;  // of them, for the first time
+  // Those that could not begin when last asked, and the one that is being loaded.
+  std::map<RunId, Pending> pending_;
   std::map<RunId, std::string> complaints_;       // the last one, of runs that wait for data
   std::map<RunId, std::function<void()>> again_;  // what waits for the disk
   std::map<RunId, Wait> waits_;                   // for it, of runs that begin or end

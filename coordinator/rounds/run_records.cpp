@@ -256,7 +256,7 @@ Result<std::optional<protocol::Message>> settle_task(store::RunStore& store, Tas
   }
   const store::TaskRecord& task = end->task;
   const bool phase_is_over = end->model || end->passed || store::is_finished(end->run);
-  // An attempt is open here if its run was active before a restart and now waits for its turn.
+  // An attempt is open here if its run waits for its files since a restart.
   const bool may_count =
       task.outcome == store::TaskOutcome::kAbandoned || task.outcome == store::TaskOutcome::kOpen;
   if (may_count && !phase_is_over) return Settlement();

@@ -43,9 +43,10 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
 // "run completed", "run failed: what went wrong": the last line of a run's log.
 std::string end_line(const store::RunEnd& end);
 
-// What a client is told of a task that is not of the open phase. Nothing of an attempt that was
-// abandoned, or that a run which waits for its turn left open, while its phase may still be tried
-// again: the finished update or evaluation is good for the next attempt.
+// What a client is told of a task that is not of an open phase of the machine. Nothing of an
+// attempt that was abandoned while its phase may still be tried again: the finished update or
+// evaluation is good for the next attempt. Nothing either of the open attempt of a run that waits
+// for its files after a restart: it is resumed once they are there.
 [[nodiscard]] Result<std::optional<protocol::Message>> settle_task(store::RunStore& store,
                                                                    TaskId task,
                                                                    const std::string& client);

@@ -69,6 +69,7 @@ CoordinatorShell::Options shell_options(const CoordinatorSettings& settings,
   options.machine.heartbeat = settings.session.heartbeat;
   options.machine.silence_max = settings.session.silence;
   options.machine.greeting_deadline = settings.session.greeting;
+  options.machine.runs_max = settings.service.runs_max;
   options.machine.upload_retry = settings.session.upload_retry;
   options.machine.transfer = {.chunk_bytes_max = settings.session.chunk_bytes,
                               .window_bytes = settings.session.window_bytes};
@@ -237,7 +238,7 @@ void CoordinatorService::Impl::make_core() {
           prepare_within(spool_options(state, settings.spool)), strategy::builtin_strategies(),
           rounds, loading, evaluators, log},
       CoordinatorCore::Options{shell_options(settings, authority.federation()),
-                               spool_options(state, settings.spool), settings.service.runs_max},
+                               spool_options(state, settings.spool)},
       CoordinatorCore::Handlers{
           .on_line = [this](const std::string&) { wake_operators(); },
           .on_run_loaded =
@@ -430,6 +431,7 @@ void CoordinatorService::Impl::refused(const net::Refusal& refusal) {
 
 void CoordinatorService::Impl::revoked(const std::string& name) {
   core->handle(ClientRevoked{name});
+  core->runs().clients_changed();  // the others may agree on the shape of their data
   operators->cut(name);
   gossip->members_changed();
   fallback->members_changed();

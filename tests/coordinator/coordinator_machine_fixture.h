@@ -15,8 +15,8 @@ using protocol::Message;
 
 class CoordinatorMachineTest : public ::testing::Test {
  protected:
-  CoordinatorMachineTest()
-      : machine({.transfer = {.chunk_bytes_max = 20, .window_bytes = 50}}),
+  explicit CoordinatorMachineTest(std::size_t runs_max = 4)
+      : machine({.runs_max = runs_max, .transfer = {.chunk_bytes_max = 20, .window_bytes = 50}}),
         context(make_context()) {
     model = std::make_shared<model::Parameters>(model::initial_parameters(*context.model, 1));
     version = {RunId(1), 0, model->sha256()};

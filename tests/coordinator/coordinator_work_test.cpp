@@ -20,8 +20,9 @@ constexpr std::uint64_t kLooksMax = 12;  // of an event that begins or ends noth
 class CountedFederation {
  public:
   enum class Submitted { kToConnected, kToNone };
-  explicit CountedFederation(std::size_t cohort, Submitted submitted = Submitted::kToConnected)
-      : cohort_(cohort), context_(make_context(cohort)) {
+  explicit CountedFederation(std::size_t cohort, Submitted submitted = Submitted::kToConnected,
+                             std::size_t runs_max = 4)
+      : cohort_(cohort), context_(make_context(cohort)), machine_({.runs_max = runs_max}) {
     model_ = std::make_shared<model::Parameters>(model::initial_parameters(*context_.model, 1));
     for (std::size_t i = 1; i <= cohort_; ++i) feed(ClientAdmitted{name(i)});
     if (submitted == Submitted::kToNone) submit(RunId(1));
@@ -126,7 +127,7 @@ class CountedFederation {
   std::size_t cohort_;
   RunContext context_;
   model::Snapshot model_;
-  CoordinatorMachine machine_{{}};
+  CoordinatorMachine machine_;
   std::uint64_t sessions_ = 0;
   std::map<std::string, SessionId> session_of_;
   std::vector<std::pair<SessionId, protocol::RoundPlan>> plans_;
@@ -153,6 +154,15 @@ TEST(CoordinatorWork, ARunThatWaitsForTheClientsOfAnotherLooksAtThemOnceAPhase) 
   federation.submit(RunId(2));
   federation.dearest_event();
   federation.report_all();
+  EXPECT_LE(federation.dearest_event(), kLooksMax) << "each update frees a client";
+  ASSERT_TRUE(federation.machine().find_run(RunId(2))->phase()) << "its turn";
+}
+
+TEST(CoordinatorWork, ARunThatWaitsForThePlaceOfAnotherLooksAtNobody) {
+  CountedFederation federation(1000, CountedFederation::Submitted::kToConnected, 1);
+  federation.submit(RunId(2));
+  federation.dearest_event();
+  for (int round = 1; round <= 2; ++round) federation.report_all();
   EXPECT_LE(federation.dearest_event(), kLooksMax) << "each update frees a client";
   ASSERT_TRUE(federation.machine().find_run(RunId(2))->phase()) << "its turn";
 }

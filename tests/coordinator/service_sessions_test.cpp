@@ -4,6 +4,7 @@
 
 #include <boost/json.hpp>
 #include <fstream>
+#include <list>
 
 #include "core/base/durable_file.h"
 #include "core/enrol/join.h"
@@ -46,8 +47,10 @@ class RawConnection {
   }
   // Of the last plan.
   TaskId task() const { return task_; }
-  std::string greet() {
-    send(protocol::Hello{.software = "test"});
+  // With rows of this shape, if any.
+  std::string greet(const std::vector<std::uint32_t>& input = {}) {
+    const std::uint32_t classes = input.empty() ? 0 : 3;
+    send(protocol::Hello{.software = "test", .input = input, .classes = classes});
     return next();
   }
 
@@ -196,6 +199,21 @@ TEST_F(ServiceSessionsTest, RevocationCutsWithinASecondAndForGood) {
   std::filesystem::rename(device, device.string() + "-old");
   EXPECT_EQ(connect(federation.join("cam-7")).greet(), "Welcome");
   EXPECT_EQ(connect(device.string() + "-old").refusal(), "refused-certificate-revoked");
+}
+
+TEST_F(ServiceSessionsTest, AfterARevocationTheOthersMayAgreeOnTheShapeOfTheirData) {
+  federation.start_service();
+  const std::string job = "[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 2\n";
+  ASSERT_TRUE(federation.ask("run-submit", {}, job));
+  std::list<RawConnection> connections;
+  for (const std::uint32_t features : {20, 7, 9, 20}) {
+    const auto device = federation.join("cam-" + std::to_string(connections.size()));
+    connections.emplace_back(device / "identity", federation.port(), federation.clock);
+    EXPECT_EQ(connections.back().greet({features}), "Welcome");
+  }
+  EXPECT_EQ(federation.ask("run-state", {{"id", "1"}}).value().at("state"), "pending");
+  ASSERT_TRUE(federation.ask("client-revoke", {{"name", "cam-2"}}));
+  federation.log.wait_for("run 1: data: 20 features, 3 classes, as 2 of 3 clients announced");
 }
 
 TEST_F(ServiceSessionsTest, ACertificateThatExpiresEndsItsConnection) {

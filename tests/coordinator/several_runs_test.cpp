@@ -16,7 +16,7 @@ namespace {
 // Run 1 needs two clients, run 2 one.
 class SeveralRunsTest : public CoordinatorMachineTest {
  protected:
-  SeveralRunsTest() {
+  explicit SeveralRunsTest(std::size_t runs_max = 4) : CoordinatorMachineTest(runs_max) {
     context.job.round.min_updates = 2;
     small = context;
     small.job.round.cohort = 1;
@@ -304,6 +304,127 @@ TEST_F(SeveralRunsTest, AfterARestartAClientDoesTwoTasksOneAfterTheOther) {
   feed(UploadSummed{first[0].second.task, {}});
   ASSERT_EQ(sent<protocol::RoundPlan>().size(), 1U);
   EXPECT_EQ(sent<protocol::RoundPlan>()[0].second.task, TaskId(103));
+}
+
+// One round at a time, of runs of disjoint clients.
+class OneAtATimeTest : public SeveralRunsTest {
+ protected:
+  OneAtATimeTest() : SeveralRunsTest(1) { small.job.job.rounds = 9; }
+  store::RoundRecord open_attempt(std::uint64_t run, const std::string& client) const {
+    return {.key = {RunId(run), 1, 1},
+            .state = store::RoundState::kOpen,
+            .cohort = {{client, TaskId(100 + run)}}};
+  }
+  void resume_small(std::uint64_t run, const std::string& client) {
+    feed(RunSubmitted{to_run_start(RunId(run), small, at({RunId(run), 0, model->sha256()}), {},
+                                   open_attempt(run, client))});
+  }
+};
+
+TEST_F(OneAtATimeTest, ARunWhoseClientComesBackWaitsForThePlace) {
+  join("a", 1);
+  join("b", 2);
+  submit();
+  const protocol::RoundPlan plan = sent<protocol::RoundPlan>().at(0).second;
+  upload(1, plan);
+  feed(UploadSummed{plan.task, {}});
+  feed(SessionClosed{SessionId(2)});
+  now += context.job.round.reconnect_grace;
+  feed(Tick{});
+  ASSERT_EQ(did<AbandonRound>().size(), 1U);
+  now += context.job.round.retry_pause;
+  feed(Tick{});
+  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected)");
+  submit_small(2);
+  ASSERT_EQ(began(), std::vector<std::uint64_t>({2}));
+  const Plans plans = sent<protocol::RoundPlan>();
+  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected, 1 at work for other runs)");
+  join("b", 3);
+  join("c", 4);
+  EXPECT_TRUE(began().empty()) << "though two clients are free";
+  EXPECT_EQ(machine.waits_for(RunId(1)),
+            "its turn: 1 run has a round open, which is the limit (service.runs-max)");
+  const RoundSummary summary = report(plans);
+  EXPECT_TRUE(began().empty()) << "a round that is being committed is open";
+  durable(summary);
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({1}));
+  EXPECT_EQ(machine.waits_for(RunId(1)), "");
+  EXPECT_EQ(machine.waits_for(RunId(2)),
+            "its turn: 1 run has a round open, which is the limit (service.runs-max)");
+}
+
+TEST_F(OneAtATimeTest, RunsTakeTurns) {
+  std::uint64_t session = 0;
+  for (const char* name : {"a", "b", "c"}) join(name, ++session);
+  std::vector<std::uint64_t> order;
+  submit_small(2);
+  Plans plans = sent<protocol::RoundPlan>();
+  for (const std::uint64_t run : {3, 4}) submit_small(run);
+  for (int i = 0; i < 6; ++i) {
+    durable(report(plans));
+    ASSERT_EQ(began().size(), 1U);
+    order.push_back(began()[0]);
+    plans = sent<protocol::RoundPlan>();
+  }
+  EXPECT_EQ(order, std::vector<std::uint64_t>({2, 3, 4, 2, 3, 4}));
+}
+
+TEST_F(OneAtATimeTest, ARunThatLacksClientsLeavesThePlaceToOthers) {
+  join("a", 1);
+  submit();  // for two clients
+  submit_small(2);
+  for (int round = 1; round <= 2; ++round) {
+    ASSERT_EQ(began(), std::vector<std::uint64_t>({2})) << round;
+    durable(report(sent<protocol::RoundPlan>()));
+  }
+  const Plans plans = sent<protocol::RoundPlan>();
+  join("b", 2);
+  EXPECT_TRUE(began().empty());
+  durable(report(plans));
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({1}));
+}
+
+TEST_F(OneAtATimeTest, RoundsThatWereOpenAtARestartAllGoOnAndNoOtherBegins) {
+  for (const char* name : {"a", "b"}) feed(ClientAdmitted{name, true});
+  resume_small(2, "a");
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({2}));
+  resume_small(3, "b");
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({3}));
+  join("c", 3);
+  submit_small(4);
+  EXPECT_TRUE(began().empty());
+  join("a", 1);
+  durable(report(sent<protocol::RoundPlan>()));
+  EXPECT_TRUE(began().empty()) << "one is still open";
+  join("b", 2);
+  durable(report(sent<protocol::RoundPlan>()));
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({2})) << "its last round began first";
+}
+
+TEST_F(OneAtATimeTest, ARunThatHasAllItsRoundsEndsWithoutAPlace) {
+  join("a", 1);
+  submit_small(2);
+  ASSERT_TRUE(phase(2));
+  version = {RunId(1), 2, model->sha256()};
+  submit();
+  ASSERT_EQ(did<FinishRun>().size(), 1U);
+  EXPECT_EQ(did<FinishRun>()[0].run, RunId(1));
+}
+
+TEST_F(OneAtATimeTest, AnAttemptThatIsDueAndHasNoPlaceSetsNoTimer) {
+  join("a", 1);
+  join("b", 2);
+  submit_small(2);
+  const Plans plans = sent<protocol::RoundPlan>();
+  submit_small(3);
+  hear(plans.at(0).first.value(), protocol::TaskFailed{plans.at(0).second.task, "busy", "x"});
+  EXPECT_EQ(did<AbandonRound>().size(), 1U);
+  EXPECT_EQ(began(), std::vector<std::uint64_t>({3}));
+  now += small.job.round.retry_pause;
+  feed(Tick{});
+  EXPECT_TRUE(began().empty());
+  ASSERT_TRUE(machine.next_deadline());
+  EXPECT_GT(*machine.next_deadline(), now);
 }
 
 TEST_F(SeveralRunsTest, AnUpdateForAnotherRunsTaskIsTakenWhileOneIsAtWork) {

@@ -14,16 +14,23 @@
 namespace starling::coordinator {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-class NoSessions final : public protocol::SessionLinks {
+// Notes the last task of each session.
+class TaskSessions final : public protocol::SessionLinks {
  public:
-  void send(SessionId, const protocol::Envelope&) override {}
+  void send(SessionId session, const protocol::Envelope& envelope) override {
+    const auto* plan = std::get_if<protocol::RoundPlan>(&envelope.message);
+    if (plan != nullptr) tasks[session] = plan->task;
+  }
   void close(SessionId, const std::string&, const std::string&) override {}
   bool is_open(SessionId) const override { return true; }
+
+  std::map<SessionId, TaskId> tasks;
 };
 
 constexpr const char* kJob = R"(
@@ -34,6 +41,13 @@ kind = "softmax-regression"
 cohort = 2
 wait-for = 2
 )";
+constexpr const char* kJobForOne = R"(
+[model]
+kind = "softmax-regression"
+[round]
+min-updates = 1
+)";
+constexpr const char* kSixFeatures = "[data]\ninput = [6]\nclasses = 3\n";
 
 class LearnedRunTest : public ::testing::Test {
  protected:
@@ -56,22 +70,26 @@ class LearnedRunTest : public ::testing::Test {
             },
             prepare_context, strategy::builtin_strategies(), computation, computation, pool, log},
         CoordinatorCore::Options{
-            .shell = {},
+            .shell = {.machine = {.runs_max = runs_max}},
             .spool = {.directory = {}, .memory_bytes_max = 1 << 20, .disk_bytes_max = 0}},
         CoordinatorCore::Handlers{
             .on_line = [this](const std::string& line) { lines.push_back(line); },
             .on_run_loaded = [this](const RunStart& start) { loaded = start; },
-            .on_broken = [](const Error& error) { ADD_FAILURE() << error.message(); }});
+            .on_broken =
+                [this](const Error& error) {
+                  EXPECT_TRUE(may_break) << error.message();
+                  broke = true;
+                }});
     ASSERT_TRUE(core->start());
     core->runs().load_next();
     settle();
   }
   // Until nothing happens at this time.
-  void settle() {
-    bool done = false;
-    scheduler.post([&] { scheduler.post([&] { scheduler.post([&] { done = true; }); }); });
-    while (!done && scheduler.run_one()) {
-    }
+  void settle() { wait(Duration(1)); }
+  void wait(Duration time) {
+    bool over = false;
+    scheduler.schedule(scheduler.now() + time, [&over] { over = true; });
+    while (!over) ASSERT_TRUE(scheduler.run_one());
   }
   void connect(const std::string& client, std::vector<std::uint32_t> input,
                std::uint32_t classes = 3) {
@@ -91,6 +109,11 @@ class LearnedRunTest : public ::testing::Test {
     settle();
     return run;
   }
+  void fail_task(std::uint64_t session, bool permanent) {
+    const TaskId task = sessions.tasks.at(SessionId(session));
+    core->handle(MessageReceived{SessionId(session),
+                                 {protocol::TaskFailed{task, "busy", "x", permanent}, {}}});
+  }
   store::Run record(RunId run) { return store->find_run(run).value().value(); }
   std::string waits_for(RunId run) { return core->runs().waits_for(record(run)); }
   Result<Job> try_job(const std::string& text) {
@@ -105,7 +128,7 @@ class LearnedRunTest : public ::testing::Test {
   sim::VirtualScheduler scheduler;
   SystemClock clock;
   NullLog log;
-  NoSessions sessions;
+  TaskSessions sessions;
   sim::SimulatedDisk disk{1};
   sim::ImmediateComputation computation{scheduler};
   ComputePool pool{1};
@@ -113,6 +136,9 @@ class LearnedRunTest : public ::testing::Test {
   std::vector<std::string> lines;
   std::optional<RunStart> loaded;
   std::uint64_t last_session = 0;
+  std::size_t runs_max = 4;
+  bool may_break = false;
+  bool broke = false;
   std::unique_ptr<CoordinatorCore> core;
 };
 
@@ -190,6 +216,77 @@ TEST_F(LearnedRunTest, RunsThatTooFewClientsCanDoHoldNoOtherUp) {
   connect("b", {7});
   EXPECT_EQ(record(waiting[1]).state, store::RunState::kRunning);
   EXPECT_EQ(record(waiting[2]).state, store::RunState::kPending);
+}
+
+TEST_F(LearnedRunTest, AJobWhoseEvaluationDataSayTheClassesBeginsBesideAnother) {
+  connect("a", {6});
+  connect("b", {6});
+  submit();
+  const std::string input = std::string(kJob) + "[data]\ninput = [6]\n";
+  const RunId run = submit(input + "[evaluate]\ndataset = \"synthetic:features=6,classes=3\"\n");
+  EXPECT_EQ(record(run).state, store::RunState::kRunning);
+  const RunId few = submit(input + "[evaluate]\ndataset = \"synthetic:features=6,classes=2\"\n");
+  EXPECT_EQ(record(few).state, store::RunState::kPending) << "as its data say";
+  EXPECT_EQ(waits_for(few), "2 clients (2 connected, none of them can do this run)");
+}
+
+// What its data say is known when they are loaded.
+TEST_F(LearnedRunTest, ARunThatIsPutBackWritesNoModel) {
+  connect("a", {6});
+  connect("b", {6});
+  submit();
+  std::size_t writes = 0;
+  disk.set_fault_injector([&](const std::filesystem::path&) {
+    ++writes;
+    return sim::SimulatedDisk::Fault::kFailedSync;
+  });
+  const RunId run =
+      submit(std::string(kJob) + "[evaluate]\ndataset = \"synthetic:features=7,classes=3\"\n");
+  EXPECT_EQ(waits_for(run), "2 clients (2 connected, none of them can do this run)");
+  EXPECT_EQ(writes, 0U);
+  may_break = true;
+  connect("c", {7});
+  connect("b", {7});
+  EXPECT_GT(writes, 0U);
+  EXPECT_TRUE(broke) << "a failed sync ends the process";
+  EXPECT_EQ(record(run).state, store::RunState::kPending);
+}
+
+TEST_F(LearnedRunTest, RunsOfBusyClientsLeaveAPlaceToOneWhoseClientsAreIdle) {
+  connect("a", {6});
+  connect("b", {6});
+  connect("c", {7});
+  std::vector<RunId> runs;
+  for (int i = 0; i < 10; ++i) runs.push_back(submit(std::string(kJob) + kSixFeatures));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    EXPECT_EQ(record(runs[i]).state,
+              i < runs_max ? store::RunState::kRunning : store::RunState::kPending);
+  }
+  EXPECT_EQ(waits_for(runs[4]),
+            "2 clients (3 connected, 2 of them can do this run, 2 at work for other runs)");
+  const RunId idle = submit(std::string(kJobForOne) + "[data]\ninput = [7]\nclasses = 3\n");
+  ASSERT_EQ(record(idle).state, store::RunState::kRunning);
+  EXPECT_NE(core->machine().find_run(idle)->phase(), nullptr);
+  for (std::size_t i = 0; i < 2; ++i) core->handle(StopRun{runs[i]});
+  settle();
+  EXPECT_EQ(record(runs[4]).state, store::RunState::kRunning) << "it takes turns with the others";
+  EXPECT_EQ(record(runs[5]).state, store::RunState::kPending);
+}
+
+TEST_F(LearnedRunTest, ARunBeginsWhenARoundLeavesItsClientFree) {
+  runs_max = 2;
+  start();
+  submit(std::string(kJobForOne) + "[data]\ninput = [9]\nclasses = 3\n");  // which nobody can do
+  connect("a", {6});
+  connect("b", {6});
+  submit(std::string(kJobForOne) + kSixFeatures);
+  const RunId run = submit(std::string(kJobForOne) + kSixFeatures);
+  EXPECT_EQ(waits_for(run), "1 client (2 connected, 2 at work for other runs)");
+  fail_task(1, false);
+  fail_task(2, true);
+  wait(2s);
+  ASSERT_EQ(record(run).state, store::RunState::kRunning) << "b is asked no more";
+  EXPECT_NE(core->machine().find_run(run)->phase(), nullptr);
 }
 
 TEST_F(LearnedRunTest, KeepsTheShapeWhateverClientsSayLater) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/machine/client_fit.h"
 #include "tests/coordinator/coordinator_machine_fixture.h"
 
 namespace starling::coordinator {
@@ -55,6 +56,28 @@ TEST_F(ReachTest, NamesThoseThatCannot) {
   EXPECT_EQ(reach().connected, 2U);
   EXPECT_THAT(left_out(), ::testing::ElementsAre("away: its rows have another shape",
                                                  "wide: its rows have another shape"));
+}
+
+TEST_F(ReachTest, CountsWhoIsNotAtWork) {
+  context.job.round.cohort = 1;
+  context.job.round.wait_for = 1;
+  const auto able = [this] {
+    const AbleClients found = count_connected_able(machine.clients(), {}, {{4}, 0});
+    return std::pair(found.connected, found.free);
+  };
+  join_with("a", 1, {4});
+  join_with("wide", 2, {5});
+  EXPECT_EQ(able(), std::pair(1UL, 1UL));
+  submit();
+  EXPECT_EQ(able(), std::pair(1UL, 0UL));
+  feed(SessionClosed{SessionId(1)});
+  EXPECT_EQ(able(), std::pair(0UL, 0UL));
+  join_with("a", 3, {4});
+  EXPECT_EQ(able(), std::pair(1UL, 0UL)) << "it has its task still";
+  join_with("b", 4, {4});
+  EXPECT_EQ(able(), std::pair(2UL, 1UL));
+  feed(StopRun{RunId(1)});
+  EXPECT_EQ(able(), std::pair(2UL, 2UL));
 }
 
 TEST_F(ReachTest, CountsOutWhoFailsEveryTime) {
