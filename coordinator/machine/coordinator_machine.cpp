@@ -64,7 +64,8 @@ std::string CoordinatorMachine::waits_for(RunId id) const {
   const auto held = runs_.find(id);
   if (held == runs_.end()) return "";
   const RunMachine& run = *held->second.machine;
-  const bool lacks_clients = run.awaited() > 0 && run.reach().connected_able < run.awaited();
+  const bool lacks_clients = run.candidates().awaited() > 0 &&
+                             run.candidates().reach().connected_able < run.candidates().awaited();
   if (!held->second.lacks_place || lacks_clients) return run.waits_for();
   return fmt::format(
       "its turn: {} a round open, which is the limit (service.runs-max)",
