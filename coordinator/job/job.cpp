@@ -123,6 +123,24 @@ update::Bounds Job::bounds() const {
           .contributions_max = static_cast<std::uint32_t>(round.asked())};
 }
 
+namespace {
+
+Result<void> check_names(const Job& job) {
+  const client::DataShape& shape = job.training.data;
+  STARLING_TRY(shape.check_names());
+  if (shape.columns.empty() && shape.class_names.empty()) return {};
+  const bool by_name = job.data.match == kMatchNames;
+  if (by_name && !job.fallback.enabled()) return {};
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format("data.columns and data.class-names have no meaning with {}",
+                  by_name ? "fallback.topology: clients that train on by gossip take their "
+                            "columns by position and their classes by number"
+                          : "data.match = \"position\""));
+}
+
+}  // namespace
+
 Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   if (job.name.empty() || job.name.size() > update::kNameBytesMax) {
     return wrong_setting("setting-invalid",
@@ -142,6 +160,7 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
     STARLING_TRY(NormBound::parse(aggregation.norm_max));
   }
   STARLING_TRY(validate_fallback(*this));
+  STARLING_TRY(check_names(*this));
   STARLING_TRY(train::validate(training.train));
   STARLING_TRY(strategies.check(training.strategy, training.train, static_cast<Round>(job.rounds)));
   STARLING_TRY(check_rule(*this, strategies));
@@ -174,6 +193,7 @@ Result<Job> read_job(std::string_view toml, std::string_view source) {
 Result<Job> parse_job(std::string_view toml, std::string_view source,
                       const strategy::Catalogue& strategies) {
   STARLING_ASSIGN(Job job, read_job(toml, source));
+  job.training.data.complete();
   STARLING_TRY(job.validate(strategies));
   return job;
 }

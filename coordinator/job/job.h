@@ -101,10 +101,15 @@ struct FallbackOptions {
   bool enabled() const { return !topology.empty(); }
 };
 
+inline constexpr std::string_view kMatchNames = "names";
+inline constexpr std::string_view kMatchPosition = "position";
+inline constexpr std::array<std::string_view, 2> kMatches = {kMatchNames, kMatchPosition};
+
 struct DataOptions {
   std::string dataset;
   std::string partition = "iid";
   double hold_out = 0;
+  std::string match{kMatchNames};
 };
 
 struct Job {
@@ -125,6 +130,11 @@ struct Job {
   [[nodiscard]] Result<void> validate(
       const strategy::Catalogue& strategies = strategy::builtin_strategies()) const;
   update::Bounds bounds() const;
+  // Of a round that asks so many, and no fewer than the rule takes.
+  std::size_t updates_needed(std::size_t asked) const {
+    return std::max(std::min(static_cast<std::size_t>(round.updates_needed()), asked),
+                    static_cast<std::size_t>(aggregation.updates_min()));
+  }
   // Of the round, and no fewer than the rule takes.
   int updates_needed() const { return std::max(round.updates_needed(), aggregation.updates_min()); }
   int clients_awaited() const {
@@ -317,6 +327,10 @@ void describe(V& visit, DataOptions& o) {
                           "evaluate.federated-every",
                   .min = 0,
                   .max = 0.9});
+  visit("match", o.match,
+        FieldInfo{.help = "how columns of csv files are matched with those of the evaluation data "
+                          "set; position: as they stand, whatever their names",
+                  .choices = kMatches});
 }
 
 }  // namespace starling::coordinator

@@ -17,10 +17,10 @@ bool knows_only_the_first_version(const Greeting& greeting) { return greeting.ab
 
 }  // namespace
 
-std::vector<std::string> needed_abilities(const std::string& client_half,
-                                          const std::string& model) {
-  std::vector<std::string> words = {std::string(client::kModelPrefix) + model};
-  if (client_half != "fedavg") words.push_back(client_half);
+std::vector<std::string> needed_abilities(const client::TrainingSettings& settings) {
+  std::vector<std::string> words = {std::string(client::kModelPrefix) + settings.model.kind};
+  if (settings.strategy.name != "fedavg") words.push_back(settings.strategy.name);
+  if (!settings.data.class_names.empty()) words.emplace_back(client::kNamesAbility);
   return words;
 }
 

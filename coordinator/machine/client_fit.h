@@ -10,9 +10,9 @@
 
 namespace starling::coordinator {
 
-// What a run's clients must know beyond what the first version did, for the strategy's client half,
-// and the model, which earlier versions do not name.
-std::vector<std::string> needed_abilities(const std::string& client_half, const std::string& model);
+// What a run's clients must know beyond what the first version did; `settings` has of the strategy
+// what clients need. The model is named by no earlier version.
+std::vector<std::string> needed_abilities(const client::TrainingSettings& settings);
 
 bool holds_rows_out(const Greeting& greeting);
 bool sends_sparse(const Greeting& greeting);

@@ -60,6 +60,13 @@ std::size_t CoordinatorMachine::runs_active() const {
   }));
 }
 
+std::size_t CoordinatorMachine::runs_contending() const {
+  return runs_active() + static_cast<std::size_t>(std::ranges::count_if(runs_, [](const auto& r) {
+           return r.second.machine->phase() == nullptr &&
+                  r.second.machine->candidates().held_up_by_others();
+         }));
+}
+
 std::string CoordinatorMachine::waits_for(RunId id) const {
   const auto held = runs_.find(id);
   if (held == runs_.end()) return "";

@@ -37,6 +37,8 @@ class CoordinatorMachine {
   std::size_t runs_held() const { return runs_.size(); }
   // Those of them that do not wait for clients.
   std::size_t runs_active() const;
+  // And those that wait for clients which are at work for other runs.
+  std::size_t runs_contending() const;
   // Why a run that is held has no phase open, as "4 clients (2 connected)"; empty where it has one,
   // is about to open one, or is not held.
   std::string waits_for(RunId run) const;

@@ -113,7 +113,9 @@ Result<LearnedShape> learn_shape(const Job& job, const ClientTable& clients) {
   if (2 * learned.agreed <= learned.announced) {
     return retry("shapes-differ", "no shape of data is that of more than half of the clients");
   }
-  learned.shape = {most->first, said.classes > 0 ? said.classes : enough_classes(classes)};
+  learned.shape = said;
+  learned.shape.input = most->first;
+  if (said.classes == 0) learned.shape.classes = enough_classes(classes);
   for (const auto& [number, count] : classes) {
     if (said.classes > 0 || number == learned.shape.classes) learned.with_classes += count;
     if (number > learned.shape.classes) learned.with_more += count;

@@ -44,12 +44,19 @@ bool is_circumstance(std::string_view code, protocol::TaskKind kind);
 // asked wherever a round could not do without it.
 bool is_miss(std::string_view code);
 
-// Whether an attempt had such a failure for want of room here, or of memory on a client that other
-// runs may free: it says nothing of its run.
+// Such an attempt says nothing of its run.
 template <class Failures>
 bool lacked_room(const Failures& failures) {
-  return std::ranges::any_of(
-      failures, [](const auto& f) { return f.code == kNoRoom || f.code == client::kMemoryInUse; });
+  return std::ranges::any_of(failures, [](const auto& f) { return f.code == kNoRoom; });
+}
+
+// Whether an attempt of so many updates would have been committed but for clients whose memory
+// other runs hold, which may end: it says nothing of its run either.
+template <class Failures>
+bool lacked_memory(const Failures& failures, std::size_t updates, std::size_t needed) {
+  const auto refused = static_cast<std::size_t>(std::ranges::count_if(
+      failures, [](const auto& f) { return f.code == client::kMemoryInUse; }));
+  return refused > 0 && updates + refused >= needed;
 }
 
 }  // namespace starling::coordinator

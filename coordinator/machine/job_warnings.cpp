@@ -73,8 +73,9 @@ struct Fitness {
 
 Fitness fitness_for(protocol::TaskKind kind, const Job& job, const ClientTable& clients,
                     const strategy::Catalogue& strategies) {
-  const auto half = strategies.for_clients(job.training.strategy).name;
-  const std::vector<std::string> abilities = needed_abilities(half, job.training.model.kind);
+  client::TrainingSettings settings = job.training;
+  settings.strategy = strategies.for_clients(settings.strategy);
+  const std::vector<std::string> abilities = needed_abilities(settings);
   Fitness fitness;
   for (const auto& [name, client] : clients.all()) {
     const Greeting& greeting = client.greeting;

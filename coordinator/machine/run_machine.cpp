@@ -28,6 +28,13 @@ std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& f
   return fmt::format("; {} of {} failed: {}", failures.size(), asked, text);
 }
 
+// Clients say at once that they have no memory: the others would send their updates again and
+// again.
+Duration memory_pause(const PastAttempts& past) {
+  const auto excused = static_cast<int>(past.last) - past.failed;
+  return std::chrono::seconds(1) * (1 << std::clamp(excused - 1, 0, 8));
+}
+
 }  // namespace
 
 RunMachine::RunMachine(RunStart start, const CoordinatorOptions& options, ClientTable& clients,
@@ -189,7 +196,6 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
   const bool trains = opening.kind == protocol::TaskKind::kTrain;
   const auto wanted =
       static_cast<std::size_t>(trains ? options.cohort : start_.job.evaluations_wanted());
-  const auto needed = trains ? static_cast<std::size_t>(options.updates_needed()) : 1;
   const auto rule_needs = static_cast<std::size_t>(start_.job.aggregation.updates_min());
   if (trains && !std::exchange(said_who_cannot_, true)) {
     if (std::string text = candidates_.describe_unable(); !text.empty()) run_.say(std::move(text));
@@ -210,7 +216,8 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
                             .round = opening.round,
                             .attempt = opening.attempt,
                             .updates_wanted = std::min(wanted, asked),
-                            .updates_needed = std::max(std::min(needed, asked), rule_needs),
+                            .updates_needed = trains ? start_.job.updates_needed(asked)
+                                                     : std::max<std::size_t>(rule_needs, 1),
                             .deadline = options.deadline,
                             .resumed = resumed,
                             .bytes_in = opening.bytes_in,
@@ -315,18 +322,23 @@ void RunMachine::end_with(RoundSummary summary, const Error& reason) {
 // are told when the round or the run is over.
 void RunMachine::abandon_training(RoundSummary summary, const Error& reason) {
   const RoundOptions& options = start_.job.round;
-  const bool is_repetition = phase_->is_repetition() && lacked_room(summary.failures);
+  const bool lacks_memory = lacked_memory(summary.failures, summary.contributors.size(),
+                                          phase_->tasks().options().updates_needed);
+  const bool is_excused = lacks_memory || lacked_room(summary.failures);
+  const bool is_repetition = phase_->is_repetition() && is_excused;
   PastAttempts& past = start_.attempts[summary.round];
   past.last = summary.attempt;
   const std::vector<std::string> lost = who_lost(summary.failures, start_.counted);
-  if (lost.empty() && !lacked_room(summary.failures)) ++past.failed;
+  if (lost.empty() && !is_excused) ++past.failed;
   for (const auto& [id, task] : phase_->tasks().tasks()) abandoned_[task.client] = id;
   run_.turn.act(AbandonRound{std::move(summary), reason, is_repetition});
   if (!is_repetition) say_abandoned(reason);
   remove_phase();
   forget_lost_states(run_, lost);
   if (past.failed < options.attempts_max) {
-    retry_at_ = run_.turn.now + options.retry_pause;
+    Duration pause = options.retry_pause;
+    if (lacks_memory) pause = std::max(pause, memory_pause(past));
+    retry_at_ = run_.turn.now + pause;
     return;
   }
   finish(FinishRun::State::kFailed,

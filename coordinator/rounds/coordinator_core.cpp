@@ -65,6 +65,7 @@ RunQueue::Handlers CoordinatorCore::queue_handlers() {
               },
           .on_stop = [this](RunId run) { shell_.handle(StopRun{run}); },
           .runs_active = [this] { return machine().runs_active(); },
+          .runs_contending = [this] { return machine().runs_contending(); },
           .clients = [this]() -> const ClientTable& { return machine().clients(); },
           .on_broken = handlers_.on_broken};
 }

@@ -6,7 +6,6 @@
 #include "coordinator/job/job_text.h"
 #include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/data_shape.h"
-#include "core/client/abilities.h"
 #include "core/data/load.h"
 
 namespace starling::coordinator {
@@ -31,22 +30,22 @@ Result<void> fill_shape(client::DataShape& shape, const data::Dataset& dataset,
 
 Error as_wrong_setting(const Error& error) { return error.as(ErrorCategory::kUsage); }
 
-// What `shape` does not say of the rows' names becomes that of the dataset. Clients that train on
-// by gossip hold their rows as their files have them, so nothing is matched by name there.
-Result<void> fill_names(client::DataShape& shape, const data::Dataset& dataset, const Job& job) {
-  if (shape.class_names.empty()) shape.class_names = dataset.class_names();
-  if (job.fallback.enabled()) {
-    if (shape.class_names.empty()) return {};
-    return wrong_setting(
-        "text-labels",
-        "labels that are texts and fallback.topology do not go together yet; write "
-        "the classes' numbers, from 0, in every file");
+// Whether the evaluation data say the names of the run's rows. Clients that train on by gossip take
+// their columns by position.
+bool adopts_names(const Job& job) {
+  return job.data.match == kMatchNames && !job.fallback.enabled();
+}
+
+// What `shape` does not say of the rows' names becomes that of the dataset; columns whose names are
+// too long for a message are matched by position.
+Result<void> adopt_names(client::DataShape& shape, const data::Dataset& dataset) {
+  const auto bytes = FieldText<std::vector<std::string>>::write(dataset.feature_names()).size();
+  if (shape.columns.empty() && bytes <= client::kNamesBytesMax) {
+    shape.columns = dataset.feature_names();
   }
-  if (shape.columns.empty()) shape.columns = dataset.feature_names();
-  if (shape.classes == 0) shape.classes = static_cast<int>(shape.class_names.size());
-  // What does not fit into a message is matched by position.
-  if (FieldText<std::vector<std::string>>::write(shape.columns).size() > client::kNamesBytesMax) {
-    shape.columns.clear();
+  if (shape.class_names.empty()) {
+    shape.class_names = dataset.class_names();
+    if (!shape.class_names.empty()) shape.classes = static_cast<int>(shape.class_names.size());
   }
   return shape.check_names();
 }
@@ -72,12 +71,7 @@ std::string RunContext::job_settings() const {
   return settings_to_json(coordinator::job_settings(job));
 }
 
-std::vector<std::string> RunContext::abilities() const {
-  std::vector<std::string> needed =
-      needed_abilities(for_clients.strategy.name, for_clients.model.kind);
-  if (!for_clients.data.class_names.empty()) needed.emplace_back(client::kNamesAbility);
-  return needed;
-}
+std::vector<std::string> RunContext::abilities() const { return needed_abilities(for_clients); }
 
 bool RunContext::uniform_weights() const {
   if (job.aggregation.weight != "strategy") return job.aggregation.weight == "uniform";
@@ -112,28 +106,29 @@ Result<RunContext> prepare_run(const Job& job,
                                const strategy::Catalogue& strategies) {
   RunContext context{.job = job};
   client::DataShape& shape = context.job.training.data;
+  shape.complete();
+  const client::DataShape said = shape;
   if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+    constexpr const char* kKey = "evaluate.dataset";
     STARLING_ASSIGN(auto dataset, load_evaluation(job));
-    STARLING_TRY(fill_names(shape, *dataset, job));
-    const auto fitted = data::fit_to(dataset, shape.names());
-    if (!fitted) return as_wrong_setting(fitted.error()).within("evaluate.dataset");
     STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
+    const auto named = adopts_names(job) ? adopt_names(shape, *dataset) : Result<void>();
+    if (!named) return named.error().within(kKey);
+    const auto fitted = data::fit_to(dataset, shape.names());
+    if (!fitted) return as_wrong_setting(fitted.error()).within(kKey);
     context.evaluation = data::DatasetView{std::move(dataset)};
   }
   if (known_shape) {
-    if (!context.evaluation) STARLING_TRY(fill_names(shape, *known_shape, job));
-    const auto fits = data::fits(*known_shape, shape.names());
-    if (!fits) return as_wrong_setting(fits.error()).within("data.dataset");
-    const client::DataShape& said = job.training.data;
+    constexpr const char* kKey = "data.dataset";
     const bool by_job = !context.evaluation || (!said.input.empty() && said.classes > 0);
     STARLING_TRY(fill_shape(shape, *known_shape,
                             by_job ? kJobSays : "evaluate.dataset = " + job.evaluate.dataset));
+    const bool adopts = adopts_names(job) && !context.evaluation;
+    const auto named = adopts ? adopt_names(shape, *known_shape) : Result<void>();
+    if (!named) return named.error().within(kKey);
+    const auto fits = data::fits(*known_shape, shape.names());
+    if (!fits) return as_wrong_setting(fits.error()).within(kKey);
   }
-  STARLING_TRY(shape.check_names());
-  if (shape.input.empty() && !shape.columns.empty()) {
-    shape.input = {static_cast<int>(shape.columns.size())};
-  }
-  if (shape.classes == 0) shape.classes = static_cast<int>(shape.class_names.size());
   if (shape.input.empty() || shape.classes == 0) {
     return wrong_setting(
         "no-data-shape",

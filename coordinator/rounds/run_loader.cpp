@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "coordinator/job/job_text.h"
@@ -16,10 +17,11 @@ namespace {
 
 Result<std::shared_ptr<const RunContext>> load_context(
     const store::Run& run, const strategy::Catalogue& strategies, const PrepareContext& prepare,
-    const std::optional<client::DataShape>& shape) {
+    const std::optional<client::DataShape>& shape, bool by_position = false) {
   STARLING_ASSIGN(Job job,
                   parse_job(run.job, fmt::format("job of run {}", run.id.value()), strategies));
   if (shape) job.training.data = *shape;
+  if (by_position) job.data.match = kMatchPosition;
   return prepare(job);
 }
 
@@ -28,8 +30,9 @@ Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
   if (run.settings.empty()) return std::optional<client::DataShape>();
   STARLING_ASSIGN(Settings settings, parse_settings(run.settings));
   std::erase_if(settings, [](const auto& setting) {
-    return !setting.first.starts_with("data.") || setting.first == "data.dataset" ||
-           setting.first == "data.partition" || setting.first == "data.hold-out";
+    constexpr std::array<std::string_view, 4> kShape = {"data.input", "data.classes",
+                                                        "data.columns", "data.class-names"};
+    return std::ranges::find(kShape, setting.first) == kShape.end();
   });
   client::DataShape shape;
   STARLING_TRY(from_settings("data", settings, shape));
@@ -123,7 +126,9 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
                                    const store::Checkpoints& checkpoints,
                                    const store::ModelRecord& last) {
   STARLING_ASSIGN(const auto shape, stored_shape(run));
-  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
+  const bool by_position =
+      run.settings.find("\"data.match\"") == run.settings.npos;  // earlier ones
+  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape, by_position));
   STARLING_ASSIGN(model::SafetensorsFile file,
                   model::load_safetensors(checkpoints.disk(), checkpoints.path(last.round),
                                           {.expected = context->model->layout()}));

@@ -233,8 +233,9 @@ std::optional<RunQueue::Pending> RunQueue::find_pending(const store::Run& run) c
   if (const auto known = pending_.find(run.id); known != pending_.end()) return known->second;
   auto job = parse_job(run.job, "job", parts_.strategies);
   if (!job) return std::nullopt;
-  auto abilities = needed_abilities(parts_.strategies.for_clients(job->training.strategy).name,
-                                    job->training.model.kind);
+  client::TrainingSettings settings = job->training;
+  settings.strategy = parts_.strategies.for_clients(settings.strategy);
+  auto abilities = needed_abilities(settings);
   return Pending{*std::move(job), std::move(abilities)};
 }
 
@@ -258,12 +259,14 @@ bool RunQueue::may_begin(const Pending& pending) const {
 
 // Beside so many other runs that have begun. Where there is none, the run begins without enough
 // clients: it blocks no other, and its log says what it waits for. Up to runs-max runs take turns
-// with the same clients; the places beyond are for runs whose clients are idle.
+// with the same clients; beyond them a run needs clients that are idle. Runs whose clients are away
+// take part in no turns.
 bool RunQueue::lacks_clients(const Pending& pending, const client::DataShape& shape,
                              std::size_t others) const {
   if (others == 0) return false;
   const AbleClients able = count_able(pending, shape);
-  const std::size_t usable = others < options_.runs_max ? able.connected : able.free;
+  const bool takes_turns = handlers_.runs_contending() < options_.runs_max;
+  const std::size_t usable = takes_turns ? able.connected : able.free;
   return usable < static_cast<std::size_t>(pending.job.clients_awaited());
 }
 

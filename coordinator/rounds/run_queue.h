@@ -30,7 +30,8 @@ class RunQueue {
     std::function<void(const LoadedRun& run, RunStart start)> on_ready;
     // ... and it was asked to stop before the restart.
     std::function<void(RunId)> on_stop;
-    std::function<std::size_t()> runs_active;  // which do not wait for clients
+    std::function<std::size_t()> runs_active;      // which do not wait for clients
+    std::function<std::size_t()> runs_contending;  // and those that others hold up
     std::function<const ClientTable&()> clients;
     std::function<void(const Error&)> on_broken;
   };

@@ -217,7 +217,11 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
     PastAttempts& past = start.attempts[record.key.round];
     past.last = std::max(past.last, record.key.attempt);
     if (is_withdrawn(record)) continue;
-    if (lost.empty() && !lacked_room(record.result.failures)) ++past.failed;
+    const bool is_excused =
+        lacked_room(record.result.failures) ||
+        lacked_memory(record.result.failures, record.result.contributions.size(),
+                      context.job.updates_needed(record.cohort.size()));
+    if (lost.empty() && !is_excused) ++past.failed;
     if (record.key.round != round + 1) continue;
     start.evaluated = true;  // or nobody could: a training begins after that
     for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
@@ -233,7 +237,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
   }
   if (open) {
     start.open = to_open_attempt(*open);
-    if (start.open->kind == protocol::TaskKind::kEvaluate) start.evaluated = true;
+    start.evaluated = true;  // a training begins after its evaluation too
   }
   return start;
 }

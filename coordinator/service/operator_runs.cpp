@@ -8,7 +8,7 @@
 #include "coordinator/job/job.h"
 #include "coordinator/rounds/run_json.h"
 #include "coordinator/service/operator_desk.h"
-#include "core/wire/text.h"
+#include "core/base/utf8.h"
 
 namespace starling::coordinator {
 namespace {
@@ -40,10 +40,9 @@ class LogAnswer final : public OperatorAnswer {
     std::string piece;
     for (const store::LogLine& line : lines) {
       if (piece.size() > kPieceBytes) break;
-      piece +=
-          json::serialize(json::object{{"sequence", line.sequence},
-                                       {"time", format_rfc3339(line.time)},
-                                       {"text", wire::clean_sentence(line.text, kLineBytesMax)}});
+      piece += json::serialize(json::object{{"sequence", line.sequence},
+                                            {"time", format_rfc3339(line.time)},
+                                            {"text", clean_sentence(line.text, kLineBytesMax)}});
       piece += '\n';
       next_ = line.sequence + 1;
     }

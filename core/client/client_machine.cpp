@@ -217,10 +217,10 @@ void ClientMachine::receive(const protocol::Welcome& welcome) {
   drop_unreadable();
   for (const auto& [task, failed] : failures_) send(failure_of(task, failed.error));
   for (auto& [task, pending] : pending_) {
-    if (pending.stored) {
+    if (pending.stored && is_readable(pending.head)) {
       offer(pending);
     } else {
-      ask_about(task);
+      ask_about(task);  // it may have counted
     }
   }
   if (activity() == Activity::kFetching) request_input();
@@ -624,14 +624,14 @@ std::uint64_t ClientMachine::state_bytes(RunId run) const {
 
 // An update with a state is not dropped for another one, so that a task needs a place for its own.
 // What a training of the same run left is settled before the next one begins: its place serves
-// again.
+// again. What an evaluation leaves is a few numbers, which find a place beyond the limit.
 Result<void> ClientMachine::find_place(const protocol::RoundPlan& plan) const {
-  const bool trains = plan.kind == protocol::TaskKind::kTrain;
+  if (plan.kind != protocol::TaskKind::kTrain) return {};
   std::set<std::uint64_t> holders;
   std::size_t held = 0;
   for (const auto& [task, pending] : pending_) {
     const RunId run = pending.head.base.run;
-    if (pending.state == nullptr || (trains && run == plan.run)) continue;
+    if (pending.state == nullptr || run == plan.run) continue;
     ++held;
     holders.insert(run.value());
   }
@@ -810,7 +810,8 @@ bool ClientMachine::is_readable(const update::ContributionHead& head) const {
 void ClientMachine::drop_unreadable() {
   std::vector<TaskId> unreadable;
   for (const auto& [task, pending] : pending_) {
-    if (!is_readable(pending.head)) unreadable.push_back(task);
+    const bool is_unreadable = pending.stored && !is_readable(pending.head);
+    if (is_unreadable && pending.state == nullptr) unreadable.push_back(task);
   }
   for (const TaskId task : unreadable) {
     say(LogLevel::kWarning,
@@ -822,7 +823,7 @@ void ClientMachine::drop_unreadable() {
 }
 
 void ClientMachine::offer(Pending& pending) {
-  if (!pending.stored || link_ != Link::kUp) return;
+  if (!pending.stored || link_ != Link::kUp || !is_readable(pending.head)) return;
   pending.offered = true;
   send(protocol::UpdateOffer{pending.head});
 }

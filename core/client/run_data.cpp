@@ -8,7 +8,7 @@ Result<ClientData> RunData::named(const data::RowNames& names) {
   if (fits) return own_;
   const std::lock_guard lock(mutex_);
   if (fitted_.training.dataset && names_ == names) return fitted_;
-  fitted_ = {};  // frees its memory first
+  fitted_ = {};  // before another copy is made
   ClientData fitted = own_;
   STARLING_TRY(data::fit_to(fitted.training.dataset, names));
   if (fitted.held_out) fitted.held_out->dataset = fitted.training.dataset;

@@ -16,13 +16,14 @@ struct ClientData {
   std::optional<data::DatasetView> held_out = std::nullopt;
 };
 
-// Shared by all trainers of a client. Any thread.
+// Shared by all trainers of a client. Any thread. What is reordered is a second copy, which lives
+// as long as somebody trains on it.
 class RunData {
  public:
   explicit RunData(ClientData data) : own_(std::move(data)) {}
 
-  // The rows themselves where they fit as they are; else they are held once more, as the last run
-  // that differs has them. Errors: those of data::fit_to.
+  // The rows themselves where they fit as they are; else as the names have them, kept until others
+  // ask for other names. Errors: those of data::fit_to.
   [[nodiscard]] Result<ClientData> named(const data::RowNames& names);
 
  private:

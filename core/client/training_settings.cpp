@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base/nearest_name.h"
+#include "core/base/utf8.h"
 
 namespace starling::client {
 namespace {
@@ -31,13 +32,21 @@ namespace {
 Result<void> check_list(std::string_view key, const std::vector<std::string>& names) {
   std::set<std::string_view> seen;
   for (const std::string& name : names) {
-    if (!name.empty() && seen.insert(name).second) continue;
-    return wrong_setting(
-        "setting-invalid",
-        std::string(key) +
-            (name.empty() ? " has an empty name" : " has '" + printable(name) + "' twice"));
+    std::string wrong;
+    if (name.empty()) {
+      wrong = "an empty name";
+    } else if (!is_utf8(name)) {
+      wrong = "a name that is not UTF-8";
+    } else if (!seen.insert(name).second) {
+      wrong = "'" + printable(name) + "' twice";
+    }
+    if (wrong.empty()) continue;
+    return wrong_setting("setting-invalid", std::string(key) + " has " + wrong);
   }
-  return {};
+  if (FieldText<std::vector<std::string>>::write(names).size() <= kNamesBytesMax) return {};
+  return wrong_setting("setting-invalid", std::string(key) + " has more than " +
+                                              std::to_string(kNamesBytesMax) +
+                                              " bytes, which no message can carry");
 }
 
 bool is_number(std::string_view text) {
@@ -45,6 +54,11 @@ bool is_number(std::string_view text) {
 }
 
 }  // namespace
+
+void DataShape::complete() {
+  if (input.empty() && !columns.empty()) input = {static_cast<int>(columns.size())};
+  if (classes == 0) classes = static_cast<int>(class_names.size());
+}
 
 Result<void> DataShape::check_names() const {
   STARLING_TRY(check_list("data.columns", columns));
@@ -89,6 +103,7 @@ Result<TrainingSettings> TrainingSettings::parse(const Settings& settings) {
   STARLING_TRY(from_settings("data", settings, parsed.data));
   STARLING_TRY(from_settings("train", settings, parsed.train));
   STARLING_TRY(from_settings("strategy", settings, parsed.strategy));
+  STARLING_TRY(parsed.data.check_names());
   STARLING_TRY(train::validate(parsed.train));
   return parsed;
 }

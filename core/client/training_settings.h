@@ -28,6 +28,8 @@ struct DataShape {
   static DataShape of(const data::Shape& shape, int classes);
   [[nodiscard]] Result<data::Shape> shape() const;
   data::RowNames names() const { return {columns, class_names}; }
+  // What is not said of the shape becomes what the names say of it.
+  void complete();
   // Whether the names fit the shape and each other: "setting-invalid".
   [[nodiscard]] Result<void> check_names() const;
 };

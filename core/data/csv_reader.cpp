@@ -11,6 +11,7 @@
 #include <set>
 
 #include "core/base/nearest_name.h"
+#include "core/base/utf8.h"
 #include "core/data/row_selection.h"
 
 namespace starling::data {
@@ -70,6 +71,7 @@ struct Columns {
 
 // Some writers call the columns 0, 1, 2, ... or 1, 2, 3, ...
 bool are_counted(const std::vector<std::string_view>& numbers) {
+  if (numbers.size() < 3) return false;  // rows may begin like this
   const auto first = read_number(numbers.front());
   if (*first != 0 && *first != 1) return false;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -78,24 +80,37 @@ bool are_counted(const std::vector<std::string_view>& numbers) {
   return true;
 }
 
-Result<void> check_names(const std::string& file, const std::vector<std::string>& names) {
+// Names may be numbers, such as years; but with numbers and texts where the row below has them, the
+// first line is a row.
+Result<void> check_is_header(CsvRecords& records, const std::vector<std::string>& names) {
+  const auto is_number = [](const std::string& text) { return read_number(text).has_value(); };
   std::vector<std::string_view> numbers;
-  std::ranges::copy_if(names, std::back_inserter(numbers),
-                       [](const auto& name) { return read_number(name).has_value(); });
-  if (!numbers.empty() && (numbers.size() == names.size() || !are_counted(numbers))) {
-    return rejected("dataset-header", file + " has no header row: its first line holds " +
-                                          (numbers.size() == names.size()
-                                               ? "only numbers"
-                                               : "the number " + printable(numbers.front())) +
-                                          "; write the names of the columns above it");
-  }
+  std::ranges::copy_if(names, std::back_inserter(numbers), is_number);
+  if (numbers.empty()) return {};
+  std::vector<std::string> row;
+  STARLING_ASSIGN(const bool present, records.next(row));
+  const bool alike = present && std::ranges::equal(names, row, {}, is_number, is_number);
+  const bool all = numbers.size() == names.size();
+  if (!all && (!alike || are_counted(numbers))) return {};
+  return rejected("dataset-header",
+                  records.name() + " has no header row: its first line holds " +
+                      (all ? "only numbers" : "numbers where the line below has them") +
+                      "; write the names of the columns above it");
+}
+
+Result<void> check_names(const std::string& file, const std::vector<std::string>& names) {
   std::set<std::string_view> seen;
   for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::string column = "column " + std::to_string(i + 1);
     if (names[i].empty()) {
       return rejected("dataset-header",
-                      file + ": column " + std::to_string(i + 1) +
+                      file + ": " + column +
                           " has no name; name it in the first line, or leave it out (pandas writes "
                           "such a column of row numbers unless index=False)");
+    }
+    if (!is_utf8(names[i])) {
+      return rejected("dataset-header", file + ": the name of " + column +
+                                            " is not UTF-8; save the file with this encoding");
     }
     if (seen.insert(names[i]).second) continue;
     return rejected("dataset-header",
@@ -109,6 +124,10 @@ Result<Columns> read_header(CsvRecords& records, const LoadOptions& options) {
   STARLING_ASSIGN(const bool present, records.next(columns.names));
   if (!present) return rejected("dataset-malformed", records.name() + " is empty");
   for (std::string& name : columns.names) name = trim(name);
+  STARLING_ASSIGN(CsvRecords below, CsvRecords::open(records.name(), options.bytes_max));
+  std::vector<std::string> header;
+  STARLING_TRY(below.next(header));
+  STARLING_TRY(check_is_header(below, columns.names));
   STARLING_TRY(check_names(records.name(), columns.names));
   const std::vector<std::string_view> names(columns.names.begin(), columns.names.end());
   const auto find = [&](std::string_view name) {
@@ -194,6 +213,11 @@ Result<void> number_classes(const CsvRecords& records, const LabelColumn& labels
             (labels.any_number ? ": " + labels.first_text : ""));
   }
   content.class_names = labels.sorted_names();
+  if (!std::ranges::all_of(content.class_names, is_utf8)) {
+    return rejected("dataset-malformed", records.name() +
+                                             " has labels that are not UTF-8; save the file with "
+                                             "this encoding");
+  }
   std::ranges::copy(labels.sorted_rows(), content.labels.begin());
   return count_classes(records.name(), content, options);
 }

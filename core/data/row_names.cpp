@@ -2,13 +2,12 @@
 #include "core/data/row_names.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "core/base/counted.h"
 #include "core/base/list_some.h"
 #include "core/base/nearest_name.h"
 
@@ -25,28 +24,18 @@ Places places_of(const std::vector<std::string>& names) {
   return places;
 }
 
-std::string quoted(const std::string& name) { return "'" + printable(name) + "'"; }
-
-std::vector<std::string> missing_in(const std::vector<std::string>& wanted, const Places& there) {
-  std::vector<std::string> missing;
-  for (const std::string& name : wanted) {
-    if (!there.contains(name)) missing.push_back(quoted(name));
-  }
-  return missing;
-}
-
+// Of the names that the run says alone: what a device's file holds stays there, also in an error,
+// which the coordinator reads.
 std::string list(const std::vector<std::string>& names) {
-  return list_some(names, kNamed, std::identity());
+  return list_some(names, kNamed,
+                   [](const std::string& name) { return "'" + printable(name) + "'"; });
 }
 
-Error columns_differ(const Dataset& dataset, const std::vector<std::string>& missing,
-                     const std::vector<std::string>& unknown) {
-  std::string text =
-      "the columns of " + dataset.name() + " are not those that the run was made for:";
-  if (!missing.empty()) text += " it lacks " + list(missing);
-  if (!unknown.empty())
-    text += (missing.empty() ? " the run has no " : "; the run has no ") + list(unknown);
-  return unsupported("columns-differ", text);
+std::vector<std::string> missing_in(const Places& there, const std::vector<std::string>& wanted) {
+  std::vector<std::string> missing;
+  std::ranges::copy_if(wanted, std::back_inserter(missing),
+                       [&](const std::string& name) { return !there.contains(name); });
+  return missing;
 }
 
 // For each column of the run the dataset's; nothing: in the same order.
@@ -57,9 +46,16 @@ Result<std::optional<std::vector<std::size_t>>> find_columns(const Dataset& data
     return std::optional<std::vector<std::size_t>>();
   }
   const Places places = places_of(own);
-  const auto missing = missing_in(names.columns, places);
-  const auto unknown = missing_in(own, places_of(names.columns));
-  if (!missing.empty() || !unknown.empty()) return columns_differ(dataset, missing, unknown);
+  const auto missing = missing_in(places, names.columns);
+  const std::size_t unknown = missing_in(places_of(names.columns), own).size();
+  if (!missing.empty() || unknown > 0 || own.size() != names.columns.size()) {
+    return unsupported(
+        "columns-differ",
+        "the columns of the data are not those that the run was made for: " +
+            (missing.empty() ? "" : "it has no " + list(missing)) +
+            (missing.empty() || unknown == 0 ? "" : ", and ") +
+            (unknown == 0 ? "" : counted(unknown, "column") + " that the run has not"));
+  }
   std::vector<std::size_t> from;
   for (const std::string& name : names.columns) from.push_back(places.at(name));
   return std::optional(std::move(from));
@@ -71,23 +67,23 @@ Result<std::optional<std::vector<std::int32_t>>> find_classes(const Dataset& dat
   const std::vector<std::string>& own = dataset.class_names();
   const bool is_numbered = own.empty() && !dataset.class_column().empty();
   if (is_numbered && !names.classes.empty()) {
-    return unsupported("unknown-class", "the labels of " + dataset.name() +
-                                            " are numbers, and the run's classes are texts: " +
-                                            list_some(names.classes, kNamed, quoted));
+    return unsupported("unknown-class",
+                       "the labels of the data are numbers, and the run's classes are texts: " +
+                           list(names.classes));
   }
   if (own == names.classes || own.empty()) return std::optional<std::vector<std::int32_t>>();
   if (names.classes.empty()) {
-    return unsupported("text-labels",
-                       "the labels of " + dataset.name() +
-                           " are texts, and the run does not say which class each one is: set "
-                           "data.class-names in its job, or write the classes' numbers, from 0");
+    return unsupported(
+        "text-labels",
+        "the labels of the data are texts, and the run does not say which class each "
+        "one is: set data.class-names in its job, or write the classes' numbers, "
+        "from 0");
   }
   const Places places = places_of(names.classes);
-  const auto unknown = missing_in(own, places);
-  if (!unknown.empty()) {
-    return unsupported("unknown-class", "labels of " + dataset.name() +
-                                            " are no classes of the run: " + list(unknown) +
-                                            " (data.class-names)");
+  if (const std::size_t unknown = missing_in(places, own).size(); unknown > 0) {
+    return unsupported("unknown-class", counted(unknown, "label") + " of the data " +
+                                            (unknown == 1 ? "is no class" : "are no classes") +
+                                            " of the run, which are " + list(names.classes));
   }
   std::vector<std::int32_t> to;
   for (const std::string& name : own) to.push_back(static_cast<std::int32_t>(places.at(name)));

@@ -281,7 +281,8 @@ Result<void> UploadSpool::make_room(std::uint64_t bytes, std::uint64_t received)
 // Files take their room as they grow; what was promised to others is not free any more, and what of
 // it is kept on disk already takes none. Other kept files make way if that is enough.
 Result<void> UploadSpool::find_free_space(std::uint64_t capacity) {
-  STARLING_TRY(disk_.make_directory(options_.directory, Disk::Access::kOwner));
+  const auto made = disk_.make_directory(options_.directory, Disk::Access::kOwner);
+  if (!made) return made.error().kind() == ErrorKind::kInternal ? spool_error(made.error()) : made;
   while (true) {
     const auto found = disk_.free_bytes(options_.directory);
     if (!found) return spool_error(found.error());

@@ -69,6 +69,7 @@ std::vector<VectorSpec> encode(std::span<float> values, std::span<const VectorSp
   for (VectorSpec& vector : vectors) {
     const std::span<float> dense = values.subspan(first, static_cast<std::size_t>(vector.elements));
     first += dense.size();
+    vector.bytes = 0;
     if (is_sparse(vector.encoding)) {
       const std::uint64_t stored = count_stored(dense);
       vector.bytes = sparse_bytes(dense.size(), stored);

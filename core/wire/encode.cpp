@@ -3,12 +3,12 @@
 
 #include <optional>
 
+#include "core/base/utf8.h"
 #include "core/wire/bounds.h"
 #include "core/wire/codec.h"
 #include "core/wire/limits.h"
 #include "core/wire/message_rules.h"
 #include "core/wire/schema.h"
-#include "core/wire/text.h"
 
 namespace starling::wire {
 namespace {

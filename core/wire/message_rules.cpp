@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/utf8.h"
 #include "core/wire/limits.h"
-#include "core/wire/text.h"
 
 namespace starling::wire {
 namespace {

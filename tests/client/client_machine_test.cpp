@@ -246,6 +246,30 @@ TEST_F(ClientMachineTest, NoSparseUpdateIsOfferedToACoordinatorOfAnEarlierVersio
   EXPECT_FALSE(sent<protocol::TaskFailed>()[0].permanent);
 }
 
+// It may have counted while the client was away, and the server then believes it to have the state.
+TEST_F(ClientMachineTest, AnUnreadableUpdateWithAStateIsAskedAbout) {
+  connect();
+  auto sparse = plan(5);
+  sparse.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  hear(sparse);
+  serve_model(TaskId(5));
+  PendingUpdate made = update(5);
+  made.head.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
+  made.head.vectors[0].bytes = base.size();
+  made.state = std::make_shared<const strategy::State<float>>();
+  feed(TrainingFinished{TaskId(5), made});
+  feed(UpdateStored{TaskId(5), Result<void>()});
+  feed(Disconnected{retry("connection-lost", "x")});
+  reads_sparse = false;
+  connect();
+  EXPECT_TRUE(sent<protocol::UpdateOffer>().empty());
+  EXPECT_FALSE(did<ForgetUpdate>());
+  ASSERT_EQ(sent<protocol::ModelRequest>().size(), 1U);
+  EXPECT_EQ(sent<protocol::ModelRequest>()[0].task, TaskId(5));
+  hear(protocol::RoundCommitted{TaskId(5), sparse.run, sparse.round, {}});
+  EXPECT_TRUE(did<KeepState>());
+}
+
 TEST_F(ClientMachineTest, ATaskWithAnEncodingOfALaterVersionIsRefusedByName) {
   const auto later = static_cast<update::Encoding>(77);
   const auto refused_with = [&](protocol::RoundPlan plan) {

@@ -42,6 +42,21 @@ class RunMachineTest : public CoordinatorMachineTest {
   }
 };
 
+TEST_F(RunMachineTest, OnlyClientsThatMatchByNameAreToldTheColumns) {
+  context.for_clients.data.columns = {"x", "y"};
+  submit();
+  can_do = {"names"};
+  join("a", 1);
+  can_do = {};
+  join("b", 2);
+  std::map<SessionId, bool> told;
+  for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+    told[session] = std::ranges::any_of(
+        plan.settings, [](const auto& setting) { return setting.first == "data.columns"; });
+  }
+  EXPECT_EQ(told, (std::map<SessionId, bool>{{SessionId(1), true}, {SessionId(2), false}}));
+}
+
 // --- clients of attempts that are over ----------------------------------------------------------
 
 TEST_F(RunMachineTest, TheClientsOfAnAbandonedAttemptAreToldWhenTheRunIsStopped) {
@@ -563,12 +578,28 @@ TEST_F(SilentClientTest, NoMemoryBesideOtherRunsDoesNotEndARun) {
     answer(1, plans[0].second);
     ASSERT_EQ(did<AbandonRound>().size(), 1U);
     records.push_back(record(did<AbandonRound>()[0].summary, store::RoundState::kAbandoned));
-    wait_for_attempt();
+    const TimePoint began = now;
+    for (;;) {
+      now = std::min(*machine.find_run(RunId(1))->next_deadline(), now + 5s);
+      feed(Tick{});
+      if (machine.find_run(RunId(1))->phase()) break;
+      for (const std::uint64_t session : {1, 3}) hear(session, protocol::Ping{});
+    }
+    EXPECT_GE(now - began, std::chrono::seconds(1 << std::min(i, 8))) << "more and more rarely";
     plans = sent<protocol::RoundPlan>();
   }
   EXPECT_EQ(start_of(1, records).attempts.at(round()).failed, 0U) << "a restart knows";
   pass_round({1, 3});
   EXPECT_EQ(records.back().state, store::RoundState::kCommitted);
+}
+
+// One client alone does not keep a run from ending that lacks updates for other reasons.
+TEST(FailureCodes, MemoryExcusesAnAttemptOnlyWhereItWasDecisive) {
+  const std::vector<RoundFailure> failures = {{.client = "a", .code = "memory-in-use"},
+                                              {.client = "b", .code = "deadline"}};
+  EXPECT_TRUE(lacked_memory(failures, 1, 2));
+  EXPECT_FALSE(lacked_memory(failures, 1, 3));
+  EXPECT_FALSE(lacked_memory(std::span(failures).subspan(1), 2, 2));
 }
 
 class LateClientTest : public RunMachineTest {

@@ -368,6 +368,11 @@ TEST(RunRecords, AnEvaluationThatWasAbandonedIsNotTriedAgainAndOneThatWasWithdra
                         std::nullopt, {evaluation});
   };
   EXPECT_TRUE(start(3).evaluated);
+  store::RoundRecord next{.key = {RunId(1), 4, 1}, .state = store::RoundState::kOpen};
+  EXPECT_TRUE(to_run_start(RunId(1), small.context, {{RunId(1), 3, {}}, small.model, {}, {}},
+                           {next}, next, {})
+                  .evaluated)
+      << "nobody could, and the next training has begun";
   EXPECT_FALSE(start(2).evaluated) << "it is the next round's, whose model was withdrawn";
   EXPECT_EQ(start(2).evaluations.at(3), 1U) << "so that its next evaluation is attempt 2";
 }
@@ -532,21 +537,39 @@ TEST(RunRecords, ClassesThatAreTextsAreThoseOfTheEvaluationData) {
 }
 
 TEST(RunRecords, NamesThatContradictTheShapeOrEachOtherAreRefused) {
-  const auto why = [](client::DataShape shape) {
-    Job job;
-    job.training.data = std::move(shape);
-    const auto run = prepare_run(job, nullptr);
+  using ::testing::HasSubstr;
+  const auto why = [](const std::string& data) {
+    const auto job = parse_job("data = {" + data + "}", "job.toml");
+    if (!job) return job.error().message();
+    const auto run = prepare_run(*job, nullptr);
     return run ? std::string("accepted") : run.error().message();
   };
-  EXPECT_EQ(why({.columns = {"x", "y"}, .class_names = {"cat", "dog"}}), "accepted");
-  EXPECT_THAT(why({.input = {3}, .classes = 2, .columns = {"x", "y"}}),
-              ::testing::HasSubstr("not [2]"));
-  EXPECT_THAT(why({.input = {2}, .classes = 3, .class_names = {"cat", "dog"}}),
-              ::testing::HasSubstr("data.class-names has 2 names, and data.classes = 3"));
-  EXPECT_THAT(why({.classes = 2, .columns = {"x", "x"}}),
-              ::testing::HasSubstr("data.columns has 'x' twice"));
-  EXPECT_THAT(why({.input = {2}, .class_names = {"7", "x"}}),
-              ::testing::HasSubstr("has the number 7"));
+  EXPECT_EQ(why(R"(columns = ["x", "y"], class-names = ["cat", "dog"])"), "accepted");
+  EXPECT_THAT(why(R"(input = [3], classes = 2, columns = ["x", "y"])"), HasSubstr("not [2]"));
+  EXPECT_THAT(why(R"(input = [2], classes = 3, class-names = ["cat", "dog"])"),
+              HasSubstr("data.class-names has 2 names, and data.classes = 3"));
+  EXPECT_THAT(why(R"(classes = 2, columns = ["x", "x"])"), HasSubstr("data.columns has 'x' twice"));
+  EXPECT_THAT(why(R"(input = [2], class-names = ["7", "x"])"), HasSubstr("has the number 7"));
+  EXPECT_THAT(why(R"(classes = 2, columns = ["x", "y"], match = "position")"),
+              HasSubstr("data.match"));
+  EXPECT_THAT(
+      why("classes = 2, columns = [\"" + std::string(client::kNamesBytesMax + 1, 'x') + "\"]"),
+      HasSubstr("no message can carry"));
+  Job job;
+  job.training.data = {{2}, 2, {"x", "y"}};
+  job.fallback.topology = "ring";
+  EXPECT_THAT(job.validate().error().message(), HasSubstr("fallback.topology"));
+}
+
+TEST(RunRecords, ColumnsCountByPositionWhereTheJobSaysSoOrAnEarlierVersionBeganTheRun) {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "rows.csv";
+  ASSERT_TRUE(write_durably(file, as_bytes("x,y,label\n0,1,0\n2,3,1\n")));
+  Job job;
+  job.evaluate.dataset = "csv:" + file.string();
+  EXPECT_EQ(prepare_run(job, nullptr)->for_clients.data.columns.size(), 2U);
+  job.data.match = kMatchPosition;
+  EXPECT_TRUE(prepare_run(job, nullptr)->for_clients.data.columns.empty());
 }
 
 TEST(RunRecords, WhereClientsTrainOnByGossipNothingIsMatchedByName) {

@@ -113,11 +113,25 @@ TEST_F(CsvReader, SemicolonsAndTabsAreRecognised) {
 
 TEST_F(CsvReader, AHeaderThatLooksLikeDataIsRefused) {
   EXPECT_THAT(refusal("5.1,3.5,1.4,setosa\n4.9,3.0,1.4,setosa\n"),
-              HasSubstr("has no header row: its first line holds the number 5.1; write the names"));
-  EXPECT_THAT(refusal("3,4,cat\n5,6,dog\n"), HasSubstr("its first line holds the number 3"));
+              HasSubstr("has no header row: its first line holds numbers where the line below has "
+                        "them; write the names"));
+  EXPECT_THAT(refusal("1,2,cat\n5,6,dog\n"), HasSubstr("has no header row"));
   EXPECT_THAT(refusal(",x,label\n0,1,0\n"), HasSubstr("column 1 has no name"));
   EXPECT_EQ(load("0,1,2,label\n1,2,3,0\n").value()->shape().width, 3) << "as pandas names them";
+  EXPECT_EQ(load("0,1,2,label\n1,2,3,cat\n").value()->class_names().size(), 1U);
+  EXPECT_EQ(load("1990,1991,label\n1,2,0\n").value()->shape().width, 2) << "years";
+  EXPECT_EQ(load("nan,inf,label\n1,2,0\n").value()->shape().width, 2);
   EXPECT_EQ(load("label,1,2\n0,2,3\n").value()->shape().width, 2);
+}
+
+TEST_F(CsvReader, NamesAreUtf8) {
+  EXPECT_THAT(refusal("Gr\xF6\xDF"
+                      "e,label\n1,0\n"),
+              HasSubstr("the name of column 1 is not UTF-8"));
+  EXPECT_THAT(refusal("x,label\n1,Gr\xFCn\n"), HasSubstr("has labels that are not UTF-8"));
+  EXPECT_TRUE(
+      load("Gr\xC3\xB6\xC3\x9F"
+           "e,label\n1,Gr\xC3\xBCn\n"));
 }
 
 TEST_F(CsvReader, TheLastColumnIsTheClass) {

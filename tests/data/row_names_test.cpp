@@ -75,15 +75,20 @@ TEST(RowNames, OnlyWhatOthersHoldIsCopied) {
   EXPECT_THAT(dataset->row(0), ElementsAre(1.0F, 2.0F, 3.0F));
 }
 
-TEST(RowNames, WhatDiffersIsRefusedByName) {
-  EXPECT_THAT(
-      differs({{"x", "y", "w"}, {"finch", "robin"}}),
-      HasSubstr("columns-differ: the columns of csv:birds.csv are not those that the run was "
-                "made for: it lacks 'w'; the run has no 'z'"));
-  EXPECT_THAT(differs({{"x", "y"}, {"finch", "robin"}}), HasSubstr("made for: the run has no 'z'"));
-  EXPECT_THAT(
-      differs({{}, {"finch", "wren"}}),
-      HasSubstr("unknown-class: labels of csv:birds.csv are no classes of the run: 'robin'"));
+TEST(RowNames, WhatDiffersIsRefusedByTheNamesOfTheRun) {
+  const RowNames fitting = names_of(*birds());
+  EXPECT_EQ(
+      differs({{"x", "y", "w"}, fitting.classes}),
+      "columns-differ: the columns of the data are not those that the run was made for: it has "
+      "no 'w', and 1 column that the run has not");
+  EXPECT_THAT(differs({{"x", "y"}, fitting.classes}),
+              HasSubstr("for: 1 column that the run has not"));
+  EXPECT_THAT(differs({{"x", "y", "z", "w"}, fitting.classes}), HasSubstr("for: it has no 'w'"));
+  EXPECT_THAT(differs({{"x", "y", "z", "x"}, fitting.classes}), HasSubstr("columns-differ"))
+      << "a run that names one twice";
+  EXPECT_EQ(differs({{}, {"finch", "wren"}}),
+            "unknown-class: 1 label of the data is no class of the run, which are 'finch', 'wren'")
+      << "what the device holds stays there";
   auto numbered = Dataset::make({.name = "csv:n.csv",
                                  .shape = {1, 1, 1},
                                  .classes = 1,
@@ -91,10 +96,9 @@ TEST(RowNames, WhatDiffersIsRefusedByName) {
                                  .labels = {0},
                                  .class_column = "kind"})
                       .value();
-  EXPECT_THAT(
+  EXPECT_EQ(
       fit_to(numbered, {{}, {"finch", "robin"}}).error().message(),
-      HasSubstr("labels of csv:n.csv are numbers, and the run's classes are texts: 'finch', "
-                "'robin'"));
+      "the labels of the data are numbers, and the run's classes are texts: 'finch', 'robin'");
   EXPECT_THAT(differs(RowNames()), HasSubstr("text-labels"));
 }
 

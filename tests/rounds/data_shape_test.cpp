@@ -80,6 +80,8 @@ TEST_F(DataShapeTest, OfTwoClientsTheLargerNumberOfClassesCounts) {
   admit("a", of({784}, 9));
   admit("b", of({784}, 10));
   EXPECT_EQ(learn_shape(job, clients)->shape.classes, 10);
+  job.training.data = {{}, 0, {"a", "b", "c", "d", "e", "f"}};
+  EXPECT_EQ(learn_shape(job, clients)->shape.columns, job.training.data.columns);
 }
 
 TEST_F(DataShapeTest, WithoutAMajorityItSaysWhoHasWhich) {

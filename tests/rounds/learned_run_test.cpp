@@ -273,7 +273,7 @@ TEST_F(LearnedRunTest, RunsOfBusyClientsLeaveAPlaceToOneWhoseClientsAreIdle) {
   EXPECT_EQ(record(runs[5]).state, store::RunState::kPending);
 }
 
-TEST_F(LearnedRunTest, ARunBeginsWhenARoundLeavesItsClientFree) {
+TEST_F(LearnedRunTest, ARunWhoseClientsAreAwayTakesNoTurnOfOthers) {
   runs_max = 2;
   start();
   submit(std::string(kJobForOne) + "[data]\ninput = [9]\nclasses = 3\n");  // which nobody can do
@@ -281,11 +281,10 @@ TEST_F(LearnedRunTest, ARunBeginsWhenARoundLeavesItsClientFree) {
   connect("b", {6});
   submit(std::string(kJobForOne) + kSixFeatures);
   const RunId run = submit(std::string(kJobForOne) + kSixFeatures);
-  EXPECT_EQ(waits_for(run), "1 client (2 connected, 2 at work for other runs)");
+  ASSERT_EQ(record(run).state, store::RunState::kRunning);
   fail_task(1, false);
   fail_task(2, true);
   wait(2s);
-  ASSERT_EQ(record(run).state, store::RunState::kRunning) << "b is asked no more";
   EXPECT_NE(core->machine().find_run(run)->phase(), nullptr);
 }
 

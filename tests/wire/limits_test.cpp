@@ -8,9 +8,9 @@
 #include <functional>
 #include <limits>
 
+#include "core/base/utf8.h"
 #include "core/wire/bounds.h"
 #include "core/wire/codec.h"
-#include "core/wire/text.h"
 #include "tests/wire/raw_message.h"
 #include "tests/wire/sample_messages.h"
 

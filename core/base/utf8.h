@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may travel as text: UTF-8 (RFC 3629), so that whatever prints or stores it gets valid JSON.
+// UTF-8 (RFC 3629): what may travel and be stored as text, so that it can stand in JSON.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-namespace starling::wire {
+namespace starling {
 
 // Control characters and zeros included.
 bool is_utf8(std::string_view text);
@@ -15,4 +15,4 @@ bool is_utf8(std::string_view text);
 // long ends in an ellipsis. Requires: bytes_max >= 3.
 std::string clean_sentence(std::string_view text, std::size_t bytes_max);
 
-}  // namespace starling::wire
+}  // namespace starling

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/wire/text.h"
+#include "core/base/utf8.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/wire/random_message.h"
 
-namespace starling::wire {
+namespace starling {
 namespace {
 
 TEST(Utf8, WellFormedCharactersOfEachLengthPass) {
@@ -90,4 +90,4 @@ TEST(CleanSentence, OfAnyBytesIsUtf8ThatFits) {
 }
 
 }  // namespace
-}  // namespace starling::wire
+}  // namespace starling

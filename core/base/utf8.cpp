@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/wire/text.h"
+#include "core/base/utf8.h"
 
 #include "core/base/check.h"
 
-namespace starling::wire {
+namespace starling {
 namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
@@ -67,4 +67,4 @@ std::string clean_sentence(std::string_view text, std::size_t bytes_max) {
   return clean;
 }
 
-}  // namespace starling::wire
+}  // namespace starling
