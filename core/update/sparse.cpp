@@ -29,11 +29,13 @@ std::uint64_t bits_at(ByteView bitmap, std::size_t begin, std::size_t count) {
 }  // namespace
 
 std::uint64_t count_stored(std::span<const float> values) {
-  constexpr std::size_t kBlock = 1 << 20;  // of a block compilers count in the width of an element
+  // Of so many compilers count in the width of an element.
+  constexpr std::size_t kCountedAtOnce = 1 << 20;
   std::uint64_t count = 0;
-  for (std::size_t first = 0; first < values.size(); first += kBlock) {
+  for (std::size_t first = 0; first < values.size(); first += kCountedAtOnce) {
     std::uint32_t in_block = 0;
-    for (const float value : values.subspan(first, std::min(kBlock, values.size() - first))) {
+    for (const float value :
+         values.subspan(first, std::min(kCountedAtOnce, values.size() - first))) {
       in_block += is_stored(value) ? 1 : 0;
     }
     count += in_block;
