@@ -403,10 +403,10 @@ INSTANTIATE_TEST_SUITE_P(SimulatedDisk, SpooledAtEachChange,
 // The disk or the spool has room for one upload beside the models: the others wait for it, and what
 // is kept of them after a kill gives way.
 TEST_F(SimulatedCrash, RoomForOneUploadIsEnoughForAll) {
-  const std::function<void(Federation&)> kScarce[] = {
+  const std::function<void(Federation&)> shortages[] = {
       [](Federation& run) { run.capacity = 10'000; },
       [](Federation& run) { run.options.spool.disk_bytes_max = 4096; }};
-  for (const auto& scarce : kScarce) {
+  for (const auto& scarce : shortages) {
     Federation federation;
     spool_to_disk(federation);
     scarce(federation);
