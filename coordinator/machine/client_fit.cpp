@@ -58,20 +58,36 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
   return "";
 }
 
+namespace {
+
+bool can_train(const ClientTable::Announced& announced, const std::vector<std::string>& abilities,
+               const client::DataShape& shape) {
+  const ClientTable::Client client{.greeted = true,
+                                   .greeting = {.abilities = announced.abilities,
+                                                .input = announced.shape.input,
+                                                .classes = announced.shape.classes}};
+  return why_unfit(client, abilities, shape, protocol::TaskKind::kTrain).empty();
+}
+
+}  // namespace
+
 AbleClients count_connected_able(const ClientTable& clients,
                                  const std::vector<std::string>& abilities,
                                  const client::DataShape& shape) {
   AbleClients able;
   for (const auto& [announced, present] : clients.connected_as()) {
-    const ClientTable::Client client{.greeted = true,
-                                     .greeting = {.abilities = announced.abilities,
-                                                  .input = announced.shape.input,
-                                                  .classes = announced.shape.classes}};
-    if (!why_unfit(client, abilities, shape, protocol::TaskKind::kTrain).empty()) continue;
+    if (!can_train(announced, abilities, shape)) continue;
     able.connected += present.connected;
     able.free += present.free;
   }
   return able;
+}
+
+bool share_clients(const ClientTable& clients, const ClientNeeds& one, const ClientNeeds& other) {
+  return std::ranges::any_of(clients.connected_as(), [&](const auto& entry) {
+    return can_train(entry.first, one.abilities, one.shape) &&
+           can_train(entry.first, other.abilities, other.shape);
+  });
 }
 
 std::string describe_connected(std::size_t connected, std::size_t able) {

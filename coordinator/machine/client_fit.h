@@ -32,6 +32,14 @@ AbleClients count_connected_able(const ClientTable& clients,
                                  const std::vector<std::string>& abilities,
                                  const client::DataShape& shape);
 
+// Whether there are connected clients that can train for both of two runs, by what they announced.
+// Cost as above.
+struct ClientNeeds {
+  const std::vector<std::string>& abilities;
+  const client::DataShape& shape;
+};
+bool share_clients(const ClientTable& clients, const ClientNeeds& one, const ClientNeeds& other);
+
 // "3 connected, 2 of them can do this run"; the second part only where not all of them can.
 std::string describe_connected(std::size_t connected, std::size_t able);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "coordinator/machine/client_fit.h"
 #include "core/base/check.h"
 
 namespace starling::coordinator {
@@ -206,6 +207,15 @@ void CoordinatorMachine::advance() {
   }
 }
 
+// A run that waits for clients of its own takes no turn from one that has others.
+bool CoordinatorMachine::share_clients(const HeldRun& one, const HeldRun& other) const {
+  const auto needs = [](const HeldRun& run) {
+    const RunStart& start = run.machine->start();
+    return ClientNeeds{start.abilities, start.job.training.data};
+  };
+  return coordinator::share_clients(clients_, needs(one), needs(other));
+}
+
 // Whether one opened, or a run ended instead.
 bool CoordinatorMachine::open_phases() {
   bool any = false;
@@ -219,16 +229,18 @@ bool CoordinatorMachine::open_phases() {
     }
   }
   if (idle.size() > 1) std::ranges::stable_sort(idle, {}, &HeldRun::opened);
-  const HeldRun* held_up = nullptr;  // the first one: its turn comes before second turns of others
+  std::vector<const HeldRun*> held_up;  // their turns come before second turns of others
   for (HeldRun* run : idle) {
     run->lacks_place = open.size() >= options_.runs_max;
     if (run->lacks_place && run->machine->candidates().awaited() > 0) continue;
-    const bool yields = held_up && *held_up->waits_since < run->opened;
     std::optional<RunId> goes_before;
     if (run->lacks_place) {
       goes_before = open.back();
-    } else if (yields) {
-      goes_before = held_up->machine->id();
+    } else {
+      const auto first = std::ranges::find_if(held_up, [&](const HeldRun* waiting) {
+        return *waiting->waits_since < run->opened && share_clients(*run, *waiting);
+      });
+      if (first != held_up.end()) goes_before = (*first)->machine->id();
     }
     run->machine->try_open(goes_before);
     if (run->machine->phase()) {
@@ -236,9 +248,9 @@ bool CoordinatorMachine::open_phases() {
       run->opened = ++phases_opened_;
       run->waits_since.reset();
       run->lacks_place = false;
-    } else if (!goes_before && !held_up && run->machine->candidates().held_up_by_others()) {
+    } else if (!goes_before && run->machine->candidates().held_up_by_others()) {
       if (!run->waits_since) run->waits_since = phases_opened_;
-      held_up = run;
+      held_up.push_back(run);
     }
     any = any || run->machine->phase() || run->machine->over();
   }

@@ -36,11 +36,19 @@ bool adopts_names(const Job& job) {
   return job.data.match == kMatchNames && !job.fallback.enabled();
 }
 
-// What `shape` does not say of the rows' names becomes that of the dataset; columns whose names are
-// too long for a message are matched by position.
+// What `shape` does not say of the rows' names becomes that of the dataset.
 Result<void> adopt_names(client::DataShape& shape, const data::Dataset& dataset) {
-  const auto bytes = FieldText<std::vector<std::string>>::write(dataset.feature_names()).size();
-  if (shape.columns.empty() && bytes <= client::kNamesBytesMax) {
+  if (shape.columns.empty()) {
+    const auto bytes = FieldText<std::vector<std::string>>::write(dataset.feature_names()).size();
+    if (bytes > client::kNamesBytesMax) {
+      return wrong_setting(
+          "names-too-long",
+          fmt::format(
+              "the names of the columns take {}, and a message carries {}: use shorter "
+              "ones, or set data.match = \"position\" where all files have the same columns "
+              "in the same order",
+              format_byte_count(bytes), format_byte_count(client::kNamesBytesMax)));
+    }
     shape.columns = dataset.feature_names();
   }
   if (shape.class_names.empty()) {

@@ -14,7 +14,7 @@
 
 namespace starling::client {
 
-// As text, each list of names of a run or of a client; what is longer is matched by position.
+// As text, each list of names of a run.
 inline constexpr std::size_t kNamesBytesMax = 16 * 1024;
 
 // The rows that the model is made for: their shape, [features] or [channels, height, width], and

@@ -570,6 +570,14 @@ TEST(RunRecords, ColumnsCountByPositionWhereTheJobSaysSoOrAnEarlierVersionBeganT
   EXPECT_EQ(prepare_run(job, nullptr)->for_clients.data.columns.size(), 2U);
   job.data.match = kMatchPosition;
   EXPECT_TRUE(prepare_run(job, nullptr)->for_clients.data.columns.empty());
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("{}-{},", std::string(54, 'x'), i);
+  text += "label\n";
+  for (int i = 0; i < 300; ++i) text += "0,";
+  ASSERT_TRUE(write_durably(file, as_bytes(text + "1\n")));
+  EXPECT_TRUE(prepare_run(job, nullptr));
+  job.data.match = kMatchNames;
+  EXPECT_EQ(prepare_run(job, nullptr).error().code(), "names-too-long") << "never in silence";
 }
 
 TEST(RunRecords, WhereClientsTrainOnByGossipNothingIsMatchedByName) {

@@ -288,6 +288,24 @@ TEST_F(LearnedRunTest, ARunWhoseClientsAreAwayTakesNoTurnOfOthers) {
   EXPECT_NE(core->machine().find_run(run)->phase(), nullptr);
 }
 
+TEST_F(LearnedRunTest, ARunThatWaitsForBusyClientsTakesNoTurnOfOneThatHasOthers) {
+  connect("a", {6});
+  connect("b", {6});
+  connect("c", {7});
+  const RunId other = submit(std::string(kJobForOne) + "[data]\ninput = [7]\nclasses = 3\n");
+  submit(std::string(kJobForOne) + kSixFeatures);  // and its only client does not answer
+  const RunId waits = submit(std::string(kJob) + kSixFeatures);
+  ASSERT_EQ(core->machine().find_run(waits)->phase(), nullptr);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_NE(core->machine().find_run(other)->phase(), nullptr) << i;
+    fail_task(3, false);
+    EXPECT_EQ(core->machine().find_run(other)->phase(), nullptr);
+    wait(2s);
+  }
+  EXPECT_NE(core->machine().find_run(other)->phase(), nullptr);
+  EXPECT_EQ(core->machine().find_run(waits)->phase(), nullptr);
+}
+
 TEST_F(LearnedRunTest, KeepsTheShapeWhateverClientsSayLater) {
   connect("a", {6});
   connect("b", {6});
