@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 
 namespace starling::coordinator {
+
 std::string to_toml(const config::Binder& binder) {
   const Settings settings = binder.settings();
   std::string toml;

@@ -223,7 +223,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
                       context.job.updates_needed(record.cohort.size()));
     if (lost.empty() && !is_excused) ++past.failed;
     if (record.key.round != round + 1) continue;
-    start.evaluated = true;  // or nobody could: a training begins after that
+    start.evaluated = true;  // a round's training begins after the evaluation of the one before
     for (const auto& [client, task] : record.cohort) start.abandoned[client] = task;
   }
   if (forgotten) start.at = first_position(*start.strategy, start.at.version, start.at.model);
@@ -237,7 +237,7 @@ RunStart to_run_start(RunId id, const RunContext& context, RunPosition at,
   }
   if (open) {
     start.open = to_open_attempt(*open);
-    start.evaluated = true;  // a training begins after its evaluation too
+    start.evaluated = true;  // is evaluating, or already training the next round
   }
   return start;
 }

@@ -16,8 +16,8 @@ struct ClientData {
   std::optional<data::DatasetView> held_out = std::nullopt;
 };
 
-// Shared by all trainers of a client. Any thread. What is reordered is a second copy, which lives
-// as long as somebody trains on it.
+// Shared by all trainers of a client. Any thread. Reordered rows are a second copy, which is freed
+// when no trainer uses it any more.
 class RunData {
  public:
   explicit RunData(ClientData data) : own_(std::move(data)) {}

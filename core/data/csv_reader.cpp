@@ -82,18 +82,21 @@ bool are_counted(const std::vector<std::string_view>& numbers) {
 
 // Names may be numbers, such as years; but with numbers and texts where the row below has them, the
 // first line is a row.
-Result<void> check_is_header(CsvRecords& records, const std::vector<std::string>& names) {
+Result<void> check_is_header(const std::string& file, std::uint64_t bytes_max,
+                             const std::vector<std::string>& names) {
   const auto is_number = [](const std::string& text) { return read_number(text).has_value(); };
   std::vector<std::string_view> numbers;
   std::ranges::copy_if(names, std::back_inserter(numbers), is_number);
   if (numbers.empty()) return {};
+  STARLING_ASSIGN(CsvRecords records, CsvRecords::open(file, bytes_max));
   std::vector<std::string> row;
+  STARLING_TRY(records.next(row));  // the header
   STARLING_ASSIGN(const bool present, records.next(row));
   const bool alike = present && std::ranges::equal(names, row, {}, is_number, is_number);
   const bool all = numbers.size() == names.size();
   if (!all && (!alike || are_counted(numbers))) return {};
   return rejected("dataset-header",
-                  records.name() + " has no header row: its first line holds " +
+                  file + " has no header row: its first line holds " +
                       (all ? "only numbers" : "numbers where the line below has them") +
                       "; write the names of the columns above it");
 }
@@ -124,10 +127,7 @@ Result<Columns> read_header(CsvRecords& records, const LoadOptions& options) {
   STARLING_ASSIGN(const bool present, records.next(columns.names));
   if (!present) return rejected("dataset-malformed", records.name() + " is empty");
   for (std::string& name : columns.names) name = trim(name);
-  STARLING_ASSIGN(CsvRecords below, CsvRecords::open(records.name(), options.bytes_max));
-  std::vector<std::string> header;
-  STARLING_TRY(below.next(header));
-  STARLING_TRY(check_is_header(below, columns.names));
+  STARLING_TRY(check_is_header(records.name(), options.bytes_max, columns.names));
   STARLING_TRY(check_names(records.name(), columns.names));
   const std::vector<std::string_view> names(columns.names.begin(), columns.names.end());
   const auto find = [&](std::string_view name) {

@@ -56,7 +56,7 @@ class Dataset {
   // does not fit together.
   [[nodiscard]] static Result<std::shared_ptr<const Dataset>> make(Content content);
 
-  // What it was made of: its own memory where nobody else holds it, else a copy.
+  // The content of `dataset`: moved out of it if this is the last reference, else copied.
   static Content take(std::shared_ptr<const Dataset> dataset);
 
   const std::string& name() const { return content_.name; }

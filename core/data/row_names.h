@@ -25,7 +25,7 @@ RowNames names_of(const Dataset& dataset);
 [[nodiscard]] Result<bool> fits(const Dataset& dataset, const RowNames& names);
 
 // `dataset` with its columns in the order of `names` and its classes numbered by it; itself where
-// it is so already or has no names of its own. One that nobody else holds is changed in place, else
+// it is so already or has no names of its own. Changed in place if this is the last reference, else
 // the features are copied. "columns-differ", "unknown-class", "text-labels" (kUnsupported: another
 // attempt ends alike), and then `dataset` is as before. O(rows x features).
 [[nodiscard]] Result<void> fit_to(std::shared_ptr<const Dataset>& dataset, const RowNames& names);

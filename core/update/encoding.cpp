@@ -72,12 +72,12 @@ std::vector<VectorSpec> encode(std::span<float> values, std::span<const VectorSp
     vector.bytes = 0;
     if (is_sparse(vector.encoding)) {
       const std::uint64_t stored = count_stored(dense);
-      vector.bytes = sparse_bytes(dense.size(), stored);
-      if (vector.bytes < dense.size_bytes()) {
+      const std::uint64_t bytes = sparse_bytes(dense.size(), stored);
+      if (bytes < dense.size_bytes()) {
         make_sparse(dense, stored);
+        vector.bytes = bytes;
       } else {
         vector.encoding = dense_of(vector.encoding);
-        vector.bytes = 0;
       }
     }
     const auto bytes = static_cast<std::size_t>(encoded_bytes(vector));

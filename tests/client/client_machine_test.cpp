@@ -213,13 +213,17 @@ TEST_F(ClientMachineTest, ATrainingForASparseUpdateDoesNotAnswerAnAttemptThatWan
 }
 
 // The operator went back to an earlier version, which closes the connection on what it cannot read.
-TEST_F(ClientMachineTest, NoSparseUpdateIsOfferedToACoordinatorOfAnEarlierVersion) {
-  const auto sparse_update = [this](std::uint64_t task) {
+class DowngradeTest : public ClientMachineTest {
+ protected:
+  PendingUpdate sparse_update(std::uint64_t task) {
     PendingUpdate done = update(task);
     done.head.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
     done.head.vectors[0].bytes = base.size();
     return done;
-  };
+  }
+};
+
+TEST_F(DowngradeTest, NoSparseUpdateIsOfferedToACoordinatorOfAnEarlierVersion) {
   connect();
   auto sparse = plan(5);
   sparse.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
@@ -247,15 +251,13 @@ TEST_F(ClientMachineTest, NoSparseUpdateIsOfferedToACoordinatorOfAnEarlierVersio
 }
 
 // It may have counted while the client was away, and the server then believes it to have the state.
-TEST_F(ClientMachineTest, AnUnreadableUpdateWithAStateIsAskedAbout) {
+TEST_F(DowngradeTest, AnUnreadableUpdateWithAStateIsAskedAbout) {
   connect();
   auto sparse = plan(5);
   sparse.schema.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
   hear(sparse);
   serve_model(TaskId(5));
-  PendingUpdate made = update(5);
-  made.head.vectors[0].encoding = update::Encoding::kSparseFloat32Delta;
-  made.head.vectors[0].bytes = base.size();
+  PendingUpdate made = sparse_update(5);
   made.state = std::make_shared<const strategy::State<float>>();
   feed(TrainingFinished{TaskId(5), made});
   feed(UpdateStored{TaskId(5), Result<void>()});

@@ -372,7 +372,7 @@ TEST(RunRecords, AnEvaluationThatWasAbandonedIsNotTriedAgainAndOneThatWasWithdra
   EXPECT_TRUE(to_run_start(RunId(1), small.context, {{RunId(1), 3, {}}, small.model, {}, {}},
                            {next}, next, {})
                   .evaluated)
-      << "nobody could, and the next training has begun";
+      << "no client could evaluate, and the next training has begun";
   EXPECT_FALSE(start(2).evaluated) << "it is the next round's, whose model was withdrawn";
   EXPECT_EQ(start(2).evaluations.at(3), 1U) << "so that its next evaluation is attempt 2";
 }
