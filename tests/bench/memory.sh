@@ -6,6 +6,7 @@
 # transfer and summing happens.
 # usage: memory.sh [DIRECTORY-OF-PROGRAMS [CLIENTSxPARAMETERS...]]
 # The devices need some four models each: 4x100000000 takes about 8 GB.
+# COHORT=K: only K of the connected clients train, so that a difference is the uploads' own.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -67,8 +68,8 @@ kind = "softmax-regression"
 input = [$features]
 classes = 1000
 [round]
-cohort = $clients
-min-updates = $clients
+cohort = ${COHORT:-$clients}
+min-updates = ${COHORT:-$clients}
 wait-for = $clients
 deadline = "10m"
 [evaluate]
