@@ -10,6 +10,7 @@ namespace starling::client {
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out) {
   std::vector<std::string> words = strategies.client_names();
   for (const std::string_view kind : model::kModelKinds) {
+    if (kind == model::kExternalKind) continue;
     words.push_back(std::string(kModelPrefix).append(kind));
   }
   words.emplace_back(kSparseAbility);

@@ -11,7 +11,8 @@
 namespace starling::client {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPrefixes = {"model", "data", "train", "strategy"};
+constexpr std::array<std::string_view, 5> kPrefixes = {"model", "data", "trainer", "train",
+                                                       "strategy"};
 
 }  // namespace
 
@@ -91,6 +92,7 @@ Settings TrainingSettings::to_settings() const {
   const auto add = [&all](Settings part) { all.insert(all.end(), part.begin(), part.end()); };
   add(changed_settings("model", model));
   add(changed_settings("data", data));
+  add(changed_settings("trainer", trainer));
   add(changed_settings("train", train));
   add(changed_settings("strategy", strategy));
   return all;
@@ -101,6 +103,7 @@ Result<TrainingSettings> TrainingSettings::parse(const Settings& settings) {
   STARLING_TRY(expect_prefixes(settings, kPrefixes));
   STARLING_TRY(from_settings("model", settings, parsed.model));
   STARLING_TRY(from_settings("data", settings, parsed.data));
+  STARLING_TRY(from_settings("trainer", settings, parsed.trainer));
   STARLING_TRY(from_settings("train", settings, parsed.train));
   STARLING_TRY(from_settings("strategy", settings, parsed.strategy));
   STARLING_TRY(parsed.data.check_names());

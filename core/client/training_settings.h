@@ -57,9 +57,23 @@ void describe(Visitor& visit, DataShape& o) {
                       "of the evaluation data set, else labels are numbers"});
 }
 
+// What the clients' own trainers are given as it stands.
+struct TrainerSettings {
+  std::string settings;
+};
+
+template <class Visitor>
+void describe(Visitor& visit, TrainerSettings& o) {
+  visit("settings", o.settings,
+        FieldInfo{
+            .help = "a JSON object for the clients' own trainers (model.kind = \"external\"); in a "
+                    "file the keys of [trainer] instead, whatever their names"});
+}
+
 struct TrainingSettings {
   model::ModelSpec model;
   DataShape data;
+  TrainerSettings trainer;
   train::TrainOptions train;
   strategy::StrategyOptions strategy;
 

@@ -106,6 +106,10 @@ Result<std::vector<TensorInfo>> tensors_of(const ModelSpec& spec, data::Shape in
     STARLING_TRY(check_widths(spec.dense, "dense"));
     STARLING_ASSIGN(features, append_convolutions(tensors, spec, input));
     append_dense_stack(tensors, features, spec.dense, classes);
+  } else if (spec.is_external()) {
+    return bad_spec(
+        "a model of the kind external is computed by the clients' own trainers, and "
+        "this needs one that is built in: softmax-regression, mlp or cnn");
   } else {
     return bad_spec("there is no model kind \"" + spec.kind +
                     "\"; take softmax-regression, mlp or cnn");

@@ -11,7 +11,9 @@
 
 namespace starling::model {
 
-inline constexpr std::array<std::string_view, 3> kModelKinds = {"softmax-regression", "mlp", "cnn"};
+inline constexpr std::string_view kExternalKind = "external";  // external_model.h
+inline constexpr std::array<std::string_view, 4> kModelKinds = {"softmax-regression", "mlp", "cnn",
+                                                                kExternalKind};
 
 struct ModelSpec {
   std::string kind = "mlp";
@@ -20,13 +22,19 @@ struct ModelSpec {
   std::vector<int> channels = {32, 64};
   int kernel_size = 5;
   std::vector<int> dense = {512};
+  std::string initial;  // external
+  std::string layout;   // external
 
+  bool is_external() const { return kind == kExternalKind; }
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
 template <class V>
 void describe(V& visit, ModelSpec& o) {
-  visit("kind", o.kind, FieldInfo{.help = "family of models", .choices = kModelKinds});
+  visit("kind", o.kind,
+        FieldInfo{
+            .help = "family of models; external: one that the clients' own trainers compute with",
+            .choices = kModelKinds});
   visit("hidden", o.hidden,
         FieldInfo{.help = "mlp: widths of the hidden layers", .min = 1, .max = 1 << 20});
   visit(
@@ -41,6 +49,11 @@ void describe(V& visit, ModelSpec& o) {
   visit("dense", o.dense,
         FieldInfo{
             .help = "cnn: widths of the dense layers before the last", .min = 1, .max = 1 << 20});
+  visit("initial", o.initial,
+        FieldInfo{.help = "external: safetensors file of the initial model, at the coordinator"});
+  visit("layout", o.layout,
+        FieldInfo{.help = "external: SHA-256 of the tensors' names, shapes and roles; empty: that "
+                          "of model.initial, else they must be these"});
 }
 
 }  // namespace starling::model

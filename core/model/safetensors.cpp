@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <functional>
 #include <optional>
+#include <set>
 
 #include "core/base/durable_file.h"
 
@@ -17,6 +18,9 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kHeaderBytesMax = std::uint64_t{16} << 20;
 constexpr std::size_t kTensorsMax = 1 << 16;
 constexpr std::size_t kDimensionsMax = 8;
+
+// Of the metadata: the names of the buffers, a JSON array.
+const std::string kBuffersKey = "starling.buffers";
 
 Error bad_file(const std::string& why) {
   return rejected("bad-safetensors", "not a sound safetensors file: " + why);
@@ -99,6 +103,34 @@ Result<Metadata> parse_metadata(const json::value& value) {
   return metadata;
 }
 
+// Gives the tensors that `metadata` names as buffers their role.
+Result<void> read_roles(const Metadata& metadata, std::vector<Entry>& entries) {
+  const auto text = metadata.find(kBuffersKey);
+  if (text == metadata.end()) return {};
+  boost::system::error_code code;
+  const json::value names = json::parse(text->second, code);
+  if (code || !names.is_array()) return bad_file("its list of buffers is not a JSON array");
+  std::set<std::string_view> buffers;
+  for (const json::value& name : names.get_array()) {
+    if (!name.is_string()) return bad_file("its list of buffers holds something else than text");
+    buffers.insert(std::string_view(name.get_string().data(), name.get_string().size()));
+  }
+  for (Entry& entry : entries) {
+    if (buffers.erase(entry.tensor.name) > 0) entry.tensor.role = Role::kBuffer;
+  }
+  if (buffers.empty()) return {};
+  return bad_file("its list of buffers names \"" + std::string(*buffers.begin()) +
+                  "\", which is no tensor of it");
+}
+
+std::string buffers_of(const Layout& layout) {
+  json::array names;
+  for (const TensorInfo& tensor : layout.tensors()) {
+    if (tensor.role == Role::kBuffer) names.emplace_back(tensor.name);
+  }
+  return names.empty() ? std::string() : json::serialize(names);
+}
+
 // The tensors must lie one after the other and fill the data: no gaps, no overlaps.
 Result<std::shared_ptr<const Layout>> arrange(std::vector<Entry> entries,
                                               std::uint64_t data_bytes) {
@@ -140,6 +172,8 @@ Result<Header> parse_header(std::string_view header, std::uint64_t data_bytes) {
       entries.push_back(std::move(entry));
     }
   }
+  STARLING_TRY(read_roles(result.metadata, entries));
+  result.metadata.erase(kBuffersKey);
   STARLING_ASSIGN(result.layout, arrange(std::move(entries), data_bytes));
   return result;
 }
@@ -244,10 +278,14 @@ Result<Parameters> read_safetensors(const std::filesystem::path& path,
 }
 
 Bytes safetensors_header(const Layout& layout, const Metadata& metadata) {
+  Metadata all = metadata;
+  if (std::string buffers = buffers_of(layout); !buffers.empty()) {
+    all[kBuffersKey] = std::move(buffers);
+  }
   json::object root;
-  if (!metadata.empty()) {
+  if (!all.empty()) {
     json::object& object = root["__metadata__"].emplace_object();
-    for (const auto& [key, text] : metadata) object[key] = text;
+    for (const auto& [key, text] : all) object[key] = text;
   }
   for (const TensorInfo& tensor : layout.tensors()) {
     json::object& entry = root[tensor.name].emplace_object();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models as safetensors files (github.com/huggingface/safetensors): 8 bytes header length, a JSON
 // header, then the raw little-endian values. The flat vector is the file's data section as it is,
-// so the SHA-256 of a model can be recomputed from its file.
+// so the SHA-256 of a model can be recomputed from its file. Which tensors are buffers stands in
+// the metadata, as a JSON array of names behind "starling.buffers"; the others are trainable.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +15,7 @@
 
 namespace starling::model {
 
-// The file's free-form `__metadata__`.
+// The file's free-form `__metadata__`, without the roles of its tensors.
 using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsOptions {

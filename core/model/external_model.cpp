@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/external_model.h"
+
+#include <algorithm>
+
+#include "core/model/safetensors.h"
+
+namespace starling::model {
+
+Result<std::shared_ptr<const Layout>> external_layout(std::vector<TensorInfo> tensors) {
+  if (tensors.empty()) return rejected("bad-layout", "the model has no tensors");
+  for (const TensorInfo& tensor : tensors) {
+    if (tensor.role != Role::kPrivate) continue;
+    return rejected("bad-layout",
+                    "tensor \"" + tensor.name + "\" is private to a client, and does not travel");
+  }
+  std::ranges::sort(tensors, {}, &TensorInfo::name);
+  return Layout::make(std::move(tensors));
+}
+
+Sha256Digest digest_of(const Layout& layout) {
+  Sha256 digest;
+  for (const TensorInfo& tensor : layout.tensors()) {
+    std::string line = tensor.name + '\0';
+    for (const std::int64_t extent : tensor.shape) line += std::to_string(extent) + ',';
+    line += tensor.role == Role::kBuffer ? "buffer\n" : "trainable\n";
+    digest.update(as_bytes(line));
+  }
+  return std::move(digest).finish();
+}
+
+Result<Parameters> load_external_model(Disk& disk, const std::filesystem::path& path) {
+  STARLING_ASSIGN(SafetensorsFile file, load_safetensors(disk, path));
+  const Parameters& read = file.parameters;
+  STARLING_ASSIGN(const auto layout, external_layout(read.layout()->tensors()));
+  if (*layout == *read.layout()) return std::move(file.parameters);
+  Parameters sorted(layout);
+  for (const TensorInfo& tensor : layout->tensors()) {
+    std::ranges::copy(read.values(*read.layout()->find(tensor.name)),
+                      sorted.values(tensor).begin());
+  }
+  return sorted;
+}
+
+}  // namespace starling::model
