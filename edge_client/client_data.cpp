@@ -38,7 +38,8 @@ Result<data::DatasetView> load_rows(const EdgeOptions& options) {
   if (options.data.dataset.empty()) {
     return wrong_setting("setting-invalid",
                          "edge.toml does not say where this device's data is; add a line such as "
-                         "dataset = \"csv:/path/to/rows.csv\" under [data]");
+                         "dataset = \"csv:/path/to/rows.csv\" under [data], or the command of a "
+                         "trainer of your own under [trainer]");
   }
   STARLING_ASSIGN(const data::DatasetSpec spec, data::DatasetSpec::parse(options.data.dataset));
   data::LoadOptions load;
@@ -60,11 +61,13 @@ std::uint64_t memory_bytes(const LimitOptions& limits) {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE)) / 2;
 }
 
-std::uint64_t bytes_of(const data::Dataset& dataset) {
-  return dataset.features().size_bytes() + dataset.labels().size_bytes();
+std::uint64_t bytes_of(const client::ClientData& data) {
+  const auto& dataset = data.training.dataset;
+  return dataset ? dataset->features().size_bytes() + dataset->labels().size_bytes() : 0;
 }
 
 Result<client::ClientData> load_client_data(const EdgeOptions& options) {
+  if (!options.trainer.command.empty()) return client::ClientData{};
   const auto rows = load_rows(options);
   if (!rows && rows.error().code() == "dataset-too-large") {
     return rows.error()
@@ -107,11 +110,9 @@ Result<std::uint64_t> model_bytes_max(const LimitOptions& limits, std::uint64_t 
                   format_byte_count(data_bytes), format_byte_count(memory_bytes(limits))));
 }
 
-Result<client::ClientOptions> client_options(const EdgeOptions& options,
-                                             const client::ClientData& data,
-                                             std::string_view version) {
-  client::ClientOptions client;
-  client.software = fmt::format("starling-edge {}", version);
+namespace {
+
+void announce(const client::ClientData& data, client::ClientOptions& client) {
   const data::Dataset& dataset = *data.training.dataset;
   const auto shape = client::DataShape::of(dataset.shape(), dataset.classes());
   client.rows = data.training.size();
@@ -120,7 +121,28 @@ Result<client::ClientOptions> client_options(const EdgeOptions& options,
       client::abilities_of(strategy::builtin_strategies(), data.held_out.has_value());
   client.input.assign(shape.input.begin(), shape.input.end());
   client.classes = static_cast<std::uint32_t>(shape.classes);
-  STARLING_ASSIGN(client.model_bytes_max, model_bytes_max(options.limits, bytes_of(dataset)));
+}
+
+void announce(const client::TrainerDescription& trainer, client::ClientOptions& client) {
+  client.rows = trainer.rows;
+  client.held_out = trainer.held_out;
+  client.abilities = client::abilities_of(strategy::builtin_strategies(), trainer);
+}
+
+}  // namespace
+
+Result<client::ClientOptions> client_options(const EdgeOptions& options,
+                                             const client::ClientData& data,
+                                             const client::TrainerDescription* trainer,
+                                             std::string_view version) {
+  client::ClientOptions client;
+  client.software = fmt::format("starling-edge {}", version);
+  if (trainer != nullptr) {
+    announce(*trainer, client);
+  } else {
+    announce(data, client);
+  }
+  STARLING_ASSIGN(client.model_bytes_max, model_bytes_max(options.limits, bytes_of(data)));
   client.pending_updates_max = options.limits.pending_updates;
   client.greeting_deadline = options.connection.greeting_deadline;
   client.silence_max = options.connection.silence_max;

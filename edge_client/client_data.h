@@ -11,11 +11,12 @@ namespace starling::edge_client {
 // limits.memory in bytes.
 std::uint64_t memory_bytes(const LimitOptions& limits);
 
-// "setting-invalid" where the options name none, "partition-spec" where they name no part of it,
+// No rows where a trainer of one's own holds them. "setting-invalid" where the options name neither
+// data nor a trainer, "partition-spec" where they name no part of it,
 // and those of data::load_dataset.
 [[nodiscard]] Result<client::ClientData> load_client_data(const EdgeOptions& options);
 
-std::uint64_t bytes_of(const data::Dataset& dataset);
+std::uint64_t bytes_of(const client::ClientData& data);
 
 // "1234 rows of 28x28, 10 classes; 10% 12% ... of them in each class"
 std::string summarize(const data::DatasetView& view);
@@ -28,9 +29,10 @@ std::uint64_t bytes_beside(std::uint64_t data_bytes, const LimitOptions& limits)
 [[nodiscard]] Result<std::uint64_t> model_bytes_max(const LimitOptions& limits,
                                                     std::uint64_t data_bytes);
 
-// The machine's options, its software named as "starling-edge VERSION".
-[[nodiscard]] Result<client::ClientOptions> client_options(const EdgeOptions& options,
-                                                           const client::ClientData& data,
-                                                           std::string_view version);
+// The machine's options, its software named as "starling-edge VERSION". `trainer`: what one's own
+// said of itself; null: there is none.
+[[nodiscard]] Result<client::ClientOptions> client_options(
+    const EdgeOptions& options, const client::ClientData& data,
+    const client::TrainerDescription* trainer, std::string_view version);
 
 }  // namespace starling::edge_client

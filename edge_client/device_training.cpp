@@ -3,6 +3,8 @@
 
 #include <new>
 
+#include "core/client/process_trainer.h"
+
 namespace starling::edge_client {
 namespace {
 
@@ -11,6 +13,16 @@ class OwningTrainer final : private client::TrainerCache, public client::Builtin
  public:
   OwningTrainer(const std::string& client, const std::shared_ptr<client::RunData>& data)
       : BuiltinTrainer(client, data, static_cast<TrainerCache&>(*this)) {}
+};
+
+// A ProcessTrainer with its process.
+class OwningProcessTrainer final : public client::ProcessTrainer {
+ public:
+  OwningProcessTrainer(const std::string& client, std::unique_ptr<client::TrainerHost> host)
+      : ProcessTrainer(client, *host), host_(std::move(host)) {}
+
+ private:
+  const std::unique_ptr<client::TrainerHost> host_;
 };
 
 }  // namespace
@@ -22,6 +34,13 @@ Trainers make_builtin_trainers(const std::string& client, const client::ClientDa
   for (int i = 0; i < threads; ++i) {
     trainers.push_back(std::make_unique<OwningTrainer>(client, shared));
   }
+  return trainers;
+}
+
+Trainers make_process_trainer(const std::string& client,
+                              std::unique_ptr<client::TrainerHost> host) {
+  Trainers trainers;
+  trainers.push_back(std::make_unique<OwningProcessTrainer>(client, std::move(host)));
   return trainers;
 }
 

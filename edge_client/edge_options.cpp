@@ -14,6 +14,7 @@ std::string_view section_of(std::string_view key) { return key.substr(0, key.fin
 // A dataset has no default; what stands there shows how one is named.
 std::string_view example(std::string_view key, std::string_view default_value) {
   if (key == "data.dataset") return "\"csv:/path/to/rows.csv\"";
+  if (key == "trainer.command") return "[\"python3\", \"train.py\"]";
   if (key == "data.partition") return "\"dirichlet:alpha=0.5,index=3,of=10\"";
   return default_value;
 }
@@ -27,6 +28,7 @@ LogLevel LogOptions::threshold() const {
 
 void bind(config::Binder& binder, EdgeOptions& options) {
   binder.bind("data", options.data);
+  binder.bind("trainer", options.trainer);
   binder.bind("limits", options.limits);
   binder.bind("connection", options.connection);
   binder.bind("gossip", options.gossip);
@@ -40,6 +42,12 @@ Result<void> validate(const EdgeOptions& options) {
         "setting-invalid",
         "connection.backoff-min = " + format_duration(link.backoff_min) +
             " is longer than connection.backoff-max = " + format_duration(link.backoff_max));
+  }
+  if (!options.trainer.command.empty() && !options.data.dataset.empty()) {
+    return wrong_setting(
+        "setting-invalid",
+        "trainer.command and data.dataset are both set: the trainer holds its data "
+        "itself; remove the one that this device does not use");
   }
   const GossipOptions& gossip = options.gossip;
   if (!gossip.listen.empty()) {

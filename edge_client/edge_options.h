@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/fields.h"
 #include "core/base/log.h"
+#include "core/client/trainer_host.h"
 
 namespace starling::config {
 class Binder;
@@ -130,6 +131,7 @@ void describe(V& visit, LogOptions& o) {
 
 struct EdgeOptions {
   DataOptions data;
+  client::TrainerOptions trainer;  // of one's own, which holds its data itself
   LimitOptions limits;
   LinkOptions connection;
   GossipOptions gossip;

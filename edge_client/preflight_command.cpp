@@ -11,6 +11,7 @@
 #include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "core/base/nearest_name.h"
+#include "core/client/trainer_host.h"
 #include "core/net/listener.h"
 #include "edge_client/advice.h"
 #include "edge_client/client_data.h"
@@ -64,6 +65,24 @@ std::string see_section(const StateDirectory& state, std::string_view section,
   return fmt::format("make {} with {} and {}", state.options_file().string(), section, example);
 }
 
+// Starts it, as `start` would, unless that runs already with the same directory.
+Check check_trainer(const EdgeOptions& options, const StateDirectory& state,
+                    const std::string& models) {
+  if (StateLock::holder(state)) {
+    return passed("trainer", "it runs with starling-edge start, and is not started again");
+  }
+  NullLog log;
+  client::TrainerHost host({.trainer = options.trainer, .directory = state.trainer(), .client = {}},
+                           log);
+  const std::atomic<bool> never = false;
+  const auto found = host.describe("{}", never);
+  if (!found) {
+    return failed("trainer", found.error().message(), see_section(state, "[trainer]", "command"));
+  }
+  return passed("trainer",
+                fmt::format("{}; models of up to {}", client::summarize(**found), models));
+}
+
 Check check_data(const EdgeOptions& options, const StateDirectory& state) {
   const auto data = load_client_data(options);
   if (!data) {
@@ -73,10 +92,13 @@ Check check_data(const EdgeOptions& options, const StateDirectory& state) {
                       ? "raise limits.memory in edge.toml, or hold fewer rows"
                       : see_section(state, "[data]", "dataset = \"csv:/path/to/rows.csv\" in it"));
   }
-  const auto model = model_bytes_max(options.limits, bytes_of(*data->training.dataset));
+  const auto model = model_bytes_max(options.limits, bytes_of(*data));
   if (!model) {
     return failed("data", model.error().message(),
                   see_section(state, "[limits]", "memory = 1000 in it"));
+  }
+  if (data->training.dataset == nullptr) {
+    return check_trainer(options, state, format_byte_count(*model));
   }
   const std::string held_out =
       data->held_out ? fmt::format("; {} held out", counted(data->held_out->size(), "row")) : "";

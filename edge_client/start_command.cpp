@@ -38,6 +38,29 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
   return session;
 }
 
+struct OwnTrainer {
+  std::unique_ptr<client::TrainerHost> host;  // null: the built-in trainer, as there is data
+  client::TrainerDescription description;
+};
+
+// Started, so that the greeting can say what it does. One that only describes itself with the
+// settings of a run is taken to train.
+Result<OwnTrainer> start_trainer(const StartRequest& request, const std::string& client, Log& log) {
+  OwnTrainer own;
+  const client::TrainerOptions& options = request.options.trainer;
+  if (options.command.empty()) return own;
+  own.host = std::make_unique<client::TrainerHost>(
+      client::TrainerHost::Options{
+          .trainer = options, .directory = request.state.trainer(), .client = client},
+      log);
+  const std::atomic<bool> never = false;
+  const auto found = own.host->describe("{}", never);
+  if (!found) return found.error();
+  own.description = **found;
+  log.info("trainer: {}", client::summarize(own.description));
+  return own;
+}
+
 Result<void> run_session(const StartRequest& request, EdgeSession& session, GossipSession& gossip,
                          net::EventLoop& loop, Log& log) {
   const net::SignalWatcher signals(loop, [&](net::Signal signal) {
@@ -63,15 +86,17 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   log.info("starling-edge {}: {} of federation {}, coordinator {}", request.version, name,
            identity.identity().federation, identity.coordinator().text());
   STARLING_ASSIGN(const client::ClientData data, load_client_data(request.options));
-  log.info("data: {}", summarize(data.training));
+  STARLING_ASSIGN(OwnTrainer own, start_trainer(request, name, log));
+  if (!own.host) log.info("data: {}", summarize(data.training));
   if (data.held_out) log.info("held out to evaluate models: {}", summarize(*data.held_out));
   STARLING_ASSIGN(auto peer,
                   node_options(request.options, request.state, "starling-edge " + request.version,
                                request.backoff_seed));
   // Parts of one file number its texts alike.
-  peer.own_classes =
-      request.options.data.partition.empty() && !data.training.dataset->class_names().empty();
-  STARLING_ASSIGN(auto client, client_options(request.options, data, request.version));
+  peer.own_classes = data.training.dataset && request.options.data.partition.empty() &&
+                     !data.training.dataset->class_names().empty();
+  const client::TrainerDescription* const trainer = own.host ? &own.description : nullptr;
+  STARLING_ASSIGN(auto client, client_options(request.options, data, trainer, request.version));
   SystemDisk disk;
   const client::PendingStore store =
       pending_files(disk, request.state,
@@ -85,11 +110,11 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
              base.run.value(), base.round);
   }
   net::EventLoop loop;
-  EdgeSession session(
-      {loop, clock, log, request.state, identity, store},
-      session_options(request.options, std::move(client), bytes_of(*data.training.dataset)),
-      backoff_rng(request, name), std::move(leftovers),
-      make_builtin_trainers(name, data, request.options.limits.threads));
+  EdgeSession session({loop, clock, log, request.state, identity, store},
+                      session_options(request.options, std::move(client), bytes_of(data)),
+                      backoff_rng(request, name), std::move(leftovers),
+                      own.host ? make_process_trainer(name, std::move(own.host))
+                               : make_builtin_trainers(name, data, request.options.limits.threads));
   GossipSession gossip(
       {loop, clock, log, request.state, identity}, std::move(peer), data.training,
       {.send = [&session](const protocol::Envelope& e) { session.send_as_peer(e); },

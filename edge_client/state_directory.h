@@ -21,6 +21,7 @@ struct StateDirectory {
   [[nodiscard]] Result<std::optional<std::filesystem::path>> find_options_file() const;
   std::filesystem::path identity() const { return path / "identity"; }
   std::filesystem::path pending() const { return path / "pending"; }
+  std::filesystem::path trainer() const { return path / "trainer"; }  // its own files
   std::filesystem::path gossip() const { return path / "gossip"; }
   std::filesystem::path lock_file() const { return path / "lock"; }
   std::filesystem::path status_file() const { return path / "status.json"; }

@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <ostream>
 
 #include "coordinator/commands/commands.h"
@@ -54,7 +55,25 @@ struct SimulateFlags {
   std::string job_file;
   std::string out;
   std::string replay;
+  std::string trainer;
+  unsigned workers = 0;
   config::OutputFormat format = config::OutputFormat::kText;
+};
+
+// Above the bar, from any thread.
+class ProgressLog final : public Log {
+ public:
+  explicit ProgressLog(telemetry::Progress& progress) : progress_(progress) {}
+
+  void write(LogLevel, std::string_view line) override {
+    const std::lock_guard lock(mutex_);
+    progress_.print(line);
+  }
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  telemetry::Progress& progress_;
+  std::mutex mutex_;
 };
 
 Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
@@ -62,18 +81,26 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
   const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
   telemetry::Progress progress(context.err, context.clock, terminal,
                                static_cast<std::uint64_t>(flags.job.job.rounds));
+  ProgressLog log(progress);
   FederationSimulator::Hooks hooks;
   hooks.on_line = [&](const std::string& line) {
-    progress.print(telemetry::leading_facts(line, terminal.line_max));
+    log.write(LogLevel::kInfo, telemetry::leading_facts(line, terminal.line_max));
   };
   hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
+    const std::lock_guard lock(log.mutex());
     const auto note = outcome.measured ? fmt::format("{}accuracy {:.4f}",
                                                      outcome.measured->federated ? "held-out " : "",
                                                      outcome.measured->accuracy)
                                        : std::string();
     progress.update(summary.round, note);
   };
-  return simulate(flags.job, flags.options, context.clock, std::move(hooks));
+  SimulateOptions options = flags.options;
+  options.log = &log;
+  if (!flags.trainer.empty()) {
+    options.trainer = client::TrainerOptions{.command = {"/bin/sh", "-c", "exec " + flags.trainer}};
+    if (flags.workers > 0) options.threads = flags.workers;
+  }
+  return simulate(flags.job, options, context.clock, std::move(hooks));
 }
 
 int run_simulation(SimulateFlags& flags, CommandContext& context) {
@@ -126,6 +153,16 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                    "compute threads; results do not depend on it")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command
+      ->add_option("--trainer", flags->trainer,
+                   "with model.kind = \"external\": the command of a trainer of one's own, as in "
+                   "\"python3 train.py\"; all clients share its processes")
+      ->type_name("COMMAND");
+  command
+      ->add_option("--workers", flags->workers,
+                   "processes of the trainer at a time; without it as many as --threads")
+      ->check(CLI::Range(1, 1024))
+      ->needs("--trainer");
   command->add_option("--out", flags->out, "where run.json, models/ and report.html are written")
       ->type_name("DIR");
   command

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cmath>
 
 #include "coordinator/job/fallback_network.h"
@@ -104,6 +105,8 @@ int RoundOptions::updates_needed() const {
 void Job::bind(config::Binder& binder) {
   binder.bind("", job);
   binder.bind("model", training.model);
+  binder.bind("trainer", training.trainer);
+  binder.take_table("trainer", "settings");
   binder.bind("train", training.train);
   binder.bind("strategy", training.strategy);
   binder.bind("strategy", server);
@@ -139,6 +142,39 @@ Result<void> check_names(const Job& job) {
                           : "data.match = \"position\""));
 }
 
+// A model that the coordinator cannot compute with, and does not need rows for.
+Result<void> check_external(const Job& job) {
+  const client::TrainingSettings& training = job.training;
+  if (!training.trainer.settings.empty()) {
+    boost::system::error_code code;
+    const auto settings = boost::json::parse(training.trainer.settings, code);
+    if (code || !settings.is_object()) {
+      return wrong_setting("setting-invalid",
+                           "trainer.settings is not a JSON object, such as '{\"hidden\": 200}'");
+    }
+    if (!training.model.is_external()) {
+      return wrong_setting("setting-invalid",
+                           fmt::format("[trainer] is for trainers of one's own, and model.kind = "
+                                       "'{}' is built in; set model.kind = \"external\"",
+                                       training.model.kind));
+    }
+  }
+  if (!training.model.is_external()) return {};
+  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+    return wrong_setting(
+        "setting-invalid",
+        "evaluate.dataset has no meaning with model.kind = \"external\", which the "
+        "coordinator cannot compute with: let clients evaluate it, "
+        "evaluate.federated-every = 1");
+  }
+  if (job.fallback.enabled()) {
+    return wrong_setting("setting-invalid",
+                         "fallback.topology needs a model that is built in, and model.kind = "
+                         "\"external\"");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> Job::validate(const strategy::Catalogue& strategies) const {
@@ -161,6 +197,7 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   }
   STARLING_TRY(validate_fallback(*this));
   STARLING_TRY(check_names(*this));
+  STARLING_TRY(check_external(*this));
   STARLING_TRY(train::validate(training.train));
   STARLING_TRY(strategies.check(training.strategy, training.train, static_cast<Round>(job.rounds)));
   STARLING_TRY(check_rule(*this, strategies));

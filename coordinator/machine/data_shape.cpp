@@ -75,6 +75,7 @@ client::DataShape shape_of(const Greeting& greeting) {
 }
 
 bool lacks_shape(const Job& job) {
+  if (job.training.model.is_external()) return false;  // it needs none
   const client::DataShape& said = job.training.data;
   const bool evaluates = !job.evaluate.dataset.empty() && job.evaluate.every > 0;
   return (said.input.empty() || said.classes == 0) && !evaluates;

@@ -26,6 +26,11 @@ struct ReadBy {
 const std::vector<ReadBy> kReadBy = {
     ReadBy{"model.kind", {"mlp"}, {"model.hidden"}},
     ReadBy{"model.kind", {"cnn"}, {"model.channels", "model.kernel-size", "model.dense"}},
+    ReadBy{"model.kind", {"external"}, {"model.initial", "model.layout"}},
+    ReadBy{"model.kind",
+           {"softmax-regression", "mlp", "cnn"},
+           {"data.dataset", "data.partition", "data.hold-out", "data.input", "data.classes",
+            "data.columns", "data.class-names", "data.match"}},
     ReadBy{"train.optimizer", {"momentum", "nesterov"}, {"train.momentum"}},
     ReadBy{"train.optimizer", {"adam", "adamw"}, {"train.beta1", "train.beta2", "train.epsilon"}},
     ReadBy{"train.schedule", {"step"}, {"train.step-rounds", "train.gamma"}},

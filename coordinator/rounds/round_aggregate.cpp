@@ -20,6 +20,30 @@ Result<void> check_measured(const update::ContributionHead& head) {
                   "an evaluation needs a loss of at least 0 and an accuracy from 0 to 1");
 }
 
+// The model's buffers after a round, one behind the other: what they were and the mean change,
+// whatever the strategy makes of the other tensors. `changes`: of all tensors.
+std::vector<float> average_buffers(const model::Parameters& base, const aggregate::Means& changes) {
+  std::vector<float> buffers;
+  for (const model::TensorInfo& tensor : base.layout()->tensors()) {
+    if (tensor.role != model::Role::kBuffer) continue;
+    const std::span<const float> before = base.values(tensor);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      buffers.push_back(
+          static_cast<float>(static_cast<double>(before[i]) + changes[tensor.offset + i]));
+    }
+  }
+  return buffers;
+}
+
+void set_buffers(std::span<const float> buffers, model::Parameters& model) {
+  for (const model::TensorInfo& tensor : model.layout()->tensors()) {
+    if (tensor.role != model::Role::kBuffer) continue;
+    const std::span<float> values = model.values(tensor);
+    std::ranges::copy(buffers.first(values.size()), values.begin());
+    buffers = buffers.subspan(values.size());
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
@@ -109,9 +133,12 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
   linalg::AlignedVector<float> next;
   next.reserve(base_.model->size());
   strategy::State<float> state = base_.state ? *base_.state : strategy::State<float>();
+  // Of models that have buffers, the first vector is the step: see prepare_run().
+  const std::vector<float> buffers = average_buffers(*base_.model, report.vectors.front());
   STARLING_TRY(context_->strategy->apply(base_.model->values(), next, state,
                                          {.report = report, .population = population_}));
   model::Parameters model(base_.model->layout(), std::move(next));
+  set_buffers(buffers, model);
   update::ModelVersion version = base_.version;
   version.round = round_;
   version.sha256 = model.sha256();

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "coordinator/job/job_text.h"
 #include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/data_shape.h"
@@ -67,6 +70,52 @@ Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
   return dataset;
 }
 
+// What does not depend on who computes with the model.
+Result<RunContext> complete(RunContext context, const strategy::Catalogue& strategies) {
+  const Job& job = context.job;
+  STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));
+  resolve_norm_max(context.job.aggregation, *context.strategy);
+  context.for_clients = job.training;
+  context.for_clients.model.initial.clear();
+  context.for_clients.strategy = strategies.for_clients(job.training.strategy);
+  return context;
+}
+
+// Buffers are averaged, which needs steps of the model to be what clients send.
+Result<void> check_buffers(const model::Layout& layout,
+                           const strategy::ServerStrategy<float>& strategy,
+                           const std::string& name) {
+  const auto buffer =
+      std::ranges::find(layout.tensors(), model::Role::kBuffer, &model::TensorInfo::role);
+  if (buffer == layout.tensors().end() || strategy.instead_of_step().empty()) return {};
+  return wrong_setting(
+      "setting-invalid",
+      fmt::format(
+          "the model has buffers, such as '{}', which are averaged, and with strategy.name = "
+          "'{}' clients send {}: use another strategy",
+          buffer->name, name, strategy.instead_of_step()));
+}
+
+Result<RunContext> prepare_external(const Job& job, const strategy::Catalogue& strategies,
+                                    ExternalModel external) {
+  RunContext context{.job = job, .external = external ? std::move(external) : model_of_file(job)};
+  {
+    STARLING_ASSIGN(const model::Parameters model, context.external());
+    context.layout = model.layout();
+  }
+  std::string& layout = context.job.training.model.layout;
+  const std::string found = model::digest_of(*context.layout).hex();
+  if (!layout.empty() && layout != found) {
+    return wrong_setting(
+        "layout-mismatch",
+        fmt::format("model.layout is not that of the model's tensors, which is {}", found));
+  }
+  layout = found;
+  STARLING_ASSIGN(context, complete(std::move(context), strategies));
+  STARLING_TRY(check_buffers(*context.layout, *context.strategy, job.training.strategy.name));
+  return context;
+}
+
 }  // namespace
 
 bool RunContext::evaluates(Round round) const {
@@ -93,14 +142,42 @@ update::Schema RunContext::schema() const {
     const bool is_model = name == strategy::kModelVector;
     const auto dense = is_model ? update::Encoding::kFloat32Delta : update::Encoding::kFloat32;
     schema.vectors.push_back(
-        {.name = name, .encoding = update::sparse_of(dense), .elements = model->layout()->size()});
+        {.name = name, .encoding = update::sparse_of(dense), .elements = layout->size()});
   }
   return schema;
 }
 
-RunPosition RunContext::initial_position(RunId run, std::uint64_t seed) const {
-  auto initial = std::make_shared<const model::Parameters>(model::initial_parameters(*model, seed));
+Result<RunPosition> RunContext::initial_position(RunId run, std::uint64_t seed) const {
+  const auto make = [&]() -> Result<model::Parameters> {
+    if (model) return model::initial_parameters(*model, seed);
+    return external();
+  };
+  STARLING_ASSIGN(model::Parameters values, make());
+  if (*values.layout() != *layout) {
+    return wrong_setting("layout-mismatch",
+                         "the tensors of model.initial are not any more what they were when the "
+                         "job was read: submit it again");
+  }
+  auto initial = std::make_shared<const model::Parameters>(std::move(values));
   return first_position(*strategy, {run, 0, initial->sha256()}, initial);
+}
+
+ExternalModel model_of_file(const Job& job) {
+  return [path = job.training.model.initial]() -> Result<model::Parameters> {
+    constexpr const char* kKey = "model.initial";
+    if (path.empty()) {
+      return wrong_setting("no-initial-model",
+                           "model.kind = \"external\" needs model.initial, the safetensors file of "
+                           "the model to begin with");
+    }
+    SystemDisk disk;
+    auto model = model::load_external_model(disk, path);
+    if (!model) return as_wrong_setting(model.error()).within(kKey);
+    const auto values = model->values();
+    const bool is_finite = std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+    if (is_finite) return model;
+    return wrong_setting("bad-model", path + " has values that are not finite").within(kKey);
+  };
 }
 
 void resolve_norm_max(AggregationOptions& options,
@@ -111,7 +188,10 @@ void resolve_norm_max(AggregationOptions& options,
 
 Result<RunContext> prepare_run(const Job& job,
                                const std::shared_ptr<const data::Dataset>& known_shape,
-                               const strategy::Catalogue& strategies) {
+                               const strategy::Catalogue& strategies, ExternalModel external) {
+  if (job.training.model.is_external()) {
+    return prepare_external(job, strategies, std::move(external));
+  }
   RunContext context{.job = job};
   client::DataShape& shape = context.job.training.data;
   shape.complete();
@@ -144,11 +224,8 @@ Result<RunContext> prepare_run(const Job& job,
         "data.input and data.classes");
   }
   STARLING_ASSIGN(context.model, context.job.training.make_model());
-  STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));
-  resolve_norm_max(context.job.aggregation, *context.strategy);
-  context.for_clients = context.job.training;
-  context.for_clients.strategy = strategies.for_clients(job.training.strategy);
-  return context;
+  context.layout = context.model->layout();
+  return complete(std::move(context), strategies);
 }
 
 }  // namespace starling::coordinator

@@ -3,6 +3,7 @@
 // the job alone; immutable while rounds go on.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -10,15 +11,21 @@
 #include "coordinator/machine/coordinator_events.h"
 #include "core/base/compute_pool.h"
 #include "core/data/dataset.h"
+#include "core/model/external_model.h"
 #include "core/model/model.h"
 #include "core/strategy/catalogue.h"
 #include "core/train/evaluator.h"
 
 namespace starling::coordinator {
 
+// An external model's values, from wherever they are. Called on a compute thread, perhaps again.
+using ExternalModel = std::function<Result<model::Parameters>()>;
+
 struct RunContext {
-  Job job;  // with the shape of the data filled in
-  std::shared_ptr<const model::Model> model;
+  Job job;  // with the shape of the data, or the layout of an external model, filled in
+  std::shared_ptr<const model::Layout> layout;
+  std::shared_ptr<const model::Model> model;  // null: an external one
+  ExternalModel external;                     // where there is no model
   std::shared_ptr<const strategy::ServerStrategy<float>> strategy;
   std::optional<data::DatasetView> evaluation;
   client::TrainingSettings for_clients;  // the job's, of the strategy only what clients need
@@ -32,17 +39,23 @@ struct RunContext {
   std::vector<std::string> abilities() const;
   bool uniform_weights() const;
   update::Schema schema() const;
-  RunPosition initial_position(RunId run, std::uint64_t seed) const;
+  // "layout-mismatch" where an external model is not any more what it was.
+  [[nodiscard]] Result<RunPosition> initial_position(RunId run, std::uint64_t seed) const;
 };
 
 // Where `options` leave the bound on norms to the strategy: writes it there.
 void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrategy<float>& strategy);
 
+// What `model.initial` names.
+ExternalModel model_of_file(const Job& job);
+
 // Loads the evaluation data set, if the job names one, and makes the model for its shape; without
 // one the job itself ("model shape" keys) or `known_shape` says it. "no-data-shape" where nothing
-// does.
+// does. An external model needs no shape: `external`, or else what the job names, is read for its
+// layout.
 [[nodiscard]] Result<RunContext> prepare_run(
     const Job& job, const std::shared_ptr<const data::Dataset>& known_shape,
-    const strategy::Catalogue& strategies = strategy::builtin_strategies());
+    const strategy::Catalogue& strategies = strategy::builtin_strategies(),
+    ExternalModel external = nullptr);
 
 }  // namespace starling::coordinator

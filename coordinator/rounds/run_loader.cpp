@@ -17,12 +17,13 @@ namespace {
 
 Result<std::shared_ptr<const RunContext>> load_context(
     const store::Run& run, const strategy::Catalogue& strategies, const PrepareContext& prepare,
-    const std::optional<client::DataShape>& shape, bool by_position = false) {
+    const std::optional<client::DataShape>& shape, bool by_position = false,
+    const ExternalModel& external = nullptr) {
   STARLING_ASSIGN(Job job,
                   parse_job(run.job, fmt::format("job of run {}", run.id.value()), strategies));
   if (shape) job.training.data = *shape;
   if (by_position) job.data.match = kMatchPosition;
-  return prepare(job);
+  return prepare(job, external);
 }
 
 // None of a run that an earlier version began.
@@ -64,8 +65,10 @@ Error as_wrong_job(const Error& error) {
   return refused ? error.as(ErrorCategory::kUsage) : error;
 }
 
-Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job) {
-  STARLING_ASSIGN(RunContext context, prepare_run(job, nullptr));
+Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job,
+                                                          const ExternalModel& external) {
+  STARLING_ASSIGN(RunContext context,
+                  prepare_run(job, nullptr, strategy::builtin_strategies(), external));
   return std::make_shared<const RunContext>(std::move(context));
 }
 
@@ -104,8 +107,8 @@ Result<Job> try_job(const Job& submitted, const PrepareContext& prepare,
   STARLING_TRY(check_bounds(job));
   if (learned) job.training.data = learned->shape;
   if (lacks_shape(job)) return job;
-  STARLING_ASSIGN(const auto context, prepare(job));
-  if (learned) STARLING_TRY(check_learned_size(*learned, context->model->layout()->size()));
+  STARLING_ASSIGN(const auto context, prepare(job, nullptr));
+  if (learned) STARLING_TRY(check_learned_size(*learned, context->layout->size()));
   return context->job;
 }
 
@@ -115,8 +118,9 @@ Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue&
   const auto shape = learned ? std::optional(learned->shape) : std::nullopt;
   STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
   STARLING_TRY(check_bounds(context->job));
-  if (learned) STARLING_TRY(check_learned_size(*learned, context->model->layout()->size()));
-  LoadedRun loaded{context, context->initial_position(run.id, run.seed)};
+  if (learned) STARLING_TRY(check_learned_size(*learned, context->layout->size()));
+  STARLING_ASSIGN(RunPosition initial, context->initial_position(run.id, run.seed));
+  LoadedRun loaded{context, std::move(initial)};
   loaded.at.version.run_key = run_key(run);
   return loaded;
 }
@@ -128,10 +132,14 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
   STARLING_ASSIGN(const auto shape, stored_shape(run));
   const bool by_position =
       run.settings.find("\"data.match\"") == run.settings.npos;  // earlier ones
-  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape, by_position));
+  const std::filesystem::path path = checkpoints.path(last.round);
+  const ExternalModel external = [&checkpoints, path] {
+    return model::load_external_model(checkpoints.disk(), path);
+  };
+  STARLING_ASSIGN(const auto context,
+                  load_context(run, strategies, prepare, shape, by_position, external));
   STARLING_ASSIGN(model::SafetensorsFile file,
-                  model::load_safetensors(checkpoints.disk(), checkpoints.path(last.round),
-                                          {.expected = context->model->layout()}));
+                  model::load_safetensors(checkpoints.disk(), path, {.expected = context->layout}));
   const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
   STARLING_ASSIGN(strategy::StateSnapshot state, load_state(checkpoints, last));
   return LoadedRun{

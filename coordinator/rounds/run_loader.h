@@ -22,14 +22,17 @@ struct LoadedRun {
 using CheckpointsOf = std::function<store::Checkpoints(RunId)>;
 
 // How a run's context is made of its job: prepare_context, unless the data are known already, as in
-// a simulation. Called on a compute thread.
-using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(const Job&)>;
+// a simulation. Called on a compute thread. `external`: an external model as it stands, of a run
+// that has begun; null otherwise.
+using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(
+    const Job& job, const ExternalModel& external)>;
 
 // An error in a job, or in the data that it names, is the error of its author: kUsage.
 Error as_wrong_job(const Error& error);
 
 // Reads the evaluation data that the job names.
-[[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job);
+[[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(
+    const Job& job, const ExternalModel& external);
 
 // Bounds that no sum can hold are refused now, not when clients have trained.
 [[nodiscard]] Result<void> check_bounds(const Job& job);

@@ -86,8 +86,9 @@ store::UploadSpool::Options spool_options(const StateDirectory& state,
 }
 
 PrepareContext prepare_within(const store::UploadSpool::Options& spool) {
-  return [spool](const Job& job) -> Result<std::shared_ptr<const RunContext>> {
-    STARLING_ASSIGN(auto context, prepare_context(job));
+  return [spool](const Job& job,
+                 const ExternalModel& external) -> Result<std::shared_ptr<const RunContext>> {
+    STARLING_ASSIGN(auto context, prepare_context(job, external));
     STARLING_TRY(check_spool(*context, spool));
     return context;
   };

@@ -151,7 +151,7 @@ void FederationSimulator::make_core() {
             return store::Checkpoints(disk_,
                                       std::filesystem::path(kModels) / std::to_string(run.value()));
           },
-          [this](const Job&) { return Result<std::shared_ptr<const RunContext>>(context_); },
+          [this](const Job&, const ExternalModel&) { return Result<std::shared_ptr<const RunContext>>(context_); },
           *options_.strategies, immediate_, immediate_, pool_, log_},
       options, core_handlers());
 }

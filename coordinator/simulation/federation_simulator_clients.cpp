@@ -34,8 +34,7 @@ class FederationSimulator::ClientProcess final : private client::Link {
   static client::ClientOptions options(const Node& node, const FederationSimulator& world) {
     client::ClientOptions options{.software = "simulated",
                                   .rows = node.rows,
-                                  .abilities = client::abilities_of(*world.options_.strategies,
-                                                                    node.data.held_out.has_value()),
+                                  .abilities = abilities(node, world),
                                   .transfer = world.options_.transfer};
     if (const auto lacks = world.options_.lacks.find(node.name);
         lacks != world.options_.lacks.end()) {
@@ -44,6 +43,10 @@ class FederationSimulator::ClientProcess final : private client::Link {
     }
     if (node.data.held_out) options.held_out = node.data.held_out->size();
     return options;
+  }
+  static std::vector<std::string> abilities(const Node& node, const FederationSimulator& world) {
+    if (world.options_.trainers) return world.options_.trainers->abilities;
+    return client::abilities_of(*world.options_.strategies, node.data.held_out.has_value());
   }
   Node& node() { return *world_.nodes_[index_]; }
 
@@ -77,12 +80,15 @@ class FederationSimulator::ClientProcess final : private client::Link {
   // On any thread, and perhaps when this process is gone.
   client::MakeUpdate make_update() {
     return [name = node().name, data = node().data, &caches = world_.caches_,
-            &forge = world_.options_.faults.forge, strategies = world_.options_.strategies](
-               const client::Train& task, client::Trainer* instead, const std::atomic<bool>& stop,
-               unsigned worker) {
-      client::BuiltinTrainer own(name, data, caches[worker]);
-      auto update = client::make_update(task, instead == nullptr ? own : *instead,
-                                        {.verify_inputs = false, .strategies = strategies}, stop);
+            &options = world_.options_](const client::Train& task, client::Trainer* instead,
+                                        const std::atomic<bool>& stop, unsigned worker) {
+      std::unique_ptr<client::Trainer> own;
+      if (instead == nullptr && options.trainers) own = options.trainers->make(name, worker);
+      client::BuiltinTrainer builtin(name, data, caches[worker]);
+      client::Trainer* const trainer = instead != nullptr ? instead : own ? own.get() : &builtin;
+      const auto& forge = options.faults.forge;
+      auto update = client::make_update(
+          task, *trainer, {.verify_inputs = false, .strategies = options.strategies}, stop);
       if (update && forge) forge(name, *update);
       return update;
     };

@@ -80,8 +80,9 @@ Duration FederationSimulator::training_time(std::size_t index) {
     seconds = fault_rng_.uniform(0, to_seconds(options_.faults.training_max));
   }
   const std::size_t rows = nodes_[index]->data.training.size();
-  if (options_.world && rows > 0) {
-    const std::uint64_t steps = train::local_steps(context_->job.training.train, rows);
+  const train::TrainOptions& training = context_->job.training.train;
+  if (options_.world && (rows > 0 || training.local_steps > 0)) {
+    const std::uint64_t steps = train::local_steps(training, std::max<std::size_t>(rows, 1));
     seconds += options_.world->train_seconds(static_cast<std::uint32_t>(index), steps);
   }
   return from_seconds(seconds);

@@ -9,6 +9,7 @@
 
 #include "coordinator/rounds/run_json.h"
 #include "coordinator/rounds/run_loader.h"
+#include "coordinator/simulation/simulated_trainers.h"
 #include "core/base/counted.h"
 #include "core/base/disk.h"
 #include "core/base/durable_file.h"
@@ -43,6 +44,8 @@ Result<std::vector<data::DatasetView>> load_parts(const Job& job, std::size_t cl
 
 // What each client trains on and holds out.
 Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_t clients) {
+  // The trainers hold the data.
+  if (job.training.model.is_external()) return std::vector<client::ClientData>(clients);
   STARLING_ASSIGN(const auto parts, load_parts(job, clients));
   std::vector<client::ClientData> holdings;
   for (const data::DatasetView& part : parts) {
@@ -62,12 +65,39 @@ Result<std::vector<client::ClientData>> load_holdings(const Job& job, std::size_
 // All share one data set; each client on its own would copy it.
 Result<void> fit_holdings(std::vector<client::ClientData>& holdings, const data::RowNames& names) {
   auto dataset = holdings.front().training.dataset;
+  if (dataset == nullptr) return {};
   STARLING_TRY(data::fit_to(dataset, names));
   for (client::ClientData& holding : holdings) {
     holding.training.dataset = dataset;
     if (holding.held_out) holding.held_out->dataset = dataset;
   }
   return {};
+}
+
+// With the job's trainers, null where the model is built in.
+Result<std::unique_ptr<SimulatedTrainers>> start_trainers(const Job& job,
+                                                          const SimulateOptions& options) {
+  if (job.training.model.is_external() != options.trainer.has_value()) {
+    return wrong_setting(
+        "setting-invalid",
+        options.trainer
+            ? fmt::format(
+                  "a trainer of one's own needs model.kind = \"external\", and the job says "
+                  "'{}'",
+                  job.training.model.kind)
+            : "model.kind = \"external\" needs a trainer to simulate: --trainer \"python3 "
+              "train.py\"");
+  }
+  if (!options.trainer) return std::unique_ptr<SimulatedTrainers>();
+  return SimulatedTrainers::start(job, *options.strategies, *options.trainer, options.threads,
+                                  *options.log);
+}
+
+Result<RunContext> prepare(const Job& job, const std::vector<client::ClientData>& holdings,
+                           SimulatedTrainers* trainers, const strategy::Catalogue& strategies) {
+  if (trainers == nullptr) return prepare_run(job, holdings.front().training.dataset, strategies);
+  STARLING_ASSIGN(ExternalModel initial, trainers->initial_model(job));
+  return prepare_run(job, nullptr, strategies, std::move(initial));
 }
 
 Result<void> check_clients(const Job& job, std::size_t clients) {
@@ -217,7 +247,7 @@ Error explain_deadline(const Error& error, const RunContext& context, const Simu
   if (error.code() != "too-few-updates" || rounds.empty()) return error;
   const store::RoundRecord& last = rounds.back();
   if (std::ranges::none_of(last.result.failures, late)) return error;
-  const std::uint64_t bytes = last.cohort.size() * context.model->layout()->size() * sizeof(float);
+  const std::uint64_t bytes = last.cohort.size() * context.layout->size() * sizeof(float);
   return rejected(
       error.code(),
       fmt::format("{}; updates came after round.deadline = {}. The coordinator's link alone takes "
@@ -238,7 +268,8 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   auto loaded = load_holdings(job, options.clients);
   if (!loaded) return as_wrong_job(loaded.error());
   std::vector<client::ClientData>& holdings = *loaded;
-  const auto prepared = prepare_run(job, holdings.front().training.dataset, *options.strategies);
+  STARLING_ASSIGN(const auto trainers, start_trainers(job, options));
+  const auto prepared = prepare(job, holdings, trainers.get(), *options.strategies);
   if (!prepared) return as_wrong_job(prepared.error());
   const RunContext& context = *prepared;
   // As a service refuses at its submission what would only fail as a run.
@@ -246,6 +277,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   const auto store = store::open_store_in_memory();
   OutputDisk disk;
   STARLING_ASSIGN(auto made, simulator_options(job, options, disk));
+  if (trainers) made.trainers = trainers->trainers();
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
   STARLING_TRY(fit_holdings(holdings, context.for_clients.data.names()));

@@ -9,14 +9,19 @@
 #include <string>
 
 #include "coordinator/simulation/federation_simulator.h"
+#include "core/base/log.h"
+#include "core/client/trainer_host.h"
 
 namespace starling::coordinator {
 
 struct SimulateOptions {
   std::size_t clients = 10;
   unsigned threads = 1;
-  std::optional<WorldOptions> world;            // none: messages and training take no time
-  std::optional<std::filesystem::path> out;     // run.json, models/, report.html
+  // Of a job with model.kind = "external": one process a thread; its output goes to `log`.
+  std::optional<client::TrainerOptions> trainer;
+  Log* log = nullptr;                        // must outlive the simulation; needed with a trainer
+  std::optional<WorldOptions> world;         // none: messages and training take no time
+  std::optional<std::filesystem::path> out;  // run.json, models/, report.html
   std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
   // The built-in strategies, or a catalogue with the user's own; must outlive the simulation.
   const strategy::Catalogue* strategies = &strategy::builtin_strategies();

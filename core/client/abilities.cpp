@@ -20,4 +20,15 @@ std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, boo
   return words;
 }
 
+std::vector<std::string> abilities_of(const strategy::Catalogue& strategies,
+                                      const TrainerDescription& trainer) {
+  std::vector<std::string> words;
+  if (trainer.can(TrainerOperation::kGradient)) words = strategies.client_names();
+  words.push_back(std::string(kModelPrefix).append(model::kExternalKind));
+  words.emplace_back(kSparseAbility);
+  if (trainer.can(TrainerOperation::kEvaluate)) words.emplace_back(kEvaluateAbility);
+  std::ranges::sort(words);
+  return words;
+}
+
 }  // namespace starling::client

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/client/trainer_host.h"
 #include "core/strategy/catalogue.h"
 
 namespace starling::client {
@@ -20,5 +21,10 @@ inline constexpr const char* kNamesAbility = "names";  // matches rows by the na
 // The client halves of the strategies, the built-in trainer's models, the encodings beside dense
 // float32, "names", and "evaluate" where rows are held out. Sorted.
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out);
+
+// Of a trainer of one's own: "model-external", the sparse encoding, "evaluate" where it does, and
+// the strategies, which correct gradients or continue an optimizer, where it offers gradients.
+std::vector<std::string> abilities_of(const strategy::Catalogue& strategies,
+                                      const TrainerDescription& trainer);
 
 }  // namespace starling::client

@@ -10,11 +10,14 @@
 
 namespace starling::client {
 
-class ProcessTrainer final : public Trainer {
+class ProcessTrainer : public Trainer {
  public:
   // `host` must outlive the trainer.
   ProcessTrainer(std::string client, TrainerHost& host) : client_(std::move(client)), host_(host) {}
 
+  // The model to begin with, for `request`'s settings and seed.
+  [[nodiscard]] Result<void> initialize(const TrainingRequest& request, std::span<float> result,
+                                        const std::atomic<bool>& stop);
   // All refuse with "tensors-differ" a run whose model is not the trainer's, and with
   // "unsupported-operation" what the trainer does not offer. Training that corrects gradients or
   // keeps an optimizer is steps of train::Optimizer on the trainer's `gradient`.

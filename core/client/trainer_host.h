@@ -56,6 +56,9 @@ struct TrainerDescription {
   bool can(TrainerOperation operation) const;
 };
 
+// "train.py: fit, evaluate; 10 tensors with 199210 values; 600 rows, 100 held out"
+std::string summarize(const TrainerDescription& description);
+
 // A task as the protocol has it, but for its tensors.
 struct TrainerTask {
   std::string client;

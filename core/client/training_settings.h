@@ -60,6 +60,8 @@ void describe(Visitor& visit, DataShape& o) {
 // What the clients' own trainers are given as it stands.
 struct TrainerSettings {
   std::string settings;
+
+  std::string object() const { return settings.empty() ? "{}" : settings; }
 };
 
 template <class Visitor>

@@ -88,7 +88,7 @@ std::string Binder::nearest_key(std::string_view key) const {
 }
 
 Result<void> Binder::read_toml(std::string_view text, std::string_view file_name) {
-  STARLING_ASSIGN(const auto entries, read_toml_entries(text, file_name));
+  STARLING_ASSIGN(const auto entries, read_toml_entries(text, file_name, free_tables_));
   for (const TomlEntry& entry : entries) {
     const std::string where = std::string(file_name) + ":" + std::to_string(entry.line);
     const auto field = std::ranges::find(fields_, entry.key, &Field::key);

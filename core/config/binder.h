@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/settings.h"
 #include "core/config/documentation.h"
+#include "core/config/toml_reader.h"
 
 namespace CLI {
 class App;
@@ -32,6 +33,12 @@ class Binder {
   template <class Options>
   void bind(std::string_view section, Options& options) {
     add(fields_of(section, options));
+  }
+
+  // What a file has in the table `section`, whatever its keys, becomes the text of the bound key
+  // "section.key", as a JSON object.
+  void take_table(std::string section, std::string key) {
+    free_tables_.push_back({std::move(section), std::move(key)});
   }
 
   // Adds --config FILE to `app`. Not for a command whose file is a required argument.
@@ -79,6 +86,7 @@ class Binder {
   std::vector<KeyDocument> documents_;
   std::vector<Flag> flags_;  // as given
   std::vector<bool> said_;   // [fields]
+  std::vector<FreeTable> free_tables_;
   std::string config_file_;
 };
 

@@ -6,7 +6,10 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cctype>
+#include <cmath>
+#include <sstream>
 
 #include "core/base/nearest_name.h"
 
@@ -70,6 +73,45 @@ void collect(const std::string& prefix, const toml::table& table, std::vector<To
   }
 }
 
+// Dates and times as texts, as TOML writes them; JSON has no numbers that are not finite: null.
+boost::json::value to_json(const toml::node& node) {
+  if (const auto* table = node.as_table()) {
+    boost::json::object object;
+    for (const auto& [name, member] : *table) object[std::string(name.str())] = to_json(member);
+    return object;
+  }
+  if (const auto* array = node.as_array()) {
+    boost::json::array list;
+    for (const toml::node& element : *array) list.push_back(to_json(element));
+    return list;
+  }
+  if (const auto* boolean = node.as_boolean()) return boolean->get();
+  if (const auto* integer = node.as_integer()) return integer->get();
+  if (const auto* number = node.as_floating_point()) {
+    return std::isfinite(number->get()) ? boost::json::value(number->get()) : nullptr;
+  }
+  if (const auto* text = node.as_string()) return boost::json::value(text->get());
+  std::ostringstream date;
+  node.visit([&date](const auto& value) { date << value; });
+  return boost::json::value(date.str());
+}
+
+// Takes the free tables out of the document.
+std::vector<TomlEntry> take_free_tables(toml::table& document,
+                                        const std::vector<FreeTable>& free_tables) {
+  std::vector<TomlEntry> entries;
+  for (const auto& [name, key] : free_tables) {
+    const toml::table* table = document[name].as_table();
+    if (table == nullptr) continue;
+    const bool is_text = table->size() == 1 && table->contains(key) && (*table)[key].is_string();
+    if (is_text) continue;
+    entries.push_back({name + '.' + key, table->source().begin.line, FieldType::kText,
+                       boost::json::serialize(to_json(*table))});
+    document.erase(name);
+  }
+  return entries;
+}
+
 // Each dot of a key is a table within a table, and the parser descends by recursion.
 Result<void> check_depth(std::string_view text, std::string_view file_name) {
   constexpr std::ptrdiff_t kDotsMax = 1000;
@@ -109,10 +151,10 @@ std::string hint_of_quotes(std::string_view text, std::size_t number) {
 
 }  // namespace
 
-Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
-                                                 std::string_view file_name) {
+Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text, std::string_view file_name,
+                                                 const std::vector<FreeTable>& free_tables) {
   STARLING_TRY(check_depth(text, file_name));
-  const toml::parse_result parsed = toml::parse(text, file_name);
+  toml::parse_result parsed = toml::parse(text, file_name);
   if (!parsed) {
     const std::size_t line = parsed.error().source().begin.line;
     return wrong_setting("toml-malformed",
@@ -120,7 +162,7 @@ Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
                              ": not valid TOML: " + std::string(parsed.error().description()) +
                              hint_of_quotes(text, line));
   }
-  std::vector<TomlEntry> entries;
+  std::vector<TomlEntry> entries = take_free_tables(parsed.table(), free_tables);
   collect("", parsed.table(), entries);
   std::ranges::stable_sort(entries, {}, &TomlEntry::line);
   return entries;

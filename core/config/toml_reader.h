@@ -20,8 +20,16 @@ struct TomlEntry {
   std::string text;               // as Field::set takes it
 };
 
+// A table whose keys are not known: all of it is one entry, a JSON object, for the field
+// "table.key". Where the table has that key alone, with a text, it is the field's as usual.
+struct FreeTable {
+  std::string table;  // at the top level
+  std::string key;
+};
+
 // In the order of their lines. Fails with "toml-malformed" and file:line.
-[[nodiscard]] Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text,
-                                                               std::string_view file_name);
+[[nodiscard]] Result<std::vector<TomlEntry>> read_toml_entries(
+    std::string_view text, std::string_view file_name,
+    const std::vector<FreeTable>& free_tables = {});
 
 }  // namespace starling::config

@@ -90,10 +90,13 @@ class Dataset {
 
 // Some rows of a dataset, in a fixed order. Copies share everything.
 struct DatasetView {
-  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<const Dataset> dataset = nullptr;                  // null: no rows
   std::shared_ptr<const std::vector<std::uint32_t>> rows = nullptr;  // null: every row
 
-  std::size_t size() const { return rows ? rows->size() : dataset->rows(); }
+  std::size_t size() const {
+    if (rows) return rows->size();
+    return dataset ? dataset->rows() : 0;
+  }
   // The dataset's row number of this view's i-th row. Requires: i < size().
   std::uint32_t row(std::size_t i) const {
     return rows ? (*rows)[i] : static_cast<std::uint32_t>(i);

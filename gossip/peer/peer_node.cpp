@@ -395,6 +395,10 @@ std::set<Member> PeerNode::absent(Member self) const {
 }
 
 Result<void> PeerNode::begin_life(Member self) {
+  if (rows_.dataset == nullptr) {
+    return unsupported("no-data",
+                       "this device trains with a trainer of its own, which gossip does not drive");
+  }
   if (options_.own_classes) {
     return rejected(
         "text-labels",

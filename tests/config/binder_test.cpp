@@ -176,5 +176,42 @@ TEST(Binder, KnowsItsDefaultsAndItsValues) {
   EXPECT_EQ(b.binder.settings()[1], (std::pair<std::string, std::string>("seed", "44")));
 }
 
+struct FreeSettings {
+  std::string settings;
+};
+template <class V>
+void describe(V& visit, FreeSettings& o) {
+  visit("settings", o.settings, FieldInfo{.help = "anything"});
+}
+
+TEST(Binder, TakesATableWhoseKeysItDoesNotKnow) {
+  FreeSettings free;
+  Bound b;
+  b.binder.bind("trainer", free);
+  b.binder.take_table("trainer", "settings");
+  EXPECT_EQ(b.refusal(R"(
+name = "own"
+[trainer]
+hidden = [200, 200]
+dropout = 0.5
+layers = { kind = "conv", "odd key" = true }
+since = 2026-11-26
+never = nan
+)"),
+            "accepted");
+  EXPECT_EQ(b.options.job.name, "own");
+  EXPECT_EQ(free.settings, R"({"dropout":5E-1,"hidden":[200,200],"layers":{"kind":"conv",)"
+                           R"("odd key":true},"never":null,"since":"2026-11-26"})");
+  EXPECT_TRUE(b.binder.says("trainer"));
+  // As a job is written down again.
+  EXPECT_EQ(b.refusal("trainer.settings = '{\"hidden\": 7}'"), "accepted");
+  EXPECT_EQ(free.settings, R"({"hidden": 7})");
+  EXPECT_EQ(b.refusal("[trainer]\nsettings = 3"), "accepted") << "a key of its own";
+  EXPECT_EQ(free.settings, R"({"settings":3})");
+  EXPECT_EQ(b.refusal("[trainers]\nhidden = 3"),
+            "unknown-key: job.toml:2: unknown key 'trainers.hidden'; the nearest known key is "
+            "'train.hidden'");
+}
+
 }  // namespace
 }  // namespace starling::config

@@ -75,9 +75,9 @@ class CoordinatorCoreTest : public ::testing::Test {
     core = std::make_unique<CoordinatorCore>(
         CoordinatorCore::World{
             scheduler, clock, *store, sessions, disk, [this](RunId) { return checkpoints; },
-            [this, loading](const Job& loaded) {
+            [this, loading](const Job& loaded, const ExternalModel& external) {
               wait(loading);
-              return prepare_context(loaded);
+              return prepare_context(loaded, external);
             },
             strategy::builtin_strategies(), computation, computation, evaluators, log},
         CoordinatorCore::Options{},

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/simulation/simulated_trainers.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "core/client/abilities.h"
+#include "core/client/process_trainer.h"
+
+namespace starling::coordinator {
+namespace {
+
+const std::atomic<bool> kNeverStops = false;
+
+Result<std::filesystem::path> make_scratch() {
+  std::error_code error;
+  std::string name = (std::filesystem::temp_directory_path(error) / "starling-trainers.XXXXXX");
+  if (error || ::mkdtemp(name.data()) == nullptr) {
+    return rejected("cannot-write", "no temporary directory can be made for the trainers (TMPDIR)");
+  }
+  return std::filesystem::path(name);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
+    const Job& job, const strategy::Catalogue& strategies, const client::TrainerOptions& options,
+    unsigned workers, Log& log) {
+  STARLING_ASSIGN(std::filesystem::path directory, make_scratch());
+  std::unique_ptr<SimulatedTrainers> made(new SimulatedTrainers(job, std::move(directory)));
+  for (unsigned worker = 0; worker < workers; ++worker) {
+    made->hosts_.push_back(std::make_unique<client::TrainerHost>(
+        client::TrainerHost::Options{.trainer = options,
+                                     .directory = made->directory_ / std::to_string(worker + 1),
+                                     .client = {}},
+        log));
+  }
+  STARLING_ASSIGN(const client::TrainerDescription* found,
+                  made->hosts_.front()->describe(made->settings_, kNeverStops));
+  made->layout_ = found->layout;
+  made->abilities_ = client::abilities_of(strategies, *found);
+  return made;
+}
+
+SimulatedTrainers::SimulatedTrainers(const Job& job, std::filesystem::path directory)
+    : settings_(job.training.trainer.object()), directory_(std::move(directory)) {}
+
+SimulatedTrainers::~SimulatedTrainers() {
+  hosts_.clear();
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
+}
+
+FederationSimulator::Options::Trainers SimulatedTrainers::trainers() {
+  return {.make =
+              [this](const std::string& client, unsigned worker) {
+                return std::make_unique<client::ProcessTrainer>(client, *hosts_[worker]);
+              },
+          .abilities = abilities_};
+}
+
+Result<ExternalModel> SimulatedTrainers::initial_model(const Job& job) {
+  if (!job.training.model.initial.empty()) return model_of_file(job);
+  const auto made = std::make_shared<model::Parameters>(layout_);
+  const Settings settings = job.training.to_settings();
+  client::ProcessTrainer trainer({}, *hosts_.front());
+  STARLING_TRY(trainer.initialize({.settings = settings, .seed = job.job.seed}, made->values(),
+                                  kNeverStops));
+  return ExternalModel([made]() -> Result<model::Parameters> { return *made; });
+}
+
+}  // namespace starling::coordinator

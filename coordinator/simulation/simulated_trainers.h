@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainers of one's own in a simulation (client/trainer_host.h): all clients share one process a
+// worker.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/rounds/run_context.h"
+#include "coordinator/simulation/federation_simulator.h"
+#include "core/base/log.h"
+#include "core/client/trainer_host.h"
+
+namespace starling::coordinator {
+
+class SimulatedTrainers {
+ public:
+  // Starts one process and asks it what it can do for this job; the others start when they are
+  // needed. `log` must outlive the trainers. Errors: those of TrainerHost::describe.
+  [[nodiscard]] static Result<std::unique_ptr<SimulatedTrainers>> start(
+      const Job& job, const strategy::Catalogue& strategies, const client::TrainerOptions& options,
+      unsigned workers, Log& log);
+  ~SimulatedTrainers();
+  SimulatedTrainers(const SimulatedTrainers&) = delete;
+  SimulatedTrainers& operator=(const SimulatedTrainers&) = delete;
+
+  // Both must not outlive this object.
+  FederationSimulator::Options::Trainers trainers();
+  // The job's model.initial; without one, what the trainer makes of the job's seed.
+  // "unsupported-operation" where it makes none.
+  [[nodiscard]] Result<ExternalModel> initial_model(const Job& job);
+
+ private:
+  SimulatedTrainers(const Job& job, std::filesystem::path directory);
+
+  std::string settings_;
+  std::filesystem::path directory_;  // of all processes, removed at the end
+  std::shared_ptr<const model::Layout> layout_;
+  std::vector<std::unique_ptr<client::TrainerHost>> hosts_;  // by worker
+  std::vector<std::string> abilities_;
+};
+
+}  // namespace starling::coordinator

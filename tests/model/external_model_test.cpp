@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/model/external_model.h"
+
+#include <gtest/gtest.h>
+
+#include "core/base/durable_file.h"
+#include "core/model/model.h"
+#include "core/model/safetensors.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::model {
+namespace {
+
+std::vector<TensorInfo> tensors() {
+  return {{.name = "fc.weight", .shape = {2, 1}},
+          {.name = "bn.running_mean", .shape = {2}, .role = Role::kBuffer},
+          {.name = "bn.num_batches_tracked", .shape = {}, .role = Role::kBuffer}};
+}
+
+std::string refusal(std::vector<TensorInfo> of) {
+  const auto layout = external_layout(std::move(of));
+  return layout ? "none" : layout.error().code() + ": " + layout.error().message();
+}
+
+TEST(ExternalModel, LiesInTheOrderOfItsNames) {
+  const auto layout = external_layout(tensors()).value();
+  ASSERT_EQ(layout->tensors().size(), 3U);
+  EXPECT_EQ(layout->tensors()[0].name, "bn.num_batches_tracked");
+  EXPECT_EQ(layout->tensors()[1].name, "bn.running_mean");
+  EXPECT_EQ(layout->tensors()[2].name, "fc.weight");
+  EXPECT_EQ(layout->tensors()[2].offset, 3U);
+  EXPECT_EQ(layout->size(), 5U);
+}
+
+TEST(ExternalModel, RefusesWhatCannotTravel) {
+  EXPECT_EQ(refusal({}), "bad-layout: the model has no tensors");
+  auto with_private = tensors();
+  with_private[0].role = Role::kPrivate;
+  EXPECT_EQ(refusal(with_private),
+            "bad-layout: tensor \"fc.weight\" is private to a client, and does not travel");
+  auto twice = tensors();
+  twice[1].name = "fc.weight";
+  EXPECT_EQ(refusal(twice), "bad-layout: tensor \"fc.weight\" occurs twice");
+}
+
+TEST(ExternalModel, ItsDigestIsOfNamesShapesAndRoles) {
+  const auto digest = [](std::vector<TensorInfo> of) {
+    return digest_of(*external_layout(std::move(of)).value());
+  };
+  const Sha256Digest same = digest(tensors());
+  auto other = tensors();
+  std::swap(other[0], other[2]);
+  EXPECT_EQ(digest(other), same) << "in another order";
+  other = tensors();
+  other[0].shape = {1, 2};
+  EXPECT_NE(digest(other), same);
+  other = tensors();
+  other[0].name = "fc2.weight";
+  EXPECT_NE(digest(other), same);
+  other = tensors();
+  other[1].role = Role::kTrainable;
+  EXPECT_NE(digest(other), same);
+  // 2,1 of one tensor is not 21 of another.
+  EXPECT_NE(digest({{.name = "a", .shape = {21}}}), digest({{.name = "a", .shape = {2, 1}}}));
+}
+
+TEST(ExternalModel, ReadsAFileOfAnyOrderWithItsRoles) {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "model.safetensors";
+  Parameters written(Layout::make(tensors()).value());
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    written.values()[i] = static_cast<float>(i + 1);
+  }
+  ASSERT_TRUE(write_safetensors(path, written));
+  SystemDisk disk;
+  const Parameters read = load_external_model(disk, path).value();
+  EXPECT_EQ(*read.layout(), *external_layout(tensors()).value());
+  for (const TensorInfo& tensor : written.layout()->tensors()) {
+    const auto before = std::as_const(written).values(tensor);
+    const auto after = read.values(*read.layout()->find(tensor.name));
+    EXPECT_TRUE(std::ranges::equal(before, after)) << tensor.name;
+  }
+  // What is written again has this order already.
+  ASSERT_TRUE(write_safetensors(path, read));
+  EXPECT_EQ(load_external_model(disk, path).value(), read);
+}
+
+TEST(ExternalModel, RefusesAListOfBuffersThatIsNotOfTheFile) {
+  const auto refusal_of = [](const std::string& buffers) {
+    const Parameters model(Layout::make({{.name = "a", .shape = {1}}}).value());
+    Bytes file = safetensors_header(*model.layout(), {{"starling.buffers", buffers}});
+    file.resize(file.size() + sizeof(float));
+    const auto parsed = parse_safetensors(file);
+    return parsed ? "none" : parsed.error().message();
+  };
+  const std::string start = "not a sound safetensors file: its list of buffers ";
+  EXPECT_EQ(refusal_of(R"(["a"])"), "none");
+  EXPECT_EQ(refusal_of(R"(["b"])"), start + "names \"b\", which is no tensor of it");
+  EXPECT_EQ(refusal_of(R"([1])"), start + "holds something else than text");
+  EXPECT_EQ(refusal_of("a"), start + "is not a JSON array");
+}
+
+TEST(ExternalModel, IsNoBuiltInModel) {
+  const auto made = make_model({.kind = "external"}, {1, 1, 4}, 3);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code(), "bad-model-spec");
+}
+
+}  // namespace
+}  // namespace starling::model
