@@ -57,7 +57,7 @@ Result<OwnTrainer> start_trainer(const StartRequest& request, const std::string&
   const auto found = own.host->describe("{}", never);
   if (!found) return found.error();
   own.description = **found;
-  log.info("trainer: {}", client::summarize(own.description));
+  log.info("{}", client::summarize(own.description));
   return own;
 }
 

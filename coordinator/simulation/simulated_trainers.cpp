@@ -65,8 +65,11 @@ Result<ExternalModel> SimulatedTrainers::initial_model(const Job& job) {
   const auto made = std::make_shared<model::Parameters>(layout_);
   const Settings settings = job.training.to_settings();
   client::ProcessTrainer trainer({}, *hosts_.front());
-  STARLING_TRY(trainer.initialize({.settings = settings, .seed = job.job.seed}, made->values(),
-                                  kNeverStops));
+  const client::TrainingRequest request{.settings = settings,
+                                        .seed = job.job.seed,
+                                        .round = 1,
+                                        .rounds = static_cast<std::uint32_t>(job.job.rounds)};
+  STARLING_TRY(trainer.initialize(request, made->values(), kNeverStops));
   return ExternalModel([made]() -> Result<model::Parameters> { return *made; });
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/base/disk.h"
+#include "core/base/file_descriptor.h"
 
 namespace starling {
 
@@ -42,22 +43,6 @@ mode_t read_mask() {
   return mask;
 }
 const mode_t kMask = read_mask();
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() { close(); }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-  int close() {
-    const int fd = std::exchange(fd_, -1);
-    return fd < 0 ? 0 : ::close(fd);
-  }
-
- private:
-  int fd_;
-};
 
 Result<void> write_all(int fd, ByteView bytes, const fs::path& path) {
   while (!bytes.empty()) {

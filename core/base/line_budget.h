@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often something that others can cause at will gets a line of the log: a few times within a
-// minute; what is beyond is counted.
+// period; what is beyond is counted.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,14 @@ class LineBudget {
   static constexpr int kLines = 5;
   static constexpr Duration kPeriod = std::chrono::minutes(1);
 
+  LineBudget() = default;
+  LineBudget(int lines, Duration period) : lines_(lines), period_(period) {}
+
   // Whether this occasion gets its line.
   bool spend(TimePoint now) {
     if (now >= until_) {
-      until_ = now + kPeriod;
-      left_ = kLines;
+      until_ = now + period_;
+      left_ = lines_;
     }
     if (left_ == 0) {
       ++unsaid_;
@@ -35,7 +38,9 @@ class LineBudget {
   }
 
  private:
-  int left_ = kLines;
+  int lines_ = kLines;
+  Duration period_ = kPeriod;
+  int left_ = 0;
   TimePoint until_ = TimePoint::min();
   std::uint64_t unsaid_ = 0;
 };

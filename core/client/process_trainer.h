@@ -7,6 +7,7 @@
 
 #include "core/client/trainer.h"
 #include "core/client/trainer_host.h"
+#include "core/client/training_settings.h"
 
 namespace starling::client {
 
@@ -15,12 +16,14 @@ class ProcessTrainer : public Trainer {
   // `host` must outlive the trainer.
   ProcessTrainer(std::string client, TrainerHost& host) : client_(std::move(client)), host_(host) {}
 
-  // The model to begin with, for `request`'s settings and seed.
+  // Makes the model to begin with, for the settings and the seed of `request`.
   [[nodiscard]] Result<void> initialize(const TrainingRequest& request, std::span<float> result,
                                         const std::atomic<bool>& stop);
   // All refuse with "tensors-differ" a run whose model is not the trainer's, and with
-  // "unsupported-operation" what the trainer does not offer. Training that corrects gradients or
-  // keeps an optimizer is steps of train::Optimizer on the trainer's `gradient`.
+  // "unsupported-operation" what the trainer does not offer; the other errors are TrainerHost's.
+  // Training that corrects gradients or keeps an optimizer is steps of train::Optimizer on the
+  // trainer's `gradient`, with the arithmetic of train::Stepper: buffers keep their values, and the
+  // trainer must say its rows ("rows-unknown").
   Result<TrainingReport> train(const TrainingRequest& request, std::span<float> parameters,
                                const train::TrainingHooks<float>& hooks,
                                const std::atomic<bool>& stop) override;
@@ -33,6 +36,24 @@ class ProcessTrainer : public Trainer {
                                      const std::atomic<bool>& stop) override;
 
  private:
+  struct Prepared {
+    train::TrainOptions options;
+    double rate = 0;
+    TrainerTask task;
+    std::uint64_t rows = 0;  // 0: not said
+    std::shared_ptr<const model::Layout> layout;
+  };
+
+  Result<Prepared> prepare(const TrainingRequest& request, std::size_t size,
+                           const std::atomic<bool>& stop);
+  // The rows of this client, also where the host serves others.
+  Result<std::uint64_t> rows_of(const Prepared& prepared, const std::atomic<bool>& stop);
+  Result<TrainingReport> fit(const Prepared& prepared, std::span<float> parameters,
+                             const std::atomic<bool>& stop);
+  Result<TrainingReport> train_by_gradients(const Prepared& prepared, std::span<float> parameters,
+                                            const train::TrainingHooks<float>& hooks,
+                                            const std::atomic<bool>& stop);
+
   std::string client_;
   TrainerHost& host_;
 };

@@ -7,14 +7,18 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/fields.h"
 #include "core/base/log.h"
-#include "core/model/parameters.h"
+#include "core/client/trainer_messages.h"
 
 namespace starling::client {
 
@@ -44,46 +48,19 @@ void describe(V& visit, TrainerOptions& o) {
                 .max = 1 << 26});
 }
 
-enum class TrainerOperation { kInitialize, kFit, kEvaluate, kGradient };
+class TrainerProcess;
 
-struct TrainerDescription {
-  std::string name;
-  std::vector<TrainerOperation> operations;  // kFit among them
-  std::uint64_t rows = 0;                    // 0: not said
-  std::uint64_t held_out = 0;
-  std::shared_ptr<const model::Layout> layout;  // of model::external_layout
-
-  bool can(TrainerOperation operation) const;
-};
-
-// "train.py: fit, evaluate; 10 tensors with 199210 values; 600 rows, 100 held out"
-std::string summarize(const TrainerDescription& description);
-
-// A task as the protocol has it, but for its tensors.
-struct TrainerTask {
-  std::string client;
-  std::uint32_t round = 0;
-  std::uint32_t rounds = 0;
-  std::uint64_t seed = 0;  // below 2^53
-  std::string train;       // JSON objects
-  std::string settings = "{}";
-};
-
-// What fit, evaluate and gradient answer; 0 where an operation does not say it.
-struct TrainerAnswer {
-  double weight = 0;  // of an evaluation or gradient: its rows
-  double loss = 0;
-  double accuracy = 0;
-  std::uint64_t steps = 0;
-};
-
-// One thread at a time; that of start() must live as long as the process is to (subprocess.h).
+// One thread at a time. The thread of the call that starts a process must live as long as that
+// process is to (subprocess.h).
 class TrainerHost {
  public:
   struct Options {
-    TrainerOptions trainer;
+    TrainerOptions trainer;           // with a command
     std::filesystem::path directory;  // the trainer's own; made where it is missing
     std::string client;               // for its first description; empty in a simulation
+    // Between a failure and the next start; doubled with each failure until a task succeeds.
+    Duration pause_min = std::chrono::seconds(1);
+    Duration pause_max = std::chrono::minutes(1);
   };
 
   // Starts nothing yet. `log` must outlive the host.
@@ -93,18 +70,24 @@ class TrainerHost {
   TrainerHost(const TrainerHost&) = delete;
   TrainerHost& operator=(const TrainerHost&) = delete;
 
-  // What the trainer said of itself for these settings (a JSON object); asks it where it has not
-  // said it since its start. Valid until the next call of the host.
+  // What the trainer says of itself for these settings (a JSON object); asks it where it has not
+  // said it since its start. `client`: whose rows; empty: Options::client; of others the last is
+  // remembered. Valid until the next call of the host.
   // Errors of this and of run(): "trainer-cannot-start", "trainer-died", "trainer-deadline",
   // "trainer-memory", "trainer-protocol", "stopped" (`stop` became true, which is looked at often),
-  // and of run() the trainer's own code with its sentence. All but its own name the trainer.
+  // "setting-invalid", "io-error", and the trainer's own code with its sentence. Between a failure
+  // and the next start: that failure's code. A trainer that has not described itself yet when
+  // `stop` becomes true goes on with that: its start may take longer than a round.
   [[nodiscard]] Result<const TrainerDescription*> describe(const std::string& settings,
-                                                           const std::atomic<bool>& stop);
+                                                           const std::atomic<bool>& stop,
+                                                           const std::string& client = {});
 
-  // Does the task. `parameters` and `result`, both [d], must not overlap; either is empty where the
-  // operation has none. Checks that numbers and results are finite and in range
-  // ("trainer-protocol"; "diverged" where a result's value is not finite). `step` is for kGradient;
-  // nothing: all rows. Memory: twice the model, kept. Each vector is copied once each way.
+  // Does the task. Either of `parameters` and `result`, both [d], is empty where the operation has
+  // none; they may be the same memory. A gradient whose `result` is empty is computed for its loss.
+  // Checks that numbers and results are finite and in range ("trainer-protocol"; "diverged" where
+  // one is not finite); "unsupported-operation" where the trainer does not offer it. `step` is for
+  // kGradient; nothing: all rows. Memory: twice the model, kept. Each vector is copied once each
+  // way.
   struct Vectors {
     std::span<const float> parameters;
     std::span<float> result;
@@ -113,15 +96,41 @@ class TrainerHost {
                                           Vectors vectors, const std::atomic<bool>& stop,
                                           std::optional<std::uint64_t> step = std::nullopt);
 
-  // Ends the process: asks it, and kills its group two seconds later. The next call starts another.
+  // Ends the process: asks it, and kills its group when it has ended, two seconds later at the
+  // latest. The next call starts another.
   void stop();
 
  private:
-  class Process;
+  using Subject = std::pair<std::string, std::string>;  // client, settings
+  struct Question {                                     // a describe without its answer yet
+    std::uint64_t id = 0;
+    Subject subject;
+    TimePoint deadline;
+  };
+
+  Result<void> start_where_needed();
+  Result<void> start();
+  Result<void> ask(const Subject& subject);
+  Result<void> finish_question(const std::atomic<bool>& stop);
+  void remember(const Subject& subject, TrainerDescription description);
+  Result<std::string> answer_to(std::uint64_t id, TrainerOperation operation,
+                                const std::atomic<bool>& stop);
+  Result<void> write_parameters(TensorPlaces& places, Vectors vectors, bool has_result);
+  Result<void> read_result(const TensorPlaces& places, TrainerOperation operation,
+                           std::span<float> result);
+  Error cancelled(std::uint64_t id);
+  Error failed(Error error);
+  void forget_process();
 
   const Options options_;
   Log& log_;
-  std::unique_ptr<Process> process_;
+  std::unique_ptr<TrainerProcess> process_;
+  std::uint64_t last_id_ = 0;
+  std::optional<Question> question_;
+  std::map<Subject, TrainerDescription> described_;  // by this process
+  int failures_ = 0;                                 // in a row
+  TimePoint start_at_ = TimePoint::min();
+  std::optional<Error> last_failure_;
 };
 
 }  // namespace starling::client

@@ -12,14 +12,12 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/subprocess.h"
 #include "core/net/event_loop.h"
 
 namespace starling::gossip {
 
-struct ChildEnd {
-  int exit_code = 0;         // 128 + n after signal n
-  std::string text() const;  // "ended with exit code 1", "was ended by signal 9"
-};
+using ChildEnd = ProcessEnd;
 
 class ChildProcess {
  public:
@@ -30,8 +28,8 @@ class ChildProcess {
 
   // Returns once the program has begun. "cannot-start" where it cannot be run or the log not be
   // written. `on_end` runs on the loop, once, in a later turn, and never after the destructor; it
-  // may destroy this object. Call it from a thread that lives as long as the process is to: the
-  // kernel ends the child with it.
+  // may destroy this object. Call it from a thread that lives as long as the process is to
+  // (subprocess.h).
   [[nodiscard]] static Result<std::unique_ptr<ChildProcess>> start(
       net::EventLoop& loop, const Options& options, std::function<void(ChildEnd)> on_end);
   // SIGKILL to its whole group if it still runs, and waits for it.
