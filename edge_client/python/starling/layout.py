@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each tensor lies in the vector that a model travels as (core/client/TRAINER.md, Tensors)."""
+"""Where each tensor lies in the vector that a model travels as (core/client/TRAINER.md)."""
 
 from __future__ import annotations
 

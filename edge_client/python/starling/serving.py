@@ -84,8 +84,8 @@ class _Requests(Thread):
 _USAGE = """\
 A trainer of Starling. It is started by the program that gives it tasks:
 
-  on a device     [trainer] command = ["python3", "{program}"] in edge.toml, then starling-edge start
-  in a simulation starling-coordinator simulate job.toml --trainer 'python3 {program}'
+  on a device      [trainer] command = ["python3", "{program}"] in edge.toml
+  in a simulation  starling-coordinator simulate job.toml --trainer 'python3 {program}'
 
 The job says [model] kind = "external" and initial = "initial.safetensors", which --initial writes.
 """

@@ -16,7 +16,7 @@ from starling.layout import Array, Tensors
 
 
 class TaskError(Exception):
-    """Raised in a trainer to fail a task under a code of one's own: a-z, 0-9 and -, as "no-data"."""
+    """Raised in a trainer to fail a task with a code: letters a-z, 0-9 and -, as "no-data"."""
 
     def __init__(self, message: str, code: str = "trainer-failed") -> None:
         super().__init__(message)
