@@ -147,10 +147,12 @@ def _check(trainer: Trainer, task: Task) -> int:
     size = 4 * sum(int(np.prod(tensor["shape"])) for tensor in told["tensors"])
     memory = np.zeros(size // 2, np.float32)
     first, second = {"offset": 0, "bytes": size}, {"offset": size, "bytes": size}
-    places = {"parameters": first, "result": second, "memory": 2 * size}
+    places = {"memory": 2 * size, "parameters": first, "result": second}
+    # `initialize` fills the first place; `evaluate` is of the model that `fit` has trained.
+    differing: Dict[str, Dict[str, Any]] = {
+        "initialize": {"result": first}, "evaluate": {"parameters": second},
+        "gradient": {"step": 0}}
     for operation in told["operations"]:
-        where = {**places, "result": first} if operation == "initialize" else places
-        step = {"step": 0} if operation == "gradient" else {}
-        if ask(operation, **asked, **where, **step) is None:
+        if ask(operation, **{**asked, **places, **differing.get(operation, {})}) is None:
             return 1
     return 0
