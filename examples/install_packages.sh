@@ -90,7 +90,8 @@ install_group() {
         zlib1g-dev
       install_boost ;;
     test)
-      install git libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev iproute2
+      install git libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev iproute2 \
+        python3-numpy python3-pytest
       install_clang ;;
     data) install dataset-fashion-mnist ;;
     *) fail "unknown group '$1': there are build, test and data" ;;
@@ -115,7 +116,7 @@ if ! supported; then
   say "this is $distribution $version, not Debian 12 or Ubuntu 24.04 or newer: nothing is" \
     'installed. Needed: g++ 12, CMake 3.25, Ninja, Boost 1.81 with JSON, OpenSSL 3, Cap'"'"'n Proto,' \
     'Eigen 3.4, SQLite 3, CLI11, toml++, fmt, spdlog, xxHash, zlib; for the tests GoogleTest,' \
-    'Google Benchmark, RapidCheck and clang 16; and the Fashion-MNIST files' \
+    'Google Benchmark, RapidCheck, clang 16, NumPy and pytest; and the Fashion-MNIST files' \
     '(train-images-idx3-ubyte.gz and the other three) in /usr/share/datasets/fashion-mnist'
   exit 0
 fi

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each tensor lies in the vector that a model travels as (core/client/TRAINER.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Collection, Dict, List, Mapping, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Tensors = Dict[str, Array]
+
+
+def by_name(names: Collection[str]) -> List[str]:
+    """In the order of the protocol and of model files: by the bytes of the names."""
+    return sorted(names, key=lambda name: name.encode())
+
+
+def as_float32(name: str, value: object) -> NDArray[np.float32]:
+    """Values as they travel. TypeError where they are not numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f'tensor "{name}" is of type {array.dtype}; numbers are needed')
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
+
+
+def all_finite(values: NDArray[np.float32]) -> bool:
+    # One pass without a temporary: a sum is finite only if each value is. It may overflow, too.
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum())) or bool(np.isfinite(values).all())
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    shape: Tuple[int, ...]
+    dtype: np.dtype[Any]
+    buffer: bool
+    begin: int  # in values of the vector
+    end: int
+
+
+class Layout:
+    """The tensors of a model in the order in which they travel."""
+
+    def __init__(self, model: Mapping[str, Array], buffers: Collection[str]) -> None:
+        self.tensors: List[Tensor] = []
+        end = 0
+        for name in by_name(model):
+            values = as_float32(name, model[name])
+            begin, end = end, end + values.size
+            dtype = np.asarray(model[name]).dtype
+            self.tensors.append(Tensor(name, values.shape, dtype, name in buffers, begin, end))
+        self.size = end
+        for name in buffers:
+            if name not in model:
+                raise ValueError(f'buffers names "{name}", which is no tensor of the model')
+
+    def describe(self) -> List[Dict[str, object]]:
+        return [{"name": t.name, "shape": list(t.shape), "dtype": str(t.dtype),
+                 "role": "buffer" if t.buffer else "trainable"} for t in self.tensors]
+
+    def unpack(self, vector: NDArray[np.float32]) -> Tensors:
+        """Tensors of their own type; those of float32 are views of `vector`."""
+        return {t.name: _of_type(vector[t.begin:t.end], t.dtype).reshape(t.shape)
+                for t in self.tensors}
+
+    def pack(self, tensors: Mapping[str, object], vector: NDArray[np.float32], giver: str,
+             buffers_too: bool = True) -> None:
+        """Writes tensors to `vector`, and 0 for buffers unless `buffers_too`.
+
+        Raises ValueError or FloatingPointError, and leaves `vector` as it is, where a tensor is
+        missing, is none of the model, has another shape or a value that is not finite.
+        """
+        wanted = {t.name: t for t in self.tensors if buffers_too or not t.buffer}
+        for name in tensors:
+            if name not in wanted:
+                raise ValueError(f'{giver} returned the tensor "{name}", which '
+                                 f'{"the model lacks" if buffers_too else "is not trainable"}')
+        values = {}
+        for name, tensor in wanted.items():
+            if name not in tensors:
+                raise ValueError(f'{giver} did not return the tensor "{name}"')
+            values[name] = as_float32(name, tensors[name])
+            shape = values[name].shape
+            if shape != tensor.shape:
+                raise ValueError(f'{giver} returned the tensor "{name}" with the shape '
+                                 f'{list(shape)}; {list(tensor.shape)} is needed')
+            if not all_finite(values[name]):
+                raise FloatingPointError(
+                    f'{giver} returned the tensor "{name}" with values that are not finite')
+        for tensor in self.tensors:
+            place = vector[tensor.begin:tensor.end].reshape(tensor.shape)
+            np.copyto(place, values.get(tensor.name, np.float32(0)))
+
+
+def _of_type(values: NDArray[np.float32], dtype: np.dtype[Any]) -> Array:
+    rounded = np.rint(values) if dtype.kind in "iub" else values
+    return rounded.astype(dtype, copy=False)

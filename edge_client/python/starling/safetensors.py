@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model files as core/model/safetensors.h has them: F32, in the order of the names."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, BinaryIO, Collection, Dict, Mapping, Optional, Union
+
+import numpy as np
+
+from starling.layout import Array, Tensors, as_float32, by_name
+
+_BUFFERS = "starling.buffers"
+_HEADER_BYTES_MAX = 16 << 20
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
+          "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
+          "BF16": "<u2"}
+
+
+def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collection[str] = (),
+         metadata: Optional[Mapping[str, str]] = None) -> None:
+    """Writes a model that Starling reads; all types become float32.
+
+    `buffers` names the tensors that no optimizer changes (Trainer.buffers).
+    """
+    names = by_name(tensors)
+    unknown = by_name(set(buffers) - set(names))
+    if unknown:
+        raise ValueError(f'buffers names "{unknown[0]}", which is no tensor of the model')
+    notes = dict(metadata or {})
+    if buffers:
+        notes[_BUFFERS] = json.dumps(by_name(buffers), ensure_ascii=False)
+    header: Dict[str, Any] = {"__metadata__": notes} if notes else {}
+    end = 0
+    for name in names:
+        shape = list(np.shape(tensors[name]))
+        begin, end = end, end + 4 * int(np.prod(shape, dtype=np.int64))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    part = Path(f"{path}.part")
+    with open(part, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            file.write(np.ascontiguousarray(as_float32(name, tensors[name]), "<f4").data)
+    os.replace(part, path)
+
+
+def load(path: Union[str, Path]) -> Tensors:
+    """The tensors of a safetensors file of any program; bfloat16 becomes float32."""
+    with open(path, "rb") as file:
+        header = _read_header(file, path)
+        data = np.fromfile(file, np.uint8)
+    tensors: Tensors = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        if entry["dtype"] not in _TYPES:
+            raise ValueError(f'{path}: tensor "{name}" is of type {entry["dtype"]}, which is not '
+                             f'supported; convert it to one of {", ".join(_TYPES)}')
+        begin, end = entry["data_offsets"]
+        dtype = np.dtype(_TYPES[entry["dtype"]])
+        size = int(np.prod(entry["shape"], dtype=np.int64))
+        if not 0 <= begin <= end <= data.size or end - begin != size * dtype.itemsize:
+            raise ValueError(f'{path}: the offsets of tensor "{name}" do not suit its shape or '
+                             "the file's length; the file is damaged")
+        # Copied, because a tensor may begin anywhere.
+        values: Array = data[begin:end].copy().view(dtype).reshape(entry["shape"])
+        if entry["dtype"] == "BF16":
+            values = np.left_shift(values.astype("<u4"), 16).view("<f4")
+        tensors[name] = values
+    return {name: tensors[name] for name in by_name(tensors)}
+
+
+def _read_header(file: BinaryIO, path: Union[str, Path]) -> Dict[str, Any]:
+    length = int.from_bytes(file.read(8), "little")
+    if length > _HEADER_BYTES_MAX:
+        raise ValueError(f"{path} is not a safetensors file: its header claims {length} bytes")
+    text = file.read(length)
+    try:
+        header = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a safetensors file: {error}") from None
+    if not isinstance(header, dict):
+        raise ValueError(f"{path} is not a safetensors file: its header is not an object")
+    return header

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The requests of core/client/TRAINER.md and their answers, without pipes and memory of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import traceback
+from pathlib import Path
+from threading import Event
+from typing import Any, Callable, Dict, Mapping, Tuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from starling.layout import Layout
+from starling.trainer import Task, TaskError, Trainer, task_of
+
+PROTOCOL = 1
+MESSAGE_LETTERS_MAX = 2000
+
+Memory = NDArray[np.float32]
+
+
+class Session:
+    """Answers requests; `memory_of` gives the shared memory of so many bytes."""
+
+    def __init__(self, trainer: Trainer, memory_of: Callable[[int], Memory]) -> None:
+        self._memory_of = memory_of
+        self._trainer = trainer
+        self._directory = Path(".")
+        self._layouts: Dict[str, Layout] = {}  # by settings
+        self._memory: Memory = np.empty(0, np.float32)
+
+    def answer(self, request: Dict[str, Any], stop: Event) -> Dict[str, Any]:
+        try:
+            operation = {"describe": self._describe, "initialize": self._initialize,
+                         "fit": self._fit, "evaluate": self._evaluate,
+                         "gradient": self._gradient}.get(request["op"])
+            if operation is None:
+                raise TaskError(f"this trainer does not know the operation {request['op']}",
+                                "unknown-operation")
+            self._map(request.get("memory", 0))
+            task = task_of(request.get("task", request), self._directory, stop)
+            return {"id": request["id"], "ok": operation(request, task)}
+        except BaseException as error:  # also what a library raises to end the program
+            code, message = _describe_error(error)
+            if code != "stopped":
+                traceback.print_exc()
+            return {"id": request.get("id"), "error": {"code": code, "message": message}}
+
+    def _describe(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
+        if request["protocol"] != PROTOCOL:
+            raise TaskError(f"this trainer speaks version {PROTOCOL} of the protocol, not "
+                            f"{request['protocol']}", "unsupported-protocol")
+        self._directory = Path(request["directory"])
+        task = task_of(request, self._directory, task._stop)
+        layout = self._layout(task)
+        rows, held_out = self._trainer.rows(task) if task.client else (0, 0)
+        return {"protocol": PROTOCOL, "name": self._trainer.name,
+                "operations": self._trainer.operations(), "rows": int(rows),
+                "held-out": int(held_out), "tensors": layout.describe()}
+
+    def _initialize(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
+        layout = self._layout(task)
+        layout.pack(self._trainer.initialize(task), self._place(request, "result", layout),
+                    "initialize")
+        return {}
+
+    def _fit(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
+        layout = self._layout(task)
+        parameters = layout.unpack(self._place(request, "parameters", layout))
+        fit = self._trainer.fit(parameters, task)
+        answer = _fit_answer(fit.weight, fit.metrics)
+        layout.pack(fit.parameters, self._place(request, "result", layout), "fit")
+        return answer
+
+    def _evaluate(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
+        layout = self._layout(task)
+        parameters = layout.unpack(self._place(request, "parameters", layout))
+        metrics = self._trainer.evaluate(parameters, task)
+        accuracy = _finite(metrics.accuracy, "evaluate", "accuracy")
+        if not 0 <= accuracy <= 1:
+            raise ValueError(f"evaluate returned the accuracy {accuracy}; 0 to 1 is needed")
+        return {"rows": int(metrics.rows), "loss": _finite(metrics.loss, "evaluate", "loss"),
+                "accuracy": accuracy}
+
+    def _gradient(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
+        layout = self._layout(task)
+        parameters = layout.unpack(self._place(request, "parameters", layout))
+        gradient = self._trainer.gradient(parameters, task, request["step"])
+        answer = {"rows": int(gradient.rows), "loss": _finite(gradient.loss, "gradient", "loss")}
+        layout.pack(gradient.gradient, self._place(request, "result", layout), "gradient",
+                    buffers_too=False)
+        return answer
+
+    def _layout(self, task: Task) -> Layout:
+        key = json.dumps(task.settings, sort_keys=True)
+        if key not in self._layouts:
+            model = self._trainer.initialize(
+                Task(client=task.client, settings=task.settings, directory=task.directory))
+            self._layouts[key] = Layout(model, self._trainer.buffers)
+        return self._layouts[key]
+
+    def _map(self, size: int) -> None:
+        if size > self._memory.nbytes:
+            # The former mapping goes with the last array that looks into it.
+            self._memory = self._memory_of(size)
+
+    def _place(self, request: Dict[str, Any], name: str, layout: Layout) -> Memory:
+        begin, size = request[name]["offset"] // 4, request[name]["bytes"] // 4
+        if size != layout.size:
+            raise TaskError(f"the run's model has {size} values and this trainer's {layout.size}; "
+                            "make the run's initial model with this trainer", "layout-mismatch")
+        return self._memory[begin:begin + size]
+
+
+def _finite(value: float, giver: str, what: str) -> float:
+    if not math.isfinite(value):
+        raise FloatingPointError(f"{giver} returned a {what} that is not finite")
+    return float(value)
+
+
+def _fit_answer(weight: float, metrics: Mapping[str, float]) -> Dict[str, Any]:
+    if _finite(weight, "fit", "weight") <= 0:
+        raise ValueError(f"fit returned the weight {weight}; above 0 is needed")
+    if "loss" not in metrics:
+        raise ValueError('fit returned no metrics["loss"], the mean loss while training')
+    answer: Dict[str, Any] = {"weight": float(weight),
+                              "loss": _finite(metrics["loss"], "fit", "loss")}
+    if "steps" in metrics:
+        answer["steps"] = int(metrics["steps"])
+    return answer
+
+
+def _describe_error(error: BaseException) -> Tuple[str, str]:
+    """Code and sentence of an error answer, in one line."""
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    if isinstance(error, TaskError):
+        return error.code, text[:MESSAGE_LETTERS_MAX]
+    text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    code = "diverged" if isinstance(error, FloatingPointError) else "trainer-failed"
+    return code, text[:MESSAGE_LETTERS_MAX]

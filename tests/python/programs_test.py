@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Driving the programs: how they are called with a pretended one, and the installed ones."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+import starling
+
+DIRECTORY = os.environ.get("STARLING_PROGRAMS")
+real = pytest.mark.skipif(
+    shutil.which("starling-coordinator", path=DIRECTORY) is None,
+    reason="starling-coordinator is neither in STARLING_PROGRAMS nor on PATH")
+JOB = {"rounds": 2, "model": {"kind": "softmax-regression"},
+       "round": {"cohort": 3, "min-updates": 2, "wait-for": 3},
+       "evaluate": {"dataset": "synthetic:rows=200:test"},
+       "data": {"dataset": "synthetic:rows=600"}}
+
+
+@pytest.fixture
+def pretended(tmp_path, monkeypatch):
+    """A starling-coordinator that notes its arguments and job, and says what it is told to."""
+    def make(says, sentence="", code=0):
+        program = tmp_path / "starling-coordinator"
+        program.write_text(f"""#!{sys.executable}
+import json, sys
+job = next((each for each in sys.argv if each.endswith(".toml")), None)
+json.dump([sys.argv[1:], open(job).read() if job else ""], open({str(tmp_path / "noted")!r}, "w"))
+sys.stderr.write({sentence!r})
+print({says!r})
+sys.exit({code})
+""")
+        program.chmod(0o755)
+        monkeypatch.setenv("STARLING_PROGRAMS", str(tmp_path))
+        return lambda: json.loads((tmp_path / "noted").read_text())
+
+    return make
+
+
+def test_a_simulation_is_given_all_that_was_said(pretended, tmp_path):
+    noted = pretended('{"rounds": [{"round": 1}], "state": "completed"}')
+    job = {"rounds": 2, "trainer": {"hidden_units": 4, "wide": True, "names": ["a", 'b"']},
+           "model": {"kind": "external", "initial": "init.safetensors"}}
+    result = starling.simulate(job, clients=4, trainer="my train.py", workers=3, out="here",
+                               learning_rate=0.5, **{"data.input": [1, 2], "secure": False})
+    arguments, text = noted()
+    path = arguments[1]
+    assert arguments == [
+        "simulate", path, "--clients", "4", "--learning-rate", "0.5", "--data.input", "1,2",
+        "--secure", "false", "--trainer", f"{sys.executable} 'my train.py'", "--workers", "3",
+        "--out", "here", "--format", "json"]
+    assert not os.path.exists(path)
+    assert text == """"rounds" = 2
+["trainer"]
+"hidden_units" = 4
+"wide" = true
+"names" = ["a", "b\\""]
+["model"]
+"kind" = "external"
+"initial" = "init.safetensors"
+"""
+    assert result.history == [{"round": 1}]
+    assert str(result.directory) == "here"
+
+
+def test_a_command_is_passed_on(pretended):
+    noted = pretended('{"rounds": []}')
+    starling.simulate({}, trainer=["python3", "a b.py"])
+    assert noted()[0][-3] == "python3 'a b.py'"
+    starling.simulate({}, trainer="exec python3 x")
+    assert noted()[0][-3] == "exec python3 x"
+
+
+def test_progress_is_printed(pretended, capsys):
+    pretended('{"rounds": []}', "[round 1/1] 3 updates\n")
+    starling.simulate({})
+    assert capsys.readouterr().err == "[round 1/1] 3 updates\n"
+    starling.simulate({}, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_errors_are_the_programs_sentence(pretended, capsys):
+    pretended("", "[round 1/1] x\nerror: the job is wrong\n", 2)
+    with pytest.raises(starling.Error, match="^the job is wrong$") as raised:
+        starling.simulate({})
+    assert raised.value.exit_code == 2
+    assert "job is wrong" not in capsys.readouterr().err
+    pretended('{"id": 3, "state": "failed", "error": "too few updates"}', "", 1)
+    with pytest.raises(starling.Error, match="^run 3 failed: too few updates$"):
+        starling.wait(3)
+
+
+def test_a_missing_program_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("STARLING_PROGRAMS", str(tmp_path))
+    with pytest.raises(starling.Error, match="starling-coordinator is not on PATH; install"):
+        starling.runs()
+
+
+def test_operators_commands(pretended):
+    noted = pretended("[]")
+    assert starling.runs(state="op") == []
+    assert noted()[0] == ["run", "list", "--state", "op", "--format", "json"]
+    starling.show(4)
+    assert noted()[0] == ["run", "show", "4", "--format", "json"]
+    starling.wait(4, timeout=1.5)
+    starling.export(4, "m.safetensors", round=0)
+    assert noted()[0] == ["run", "export", "4", "--to", "m.safetensors", "--round", "0",
+                          "--format", "json"]
+    starling.export(4, "m.safetensors", best=True)
+    assert "--best" in noted()[0]
+    pretended('{"id": 7}')
+    assert starling.submit({"rounds": 1}, name="mine") == 7
+    assert noted()[0][3:5] == ["--name", "mine"]
+
+
+@real
+def test_simulates(tmp_path):
+    result = starling.simulate(JOB, clients=5, out=tmp_path / "out", seed=3, progress=False)
+    assert [each["round"] for each in result.history] == [1, 2]
+    assert result.record["state"] == "completed" and result.record["seed"] == 3
+    assert result.history[1]["eval_accuracy"] > 0.5
+    assert starling.load(tmp_path / "out" / "models" / "2.safetensors")
+    again = starling.simulate(JOB, clients=5, seed=3, progress=False)
+    assert again.history[1]["model_sha256"] == result.history[1]["model_sha256"]
+
+
+@real
+def test_the_history_is_a_frame():
+    pytest.importorskip("pandas", reason="pandas is not installed (apt: python3-pandas)")
+    frame = starling.simulate(JOB, clients=5, progress=False).frame()
+    assert frame["round"].tolist() == [1, 2]
+
+
+@real
+def test_a_job_that_is_wrong_raises():
+    with pytest.raises(starling.Error, match="rounds = '0' is out of range") as raised:
+        starling.simulate(JOB, rounds=0)
+    assert raised.value.exit_code == 2
+
+
+@real
+def test_simulates_a_network():
+    result = starling.gossip({"steps": 4, "data": {"dataset": "synthetic:rows=600"},
+                              "evaluate": {"dataset": "synthetic:rows=200:test"}},
+                             topology="ring", nodes=4, progress=False)
+    assert [each["step"] for each in result.history] == [0, 1, 2, 3, 4]
+
+
+@real
+def test_operates_a_coordinator(tmp_path):
+    program = shutil.which("starling-coordinator", path=DIRECTORY)
+    state = tmp_path / "coordinator"
+    with socket.socket() as free:  # the kernel does not give its port away again at once
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    subprocess.run([program, "init", state, "--listen", address], check=True, capture_output=True)
+    with subprocess.Popen([program, "serve", state], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True) as service:
+        try:
+            assert any("listens on" in line for line in service.stderr)
+            run = starling.submit({"model": {"kind": "softmax-regression"}, "round": {
+                "wait-for": 2}, "data": {"input": [4], "classes": 2}}, name="mine", state=state)
+            assert [each["name"] for each in starling.runs(state=state)] == ["mine"]
+            assert starling.show(run, state=state)["settings"]["name"] == "mine"
+            with pytest.raises(starling.Error, match="goes on; it had not ended in time") as raised:
+                starling.wait(run, timeout=0.01, state=state)
+            assert raised.value.exit_code == 3
+            path = starling.export(run, tmp_path / "m.safetensors", round=0, state=state)
+            assert {name: array.shape for name, array in starling.load(path).items()} == {
+                "fc1.weight": (2, 4), "fc1.bias": (2,)}
+            with pytest.raises(starling.Error, match="there is no run 9"):
+                starling.show(9, state=state)
+        finally:
+            service.terminate()
+
+
+def test_the_module_says_what_it_is(tmp_path):
+    run = [sys.executable, "-m", "starling"]
+    assert "starling.serve" in subprocess.run([*run, "--help"], capture_output=True, text=True,
+                                              check=True).stdout
+    import numpy as np
+
+    starling.save(tmp_path / "m.safetensors", {"w": np.zeros((2, 3))})
+    done = subprocess.run([*run, tmp_path / "m.safetensors"], capture_output=True, text=True)
+    assert done.stdout == "w: float32 [2, 3]\n"
+    done = subprocess.run([*run, tmp_path / "none"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("error: ")
