@@ -134,9 +134,8 @@ Result<ProcessTrainer::Prepared> ProcessTrainer::prepare(const TrainingRequest& 
 Result<void> ProcessTrainer::initialize(const TrainingRequest& request, std::span<float> result,
                                         const std::atomic<bool>& stop) {
   STARLING_ASSIGN(const Prepared prepared, prepare(request, result.size(), stop));
-  STARLING_TRY(
-      host_.run(TrainerOperation::kInitialize, prepared.task, {.parameters = {}, .result = result},
-                stop));
+  STARLING_TRY(host_.run(TrainerOperation::kInitialize, prepared.task,
+                         {.parameters = {}, .result = result}, stop));
   return {};
 }
 

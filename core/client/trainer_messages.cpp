@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 
+#include "core/base/counted.h"
 #include "core/base/escape_controls.h"
 #include "core/base/nearest_name.h"
 #include "core/base/utf8.h"
@@ -239,9 +240,9 @@ std::string summarize(const TrainerDescription& description) {
     operations += (operations.empty() ? "" : ", ") + std::string(to_string(operation));
   }
   const model::Layout& layout = *description.layout;
-  std::string text = fmt::format("{}: {}; {}, {}", description.name, operations,
-                                 counted(layout.tensors().size(), "tensor"),
-                                 counted(layout.size(), "value"));
+  std::string text =
+      fmt::format("{}: {}; {}, {}", description.name, operations,
+                  counted(layout.tensors().size(), "tensor"), counted(layout.size(), "value"));
   if (description.rows > 0) text += fmt::format("; {}", counted(description.rows, "row"));
   if (description.held_out > 0) text += fmt::format(", {} held out", description.held_out);
   return text;

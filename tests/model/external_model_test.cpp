@@ -17,7 +17,7 @@ std::vector<TensorInfo> tensors() {
           {.name = "bn.num_batches_tracked", .shape = {}, .role = Role::kBuffer}};
 }
 
-std::string refusal(std::vector<TensorInfo> of) {
+std::string layout_refusal(std::vector<TensorInfo> of) {
   const auto layout = external_layout(std::move(of));
   return layout ? "none" : layout.error().code() + ": " + layout.error().message();
 }
@@ -33,14 +33,14 @@ TEST(ExternalModel, LiesInTheOrderOfItsNames) {
 }
 
 TEST(ExternalModel, RefusesWhatCannotTravel) {
-  EXPECT_EQ(refusal({}), "bad-layout: the model has no tensors");
+  EXPECT_EQ(layout_refusal({}), "bad-layout: the model has no tensors");
   auto with_private = tensors();
   with_private[0].role = Role::kPrivate;
-  EXPECT_EQ(refusal(with_private),
+  EXPECT_EQ(layout_refusal(with_private),
             "bad-layout: tensor \"fc.weight\" is private to a client, and does not travel");
   auto twice = tensors();
   twice[1].name = "fc.weight";
-  EXPECT_EQ(refusal(twice), "bad-layout: tensor \"fc.weight\" occurs twice");
+  EXPECT_EQ(layout_refusal(twice), "bad-layout: tensor \"fc.weight\" occurs twice");
 }
 
 TEST(ExternalModel, ItsDigestIsOfNamesShapesAndRoles) {
