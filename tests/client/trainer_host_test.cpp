@@ -307,7 +307,7 @@ TEST(TrainerHost, AStartGoesOnWhenItsTaskIsStopped) {
   EXPECT_EQ(fit(trainer).error().code(), "stopped");
   trainer.stop = false;
   const FileDescriptor open(::open(gate.c_str(), O_WRONLY | O_CLOEXEC));
-  EXPECT_TRUE(fit(trainer));
+  EXPECT_TRUE(fit(trainer, R"({"depth": 18})")) << "also a task with other settings than that one";
   EXPECT_EQ(trainer.log.count("starting"), 1U);
 }
 
