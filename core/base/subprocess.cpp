@@ -65,8 +65,9 @@ struct Plan {
 void place_descriptors(Plan& plan) {
   int above = 3;
   for (const auto& descriptor : plan.descriptors) above = std::max(above, descriptor.number + 1);
-  plan.report = ::fcntl(plan.report, F_DUPFD_CLOEXEC, above);
-  if (plan.report < 0) ::_exit(127);
+  const int report = ::fcntl(plan.report, F_DUPFD_CLOEXEC, above);
+  if (report < 0) fail(plan.report);
+  plan.report = report;
   for (auto& descriptor : plan.descriptors) {
     descriptor.source = ::fcntl(descriptor.source, F_DUPFD_CLOEXEC, above);
     if (descriptor.source < 0) fail(plan.report);

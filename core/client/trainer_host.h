@@ -51,7 +51,7 @@ void describe(V& visit, TrainerOptions& o) {
 class TrainerProcess;
 
 // One thread at a time. The thread of the call that starts a process must live as long as that
-// process is to (subprocess.h).
+// process is to (subprocess.h). What it prints between two calls is logged at the next.
 class TrainerHost {
  public:
   struct Options {

@@ -201,7 +201,7 @@ Result<std::shared_ptr<const model::Layout>> read_layout(const json::object& obj
   auto layout = model::external_layout(std::move(tensors));
   if (!layout) {
     return protocol_error("described tensors of which no model can be: " +
-                          layout.error().message());
+                          escape_controls(layout.error().message()));
   }
   return layout;
 }

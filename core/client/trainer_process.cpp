@@ -216,7 +216,8 @@ Error TrainerProcess::died() {
   read_output();
   output_.end(now());
   const bool killed = end.exit_code == 128 + SIGKILL;
-  const std::string how = end.text() + (killed ? ", as the kernel does where memory runs out" : "");
+  const std::string how =
+      end.text() + (killed ? " (as the kernel does where memory runs out)" : "");
   if (output_.last_line().empty()) {
     return retry("trainer-died",
                  fmt::format("the trainer {} and printed nothing; run its command by hand to see "

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/client/trainer_messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/client/trainer_output.h"
+
+namespace starling::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(TrainerMessages, RequestsAreOneLineEach) {
+  EXPECT_EQ(*describe_request(1, "cam-7", "/var/lib/x", "{\n  \"depth\": 18}"),
+            R"({"id": 1, "op": "describe", "protocol": 1, "client": "cam-7", )"
+            R"("directory": "/var/lib/x", "settings": {"depth":18}})"
+            "\n");
+  const TrainerTask task{
+      .client = "cam \"7\"", .round = 3, .rounds = 20, .seed = 5, .train = R"({"batch-size": 32})"};
+  const TensorPlaces places{.memory_bytes = 136, .parameters = {{0, 8}}, .result = {{64, 8}}};
+  EXPECT_EQ(*task_request(2, TrainerOperation::kFit, task, places, {}),
+            R"({"id": 2, "op": "fit", "memory": 136, "parameters": {"offset": 0, "bytes": 8}, )"
+            R"("result": {"offset": 64, "bytes": 8}, "task": {"client": "cam \"7\"", "round": 3, )"
+            R"("rounds": 20, "seed": 5, "train": {"batch-size": 32}, "settings": {}}})"
+            "\n");
+  EXPECT_THAT(*task_request(3, TrainerOperation::kGradient, task, places, 4),
+              HasSubstr(R"("step": 4,)"));
+  EXPECT_THAT(*task_request(3, TrainerOperation::kGradient, task, places, {}),
+              HasSubstr(R"("step": null,)"));
+}
+
+TEST(TrainerMessages, SettingsThatAreNoObjectAreRefused) {
+  for (const char* settings : {"", "[]", "{", "{}\n{\"op\": \"stop\"}"}) {
+    const auto request = describe_request(1, "a", "b", settings);
+    ASSERT_FALSE(request) << settings;
+    EXPECT_EQ(request.error().code(), "setting-invalid");
+  }
+}
+
+std::string description(const std::string& members) {
+  return R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit", "later"], "tensors": )"
+         R"([{"name": "w", "shape": [2, 3], "role": "trainable"},)"
+         R"( {"name": "n", "shape": [], "role": "buffer"}])" +
+         members + "}}";
+}
+
+TEST(TrainerMessages, ADescriptionIsRead) {
+  const auto read = read_description(
+      description(R"(, "name": "train.py", "rows": 600, "held-out": 100, "unknown": 1)"), 1);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->name, "the trainer 'train.py'");
+  EXPECT_THAT(read->operations, ElementsAre(TrainerOperation::kFit));
+  EXPECT_EQ(read->rows, 600U);
+  EXPECT_EQ(read->held_out, 100U);
+  EXPECT_EQ(read->layout->size(), 7U);
+  EXPECT_EQ(read->layout->tensors()[0].name, "n");
+  EXPECT_EQ(read->layout->tensors()[0].role, model::Role::kBuffer);
+  EXPECT_EQ(read_description(description(""), 1)->rows, 0U);
+}
+
+TEST(TrainerMessages, WrongDescriptionsAreRefusedByName) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {R"({"id": 1, "ok": {"protocol": 2}})", "version 2 of the protocol"},
+      {R"({"id": 1, "ok": {}})", "version '?' of the protocol"},
+      {R"({"id": 1, "ok": {"protocol": 1}})", "without the operation 'fit'"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"]}})", "without its 'tensors'"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": []}})", "no tensors"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [-1], "role": "buffer"}]}})",
+       "'w' with a dimension"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "private"}]}})",
+       "'w' with a role"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1099511627776, 1099511627776], "role": "buffer"}]}})",
+       "no model"},
+      {description(R"(, "rows": -1)"), "rows = -1"},
+      {description(R"(, "rows": 1.5)"), "rows = 1.5"},
+      {description(R"(, "rows": "6")"), "'rows' that is not a number"},
+  };
+  for (const auto& [line, sentence] : wrong) {
+    const auto read = read_description(line, 1);
+    ASSERT_FALSE(read) << line;
+    EXPECT_EQ(read.error().code(), "trainer-protocol") << line;
+    EXPECT_THAT(read.error().message(), HasSubstr(sentence));
+    EXPECT_THAT(read.error().message(), HasSubstr("the trainer "));
+  }
+}
+
+TEST(TrainerMessages, AnswersAreRead) {
+  using enum TrainerOperation;
+  const auto fit =
+      read_answer(R"({"id": 7, "ok": {"weight": 600, "loss": 0.5, "steps": 19}})", 7, kFit);
+  ASSERT_TRUE(fit) << fit.error().message();
+  EXPECT_EQ(fit->weight, 600);
+  EXPECT_EQ(fit->loss, 0.5);
+  EXPECT_EQ(fit->steps, 19U);
+  EXPECT_EQ(read_answer(R"({"id": 7, "ok": {"weight": 1, "loss": -2}})", 7, kFit)->steps, 0U);
+  const auto found =
+      read_answer(R"({"id": 7, "ok": {"rows": 4, "loss": 1, "accuracy": 1}})", 7, kEvaluate);
+  EXPECT_EQ(found->accuracy, 1);
+  EXPECT_EQ(found->weight, 4);
+  EXPECT_TRUE(read_answer(R"({"id": 7, "ok": {}})", 7, kInitialize));
+  EXPECT_EQ(read_answer(R"({"id": 7, "ok": {"rows": 0, "loss": 0}})", 7, kGradient).error().code(),
+            "no-data");
+}
+
+TEST(TrainerMessages, WrongAnswersAreRefusedByName) {
+  using enum TrainerOperation;
+  const std::vector<std::tuple<std::string, TrainerOperation, std::string, std::string>> wrong = {
+      {"", kFit, "trainer-protocol", "not a JSON object"},
+      {R"({"id": 7, "ok": {}} {})", kFit, "trainer-protocol", "not a JSON object"},
+      {R"({"ok": {}})", kFit, "trainer-protocol", "answered to '' where 7 was asked"},
+      {R"({"id": "7", "ok": {}})", kFit, "trainer-protocol", "where 7 was asked"},
+      {R"({"id": -7, "ok": {}})", kFit, "trainer-protocol", "where 7 was asked"},
+      {R"({"id": 7, "ok": 1})", kFit, "trainer-protocol", "'ok' that is not an object"},
+      {R"({"id": 7, "error": {}})", kFit, "trainer-protocol", "no message"},
+      {R"({"id": 7, "ok": {"weight": 1}})", kFit, "trainer-protocol", "without 'loss'"},
+      {R"({"id": 7, "ok": {"weight": -1, "loss": 1}})", kFit, "trainer-protocol", "weight = -1"},
+      {R"({"id": 7, "ok": {"weight": 1, "loss": 1, "steps": -1}})", kFit, "trainer-protocol",
+       "steps = -1"},
+      {R"({"id": 7, "ok": {"weight": 1, "loss": 1e400}})", kFit, "diverged", "infinite"},
+      {R"({"id": 7, "ok": {"weight": 1, "loss": -Infinity}})", kFit, "diverged", "infinite"},
+      {R"({"id": 7, "ok": {"rows": 1, "loss": 1, "accuracy": 1.1}})", kEvaluate, "trainer-protocol",
+       "accuracy = 1.1"},
+      {R"({"id": 7, "ok": {"rows": 1, "loss": 1}})", kEvaluate, "trainer-protocol",
+       "without 'accuracy'"},
+      {R"({"id": 7, "ok": {"rows": 0.5, "loss": 1}})", kGradient, "trainer-protocol", "rows = 0.5"},
+  };
+  for (const auto& [line, operation, code, sentence] : wrong) {
+    const auto read = read_answer(line, 7, operation);
+    ASSERT_FALSE(read) << line;
+    EXPECT_EQ(read.error().code(), code) << line << ": " << read.error().message();
+    EXPECT_THAT(read.error().message(), HasSubstr(sentence));
+  }
+}
+
+TEST(TrainerMessages, ATrainersOwnErrorKeepsItsCode) {
+  const auto error = [](const std::string& text) {
+    return read_answer(R"({"id": 7, "error": )" + text + "}", 7, TrainerOperation::kFit).error();
+  };
+  EXPECT_EQ(error(R"({"code": "no-data", "message": "cam-7 has no rows"})"),
+            rejected("no-data", "the trainer says: cam-7 has no rows"));
+  EXPECT_EQ(error(R"({"message": "two\nlines"})"),
+            rejected("trainer-failed", "the trainer says: two\\nlines"));
+  EXPECT_EQ(error(R"({"code": "trainer-protocol", "message": "x"})").code(), "trainer-failed");
+  EXPECT_EQ(error(R"({"code": "stopped", "message": "x"})").kind(), ErrorKind::kRetry);
+  EXPECT_EQ(error(R"({"code": "Bad", "message": "x"})").code(), "trainer-protocol");
+  EXPECT_EQ(error(R"({"code": ")" + std::string(41, 'a') + R"(", "message": "x"})").code(),
+            "trainer-protocol");
+}
+
+class Lines final : public Log {
+ public:
+  void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
+  std::vector<std::string> lines;
+};
+
+TEST(TrainerOutput, LinesAreEscapedAndCut) {
+  Lines log;
+  TrainerOutput output(log);
+  const TimePoint now{};
+  output.add("one\ntw", now);
+  output.add("o\x1b[1m\r\n10 %\r20 %\rdone\n\n" + std::string(100'000, 'x') + "\nrest", now);
+  EXPECT_EQ(output.last_line().size(), TrainerOutput::kLineBytesMax);
+  output.end(now);
+  ASSERT_EQ(log.lines.size(), 6U);
+  EXPECT_EQ(log.lines[0], "trainer: one");
+  EXPECT_EQ(log.lines[1], "trainer: two\\x1b[1m");
+  EXPECT_EQ(log.lines[2], "trainer: done");
+  EXPECT_EQ(log.lines[3], "trainer: ");
+  EXPECT_LT(log.lines[4].size(), 4200U);
+  EXPECT_EQ(log.lines[5], "trainer: rest");
+  EXPECT_EQ(output.last_line(), "rest");
+}
+
+TEST(TrainerOutput, AFloodIsCounted) {
+  Lines log;
+  TrainerOutput output(log);
+  TimePoint now{};
+  for (int i = 0; i < 12'445; ++i) output.add(std::to_string(i) + "\n", now);
+  EXPECT_EQ(log.lines.size(), 100U);
+  EXPECT_EQ(output.last_line(), "12444") << "although the log did not get it";
+  output.pause();
+  EXPECT_EQ(log.lines.back(), "trainer: 12345 lines were dropped");
+  now += std::chrono::seconds(1);
+  output.add("x\n", now);
+  EXPECT_EQ(log.lines.back(), "trainer: x");
+  for (int i = 0; i < 100; ++i) output.add("y\n", now);
+  now += std::chrono::seconds(1);
+  output.add("z\n", now);
+  EXPECT_EQ(log.lines[log.lines.size() - 2], "trainer: 1 line was dropped");
+}
+
+}  // namespace
+}  // namespace starling::client
