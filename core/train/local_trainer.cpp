@@ -37,7 +37,7 @@ std::vector<std::uint32_t> rows_of(const data::DatasetView& view) {
 
 std::uint64_t local_steps(const TrainOptions& options, std::size_t rows) {
   if (options.local_steps > 0) return static_cast<std::uint64_t>(options.local_steps);
-  const std::size_t batch_rows = std::min(static_cast<std::size_t>(options.batch_size), rows);
+  const auto batch_rows = static_cast<std::size_t>(options.batch_size);
   const std::size_t batches = (rows + batch_rows - 1) / batch_rows;
   return static_cast<std::uint64_t>(options.local_epochs) * batches;
 }

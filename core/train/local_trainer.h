@@ -23,7 +23,7 @@ struct TrainResult {
   double rate = 0;  // the learning rate of all steps
 };
 
-// The steps that train() takes over so many rows. Requires: rows > 0.
+// The steps that train() takes over so many rows; of none only those of local_steps.
 std::uint64_t local_steps(const TrainOptions& options, std::size_t rows);
 
 // Owns the scratch of one thread and may be used again and again; not thread-safe.
