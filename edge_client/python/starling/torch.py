@@ -28,6 +28,16 @@ def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> float:
     return float((outputs.argmax(1) == targets).float().mean())
 
 
+def to_state_dict(tensors: Tensors) -> Dict[str, torch.Tensor]:
+    """For load_state_dict; shares memory with the arrays."""
+    return {name: torch.from_numpy(array) for name, array in tensors.items()}
+
+
+def from_state_dict(state: Mapping[str, Any]) -> Tensors:
+    """What of a state_dict is tensors, as arrays; those on the CPU share memory with them."""
+    return {name: _array(value) for name, value in state.items() if isinstance(value, torch.Tensor)}
+
+
 class TorchTrainer(Trainer):
     """Federates a PyTorch model.
 
@@ -181,8 +191,7 @@ class TorchTrainer(Trainer):
         own: Mapping[str, Any] = {}
         if self._private and self._private_file(task).exists():
             own = load(self._private_file(task))
-        given = {name: torch.from_numpy(array) for name, array in {**parameters, **own}.items()}
-        values = {**self._model.state_dict(), **given}
+        values = {**self._model.state_dict(), **to_state_dict({**parameters, **own})}
         self._model.load_state_dict(values)
         _seed(task.seed)
         return loader_of(task) if loader_of else ()
@@ -193,8 +202,8 @@ class TorchTrainer(Trainer):
                 if isinstance(value, torch.Tensor)}
 
     def _shared(self) -> Tensors:
-        return {name: _array(tensor) for name, tensor in self._state().items()
-                if not self._stays(name)}
+        return from_state_dict({name: tensor for name, tensor in self._state().items()
+                                if not self._stays(name)})
 
     def _trained(self) -> List[nn.Parameter]:
         return [each for each in self._model.parameters() if each.requires_grad]
@@ -207,8 +216,8 @@ class TorchTrainer(Trainer):
 
     def _keep_private(self, task: Task) -> None:
         if self._private:
-            save(self._private_file(task), {name: _array(tensor) for name, tensor
-                                            in self._state().items() if self._stays(name)})
+            save(self._private_file(task), from_state_dict(
+                {name: tensor for name, tensor in self._state().items() if self._stays(name)}))
 
     def _loss_of(self, inputs: Any, targets: Any) -> Tuple[torch.Tensor, int]:
         targets = self._moved(targets)
