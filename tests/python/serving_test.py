@@ -188,6 +188,10 @@ def test_an_exception_is_one_line_and_the_next_task_goes_on(host):
 @pytest.mark.parametrize("code, error", [
     ("raise starling.TaskError('cam-1 has no rows', 'no-data')",
      {"code": "no-data", "message": "cam-1 has no rows"}),
+    ("raise starling.TaskError('x', 'No Data')",
+     {"code": "trainer-failed", "message":
+      'ValueError: "No Data" is no code: a-z, 0-9 and -, at most 40 letters'}),
+    ("raise OSError('file \\udcff')", {"code": "trainer-failed", "message": "OSError: file ?"}),
     ("sys.exit(3)", {"code": "trainer-failed", "message": "SystemExit: 3"}),
     ("return starling.Fit({**parameters, 'w': np.zeros((3, 2))}, 1, {'loss': 0})",
      {"code": "trainer-failed", "message":
@@ -302,7 +306,7 @@ def test_unknown_members_are_ignored_and_unknown_operations_are_named(host):
     trainer.describe()
     assert "ok" in trainer.ask("fit", task={**trainer.task(), "new": 1}, later=[],
                                **trainer.places(GIVEN))
-    assert trainer.ask("predict", task=trainer.task())["error"]["code"] == "unknown-operation"
+    assert trainer.ask("predict", task=trainer.task())["error"]["code"] == "unsupported-operation"
     answer = trainer.ask("describe", protocol=2, client="", directory=".", settings={})
     assert answer["error"]["code"] == "unsupported-protocol"
 

@@ -40,7 +40,7 @@ class Session:
                          "gradient": self._gradient}.get(request["op"])
             if operation is None:
                 raise TaskError(f"this trainer does not know the operation {request['op']}",
-                                "unknown-operation")
+                                "unsupported-operation")
             self._map(request.get("memory", 0))
             task = task_of(request.get("task", request), self._directory, stop)
             return {"id": request["id"], "ok": operation(request, task)}
@@ -136,7 +136,7 @@ def _fit_answer(weight: float, metrics: Mapping[str, float]) -> Dict[str, Any]:
 
 def _describe_error(error: BaseException) -> Tuple[str, str]:
     """Code and sentence of an error answer, in one line."""
-    text = re.sub(r"\s+", " ", str(error)).strip()
+    text = re.sub(r"\s+", " ", str(error)).strip().encode(errors="replace").decode()
     if isinstance(error, TaskError):
         return error.code, text[:MESSAGE_LETTERS_MAX]
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
