@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code of the package's pages runs as it stands there."""
+"""The code of the package's pages runs as it stands there, and the package is typed."""
 
 import re
 import subprocess
@@ -51,3 +51,10 @@ def loader(client, batch_size, train):
     return [(torch.ones(4, 2), torch.ones(4, dtype=torch.int64))]
 """)
     check(tmp_path, next(each for each in blocks("README.md") if "from mine" in each))
+
+
+def test_the_type_checker_passes(tmp_path):
+    pytest.importorskip("mypy", reason="mypy is not installed (apt: mypy)")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", tmp_path], cwd=PACKAGE,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

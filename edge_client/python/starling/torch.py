@@ -20,7 +20,6 @@ from starling.safetensors import load, save
 from starling.trainer import Fit, Gradient, Metrics, Task, Trainer
 
 Batches = Iterable[Tuple[Any, Any]]
-Optimizer = torch.optim.Optimizer
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> float:
@@ -58,7 +57,8 @@ class TorchTrainer(Trainer):
     def __init__(self, model: Union[nn.Module, Callable[[Mapping[str, Any]], nn.Module]],
                  loss: Callable[[Any, Any], torch.Tensor],
                  loader_of: Callable[[Task], Batches], *,
-                 optimizer: Optional[Callable[[List[nn.Parameter], Task], Optimizer]] = None,
+                 optimizer: Optional[Callable[[List[nn.Parameter], Task],
+                                               torch.optim.Optimizer]] = None,
                  evaluate_loader_of: Optional[Callable[[Task], Batches]] = None,
                  metric: Callable[[Any, Any], float] = accuracy,
                  device: Union[None, str, torch.device] = None,
@@ -255,7 +255,7 @@ class _Order:
                 return found
 
 
-def _job_optimizer(parameters: List[nn.Parameter], task: Task) -> Optimizer:
+def _job_optimizer(parameters: List[nn.Parameter], task: Task) -> torch.optim.Optimizer:
     train = task.train
     name = train.get("optimizer", "sgd")
     common: Dict[str, Any] = {"lr": task.learning_rate,
