@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what Starling needs on Debian 12 or newer and Ubuntu 24.04 or newer, and only what is
 # missing: with everything there, apt is not called and no network is needed.
-#   examples/install_packages.sh [build] [test] [data]      (all three by default)
+#   examples/install_packages.sh [build] [test] [data] [python]      (all by default)
 # This is the one place where packages are named.
 set -euo pipefail
 
@@ -91,10 +91,12 @@ install_group() {
       install_boost ;;
     test)
       install git libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev iproute2 \
-        python3-numpy python3-pytest
+        python3-pytest
+      install_group python
       install_clang ;;
+    python) install python3-numpy python3-venv python3-setuptools python3-wheel ;;
     data) install dataset-fashion-mnist ;;
-    *) fail "unknown group '$1': there are build, test and data" ;;
+    *) fail "unknown group '$1': there are build, test, data and python" ;;
   esac
 }
 
@@ -120,6 +122,6 @@ if ! supported; then
     '(train-images-idx3-ubyte.gz and the other three) in /usr/share/datasets/fashion-mnist'
   exit 0
 fi
-[ $# -gt 0 ] || set -- build test data
+[ $# -gt 0 ] || set -- build test data python
 for group; do install_group "$group"; done
 say "everything for $* is installed"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logistic regression of scikit-learn on a CSV of one's own: the device's rows.csv, last column the class."""
+"""Logistic regression of scikit-learn on a CSV file; its last column is the class."""
 
 import csv
 import functools
@@ -24,7 +24,10 @@ def rows(file):
 
 
 def part(task, held_out):
-    """On a device its own file; in a simulation client-K's part of one. Every fifth row is held out."""
+    """A device has a file of its own; in a simulation client-K has a part of one.
+
+    Every fifth row is held out.
+    """
     here = Path(__file__).resolve().parent
     inputs, classes = rows(task.settings.get("file", here / "iris.csv"))
     if "clients" in task.settings:

@@ -83,3 +83,29 @@ def test_an_exported_resnet_loads_strictly(tmp_path, monkeypatch):
     model.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()},
                           strict=True)
     assert model[0].body[1].num_batches_tracked > 0
+
+
+def quickstart(tmp_path, *arguments):
+    return subprocess.run([EXAMPLES / "quickstart_python.sh", *arguments], cwd=tmp_path,
+                          capture_output=True, text=True)
+
+
+@simulated
+def test_the_quickstart(tmp_path):
+    done = quickstart(tmp_path, "--programs", os.path.dirname(PROGRAM), "--clients", "100",
+                      "--rounds", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "round 2: accuracy 0." in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (["--rounds", "0"], "--rounds must be a whole number above 0, not '0'"),
+    (["--clients", "a b"], "--clients must be a whole number above 0, not 'a b'"),
+    (["--clients"], "--clients needs a value"),
+    (["--programs", "nowhere"], "there is no directory 'nowhere'"),
+    (["--example", "x"], "there is no example 'x'"),
+    (["--what"], "unknown argument '--what'")])
+def test_the_quickstart_refuses(tmp_path, arguments, sentence):
+    done = quickstart(tmp_path, *arguments)
+    assert done.returncode == 2 and sentence in done.stderr and done.stdout == ""

@@ -12,9 +12,10 @@ import pytest
 import starling
 
 DIRECTORY = os.environ.get("STARLING_PROGRAMS")
+MISSING = [name for name in ("starling-coordinator", "starling-gossip")
+           if shutil.which(name, path=DIRECTORY) is None]
 real = pytest.mark.skipif(
-    shutil.which("starling-coordinator", path=DIRECTORY) is None,
-    reason="starling-coordinator is neither in STARLING_PROGRAMS nor on PATH")
+    bool(MISSING), reason=f"{', '.join(MISSING)} neither in STARLING_PROGRAMS nor on PATH")
 JOB = {"rounds": 2, "model": {"kind": "softmax-regression"},
        "round": {"cohort": 3, "min-updates": 2, "wait-for": 3},
        "evaluate": {"dataset": "synthetic:rows=200:test"},

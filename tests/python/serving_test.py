@@ -188,6 +188,10 @@ def test_an_exception_is_one_line_and_the_next_task_goes_on(host):
 @pytest.mark.parametrize("code, error", [
     ("raise starling.TaskError('cam-1 has no rows', 'no-data')",
      {"code": "no-data", "message": "cam-1 has no rows"}),
+    ("raise starling.TaskError('x', 'No Data')",
+     {"code": "trainer-failed", "message":
+      'ValueError: "No Data" is no code: a-z, 0-9 and -, at most 40 letters'}),
+    ("raise OSError('file \\udcff')", {"code": "trainer-failed", "message": "OSError: file ?"}),
     ("sys.exit(3)", {"code": "trainer-failed", "message": "SystemExit: 3"}),
     ("return starling.Fit({**parameters, 'w': np.zeros((3, 2))}, 1, {'loss': 0})",
      {"code": "trainer-failed", "message":
@@ -209,6 +213,9 @@ def test_an_exception_is_one_line_and_the_next_task_goes_on(host):
     ("return starling.Fit(parameters, 1, {'loss': float('nan')})",
      {"code": "diverged",
       "message": "FloatingPointError: fit returned a loss that is not finite"}),
+    ("return parameters, 5, {}",
+     {"code": "trainer-failed",
+      "message": "TypeError: fit returned tuple; starling.Fit is needed"}),
     ("return starling.Fit(parameters, 0, {'loss': 0})",
      {"code": "trainer-failed",
       "message": "ValueError: fit returned the weight 0; above 0 is needed"}),
@@ -302,7 +309,7 @@ def test_unknown_members_are_ignored_and_unknown_operations_are_named(host):
     trainer.describe()
     assert "ok" in trainer.ask("fit", task={**trainer.task(), "new": 1}, later=[],
                                **trainer.places(GIVEN))
-    assert trainer.ask("predict", task=trainer.task())["error"]["code"] == "unknown-operation"
+    assert trainer.ask("predict", task=trainer.task())["error"]["code"] == "unsupported-operation"
     answer = trainer.ask("describe", protocol=2, client="", directory=".", settings={})
     assert answer["error"]["code"] == "unsupported-protocol"
 
@@ -328,7 +335,7 @@ def test_by_hand_it_writes_the_initial_model(tmp_path, by_hand):
 def test_by_hand_it_checks_itself(tmp_path, by_hand):
     done = by_hand(HEAD + FIT + END, "--check")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "  count: int64 [], buffer\n  w: float32 [2, 3], trainable\ninitialize: done\nfit: weight 5.0, loss 0.5" in done.stdout
+    assert "  w: float32 [2, 3], trainable\ninitialize: done\nfit: weight 5.0, loss" in done.stdout
     done = by_hand(fit_that("return starling.Fit({}, 1, {'loss': 0})"), "--check")
     assert done.returncode == 1
     assert 'fit: ValueError: fit did not return the tensor "b"' in done.stdout

@@ -161,7 +161,7 @@ def test_evaluates_as_by_hand():
     model.load_state_dict({name: torch.from_numpy(array) for name, array in parameters.items()})
     outputs = model(ROWS.tensors[0])
     assert metrics.rows == 50
-    assert metrics.loss == pytest.approx(float(LOSS(outputs, ROWS.tensors[1])), rel=1e-5)
+    assert metrics.loss == pytest.approx(LOSS(outputs, ROWS.tensors[1]).item(), rel=1e-5)
     right = (outputs.argmax(1) == ROWS.tensors[1]).float().mean()
     assert metrics.accuracy == pytest.approx(float(right), rel=1e-5)
     assert "evaluate" not in TorchTrainer(net, LOSS, loader_of).operations()

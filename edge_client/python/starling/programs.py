@@ -54,14 +54,14 @@ def simulate(job: Union[PathLike, Mapping[str, Any]], *, clients: int = 10,
                        {"clients": clients, **settings})
 
 
-def gossip(network: Union[PathLike, Mapping[str, Any]], *,
-           trainer: Union[None, PathLike, Sequence[str]] = None, workers: Optional[int] = None,
-           out: Optional[PathLike] = None, progress: bool = True, **settings: Any) -> Result:
+def gossip(network: Union[PathLike, Mapping[str, Any]], *, out: Optional[PathLike] = None,
+           progress: bool = True, **settings: Any) -> Result:
     """Runs a simulated network without a coordinator, as `starling-gossip simulate` does.
 
-    `network` is a file or a dict; the other arguments are those of simulate().
+    `network` is a file or a dict, and further arguments are its keys, as in simulate(). It trains
+    the built-in models.
     """
-    return _simulation("starling-gossip", network, "measurements", trainer, workers, out, progress,
+    return _simulation("starling-gossip", network, "measurements", None, None, out, progress,
                        settings)
 
 

@@ -11,7 +11,7 @@ import os
 import queue
 import sys
 from contextlib import suppress
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -112,16 +112,19 @@ def _run_by_hand(trainer: Trainer, arguments: List[str]) -> int:
         parser.print_help()
         return 0
     task = Task(client=options.client, round=1, rounds=1, seed=options.seed, train=_CHECK_TRAIN,
-                settings=options.settings, directory=Path("."))
+                settings=options.settings)
     if options.initial is not None:
         model = trainer.initialize(task)
         save(options.initial, model, trainer.buffers)
         values = sum(np.asarray(array).size for array in model.values())
         print(f"{options.initial}: {len(model)} tensors, {values} values")
-    return _check(trainer, task) if options.check else 0
+    if not options.check:
+        return 0
+    with TemporaryDirectory() as directory:
+        return _check(trainer, task, directory)
 
 
-def _check(trainer: Trainer, task: Task) -> int:
+def _check(trainer: Trainer, task: Task, directory: str) -> int:
     """The requests of a first round, as the programs make them."""
     memory = np.empty(0, np.float32)
     session = Session(trainer, lambda size: memory)
@@ -138,7 +141,7 @@ def _check(trainer: Trainer, task: Task) -> int:
         print(f"{operation}: {shown or 'done'}")
         return result
 
-    told = ask("describe", protocol=PROTOCOL, client=task.client, directory=str(task.directory),
+    told = ask("describe", protocol=PROTOCOL, client=task.client, directory=directory,
                settings=task.settings)
     if told is None:
         return 1

@@ -9,18 +9,19 @@ import re
 import traceback
 from pathlib import Path
 from threading import Event
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple, Type, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from starling.layout import Layout
-from starling.trainer import Task, TaskError, Trainer, task_of
+from starling.trainer import Fit, Gradient, Metrics, Task, TaskError, Trainer, task_of
 
 PROTOCOL = 1
 MESSAGE_LETTERS_MAX = 2000
 
 Memory = NDArray[np.float32]
+Returned = TypeVar("Returned")
 
 
 class Session:
@@ -40,13 +41,13 @@ class Session:
                          "gradient": self._gradient}.get(request["op"])
             if operation is None:
                 raise TaskError(f"this trainer does not know the operation {request['op']}",
-                                "unknown-operation")
+                                "unsupported-operation")
             self._map(request.get("memory", 0))
             task = task_of(request.get("task", request), self._directory, stop)
             return {"id": request["id"], "ok": operation(request, task)}
         except BaseException as error:  # also what a library raises to end the program
             code, message = _describe_error(error)
-            if code != "stopped":
+            if not isinstance(error, TaskError):
                 traceback.print_exc()
             return {"id": request.get("id"), "error": {"code": code, "message": message}}
 
@@ -71,7 +72,7 @@ class Session:
     def _fit(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
         layout = self._layout(task)
         parameters = layout.unpack(self._place(request, "parameters", layout))
-        fit = self._trainer.fit(parameters, task)
+        fit = _checked(self._trainer.fit(parameters, task), Fit, "fit")
         answer = _fit_answer(fit.weight, fit.metrics)
         layout.pack(fit.parameters, self._place(request, "result", layout), "fit")
         return answer
@@ -79,7 +80,7 @@ class Session:
     def _evaluate(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
         layout = self._layout(task)
         parameters = layout.unpack(self._place(request, "parameters", layout))
-        metrics = self._trainer.evaluate(parameters, task)
+        metrics = _checked(self._trainer.evaluate(parameters, task), Metrics, "evaluate")
         accuracy = _finite(metrics.accuracy, "evaluate", "accuracy")
         if not 0 <= accuracy <= 1:
             raise ValueError(f"evaluate returned the accuracy {accuracy}; 0 to 1 is needed")
@@ -89,7 +90,8 @@ class Session:
     def _gradient(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
         layout = self._layout(task)
         parameters = layout.unpack(self._place(request, "parameters", layout))
-        gradient = self._trainer.gradient(parameters, task, request["step"])
+        gradient = _checked(self._trainer.gradient(parameters, task, request["step"]), Gradient,
+                            "gradient")
         answer = {"rows": int(gradient.rows), "loss": _finite(gradient.loss, "gradient", "loss")}
         layout.pack(gradient.gradient, self._place(request, "result", layout), "gradient",
                     buffers_too=False)
@@ -116,6 +118,13 @@ class Session:
         return self._memory[begin:begin + size]
 
 
+def _checked(value: Returned, wanted: Type[Returned], giver: str) -> Returned:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{giver} returned {type(value).__name__}; starling.{wanted.__name__} is "
+                        "needed")
+    return value
+
+
 def _finite(value: float, giver: str, what: str) -> float:
     if not math.isfinite(value):
         raise FloatingPointError(f"{giver} returned a {what} that is not finite")
@@ -136,7 +145,7 @@ def _fit_answer(weight: float, metrics: Mapping[str, float]) -> Dict[str, Any]:
 
 def _describe_error(error: BaseException) -> Tuple[str, str]:
     """Code and sentence of an error answer, in one line."""
-    text = re.sub(r"\s+", " ", str(error)).strip()
+    text = re.sub(r"\s+", " ", str(error)).strip().encode(errors="replace").decode()
     if isinstance(error, TaskError):
         return error.code, text[:MESSAGE_LETTERS_MAX]
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -20,12 +20,21 @@ from starling.safetensors import load, save
 from starling.trainer import Fit, Gradient, Metrics, Task, Trainer
 
 Batches = Iterable[Tuple[Any, Any]]
-Optimizer = torch.optim.Optimizer
 
 
 def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> float:
     """The part of the rows whose largest output is the target's class."""
     return float((outputs.argmax(1) == targets).float().mean())
+
+
+def to_state_dict(tensors: Tensors) -> Dict[str, torch.Tensor]:
+    """For load_state_dict; shares memory with the arrays."""
+    return {name: torch.from_numpy(array) for name, array in tensors.items()}
+
+
+def from_state_dict(state: Mapping[str, Any]) -> Tensors:
+    """What of a state_dict is tensors, as arrays; those on the CPU share memory with them."""
+    return {name: _array(value) for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
 class TorchTrainer(Trainer):
@@ -48,7 +57,8 @@ class TorchTrainer(Trainer):
     def __init__(self, model: Union[nn.Module, Callable[[Mapping[str, Any]], nn.Module]],
                  loss: Callable[[Any, Any], torch.Tensor],
                  loader_of: Callable[[Task], Batches], *,
-                 optimizer: Optional[Callable[[List[nn.Parameter], Task], Optimizer]] = None,
+                 optimizer: Optional[Callable[[List[nn.Parameter], Task],
+                                               torch.optim.Optimizer]] = None,
                  evaluate_loader_of: Optional[Callable[[Task], Batches]] = None,
                  metric: Callable[[Any, Any], float] = accuracy,
                  device: Union[None, str, torch.device] = None,
@@ -181,8 +191,7 @@ class TorchTrainer(Trainer):
         own: Mapping[str, Any] = {}
         if self._private and self._private_file(task).exists():
             own = load(self._private_file(task))
-        given = {name: torch.from_numpy(array) for name, array in {**parameters, **own}.items()}
-        values = {**self._model.state_dict(), **given}
+        values = {**self._model.state_dict(), **to_state_dict({**parameters, **own})}
         self._model.load_state_dict(values)
         _seed(task.seed)
         return loader_of(task) if loader_of else ()
@@ -193,8 +202,8 @@ class TorchTrainer(Trainer):
                 if isinstance(value, torch.Tensor)}
 
     def _shared(self) -> Tensors:
-        return {name: _array(tensor) for name, tensor in self._state().items()
-                if not self._stays(name)}
+        return from_state_dict({name: tensor for name, tensor in self._state().items()
+                                if not self._stays(name)})
 
     def _trained(self) -> List[nn.Parameter]:
         return [each for each in self._model.parameters() if each.requires_grad]
@@ -207,8 +216,8 @@ class TorchTrainer(Trainer):
 
     def _keep_private(self, task: Task) -> None:
         if self._private:
-            save(self._private_file(task), {name: _array(tensor) for name, tensor
-                                            in self._state().items() if self._stays(name)})
+            save(self._private_file(task), from_state_dict(
+                {name: tensor for name, tensor in self._state().items() if self._stays(name)}))
 
     def _loss_of(self, inputs: Any, targets: Any) -> Tuple[torch.Tensor, int]:
         targets = self._moved(targets)
@@ -246,7 +255,7 @@ class _Order:
                 return found
 
 
-def _job_optimizer(parameters: List[nn.Parameter], task: Task) -> Optimizer:
+def _job_optimizer(parameters: List[nn.Parameter], task: Task) -> torch.optim.Optimizer:
     train = task.train
     name = train.get("optimizer", "sgd")
     common: Dict[str, Any] = {"lr": task.learning_rate,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -16,10 +17,12 @@ from starling.layout import Array, Tensors
 
 
 class TaskError(Exception):
-    """Raised in a trainer to fail a task with a code: letters a-z, 0-9 and -, as "no-data"."""
+    """Raised in a trainer to fail a task with a code of one's own, as "no-data"."""
 
     def __init__(self, message: str, code: str = "trainer-failed") -> None:
         super().__init__(message)
+        if not re.fullmatch("[a-z0-9-]{1,40}", code):
+            raise ValueError(f'"{code}" is no code: a-z, 0-9 and -, at most 40 letters')
         self.code = code
 
 
