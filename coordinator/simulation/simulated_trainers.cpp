@@ -32,7 +32,7 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
   for (unsigned worker = 0; worker < workers; ++worker) {
     made->hosts_.push_back(std::make_unique<client::TrainerHost>(
         client::TrainerHost::Options{.trainer = options,
-                                     .directory = made->directory_ / std::to_string(worker + 1),
+                                     .directory = made->directory_,
                                      .client = {}},
         log));
   }

@@ -385,7 +385,9 @@ class SmallSpool : public ::testing::Test {
         CoordinatorCore::World{
             scheduler, clock, *store, clients, disk_,
             [&](RunId) { return store::Checkpoints(disk, "models"); },
-            [&](const Job&) { return Result<std::shared_ptr<const RunContext>>(context); },
+            [&](const Job&, const ExternalModel&) {
+              return Result<std::shared_ptr<const RunContext>>(context);
+            },
             strategy::builtin_strategies(), rounds, immediate, evaluators, log},
         options, {.on_broken = [](const Error& error) { ADD_FAILURE() << error.message(); }});
     clients.core = &core;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "coordinator/job/job_text.h"
 #include "coordinator/machine/job_warnings.h"
 #include "coordinator/rounds/run_context.h"
 #include "core/base/durable_file.h"
@@ -92,6 +93,30 @@ TEST(Job, KeysWithoutEffectAreNamed) {
                    "\"9s\"\n[train]\nlocal-steps = 3\nlocal-epochs = 2\ngamma = 0.5\n")
                 .size(),
             5U);
+}
+
+TEST(Job, AModelOfOnesOwnIsRefusedWhatTheCoordinatorCannotDoWithIt) {
+  const std::string external = "[model]\nkind = \"external\"\ninitial = \"init.safetensors\"\n";
+  EXPECT_EQ(refusal(external), "accepted");
+  const Job job = parse_job(external + "[trainer]\nhidden = [3]\nname = \"x\"\n", "j").value();
+  EXPECT_EQ(job.training.trainer.settings, R"({"hidden":[3],"name":"x"})");
+  const Job again = parse_job(job_to_toml(job), "j").value();
+  EXPECT_EQ(again.training.trainer.settings, job.training.trainer.settings);
+  const auto refused = [&](const std::string& more) { return refusal(external + more); };
+  EXPECT_NE(refused("[evaluate]\ndataset = \"csv:rows.csv\"\n").find("evaluate.federated-every"),
+            std::string::npos);
+  EXPECT_EQ(refused("[evaluate]\nevery = 0\ndataset = \"csv:rows.csv\"\n"), "accepted");
+  EXPECT_NE(refused("[fallback]\ntopology = \"ring\"\n").find("fallback.topology needs a model"),
+            std::string::npos);
+  EXPECT_NE(refusal("[trainer]\nhidden = 3\n").find("set model.kind = \"external\""),
+            std::string::npos);
+  EXPECT_NE(refused("trainer.settings = \"3\"\n"), "accepted");
+  EXPECT_NE(refusal("trainer.settings = \"[3]\"\n" + external).find("not a JSON object"),
+            std::string::npos);
+  EXPECT_EQ(
+      warnings_of_keys(parse_job(external + "[data]\nhold-out = 0.1\n", "j").value()),
+      (std::vector<std::string>{"data.hold-out has no effect: model.kind is external (it needs "
+                                "softmax-regression, mlp or cnn)"}));
 }
 
 TEST(Job, KeysOfTheSimulatedWorldWithoutEffectAreNamed) {

@@ -8,6 +8,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/config/binder.h"
+#include "core/model/external_model.h"
 #include "edge_client/client_data.h"
 #include "tests/support/paths.h"
 
@@ -49,6 +50,8 @@ TEST(EdgeOptions, TheTemplatesLinesAreWhatTheBinderTakes) {
   EXPECT_EQ(options.data.partition, "dirichlet:alpha=0.5,index=3,of=10");
   EXPECT_EQ(options.connection.backoff_max, std::chrono::seconds(30));
   EXPECT_EQ(options.log.threshold(), LogLevel::kInfo);
+  EXPECT_EQ(options.trainer.command, (std::vector<std::string>{"python3", "train.py"}));
+  options.trainer.command.clear();  // as there is data
   EXPECT_TRUE(validate(options));
 }
 
@@ -66,11 +69,42 @@ TEST(ClientOptions, SayHowManyRowsAreHeldOut) {
     options.data.dataset = "synthetic:rows=40,features=6,classes=3";
     options.data.hold_out = hold_out;
     const client::ClientData data = load_client_data(options).value();
-    const client::ClientOptions client = client_options(options, data, "1").value();
+    const client::ClientOptions client = client_options(options, data, nullptr, "1").value();
     return std::pair(client.rows, client.held_out);
   };
   EXPECT_EQ(announced(0.25), std::pair(30UL, 10UL));
   EXPECT_EQ(announced(0), std::pair(40UL, 0UL));
+}
+
+TEST(ClientOptions, OfATrainerOfOnesOwnAreWhatItSaysOfItself) {
+  EdgeOptions options;
+  options.trainer.command = {"python3", "train.py"};
+  EXPECT_TRUE(validate(options));
+  const client::ClientData none = load_client_data(options).value();
+  EXPECT_EQ(none.training.size(), 0U);
+  client::TrainerDescription trainer{
+      .name = "train.py",
+      .operations = {client::TrainerOperation::kFit, client::TrainerOperation::kEvaluate},
+      .rows = 60,
+      .held_out = 6,
+      .layout = model::external_layout({{.name = "a", .shape = {3}}}).value()};
+  const client::ClientOptions client = client_options(options, none, &trainer, "1").value();
+  EXPECT_EQ(client.rows, 60U);
+  EXPECT_EQ(client.held_out, 6U);
+  EXPECT_EQ(client.abilities,
+            (std::vector<std::string>{"evaluate", "model-external", "sparse-float32"}));
+  trainer.operations.push_back(client::TrainerOperation::kGradient);
+  EXPECT_THAT(client_options(options, none, &trainer, "1")->abilities,
+              ::testing::IsSupersetOf({"scaffold", "fedprox", "model-external"}));
+}
+
+TEST(EdgeOptions, DataAndATrainerThatHoldsItsOwnExcludeEachOther) {
+  EdgeOptions options;
+  options.trainer.command = {"train"};
+  options.data.dataset = "csv:rows.csv";
+  const auto valid = validate(options);
+  ASSERT_FALSE(valid);
+  EXPECT_THAT(valid.error().message(), HasSubstr("trainer.command and data.dataset"));
 }
 
 TEST(EdgeOptions, ABackoffThatShrinksIsRefused) {

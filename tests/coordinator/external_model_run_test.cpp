@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs of models that only the clients' own trainers compute with: what they begin with and say on
+// the wire, their buffers, and whole simulated federations with crashes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/job/job_text.h"
+#include "coordinator/rounds/run_loader.h"
+#include "coordinator/simulation/federation_simulator.h"
+#include "core/client/abilities.h"
+#include "core/model/safetensors.h"
+#include "core/store/sqlite_store.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::coordinator {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Key;
+using ::testing::Not;
+
+constexpr std::size_t kClients = 3;
+
+// "a": trainable, "b": a buffer, "c": trainable.
+std::shared_ptr<const model::Layout> small_layout() {
+  return model::external_layout({{.name = "c", .shape = {2, 2}},
+                                 {.name = "b", .shape = {2}, .role = model::Role::kBuffer},
+                                 {.name = "a", .shape = {3}}})
+      .value();
+}
+
+model::Parameters small_model() {
+  model::Parameters model(small_layout());
+  for (std::size_t i = 0; i < model.size(); ++i) model.values()[i] = static_cast<float>(i);
+  return model;
+}
+
+class ExternalModelRun : public ::testing::Test {
+ protected:
+  ExternalModelRun() {
+    EXPECT_TRUE(model::write_safetensors(file_, small_model()));
+    job_.training.model.kind = "external";
+    job_.training.model.initial = file_.string();
+    job_.job.rounds = 4;
+    job_.round.cohort = kClients;
+    job_.round.min_updates = kClients;
+    job_.round.attempts_max = 100;
+  }
+  std::string refusal() {
+    const auto run = prepare_run(job_, nullptr);
+    return run ? "none" : run.error().code() + ": " + run.error().message();
+  }
+
+  const testing::TemporaryDirectory directory_;
+  const std::filesystem::path file_ = directory_.path() / "initial.safetensors";
+  Job job_;
+};
+
+TEST_F(ExternalModelRun, NeedsNoRowsAndTellsClientsItsTensorsNotItsFile) {
+  job_.training.trainer.settings = R"({"hidden":7})";
+  const auto run = prepare_run(job_, nullptr);
+  ASSERT_TRUE(run) << run.error().message();
+  EXPECT_EQ(*run->layout, *small_layout());
+  EXPECT_EQ(run->model, nullptr);
+  EXPECT_FALSE(run->evaluates(1));
+  const Settings settings = run->settings();
+  EXPECT_THAT(settings, Contains(std::pair<std::string, std::string>(
+                            "model.layout", model::digest_of(*small_layout()).hex())));
+  EXPECT_THAT(settings,
+              Contains(std::pair<std::string, std::string>("trainer.settings", R"({"hidden":7})")));
+  EXPECT_THAT(settings, Not(Contains(Key("model.initial"))));
+  EXPECT_THAT(run->abilities(), Contains("model-external"));
+  EXPECT_EQ(run->schema().vectors.front().elements, 9U);
+  EXPECT_EQ(*run->initial_position(RunId(1), 1)->model, small_model());
+}
+
+TEST_F(ExternalModelRun, RefusesAFileThatCannotBegin) {
+  job_.training.model.layout = std::string(64, '0');
+  EXPECT_THAT(refusal(), HasSubstr("layout-mismatch"));
+  job_.training.model.layout = model::digest_of(*small_layout()).hex();
+  EXPECT_EQ(refusal(), "none") << "a job may say which tensors it means";
+  model::Parameters wrong = small_model();
+  wrong.values()[4] = std::numeric_limits<float>::infinity();
+  ASSERT_TRUE(model::write_safetensors(file_, wrong));
+  EXPECT_THAT(refusal(), HasSubstr("bad-model"));
+  std::filesystem::remove(file_);
+  EXPECT_THAT(refusal(), HasSubstr("file-missing: model.initial"));
+  job_.training.model.initial.clear();
+  EXPECT_THAT(refusal(), HasSubstr("no-initial-model"));
+}
+
+TEST_F(ExternalModelRun, AFileThatChangedSinceIsNotTheModelToBeginWith) {
+  const auto run = prepare_run(job_, nullptr).value();
+  ASSERT_TRUE(model::write_safetensors(
+      file_, model::Parameters(model::external_layout({{.name = "a", .shape = {3}}}).value())));
+  const auto initial = run.initial_position(RunId(1), 1);
+  ASSERT_FALSE(initial);
+  EXPECT_EQ(initial.error().code(), "layout-mismatch");
+}
+
+TEST_F(ExternalModelRun, AveragesBuffersOnlyWhereClientsSendSteps) {
+  job_.training.strategy.name = "fednova";
+  EXPECT_THAT(refusal(), HasSubstr("the model has buffers, such as 'b'"));
+  job_.training.strategy.name = "fedadam";
+  EXPECT_EQ(refusal(), "none");
+}
+
+// What a client of an external model would compute, without a process: `by` a client is added to
+// all values.
+class AddingTrainer final : public client::Trainer {
+ public:
+  explicit AddingTrainer(float by) : by_(by) {}
+  Result<client::TrainingReport> train(const client::TrainingRequest&, std::span<float> parameters,
+                                       const train::TrainingHooks<float>&,
+                                       const std::atomic<bool>&) override {
+    for (float& value : parameters) value += by_;
+    return client::TrainingReport{.weight = 10, .train_loss = 1, .steps = 1, .rate = 1};
+  }
+  Result<train::Evaluation> evaluate(const client::TrainingRequest&,
+                                     std::span<const float> parameters,
+                                     const std::atomic<bool>&) override {
+    return train::Evaluation{.loss = parameters[0], .accuracy = 0.5, .samples = 10};
+  }
+
+ private:
+  float by_;
+};
+
+struct Simulated {
+  model::Parameters last{small_layout()};
+  std::uint64_t crashes = 0;
+  std::vector<std::string> models;
+};
+
+Simulated simulate(const Job& job, SimulatedFaults faults = {}) {
+  FederationSimulator::Options options{.faults = std::move(faults)};
+  options.trainers = {
+      .make =
+          [](const std::string& name, unsigned) {
+            return std::make_unique<AddingTrainer>(static_cast<float>(name.back() - '0'));
+          },
+      .abilities = {client::kEvaluateAbility, "model-external", client::kSparseAbility}};
+  const SystemClock clock;
+  const auto store = store::open_store_in_memory();
+  FederationSimulator simulator(*store, clock, std::move(options), {});
+  for (std::size_t k = 1; k <= kClients; ++k) {
+    simulator.add_client("client-" + std::to_string(k), {});
+  }
+  const auto id = simulator.run(prepare_run(job, nullptr).value(), {});
+  EXPECT_TRUE(id) << (id ? "" : id.error().message());
+  Simulated simulated{.crashes = simulator.crashes()};
+  if (!id) return simulated;
+  for (const auto& round : store->rounds(*id, 1).value()) {
+    if (round.model) simulated.models.push_back(round.model->hex());
+  }
+  const auto run = store->find_run(*id).value();
+  EXPECT_EQ(run->state, store::RunState::kCompleted) << run->error;
+  const auto path = std::filesystem::path("models") / std::to_string(id->value());
+  simulated.last =
+      model::load_external_model(simulator.disk_of("coordinator"), path / "4.safetensors").value();
+  return simulated;
+}
+
+TEST_F(ExternalModelRun, AverageOfItsClientsWithoutRowsAtTheCoordinator) {
+  job_.evaluate.federated_every = 1;
+  const Simulated simulated = simulate(job_);
+  EXPECT_EQ(simulated.models.size(), 4U);
+  EXPECT_EQ(*simulated.last.layout(), *small_layout()) << "with its roles";
+  const model::Parameters before = small_model();
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(simulated.last.values()[i], before.values()[i] + 4 * 2) << "the mean of 1, 2 and 3";
+  }
+}
+
+TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
+  job_.training.strategy.name = "fedadam";
+  const Simulated simulated = simulate(job_);
+  const model::Parameters before = small_model();
+  const auto change = [&](std::string_view name) {
+    const model::TensorInfo& tensor = *small_layout()->find(name);
+    return simulated.last.values(tensor)[0] - std::as_const(before).values(tensor)[0];
+  };
+  EXPECT_FLOAT_EQ(change("b"), 8);
+  EXPECT_GT(std::abs(change("a") - 8), 1) << "a step of the server's optimizer";
+}
+
+TEST_F(ExternalModelRun, GoesOnFromItsOwnModelsWhoeverIsKilled) {
+  const Simulated undisturbed = simulate(job_);
+  std::uint64_t crashes = 0;
+  for (std::uint64_t n = 1; n <= 60; n += 2) {
+    const Simulated killed = simulate(job_, {.seed = n, .kill_at_message = n});
+    EXPECT_EQ(killed.models, undisturbed.models) << "killed at message " << n;
+    crashes += killed.crashes;
+  }
+  EXPECT_GT(crashes, 20U);
+}
+
+// A service reads a run's model again after its restart, where the file that it began with is gone.
+TEST_F(ExternalModelRun, NeedsItsFileNoMoreOnceItHasBegun) {
+  SystemDisk disk;
+  const store::Checkpoints checkpoints(disk, directory_.path() / "models");
+  const store::Run submitted{.id = RunId(3), .seed = 1, .job = job_to_toml(job_)};
+  const LoadedRun begun = load_new_run(submitted).value();
+  ASSERT_TRUE(make_directory(directory_.path() / "models"));
+  const auto record = write_position(checkpoints, begun.at, begun.context->job_settings());
+  ASSERT_TRUE(record) << record.error().message();
+  std::filesystem::remove(file_);
+  store::Run running = submitted;
+  running.settings = begun.context->job_settings();
+  const auto loaded = load_running_run(running, strategy::builtin_strategies(), prepare_context,
+                                       checkpoints, *record);
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_EQ(*loaded->at.model, small_model());
+  EXPECT_EQ(loaded->context->settings(), begun.context->settings());
+  EXPECT_FALSE(load_new_run(submitted));
+}
+
+}  // namespace
+}  // namespace starling::coordinator
