@@ -56,6 +56,10 @@ Result<fs::path> make_directory(const fs::path& directory) {
 
 }  // namespace
 
+Duration TrainerHost::Options::pause_after(int failures) const {
+  return std::min(pause_max, pause_min * (1L << std::clamp(failures - 1, 0, kDoublingsMax)));
+}
+
 TrainerHost::TrainerHost(Options options, Log& log) : options_(std::move(options)), log_(log) {
   STARLING_CHECK(!options_.trainer.command.empty());
 }
@@ -238,9 +242,8 @@ Error TrainerHost::cancelled(std::uint64_t id) {
 
 Error TrainerHost::failed(Error error) {
   forget_process();
-  const Duration pause = std::min(options_.pause_max, options_.pause_min * (1L << failures_));
-  failures_ = std::min(failures_ + 1, kDoublingsMax);
-  start_at_ = steady_now() + pause;
+  ++failures_;
+  start_at_ = steady_now() + options_.pause_after(failures_);
   last_failure_ = error;
   return error;
 }

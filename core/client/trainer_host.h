@@ -58,9 +58,11 @@ class TrainerHost {
     TrainerOptions trainer;           // with a command
     std::filesystem::path directory;  // the trainer's own; made where it is missing
     std::string client;               // for its first description; empty in a simulation
-    // Between a failure and the next start; doubled with each failure until a task succeeds.
     Duration pause_min = std::chrono::seconds(1);
     Duration pause_max = std::chrono::minutes(1);
+
+    // Before the next start, after so many failures since a task succeeded: doubled with each.
+    Duration pause_after(int failures) const;
   };
 
   // Starts nothing yet. `log` must outlive the host.
@@ -128,7 +130,7 @@ class TrainerHost {
   std::uint64_t last_id_ = 0;
   std::optional<Question> question_;
   std::map<Subject, TrainerDescription> described_;  // by this process
-  int failures_ = 0;                                 // in a row
+  int failures_ = 0;                                 // since a task succeeded
   TimePoint start_at_ = TimePoint::min();
   std::optional<Error> last_failure_;
 };

@@ -185,6 +185,7 @@ def misbehave(request):
         answer = json.dumps({"id": request["id"], "ok": fit(request)}) + "\n"
         send(answer + answer)
     elif MODE == "ends-after-a-task":
+        print("process %d" % os.getpid(), flush=True)
         send(json.dumps({"id": request["id"], "ok": fit(request)}) + "\n")
         os._exit(0)
     elif MODE == "error":

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "core/base/file_descriptor.h"
 #include "core/base/subprocess.h"
@@ -42,17 +43,21 @@ Result<TrainerAnswer> fit(FakeTrainer& trainer, const std::string& settings = "{
                             trainer.stop);
 }
 
+bool ends(pid_t id) {
+  const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, id, 0)));
+  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return process.get() < 0 || ::poll(&ended, 1, 30'000) == 1;
+}
+
 // Whether all processes end that have this path among their arguments.
 ::testing::AssertionResult all_have_ended(const std::filesystem::path& path) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != name.npos) continue;
-    std::ifstream file(entry.path() / "cmdline");
-    const std::string arguments(std::istreambuf_iterator<char>(file), {});
-    if (arguments.find(path.string()) == arguments.npos) continue;
-    const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(name), 0)));
-    pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
-    if (process.get() >= 0 && ::poll(&ended, 1, 30'000) != 1) {
+    std::ostringstream arguments;
+    arguments << std::ifstream(entry.path() / "cmdline").rdbuf();
+    if (arguments.str().find(path.string()) == std::string::npos) continue;
+    if (!ends(std::stoi(name))) {
       return ::testing::AssertionFailure() << "process " << name << " still runs";
     }
   }
@@ -231,10 +236,25 @@ TEST(TrainerHost, AnotherVersionIsRefused) {
 // The end is seen before the next task, which does not fail for it.
 TEST(TrainerHost, ATrainerThatEndedBetweenTasksIsStartedAgain) {
   FakeTrainer trainer("ends-after-a-task");
+  pid_t id = 0;
+  trainer.log.on_line = [&](std::string_view line) {
+    constexpr std::string_view kId = "trainer: process ";
+    if (line.starts_with(kId)) id = std::stoi(std::string(line.substr(kId.size())));
+  };
   ASSERT_TRUE(fit(trainer));
-  ASSERT_TRUE(all_have_ended(trainer.directory.path()));
+  ASSERT_GT(id, 0);
+  ASSERT_TRUE(ends(id));
   EXPECT_TRUE(fit(trainer));
   EXPECT_EQ(trainer.log.count("the trainer ended with exit code 0"), 1U);
+}
+
+TEST(TrainerHost, ThePauseBeforeAStartDoubles) {
+  const TrainerHost::Options options;
+  std::vector<int> seconds;
+  for (const int failures : {1, 2, 3, 6, 7, 1000}) {
+    seconds.push_back(static_cast<int>(to_seconds(options.pause_after(failures))));
+  }
+  EXPECT_THAT(seconds, ElementsAre(1, 2, 4, 32, 60, 60));
 }
 
 TEST(TrainerHost, AProgramThatIsMissingIsNamed) {
