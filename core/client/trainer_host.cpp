@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <thread>
 
 #include "core/base/check.h"
 #include "core/base/nearest_name.h"
@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 
 constexpr Duration kCancelGrace = std::chrono::seconds(1);
 constexpr Duration kStopGrace = std::chrono::seconds(2);
-constexpr int kDoublingsMax = 16;             // of the pause
-constexpr std::size_t kDescriptionsMax = 64;  // for more settings it is asked again
+constexpr Duration kLook = std::chrono::milliseconds(100);  // between two looks at `stop`
+constexpr int kDoublingsMax = 16;                           // of the pause
+constexpr std::size_t kDescriptionsMax = 64;                // for more settings it is asked again
 
 // A NaN that no computation gives, where a result begins: still there afterwards, none was written.
 const float kUnwritten = std::bit_cast<float>(0x7FC5'7A91U);
@@ -70,7 +71,7 @@ Result<const TrainerDescription*> TrainerHost::describe(const std::string& setti
                                                         const std::atomic<bool>& stop,
                                                         const std::string& client) {
   if (stop.load(std::memory_order_relaxed)) return stopped();
-  STARLING_TRY(start_where_needed());
+  STARLING_TRY(start_where_needed(stop));
   const Subject subject{client.empty() ? options_.client : client, settings};
   const bool asked = question_ && question_->subject == subject;
   if (question_) {
@@ -114,7 +115,7 @@ void TrainerHost::stop() {
 }
 
 // A process that has ended since its last answer is no failure of a task.
-Result<void> TrainerHost::start_where_needed() {
+Result<void> TrainerHost::start_where_needed(const std::atomic<bool>& stop) {
   if (process_ && !question_) {
     if (auto idle = process_->check_idle(); !idle) {
       if (idle.error().code() == kTrainerProtocol) return failed(idle.error());
@@ -123,11 +124,10 @@ Result<void> TrainerHost::start_where_needed() {
     }
   }
   if (process_) return {};
-  const TimePoint now = steady_now();
-  if (now < start_at_) {
-    const double seconds = std::ceil(to_seconds(start_at_ - now));
-    return retry(last_failure_->code(), fmt::format("{}; it is started again in {:.0f} s",
-                                                    last_failure_->message(), seconds));
+  // A task that failed at once here would count as another failure of this client.
+  while (steady_now() < start_at_) {
+    if (stop.load(std::memory_order_relaxed)) return stopped();
+    std::this_thread::sleep_for(std::min(kLook, start_at_ - steady_now()));
   }
   if (auto started = start(); !started) return failed(started.error());
   return {};
@@ -244,7 +244,6 @@ Error TrainerHost::failed(Error error) {
   forget_process();
   ++failures_;
   start_at_ = steady_now() + options_.pause_after(failures_);
-  last_failure_ = error;
   return error;
 }
 

@@ -77,9 +77,9 @@ class TrainerHost {
   // remembered. Valid until the next call of the host.
   // Errors of this and of run(): "trainer-cannot-start", "trainer-died", "trainer-deadline",
   // "trainer-memory", "trainer-protocol", "stopped" (`stop` became true, which is looked at often),
-  // "setting-invalid", "io-error", and the trainer's own code with its sentence. Between a failure
-  // and the next start: that failure's code. A trainer that has not described itself yet when
-  // `stop` becomes true goes on with that: its start may take longer than a round.
+  // "setting-invalid", "io-error", and the trainer's own code with its sentence. After a failure a
+  // call waits for the pause before the next start. A trainer that has not described itself yet
+  // when `stop` becomes true goes on with that: its start may take longer than a round.
   [[nodiscard]] Result<const TrainerDescription*> describe(const std::string& settings,
                                                            const std::atomic<bool>& stop,
                                                            const std::string& client = {});
@@ -110,7 +110,7 @@ class TrainerHost {
     TimePoint deadline;
   };
 
-  Result<void> start_where_needed();
+  Result<void> start_where_needed(const std::atomic<bool>& stop);
   Result<void> start();
   Result<void> ask(const Subject& subject);
   Result<void> finish_question(const std::atomic<bool>& stop);
@@ -132,7 +132,6 @@ class TrainerHost {
   std::map<Subject, TrainerDescription> described_;  // by this process
   int failures_ = 0;                                 // since a task succeeded
   TimePoint start_at_ = TimePoint::min();
-  std::optional<Error> last_failure_;
 };
 
 }  // namespace starling::client

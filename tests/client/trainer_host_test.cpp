@@ -6,10 +6,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <thread>
 
 #include <fstream>
 #include <sstream>
@@ -260,16 +262,22 @@ TEST(TrainerHost, ThePauseBeforeAStartDoubles) {
 TEST(TrainerHost, AProgramThatIsMissingIsNamed) {
   FakeTrainer trainer("honest");
   trainer.options.trainer.command = {"no-such-trainer"};
+  const Error missing =
+      rejected("trainer-cannot-start",
+               "the trainer cannot be started: no-such-trainer cannot be run: No such file "
+               "or directory; look at trainer.command");
+  EXPECT_EQ(fit(trainer).error(), missing);
+  EXPECT_EQ(fit(trainer).error(), missing) << "after the pause";
+}
+
+TEST(TrainerHost, ATaskDoesNotFailForThePauseButWaitsForIt) {
+  FakeTrainer trainer("honest");
+  trainer.options.trainer.command = {"no-such-trainer"};
   trainer.options.pause_min = std::chrono::hours(2);
   trainer.options.pause_max = std::chrono::hours(1);
-  EXPECT_EQ(fit(trainer).error(),
-            rejected("trainer-cannot-start",
-                     "the trainer cannot be started: no-such-trainer cannot be run: No such file "
-                     "or directory; look at trainer.command"));
-  const auto soon = fit(trainer);
-  EXPECT_EQ(soon.error().code(), "trainer-cannot-start");
-  EXPECT_EQ(soon.error().kind(), ErrorKind::kRetry);
-  EXPECT_THAT(soon.error().message(), HasSubstr("trainer.command; it is started again in 3"));
+  EXPECT_EQ(fit(trainer).error().code(), "trainer-cannot-start");
+  std::jthread stopping([&] { trainer.stop = true; });
+  EXPECT_EQ(fit(trainer).error().code(), "stopped");
 }
 
 TEST(TrainerHost, AStartHasADeadline) {

@@ -202,7 +202,7 @@ TEST_F(ExternalModelRun, NeedsItsFileNoMoreOnceItHasBegun) {
   const store::Checkpoints checkpoints(disk, directory_.path() / "models");
   const store::Run submitted{.id = RunId(3), .seed = 1, .job = job_to_toml(job_)};
   const LoadedRun begun = load_new_run(submitted).value();
-  ASSERT_TRUE(make_directory(directory_.path() / "models"));
+  std::filesystem::create_directories(directory_.path() / "models");
   const auto record = write_position(checkpoints, begun.at, begun.context->job_settings());
   ASSERT_TRUE(record) << record.error().message();
   std::filesystem::remove(file_);

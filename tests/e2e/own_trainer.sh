@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Models of one's own on real devices over mTLS: four of them, each with a trainer that is a program of its
+# own; a trainer, a device and the coordinator are killed in between. The models are those of a simulation
+# whose clients share the same program, and no trainer outlives its device. Once with tasks that the
+# trainers do whole, and once by their gradients.
+# usage: own_trainer.sh DIRECTORY-OF-PROGRAMS
+set -euo pipefail
+
+programs=$(cd "$1" && pwd)
+trainer=$(cd "$(dirname "${BASH_SOURCE[0]}")/../client" && pwd)/fake_trainer.py
+command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
+export PATH=$programs:$PATH
+work=$(mktemp -d)
+coordinator=
+declare -a edges=()
+stop_all() {
+  kill -KILL $coordinator "${edges[@]}" 2>/dev/null || true
+  wait 2>/dev/null || true
+}
+trap 'stop_all; rm -rf "$work"' EXIT
+cd "$work"
+clients=4 rounds=20
+
+job() {
+  cat <<JOB
+name = "own"
+rounds = $rounds
+[model]
+kind = "external"
+[trainer]
+echo = ["one", "two"]
+[strategy]
+name = "$1"
+[train]
+learning-rate = 0.1
+local-steps = 3
+batch-size = 16
+[round]
+cohort = $clients
+min-updates = $clients
+wait-for = $clients
+deadline = "60s"
+attempts-max = 100
+[evaluate]
+federated-every = 10
+JOB
+}
+hashes() { grep -o '"round":[0-9]*,\|"model_sha256":"[0-9a-f]*"' "$1" | paste - - | grep sha256 | sort -u; }
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
+serve() {
+  starling-coordinator serve coordinator >>coordinator.log 2>&1 &
+  coordinator=$!
+  until listens; do kill -0 "$coordinator"; sleep 0.1; done
+}
+start() {
+  starling-edge start --state "edge-$1" >>"edge-$1.log" 2>&1 &
+  edges[$1]=$!
+}
+trainers_of() { pgrep -f "fake_trainer.py honest $work/edge-$1\$" || true; }
+committed() {
+  { starling-coordinator run show "$1" --state coordinator --format json 2>/dev/null || true; } |
+    grep -o '"state":"committed"' | wc -l
+}
+reach() { until [ "$(committed "$1")" -ge "$2" ]; do kill -0 "$coordinator"; sleep 0.05; done; }
+submit() {
+  starling-coordinator run submit "$1" --state coordinator --format json |
+    sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p'
+}
+
+for strategy in fedadam fedprox; do
+  job $strategy >$strategy.toml
+  starling-coordinator simulate $strategy.toml --clients $clients --workers 2 \
+    --trainer "python3 $trainer honest $work" --out $strategy >$strategy.log 2>&1
+  # The devices begin with what the trainer made of the seed.
+  starling-coordinator simulate $strategy.toml --clients $clients --workers 1 \
+    --trainer "python3 $trainer honest $work" --out $strategy-1 >/dev/null 2>&1
+  diff <(hashes $strategy/run.json) <(hashes $strategy-1/run.json)
+done
+[ "$(hashes fedadam/run.json | wc -l)" = $rounds ]
+cp fedadam/models/0.safetensors initial.safetensors
+cmp -s <(tail -c 20 fedadam/models/0.safetensors) <(tail -c 20 fedprox/models/0.safetensors)
+
+port=$((20000 + RANDOM % 12000))
+starling-coordinator init coordinator --federation own --listen "127.0.0.1:$port" --name 127.0.0.1 >/dev/null
+serve
+for k in $(seq $clients); do
+  token=$(starling-coordinator token new "client-$k" --state coordinator --format json |
+    sed -n 's/.*"token": *"\([^"]*\)".*/\1/p')
+  starling-edge join "$token" --state "edge-$k" >/dev/null
+  printf '[trainer]\ncommand = ["python3", "%s", "honest", "%s"]\n' "$trainer" "$work/edge-$k" \
+    >>"edge-$k/edge.toml"
+  start "$k"
+done
+id=$(submit "fedadam.toml" 2>refused || true)
+grep -q 'model.initial' refused                 # a run of devices needs its model
+id=$(starling-coordinator run submit fedadam.toml --model.initial "$work/initial.safetensors" \
+  --state coordinator --format json | sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')
+reach "$id" 3
+kill -KILL $(trainers_of 1)                     # a trainer
+reach "$id" 6
+kill -KILL "${edges[2]}"                        # a device, and its trainer with it
+wait "${edges[2]}" || true
+start 2
+reach "$id" 9
+rm initial.safetensors                          # which is not needed once the run has begun
+kill -KILL "$coordinator"
+wait "$coordinator" || true
+serve
+starling-coordinator run wait "$id" --state coordinator >/dev/null
+starling-coordinator run show "$id" --state coordinator --format json >devices.json
+diff <(hashes fedadam/run.json) <(hashes devices.json)
+grep -q 'trainer: task .*"echo": \["one", "two"\]' edge-1.log
+grep -q 'the trainer .*ended by signal 9' edge-1.log
+
+starling-coordinator run wait "$(starling-coordinator run submit fedprox.toml \
+  --model.initial "$work/fedprox/models/0.safetensors" --state coordinator --format json |
+  sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')" --state coordinator >/dev/null
+starling-coordinator run show 2 --state coordinator --format json >devices.json
+diff <(hashes fedprox/run.json) <(hashes devices.json)
+
+for k in $(seq $clients); do kill "${edges[k]}"; done
+for k in $(seq $clients); do wait "${edges[k]}" || true; done
+for k in $(seq $clients); do
+  [ -z "$(trainers_of "$k")" ] || { echo "a trainer outlived device $k" >&2; exit 1; }
+done
+echo "two runs of $rounds rounds on devices, with kills: the models of the simulations"
