@@ -133,7 +133,7 @@ Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalo
   const bool by_position =
       run.settings.find("\"data.match\"") == run.settings.npos;  // earlier ones
   const std::filesystem::path path = checkpoints.path(last.round);
-  const ExternalModel external = [&checkpoints, path] {
+  const ExternalModel external = [checkpoints, path] {
     return model::load_external_model(checkpoints.disk(), path);
   };
   STARLING_ASSIGN(const auto context,
