@@ -49,7 +49,10 @@ struct LimitOptions {
 template <class V>
 void describe(V& visit, LimitOptions& o) {
   visit("threads", o.threads,
-        FieldInfo{.help = "compute threads; one training task uses one", .min = 1, .max = 64});
+        FieldInfo{
+            .help = "compute threads; one training task uses one, of a trainer of one's own all",
+            .min = 1,
+            .max = 64});
   visit("memory", o.memory,
         FieldInfo{.help = "for data, models, updates and what strategies remember together; larger "
                           "ones are refused by name; "

@@ -50,8 +50,10 @@ Result<OwnTrainer> start_trainer(const StartRequest& request, const std::string&
   const client::TrainerOptions& options = request.options.trainer;
   if (options.command.empty()) return own;
   own.host = std::make_unique<client::TrainerHost>(
-      client::TrainerHost::Options{
-          .trainer = options, .directory = request.state.trainer(), .client = client},
+      client::TrainerHost::Options{.trainer = options,
+                                   .directory = request.state.trainer(),
+                                   .client = client,
+                                   .threads = request.options.limits.threads},
       log);
   const std::atomic<bool> never = false;
   const auto found = own.host->describe("{}", never);

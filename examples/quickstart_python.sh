@@ -66,7 +66,7 @@ cp -r "$root/edge_client/python" "$work/package"  # pip leaves files where it bu
   --no-build-isolation "$work/package"
 
 cd "$root/examples/$example"
-export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 STARLING_PROGRAMS=$programs
+export PYTHONDONTWRITEBYTECODE=1 STARLING_PROGRAMS=$programs
 say "trying examples/$example/train.py by itself"
 "$work/venv/bin/python" train.py --check --settings "{\"clients\": $clients}"
 

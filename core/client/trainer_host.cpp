@@ -139,7 +139,8 @@ Result<void> TrainerHost::start() {
   STARLING_ASSIGN(
       process_, TrainerProcess::start({.command = options_.trainer.command,
                                        .directory = options_.directory,
-                                       .memory_bytes_max = options_.trainer.memory_max * 1'000'000},
+                                       .memory_bytes_max = options_.trainer.memory_max * 1'000'000,
+                                       .threads = options_.threads},
                                       log_));
   return {};
 }

@@ -58,6 +58,7 @@ class TrainerHost {
     TrainerOptions trainer;           // with a command
     std::filesystem::path directory;  // the trainer's own; made where it is missing
     std::string client;               // for its first description; empty in a simulation
+    int threads = 1;                  // of its computation
     Duration pause_min = std::chrono::seconds(1);
     Duration pause_max = std::chrono::minutes(1);
 

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/base/bytes.h"
@@ -77,6 +78,10 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::start(const Options& opt
   STARLING_ASSIGN(pipes.printed, make_pipe());
   std::vector<std::string> environment = environment_without("STARLING_");
   environment.emplace_back("STARLING_TRAINER=1");
+  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+    if (std::getenv(name) != nullptr) continue;  // somebody decided
+    environment.push_back(fmt::format("{}={}", name, options.threads));
+  }
   auto process = Subprocess::start({.arguments = options.command,
                                     .environment = std::move(environment),
                                     .descriptors = {{STDOUT_FILENO, pipes.printed.writer.get()},

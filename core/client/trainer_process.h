@@ -23,6 +23,7 @@ class TrainerProcess {
     std::vector<std::string> command;    // not empty
     std::filesystem::path directory;     // for the shared memory where there is no memfd
     std::uint64_t memory_bytes_max = 0;  // resident, of its group; 0: no limit
+    int threads = 1;  // that the libraries of its computation take, where they ask OpenMP
   };
   // How long receive() waits.
   struct Patience {

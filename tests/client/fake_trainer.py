@@ -222,6 +222,7 @@ def start():
     if MODE == "environment":
         names = sorted(name for name in os.environ if name.startswith("STARLING_"))
         print("environment %s, descriptors %s" % (names, sorted(os.listdir("/proc/self/fd"))[:6]), flush=True)
+        print("threads", os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"], flush=True)
 
 
 def main():

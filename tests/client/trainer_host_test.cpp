@@ -362,6 +362,16 @@ TEST(TrainerHost, ItSeesNothingOfOurs) {
             1U);
 }
 
+TEST(TrainerHost, ItsLibrariesTakeTheThreadsThatItMay) {
+  ::unsetenv("OMP_NUM_THREADS");
+  ::setenv("OPENBLAS_NUM_THREADS", "7", 1);
+  FakeTrainer trainer("environment");
+  trainer.options.threads = 3;
+  EXPECT_TRUE(fit(trainer));
+  ::unsetenv("OPENBLAS_NUM_THREADS");
+  EXPECT_EQ(trainer.log.count("threads 3 7"), 1U) << "but for what somebody has set";
+}
+
 TEST(TrainerHost, WhatItForkedGoesWithIt) {
   FakeTrainer trainer("leaves-a-child");
   EXPECT_TRUE(fit(trainer));

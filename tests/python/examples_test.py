@@ -49,7 +49,6 @@ def test_tries_itself(example, program, package):
 def test_runs_in_a_simulation(example, program, package, tmp_path, monkeypatch):
     needs(package)
     monkeypatch.chdir(EXAMPLES / example)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     initial = tmp_path / "initial.safetensors"
     subprocess.run([sys.executable, program, "--initial", initial], check=True,
