@@ -123,9 +123,9 @@ void announce(const client::ClientData& data, client::ClientOptions& client) {
   client.classes = static_cast<std::uint32_t>(shape.classes);
 }
 
+// Rows are not announced: how many a trainer uses may depend on the run, and no update may weigh
+// more than was announced.
 void announce(const client::TrainerDescription& trainer, client::ClientOptions& client) {
-  client.rows = trainer.rows;
-  client.held_out = trainer.held_out;
   client.abilities = client::abilities_of(strategy::builtin_strategies(), trainer);
 }
 

@@ -43,8 +43,7 @@ struct OwnTrainer {
   client::TrainerDescription description;
 };
 
-// Started, so that the greeting can say what it does. One that only describes itself with the
-// settings of a run is taken to train.
+// Started, so that the greeting can say what it does.
 Result<OwnTrainer> start_trainer(const StartRequest& request, const std::string& client, Log& log) {
   OwnTrainer own;
   const client::TrainerOptions& options = request.options.trainer;

@@ -154,9 +154,11 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command
-      ->add_option("--trainer", flags->trainer,
-                   "with model.kind = \"external\": the command of a trainer of one's own, as in "
-                   "\"python3 train.py\"; all clients share its processes")
+      ->add_option(
+          "--trainer", flags->trainer,
+          "with model.kind = \"external\": the command of a trainer of one's own, as in "
+          "\"python3 train.py\" (one program and its arguments; \"env A=1 python3 train.py\" "
+          "sets a variable); all clients share its processes")
       ->type_name("COMMAND");
   command
       ->add_option("--workers", flags->workers,

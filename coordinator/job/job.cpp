@@ -145,12 +145,20 @@ Result<void> check_names(const Job& job) {
 // A model that the coordinator cannot compute with, and does not need rows for.
 Result<void> check_external(const Job& job) {
   const client::TrainingSettings& training = job.training;
+  if (training.trainer.settings.size() > client::kNamesBytesMax) {
+    return wrong_setting("setting-invalid",
+                         fmt::format("[trainer] takes {}, and a message carries {}",
+                                     format_byte_count(training.trainer.settings.size()),
+                                     format_byte_count(client::kNamesBytesMax)));
+  }
   if (!training.trainer.settings.empty()) {
     boost::system::error_code code;
     const auto settings = boost::json::parse(training.trainer.settings, code);
     if (code || !settings.is_object()) {
-      return wrong_setting("setting-invalid",
-                           "trainer.settings is not a JSON object, such as '{\"hidden\": 200}'");
+      return wrong_setting(
+          "setting-invalid",
+          "trainer.settings is not a JSON object, such as '{\"hidden\": 200}', of at "
+          "most 32 levels");
     }
     if (!training.model.is_external()) {
       return wrong_setting("setting-invalid",

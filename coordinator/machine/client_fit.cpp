@@ -12,6 +12,10 @@ namespace {
 
 bool is_model(const std::string& ability) { return ability.starts_with(client::kModelPrefix); }
 
+bool is_built_in_model(const std::string& ability) {
+  return is_model(ability) && !ability.ends_with(model::kExternalKind);
+}
+
 // What clients of the first version can do without saying so.
 bool knows_only_the_first_version(const Greeting& greeting) { return greeting.abilities.empty(); }
 
@@ -20,7 +24,8 @@ bool knows_only_the_first_version(const Greeting& greeting) { return greeting.ab
 std::vector<std::string> needed_abilities(const client::TrainingSettings& settings) {
   std::vector<std::string> words = {std::string(client::kModelPrefix) + settings.model.kind};
   if (settings.strategy.name != "fedavg") words.push_back(settings.strategy.name);
-  if (!settings.data.class_names.empty()) words.emplace_back(client::kNamesAbility);
+  const bool external = settings.model.is_external();
+  if (!settings.data.class_names.empty() && !external) words.emplace_back(client::kNamesAbility);
   return words;
 }
 
@@ -40,7 +45,7 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
   if (!client.greeted && greeting.abilities.empty()) return "";  // the store knows its rows alone
   const bool names_models = std::ranges::any_of(greeting.abilities, is_model);
   for (const std::string& ability : abilities) {
-    if (is_model(ability) && !names_models) continue;
+    if (is_built_in_model(ability) && !names_models) continue;
     if (!std::ranges::binary_search(greeting.abilities, ability)) {
       return knows_only_the_first_version(greeting)
                  ? fmt::format("its version does not know {}", ability)

@@ -192,6 +192,13 @@ std::vector<std::string> warnings_of_world(const Job& job, WorldOptions world) {
   std::ranges::move(
       config::unmet_needs(config::needs_of_simulation(), keys.settings, keys.defaults),
       std::back_inserter(sentences));
+  if (job.training.model.is_external() && job.training.train.local_steps == 0 &&
+      keys.is_changed("nodes.step-time")) {
+    sentences.push_back(
+        "nodes.step-time has no effect: with model.kind = external and epochs the steps of a "
+        "client "
+        "are not known before it trains (it needs train.local-steps)");
+  }
   if (job.fallback.enabled() && world.coordinator_link.coordinator_away.empty()) {
     sentences.push_back(
         "fallback.topology has no effect: the coordinator is never away "

@@ -70,11 +70,19 @@ Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
   return dataset;
 }
 
+// Null: it has none.
+const model::TensorInfo* find_buffer(const model::Layout& layout) {
+  const auto found =
+      std::ranges::find(layout.tensors(), model::Role::kBuffer, &model::TensorInfo::role);
+  return found == layout.tensors().end() ? nullptr : &*found;
+}
+
 // What does not depend on who computes with the model.
 Result<RunContext> complete(RunContext context, const strategy::Catalogue& strategies) {
   const Job& job = context.job;
   STARLING_ASSIGN(context.strategy, strategies.make_server(job.training.strategy, job.server));
-  resolve_norm_max(context.job.aggregation, *context.strategy);
+  resolve_norm_max(context.job.aggregation, *context.strategy,
+                   find_buffer(*context.layout) != nullptr);
   context.for_clients = job.training;
   context.for_clients.model.initial.clear();
   context.for_clients.strategy = strategies.for_clients(job.training.strategy);
@@ -85,9 +93,8 @@ Result<RunContext> complete(RunContext context, const strategy::Catalogue& strat
 Result<void> check_buffers(const model::Layout& layout,
                            const strategy::ServerStrategy<float>& strategy,
                            const std::string& name) {
-  const auto buffer =
-      std::ranges::find(layout.tensors(), model::Role::kBuffer, &model::TensorInfo::role);
-  if (buffer == layout.tensors().end() || strategy.instead_of_step().empty()) return {};
+  const model::TensorInfo* const buffer = find_buffer(layout);
+  if (buffer == nullptr || strategy.instead_of_step().empty()) return {};
   return wrong_setting(
       "setting-invalid",
       fmt::format(
@@ -180,10 +187,10 @@ ExternalModel model_of_file(const Job& job) {
   };
 }
 
-void resolve_norm_max(AggregationOptions& options,
-                      const strategy::ServerStrategy<float>& strategy) {
+void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrategy<float>& strategy,
+                      bool has_buffers) {
   if (options.norm_max != kNormMaxOfStrategy) return;
-  options.norm_max = strategy.instead_of_step().empty() ? "10x" : "off";
+  options.norm_max = strategy.instead_of_step().empty() && !has_buffers ? "10x" : "off";
 }
 
 Result<RunContext> prepare_run(const Job& job,

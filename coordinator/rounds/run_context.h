@@ -43,8 +43,10 @@ struct RunContext {
   [[nodiscard]] Result<RunPosition> initial_position(RunId run, std::uint64_t seed) const;
 };
 
-// Where `options` leave the bound on norms to the strategy: writes it there.
-void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrategy<float>& strategy);
+// Where `options` leave the bound on norms to the strategy: writes it there. A model with buffers
+// has none: a counter's step says nothing of the model, and is as long as the client has rows.
+void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrategy<float>& strategy,
+                      bool has_buffers = false);
 
 // What `model.initial` names.
 ExternalModel model_of_file(const Job& job);

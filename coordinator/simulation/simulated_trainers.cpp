@@ -12,6 +12,7 @@ namespace starling::coordinator {
 namespace {
 
 const std::atomic<bool> kNeverStops = false;
+const std::string kFirstClient = "client-1";  // who is there in each simulation
 
 Result<std::filesystem::path> make_scratch() {
   std::error_code error;
@@ -33,7 +34,9 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
     made->hosts_.push_back(std::make_unique<client::TrainerHost>(
         client::TrainerHost::Options{.trainer = options,
                                      .directory = made->directory_,
-                                     .client = {}},
+                                     .client = kFirstClient,
+                                     .pause_min = Duration::zero(),
+                                     .pause_max = Duration::zero()},
         log));
   }
   STARLING_ASSIGN(const client::TrainerDescription* found,
@@ -64,7 +67,7 @@ Result<ExternalModel> SimulatedTrainers::initial_model(const Job& job) {
   if (!job.training.model.initial.empty()) return model_of_file(job);
   const auto made = std::make_shared<model::Parameters>(layout_);
   const Settings settings = job.training.to_settings();
-  client::ProcessTrainer trainer({}, *hosts_.front());
+  client::ProcessTrainer trainer(kFirstClient, *hosts_.front());
   const client::TrainingRequest request{.settings = settings,
                                         .seed = job.job.seed,
                                         .round = 1,

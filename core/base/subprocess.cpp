@@ -154,7 +154,9 @@ Subprocess::~Subprocess() {
 }
 
 void Subprocess::kill_group(int signal) const {
-  if (running()) ::kill(-id_, signal);
+  if (!running()) return;
+  ::kill(-id_, signal);
+  ::kill(id_, signal);  // which may have left its group
 }
 
 ProcessEnd Subprocess::wait() {

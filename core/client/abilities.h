@@ -23,7 +23,7 @@ inline constexpr const char* kNamesAbility = "names";  // matches rows by the na
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out);
 
 // Of a trainer of one's own: "model-external", the sparse encoding, "evaluate" where it does, and
-// the strategies, which correct gradients or continue an optimizer, where it offers gradients.
+// the strategies other than federated averaging where it offers gradients.
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies,
                                       const TrainerDescription& trainer);
 

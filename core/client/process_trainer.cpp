@@ -126,7 +126,6 @@ Result<ProcessTrainer::Prepared> ProcessTrainer::prepare(const TrainingRequest& 
   STARLING_ASSIGN(const TrainerDescription* description,
                   host_.describe(prepared.task.settings, stop));
   STARLING_TRY(check_tensors(settings.model, size, *description));
-  prepared.rows = description->rows;
   prepared.layout = description->layout;
   return prepared;
 }
@@ -141,7 +140,6 @@ Result<void> ProcessTrainer::initialize(const TrainingRequest& request, std::spa
 
 Result<std::uint64_t> ProcessTrainer::rows_of(const Prepared& prepared,
                                               const std::atomic<bool>& stop) {
-  if (prepared.rows > 0) return prepared.rows;
   STARLING_ASSIGN(const TrainerDescription* description,
                   host_.describe(prepared.task.settings, stop, client_));
   if (description->rows > 0) return description->rows;
@@ -169,11 +167,8 @@ Result<TrainingReport> ProcessTrainer::fit(const Prepared& prepared, std::span<f
                         .steps = answer.steps,
                         .rate = prepared.rate};
   if (report.steps > 0) return report;
-  // It does not say them: those that the options ask for.
-  const std::uint64_t rows =
-      prepared.rows > 0
-          ? prepared.rows
-          : static_cast<std::uint64_t>(std::clamp(std::ceil(answer.weight), 1.0, 1e15));
+  // It does not say them: those that the options ask for over the rows that it counts as.
+  const auto rows = static_cast<std::uint64_t>(std::clamp(std::ceil(answer.weight), 1.0, 1e15));
   report.steps = train::local_steps(prepared.options, rows);
   return report;
 }
@@ -201,6 +196,7 @@ Result<TrainingReport> ProcessTrainer::train_by_gradients(const Prepared& prepar
     loss_sum += answer.loss * answer.weight;
     samples += answer.weight;
     ++report.steps;
+    buffers.copy(gradient, kept);
     buffers.clear(gradient);
     if (hooks.correct) hooks.correct(parameters, gradient);
     buffers.clear(gradient);
@@ -208,7 +204,7 @@ Result<TrainingReport> ProcessTrainer::train_by_gradients(const Prepared& prepar
       return steps_diverged("the loss", report.steps, round);
     }
     optimizer.step(parameters, gradient, prepared.rate);
-    buffers.copy(kept, parameters);  // which weight decay changes
+    buffers.copy(kept, parameters);  // whatever the optimizer made of them
   }
   if (!kernels.all_finite(parameters.data(), parameters.size())) {
     return steps_diverged("a parameter", report.steps, round);

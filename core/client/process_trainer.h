@@ -22,8 +22,8 @@ class ProcessTrainer : public Trainer {
   // All refuse with "tensors-differ" a run whose model is not the trainer's, and with
   // "unsupported-operation" what the trainer does not offer; the other errors are TrainerHost's.
   // Training that corrects gradients or keeps an optimizer is steps of train::Optimizer on the
-  // trainer's `gradient`, with the arithmetic of train::Stepper: buffers keep their values, and the
-  // trainer must say its rows ("rows-unknown").
+  // trainer's `gradient`, with the arithmetic of train::Stepper: buffers become what the trainer
+  // says, and it must say its rows ("rows-unknown").
   Result<TrainingReport> train(const TrainingRequest& request, std::span<float> parameters,
                                const train::TrainingHooks<float>& hooks,
                                const std::atomic<bool>& stop) override;
@@ -40,7 +40,6 @@ class ProcessTrainer : public Trainer {
     train::TrainOptions options;
     double rate = 0;
     TrainerTask task;
-    std::uint64_t rows = 0;  // 0: not said
     std::shared_ptr<const model::Layout> layout;
   };
 

@@ -32,8 +32,8 @@ constexpr int kRequestsNumber = 3, kAnswersNumber = 4, kMemoryNumber = 5;  // in
 TimePoint now() { return SystemClock().now(); }
 
 Error cannot_start_trainer(const std::string& why) {
-  return rejected("trainer-cannot-start",
-                  "the trainer cannot be started: " + why + "; look at trainer.command");
+  return wrong_setting("trainer-cannot-start",
+                       "the trainer cannot be started: " + why + "; look at trainer.command");
 }
 
 struct Pipe {
@@ -43,7 +43,10 @@ struct Pipe {
 
 Result<Pipe> make_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return cannot_start_trainer(std::strerror(errno));
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    return retry("trainer-cannot-start",
+                 std::string("the trainer cannot be started: ") + std::strerror(errno));
+  }
   return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 

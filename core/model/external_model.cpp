@@ -10,12 +10,20 @@ namespace starling::model {
 Result<std::shared_ptr<const Layout>> external_layout(std::vector<TensorInfo> tensors) {
   if (tensors.empty()) return rejected("bad-layout", "the model has no tensors");
   for (const TensorInfo& tensor : tensors) {
+    const bool has_controls =
+        std::ranges::any_of(tensor.name, [](unsigned char c) { return c < ' ' || c == 0x7F; });
+    if (has_controls || tensor.name == "__metadata__") {
+      return rejected("bad-layout",
+                      "a tensor's name is \"__metadata__\" or has a control character");
+    }
     if (tensor.role != Role::kPrivate) continue;
     return rejected("bad-layout",
                     "tensor \"" + tensor.name + "\" is private to a client, and does not travel");
   }
   std::ranges::sort(tensors, {}, &TensorInfo::name);
-  return Layout::make(std::move(tensors));
+  STARLING_ASSIGN(auto layout, Layout::make(std::move(tensors)));
+  if (layout->size() > 0) return layout;
+  return rejected("bad-layout", "the model's tensors have no values");
 }
 
 Sha256Digest digest_of(const Layout& layout) {

@@ -15,8 +15,8 @@
 
 namespace starling::model {
 
-// In the order of the names, by bytes. Refuses what Layout::make does, no tensors at all, and
-// private ones, which do not travel ("bad-layout").
+// In the order of the names, by bytes. Refuses what Layout::make does, no values at all,
+// names that no file can hold, and private tensors, which do not travel ("bad-layout").
 [[nodiscard]] Result<std::shared_ptr<const Layout>> external_layout(
     std::vector<TensorInfo> tensors);
 

@@ -116,7 +116,9 @@ def gradient_step(request):
     task, step = request["task"], request["step"]
     rows = rows_of(task["client"])
     rows = rows if step is None else batch(rows, task["train"], step)
-    result, loss = gradient(read_vector(request["parameters"]), rows)
+    vector = read_vector(request["parameters"])
+    result, loss = gradient(vector, rows)
+    result[1] = vector[1] + (1 if "counts" in task["settings"] else 0)
     write_vector(request["result"], result)
     return {"rows": len(rows), "loss": loss}
 

@@ -107,6 +107,15 @@ TEST_F(ProcessTrainerTest, OneFullBatchIsOneStepAlsoByGradients) {
   expect_near(by_gradients, expected);
 }
 
+TEST_F(ProcessTrainerTest, ABufferBecomesWhatTheTrainerSaysOfEachStep) {
+  settings.train.local_steps = 3;
+  settings.train.weight_decay = 0.1;
+  settings.trainer.settings = R"({"counts": true})";
+  auto found = start;
+  ASSERT_TRUE(train(found, {.correct = kNone}));
+  EXPECT_EQ(found[kCounter], start[kCounter] + 3);
+}
+
 // FedProx: gradient + mu (y - x); two epochs of 40 rows in batches of 16 are six steps.
 TEST_F(ProcessTrainerTest, ACorrectionIsAddedBeforeClippingAndWeightDecay) {
   constexpr double kMu = 0.3, kDecay = 0.05, kClip = 0.4, kRate = 0.2;

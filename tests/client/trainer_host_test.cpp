@@ -263,9 +263,9 @@ TEST(TrainerHost, AProgramThatIsMissingIsNamed) {
   FakeTrainer trainer("honest");
   trainer.options.trainer.command = {"no-such-trainer"};
   const Error missing =
-      rejected("trainer-cannot-start",
-               "the trainer cannot be started: no-such-trainer cannot be run: No such file "
-               "or directory; look at trainer.command");
+      wrong_setting("trainer-cannot-start",
+                    "the trainer cannot be started: no-such-trainer cannot be run: No such file "
+                    "or directory; look at trainer.command");
   EXPECT_EQ(fit(trainer).error(), missing);
   EXPECT_EQ(fit(trainer).error(), missing) << "after the pause";
 }

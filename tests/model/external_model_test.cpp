@@ -38,6 +38,12 @@ TEST(ExternalModel, RefusesWhatCannotTravel) {
   with_private[0].role = Role::kPrivate;
   EXPECT_EQ(layout_refusal(with_private),
             "bad-layout: tensor \"fc.weight\" is private to a client, and does not travel");
+  EXPECT_EQ(layout_refusal({{.name = "a", .shape = {0}}}),
+            "bad-layout: the model's tensors have no values");
+  for (const char* name : {"__metadata__", "a\nb"}) {
+    EXPECT_EQ(layout_refusal({{.name = name, .shape = {1}}}),
+              "bad-layout: a tensor's name is \"__metadata__\" or has a control character");
+  }
   auto twice = tensors();
   twice[1].name = "fc.weight";
   EXPECT_EQ(layout_refusal(twice), "bad-layout: tensor \"fc.weight\" occurs twice");

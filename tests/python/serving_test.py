@@ -128,17 +128,20 @@ def test_evaluates(host):
         "rows": 8, "loss": 75, "accuracy": 0.25}
 
 
-def test_gradients_of_buffers_are_zero(host):
+def test_in_place_of_a_gradient_buffers_have_their_values(host):
     trainer = host(HEAD + FIT + """
     def gradient(self, parameters, task, step):
         rows = 100 if step is None else step
-        return starling.Gradient({"w": parameters["w"] * 2, "b": np.ones(3)}, 0.25, rows)
+        gradient = {"w": parameters["w"] * 2, "b": np.ones(3)}
+        if step is None:
+            gradient["count"] = parameters["count"] + 1
+        return starling.Gradient(gradient, 0.25, rows)
 """ + END)
     trainer.describe()
-    for step, rows in ((3, 3), (None, 100)):
+    for step, rows, count in ((3, 3, 7), (None, 100, 8)):
         answer = trainer.ask("gradient", task=trainer.task(), step=step, **trainer.places(GIVEN))
         assert answer["ok"] == {"rows": rows, "loss": 0.25}
-        assert trainer.result().tolist() == [1, 1, 1, 0, 20, 22, 24, 26, 28, 30]
+        assert trainer.result().tolist() == [1, 1, 1, count, 20, 22, 24, 26, 28, 30]
 
 
 def test_a_cancelled_task_sees_that_it_is_stopped(host):

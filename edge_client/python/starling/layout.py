@@ -68,18 +68,16 @@ class Layout:
         return {t.name: _of_type(vector[t.begin:t.end], t.dtype).reshape(t.shape)
                 for t in self.tensors}
 
-    def pack(self, tensors: Mapping[str, object], vector: NDArray[np.float32], giver: str,
-             buffers_too: bool = True) -> None:
-        """Writes tensors to `vector`, and 0 for buffers unless `buffers_too`.
+    def pack(self, tensors: Mapping[str, object], vector: NDArray[np.float32], giver: str) -> None:
+        """Writes tensors to `vector`.
 
         Raises ValueError or FloatingPointError, and leaves `vector` as it is, where a tensor is
         missing, is none of the model, has another shape or a value that is not finite.
         """
-        wanted = {t.name: t for t in self.tensors if buffers_too or not t.buffer}
+        wanted = {t.name: t for t in self.tensors}
         for name in tensors:
             if name not in wanted:
-                raise ValueError(f'{giver} returned the tensor "{name}", which '
-                                 f'{"the model lacks" if buffers_too else "is not trainable"}')
+                raise ValueError(f'{giver} returned the tensor "{name}", which the model lacks')
         values = {}
         for name, tensor in wanted.items():
             if name not in tensors:
@@ -94,7 +92,7 @@ class Layout:
                     f'{giver} returned the tensor "{name}" with values that are not finite')
         for tensor in self.tensors:
             place = vector[tensor.begin:tensor.end].reshape(tensor.shape)
-            np.copyto(place, values.get(tensor.name, np.float32(0)))
+            np.copyto(place, values[tensor.name])
 
 
 def _of_type(values: NDArray[np.float32], dtype: np.dtype[Any]) -> Array:

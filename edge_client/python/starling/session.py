@@ -93,8 +93,9 @@ class Session:
         gradient = _checked(self._trainer.gradient(parameters, task, request["step"]), Gradient,
                             "gradient")
         answer = {"rows": int(gradient.rows), "loss": _finite(gradient.loss, "gradient", "loss")}
-        layout.pack(gradient.gradient, self._place(request, "result", layout), "gradient",
-                    buffers_too=False)
+        buffers = {name: parameters[name] for name in self._trainer.buffers}
+        layout.pack({**buffers, **gradient.gradient}, self._place(request, "result", layout),
+                    "gradient")
         return answer
 
     def _layout(self, task: Task) -> Layout:

@@ -165,9 +165,13 @@ class TorchTrainer(Trainer):
             raise ValueError(f"the loader of {task.client} gives no batch")
         gradient: Tensors = {}
         for name, tensor in self._state().items():
-            if isinstance(tensor, nn.Parameter) and tensor.requires_grad and not self._stays(name):
+            if self._stays(name):
+                continue
+            if isinstance(tensor, nn.Parameter) and tensor.requires_grad:
                 given = torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
                 gradient[name] = _array(given.div(rows_sum))
+            else:
+                gradient[name] = _array(tensor)
         return Gradient(gradient, loss_sum / rows_sum, rows_sum)
 
     def rows(self, task: Task) -> Tuple[int, int]:

@@ -86,7 +86,10 @@ class Metrics:
 
 @dataclass
 class Gradient:
-    """The mean gradient over `rows` rows, of the tensors that are not buffers, and their loss."""
+    """The mean gradient over `rows` rows, and their mean loss.
+
+    For a buffer `gradient` may hold its value after these rows; else it stays as it is.
+    """
 
     gradient: Mapping[str, Array]
     loss: float
