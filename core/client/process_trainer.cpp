@@ -8,10 +8,9 @@
 #include <cmath>
 
 #include "core/base/check.h"
-#include "core/base/counted.h"
 #include "core/base/rng.h"
+#include "core/client/checked_trainer.h"
 #include "core/linalg/kernels.h"
-#include "core/model/external_model.h"
 #include "core/train/local_trainer.h"
 #include "core/train/optimizer.h"
 
@@ -32,32 +31,6 @@ std::string train_object(train::TrainOptions options, double rate) {
                           bare ? text : boost::json::serialize(boost::json::string(text)));
   }
   return "{" + object + "}";
-}
-
-Result<void> check_tensors(const model::ModelSpec& spec, std::size_t size,
-                           const TrainerDescription& description) {
-  const model::Layout& layout = *description.layout;
-  if (!spec.is_external()) {
-    return unsupported("tensors-differ",
-                       fmt::format("this run trains a built-in model ({}), and {} one of its own; "
-                                   "remove trainer.command here, or submit the run with "
-                                   "model.kind = \"external\"",
-                                   spec.kind, description.name));
-  }
-  const std::string ours = fmt::format("{} of {}", counted(layout.tensors().size(), "tensor"),
-                                       counted(layout.size(), "value"));
-  if (layout.size() != size) {
-    return unsupported("tensors-differ",
-                       fmt::format("the run's model has {}, and {} has {}; train the same model "
-                                   "on all clients",
-                                   counted(size, "value"), description.name, ours));
-  }
-  if (spec.layout.empty() || spec.layout == model::digest_of(layout).hex()) return {};
-  return unsupported("tensors-differ",
-                     fmt::format("the run's model has as many values as {} ({}), but other names, "
-                                 "shapes or roles of its tensors; train the same model on all "
-                                 "clients",
-                                 description.name, ours));
 }
 
 // The parts of the vector that no optimizer changes.

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "core/base/check.h"
-#include "core/base/nearest_name.h"
 #include "core/client/trainer_process.h"
 #include "core/linalg/kernels.h"
 
@@ -33,14 +32,6 @@ Error stopped() { return retry("stopped", "the trainer's task was stopped"); }
 std::uint64_t place_after(std::uint64_t bytes) {
   return (bytes + TensorMemory::kAlignment - 1) / TensorMemory::kAlignment *
          TensorMemory::kAlignment;
-}
-
-Error cannot_do(const TrainerDescription& description, TrainerOperation operation) {
-  std::vector<std::string_view> offered;
-  for (const TrainerOperation each : description.operations) offered.push_back(to_string(each));
-  return unsupported("unsupported-operation",
-                     fmt::format("{} does not offer '{}', which this run needs of it; it offers {}",
-                                 description.name, to_string(operation), join_names(offered)));
 }
 
 Result<fs::path> make_directory(const fs::path& directory) {

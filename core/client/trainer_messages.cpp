@@ -234,6 +234,14 @@ bool TrainerDescription::can(TrainerOperation operation) const {
   return std::ranges::find(operations, operation) != operations.end();
 }
 
+Error cannot_do(const TrainerDescription& description, TrainerOperation operation) {
+  std::vector<std::string_view> offered;
+  for (const TrainerOperation each : description.operations) offered.push_back(to_string(each));
+  return unsupported("unsupported-operation",
+                     fmt::format("{} does not offer '{}', which this run needs of it; it offers {}",
+                                 description.name, to_string(operation), join_names(offered)));
+}
+
 std::string summarize(const TrainerDescription& description) {
   std::string operations;
   for (const TrainerOperation operation : description.operations) {

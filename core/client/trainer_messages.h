@@ -30,6 +30,9 @@ struct TrainerDescription {
   bool can(TrainerOperation operation) const;
 };
 
+// "unsupported-operation", with what the trainer offers.
+Error cannot_do(const TrainerDescription& description, TrainerOperation operation);
+
 // "the trainer 'train.py': fit, evaluate; 10 tensors, 199210 values; 600 rows, 100 held out"
 std::string summarize(const TrainerDescription& description);
 
