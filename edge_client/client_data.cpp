@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/base/nearest_name.h"
-#include "core/client/abilities.h"
 #include "core/data/hold_out.h"
 #include "core/data/load.h"
 
@@ -110,39 +109,17 @@ Result<std::uint64_t> model_bytes_max(const LimitOptions& limits, std::uint64_t 
                   format_byte_count(data_bytes), format_byte_count(memory_bytes(limits))));
 }
 
-namespace {
-
-void announce(const client::ClientData& data, client::ClientOptions& client) {
-  const data::Dataset& dataset = *data.training.dataset;
-  const auto shape = client::DataShape::of(dataset.shape(), dataset.classes());
-  client.rows = data.training.size();
-  if (data.held_out) client.held_out = data.held_out->size();
-  client.abilities =
-      client::abilities_of(strategy::builtin_strategies(), data.held_out.has_value());
-  client.input.assign(shape.input.begin(), shape.input.end());
-  client.classes = static_cast<std::uint32_t>(shape.classes);
-}
-
-// Rows are not announced: how many a trainer uses may depend on the run, and no update may weigh
-// more than was announced.
-void announce(const client::TrainerDescription& trainer, client::ClientOptions& client) {
-  client.abilities = client::abilities_of(strategy::builtin_strategies(), trainer);
-}
-
-}  // namespace
-
 Result<client::ClientOptions> client_options(const EdgeOptions& options,
-                                             const client::ClientData& data,
-                                             const client::TrainerDescription* trainer,
-                                             std::string_view version) {
+                                             const DeviceTraining& training,
+                                             std::uint64_t data_bytes, std::string_view version) {
   client::ClientOptions client;
   client.software = fmt::format("starling-edge {}", version);
-  if (trainer != nullptr) {
-    announce(*trainer, client);
-  } else {
-    announce(data, client);
-  }
-  STARLING_ASSIGN(client.model_bytes_max, model_bytes_max(options.limits, bytes_of(data)));
+  client.rows = training.rows;
+  client.abilities = training.abilities;
+  client.input = training.input;
+  client.classes = training.classes;
+  client.held_out = training.held_out;
+  STARLING_ASSIGN(client.model_bytes_max, model_bytes_max(options.limits, data_bytes));
   client.pending_updates_max = options.limits.pending_updates;
   client.greeting_deadline = options.connection.greeting_deadline;
   client.silence_max = options.connection.silence_max;

@@ -4,6 +4,7 @@
 
 #include "core/client/client_machine.h"
 #include "core/client/local_trainer.h"
+#include "edge_client/device_training.h"
 #include "edge_client/edge_options.h"
 
 namespace starling::edge_client {
@@ -29,10 +30,10 @@ std::uint64_t bytes_beside(std::uint64_t data_bytes, const LimitOptions& limits)
 [[nodiscard]] Result<std::uint64_t> model_bytes_max(const LimitOptions& limits,
                                                     std::uint64_t data_bytes);
 
-// The machine's options, its software named as "starling-edge VERSION". `trainer`: what one's own
-// said of itself; null: there is none.
-[[nodiscard]] Result<client::ClientOptions> client_options(
-    const EdgeOptions& options, const client::ClientData& data,
-    const client::TrainerDescription* trainer, std::string_view version);
+// The machine's options, its software named as "starling-edge VERSION".
+[[nodiscard]] Result<client::ClientOptions> client_options(const EdgeOptions& options,
+                                                           const DeviceTraining& training,
+                                                           std::uint64_t data_bytes,
+                                                           std::string_view version);
 
 }  // namespace starling::edge_client

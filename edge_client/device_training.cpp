@@ -3,7 +3,10 @@
 
 #include <new>
 
+#include "core/client/abilities.h"
+#include "core/client/checked_trainer.h"
 #include "core/client/process_trainer.h"
+#include "core/client/training_settings.h"
 
 namespace starling::edge_client {
 namespace {
@@ -25,23 +28,51 @@ class OwningProcessTrainer final : public client::ProcessTrainer {
   const std::unique_ptr<client::TrainerHost> host_;
 };
 
-}  // namespace
-
-Trainers make_builtin_trainers(const std::string& client, const client::ClientData& data,
-                               int threads) {
-  const auto shared = std::make_shared<client::RunData>(data);
-  Trainers trainers;
-  for (int i = 0; i < threads; ++i) {
-    trainers.push_back(std::make_unique<OwningTrainer>(client, shared));
-  }
-  return trainers;
+// Rows are not announced: how many a trainer uses may depend on the run, and no update may weigh
+// more than was announced.
+DeviceTraining one_trainer(std::unique_ptr<client::Trainer> trainer,
+                           const client::TrainerDescription& description) {
+  DeviceTraining training{
+      .trainers = {},
+      .abilities = client::abilities_of(strategy::builtin_strategies(), description)};
+  training.trainers.push_back(std::move(trainer));
+  return training;
 }
 
-Trainers make_process_trainer(const std::string& client,
-                              std::unique_ptr<client::TrainerHost> host) {
-  Trainers trainers;
-  trainers.push_back(std::make_unique<OwningProcessTrainer>(client, std::move(host)));
-  return trainers;
+}  // namespace
+
+DeviceTraining train_on_data(const std::string& client, const client::ClientData& data,
+                             int threads) {
+  const data::Dataset& dataset = *data.training.dataset;
+  const auto shape = client::DataShape::of(dataset.shape(), dataset.classes());
+  DeviceTraining training{
+      .trainers = {},
+      .abilities = client::abilities_of(strategy::builtin_strategies(), data.held_out.has_value()),
+      .rows = data.training.size(),
+      .held_out = data.held_out ? data.held_out->size() : 0,
+      .input = {shape.input.begin(), shape.input.end()},
+      .classes = static_cast<std::uint32_t>(shape.classes)};
+  const auto shared = std::make_shared<client::RunData>(data);
+  for (int i = 0; i < threads; ++i) {
+    training.trainers.push_back(std::make_unique<OwningTrainer>(client, shared));
+  }
+  return training;
+}
+
+Result<DeviceTraining> train_by_program(client::TrainerHost::Options options, Log& log) {
+  const std::string client = options.client;
+  auto host = std::make_unique<client::TrainerHost>(std::move(options), log);
+  const std::atomic<bool> never = false;
+  const auto found = host->describe("{}", never);
+  if (!found) return found.error();
+  const client::TrainerDescription description = **found;
+  log.info("{}", client::summarize(description));
+  return one_trainer(std::make_unique<OwningProcessTrainer>(client, std::move(host)), description);
+}
+
+DeviceTraining train_by_application(client::Trainer& trainer,
+                                    const client::TrainerDescription& description) {
+  return one_trainer(std::make_unique<client::CheckedTrainer>(trainer, description), description);
 }
 
 client::MakeUpdate train_with(const Trainers& trainers, const client::UpdateOptions& options) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What trains on a device: a trainer for each of its training threads, or one of the owner's.
+// What trains on a device: the built-in trainers on its data, a program of the owner's, or what an
+// application brings. Three ways to one value.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/client/client_shell.h"
@@ -13,12 +16,28 @@ namespace starling::edge_client {
 
 using Trainers = std::vector<std::unique_ptr<client::Trainer>>;  // by worker
 
-// Built-in trainers on the device's data, each with scratch of its own.
-Trainers make_builtin_trainers(const std::string& client, const client::ClientData& data,
-                               int threads);
+// With what the greeting says of it.
+struct DeviceTraining {
+  Trainers trainers;
+  std::vector<std::string> abilities;  // see core/client/abilities.h
+  std::uint64_t rows = 0;              // 0: not said
+  std::uint64_t held_out = 0;
+  std::vector<std::uint32_t> input = {};  // shape of a row; empty: not said
+  std::uint32_t classes = 0;
+};
 
-// One, which is a program of its own: nothing but it trains on its device, one task at a time.
-Trainers make_process_trainer(const std::string& client, std::unique_ptr<client::TrainerHost> host);
+// Built-in trainers on the device's data, each with scratch of its own.
+DeviceTraining train_on_data(const std::string& client, const client::ClientData& data,
+                             int threads);
+
+// Starts a program and asks it what it does: one trainer, as nothing but it trains on its device.
+// Errors: those of client::TrainerHost. `log` must outlive the result.
+[[nodiscard]] Result<DeviceTraining> train_by_program(client::TrainerHost::Options options,
+                                                      Log& log);
+
+// One trainer, held to its description. `trainer` must outlive the result.
+DeviceTraining train_by_application(client::Trainer& trainer,
+                                    const client::TrainerDescription& description);
 
 // Trains by the worker's trainer. `trainers` must outlive the function.
 client::MakeUpdate train_with(const Trainers& trainers, const client::UpdateOptions& options);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "edge_client/start_command.h"
 
+#include <optional>
+
 #include "core/net/signals.h"
 #include "edge_client/client_data.h"
 #include "edge_client/edge_session.h"
@@ -38,37 +40,38 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
   return session;
 }
 
-struct OwnTrainer {
-  std::unique_ptr<client::TrainerHost> host;  // null: the built-in trainer, as there is data
-  client::TrainerDescription description;
-};
-
-// Started, so that the greeting can say what it does.
-Result<OwnTrainer> start_trainer(const StartRequest& request, const std::string& client, Log& log) {
-  OwnTrainer own;
-  const client::TrainerOptions& options = request.options.trainer;
-  if (options.command.empty()) return own;
-  own.host = std::make_unique<client::TrainerHost>(
-      client::TrainerHost::Options{.trainer = options,
-                                   .directory = request.state.trainer(),
-                                   .client = client,
-                                   .threads = request.options.limits.threads},
-      log);
-  const std::atomic<bool> never = false;
-  const auto found = own.host->describe("{}", never);
-  if (!found) return found.error();
-  own.description = **found;
-  log.info("{}", client::summarize(own.description));
-  return own;
+Result<DeviceTraining> make_training(const StartRequest& request, const std::string& client,
+                                     const client::ClientData& data, Log& log) {
+  if (request.own.trainer != nullptr) {
+    log.info("{}", client::summarize(request.own.description));
+    return train_by_application(*request.own.trainer, request.own.description);
+  }
+  const EdgeOptions& options = request.options;
+  if (!options.trainer.command.empty()) {
+    return train_by_program({.trainer = options.trainer,
+                             .directory = request.state.trainer(),
+                             .client = client,
+                             .threads = options.limits.threads},
+                            log);
+  }
+  log.info("data: {}", summarize(data.training));
+  if (data.held_out) log.info("held out to evaluate models: {}", summarize(*data.held_out));
+  return train_on_data(client, data, options.limits.threads);
 }
 
 Result<void> run_session(const StartRequest& request, EdgeSession& session, GossipSession& gossip,
                          net::EventLoop& loop, Log& log) {
-  const net::SignalWatcher signals(loop, [&](net::Signal signal) {
-    if (signal == net::Signal::kHangUp && !request.stops_on_hang_up) return;
+  const auto stop = [&] {
     log.info("stopping; what is pending is offered at the next start");
     session.request_stop();
-  });
+  };
+  std::optional<net::SignalWatcher> signals;
+  if (request.takes_signals) {
+    signals.emplace(loop, [&](net::Signal signal) {
+      if (signal != net::Signal::kHangUp || request.stops_on_hang_up) stop();
+    });
+  }
+  const std::stop_callback on_stop(request.stop, [&] { loop.post(stop); });
   net::TaskGroup peers(loop);
   peers.spawn(gossip.run());
   auto result = net::run_task(loop, session.run());
@@ -86,18 +89,19 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   const std::string& name = identity.identity().name;
   log.info("starling-edge {}: {} of federation {}, coordinator {}", request.version, name,
            identity.identity().federation, identity.coordinator().text());
-  STARLING_ASSIGN(const client::ClientData data, load_client_data(request.options));
-  STARLING_ASSIGN(OwnTrainer own, start_trainer(request, name, log));
-  if (!own.host) log.info("data: {}", summarize(data.training));
-  if (data.held_out) log.info("held out to evaluate models: {}", summarize(*data.held_out));
+  client::ClientData data;
+  if (request.own.trainer == nullptr) {
+    STARLING_ASSIGN(data, load_client_data(request.options));
+  }
+  STARLING_ASSIGN(DeviceTraining training, make_training(request, name, data, log));
   STARLING_ASSIGN(auto peer,
                   node_options(request.options, request.state, "starling-edge " + request.version,
                                request.backoff_seed));
   // Parts of one file number its texts alike.
   peer.own_classes = data.training.dataset && request.options.data.partition.empty() &&
                      !data.training.dataset->class_names().empty();
-  const client::TrainerDescription* const trainer = own.host ? &own.description : nullptr;
-  STARLING_ASSIGN(auto client, client_options(request.options, data, trainer, request.version));
+  STARLING_ASSIGN(auto client,
+                  client_options(request.options, training, bytes_of(data), request.version));
   SystemDisk disk;
   const client::PendingStore store =
       pending_files(disk, request.state,
@@ -114,8 +118,7 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
   EdgeSession session({loop, clock, log, request.state, identity, store},
                       session_options(request.options, std::move(client), bytes_of(data)),
                       backoff_rng(request, name), std::move(leftovers),
-                      own.host ? make_process_trainer(name, std::move(own.host))
-                               : make_builtin_trainers(name, data, request.options.limits.threads));
+                      std::move(training.trainers));
   GossipSession gossip(
       {loop, clock, log, request.state, identity}, std::move(peer), data.training,
       {.send = [&session](const protocol::Envelope& e) { session.send_as_peer(e); },

@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "core/base/durable_file.h"
+#include "core/client/given_model.h"
 #include "core/config/binder.h"
 #include "core/model/external_model.h"
 #include "edge_client/client_data.h"
@@ -69,7 +70,10 @@ TEST(ClientOptions, SayHowManyRowsAreHeldOut) {
     options.data.dataset = "synthetic:rows=40,features=6,classes=3";
     options.data.hold_out = hold_out;
     const client::ClientData data = load_client_data(options).value();
-    const client::ClientOptions client = client_options(options, data, nullptr, "1").value();
+    const DeviceTraining training = train_on_data("cam-7", data, 1);
+    const client::ClientOptions client = client_options(options, training, 0, "1").value();
+    EXPECT_EQ(client.input, std::vector<std::uint32_t>{6});
+    EXPECT_EQ(client.classes, 3U);
     return std::pair(client.rows, client.held_out);
   };
   EXPECT_EQ(announced(0.25), std::pair(30UL, 10UL));
@@ -80,20 +84,22 @@ TEST(ClientOptions, OfATrainerOfOnesOwnAreWhatItSaysOfItself) {
   EdgeOptions options;
   options.trainer.command = {"python3", "train.py"};
   EXPECT_TRUE(validate(options));
-  const client::ClientData none = load_client_data(options).value();
-  EXPECT_EQ(none.training.size(), 0U);
-  client::TrainerDescription trainer{
+  EXPECT_EQ(load_client_data(options)->training.size(), 0U);
+  client::TrainerDescription description{
       .name = "train.py",
       .operations = {client::TrainerOperation::kFit, client::TrainerOperation::kEvaluate},
       .rows = 60,
       .held_out = 6,
       .layout = model::external_layout({{.name = "a", .shape = {3}}}).value()};
-  const client::ClientOptions client = client_options(options, none, &trainer, "1").value();
-  EXPECT_EQ(client.rows, 0U) << "a run's settings may change them";
-  EXPECT_EQ(client.abilities,
+  client::GivenModel trainer({}, {});
+  const auto client = [&] {
+    return client_options(options, train_by_application(trainer, description), 0, "1").value();
+  };
+  EXPECT_EQ(client().rows, 0U) << "a run's settings may change them";
+  EXPECT_EQ(client().abilities,
             (std::vector<std::string>{"evaluate", "model-external", "sparse-float32"}));
-  trainer.operations.push_back(client::TrainerOperation::kGradient);
-  EXPECT_THAT(client_options(options, none, &trainer, "1")->abilities,
+  description.operations.push_back(client::TrainerOperation::kGradient);
+  EXPECT_THAT(client().abilities,
               ::testing::IsSupersetOf({"scaffold", "fedprox", "model-external"}));
 }
 

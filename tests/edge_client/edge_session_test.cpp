@@ -55,7 +55,7 @@ class Device {
         backoff, std::move(*pending), std::move(trainers));
     tasks_.spawn(run_session());
   }
-  void start() { start(make_builtin_trainers("cam-7", {testing::tiny_data()}, 1)); }
+  void start() { start(train_on_data("cam-7", {testing::tiny_data()}, 1).trainers); }
 
   // What SIGTERM does; the coordinator's end must be closed or closing.
   void stop() {

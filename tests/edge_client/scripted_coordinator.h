@@ -112,14 +112,17 @@ class ScriptedCoordinator : public Loopback {
       if (!next) return next.error().code();
     }
   }
-  void welcome(WallTime wall = kNow) {
+  // Returns what the device said of itself.
+  protocol::Hello welcome(WallTime wall = kNow, std::uint64_t rows = 40) {
     accept();
-    EXPECT_EQ(expect<protocol::Hello>().rows, 40U);
+    protocol::Hello hello = expect<protocol::Hello>();
+    EXPECT_EQ(hello.rows, rows);
     send(protocol::Welcome{
         .federation = "kitchen",
         .client = "cam-7",
         .heartbeat = std::chrono::seconds(10),
         .wall_time_ms = static_cast<std::uint64_t>(wall.time_since_epoch().count())});
+    return hello;
   }
   // From the plan to the update's offer.
   protocol::UpdateOffer hand_out(const TinyRound& round) {

@@ -9,8 +9,10 @@
 #include <fstream>
 #include <future>
 
+#include "core/client/training_settings.h"
 #include "core/config/command_line.h"
 #include "core/identity/identity_directory.h"
+#include "core/model/external_model.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
 #include "tests/support/temporary_directory.h"
@@ -105,6 +107,92 @@ TEST_F(StartCommandTest, RefusesByNameWhatCannotWork) {
   std::filesystem::remove(mark);
   std::filesystem::remove_all(request_.state.identity());
   EXPECT_EQ(start_now().error().code(), "not-joined");
+}
+
+// --- within an application ----------------------------------------------------------------------
+
+class AddsOne final : public client::Trainer {
+ public:
+  Result<client::TrainingReport> train(const client::TrainingRequest&, std::span<float> parameters,
+                                       const train::TrainingHooks<float>&,
+                                       const std::atomic<bool>&) override {
+    for (float& value : parameters) value += 1;
+    return client::TrainingReport{.weight = 40, .train_loss = 0.25, .steps = 1};
+  }
+};
+
+class EmbeddedClientTest : public StartCommandTest {
+ protected:
+  EmbeddedClientTest() {
+    request_.options.data.dataset = "";
+    request_.takes_signals = false;
+    request_.stop = stop_.get_token();
+    request_.own = {
+        .trainer = &trainer_,
+        .description = {.name = "the trainer of the test",
+                        .operations = {client::TrainerOperation::kFit},
+                        .rows = 40,
+                        .layout = *model::external_layout({{.name = "weights", .shape = {3}}})}};
+  }
+  // Of the application's model.
+  static testing::TinyRound round(TaskId task) {
+    client::TrainingSettings settings;
+    settings.model.kind = model::kExternalKind;
+    testing::TinyRound made(task);
+    made.model = made.model.slice(0, 12);
+    made.plan.settings = settings.to_settings();
+    made.plan.base.sha256 = sha256(made.model.view());
+    made.plan.model_bytes = made.model.size();
+    made.plan.schema.vectors = {{.name = "delta", .elements = 3}};
+    return made;
+  }
+
+  AddsOne trainer_;
+  std::stop_source stop_;
+};
+
+volatile std::sig_atomic_t signals_taken = 0;
+
+TEST_F(EmbeddedClientTest, TrainsByItsTrainerUntilItIsAskedToStop) {
+  signals_taken = 0;
+  const auto before = std::signal(SIGTERM, [](int) { signals_taken = signals_taken + 1; });
+  auto ended = std::async(std::launch::async, [this] { return start_now(); });
+  EXPECT_EQ(coordinator_.welcome(kNow, 0).abilities,
+            (std::vector<std::string>{"model-external", "sparse-float32"}));
+  ::raise(SIGTERM);  // the application's own
+  EXPECT_EQ(signals_taken, 1);
+  const auto head = coordinator_.hand_out_all(round(TaskId(7)), false).head;
+  EXPECT_EQ(head.weight, 40);
+  EXPECT_EQ(head.scalars.at("train_loss"), 0.25);
+  EXPECT_EQ(head.payload_bytes, 12U);
+  stop_.request_stop();
+  EXPECT_EQ(coordinator_.expect<protocol::Bye>().code, "stopped");
+  coordinator_.hang_up();
+  EXPECT_TRUE(ended.get());
+  EXPECT_EQ(log_.count("the trainer of the test: fit; 1 tensor, 3 values; 40 rows"), 1U);
+  std::signal(SIGTERM, before);
+}
+
+TEST_F(EmbeddedClientTest, RefusesARunOfAnotherModelAndGoesOn) {
+  auto ended = std::async(std::launch::async, [this] { return start_now(); });
+  coordinator_.welcome(kNow, 0);
+  const testing::TinyRound other(TaskId(7));
+  coordinator_.send(other.plan);
+  coordinator_.expect<protocol::ModelRequest>();
+  coordinator_.send_chunk(other, 0, other.model.size());
+  const auto failed = coordinator_.expect<protocol::TaskFailed>();
+  EXPECT_EQ(failed.code, "tensors-differ");
+  EXPECT_THAT(failed.message, HasSubstr("submit the run with model.kind"));
+  EXPECT_EQ(coordinator_.hand_out_all(round(TaskId(8)), false).head.weight, 40);
+  stop_.request_stop();
+  coordinator_.expect<protocol::Bye>();
+  coordinator_.hang_up();
+  EXPECT_TRUE(ended.get());
+}
+
+TEST_F(EmbeddedClientTest, EndsAtOnceWhereItIsAskedToStopBeforeItStarts) {
+  stop_.request_stop();
+  EXPECT_TRUE(start_now());
 }
 
 }  // namespace
