@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D build= -D scratch= -D consumer= -D examples= -D generator= -D compiler= -P install_test.cmake
+# cmake -D build= -D scratch= -D consumer= -D component= -D examples=
+#   -D generator= -D compiler= -P install_test.cmake
 set(prefix ${scratch}/prefix)
 file(REMOVE_RECURSE ${scratch})
 
@@ -27,6 +28,15 @@ run(${scratch}/own_strategy/own_strategy)
 if(NOT output MATCHES "run completed")
   message(FATAL_ERROR "the example's run does not complete:\n${output}")
 endif()
+
+# Components ask for no more packages than they need.
+run(${CMAKE_COMMAND} -S ${component} -B ${scratch}/component -G ${generator}
+  -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}
+  -D CMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON -D CMAKE_DISABLE_FIND_PACKAGE_CLI11=ON
+  -D CMAKE_DISABLE_FIND_PACKAGE_CapnProto=ON)
+run(${CMAKE_COMMAND} --build ${scratch}/component)
+run(${scratch}/component/component)
+message(STATUS "${output}")
 
 file(GLOB programs ${prefix}/bin/starling-*)
 foreach(program ${programs})
