@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D build= -D scratch= -D consumer= -D component= -D examples=
+# cmake -D build= -D scratch= -D consumer= -D component= -D examples= -D embedded_client_test=
 #   -D generator= -D compiler= -P install_test.cmake
 set(prefix ${scratch}/prefix)
 file(REMOVE_RECURSE ${scratch})
@@ -36,6 +36,13 @@ run(${CMAKE_COMMAND} -S ${component} -B ${scratch}/component -G ${generator}
   -D CMAKE_DISABLE_FIND_PACKAGE_CapnProto=ON)
 run(${CMAKE_COMMAND} --build ${scratch}/component)
 run(${scratch}/component/component)
+message(STATUS "${output}")
+
+run(${CMAKE_COMMAND} -S ${examples}/embedded_client -B ${scratch}/embedded_client -G ${generator}
+  -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}
+  -D CMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON -D CMAKE_DISABLE_FIND_PACKAGE_CLI11=ON)
+run(${CMAKE_COMMAND} --build ${scratch}/embedded_client)
+run(${embedded_client_test} ${scratch}/embedded_client/embedded_client ${prefix}/bin)
 message(STATUS "${output}")
 
 file(GLOB programs ${prefix}/bin/starling-*)
