@@ -64,9 +64,18 @@ Result<DeviceTraining> train_by_program(client::TrainerHost::Options options, Lo
   auto host = std::make_unique<client::TrainerHost>(std::move(options), log);
   const std::atomic<bool> never = false;
   const auto found = host->describe("{}", never);
-  if (!found) return found.error();
-  const client::TrainerDescription description = **found;
-  log.info("{}", client::summarize(description));
+  if (!found && !client::is_answer(found.error())) return found.error();
+  client::TrainerDescription description;
+  if (found) {
+    description = **found;
+    log.info("{}", client::summarize(description));
+  } else {
+    description.operations = {client::TrainerOperation::kFit};
+    log.warning(
+        "{}; it is asked again with the settings of a run, and until it describes itself "
+        "without any the coordinator takes it to offer 'fit' alone",
+        found.error().message());
+  }
   return one_trainer(std::make_unique<OwningProcessTrainer>(client, std::move(host)), description);
 }
 

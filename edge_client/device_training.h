@@ -31,7 +31,8 @@ DeviceTraining train_on_data(const std::string& client, const client::ClientData
                              int threads);
 
 // Starts a program and asks it what it does: one trainer, as nothing but it trains on its device.
-// Errors: those of client::TrainerHost. `log` must outlive the result.
+// One that cannot say so without the settings of a run is taken to train. Errors: those of
+// client::TrainerHost. `log` must outlive the result.
 [[nodiscard]] Result<DeviceTraining> train_by_program(client::TrainerHost::Options options,
                                                       Log& log);
 

@@ -181,8 +181,9 @@ std::string Candidates::why_too_few_evaluate() const {
     }
   }
   if (holders == 0) {
-    return fmt::format("none of the {} holds rows out (data.hold-out in edge.toml)",
-                       counted(clients_.size(), "client"));
+    return fmt::format(
+        "none of the {} holds rows out (data.hold-out in edge.toml, or a trainer's 'evaluate')",
+        counted(clients_.size(), "client"));
   }
   std::string text = fmt::format(
       "{} rows out: {} at work for other runs, {} not connected, {} cannot do this run "

@@ -37,19 +37,40 @@ bool sends_sparse(const Greeting& greeting) {
   return std::ranges::binary_search(greeting.abilities, client::kSparseAbility);
 }
 
+namespace {
+
+bool has_own_trainer(const Greeting& greeting) {
+  return std::ranges::binary_search(greeting.abilities,
+                                    std::string(client::kModelPrefix).append(model::kExternalKind));
+}
+
+std::string why_it_lacks(const std::string& ability, const Greeting& greeting) {
+  if (knows_only_the_first_version(greeting)) {
+    return fmt::format("its version does not know {}", ability);
+  }
+  if (has_own_trainer(greeting)) {
+    if (is_model(ability)) return "it has a trainer of its own, and this model is built in";
+    return fmt::format("its trainer does not offer 'gradient', which {} needs", ability);
+  }
+  return fmt::format("it does not know {}", ability);
+}
+
+}  // namespace
+
 std::string why_unfit(const ClientTable::Client& client, const std::vector<std::string>& abilities,
                       const client::DataShape& shape, protocol::TaskKind kind) {
   const Greeting& greeting = client.greeting;
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
-  if (evaluates && !holds_rows_out(greeting)) return "it holds no rows out";
+  if (evaluates && !holds_rows_out(greeting)) {
+    return has_own_trainer(greeting) ? "its trainer does not offer 'evaluate'"
+                                     : "it holds no rows out";
+  }
   if (!client.greeted && greeting.abilities.empty()) return "";  // the store knows its rows alone
   const bool names_models = std::ranges::any_of(greeting.abilities, is_model);
   for (const std::string& ability : abilities) {
     if (is_built_in_model(ability) && !names_models) continue;
     if (!std::ranges::binary_search(greeting.abilities, ability)) {
-      return knows_only_the_first_version(greeting)
-                 ? fmt::format("its version does not know {}", ability)
-                 : fmt::format("it does not know {}", ability);
+      return why_it_lacks(ability, greeting);
     }
   }
   if (greeting.input.empty() || shape.input.empty()) return "";

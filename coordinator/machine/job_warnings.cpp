@@ -135,7 +135,8 @@ std::vector<std::string> missing_evaluators(const Job& job, const ClientTable& c
   if (fitness.spoke == 0 || able >= needed) return {};
   const bool any_rows = std::ranges::any_of(
       clients.all(), [](const auto& entry) { return holds_rows_out(entry.second.greeting); });
-  std::string why = "none holds rows out for it (data.hold-out in edge.toml)";
+  std::string why =
+      "none holds rows out for it (data.hold-out in edge.toml, or a trainer's 'evaluate')";
   if (any_rows) {
     why = fmt::format("{} can evaluate, which needs {}",
                       able == 0 ? "none" : fmt::format("{}", able), needed);

@@ -48,6 +48,11 @@ Result<fs::path> make_directory(const fs::path& directory) {
 
 }  // namespace
 
+bool is_answer(const Error& error) {
+  return error.code() == "trainer-failed" ||
+         (!error.code().starts_with("trainer-") && error.kind() == ErrorKind::kRejected);
+}
+
 Duration TrainerHost::Options::pause_after(int failures) const {
   return std::min(pause_max, pause_min * (1L << std::clamp(failures - 1, 0, kDoublingsMax)));
 }

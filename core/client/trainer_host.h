@@ -50,6 +50,10 @@ void describe(V& visit, TrainerOptions& o) {
 
 class TrainerProcess;
 
+// Whether the trainer itself answered with this error, instead of dying, hanging or answering with
+// nonsense: it may answer otherwise for other settings.
+bool is_answer(const Error& error);
+
 // One thread at a time. The thread of the call that starts a process must live as long as that
 // process is to (subprocess.h). What it prints between two calls is logged at the next.
 class TrainerHost {

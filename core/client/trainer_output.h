@@ -26,6 +26,8 @@ class TrainerOutput {
   void pause();
   // Nothing comes any more: the last line may lack its end.
   void end(TimePoint now);
+  // Of last_line(): what came before belongs to another task.
+  void forget_last_line() { last_line_.clear(); }
   // The last that was not blank, also where the log did not get it.
   const std::string& last_line() const { return last_line_; }
 

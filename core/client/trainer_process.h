@@ -42,7 +42,10 @@ class TrainerProcess {
 
   TensorMemory& memory() { return memory_; }
   // Written when receive() waits, as the trainer reads.
-  void send(std::string_view lines) { unsent_ += lines; }
+  void send(std::string_view lines) {
+    unsent_ += lines;
+    output_.forget_last_line();
+  }
   // The next line. "stopped" where `stop` became true; the rest leaves nothing to do but to kill
   // it: "trainer-died", "trainer-deadline", "trainer-memory", "trainer-protocol".
   [[nodiscard]] Result<std::string> receive(const Patience& patience);

@@ -81,6 +81,8 @@ def describe(request):
         answer["protocol"] = 2
     if MODE == "private":
         tensors[0]["role"] = "private"
+    if MODE == "needs-settings" and "hidden" not in request["settings"]:
+        return {"error": {"message": "KeyError: 'hidden'"}}
     if "refuse" in request["settings"]:
         return {"error": {"code": "bad-settings", "message": "these\x1b settings\nare refused"}}
     return {"ok": answer}
