@@ -23,7 +23,8 @@ Candidates::Candidates(const RunStart& run, const ClientTable& clients, const Tu
     : run_(run), clients_(clients), turn_(turn) {}
 
 void Candidates::went_away(const std::string& name, const ClientTable::Client& client) {
-  if (client.seen) away_.set(name, client.away_since + run_.job.round.reconnect_grace);
+  if (!client.seen || client.said_goodbye) return;
+  away_.set(name, client.away_since + run_.job.round.reconnect_grace);
 }
 
 // --- who may be asked ---------------------------------------------------------------------------
@@ -83,7 +84,7 @@ void Candidates::prefer_those_in_time(std::vector<std::string>& names, Round rou
   if (in_time.size() >= needed) names = std::move(in_time);
 }
 
-// Connected, or away for less than the grace, able and not at work.
+// Connected, or away for less than the grace without a goodbye, able and not at work.
 std::vector<std::string> Candidates::who_may_be_asked(protocol::TaskKind kind) const {
   work_ += clients_.size();
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
@@ -93,7 +94,8 @@ std::vector<std::string> Candidates::who_may_be_asked(protocol::TaskKind kind) c
   for (const auto& [name, client] : clients_.all()) {
     if (!client.seen || !client.tasks.empty() || run_.failures.left_out(name)) continue;
     if (evaluates && run_.evaluation_failures.left_out(name, round)) continue;
-    if (!client.session && turn_.now >= client.away_since + grace) continue;
+    if (!client.session && (client.said_goodbye || turn_.now >= client.away_since + grace))
+      continue;
     if (inability(client, kind).empty()) names.push_back(name);
   }
   return names;
