@@ -218,7 +218,10 @@ void ClientTable::release(const std::string& name, TaskId task) {
   client.tasks.erase(at);
   ++tasks_version_;
   if (client.tasks.empty()) {
-    if (!client.session) return;
+    if (!client.session) {
+      ++presence_version_;
+      return;
+    }
     --connected_at_work_;
     ++connected_as_.at(announced(client.greeting)).free;
   } else if (was_at_work) {

@@ -92,7 +92,8 @@ class ClientTable {
   std::optional<TimePoint> next_deadline() const { return due_.next(); }
   // Grows whenever who could be asked for something may have changed.
   std::uint64_t version() const { return tasks_version_ + presence_version_; }
-  // Grows whenever a client is admitted, revoked, comes or goes; not with its tasks.
+  // Grows whenever a client is admitted, revoked, comes or goes, or is given up while it is away;
+  // not with the tasks of one that is here.
   std::uint64_t presence_version() const { return presence_version_; }
 
   // Requires: the client is admitted.
