@@ -23,7 +23,8 @@ Candidates::Candidates(const RunStart& run, const ClientTable& clients, const Tu
     : run_(run), clients_(clients), turn_(turn) {}
 
 void Candidates::went_away(const std::string& name, const ClientTable::Client& client) {
-  if (client.seen) away_.set(name, client.away_since + run_.job.round.reconnect_grace);
+  if (!client.seen || client.said_goodbye) return;
+  away_.set(name, client.away_since + run_.job.round.reconnect_grace);
 }
 
 // --- who may be asked ---------------------------------------------------------------------------
@@ -35,7 +36,7 @@ std::optional<std::vector<std::string>> Candidates::to_train() {
   away_.take_due(turn_.now);
   const std::size_t may_come = next == 1 ? 0 : away_.size();
   if (clients_.count_connected() - clients_.count_connected_at_work() + may_come < awaited) {
-    wait_for(awaited);
+    wait_for(awaited, protocol::TaskKind::kTrain);
     return std::nullopt;
   }
   // Nothing has changed since too few were found: neither has the answer.
@@ -47,17 +48,42 @@ std::optional<std::vector<std::string>> Candidates::to_train() {
   };
   if ((next == 1 ? connected() : names.size()) < awaited) {
     looked_at_version_ = clients_.version();
-    wait_for(awaited);
+    wait_for(awaited, protocol::TaskKind::kTrain);
     return std::nullopt;
   }
   prefer_those_in_time(names, next, static_cast<std::size_t>(run_.job.updates_needed()));
   return names;
 }
 
-std::vector<std::string> Candidates::to_evaluate(std::size_t needed) const {
-  std::vector<std::string> names = who_may_be_asked(protocol::TaskKind::kEvaluate);
-  prefer_those_in_time(names, run_.at.version.round, needed);
-  return names;
+std::optional<std::vector<std::string>> Candidates::to_evaluate(std::size_t needed,
+                                                                std::size_t wanted, bool may_wait) {
+  if (may_wait && still_waits_to_evaluate()) return std::nullopt;
+  const auto choose = [&](bool or_is_at_work) {
+    auto names = who_may_be_asked(protocol::TaskKind::kEvaluate, or_is_at_work);
+    prefer_those_in_time(names, run_.at.version.round, needed);
+    return names;
+  };
+  std::vector<std::string> names = choose(may_wait);
+  if (!may_wait || names.size() < needed) return choose(false);
+  const std::size_t awaited = std::min(wanted, names.size());
+  std::erase_if(names,
+                [this](const std::string& name) { return !clients_.find(name)->tasks.empty(); });
+  if (names.size() >= awaited) return names;
+  looked_at_version_ = clients_.version();
+  looked_at_presence_ = clients_.presence_version();
+  wait_for(awaited, protocol::TaskKind::kEvaluate);
+  return std::nullopt;
+}
+
+// Without a look at each client, at an event that frees one of many. For how many the run waits
+// depends on who is present alone.
+bool Candidates::still_waits_to_evaluate() {
+  const bool is_present_as_before =
+      away_.take_due(turn_.now).empty() && looked_at_presence_ == clients_.presence_version();
+  if (awaited_ == 0 || !is_present_as_before) return false;
+  if (looked_at_version_ == clients_.version()) return true;
+  const std::size_t free = clients_.count_connected() - clients_.count_connected_at_work();
+  return free + away_.size() < awaited_;
 }
 
 // Asked at every event while some are missing: the one that was missing before is looked at first.
@@ -83,17 +109,22 @@ void Candidates::prefer_those_in_time(std::vector<std::string>& names, Round rou
   if (in_time.size() >= needed) names = std::move(in_time);
 }
 
-// Connected, or away for less than the grace, able and not at work.
-std::vector<std::string> Candidates::who_may_be_asked(protocol::TaskKind kind) const {
+// Connected, or away for less than the grace without a goodbye, able and not at work; or, where it
+// says so, at work: how long such a client may be away is up to the run that it works for.
+std::vector<std::string> Candidates::who_may_be_asked(protocol::TaskKind kind,
+                                                      bool or_is_at_work) const {
   work_ += clients_.size();
   const bool evaluates = kind == protocol::TaskKind::kEvaluate;
   const Round round = run_.at.version.round;
   const Duration grace = run_.job.round.reconnect_grace;
+  const auto may_be_asked_now = [&](const ClientTable::Client& client) {
+    if (!client.tasks.empty()) return or_is_at_work;
+    return client.session || (!client.said_goodbye && turn_.now < client.away_since + grace);
+  };
   std::vector<std::string> names;
   for (const auto& [name, client] : clients_.all()) {
-    if (!client.seen || !client.tasks.empty() || run_.failures.left_out(name)) continue;
+    if (!client.seen || !may_be_asked_now(client) || run_.failures.left_out(name)) continue;
     if (evaluates && run_.evaluation_failures.left_out(name, round)) continue;
-    if (!client.session && turn_.now >= client.away_since + grace) continue;
     if (inability(client, kind).empty()) names.push_back(name);
   }
   return names;
@@ -204,20 +235,38 @@ std::string Candidates::why_too_few_evaluate() const {
 
 // --- waiting ------------------------------------------------------------------------------------
 
-void Candidates::wait_for(std::size_t awaited) {
-  if (std::exchange(awaited_, awaited) == 0) held_up_ = {};
+void Candidates::wait_for(std::size_t awaited, protocol::TaskKind kind) {
+  if (awaited_ == awaited && awaited_for_ == kind) return;
+  awaited_ = awaited;
+  awaited_for_ = kind;
+  held_up_ = {};
 }
 
 bool Candidates::held_up_by_others() const {
   if (awaited_ == 0 || clients_.count_connected() < awaited_) return false;
   if (clients_.count_connected_at_work() == 0) return false;
   if (held_up_.first != clients_.presence_version()) {
-    held_up_ = {clients_.presence_version(), reach().connected_able >= awaited_};
+    held_up_ = {clients_.presence_version(), count_connected_able() >= awaited_};
   }
   return held_up_.second;
 }
 
+// Of those for which the run waits, also at work.
+std::size_t Candidates::count_connected_able() const {
+  if (awaited_for_ == protocol::TaskKind::kTrain) return reach().connected_able;
+  return static_cast<std::size_t>(
+      std::ranges::count_if(who_may_be_asked(awaited_for_, true),
+                            [this](const std::string& name) { return clients_.connected(name); }));
+}
+
 std::string Candidates::describe_awaited() const {
+  if (awaited_for_ == protocol::TaskKind::kEvaluate) {
+    const auto able = who_may_be_asked(awaited_for_, true);
+    const auto at_work = std::ranges::count_if(
+        able, [this](const std::string& name) { return !clients_.find(name)->tasks.empty(); });
+    return fmt::format("{} to evaluate ({} at work for other runs)", counted(awaited_, "client"),
+                       at_work);
+  }
   const Reach reach = this->reach();
   const std::size_t busy = clients_.count_connected_at_work();
   std::string there = describe_connected(reach.connected, reach.connected_able);

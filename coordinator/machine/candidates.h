@@ -27,8 +27,11 @@ class Candidates {
   // Who may be asked to train in the next round, in order of name; nothing while they are too few:
   // then the run waits, until stop_waiting().
   std::optional<std::vector<std::string>> to_train();
-  // Who may be asked to evaluate, in order of name; of `needed` or more only those in time.
-  std::vector<std::string> to_evaluate(std::size_t needed) const;
+  // Who may be asked to evaluate, in order of name; of `needed` or more only those in time. Where
+  // it `may_wait`, nothing while fewer than `wanted` are free and others that can evaluate are at
+  // work: then the run waits, until stop_waiting().
+  std::optional<std::vector<std::string>> to_evaluate(std::size_t needed, std::size_t wanted,
+                                                      bool may_wait);
   std::string why_too_few_evaluate() const;
   // Whether all of them are connected and free.
   bool all_connected(const std::vector<std::string>& names);
@@ -40,6 +43,10 @@ class Candidates {
   // For how many clients the run waits; 0: it does not.
   std::size_t awaited() const { return awaited_; }
   void stop_waiting() { awaited_ = 0; }
+  // For which kind of task. Requires: the run waits.
+  protocol::TaskKind awaited_for() const { return awaited_for_; }
+  // Whether it waits and too few clients for it are connected, free or not.
+  bool lacks_connected() const { return awaited_ > 0 && count_connected_able() < awaited_; }
   // As "4 clients (3 connected, 2 of them can do this run)". Requires: the run waits.
   std::string describe_awaited() const;
   // Whether it waits though enough clients for it are connected: they are at work for other runs.
@@ -64,16 +71,21 @@ class Candidates {
 
  private:
   std::string inability(const ClientTable::Client& client, protocol::TaskKind kind) const;
-  std::vector<std::string> who_may_be_asked(protocol::TaskKind kind) const;
+  std::vector<std::string> who_may_be_asked(protocol::TaskKind kind,
+                                            bool or_is_at_work = false) const;
   void prefer_those_in_time(std::vector<std::string>& names, Round round, std::size_t needed) const;
-  void wait_for(std::size_t awaited);
+  void wait_for(std::size_t awaited, protocol::TaskKind kind);
+  bool still_waits_to_evaluate();
+  std::size_t count_connected_able() const;
 
   const RunStart& run_;
   const ClientTable& clients_;
   const Turn& turn_;
   Deadlines<std::string> away_;  // clients that were seen and may come back, until when
   std::size_t awaited_ = 0;
-  std::uint64_t looked_at_version_ = 0;  // of the clients' table, when too few were there
+  protocol::TaskKind awaited_for_ = protocol::TaskKind::kTrain;
+  std::uint64_t looked_at_version_ = 0;   // of the clients' table, when too few were there
+  std::uint64_t looked_at_presence_ = 0;  // likewise, of an evaluation
   mutable std::pair<std::uint64_t, bool> held_up_;  // by the clients' presence_version()
   std::string missing_;                             // of those that all_connected() looked for last
   mutable std::uint64_t work_ = 0;

@@ -86,13 +86,12 @@ std::string why_unfit(const ClientTable::Client& client, const std::vector<std::
 
 namespace {
 
-bool can_train(const ClientTable::Announced& announced, const std::vector<std::string>& abilities,
-               const client::DataShape& shape) {
+bool can_do(const ClientTable::Announced& announced, const ClientNeeds& needs) {
   const ClientTable::Client client{.greeted = true,
                                    .greeting = {.abilities = announced.abilities,
                                                 .input = announced.shape.input,
                                                 .classes = announced.shape.classes}};
-  return why_unfit(client, abilities, shape, protocol::TaskKind::kTrain).empty();
+  return why_unfit(client, needs.abilities, needs.shape, needs.kind).empty();
 }
 
 }  // namespace
@@ -102,7 +101,7 @@ AbleClients count_connected_able(const ClientTable& clients,
                                  const client::DataShape& shape) {
   AbleClients able;
   for (const auto& [announced, present] : clients.connected_as()) {
-    if (!can_train(announced, abilities, shape)) continue;
+    if (!can_do(announced, {abilities, shape, protocol::TaskKind::kTrain})) continue;
     able.connected += present.connected;
     able.free += present.free;
   }
@@ -111,8 +110,7 @@ AbleClients count_connected_able(const ClientTable& clients,
 
 bool share_clients(const ClientTable& clients, const ClientNeeds& one, const ClientNeeds& other) {
   return std::ranges::any_of(clients.connected_as(), [&](const auto& entry) {
-    return can_train(entry.first, one.abilities, one.shape) &&
-           can_train(entry.first, other.abilities, other.shape);
+    return can_do(entry.first, one) && can_do(entry.first, other);
   });
 }
 

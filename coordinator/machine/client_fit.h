@@ -32,11 +32,12 @@ AbleClients count_connected_able(const ClientTable& clients,
                                  const std::vector<std::string>& abilities,
                                  const client::DataShape& shape);
 
-// Whether there are connected clients that can train for both of two runs, by what they announced.
-// Cost as above.
+// Whether there are connected clients that can do the tasks of both of two runs, by what they
+// announced. Cost as above.
 struct ClientNeeds {
   const std::vector<std::string>& abilities;
   const client::DataShape& shape;
+  protocol::TaskKind kind;
 };
 bool share_clients(const ClientTable& clients, const ClientNeeds& one, const ClientNeeds& other);
 

@@ -86,6 +86,7 @@ void ClientTable::greet(SessionId id, const protocol::Hello& hello) {
   client.session = id;
   client.seen = true;
   client.greeted = true;
+  client.said_goodbye = false;
   set_greeting(client, greeting_of(hello));
   ++connected_;
   Present& present = connected_as_[announced(client.greeting)];
@@ -116,7 +117,7 @@ void ClientTable::forget_shape(const Greeting& greeting) {
   if (--found->second == 0) shapes_.erase(found);
 }
 
-void ClientTable::leave(SessionId id) {
+void ClientTable::leave(SessionId id, bool said_goodbye) {
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return;
   const std::string name = found->second.client;
@@ -126,6 +127,7 @@ void ClientTable::leave(SessionId id) {
   if (client == clients_.end() || client->second.session != id) return;
   client->second.session.reset();
   client->second.away_since = turn_.now;
+  client->second.said_goodbye = said_goodbye;
   --connected_;
   const auto as = connected_as_.find(announced(client->second.greeting));
   if (client->second.tasks.empty()) {
@@ -142,12 +144,12 @@ void ClientTable::leave(SessionId id) {
 void ClientTable::refuse(SessionId id, const std::string& code, const std::string& message) {
   turn_.send(id, protocol::Bye{code, message});
   turn_.act(CloseSession{id, code, message});
-  leave(id);
+  leave(id, false);
 }
 
 void ClientTable::dismiss(SessionId id) {
   turn_.act(CloseSession{id, "bye", "the client said goodbye"});
-  leave(id);
+  leave(id, true);
 }
 
 // Hearing from a session only moves its deadline further away, which is noted here, when the one
@@ -216,7 +218,10 @@ void ClientTable::release(const std::string& name, TaskId task) {
   client.tasks.erase(at);
   ++tasks_version_;
   if (client.tasks.empty()) {
-    if (!client.session) return;
+    if (!client.session) {
+      ++presence_version_;
+      return;
+    }
     --connected_at_work_;
     ++connected_as_.at(announced(client.greeting)).free;
   } else if (was_at_work) {

@@ -22,9 +22,10 @@ class ClientTable {
   struct Client {
     std::optional<SessionId> session;  // greeted
     TimePoint away_since{};
-    bool seen = false;     // by this or an earlier process
-    bool greeted = false;  // by this process: `greeting` is what it is today
-    Greeting greeting;     // its last one
+    bool said_goodbye = false;  // when it left: its program was stopped, no link broke
+    bool seen = false;          // by this or an earlier process
+    bool greeted = false;       // by this process: `greeting` is what it is today
+    Greeting greeting;          // its last one
     // The first one is at work. Others wait: of phases that were open at a restart, one may want
     // again what another had already.
     std::vector<TaskId> tasks;
@@ -49,7 +50,7 @@ class ClientTable {
   void handle(const ClientAdmitted& event);
   void handle(const ClientRevoked& event);
   void handle(const SessionOpened& event);
-  void handle(const SessionClosed& event) { leave(event.session); }
+  void handle(const SessionClosed& event) { leave(event.session, false); }
   void greet(SessionId id, const protocol::Hello& hello);
   // Closes the sessions that said nothing for too long.
   void close_silent();
@@ -91,7 +92,8 @@ class ClientTable {
   std::optional<TimePoint> next_deadline() const { return due_.next(); }
   // Grows whenever who could be asked for something may have changed.
   std::uint64_t version() const { return tasks_version_ + presence_version_; }
-  // Grows whenever a client is admitted, revoked, comes or goes; not with its tasks.
+  // Grows whenever a client is admitted, revoked, comes or goes, or is given up while it is away;
+  // not with the tasks of one that is here.
   std::uint64_t presence_version() const { return presence_version_; }
 
   // Requires: the client is admitted.
@@ -106,7 +108,7 @@ class ClientTable {
 
  private:
   TimePoint deadline_of(const Session& session) const;
-  void leave(SessionId id);
+  void leave(SessionId id, bool said_goodbye);
   void set_greeting(Client& client, Greeting greeting);
   void forget_shape(const Greeting& greeting);
 

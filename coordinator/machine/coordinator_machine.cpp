@@ -72,9 +72,7 @@ std::string CoordinatorMachine::waits_for(RunId id) const {
   const auto held = runs_.find(id);
   if (held == runs_.end()) return "";
   const RunMachine& run = *held->second.machine;
-  const bool lacks_clients = run.candidates().awaited() > 0 &&
-                             run.candidates().reach().connected_able < run.candidates().awaited();
-  if (!held->second.lacks_place || lacks_clients) return run.waits_for();
+  if (!held->second.lacks_place || run.candidates().lacks_connected()) return run.waits_for();
   return fmt::format(
       "its turn: {} a round open, which is the limit (service.runs-max)",
       options_.runs_max == 1 ? "1 run has" : fmt::format("{} runs have", options_.runs_max));
@@ -208,12 +206,13 @@ void CoordinatorMachine::advance() {
 }
 
 // A run that waits for clients of its own takes no turn from one that has others.
-bool CoordinatorMachine::share_clients(const HeldRun& one, const HeldRun& other) const {
-  const auto needs = [](const HeldRun& run) {
+bool CoordinatorMachine::share_clients(const HeldRun& one, const HeldRun& waiting) const {
+  const auto needs = [](const HeldRun& run, protocol::TaskKind kind) {
     const RunStart& start = run.machine->start();
-    return ClientNeeds{start.abilities, start.job.training.data};
+    return ClientNeeds{start.abilities, start.job.training.data, kind};
   };
-  return coordinator::share_clients(clients_, needs(one), needs(other));
+  return coordinator::share_clients(clients_, needs(one, protocol::TaskKind::kTrain),
+                                    needs(waiting, waiting.machine->candidates().awaited_for()));
 }
 
 // Whether one opened, or a run ended instead.

@@ -75,7 +75,7 @@ class CoordinatorMachine {
   void with_phase(SessionId session, const std::string& client, TaskId task, Work&& work);
 
   void advance();  // after every event: whatever can happen now, happens
-  bool share_clients(const HeldRun& one, const HeldRun& other) const;
+  bool share_clients(const HeldRun& one, const HeldRun& waiting) const;
   bool open_phases();
   bool close_phases();
   OpenPhase* phase_of(TaskId task);  // null: none that is open

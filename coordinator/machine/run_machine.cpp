@@ -58,7 +58,10 @@ std::uint64_t RunMachine::work() const {
 }
 
 std::optional<TimePoint> RunMachine::next_deadline() const {
-  return phase_ ? phase_->next_deadline() : retry_at_;
+  if (phase_) return phase_->next_deadline();
+  // One that has passed waits for its turn.
+  if (evaluate_by_ && run_.turn.now < *evaluate_by_) return evaluate_by_;
+  return retry_at_;
 }
 
 std::string RunMachine::waits_for() const {
@@ -117,12 +120,15 @@ void RunMachine::try_open(std::optional<RunId> yields_to) {
     return open(*std::exchange(start_.open, std::nullopt), true);
   }
   const bool ends = is_last_round() || start_.stopping.reason();
+  if (evaluation_is_due() && !evaluate_by_) {
+    evaluate_by_ = run_.turn.now + start_.job.round.deadline;
+  }
   if (yields_to && (evaluation_is_due() || !ends)) {
     yields_to_ = yields_to;
     return;
   }
   if (evaluation_is_due()) open_evaluation();
-  if (phase_) return;
+  if (phase_ || evaluation_is_due()) return;
   if (is_last_round()) return finish(FinishRun::State::kCompleted, std::nullopt);
   if (const auto reason = start_.stopping.reason()) {
     run_.say("stopped early: " + *reason);
@@ -162,13 +168,24 @@ void RunMachine::try_open_training() {
   open(std::move(opening), false);
 }
 
-// By the clients that are free now: it does not wait for those that are at work for other runs.
+// It waits for clients that are at work for other runs, and holds none meanwhile, so that runs that
+// wait for each other's clients all get them. At its deadline it is by those that are free.
 void RunMachine::open_evaluation() {
-  start_.evaluated = true;
   const Round round = start_.at.version.round;
   const auto wanted = static_cast<std::size_t>(start_.job.evaluations_wanted());
   const auto rule_needs = static_cast<std::size_t>(start_.job.aggregation.updates_min());
-  const std::vector<std::string> names = candidates_.to_evaluate(rule_needs);
+  const bool waits_already = candidates_.awaited() > 0;
+  const auto found =
+      candidates_.to_evaluate(rule_needs, wanted, run_.turn.now < evaluate_by_.value());
+  if (!found) {
+    if (waits_already) return;
+    run_.say(fmt::format("{} waiting for {}", run_.label(round), candidates_.describe_awaited()));
+    return run_.turn.act(RunWaits{id()});
+  }
+  start_.evaluated = true;
+  evaluate_by_.reset();
+  candidates_.stop_waiting();
+  const std::vector<std::string>& names = *found;
   if (std::min(names.size(), wanted) < rule_needs) {
     return run_.say(fmt::format("{} the model is not evaluated by clients: {}", run_.label(round),
                                 candidates_.why_too_few_evaluate()));

@@ -81,6 +81,7 @@ class RunMachine {
   std::map<std::string, TaskId> abandoned_;
   std::optional<RunId> yields_to_;
   std::optional<TimePoint> retry_at_;
+  std::optional<TimePoint> evaluate_by_;  // the evaluation that is due: it waits no longer
   bool said_who_cannot_ = false;
   std::uint64_t work_ = 0;  // but that of the candidates and the open phase
 };

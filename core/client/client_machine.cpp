@@ -512,16 +512,35 @@ void ClientMachine::commit_state(const Pending& pending) {
   actions_.push_back(KeepState{state});
   remember(std::move(state));
   if (pending.rounds > 0 && round >= pending.rounds) ended_.insert(run);
+  drop_ended_but(run);
   if (recent_.size() <= options_.states_max) return;
+  if (const auto ended = ended_with_state_but(run)) return drop_state(*ended);
   // Were new runs refused instead, runs that ended unseen would block them on every client.
-  const auto ended = std::find_if(recent_.begin(), std::prev(recent_.end()),
-                                  [this](RunId other) { return ended_.contains(other); });
-  const RunId dropped = ended == std::prev(recent_.end()) ? recent_.front() : *ended;
+  const RunId dropped = recent_.front();
   say(LogLevel::kWarning,
       fmt::format(
           "this client's state of run {} is dropped to make room: states of {} runs are kept",
           dropped.value(), options_.states_max));
   drop_state(dropped);
+}
+
+// Where this run has ended, its state is kept, for its last round may be taken back, and that of
+// the one that ended before it goes. A coordinator that is restored from a backup begins that run
+// again.
+void ClientMachine::drop_ended_but(RunId run) {
+  if (!ended_.contains(run) || !states_.contains(run)) return;
+  const auto earlier = ended_with_state_but(run);
+  if (!earlier) return;
+  say(LogLevel::kDebug,
+      fmt::format("this client's state of run {}, which has ended, is dropped", earlier->value()));
+  drop_state(*earlier);
+}
+
+// There is one at most.
+std::optional<RunId> ClientMachine::ended_with_state_but(RunId run) const {
+  const auto found = std::ranges::find_if(
+      recent_, [&](RunId other) { return other != run && ended_.contains(other); });
+  return found == recent_.end() ? std::nullopt : std::optional(*found);
 }
 
 void ClientMachine::drop_state(RunId run) {
@@ -554,7 +573,10 @@ void ClientMachine::receive(const protocol::TaskEnded& ended) {
   } else {
     return;  // of a model that the device's gossip peer handed in, or said again
   }
-  if (ended.code == "run-stopped") ended_.insert(work.base.run);
+  if (ended.code == "run-stopped") {
+    ended_.insert(work.base.run);
+    drop_ended_but(work.base.run);
+  }
   if (at_work) drop_task();
   if (failed != failures_.end()) failures_.erase(failed);
   settle(ended.task);
@@ -650,27 +672,18 @@ Result<void> ClientMachine::find_place(const protocol::RoundPlan& plan) const {
 // states_max does one of them go: see commit_state().
 Result<void> ClientMachine::make_room(const protocol::RoundPlan& plan) {
   if (!options_.check) return {};
-  std::uint64_t others = other_states_bytes(plan.run);
-  Result<void> fits = options_.check(plan, others);
+  const std::uint64_t others = other_states_bytes(plan.run);
+  const Result<void> fits = options_.check(plan, others);
   if (fits || fits.error().kind() != ErrorKind::kOverloaded) return fits;
-  std::vector<RunId> ended;
-  std::uint64_t going_on = others;
-  for (const RunId run : recent_) {
-    if (run == plan.run || !ended_.contains(run)) continue;
-    ended.push_back(run);
-    going_on -= state_bytes(run);
+  const auto ended = ended_with_state_but(plan.run);
+  if (!ended || !options_.check(plan, others - state_bytes(*ended))) {
+    return with_holders(fits.error(), plan.run);
   }
-  if (!options_.check(plan, going_on)) return with_holders(fits.error(), plan.run);
-  for (const RunId run : ended) {
-    others -= state_bytes(run);
-    say(LogLevel::kInfo, fmt::format("this client's state of run {}, which has ended, is dropped: "
-                                     "run {} needs the memory",
-                                     run.value(), plan.run.value()));
-    drop_state(run);
-    fits = options_.check(plan, others);
-    if (fits) break;
-  }
-  return fits;
+  say(LogLevel::kInfo, fmt::format("this client's state of run {}, which has ended, is dropped: "
+                                   "run {} needs the memory",
+                                   ended->value(), plan.run.value()));
+  drop_state(*ended);
+  return {};
 }
 
 Error ClientMachine::with_holders(const Error& error, RunId run) const {

@@ -134,7 +134,8 @@ struct ClientOptions {
   // Beyond, the oldest unsettled one that brings no state is dropped; where all bring one, tasks of
   // other runs are refused.
   std::size_t pending_updates_max = 8;
-  // Of runs; beyond, one that has ended goes, else the one that was asked for longest ago.
+  // Of runs; beyond, the one that has ended goes, else the one that was asked for longest ago. Of
+  // those that are known to have ended only the last one's state is kept.
   std::size_t states_max = 8;
   Duration greeting_deadline = std::chrono::seconds(10);  // from connected to welcomed
   Duration silence_max = std::chrono::seconds(60);        // nothing heard: the link is dead
@@ -239,6 +240,8 @@ class ClientMachine {
   Result<void> make_room(const protocol::RoundPlan& plan);
   Error with_holders(const Error& error, RunId run) const;
   void drop_state(RunId run);
+  void drop_ended_but(RunId run);
+  std::optional<RunId> ended_with_state_but(RunId run) const;
   void fail_task(TaskId task, const Work& work, const Error& error);
   void keep(PendingUpdate update, bool stored, Round rounds = 0);
   void keep_and_store(PendingUpdate update);

@@ -517,16 +517,16 @@ class CrowdedClientTest : public ClientStateTest {
   std::uint64_t tasks_ = 0;
 };
 
-TEST_F(CrowdedClientTest, StatesOfEndedRunsMakeRoomTheLeastRecentFirstAndNoMoreThanNeeded) {
+TEST_F(CrowdedClientTest, TheStateOfTheEndedRunMakesRoomWhereItIsNeeded) {
   start_with_room_for(2);
   train_round(1, 2, 2);
   train_round(2, 1, 9);  // goes on
-  train_round(3, 2, 2);
+  EXPECT_TRUE(takes(plan_of(3, 1, 9)));
+  EXPECT_TRUE(dropped.empty());
+  room = 1;
   EXPECT_TRUE(takes(plan_of(4, 1, 9)));
   EXPECT_EQ(dropped, std::vector<std::uint64_t>({1}));
   EXPECT_THAT(lines(), Contains(HasSubstr("state of run 1, which has ended, is dropped")));
-  EXPECT_TRUE(takes(plan_of(4, 1, 9)));
-  EXPECT_TRUE(dropped.empty());
 }
 
 TEST_F(CrowdedClientTest, RunsThatMayGoOnDoNotDestroyEachOthersStates) {
@@ -567,10 +567,12 @@ TEST_F(CrowdedClientTest, ARunThatWasStoppedHasEndedAndOneThatIsRestoredGoesOn) 
   hear(protocol::TaskEnded{next.task, "run-stopped", "the run was stopped"});
   train_round(2, 2, 3);
   train_round(2, 3, 3);
+  ASSERT_TRUE(did<ForgetState>());
+  EXPECT_EQ(did<ForgetState>()->run, RunId(1)) << "another run has ended since";
   ASSERT_TRUE(takes(plan_of(2, 3, 3))) << "its last round was taken back";
   room = 1;
   EXPECT_TRUE(takes(plan_of(3, 1, 9)));
-  EXPECT_EQ(dropped, std::vector<std::uint64_t>({1}));
+  EXPECT_TRUE(dropped.empty());
   room = 0;
   EXPECT_FALSE(takes(plan_of(3, 2, 9)));
 }
@@ -604,6 +606,35 @@ TEST_F(ClientStateTest, StatesOfEndedRunsGoFirst) {
     if (const auto dropped = count_update_of(run, run == 5)) forgotten.push_back(*dropped);
   }
   EXPECT_EQ(forgotten, std::vector({RunId(5)}));
+}
+
+TEST_F(ClientStateTest, OfEndedRunsOnlyTheLastOnesStateIsKept) {
+  connect();
+  EXPECT_EQ(count_update_of(1), std::nullopt) << "it goes on";
+  EXPECT_EQ(count_update_of(2, true), std::nullopt);
+  for (std::uint64_t run = 3; run <= 20; ++run) {
+    EXPECT_EQ(count_update_of(run, true), RunId(run - 1));
+    for (const Action& action : actions) {
+      if (const auto* say = std::get_if<Say>(&action)) {
+        EXPECT_LE(say->level, LogLevel::kInfo);
+      }
+    }
+  }
+  EXPECT_EQ(count_update_of(21), std::nullopt) << "it goes on";
+  protocol::RoundPlan next = plan_after(22, 2, 20, 0);
+  next.run = next.base.run = RunId(20);
+  EXPECT_EQ(value_of(trains_with(next)), 1) << "its last round may be taken back";
+  next = plan_after(23, 2, 1, 0);
+  EXPECT_EQ(value_of(trains_with(next)), 1) << "run 1 has not ended";
+}
+
+TEST_F(ClientStateTest, AStoppedRunWithoutAStateLeavesTheLastOneThere) {
+  connect();
+  count_update_of(2, true);
+  train_to(1, 1, 1.5F);
+  hear(protocol::TaskEnded{TaskId(1), "run-stopped", "the run was stopped"});
+  EXPECT_FALSE(did<ForgetState>());
+  EXPECT_EQ(count_update_of(3, true), RunId(2));
 }
 
 TEST_F(ClientStateTest, SaysWhichFailuresWouldComeAgain) {

@@ -475,6 +475,72 @@ TEST_F(CoordinatorMachineTest, AClientThatStaysAwayIsGivenUpAfterTheGrace) {
   EXPECT_EQ(did<CommitRound>()[0].summary.failures[0].code, "disconnected");
 }
 
+// A broken link may be back at once; a program that was stopped may not.
+TEST_F(CoordinatorMachineTest, AClientThatSaidGoodbyeIsAskedAgainOnceItIsBack) {
+  context.job.job.rounds = 9;
+  context.job.round.cohort = 4;
+  open_round();
+  join("c", 3);
+  join("d", 4);
+  const auto next_round = [&](const auto& plans) {
+    for (const auto& [session, plan] : plans) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    EXPECT_EQ(did<CommitRound>().size(), 1U);
+    commit();
+  };
+  const auto asked = [&] {
+    std::vector<std::string> names;
+    for (const BeginRound& begin : did<BeginRound>()) {
+      for (const Participant& one : begin.participants) names.push_back(one.client);
+    }
+    return names;
+  };
+  hear(3, protocol::Bye{"stopped", "the client stops"});
+  ASSERT_EQ(closed_because(), "bye");
+  next_round(std::vector<std::pair<SessionId, protocol::RoundPlan>>{{SessionId(1), plan_a},
+                                                                    {SessionId(2), plan_b}});
+  ASSERT_EQ(asked(), std::vector<std::string>({"a", "b", "d"})) << "c has gone";
+  const auto plans = sent<protocol::RoundPlan>();
+  join("c", 5);
+  hear(5, protocol::Bye{"stopped", "the client stops"});
+  join("c", 6);
+  feed(SessionClosed{SessionId(4)});
+  now += context.job.round.reconnect_grace;
+  feed(Tick{});
+  next_round(std::vector(plans.begin(), plans.begin() + 2));
+  EXPECT_EQ(asked(), std::vector<std::string>({"a", "b", "c"})) << "it is back";
+}
+
+TEST_F(CoordinatorMachineTest, ARoundThatCannotDoWithoutAClientThatSaidGoodbyeWaitsForIt) {
+  context.job.round.min_updates = 2;
+  open_round();
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, {}});
+  upload(2, plan_b);
+  feed(UploadSummed{plan_b.task, {}});
+  hear(2, protocol::Bye{"stopped", "the client stops"});
+  commit();
+  EXPECT_TRUE(did<BeginRound>().empty()) << "no attempt is lost";
+  EXPECT_EQ(machine.waits_for(RunId(1)), "2 clients (1 connected)");
+  join("b", 3);
+  EXPECT_EQ(did<BeginRound>().size(), 1U);
+}
+
+// It may be restarted, and its update is kept on its disk.
+TEST_F(CoordinatorMachineTest, AGoodbyeInARoundLeavesTimeToComeBack) {
+  open_round();
+  upload(1, plan_a);
+  feed(UploadSummed{plan_a.task, {}});
+  hear(2, protocol::Bye{"stopped", "the client stops"});
+  now += 29s;
+  feed(Tick{});
+  EXPECT_TRUE(did<CommitRound>().empty());
+  join("b", 3);
+  EXPECT_EQ(sent<protocol::RoundPlan>().size(), 1U);
+}
+
 TEST_F(CoordinatorMachineTest, AClientsReasonIsKeptWholeAndCleaned) {
   open_round();
   const std::string reason = "/data/line 7: \x1b[2J" + std::string(900, 'x');

@@ -21,8 +21,9 @@ class CountedFederation {
  public:
   enum class Submitted { kToConnected, kToNone };
   explicit CountedFederation(std::size_t cohort, Submitted submitted = Submitted::kToConnected,
-                             std::size_t runs_max = 4)
+                             std::size_t runs_max = 4, int federated_every = 0)
       : cohort_(cohort), context_(make_context(cohort)), machine_({.runs_max = runs_max}) {
+    context_.job.evaluate.federated_every = federated_every;
     model_ = std::make_shared<model::Parameters>(model::initial_parameters(*context_.model, 1));
     for (std::size_t i = 1; i <= cohort_; ++i) feed(ClientAdmitted{name(i)});
     if (submitted == Submitted::kToNone) submit(RunId(1));
@@ -42,7 +43,7 @@ class CountedFederation {
     const SessionId session(++sessions_);
     session_of_[name(i)] = session;
     feed(SessionOpened{session, name(i)});
-    hear(session, protocol::Hello{});
+    hear(session, protocol::Hello{.abilities = {"evaluate"}});
   }
   void disconnect(std::size_t i) { feed(SessionClosed{session_of_.at(name(i))}); }
   // Every client answers its plan by an update, of which nobody sees the bytes.
@@ -50,14 +51,17 @@ class CountedFederation {
     const auto plans = std::exchange(plans_, {});
     for (const auto& [session, plan] : plans) {
       hear(session, protocol::ModelRequest{plan.task, 0, 1'000'000});
+      const bool trains = plan.kind == protocol::TaskKind::kTrain;
       const std::uint64_t bytes = update::payload_bytes(plan.schema.vectors);
-      hear(session, protocol::UpdateOffer{{.task = plan.task,
-                                           .base = plan.base,
-                                           .weight = 1,
-                                           .vectors = plan.schema.vectors,
-                                           .scalars = {{"train_loss", 1}},
-                                           .payload_bytes = bytes}});
-      hear(session, protocol::Chunk{plan.task, 0}, SharedBytes::own(Bytes(bytes)));
+      update::ContributionHead head{.task = plan.task,
+                                    .base = plan.base,
+                                    .weight = 1,
+                                    .vectors = plan.schema.vectors,
+                                    .scalars = {{"train_loss", 1}},
+                                    .payload_bytes = bytes};
+      if (!trains) head.scalars = {{"loss", 1}, {"accuracy", 1}};
+      hear(session, protocol::UpdateOffer{head});
+      if (trains) hear(session, protocol::Chunk{plan.task, 0}, SharedBytes::own(Bytes(bytes)));
     }
   }
   void pong(std::size_t i) { hear(session_of_.at(name(i)), protocol::Pong{}); }
@@ -114,9 +118,13 @@ class CountedFederation {
     } else if (const auto* sum = std::get_if<SumUpload>(&action)) {
       events.push_back(UploadSummed{sum->head.task, {}});
     } else if (const auto* commit = std::get_if<CommitRound>(&action)) {
+      const RunId run = commit->summary.run;
       const Sha256Digest next = sha256(as_bytes(std::to_string(commit->summary.round)));
-      events.push_back(
-          RoundDurable{RunId(1), Durable{at({RunId(1), commit->summary.round, next}), {}}});
+      Durable durable{at({run, commit->summary.round, next}), {}};
+      if (commit->summary.kind == protocol::TaskKind::kEvaluate) {
+        durable = {{}, Measured{true, 1, 1}};
+      }
+      events.push_back(RoundDurable{run, std::move(durable)});
       return true;
     }
     return std::holds_alternative<BeginRound>(action) ||
@@ -156,6 +164,19 @@ TEST(CoordinatorWork, ARunThatWaitsForTheClientsOfAnotherLooksAtThemOnceAPhase) 
   federation.report_all();
   EXPECT_LE(federation.dearest_event(), kLooksMax) << "each update frees a client";
   ASSERT_TRUE(federation.machine().find_run(RunId(2))->phase()) << "its turn";
+}
+
+TEST(CoordinatorWork, ARunThatWaitsToEvaluateLooksAtTheClientsOfAnotherOnceAPhase) {
+  CountedFederation federation(1000, CountedFederation::Submitted::kToConnected, 4, 1);
+  federation.submit(RunId(2));
+  federation.report_all();
+  ASSERT_FALSE(federation.phase()) << "the clients train for run 2";
+  ASSERT_TRUE(federation.machine().find_run(RunId(2))->phase());
+  federation.dearest_event();
+  federation.report_all();
+  EXPECT_LE(federation.dearest_event(), kLooksMax) << "each update frees a client";
+  ASSERT_TRUE(federation.phase()) << "its turn";
+  EXPECT_EQ(federation.phase()->options().kind, protocol::TaskKind::kEvaluate);
 }
 
 TEST(CoordinatorWork, ARunThatWaitsForThePlaceOfAnotherLooksAtNobody) {

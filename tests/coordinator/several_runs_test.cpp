@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/base/rng.h"
 #include "core/client/abilities.h"
 #include "core/update/sparse.h"
 #include "tests/coordinator/coordinator_machine_fixture.h"
@@ -807,6 +808,197 @@ TEST_F(EvaluationTest, IsLeftOutWhereNobodyHoldsRowsOut) {
   train_round();
   ASSERT_EQ(did<BeginRound>().size(), 1U);
   EXPECT_EQ(did<BeginRound>()[0].kind, protocol::TaskKind::kTrain);
+}
+
+// Runs that share clients, which all hold rows out.
+class SharedEvaluationTest : public EvaluationTest {
+ protected:
+  SharedEvaluationTest() {
+    context.job.round.cohort = 3;
+    context.job.round.min_updates = 2;
+    context.job.round.wait_for = 3;
+    slow = context;
+    slow.job.evaluate.federated_every = 0;
+    slow.job.round.cohort = 1;
+    slow.job.round.min_updates = 1;
+    slow.job.round.wait_for = 1;
+    slow.job.round.deadline = 1h;
+  }
+  RunStart slow_start(std::uint64_t run, const std::optional<store::RoundRecord>& open = {}) const {
+    return to_run_start(RunId(run), slow, at({RunId(run), 0, model->sha256()}), {}, open);
+  }
+  // Run 2 has client c at work for an hour, and round 1 of run 1 has been committed by a and b.
+  protocol::RoundPlan train_beside_a_slow_run() {
+    context.job.round.wait_for = 2;
+    join_evaluator("c", 3);
+    feed(RunSubmitted{slow_start(2)});
+    const auto of_c = sent<protocol::RoundPlan>().at(0).second;
+    for (std::uint64_t session : {1, 2}) join_evaluator(session == 1 ? "a" : "b", session);
+    submit();
+    train_round();
+    return of_c;
+  }
+
+  RunContext slow;
+};
+
+// Whatever the order in which clients report and commits become durable.
+TEST_F(SharedEvaluationTest, EveryRoundOfEachRunIsEvaluatedByAll) {
+  context.job.job.rounds = 4;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng({.seed = seed});
+    CoordinatorMachine each({.transfer = {.chunk_bytes_max = 20, .window_bytes = 50}});
+    std::vector<std::pair<SessionId, protocol::RoundPlan>> tasks;
+    std::vector<RoundSummary> commits;
+    std::map<std::uint64_t, std::vector<std::size_t>> evaluated;  // by how many, each run's rounds
+    std::size_t finished = 0;
+    const auto give = [&](Event event) {
+      actions = each.on(std::move(event), now);
+      for (const auto& task : sent<protocol::RoundPlan>()) tasks.push_back(task);
+      for (const CommitRound& commit : did<CommitRound>()) commits.push_back(commit.summary);
+      finished += did<FinishRun>().size();
+    };
+    const auto say = [&](SessionId session, Message message, SharedBytes payload = {}) {
+      give(MessageReceived{session, {std::move(message), std::move(payload)}});
+    };
+    const auto report = [&](SessionId session, const protocol::RoundPlan& plan) {
+      if (plan.kind == protocol::TaskKind::kEvaluate) {
+        say(session, protocol::UpdateOffer{{.task = plan.task,
+                                            .base = plan.base,
+                                            .weight = 3,
+                                            .scalars = {{"loss", 0.5}, {"accuracy", 0.75}}}});
+      } else {
+        say(session, protocol::UpdateOffer{head(plan)});
+        const SharedBytes bytes = SharedBytes::own(Bytes(head(plan).payload_bytes));
+        give(UploadOpened{plan.task, 0});
+        for (std::uint64_t at = 0; at < bytes.size(); at += 20) {
+          say(session, protocol::Chunk{plan.task, at},
+              bytes.slice(at, std::min<std::size_t>(20, bytes.size() - at)));
+        }
+      }
+      give(UploadSummed{plan.task, 0.0});
+    };
+    const auto make_durable = [&](const RoundSummary& summary) {
+      if (summary.kind == protocol::TaskKind::kEvaluate) {
+        evaluated[summary.run.value()].push_back(summary.contributors.size());
+        give(RoundDurable{summary.run, Durable{{}, Measured{true, 0.5, 0.75}}});
+      } else {
+        const Sha256Digest next = sha256(as_bytes("next"));
+        give(RoundDurable{summary.run, Durable{at({summary.run, summary.round, next}), {}}});
+      }
+    };
+    for (std::uint64_t client = 1; client <= 3; ++client) {
+      const std::string name = "client-" + std::to_string(client);
+      give(ClientAdmitted{name});
+      give(SessionOpened{SessionId(client), name});
+      say(SessionId(client), protocol::Hello{.rows = 10, .abilities = {"evaluate"}});
+    }
+    for (std::uint64_t run : {1, 2}) give(RunSubmitted{start_of(run)});
+    while (!tasks.empty() || !commits.empty()) {
+      std::size_t chosen = rng.below(tasks.size() + commits.size());
+      if (chosen < tasks.size()) {
+        const auto [session, plan] = tasks[chosen];
+        tasks.erase(tasks.begin() + static_cast<std::ptrdiff_t>(chosen));
+        report(session, plan);
+      } else {
+        chosen -= tasks.size();
+        const RoundSummary summary = commits[chosen];
+        commits.erase(commits.begin() + static_cast<std::ptrdiff_t>(chosen));
+        make_durable(summary);
+      }
+    }
+    EXPECT_EQ(finished, 2U);
+    EXPECT_EQ(evaluated[1], std::vector<std::size_t>({3, 3, 3, 3}));
+    EXPECT_EQ(evaluated[2], std::vector<std::size_t>({3, 3, 3, 3}));
+  }
+}
+
+TEST_F(SharedEvaluationTest, AClientThatComesFreeInTimeIsWaitedFor) {
+  const protocol::RoundPlan of_c = train_beside_a_slow_run();
+  EXPECT_TRUE(did<BeginRound>().empty());
+  EXPECT_TRUE(said("[round 1/2] waiting for 3 clients to evaluate (1 at work for other runs)"));
+  EXPECT_EQ(did<RunWaits>().size(), 1U);
+  EXPECT_EQ(machine.waits_for(RunId(1)), "3 clients to evaluate (1 at work for other runs)");
+  now += context.job.round.deadline - 1s;
+  feed(Tick{});
+  EXPECT_TRUE(did<BeginRound>().empty());
+  upload(3, of_c);
+  feed(UploadSummed{of_c.task, {}});
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2, 3}));
+  EXPECT_EQ(did<BeginRound>().at(0).kind, protocol::TaskKind::kEvaluate);
+}
+
+TEST_F(SharedEvaluationTest, AtItsDeadlineItIsByThoseThatAreFree) {
+  train_beside_a_slow_run();
+  ASSERT_TRUE(did<BeginRound>().empty());
+  ASSERT_TRUE(machine.next_deadline());
+  EXPECT_LE(*machine.next_deadline(), now + context.job.round.deadline);
+  now += context.job.round.deadline;
+  for (std::uint64_t session : {1, 2, 3}) hear(session, protocol::Ping{});
+  EXPECT_EQ(phase()->options().kind, protocol::TaskKind::kEvaluate);
+  std::vector<std::string> clients;
+  for (const auto& [id, task] : phase()->tasks()) clients.push_back(task.client);
+  EXPECT_THAT(clients, ::testing::UnorderedElementsAre("a", "b"));
+  EXPECT_TRUE(phase(2)) << "it keeps its client";
+}
+
+TEST_F(SharedEvaluationTest, WhereNobodyIsFreeAtTheDeadlineThatIsSaid) {
+  context.job.evaluate.federated_cohort = 3;
+  context.job.round.min_updates = 1;
+  context.job.round.cohort = 2;
+  train_beside_a_slow_run();
+  EXPECT_EQ(machine.waits_for(RunId(1)), "3 clients to evaluate (1 at work for other runs)");
+  for (std::uint64_t session : {1, 2}) feed(SessionClosed{SessionId(session)});
+  now += context.job.round.deadline;
+  hear(3, protocol::Ping{});
+  EXPECT_TRUE(
+      said("[round 1/2] the model is not evaluated by clients: 3 clients hold rows out: 1 at work "
+           "for other runs, 2 not connected, 0 cannot do this run or left out"));
+}
+
+// A run that could train with the clients that are free would keep them for a round at a time.
+TEST_F(SharedEvaluationTest, AnotherRunBeginsOneMoreRoundAtMost) {
+  const protocol::RoundPlan of_c = train_beside_a_slow_run();
+  slow.job.job.rounds = 9;
+  feed(RunSubmitted{slow_start(3)});
+  const auto plans = sent<protocol::RoundPlan>();
+  ASSERT_EQ(plans.size(), 1U);
+  upload(plans[0].first.value(), plans[0].second);
+  feed(UploadSummed{plans[0].second.task, {}});
+  feed(RoundDurable{RunId(3), Durable{at({RunId(3), 1, sha256(as_bytes("next"))}), {}}});
+  EXPECT_FALSE(phase(3));
+  EXPECT_EQ(machine.waits_for(RunId(3)), "its turn: run 1 has waited longer for clients");
+  upload(3, of_c);
+  feed(UploadSummed{of_c.task, {}});
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2, 3}));
+}
+
+TEST_F(SharedEvaluationTest, AfterARestartItIsStillDueAndWaitsForClientsThatResumeOtherRounds) {
+  for (const char* name : {"a", "b", "c"}) {
+    feed(ClientAdmitted{name, true, {.rows = 10, .abilities = {"evaluate"}}});
+  }
+  feed(RunSubmitted{slow_start(2, store::RoundRecord{.key = {RunId(2), 1, 1},
+                                                     .state = store::RoundState::kOpen,
+                                                     .cohort = {{"c", TaskId(102)}}})});
+  version = {RunId(1), 1, model->sha256()};
+  feed(RunSubmitted{
+      start_of(1, {{.key = {RunId(1), 1, 1}, .state = store::RoundState::kCommitted}})});
+  EXPECT_TRUE(did<BeginRound>().empty());
+  EXPECT_EQ(machine.waits_for(RunId(1)), "3 clients to evaluate (1 at work for other runs)");
+  now += context.job.round.reconnect_grace;  // less than after a restart
+  std::uint64_t session = 0;
+  for (const char* name : {"a", "b", "c"}) {
+    feed(SessionOpened{SessionId(++session), name});
+    hear(session, protocol::Hello{.rows = 10, .abilities = {"evaluate"}});
+    EXPECT_TRUE(did<BeginRound>().empty());
+  }
+  const auto of_c = sent<protocol::RoundPlan>();
+  ASSERT_EQ(of_c.size(), 1U);
+  upload(3, of_c[0].second);
+  feed(UploadSummed{of_c[0].second.task, {}});
+  EXPECT_EQ(asked(), std::vector<std::uint64_t>({1, 2, 3}));
+  EXPECT_EQ(did<BeginRound>().at(0).kind, protocol::TaskKind::kEvaluate);
 }
 
 TEST_F(EvaluationTest, AnOpenOneIsResumed) {
