@@ -731,7 +731,7 @@ TEST_F(EvaluationTest, SaysWhyNoClientEvaluatesAndThatTheMetricWasNeverMeasured)
   train_round();
   EXPECT_TRUE(
       said("[round 1/3] the model is not evaluated by clients: none of the 2 clients holds "
-           "rows out (data.hold-out in edge.toml)"));
+           "rows out (data.hold-out in edge.toml, or a trainer's 'evaluate')"));
   const auto plans = sent<protocol::RoundPlan>();
   join_evaluator("away", 3);
   feed(SessionClosed{SessionId(3)});

@@ -185,7 +185,7 @@ TEST_F(DataShapeTest, AWarningWhereNobodyHoldsRowsOut) {
   ASSERT_EQ(job_warnings(job, clients).size(), 1U);
   EXPECT_EQ(job_warnings(job, clients)[0],
             "evaluate.federated-every is set, and of the 1 client that connected so far none holds "
-            "rows out for it (data.hold-out in edge.toml)");
+            "rows out for it (data.hold-out in edge.toml, or a trainer's 'evaluate')");
   admit("b", {.rows = 3, .abilities = {"evaluate", "fedavg"}});
   EXPECT_TRUE(job_warnings(job, clients).empty());
   job.evaluate.federated_every = 1;
