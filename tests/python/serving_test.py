@@ -144,6 +144,31 @@ def test_in_place_of_a_gradient_buffers_have_their_values(host):
         assert trainer.result().tolist() == [1, 1, 1, count, 20, 22, 24, 26, 28, 30]
 
 
+def test_a_gradient_has_the_buffers_of_its_own_settings(host):
+    trainer = host("""
+import numpy as np, starling
+class Mine(starling.Trainer):
+    def initialize(self, task):
+        counts = task.settings.get("counts", False)
+        self.buffers = ["count"] if counts else []
+        return {"w": np.zeros(2), **({"count": np.zeros(1)} if counts else {})}
+    def fit(self, parameters, task): ...
+    def gradient(self, parameters, task, step):
+        return starling.Gradient({"w": parameters["w"] * 2}, 0.5, 1)
+starling.serve(Mine())
+""")
+    counting, plain = {"counts": True}, {}
+    trainer.describe(counting)
+    trainer.describe(plain)
+    for settings, given, expected in ((plain, [1, 2], [2, 4]), (counting, [7, 1, 2], [7, 2, 4]),
+                                      (plain, [1, 2], [2, 4])):
+        trainer.values = len(given)
+        answer = trainer.ask("gradient", task=trainer.task(settings=settings), step=0,
+                             **trainer.places(given))
+        assert answer.get("ok") == {"rows": 1, "loss": 0.5}, answer
+        assert trainer.result().tolist() == expected
+
+
 def test_a_cancelled_task_sees_that_it_is_stopped(host):
     trainer = host(fit_that("""
         print("fitting", flush=True)

@@ -93,7 +93,8 @@ class Session:
         gradient = _checked(self._trainer.gradient(parameters, task, request["step"]), Gradient,
                             "gradient")
         answer = {"rows": int(gradient.rows), "loss": _finite(gradient.loss, "gradient", "loss")}
-        buffers = {name: parameters[name] for name in self._trainer.buffers}
+        # Those of this task's settings: the trainer's own are those of its last initialize.
+        buffers = {t.name: parameters[t.name] for t in layout.tensors if t.buffer}
         layout.pack({**buffers, **gradient.gradient}, self._place(request, "result", layout),
                     "gradient")
         return answer
