@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import starling
@@ -46,7 +47,7 @@ def test_a_simulation_is_given_all_that_was_said(pretended, tmp_path):
     noted = pretended('{"rounds": [{"round": 1}], "state": "completed"}')
     job = {"rounds": 2, "trainer": {"hidden_units": 4, "wide": True, "names": ["a", 'b"']},
            "model": {"kind": "external", "initial": "init.safetensors"}}
-    result = starling.simulate(job, clients=4, trainer="my train.py", workers=3, out="here",
+    result = starling.simulate(job, clients=4, trainer=Path("my train.py"), workers=3, out="here",
                                learning_rate=0.5, **{"data.input": [1, 2], "secure": False})
     arguments, text = noted()
     path = arguments[1]
@@ -72,8 +73,22 @@ def test_a_command_is_passed_on(pretended):
     noted = pretended('{"rounds": []}')
     starling.simulate({}, trainer=["python3", "a b.py"])
     assert noted()[0][-3] == "python3 'a b.py'"
-    starling.simulate({}, trainer="exec python3 x")
-    assert noted()[0][-3] == "exec python3 x"
+    for command in ("exec python3 x", "python3 train.py", "env A=1 python3 train.py"):
+        starling.simulate({}, trainer=command)
+        assert noted()[0][-3] == command
+
+
+def test_a_python_file_runs_in_this_python(pretended, tmp_path):
+    noted = pretended('{"rounds": []}')
+    file = tmp_path / "my train.py"
+    file.touch()
+    for trainer in (file, str(file)):
+        starling.simulate({}, trainer=trainer)
+        assert noted()[0][-3] == f"{sys.executable} '{file}'"
+    starling.simulate({}, trainer="train.py")  # the program says that there is no such file
+    assert noted()[0][-3] == f"{sys.executable} train.py"
+    starling.simulate({}, trainer=Path("my trainer"))  # a program that is no Python file
+    assert noted()[0][-3] == "'my trainer'"
 
 
 def test_progress_is_printed(pretended, capsys):

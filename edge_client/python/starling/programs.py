@@ -46,9 +46,9 @@ def simulate(job: Union[PathLike, Mapping[str, Any]], *, clients: int = 10,
     """Runs a job on simulated clients, as `starling-coordinator simulate` does.
 
     `job` is a file, or a dict as the file would be: {"rounds": 5, "model": {"kind": "mlp"}}.
-    `trainer` is a Python file or a command, for a job with model.kind = "external"; `workers`
-    processes of it serve all clients. Further arguments are keys of the job and win over it:
-    rounds=5, learning_rate=0.1, **{"train.momentum": 0.8}.
+    `trainer` is a Python file ("train.py") or a command ("python3 train.py", or a list), for a job
+    with model.kind = "external"; `workers` processes of it serve all clients. Further arguments
+    are keys of the job and win over it: rounds=5, learning_rate=0.1, **{"train.momentum": 0.8}.
     """
     return _simulation("starling-coordinator", job, "rounds", trainer, workers, out, progress,
                        {"clients": clients, **settings})
@@ -129,11 +129,14 @@ def _ask(command: str, *arguments: str, state: Optional[PathLike]) -> Any:
 
 def _command(trainer: Union[PathLike, Sequence[str]]) -> str:
     """For a shell. A Python file runs in this very Python."""
-    if isinstance(trainer, (str, Path)):
-        if str(trainer).endswith(".py"):
-            return shlex.join([sys.executable, str(trainer)])
-        return str(trainer)
-    return shlex.join(trainer)
+    if not isinstance(trainer, (str, Path)):
+        return shlex.join(trainer)
+    name = str(trainer)
+    is_path = isinstance(trainer, Path) or os.path.isfile(name)
+    # A name with a blank may also be a command, as "python3 train.py".
+    if name.endswith(".py") and (is_path or not any(each.isspace() for each in name)):
+        return shlex.join([sys.executable, name])
+    return shlex.quote(name) if is_path else name
 
 
 def _run(command: List[str], progress: bool) -> Any:
