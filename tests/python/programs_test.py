@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import starling
 
@@ -67,6 +68,37 @@ def test_a_simulation_is_given_all_that_was_said(pretended, tmp_path):
 """
     assert result.history == [{"round": 1}]
     assert str(result.directory) == "here"
+
+
+def test_a_job_has_numbers_of_numpy_and_any_text(pretended):
+    tomllib = pytest.importorskip("tomllib", reason="tomllib needs Python 3.11")
+    noted = pretended('{"rounds": []}')
+    text = "\x00\x1b\x7f\n\"\\é𝕏"
+    job = {"rounds": np.int64(3), "secure": np.bool_(True), "model": {"initial": Path("a") / "b"},
+           "train": {"learning-rate": np.float32(0.5), "epsilon": 1e-8},
+           "trainer": {text: text, "sizes": np.arange(2), "deep": {"é": [(1, 2.5), {"x": "y"}]}}}
+    starling.simulate(job, learning_rate=np.float64(0.25), secure=np.bool_(False))
+    arguments, written = noted()
+    assert tomllib.loads(written) == {
+        "rounds": 3, "secure": True, "model": {"initial": "a/b"},
+        "train": {"learning-rate": 0.5, "epsilon": 1e-8},
+        "trainer": {text: text, "sizes": [0, 1], "deep": {"é": [[1, 2.5], {"x": "y"}]}}}
+    assert arguments[4:8] == ["--learning-rate", "0.25", "--secure", "false"]
+
+
+@pytest.mark.parametrize("job, error", [
+    ({"rounds": None}, "^rounds = None cannot stand in a job; leave the key out$"),
+    ({"train": {"learning-rate": np.float32(np.inf)}}, "^train.learning-rate = inf is not finite"),
+    ({"trainer": {"rates": [1, float("nan")]}}, r"^trainer.rates\[1\] = nan is not finite"),
+    ({"trainer": {"a": {"b": {1}}}}, r"^trainer.a.b = \{1\} cannot stand in a job; give a ")])
+def test_what_a_job_cannot_hold_is_named(pretended, tmp_path, monkeypatch, job, error):
+    pretended('{"rounds": []}')
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises((TypeError, ValueError), match=error):
+        starling.simulate(job)
+    with pytest.raises((TypeError, ValueError), match=error):
+        starling.submit({}, **job)
+    assert not (tmp_path / "noted").exists() and not list(tmp_path.glob("*.toml"))
 
 
 def test_a_command_is_passed_on(pretended):
@@ -198,8 +230,6 @@ def test_the_module_says_what_it_is(tmp_path):
     run = [sys.executable, "-m", "starling"]
     assert "starling.serve" in subprocess.run([*run, "--help"], capture_output=True, text=True,
                                               check=True).stdout
-    import numpy as np
-
     starling.save(tmp_path / "m.safetensors", {"w": np.zeros((2, 3))})
     done = subprocess.run([*run, tmp_path / "m.safetensors"], capture_output=True, text=True)
     assert done.stdout == "w: float32 [2, 3]\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import shlex
 import shutil
@@ -15,6 +16,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+import numpy as np
 
 PathLike = Union[str, Path]
 
@@ -182,14 +185,14 @@ def _find(program: str) -> str:
 def _flags(settings: Mapping[str, Any]) -> List[str]:
     flags = []
     for key, value in settings.items():
-        flags += [f"--{key.replace('_', '-')}", _flag_value(value)]
+        flags += [f"--{key.replace('_', '-')}", _flag_value(_plain(key, value))]
     return flags
 
 
 def _flag_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return ",".join(map(_flag_value, value))
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
@@ -204,9 +207,10 @@ class _JobFile:
     def __enter__(self) -> str:
         if not isinstance(self._job, Mapping):
             return str(self._job)
-        with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
-            file.write(_toml(self._job))
-        self._made = file.name
+        text = _toml(_plain("", self._job)).encode()
+        with tempfile.NamedTemporaryFile(suffix=".toml", delete=False) as file:
+            self._made = file.name
+            file.write(text)
         return file.name
 
     def __exit__(self, *_: object) -> None:
@@ -214,20 +218,45 @@ class _JobFile:
             os.unlink(self._made)
 
 
+def _plain(key: str, value: Any) -> Any:
+    """Of NumPy scalars, arrays and paths what a file can say. TypeError or ValueError by key."""
+    if isinstance(value, Mapping):
+        return {name: _plain(f"{key}.{name}" if key else name, each)
+                for name, each in value.items()}
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(f"{key}[{place}]", each) for place, each in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{key} = {value} is not finite; give a number")
+    if not isinstance(value, (bool, int, float, str)):
+        wanted = "leave the key out" if value is None else "give a number, a text, a list or a dict"
+        raise TypeError(f"{key} = {value!r} cannot stand in a job; {wanted}")
+    return value
+
+
 def _toml(job: Mapping[str, Any]) -> str:
-    lines = [f"{json.dumps(key)} = {_toml_value(value)}" for key, value in job.items()
+    lines = [f"{_toml_text(key)} = {_toml_value(value)}" for key, value in job.items()
              if not isinstance(value, Mapping)]
     for key, table in job.items():
         if isinstance(table, Mapping):
-            lines.append(f"[{json.dumps(key)}]")
-            lines += [f"{json.dumps(name)} = {_toml_value(value)}" for name, value in table.items()]
+            lines.append(f"[{_toml_text(key)}]")
+            lines += [f"{_toml_text(name)} = {_toml_value(value)}"
+                      for name, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(key)} = {_toml_value(each)}" for key, each in value.items())
+        pairs = (f"{_toml_text(key)} = {_toml_value(each)}" for key, each in value.items())
         return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)  # numbers, true and texts are written the same
+    return _toml_text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _toml_text(text: str) -> str:
+    # As in JSON, which leaves one control character as it is.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
