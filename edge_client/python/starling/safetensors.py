@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from pathlib import Path
 from typing import Any, BinaryIO, Collection, Dict, Mapping, Optional, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
-from starling.layout import Array, Tensors, as_float32, by_name
+from starling.layout import (Array, Tensors, as_float32, by_name, check_buffers,
+                             check_name)
 
 _BUFFERS = "starling.buffers"
 _HEADER_BYTES_MAX = 16 << 20
@@ -29,11 +29,9 @@ def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collecti
     `buffers` names the tensors that no optimizer changes (Trainer.buffers).
     """
     for name in tensors:
-        _check_name(name)
+        check_name(name)
     names = by_name(tensors)
-    unknown = by_name(set(buffers) - set(names))
-    if unknown:
-        raise ValueError(f'buffers names "{unknown[0]}", which is no tensor of the model')
+    check_buffers(buffers, names)
     notes = dict(metadata or {})
     if buffers:
         notes[_BUFFERS] = json.dumps(by_name(buffers), ensure_ascii=False)
@@ -55,13 +53,6 @@ def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collecti
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"the names of tensors are texts, not {type(name).__name__}: {name!r}")
-    if name == "__metadata__" or re.search(r"[\x00-\x1f\x7f]", name):
-        raise ValueError(f"{name!r} cannot be the name of a tensor in a model file; rename it")
 
 
 def _narrowed(name: str, value: object) -> NDArray[np.float32]:
