@@ -2,6 +2,8 @@
 """The package of this tree, installed or not; trainers under test are files of their own."""
 
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,9 +11,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "edge_client" / "python"
+PROGRAM = shutil.which("starling-coordinator", path=os.environ.get("STARLING_PROGRAMS"))
 sys.path.insert(0, str(PACKAGE))
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def simulates_trainers():
+    if PROGRAM is None:
+        return False
+    told = subprocess.run([PROGRAM, "simulate", "--help"], capture_output=True, text=True).stdout
+    return "--trainer" in told
 
 
 @pytest.fixture
@@ -35,8 +45,6 @@ def host(tmp_path):
 @pytest.fixture
 def by_hand(tmp_path):
     """Runs the text of a trainer's program as a user does."""
-    import subprocess
-
     def run(program, *arguments):
         (tmp_path / "train.py").write_text(program)
         environment = {key: value for key, value in os.environ.items()

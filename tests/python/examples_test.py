@@ -3,17 +3,15 @@
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import starling
-from conftest import ROOT
+from conftest import PROGRAM, ROOT, simulates_trainers
 
 EXAMPLES = ROOT / "examples"
-PROGRAM = shutil.which("starling-coordinator", path=os.environ.get("STARLING_PROGRAMS"))
 ALL = [("plain_python", "train.py", None), ("pytorch", "train.py", "torch"),
        ("pytorch", "resnet.py", "torch"), ("sklearn", "train.py", "sklearn")]
 
@@ -21,13 +19,6 @@ ALL = [("plain_python", "train.py", None), ("pytorch", "train.py", "torch"),
 def needs(package):
     if package is not None and importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed (apt: python3-{package})")
-
-
-def simulates_trainers():
-    if PROGRAM is None:
-        return False
-    told = subprocess.run([PROGRAM, "simulate", "--help"], capture_output=True, text=True).stdout
-    return "--trainer" in told
 
 
 simulated = pytest.mark.skipif(not simulates_trainers(),

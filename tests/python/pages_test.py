@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The code of the package's pages runs as it stands there, and the package is typed."""
 
+import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
-from conftest import PACKAGE
+from conftest import PACKAGE, PROGRAM, simulates_trainers
 
 
-def blocks(page):
-    return re.findall(r"```python\n(.*?)```", (PACKAGE / page).read_text(), re.DOTALL)
+def blocks(page, language="python"):
+    return re.findall(rf"```{language}\n(.*?)```", (PACKAGE / page).read_text(), re.DOTALL)
 
 
 def check(directory, program):
@@ -39,6 +42,24 @@ def test_the_readme(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2,3\n3,4,5\n")
     told = check(tmp_path, next(each for each in blocks("README.md") if "class Mean" in each))
     assert "fit: weight 2.0, loss 14.5" in told
+
+
+def test_the_job_and_the_command_of_the_readme(tmp_path):
+    if not simulates_trainers():
+        pytest.skip("there is no starling-coordinator that simulates trainers")
+    page = (PACKAGE / "README.md").read_text()
+    (tmp_path / "rows.csv").write_text("1,2,3\n3,4,5\n")
+    (tmp_path / "train.py").write_text(
+        next(each for each in blocks("README.md") if "class Mean" in each))
+    (tmp_path / "job.toml").write_text(
+        next(each for each in blocks("README.md", "toml") if "# job.toml" in each))
+    command, = re.findall(r"^starling-coordinator simulate .*$", page, re.MULTILINE)
+    done = subprocess.run(
+        [PROGRAM, *shlex.split(command)[1:], "--format", "json"], cwd=tmp_path,
+        capture_output=True, text=True,
+        env={**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(json.loads(done.stdout)["rounds"]) == 5
 
 
 def test_the_readme_of_pytorch(tmp_path):

@@ -7,7 +7,9 @@ import shutil
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import starling
 
@@ -46,7 +48,7 @@ def test_a_simulation_is_given_all_that_was_said(pretended, tmp_path):
     noted = pretended('{"rounds": [{"round": 1}], "state": "completed"}')
     job = {"rounds": 2, "trainer": {"hidden_units": 4, "wide": True, "names": ["a", 'b"']},
            "model": {"kind": "external", "initial": "init.safetensors"}}
-    result = starling.simulate(job, clients=4, trainer="my train.py", workers=3, out="here",
+    result = starling.simulate(job, clients=4, trainer=Path("my train.py"), workers=3, out="here",
                                learning_rate=0.5, **{"data.input": [1, 2], "secure": False})
     arguments, text = noted()
     path = arguments[1]
@@ -68,12 +70,57 @@ def test_a_simulation_is_given_all_that_was_said(pretended, tmp_path):
     assert str(result.directory) == "here"
 
 
+def test_a_job_has_numbers_of_numpy_and_any_text(pretended):
+    tomllib = pytest.importorskip("tomllib", reason="tomllib needs Python 3.11")
+    noted = pretended('{"rounds": []}')
+    text = "\x00\x1b\x7f\n\"\\é𝕏"
+    job = {"rounds": np.int64(3), "secure": np.bool_(True), "model": {"initial": Path("a") / "b"},
+           "train": {"learning-rate": np.float32(0.5), "epsilon": 1e-8},
+           "trainer": {text: text, "sizes": np.arange(2), "deep": {"é": [(1, 2.5), {"x": "y"}]}}}
+    starling.simulate(job, learning_rate=np.float64(0.25), secure=np.bool_(False))
+    arguments, written = noted()
+    assert tomllib.loads(written) == {
+        "rounds": 3, "secure": True, "model": {"initial": "a/b"},
+        "train": {"learning-rate": 0.5, "epsilon": 1e-8},
+        "trainer": {text: text, "sizes": [0, 1], "deep": {"é": [[1, 2.5], {"x": "y"}]}}}
+    assert arguments[4:8] == ["--learning-rate", "0.25", "--secure", "false"]
+
+
+@pytest.mark.parametrize("job, error", [
+    ({"rounds": None}, "^rounds = None cannot stand in a job; leave the key out$"),
+    ({"train": {"learning-rate": np.float32(np.inf)}}, "^train.learning-rate = inf is not finite"),
+    ({"trainer": {"rates": [1, float("nan")]}}, r"^trainer.rates\[1\] = nan is not finite"),
+    ({"trainer": {"a": {"b": {1}}}}, r"^trainer.a.b = \{1\} cannot stand in a job; give a ")])
+def test_what_a_job_cannot_hold_is_named(pretended, tmp_path, monkeypatch, job, error):
+    pretended('{"rounds": []}')
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises((TypeError, ValueError), match=error):
+        starling.simulate(job)
+    with pytest.raises((TypeError, ValueError), match=error):
+        starling.submit({}, **job)
+    assert not (tmp_path / "noted").exists() and not list(tmp_path.glob("*.toml"))
+
+
 def test_a_command_is_passed_on(pretended):
     noted = pretended('{"rounds": []}')
     starling.simulate({}, trainer=["python3", "a b.py"])
     assert noted()[0][-3] == "python3 'a b.py'"
-    starling.simulate({}, trainer="exec python3 x")
-    assert noted()[0][-3] == "exec python3 x"
+    for command in ("exec python3 x", "python3 train.py", "env A=1 python3 train.py"):
+        starling.simulate({}, trainer=command)
+        assert noted()[0][-3] == command
+
+
+def test_a_python_file_runs_in_this_python(pretended, tmp_path):
+    noted = pretended('{"rounds": []}')
+    file = tmp_path / "my train.py"
+    file.touch()
+    for trainer in (file, str(file)):
+        starling.simulate({}, trainer=trainer)
+        assert noted()[0][-3] == f"{sys.executable} '{file}'"
+    starling.simulate({}, trainer="train.py")  # the program says that there is no such file
+    assert noted()[0][-3] == f"{sys.executable} train.py"
+    starling.simulate({}, trainer=Path("my trainer"))  # a program that is no Python file
+    assert noted()[0][-3] == "'my trainer'"
 
 
 def test_progress_is_printed(pretended, capsys):
@@ -183,8 +230,6 @@ def test_the_module_says_what_it_is(tmp_path):
     run = [sys.executable, "-m", "starling"]
     assert "starling.serve" in subprocess.run([*run, "--help"], capture_output=True, text=True,
                                               check=True).stdout
-    import numpy as np
-
     starling.save(tmp_path / "m.safetensors", {"w": np.zeros((2, 3))})
     done = subprocess.run([*run, tmp_path / "m.safetensors"], capture_output=True, text=True)
     assert done.stdout == "w: float32 [2, 3]\n"

@@ -72,11 +72,52 @@ def test_other_files_are_refused(tmp_path, content, why):
 def test_damaged_files_are_refused(tmp_path):
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     for header in ({**entry, "shape": [3]}, {**entry, "data_offsets": [8, 16]},
-                   {**entry, "data_offsets": [-8, 0]}):
+                   {**entry, "shape": [2**32, 2**32], "data_offsets": [0, 0]}):
         with pytest.raises(ValueError, match='the offsets of tensor "w"'):
             starling.load(file_of(tmp_path / "m", {"w": header}, bytes(8)))
     with pytest.raises(ValueError, match="type F8_E4M3"):
         starling.load(file_of(tmp_path / "m", {"w": {**entry, "dtype": "F8_E4M3"}}, bytes(8)))
+
+
+@pytest.mark.parametrize("change", [
+    {"dtype": 3}, {"dtype": ["F32"]}, {"shape": 2}, {"shape": [2.0]}, {"shape": [-1, -2]},
+    {"shape": [True, 2]}, {"shape": None}, {"data_offsets": [0]}, {"data_offsets": [0, 8.0]},
+    {"data_offsets": [-8, 0]}, {"data_offsets": {"0": 8}}, {"data_offsets": [0, 8, 8]}])
+def test_entries_of_other_kinds_are_refused(tmp_path, change):
+    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **change}
+    path = file_of(tmp_path / "m", {"w": entry}, bytes(8))
+    with pytest.raises(ValueError, match=f"^{path}: the header's entry of 'w'"):
+        starling.load(path)
+
+
+@pytest.mark.parametrize("header", [
+    b'{"w": []}', b'{"w": null}', b'{"w": {}}', b'{"w": 1e999}',
+    b'{"\\ud800": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]}}',
+    b'{"w": {"dtype": "F32", "shape": [0, 1' + b"0" * 40 + b'], "data_offsets": [0, 0]}}',
+    b'{"w": {"dtype": "F32", "shape": [' + b"0, " * 200 + b'0], "data_offsets": [0, 0]}}',
+    b'{"w": ' + b"[" * 100000, b'{"w\xff": {}}', '{"w": {}}'.encode("utf-16")])
+def test_hostile_headers_are_one_sentence_with_the_path(tmp_path, header):
+    path = tmp_path / "m"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(ValueError, match=f"^{path}"):
+        starling.load(path)
+
+
+@pytest.mark.parametrize("tensors, error", [
+    ({"__metadata__": np.zeros(1)}, "'__metadata__' cannot be the name"),
+    ({"a\nb": np.zeros(1)}, r"'a\\nb' cannot be the name"),
+    ({"a": np.zeros(1), "b": np.array([1.0, 1e39])}, 'tensor "b" has values above 3.4e'),
+    ({"a": np.zeros(1), "b": np.array(["x"])}, 'tensor "b" is of type <U1'),
+    ({1: np.zeros(1)}, "names of tensors are texts, not int")])
+def test_what_a_file_cannot_hold_is_refused_and_nothing_is_left(tmp_path, tensors, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        starling.save(tmp_path / "m", tensors)
+    assert not list(tmp_path.iterdir())
+
+
+def test_values_that_are_not_finite_are_written(tmp_path):
+    starling.save(tmp_path / "m", {"w": np.array([np.inf, np.nan])})
+    assert np.array_equal(starling.load(tmp_path / "m")["w"], [np.inf, np.nan], equal_nan=True)
 
 
 def test_buffers_must_be_tensors(tmp_path):

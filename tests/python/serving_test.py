@@ -144,6 +144,31 @@ def test_in_place_of_a_gradient_buffers_have_their_values(host):
         assert trainer.result().tolist() == [1, 1, 1, count, 20, 22, 24, 26, 28, 30]
 
 
+def test_a_gradient_has_the_buffers_of_its_own_settings(host):
+    trainer = host("""
+import numpy as np, starling
+class Mine(starling.Trainer):
+    def initialize(self, task):
+        counts = task.settings.get("counts", False)
+        self.buffers = ["count"] if counts else []
+        return {"w": np.zeros(2), **({"count": np.zeros(1)} if counts else {})}
+    def fit(self, parameters, task): ...
+    def gradient(self, parameters, task, step):
+        return starling.Gradient({"w": parameters["w"] * 2}, 0.5, 1)
+starling.serve(Mine())
+""")
+    counting, plain = {"counts": True}, {}
+    trainer.describe(counting)
+    trainer.describe(plain)
+    for settings, given, expected in ((plain, [1, 2], [2, 4]), (counting, [7, 1, 2], [7, 2, 4]),
+                                      (plain, [1, 2], [2, 4])):
+        trainer.values = len(given)
+        answer = trainer.ask("gradient", task=trainer.task(settings=settings), step=0,
+                             **trainer.places(given))
+        assert answer.get("ok") == {"rows": 1, "loss": 0.5}, answer
+        assert trainer.result().tolist() == expected
+
+
 def test_a_cancelled_task_sees_that_it_is_stopped(host):
     trainer = host(fit_that("""
         print("fitting", flush=True)
@@ -209,16 +234,45 @@ def test_an_exception_is_one_line_and_the_next_task_goes_on(host):
       "message": 'TypeError: tensor "w" is of type <U4; numbers are needed'}),
     ("parameters['w'][1, 1] = np.nan; return starling.Fit(parameters, 1, {'loss': 0})",
      {"code": "diverged", "message": 'FloatingPointError: fit returned the tensor "w" with values '
-                                     'that are not finite'}),
+                                     'that are not finite; lower the learning rate or set '
+                                     'clip-norm'}),
     ("parameters['w'] = np.full((2, 3), 1e300); return starling.Fit(parameters, 1, {'loss': 0})",
      {"code": "diverged", "message": 'FloatingPointError: fit returned the tensor "w" with values '
-                                     'that are not finite'}),
+                                     'that are not finite; lower the learning rate or set '
+                                     'clip-norm'}),
     ("return starling.Fit(parameters, 1, {'loss': float('nan')})",
      {"code": "diverged",
-      "message": "FloatingPointError: fit returned a loss that is not finite"}),
+      "message": "FloatingPointError: fit returned a loss that is not finite; lower the learning "
+                 "rate or set clip-norm"}),
+    ("return starling.Fit(parameters, float('inf'), {'loss': 0})",
+     {"code": "diverged",
+      "message": "FloatingPointError: fit returned a weight that is not finite"}),
+    ("return starling.Fit(None, 1, {'loss': 0})",
+     {"code": "trainer-failed", "message":
+      'TypeError: fit returned its tensors as NoneType; a dict of name to array is needed, as '
+      '{"weight": np.zeros(3)}'}),
+    ("return starling.Fit(list(parameters.values()), 1, {'loss': 0})",
+     {"code": "trainer-failed", "message":
+      'TypeError: fit returned its tensors as list; a dict of name to array is needed, as '
+      '{"weight": np.zeros(3)}'}),
+    ("return starling.Fit(parameters, None, {'loss': 0})",
+     {"code": "trainer-failed",
+      "message": "TypeError: fit returned the weight None; a number is needed"}),
+    ("return starling.Fit(parameters, 1, {'loss': None})",
+     {"code": "trainer-failed",
+      "message": "TypeError: fit returned the loss None; a number is needed"}),
+    ("return starling.Fit(parameters, 1, None)",
+     {"code": "trainer-failed", "message":
+      'TypeError: fit returned the metrics None; a dict is needed, as {"loss": 0.5}'}),
+    ("return starling.Fit(parameters, 1, {'loss': 0, 'steps': -1})",
+     {"code": "trainer-failed",
+      "message": "ValueError: fit returned the steps -1; 0 or more is needed"}),
+    ("return starling.Fit",
+     {"code": "trainer-failed",
+      "message": "TypeError: fit returned the class Fit; starling.Fit(...) is needed"}),
     ("return parameters, 5, {}",
      {"code": "trainer-failed",
-      "message": "TypeError: fit returned tuple; starling.Fit is needed"}),
+      "message": "TypeError: fit returned tuple; starling.Fit(...) is needed"}),
     ("return starling.Fit(parameters, 0, {'loss': 0})",
      {"code": "trainer-failed",
       "message": "ValueError: fit returned the weight 0; above 0 is needed"}),
@@ -231,6 +285,79 @@ def test_a_bad_answer_is_named_and_nothing_is_written(host, code, error):
     trainer.describe()
     assert trainer.fit(GIVEN)["error"] == error
     assert trainer.result().tolist() == [77] * 10
+
+
+@pytest.mark.parametrize("model, buffers, message", [
+    ("[np.zeros(2)]", "()", 'TypeError: initialize returned its tensors as list; a dict of name to '
+     'array is needed, as {"weight": np.zeros(3)}'),
+    ("None", "()", 'TypeError: initialize returned its tensors as NoneType; a dict of name to '
+     'array is needed, as {"weight": np.zeros(3)}'),
+    ("{}", "()", "ValueError: initialize returned no tensor; a model needs one at least"),
+    ("{1: np.zeros(2)}", "()", "TypeError: the names of tensors are texts, not int: 1"),
+    ("{'a b\\n': np.zeros(2)}", "()", "ValueError: 'a b\\n' cannot be the name of a tensor in a "
+     "model file; rename it"),
+    ("{'mean': np.zeros(2)}", "'mean'", "TypeError: buffers is 'mean'; a list of names is needed: "
+     "['mean']"),
+    ("{'mean': np.zeros(2)}", "None", 'TypeError: buffers is None; a list of names is needed: '
+     '["mean"], or [] for none'),
+    ("{'mean': np.zeros(2)}", "['x']", 'ValueError: buffers names "x", which is no tensor of the '
+     'model')])
+def test_a_bad_model_is_named(host, by_hand, tmp_path, model, buffers, message):
+    program = f"""
+import numpy as np, starling
+class Mine(starling.Trainer):
+    buffers = {buffers}
+    def initialize(self, task):
+        return {model}
+    def fit(self, parameters, task): ...
+starling.serve(Mine())
+"""
+    assert host(program).describe()["error"] == {"code": "trainer-failed", "message": message}
+    done = by_hand(program, "--initial", "m.safetensors")
+    assert done.returncode == 1
+    assert done.stderr == f"error: {message.split(': ', 1)[1]}\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["train.py"]
+
+
+def test_counts_below_zero_are_named(host):
+    trainer = host(HEAD + FIT + """
+    def evaluate(self, parameters, task):
+        return starling.Metrics(0.5, 0.5, -3)
+    def gradient(self, parameters, task, step):
+        return starling.Gradient(None, 0.5, -3 if step else 3)
+    def rows(self, task):
+        return 5, -1 if task.client == "cam-2" else 0
+""" + END)
+    trainer.describe()
+    assert trainer.describe(client="cam-2")["error"]["message"] == (
+        "ValueError: rows returned the held-out count -1; 0 or more is needed")
+    for operation in ("evaluate", "gradient"):
+        answer = trainer.ask(operation, task=trainer.task(), step=1, **trainer.places(GIVEN))
+        assert answer["error"]["message"] == (
+            f"ValueError: {operation} returned the rows -3; 0 or more is needed")
+    answer = trainer.ask("gradient", task=trainer.task(), step=0, **trainer.places(GIVEN))
+    assert answer["error"]["message"].startswith(
+        "TypeError: gradient returned its tensors as NoneType; a dict of name to array is needed")
+
+
+def test_integers_stay_within_their_type(host):
+    trainer = host("""
+import numpy as np, starling
+class Mine(starling.Trainer):
+    def initialize(self, task):
+        return {t: np.zeros(2, t) for t in ("int64", "int32", "int8", "uint8", "uint64")}
+    def fit(self, parameters, task):
+        for name, values in parameters.items():
+            limits = np.iinfo(name)
+            low, high = (int(each) for each in values)
+            assert low == limits.min, name
+            assert limits.max - limits.max // 2**50 <= high <= limits.max, name
+        parameters["uint8"][:] = 3
+        return starling.Fit(parameters, 1, {"loss": 0})
+starling.serve(Mine())
+""")
+    trainer.describe()
+    assert trainer.fit([-1e30, 1e30] * 5)["ok"] == {"weight": 1, "loss": 0}
 
 
 def test_large_finite_values_are_taken(host):
@@ -290,6 +417,18 @@ def test_programs_that_the_trainer_starts_get_no_descriptors(host):
     assert "ok" in trainer.fit(GIVEN)
 
 
+def test_trainers_that_the_trainer_starts_are_run_by_hand(host):
+    trainer = host(fit_that("""
+        if task.rounds == 3:  # a check has one round
+            import subprocess
+            told = subprocess.check_output([sys.executable, "train.py", "--check"], text=True)
+            assert "fit: weight 1.0" in told
+        return starling.Fit(parameters, 1, {"loss": 0})
+"""))
+    trainer.describe()
+    assert "ok" in trainer.fit(GIVEN)
+
+
 def test_ends_on_stop(host):
     trainer = host(HEAD + FIT + END)
     trainer.describe()
@@ -342,3 +481,19 @@ def test_by_hand_it_checks_itself(tmp_path, by_hand):
     done = by_hand(fit_that("return starling.Fit({}, 1, {'loss': 0})"), "--check")
     assert done.returncode == 1
     assert 'fit: ValueError: fit did not return the tensor "b"' in done.stdout
+
+
+@pytest.mark.parametrize("settings", ["[1]", "3", "null", "{", "clients=3", "[" * 100000])
+def test_by_hand_settings_are_a_json_object(by_hand, settings):
+    done = by_hand(HEAD + FIT + END, "--check", "--settings", settings)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "is not a JSON object; write it as '{\"clients\": 10}'" in done.stderr
+
+
+@pytest.mark.parametrize("given, sentence", [
+    ("Mine", "the class Mine; make an object of it: serve(Mine())"),
+    ("print", "builtin_function_or_method; give an object of a subclass of starling.Trainer")])
+def test_only_a_trainer_is_served(by_hand, given, sentence):
+    done = by_hand(HEAD + FIT + f"\nstarling.serve({given})\n", "--check")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"TypeError: serve() was given {sentence}\n")

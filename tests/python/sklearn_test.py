@@ -6,7 +6,10 @@ import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed (apt: python3-sklearn)")
 
-from sklearn.linear_model import LogisticRegression, Perceptron, SGDClassifier  # noqa: E402
+from sklearn.linear_model import (  # noqa: E402
+    LogisticRegression, Perceptron, SGDClassifier, SGDOneClassSVM, SGDRegressor)
+from sklearn.naive_bayes import BernoulliNB, GaussianNB  # noqa: E402
+from sklearn.neural_network import MLPClassifier  # noqa: E402
 from starling.sklearn import SklearnTrainer  # noqa: E402
 from starling.trainer import Task  # noqa: E402
 
@@ -55,6 +58,20 @@ def test_the_same_seed_gives_the_same_model():
         assert np.array_equal(one[name], other[name])
 
 
-def test_models_without_partial_fit_are_refused():
-    with pytest.raises(TypeError, match="no partial_fit"):
-        SklearnTrainer(LogisticRegression(), None, features=2, classes=[0, 1])
+NOT_LINEAR = "does not have coef_ and intercept_ as a linear classifier has"
+
+
+@pytest.mark.parametrize("classes", [[0, 1], [0, 1, 2]])
+@pytest.mark.parametrize("model, reason", [
+    (LogisticRegression(), "has no partial_fit"),
+    (MLPClassifier(), NOT_LINEAR),
+    (GaussianNB(), NOT_LINEAR),
+    (BernoulliNB(), NOT_LINEAR),
+    (SGDRegressor(), "is no classifier"),
+    (SGDOneClassSVM(), "is no classifier"),
+    (SGDClassifier(average=True), "with average "),
+    (SGDClassifier(average=10), "with average ")])
+def test_models_that_cannot_be_averaged_are_refused(model, reason, classes):
+    sentence = f"^{type(model).__name__} {reason}.*; take SGDClassifier"
+    with pytest.raises(TypeError, match=sentence):
+        SklearnTrainer(model, None, features=2, classes=classes)

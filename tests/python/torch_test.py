@@ -216,7 +216,7 @@ def test_private_tensors_stay(tmp_path):
     fit = trainer.fit(copied(given), here)
     assert set(fit.parameters) == set(given)
     files = list(tmp_path.iterdir())
-    assert [file.name for file in files] == ["private-..%2Fcam.safetensors"]
+    assert len(files) == 1 and files[0].name.startswith("private-..%2Fcam-")
     kept = starling.load(files[0])
     assert set(kept) == {"3.weight", "3.bias"}
     # After a restart the head goes on from there: with no rate it stays.
@@ -228,6 +228,40 @@ def test_private_tensors_stay(tmp_path):
     again.fit(copied(given), Task(client="b", seed=2, train=TRAIN, directory=tmp_path))
     assert_equal(starling.load(files[0]), kept)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_private_may_be_one_prefix():
+    trainer = TorchTrainer(net, LOSS, loader_of, private="3.")
+    assert {name[:2] for name in trainer.initialize(task())} == {"0.", "1."}
+
+
+@pytest.mark.parametrize("private", ["head.", ("3.", "head.")])
+def test_a_private_prefix_of_no_tensor_is_named(private):
+    for model in (net, net()):
+        trainer = TorchTrainer(model, LOSS, loader_of, private=private)
+        with pytest.raises(ValueError, match='private names "head.", .* 0.weight, 0.bias, '):
+            trainer.initialize(task())
+
+
+def test_private_tensors_of_other_shapes_have_a_file_of_their_own(tmp_path):
+    def model(settings):
+        return nn.Sequential(nn.Linear(6, 4), nn.Linear(4, settings["classes"]))
+
+    trainer = TorchTrainer(model, LOSS, loader_of, private="1.")
+
+    def fit(classes, rate):
+        here = Task(client="a", seed=1, train={**TRAIN, "learning-rate": rate}, directory=tmp_path,
+                    settings={"classes": classes})
+        trainer.fit(copied(trainer.initialize(here)), here)
+        return {file: starling.load(file) for file in tmp_path.iterdir()}
+
+    (first, three), = fit(3, 0.1).items()
+    assert three["1.weight"].shape == (3, 4)
+    both = fit(5, 0.1)
+    assert len(both) == 2
+    assert_equal(both[first], three)
+    # A run of the same shapes goes on with what the one before has left.
+    assert_equal(fit(3, 0)[first], three)
 
 
 def test_half_precision_travels(tmp_path):

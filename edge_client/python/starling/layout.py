@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Collection, Dict, List, Mapping, Tuple
 
@@ -11,11 +12,35 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Tensors = Dict[str, Array]
+WHEN_DIVERGED = "; lower the learning rate or set clip-norm"
 
 
 def by_name(names: Collection[str]) -> List[str]:
     """In the order of the protocol and of model files: by the bytes of the names."""
     return sorted(names, key=lambda name: name.encode())
+
+
+def check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the names of tensors are texts, not {type(name).__name__}: {name!r}")
+    if name == "__metadata__" or re.search(r"[\x00-\x1f\x7f]", name):
+        raise ValueError(f"{name!r} cannot be the name of a tensor in a model file; rename it")
+
+
+def check_buffers(buffers: object, names: Collection[str]) -> None:
+    if isinstance(buffers, str) or not isinstance(buffers, Collection):
+        example = f"[{buffers!r}]" if isinstance(buffers, str) else '["mean"], or [] for none'
+        raise TypeError(f"buffers is {buffers!r}; a list of names is needed: {example}")
+    for name in buffers:
+        if name not in names:
+            raise ValueError(f'buffers names "{name}", which is no tensor of the model')
+
+
+def check_tensors(tensors: object, giver: str) -> None:
+    """That they are a dict, as a method has to return them."""
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"{giver} returned its tensors as {type(tensors).__name__}; a dict of name "
+                        'to array is needed, as {"weight": np.zeros(3)}')
 
 
 def as_float32(name: str, value: object) -> NDArray[np.float32]:
@@ -47,6 +72,12 @@ class Layout:
     """The tensors of a model in the order in which they travel."""
 
     def __init__(self, model: Mapping[str, Array], buffers: Collection[str]) -> None:
+        check_tensors(model, "initialize")
+        if not model:
+            raise ValueError("initialize returned no tensor; a model needs one at least")
+        for name in model:
+            check_name(name)
+        check_buffers(buffers, model)
         self.tensors: List[Tensor] = []
         end = 0
         for name in by_name(model):
@@ -55,9 +86,6 @@ class Layout:
             dtype = np.asarray(model[name]).dtype
             self.tensors.append(Tensor(name, values.shape, dtype, name in buffers, begin, end))
         self.size = end
-        for name in buffers:
-            if name not in model:
-                raise ValueError(f'buffers names "{name}", which is no tensor of the model')
 
     def describe(self) -> List[Dict[str, object]]:
         return [{"name": t.name, "shape": list(t.shape), "dtype": str(t.dtype),
@@ -71,9 +99,10 @@ class Layout:
     def pack(self, tensors: Mapping[str, object], vector: NDArray[np.float32], giver: str) -> None:
         """Writes tensors to `vector`.
 
-        Raises ValueError or FloatingPointError, and leaves `vector` as it is, where a tensor is
-        missing, is none of the model, has another shape or a value that is not finite.
+        Raises TypeError, ValueError or FloatingPointError, and leaves `vector` as it is, where a
+        tensor is missing, is none of the model, has another shape or a value that is not finite.
         """
+        check_tensors(tensors, giver)
         wanted = {t.name: t for t in self.tensors}
         for name in tensors:
             if name not in wanted:
@@ -88,13 +117,20 @@ class Layout:
                 raise ValueError(f'{giver} returned the tensor "{name}" with the shape '
                                  f'{list(shape)}; {list(tensor.shape)} is needed')
             if not all_finite(values[name]):
-                raise FloatingPointError(
-                    f'{giver} returned the tensor "{name}" with values that are not finite')
+                advice = "" if giver == "initialize" else WHEN_DIVERGED
+                raise FloatingPointError(f'{giver} returned the tensor "{name}" with values that '
+                                         f"are not finite{advice}")
         for tensor in self.tensors:
             place = vector[tensor.begin:tensor.end].reshape(tensor.shape)
             np.copyto(place, values[tensor.name])
 
 
 def _of_type(values: NDArray[np.float32], dtype: np.dtype[Any]) -> Array:
-    rounded = np.rint(values) if dtype.kind in "iub" else values
-    return rounded.astype(dtype, copy=False)
+    if dtype.kind not in "iu":
+        return (np.rint(values) if dtype.kind == "b" else values).astype(dtype, copy=False)
+    # A mean, or the nearest float32, may lie outside of the type, where a cast would wrap around.
+    limits = np.iinfo(dtype)
+    largest = np.float64(limits.max)
+    if int(largest) > limits.max:  # of 64 bits, which float64 rounds up
+        largest = np.nextafter(largest, 0)
+    return np.rint(values, dtype=np.float64).clip(limits.min, largest).astype(dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import shlex
 import shutil
@@ -15,6 +16,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+import numpy as np
 
 PathLike = Union[str, Path]
 
@@ -46,9 +49,9 @@ def simulate(job: Union[PathLike, Mapping[str, Any]], *, clients: int = 10,
     """Runs a job on simulated clients, as `starling-coordinator simulate` does.
 
     `job` is a file, or a dict as the file would be: {"rounds": 5, "model": {"kind": "mlp"}}.
-    `trainer` is a Python file or a command, for a job with model.kind = "external"; `workers`
-    processes of it serve all clients. Further arguments are keys of the job and win over it:
-    rounds=5, learning_rate=0.1, **{"train.momentum": 0.8}.
+    `trainer` is a Python file ("train.py") or a command ("python3 train.py", or a list), for a job
+    with model.kind = "external"; `workers` processes of it serve all clients. Further arguments
+    are keys of the job and win over it: rounds=5, learning_rate=0.1, **{"train.momentum": 0.8}.
     """
     return _simulation("starling-coordinator", job, "rounds", trainer, workers, out, progress,
                        {"clients": clients, **settings})
@@ -129,11 +132,14 @@ def _ask(command: str, *arguments: str, state: Optional[PathLike]) -> Any:
 
 def _command(trainer: Union[PathLike, Sequence[str]]) -> str:
     """For a shell. A Python file runs in this very Python."""
-    if isinstance(trainer, (str, Path)):
-        if str(trainer).endswith(".py"):
-            return shlex.join([sys.executable, str(trainer)])
-        return str(trainer)
-    return shlex.join(trainer)
+    if not isinstance(trainer, (str, Path)):
+        return shlex.join(trainer)
+    name = str(trainer)
+    is_path = isinstance(trainer, Path) or os.path.isfile(name)
+    # A name with a blank may also be a command, as "python3 train.py".
+    if name.endswith(".py") and (is_path or not any(each.isspace() for each in name)):
+        return shlex.join([sys.executable, name])
+    return shlex.quote(name) if is_path else name
 
 
 def _run(command: List[str], progress: bool) -> Any:
@@ -179,14 +185,14 @@ def _find(program: str) -> str:
 def _flags(settings: Mapping[str, Any]) -> List[str]:
     flags = []
     for key, value in settings.items():
-        flags += [f"--{key.replace('_', '-')}", _flag_value(value)]
+        flags += [f"--{key.replace('_', '-')}", _flag_value(_plain(key, value))]
     return flags
 
 
 def _flag_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return ",".join(map(_flag_value, value))
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
@@ -201,9 +207,10 @@ class _JobFile:
     def __enter__(self) -> str:
         if not isinstance(self._job, Mapping):
             return str(self._job)
-        with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
-            file.write(_toml(self._job))
-        self._made = file.name
+        text = _toml(_plain("", self._job)).encode()
+        with tempfile.NamedTemporaryFile(suffix=".toml", delete=False) as file:
+            self._made = file.name
+            file.write(text)
         return file.name
 
     def __exit__(self, *_: object) -> None:
@@ -211,20 +218,45 @@ class _JobFile:
             os.unlink(self._made)
 
 
+def _plain(key: str, value: Any) -> Any:
+    """Of NumPy scalars, arrays and paths what a file can say. TypeError or ValueError by key."""
+    if isinstance(value, Mapping):
+        return {name: _plain(f"{key}.{name}" if key else name, each)
+                for name, each in value.items()}
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(f"{key}[{place}]", each) for place, each in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{key} = {value} is not finite; give a number")
+    if not isinstance(value, (bool, int, float, str)):
+        wanted = "leave the key out" if value is None else "give a number, a text, a list or a dict"
+        raise TypeError(f"{key} = {value!r} cannot stand in a job; {wanted}")
+    return value
+
+
 def _toml(job: Mapping[str, Any]) -> str:
-    lines = [f"{json.dumps(key)} = {_toml_value(value)}" for key, value in job.items()
+    lines = [f"{_toml_text(key)} = {_toml_value(value)}" for key, value in job.items()
              if not isinstance(value, Mapping)]
     for key, table in job.items():
         if isinstance(table, Mapping):
-            lines.append(f"[{json.dumps(key)}]")
-            lines += [f"{json.dumps(name)} = {_toml_value(value)}" for name, value in table.items()]
+            lines.append(f"[{_toml_text(key)}]")
+            lines += [f"{_toml_text(name)} = {_toml_value(value)}"
+                      for name, value in table.items()]
     return "\n".join(lines) + "\n"
 
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(key)} = {_toml_value(each)}" for key, each in value.items())
+        pairs = (f"{_toml_text(key)} = {_toml_value(each)}" for key, each in value.items())
         return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)  # numbers, true and texts are written the same
+    return _toml_text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _toml_text(text: str) -> str:
+    # As in JSON, which leaves one control character as it is.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, BinaryIO, Collection, Dict, Mapping, Optional, Union
 
 import numpy as np
+from numpy.typing import NDArray
 
-from starling.layout import Array, Tensors, as_float32, by_name
+from starling.layout import (Array, Tensors, as_float32, by_name, check_buffers,
+                             check_name)
 
 _BUFFERS = "starling.buffers"
 _HEADER_BYTES_MAX = 16 << 20
@@ -25,10 +28,10 @@ def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collecti
 
     `buffers` names the tensors that no optimizer changes (Trainer.buffers).
     """
+    for name in tensors:
+        check_name(name)
     names = by_name(tensors)
-    unknown = by_name(set(buffers) - set(names))
-    if unknown:
-        raise ValueError(f'buffers names "{unknown[0]}", which is no tensor of the model')
+    check_buffers(buffers, names)
     notes = dict(metadata or {})
     if buffers:
         notes[_BUFFERS] = json.dumps(by_name(buffers), ensure_ascii=False)
@@ -41,11 +44,24 @@ def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collecti
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     part = Path(f"{path}.part")
-    with open(part, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name in names:
-            file.write(np.ascontiguousarray(as_float32(name, tensors[name]), "<f4").data)
-    os.replace(part, path)
+    try:
+        with open(part, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name in names:
+                file.write(np.ascontiguousarray(_narrowed(name, tensors[name]), "<f4").data)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _narrowed(name: str, value: object) -> NDArray[np.float32]:
+    """As float32. Values that were not finite before are written as they are."""
+    values = as_float32(name, value)
+    if np.count_nonzero(np.isinf(values)) != np.count_nonzero(np.isinf(np.asarray(value))):
+        raise ValueError(f'tensor "{name}" has values above {np.finfo(np.float32).max:.3g}, which '
+                         "float32 does not hold; scale it")
+    return values
 
 
 def load(path: Union[str, Path]) -> Tensors:
@@ -57,21 +73,45 @@ def load(path: Union[str, Path]) -> Tensors:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
+        if not _is_entry(name, entry):
+            raise ValueError(f"{path}: the header's entry of {name!r} is not one of a tensor; the "
+                             "file is damaged")
         if entry["dtype"] not in _TYPES:
             raise ValueError(f'{path}: tensor "{name}" is of type {entry["dtype"]}, which is not '
                              f'supported; convert it to one of {", ".join(_TYPES)}')
         begin, end = entry["data_offsets"]
         dtype = np.dtype(_TYPES[entry["dtype"]])
-        size = int(np.prod(entry["shape"], dtype=np.int64))
+        size = math.prod(entry["shape"])
         if not 0 <= begin <= end <= data.size or end - begin != size * dtype.itemsize:
             raise ValueError(f'{path}: the offsets of tensor "{name}" do not suit its shape or '
                              "the file's length; the file is damaged")
         # Copied, because a tensor may begin anywhere.
-        values: Array = data[begin:end].copy().view(dtype).reshape(entry["shape"])
+        try:
+            values: Array = data[begin:end].copy().view(dtype).reshape(entry["shape"])
+        except (ValueError, OverflowError):  # of no values, but with an enormous side
+            raise ValueError(f'{path}: tensor "{name}" has a shape that NumPy does not hold; the '
+                             "file is damaged") from None
         if entry["dtype"] == "BF16":
             values = np.left_shift(values.astype("<u4"), 16).view("<f4")
         tensors[name] = values
     return {name: tensors[name] for name in by_name(tensors)}
+
+
+def _is_entry(name: str, entry: object) -> bool:
+    def are_counts(numbers: object) -> bool:
+        return isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers)
+
+    return (_is_unicode(name) and isinstance(entry, dict) and isinstance(entry.get("dtype"), str)
+            and are_counts(entry.get("shape")) and are_counts(entry.get("data_offsets"))
+            and len(entry["data_offsets"]) == 2)
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can express
+        return False
+    return True
 
 
 def _read_header(file: BinaryIO, path: Union[str, Path]) -> Dict[str, Any]:
@@ -80,8 +120,8 @@ def _read_header(file: BinaryIO, path: Union[str, Path]) -> Dict[str, Any]:
         raise ValueError(f"{path} is not a safetensors file: its header claims {length} bytes")
     text = file.read(length)
     try:
-        header = json.loads(text)
-    except ValueError as error:
+        header = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a safetensors file: {error}") from None
     if not isinstance(header, dict):
         raise ValueError(f"{path} is not a safetensors file: its header is not an object")

@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
+from starling.layout import Layout
 from starling.safetensors import save
 from starling.session import PROTOCOL, Memory, Session
 from starling.trainer import Task, Trainer
@@ -29,7 +30,13 @@ def serve(trainer: Trainer) -> None:
 
     Started by hand it reads the command line instead; `--help` says how.
     """
-    if "STARLING_TRAINER" not in os.environ:
+    if not isinstance(trainer, Trainer):
+        given = (f"the class {trainer.__name__}; make an object of it: "
+                 f"serve({trainer.__name__}())" if isinstance(trainer, type) else
+                 f"{type(trainer).__name__}; give an object of a subclass of starling.Trainer")
+        raise TypeError(f"serve() was given {given}")
+    # Programs that the trainer starts have no part in this; they may be trainers run by hand.
+    if os.environ.pop("STARLING_TRAINER", None) is None:
         sys.exit(_run_by_hand(trainer, sys.argv[1:]))
     for descriptor in (REQUESTS, ANSWERS, MEMORY):
         os.set_inheritable(descriptor, False)  # programs that the trainer starts do not get them
@@ -105,7 +112,7 @@ def _run_by_hand(trainer: Trainer, arguments: List[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of both (default 1)")
     parser.add_argument("--client", default="client-1",
                         help="check: whose rows to use (default client-1)")
-    parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON",
+    parser.add_argument("--settings", type=_json_object, default={}, metavar="JSON",
                         help="the job's [trainer] table, as in '{\"clients\": 10}'")
     options = parser.parse_args(arguments)
     if options.initial is None and not options.check:
@@ -115,13 +122,29 @@ def _run_by_hand(trainer: Trainer, arguments: List[str]) -> int:
                 settings=options.settings)
     if options.initial is not None:
         model = trainer.initialize(task)
-        save(options.initial, model, trainer.buffers)
+        try:
+            Layout(model, trainer.buffers)
+            save(options.initial, model, trainer.buffers)
+        except (OSError, TypeError, ValueError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
         values = sum(np.asarray(array).size for array in model.values())
         print(f"{options.initial}: {len(model)} tensors, {values} values")
     if not options.check:
         return 0
     with TemporaryDirectory() as directory:
         return _check(trainer, task, directory)
+
+
+def _json_object(text: str) -> Dict[str, Any]:
+    try:
+        settings = json.loads(text)
+    except (ValueError, RecursionError):
+        settings = None
+    if not isinstance(settings, dict):
+        raise argparse.ArgumentTypeError(
+            f"{text[:80]!r} is not a JSON object; write it as '{{\"clients\": 10}}'")
+    return settings
 
 
 def _check(trainer: Trainer, task: Task, directory: str) -> int:

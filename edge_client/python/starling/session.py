@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Mapping, Tuple, Type, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from starling.layout import Layout
+from starling.layout import WHEN_DIVERGED, Layout, check_tensors
 from starling.trainer import Fit, Gradient, Metrics, Task, TaskError, Trainer, task_of
 
 PROTOCOL = 1
@@ -60,8 +60,9 @@ class Session:
         layout = self._layout(task)
         rows, held_out = self._trainer.rows(task) if task.client else (0, 0)
         return {"protocol": PROTOCOL, "name": self._trainer.name,
-                "operations": self._trainer.operations(), "rows": int(rows),
-                "held-out": int(held_out), "tensors": layout.describe()}
+                "operations": self._trainer.operations(), "rows": _count(rows, "rows", "count"),
+                "held-out": _count(held_out, "rows", "held-out count"),
+                "tensors": layout.describe()}
 
     def _initialize(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
         layout = self._layout(task)
@@ -84,7 +85,8 @@ class Session:
         accuracy = _finite(metrics.accuracy, "evaluate", "accuracy")
         if not 0 <= accuracy <= 1:
             raise ValueError(f"evaluate returned the accuracy {accuracy}; 0 to 1 is needed")
-        return {"rows": int(metrics.rows), "loss": _finite(metrics.loss, "evaluate", "loss"),
+        return {"rows": _count(metrics.rows, "evaluate", "rows"),
+                "loss": _finite(metrics.loss, "evaluate", "loss"),
                 "accuracy": accuracy}
 
     def _gradient(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
@@ -92,8 +94,11 @@ class Session:
         parameters = layout.unpack(self._place(request, "parameters", layout))
         gradient = _checked(self._trainer.gradient(parameters, task, request["step"]), Gradient,
                             "gradient")
-        answer = {"rows": int(gradient.rows), "loss": _finite(gradient.loss, "gradient", "loss")}
-        buffers = {name: parameters[name] for name in self._trainer.buffers}
+        answer = {"rows": _count(gradient.rows, "gradient", "rows"),
+                  "loss": _finite(gradient.loss, "gradient", "loss")}
+        check_tensors(gradient.gradient, "gradient")
+        # Those of this task's settings: the trainer's own are those of its last initialize.
+        buffers = {t.name: parameters[t.name] for t in layout.tensors if t.buffer}
         layout.pack({**buffers, **gradient.gradient}, self._place(request, "result", layout),
                     "gradient")
         return answer
@@ -121,18 +126,37 @@ class Session:
 
 def _checked(value: Returned, wanted: Type[Returned], giver: str) -> Returned:
     if not isinstance(value, wanted):
-        raise TypeError(f"{giver} returned {type(value).__name__}; starling.{wanted.__name__} is "
-                        "needed")
+        given = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"{giver} returned {given}; starling.{wanted.__name__}(...) is needed")
     return value
 
 
-def _finite(value: float, giver: str, what: str) -> float:
-    if not math.isfinite(value):
-        raise FloatingPointError(f"{giver} returned a {what} that is not finite")
-    return float(value)
+def _number(value: Any, giver: str, what: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):  # the last by PyTorch
+        raise TypeError(f"{giver} returned the {what} {value!r}; a number is needed") from None
 
 
-def _fit_answer(weight: float, metrics: Mapping[str, float]) -> Dict[str, Any]:
+def _finite(value: Any, giver: str, what: str) -> float:
+    number = _number(value, giver, what)
+    if not math.isfinite(number):
+        advice = WHEN_DIVERGED if what == "loss" else ""
+        raise FloatingPointError(f"{giver} returned a {what} that is not finite{advice}")
+    return number
+
+
+def _count(value: Any, giver: str, what: str) -> int:
+    number = _number(value, giver, what)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{giver} returned the {what} {value}; 0 or more is needed")
+    return int(number)
+
+
+def _fit_answer(weight: Any, metrics: Any) -> Dict[str, Any]:
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"fit returned the metrics {metrics!r}; a dict is needed, as "
+                        '{"loss": 0.5}')
     if _finite(weight, "fit", "weight") <= 0:
         raise ValueError(f"fit returned the weight {weight}; above 0 is needed")
     if "loss" not in metrics:
@@ -140,7 +164,7 @@ def _fit_answer(weight: float, metrics: Mapping[str, float]) -> Dict[str, Any]:
     answer: Dict[str, Any] = {"weight": float(weight),
                               "loss": _finite(metrics["loss"], "fit", "loss")}
     if "steps" in metrics:
-        answer["steps"] = int(metrics["steps"])
+        answer["steps"] = _count(metrics["steps"], "fit", "steps")
     return answer
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.metrics import hinge_loss, log_loss
 
 from starling.layout import Tensors
@@ -26,23 +26,23 @@ class SklearnTrainer(Trainer):
     def __init__(self, model: Any, data_of: Callable[[Task], Tuple[Any, Any]], *, features: int,
                  classes: Sequence[Any],
                  evaluate_data_of: Optional[Callable[[Task], Tuple[Any, Any]]] = None) -> None:
-        if not hasattr(model, "partial_fit"):
-            raise TypeError(f"{type(model).__name__} has no partial_fit; take "
-                            'SGDClassifier(loss="log_loss"), which is logistic regression')
         self._given = model
         self._data_of = data_of
         self._features = features
         self._classes = np.asarray(classes)
         self._evaluate_data_of = evaluate_data_of
+        reason = self._why_not()
+        if reason:
+            raise TypeError(f"{type(model).__name__} {reason}; take "
+                            'SGDClassifier(loss="log_loss"), which is logistic regression')
 
     def operations(self) -> List[str]:
         return [each for each in super().operations()
                 if each != "evaluate" or self._evaluate_data_of]
 
     def initialize(self, task: Task) -> Tensors:
-        lines = 1 if len(self._classes) == 2 else len(self._classes)
-        return {"coef_": np.zeros((lines, self._features), np.float32),
-                "intercept_": np.zeros(lines, np.float32)}
+        coef, intercept = self._shapes()
+        return {"coef_": np.zeros(coef, np.float32), "intercept_": np.zeros(intercept, np.float32)}
 
     def fit(self, parameters: Tensors, task: Task) -> Fit:
         inputs, targets = self._data_of(task)
@@ -81,13 +81,35 @@ class SklearnTrainer(Trainer):
             model.set_params(random_state=task.seed % 2**32)
         if "eta0" in known and "learning_rate" in known:
             model.set_params(learning_rate="constant", eta0=task.learning_rate)
-        # Made by training on a row of zeros a class; then it is what the task gives.
-        model.partial_fit(np.zeros((len(self._classes), self._features)), self._classes,
-                          classes=self._classes)
+        self._make_tensors(model)
         model.coef_ = parameters["coef_"].astype(np.float64)
         model.intercept_ = parameters["intercept_"].astype(np.float64)
         model.t_ = 1.0
         return model
+
+    def _make_tensors(self, model: Any) -> None:
+        """By training on a row of zeros a class; their values are of no use."""
+        model.partial_fit(np.zeros((len(self._classes), self._features)), self._classes,
+                          classes=self._classes)
+
+    def _shapes(self) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+        """Of coef_ and intercept_; two classes share a line."""
+        lines = 1 if len(self._classes) == 2 else len(self._classes)
+        return (lines, self._features), (lines,)
+
+    def _why_not(self) -> str:
+        """What of the given model cannot be federated; empty if nothing."""
+        if not hasattr(self._given, "partial_fit"):
+            return "has no partial_fit"
+        if not is_classifier(self._given):
+            return "is no classifier"
+        if self._given.get_params().get("average"):
+            return "with average keeps two sets of coefficients"
+        model = clone(self._given)
+        self._make_tensors(model)
+        found = tuple(np.shape(getattr(model, name, 0)) for name in ("coef_", "intercept_"))
+        is_linear = found == self._shapes()
+        return "" if is_linear else "does not have coef_ and intercept_ as a linear classifier has"
 
     def _loss(self, model: Any, inputs: Any, targets: Any) -> float:
         if hasattr(model, "predict_proba"):

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from copy import deepcopy
 from itertools import count
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence,
+                    Tuple, Union)
 from urllib.parse import quote
 
 import numpy as np
@@ -50,8 +53,9 @@ class TorchTrainer(Trainer):
     evaluate_loader_of: as loader_of, of the held-out rows; without it nothing is evaluated.
     metric: from outputs and targets to the accuracy of a batch, 0 to 1.
     device: by default a GPU where there is one.
-    private: beginnings of names, as "head.": these tensors stay in the trainer's directory, one
-        file a client, and no run sees them.
+    private: a prefix of names, as "head.", or several: these tensors stay in the trainer's
+        directory, and no run sees them. There is one file per client and set of names and shapes:
+        a run begins with the private tensors that the last run of the same shapes has left.
     """
 
     def __init__(self, model: Union[nn.Module, Callable[[Mapping[str, Any]], nn.Module]],
@@ -62,7 +66,7 @@ class TorchTrainer(Trainer):
                  evaluate_loader_of: Optional[Callable[[Task], Batches]] = None,
                  metric: Callable[[Any, Any], float] = accuracy,
                  device: Union[None, str, torch.device] = None,
-                 private: Tuple[str, ...] = ()) -> None:
+                 private: Union[str, Sequence[str]] = ()) -> None:
         self._given = model
         self._loss = loss
         self._loader_of = loader_of
@@ -70,7 +74,7 @@ class TorchTrainer(Trainer):
         self._evaluate_loader_of = evaluate_loader_of
         self._metric = metric
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self._private = tuple(private)
+        self._private = (private,) if isinstance(private, str) else tuple(private)
         self._settings: Optional[Mapping[str, Any]] = None  # those that _model was made for
         self._model = nn.Module()
         self._initial: Dict[str, Any] = {}  # of a module that was given as it is
@@ -185,6 +189,10 @@ class TorchTrainer(Trainer):
             self._model.load_state_dict(self._initial)
         else:
             self._model = self._given(task.settings).to(self._device)
+        for prefix in self._private:
+            if not any(name.startswith(prefix) for name in self._state()):
+                raise ValueError(f'private names "{prefix}", with which the name of no tensor of '
+                                 f"the model begins; the tensors are {', '.join(self._state())}")
         self._settings = task.settings
 
     def _begin(self, parameters: Tensors, task: Task,
@@ -216,7 +224,10 @@ class TorchTrainer(Trainer):
         return name.startswith(self._private) if self._private else False
 
     def _private_file(self, task: Task) -> Path:
-        return task.directory / f"private-{quote(task.client, safe='')}.safetensors"
+        shapes = [(name, list(tensor.shape)) for name, tensor in sorted(self._state().items())
+                  if self._stays(name)]
+        digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16]
+        return task.directory / f"private-{quote(task.client, safe='')}-{digest}.safetensors"
 
     def _keep_private(self, task: Task) -> None:
         if self._private:
