@@ -832,7 +832,7 @@ class SharedEvaluationTest : public EvaluationTest {
     context.job.round.wait_for = 2;
     join_evaluator("c", 3);
     feed(RunSubmitted{slow_start(2)});
-    const auto of_c = sent<protocol::RoundPlan>().at(0).second;
+    auto of_c = sent<protocol::RoundPlan>().at(0).second;
     for (std::uint64_t session : {1, 2}) join_evaluator(session == 1 ? "a" : "b", session);
     submit();
     train_round();
