@@ -43,6 +43,10 @@ EdgeSession::Options session_options(const EdgeOptions& options, client::ClientO
 Result<DeviceTraining> make_training(const StartRequest& request, const std::string& client,
                                      const client::ClientData& data, Log& log) {
   if (request.own.trainer != nullptr) {
+    if (request.own.description.layout == nullptr) {
+      return wrong_setting("bad-description",
+                           "the description of the application's trainer has no layout");
+    }
     log.info("{}", client::summarize(request.own.description));
     return train_by_application(*request.own.trainer, request.own.description);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/client/checked_trainer.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -31,6 +32,10 @@ auto call_trainer(const TrainerDescription& description, const Call& call) -> de
   } catch (const std::exception& thrown) {
     return trainer_failed(description,
                           fmt::format("threw an exception: {}", printable(thrown.what())));
+  } catch (const abi::__forced_unwind&) {  // of a thread that is cancelled
+    throw;
+  } catch (...) {
+    return trainer_failed(description, "threw something that is no std::exception");
   }
 }
 
@@ -134,6 +139,10 @@ Result<train::Evaluation> CheckedTrainer::evaluate(const TrainingRequest& reques
                     return trainer_.evaluate(request, parameters, stop);
                   }));
   STARLING_TRY(check_finite(found.loss + found.accuracy));
+  if (found.samples == 0) return rejected("no-data", description_.name + " evaluated no rows");
+  if (found.accuracy < 0 || found.accuracy > 1) {
+    return trainer_failed(description_, "answered an accuracy that is not from 0 to 1");
+  }
   return found;
 }
 

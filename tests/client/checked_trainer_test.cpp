@@ -40,12 +40,14 @@ class Scripted final : public Trainer {
   }
   Result<train::Evaluation> evaluate(const TrainingRequest&, std::span<const float>,
                                      const std::atomic<bool>&) override {
-    return train::Evaluation{.loss = loss_found, .accuracy = 0.5, .samples = 9};
+    return train::Evaluation{.loss = loss_found, .accuracy = accuracy, .samples = samples};
   }
 
   std::function<void(std::span<float>)> on_train;
   Result<TrainingReport> report = TrainingReport{.weight = 40, .train_loss = 0.25};
   double loss_found = 0.75;
+  double accuracy = 0.5;
+  std::uint64_t samples = 9;
 };
 
 class CheckedTrainerTest : public ::testing::Test {
@@ -140,6 +142,8 @@ TEST_F(CheckedTrainerTest, WhatItThrowsIsAnErrorOfTheTask) {
   trainer.on_train = [](std::span<float>) { throw std::runtime_error("no GPU"); };
   EXPECT_EQ(train().error(),
             rejected("trainer-failed", "the trainer 'app' threw an exception: no GPU"));
+  trainer.on_train = [](std::span<float>) { throw 42; };
+  EXPECT_EQ(train().error().code(), "trainer-failed");
   trainer.on_train = [](std::span<float>) { throw std::bad_alloc(); };
   EXPECT_THROW((void)train(), std::bad_alloc);  // for train_with() to name
 }
@@ -158,6 +162,11 @@ TEST_F(CheckedTrainerTest, ResultsThatNobodyCanUseAreErrors) {
   EXPECT_EQ(full_gradient().error().code(), "diverged");
   EXPECT_EQ(loss().error().code(), "diverged");
   EXPECT_EQ(evaluate().error().code(), "diverged");
+  trainer.loss_found = 1;
+  trainer.accuracy = 1.5;
+  EXPECT_EQ(evaluate().error().code(), "trainer-failed");
+  trainer.samples = 0;
+  EXPECT_EQ(evaluate().error().code(), "no-data");
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ TEST_F(DeviceTrainingByAProgram, SaysWhatTheProgramOffers) {
   EXPECT_THAT(training->abilities, Contains("model-external"));
   EXPECT_THAT(training->abilities, Contains("evaluate"));
   EXPECT_THAT(training->abilities, Contains("scaffold"));
-  EXPECT_EQ(fake.log.count("initialize, fit, evaluate, gradient; 3 tensors, 5 values; 40 rows"), 1U);
+  EXPECT_EQ(fake.log.count("initialize, fit, evaluate, gradient; 3 tensors, 5 values; 40 rows"),
+            1U);
 }
 
 // Its model may follow from the settings of a run, which a device does not know when it starts.
