@@ -177,8 +177,9 @@ TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
   job_.training.strategy.name = "fedadam";
   const Simulated simulated = simulate(job_);
   const model::Parameters before = small_model();
+  const auto layout = small_layout();
   const auto change = [&](std::string_view name) {
-    const model::TensorInfo& tensor = *small_layout()->find(name);
+    const model::TensorInfo& tensor = *layout->find(name);
     return simulated.last.values(tensor)[0] - std::as_const(before).values(tensor)[0];
   };
   EXPECT_FLOAT_EQ(change("b"), 8);
