@@ -111,7 +111,7 @@ Result<void> create_durably(const fs::path& path) {
     return rejected("no-directory", "cannot create the directory " + path.string() +
                                         ": a file of that name exists");
   }
-  const auto synced = sync_directory(parent);
+  auto synced = sync_directory(parent);
   if (!synced) ::rmdir(path.c_str());
   return synced;
 }

@@ -673,7 +673,7 @@ Result<void> ClientMachine::find_place(const protocol::RoundPlan& plan) const {
 Result<void> ClientMachine::make_room(const protocol::RoundPlan& plan) {
   if (!options_.check) return {};
   const std::uint64_t others = other_states_bytes(plan.run);
-  const Result<void> fits = options_.check(plan, others);
+  Result<void> fits = options_.check(plan, others);
   if (fits || fits.error().kind() != ErrorKind::kOverloaded) return fits;
   const auto ended = ended_with_state_but(plan.run);
   if (!ended || !options_.check(plan, others - state_bytes(*ended))) {
