@@ -46,7 +46,12 @@ attempts-max = 100
 federated-every = 10
 JOB
 }
-hashes() { grep -o '"round":[0-9]*,\|"model_sha256":"[0-9a-f]*"' "$1" | paste - - | grep sha256 | sort -u; }
+# "ROUND HASH" of each committed round; an attempt that lost its trainer has none.
+hashes() {
+  python3 -c 'import json, sys
+for each in json.load(open(sys.argv[1]))["rounds"]:
+    if each["model_sha256"]: print(each["round"], each["model_sha256"])' "$1"
+}
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 serve() {
   starling-coordinator serve coordinator >>coordinator.log 2>&1 &
