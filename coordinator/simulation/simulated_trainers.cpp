@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/simulation/simulated_trainers.h"
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-
 #include "core/client/abilities.h"
 #include "core/client/process_trainer.h"
 
@@ -12,28 +8,19 @@ namespace starling::coordinator {
 namespace {
 
 const std::atomic<bool> kNeverStops = false;
-const std::string kFirstClient = "client-1";  // who is there in each simulation
-
-Result<std::filesystem::path> make_scratch() {
-  std::error_code error;
-  std::string name = (std::filesystem::temp_directory_path(error) / "starling-trainers.XXXXXX");
-  if (error || ::mkdtemp(name.data()) == nullptr) {
-    return rejected("cannot-write", "no temporary directory can be made for the trainers (TMPDIR)");
-  }
-  return std::filesystem::path(name);
-}
+const std::string kFirstClient = "client-1";  // every simulation has it
 
 }  // namespace
 
 Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
     const Job& job, const strategy::Catalogue& strategies, const client::TrainerOptions& options,
     unsigned workers, Log& log) {
-  STARLING_ASSIGN(std::filesystem::path directory, make_scratch());
+  STARLING_ASSIGN(ScratchDirectory directory, ScratchDirectory::make());
   std::unique_ptr<SimulatedTrainers> made(new SimulatedTrainers(job, std::move(directory)));
   for (unsigned worker = 0; worker < workers; ++worker) {
     made->hosts_.push_back(std::make_unique<client::TrainerHost>(
         client::TrainerHost::Options{.trainer = options,
-                                     .directory = made->directory_,
+                                     .directory = made->directory_.path(),
                                      .client = kFirstClient,
                                      .pause_min = Duration::zero(),
                                      .pause_max = Duration::zero()},
@@ -46,14 +33,8 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
   return made;
 }
 
-SimulatedTrainers::SimulatedTrainers(const Job& job, std::filesystem::path directory)
+SimulatedTrainers::SimulatedTrainers(const Job& job, ScratchDirectory directory)
     : settings_(job.training.trainer.object()), directory_(std::move(directory)) {}
-
-SimulatedTrainers::~SimulatedTrainers() {
-  hosts_.clear();
-  std::error_code ignored;
-  std::filesystem::remove_all(directory_, ignored);
-}
 
 FederationSimulator::Options::Trainers SimulatedTrainers::trainers() {
   return {.make =

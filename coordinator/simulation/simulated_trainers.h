@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainers of one's own in a simulation (client/trainer_host.h): all clients share one process a
+// Custom trainers in a simulation (client/trainer_host.h): all clients share one process a
 // worker.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "coordinator/rounds/run_context.h"
 #include "coordinator/simulation/federation_simulator.h"
 #include "core/base/log.h"
+#include "core/base/scratch_directory.h"
 #include "core/client/trainer_host.h"
 
 namespace starling::coordinator {
@@ -22,7 +22,6 @@ class SimulatedTrainers {
   [[nodiscard]] static Result<std::unique_ptr<SimulatedTrainers>> start(
       const Job& job, const strategy::Catalogue& strategies, const client::TrainerOptions& options,
       unsigned workers, Log& log);
-  ~SimulatedTrainers();
   SimulatedTrainers(const SimulatedTrainers&) = delete;
   SimulatedTrainers& operator=(const SimulatedTrainers&) = delete;
 
@@ -33,10 +32,10 @@ class SimulatedTrainers {
   [[nodiscard]] Result<ExternalModel> initial_model(const Job& job);
 
  private:
-  SimulatedTrainers(const Job& job, std::filesystem::path directory);
+  SimulatedTrainers(const Job& job, ScratchDirectory directory);
 
   std::string settings_;
-  std::filesystem::path directory_;  // of all processes, removed at the end
+  ScratchDirectory directory_;  // of all processes, which end before it is removed
   std::shared_ptr<const model::Layout> layout_;
   std::vector<std::unique_ptr<client::TrainerHost>> hosts_;  // by worker
   std::vector<std::string> abilities_;

@@ -15,6 +15,7 @@
 
 #include "core/base/durable_file.h"
 #include "core/base/escape_controls.h"
+#include "core/base/scratch_directory.h"
 #include "core/net/alarm.h"
 #include "core/net/signals.h"
 #include "gossip/launch/child_process.h"
@@ -22,7 +23,6 @@
 #include "gossip/launch/node_directory.h"
 #include "gossip/launch/proxy_network.h"
 #include "gossip/launch/run_recorder.h"
-#include "gossip/launch/scratch_directory.h"
 
 namespace starling::gossip {
 

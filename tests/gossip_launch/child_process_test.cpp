@@ -16,8 +16,8 @@
 #include <optional>
 
 #include "core/base/durable_file.h"
+#include "core/base/scratch_directory.h"
 #include "core/net/alarm.h"
-#include "gossip/launch/scratch_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {

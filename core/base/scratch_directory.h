@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 
-namespace starling::gossip {
+namespace starling {
 
 class ScratchDirectory {
  public:
@@ -31,4 +31,4 @@ class ScratchDirectory {
   Afterwards afterwards_;
 };
 
-}  // namespace starling::gossip
+}  // namespace starling

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/launch/scratch_directory.h"
+#include "core/base/scratch_directory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace starling::gossip {
+namespace starling {
 namespace {
 
 constexpr const char* kRemovedPrefix = "starling-launch-";
@@ -89,4 +89,4 @@ ScratchDirectory::~ScratchDirectory() {
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
-}  // namespace starling::gossip
+}  // namespace starling
