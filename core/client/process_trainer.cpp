@@ -11,6 +11,7 @@
 #include "core/base/rng.h"
 #include "core/client/checked_trainer.h"
 #include "core/linalg/kernels.h"
+#include "core/train/clip_gradient.h"
 #include "core/train/local_trainer.h"
 #include "core/train/optimizer.h"
 
@@ -64,16 +65,6 @@ Error steps_diverged(const char* what, std::uint64_t step, std::uint32_t round) 
   return rejected("diverged", fmt::format("{} is not finite after step {} of round {}; lower the "
                                           "learning rate or set clip-norm",
                                           what, step, round));
-}
-
-// As train::Stepper. False where the norm is not finite.
-bool clip_gradient(std::span<float> gradient, double clip_norm, const linalg::Kernels& kernels) {
-  if (clip_norm == 0) return true;
-  const double norm = std::sqrt(kernels.squared_norm(gradient.data(), gradient.size()));
-  if (!std::isfinite(norm)) return false;
-  const double factor = clip_norm / (norm + 1e-6);
-  if (factor < 1) kernels.scale(gradient.data(), gradient.size(), static_cast<float>(factor));
-  return true;
 }
 
 }  // namespace
@@ -173,7 +164,8 @@ Result<TrainingReport> ProcessTrainer::train_by_gradients(const Prepared& prepar
     buffers.clear(gradient);
     if (hooks.correct) hooks.correct(parameters, gradient);
     buffers.clear(gradient);
-    if (!std::isfinite(loss_sum) || !clip_gradient(gradient, prepared.options.clip_norm, kernels)) {
+    if (!std::isfinite(loss_sum) ||
+        !train::clip_gradient(gradient, prepared.options.clip_norm, kernels)) {
       return steps_diverged("the loss", report.steps, round);
     }
     optimizer.step(parameters, gradient, prepared.rate);

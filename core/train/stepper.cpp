@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/base/check.h"
+#include "core/train/clip_gradient.h"
 
 namespace starling::train {
 namespace {
@@ -48,7 +49,7 @@ double Stepper::step_with(Optimizer& optimizer, std::span<float> parameters,
   const double loss_sum = sum_gradient(parameters, dataset, rows, gradient_, stop);
   if (!std::isfinite(loss_sum)) return kNan;
   if (correct) correct(parameters, gradient_);
-  if (!clip()) return kNan;
+  if (!clip_gradient(gradient_, options_.clip_norm, model_->kernels())) return kNan;
   optimizer.step(parameters, gradient_, rate);
   return loss_sum;
 }
@@ -99,17 +100,6 @@ double Stepper::sum_gradient(std::span<const float> parameters, const data::Data
     sink.keep = 1;
   }
   return loss_sum;
-}
-
-// As torch.nn.utils.clip_grad_norm_. False where the norm is not finite.
-bool Stepper::clip() {
-  if (options_.clip_norm == 0) return true;
-  const linalg::Kernels& kernels = model_->kernels();
-  const double norm = std::sqrt(kernels.squared_norm(gradient_.data(), gradient_.size()));
-  if (!std::isfinite(norm)) return false;
-  const double factor = options_.clip_norm / (norm + 1e-6);
-  if (factor < 1) kernels.scale(gradient_.data(), gradient_.size(), static_cast<float>(factor));
-  return true;
 }
 
 }  // namespace starling::train

@@ -60,7 +60,6 @@ class Stepper {
   double sum_gradient(std::span<const float> parameters, const data::Dataset& dataset,
                       std::span<const std::uint32_t> rows, std::span<float> gradient,
                       const std::atomic<bool>* stop);
-  bool clip();
 
   std::shared_ptr<const model::Model> model_;
   TrainOptions options_;
