@@ -12,7 +12,7 @@ namespace starling::edge_client {
 // limits.memory in bytes.
 std::uint64_t memory_bytes(const LimitOptions& limits);
 
-// No rows where a trainer of one's own holds them. "setting-invalid" where the options name neither
+// No rows where a custom trainer holds them. "setting-invalid" where the options name neither
 // data nor a trainer, "partition-spec" where they name no part of it,
 // and those of data::load_dataset.
 [[nodiscard]] Result<client::ClientData> load_client_data(const EdgeOptions& options);

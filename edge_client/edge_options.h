@@ -49,10 +49,9 @@ struct LimitOptions {
 template <class V>
 void describe(V& visit, LimitOptions& o) {
   visit("threads", o.threads,
-        FieldInfo{
-            .help = "compute threads; one training task uses one, of a trainer of one's own all",
-            .min = 1,
-            .max = 64});
+        FieldInfo{.help = "compute threads; one training task uses one, a custom trainer uses all",
+                  .min = 1,
+                  .max = 64});
   visit("memory", o.memory,
         FieldInfo{.help = "for data, models, updates and what strategies remember together; larger "
                           "ones are refused by name; "
@@ -134,7 +133,7 @@ void describe(V& visit, LogOptions& o) {
 
 struct EdgeOptions {
   DataOptions data;
-  client::TrainerOptions trainer;  // of one's own, which holds its data itself
+  client::TrainerOptions trainer;  // a custom one, which holds its data itself
   LimitOptions limits;
   LinkOptions connection;
   GossipOptions gossip;

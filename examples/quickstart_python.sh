@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A model of one's own on a fresh machine: builds Starling, installs the Python package into a
+# A model of your own on a fresh machine: builds Starling, installs the Python package into a
 # virtual environment, tries an example's trainer and simulates a federation with it.
 set -euo pipefail
 

@@ -156,7 +156,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command
       ->add_option(
           "--trainer", flags->trainer,
-          "with model.kind = \"external\": the command of a trainer of one's own, as in "
+          "with model.kind = \"external\": the command of your own trainer, as in "
           "\"python3 train.py\" (one program and its arguments; \"env A=1 python3 train.py\" "
           "sets a variable); all clients share its processes")
       ->type_name("COMMAND");

@@ -162,7 +162,7 @@ Result<void> check_external(const Job& job) {
     }
     if (!training.model.is_external()) {
       return wrong_setting("setting-invalid",
-                           fmt::format("[trainer] is for trainers of one's own, and model.kind = "
+                           fmt::format("[trainer] is for custom trainers, and model.kind = "
                                        "'{}' is built in; set model.kind = \"external\"",
                                        training.model.kind));
     }

@@ -70,7 +70,7 @@ class FederationSimulator {
     const strategy::Catalogue* strategies = &strategy::builtin_strategies();
     // Of what clients know, what those of an earlier version do not: words of client/abilities.h.
     std::map<std::string, std::set<std::string>> lacks;
-    // Trainers of one's own instead of the built-in one, and what they can do (client/abilities.h).
+    // Custom trainers instead of the built-in one, and what they can do (client/abilities.h).
     // `make` is called on the worker's thread; a trainer is used there and then.
     struct Trainers {
       std::function<std::unique_ptr<client::Trainer>(const std::string& client, unsigned worker)>

@@ -81,10 +81,9 @@ Result<std::unique_ptr<SimulatedTrainers>> start_trainers(const Job& job,
     return wrong_setting(
         "setting-invalid",
         options.trainer
-            ? fmt::format(
-                  "a trainer of one's own needs model.kind = \"external\", and the job says "
-                  "'{}'",
-                  job.training.model.kind)
+            ? fmt::format("a custom trainer needs model.kind = \"external\", and the job says "
+                          "'{}'",
+                          job.training.model.kind)
             : "model.kind = \"external\" needs a trainer to simulate: --trainer \"python3 "
               "train.py\"");
   }

@@ -22,7 +22,7 @@ inline constexpr const char* kNamesAbility = "names";  // matches rows by the na
 // float32, "names", and "evaluate" where rows are held out. Sorted.
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out);
 
-// Of a trainer of one's own: "model-external", the sparse encoding, "evaluate" where it does, and
+// Of a custom trainer: "model-external", the sparse encoding, "evaluate" where it does, and
 // the strategies other than federated averaging where it offers gradients.
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies,
                                       const TrainerDescription& trainer);

@@ -33,7 +33,7 @@ struct TrainerOptions {
 template <class V>
 void describe(V& visit, TrainerOptions& o) {
   visit("command", o.command,
-        FieldInfo{.help = "program that trains models of one's own, and its arguments, as in "
+        FieldInfo{.help = "program that trains models of your own, and its arguments, as in "
                           "[\"python3\", \"train.py\"]; empty: the built-in models only"});
   visit(
       "start-deadline", o.start_deadline,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that only a trainer of one's own can compute with (`model.kind = "external"`): Starling
+// Models that only a custom trainer can compute with (`model.kind = "external"`): Starling
 // knows the names, shapes and roles of their tensors. In the flat vector they lie in the order of
 // their names, so that a file and a trainer that list them otherwise mean the same vector.
 #pragma once

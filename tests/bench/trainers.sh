@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Simulation with a trainer of one's own (trainers/two_nn.py: the 2NN in PyTorch on Fashion-MNIST, 100 clients,
+# Simulation with a custom trainer (trainers/two_nn.py: the 2NN in PyTorch on Fashion-MNIST, 100 clients,
 # cohort 10, one epoch in batches of 10) on two workers: seconds a round (median, without the first), the whole
 # run, and the largest memory of all its processes; beside the same loops bare, and beside Flower's simulation
 # engine where it is installed (pip install "flwr[simulation]"; of Ray only the processes of its session count).

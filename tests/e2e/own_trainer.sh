@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Models of one's own on real devices over mTLS: four of them, each with a trainer that is a program of its
+# Custom trainers on real devices over mTLS: four of them, each with a trainer that is a program of its
 # own; a trainer, a device and the coordinator are killed in between. The models are those of a simulation
 # whose clients share the same program, and no trainer outlives its device. Once with tasks that the
 # trainers do whole, and once by their gradients.

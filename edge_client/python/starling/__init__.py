@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Federated and decentralized training of a model of one's own with Starling.
+"""Federated and decentralized training of your own model with Starling.
 
 A trainer is a subclass of Trainer, served by serve(); starling.torch and starling.sklearn have
 ready ones and are imported only when asked for. simulate() and the functions after it start the

@@ -17,7 +17,7 @@ from starling.layout import Array, Tensors
 
 
 class TaskError(Exception):
-    """Raised in a trainer to fail a task with a code of one's own, as "no-data"."""
+    """Raised in a trainer to fail a task with a code of your own, such as "no-data"."""
 
     def __init__(self, message: str, code: str = "trainer-failed") -> None:
         super().__init__(message)
