@@ -18,16 +18,6 @@ class OwningTrainer final : private client::TrainerCache, public client::Builtin
       : BuiltinTrainer(client, data, static_cast<TrainerCache&>(*this)) {}
 };
 
-// A ProcessTrainer with its process.
-class OwningProcessTrainer final : public client::ProcessTrainer {
- public:
-  OwningProcessTrainer(const std::string& client, std::unique_ptr<client::TrainerHost> host)
-      : ProcessTrainer(client, *host), host_(std::move(host)) {}
-
- private:
-  const std::unique_ptr<client::TrainerHost> host_;
-};
-
 // Rows are not announced: how many a trainer uses may depend on the run, and no update may weigh
 // more than was announced.
 DeviceTraining one_trainer(std::unique_ptr<client::Trainer> trainer,
@@ -61,13 +51,13 @@ DeviceTraining train_on_data(const std::string& client, const client::ClientData
 
 Result<DeviceTraining> train_by_program(client::TrainerHost::Options options, Log& log) {
   const std::string client = options.client;
-  auto host = std::make_unique<client::TrainerHost>(std::move(options), log);
+  auto host = std::make_shared<client::TrainerHost>(std::move(options), log);
   const std::atomic<bool> never = false;
   const auto found = host->describe("{}", never);
   if (!found && !client::is_answer(found.error())) return found.error();
   client::TrainerDescription description;
   if (found) {
-    description = **found;
+    description = *found;
     log.info("{}", client::summarize(description));
   } else {
     description.operations = {client::TrainerOperation::kFit};
@@ -76,7 +66,10 @@ Result<DeviceTraining> train_by_program(client::TrainerHost::Options options, Lo
         "without any the coordinator takes it to offer 'fit' alone",
         found.error().message());
   }
-  return one_trainer(std::make_unique<OwningProcessTrainer>(client, std::move(host)), description);
+  DeviceTraining training =
+      one_trainer(std::make_unique<client::ProcessTrainer>(client, *host), description);
+  training.program = std::move(host);
+  return training;
 }
 
 DeviceTraining train_by_application(client::Trainer& trainer,

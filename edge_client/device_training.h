@@ -19,8 +19,9 @@ using Trainers = std::vector<std::unique_ptr<client::Trainer>>;  // by worker
 // With what the greeting says of it.
 struct DeviceTraining {
   Trainers trainers;
-  std::vector<std::string> abilities;  // see core/client/abilities.h
-  std::uint64_t rows = 0;              // 0: not said
+  std::shared_ptr<client::TrainerHost> program = {};  // of the trainer; null: not one
+  std::vector<std::string> abilities;                 // see core/client/abilities.h
+  std::uint64_t rows = 0;                             // 0: not said
   std::uint64_t held_out = 0;
   std::vector<std::uint32_t> input = {};  // shape of a row; empty: not said
   std::uint32_t classes = 0;

@@ -8,8 +8,8 @@ namespace starling::edge_client {
 using protocol::Envelope;
 using protocol::Parcel;
 
-GossipSession::GossipSession(World world, gossip::PeerNode::Options options, data::DatasetView rows,
-                             Link link)
+GossipSession::GossipSession(World world, gossip::PeerNode::Options options,
+                             gossip::PeerData trains_on, Link link)
     : world_(world),
       link_(std::move(link)),
       to_issuer_({},
@@ -17,7 +17,7 @@ GossipSession::GossipSession(World world, gossip::PeerNode::Options options, dat
                    return rejected("not-wanted", "a device takes no parcel from its issuer");
                  }),
       node_({world.loop, world.clock, world.log, world.identity}, std::move(options),
-            std::move(rows),
+            std::move(trains_on),
             {.report =
                  [this](const protocol::PeerReport& report) {
                    if (linked_) link_.send({report, {}});

@@ -28,7 +28,8 @@ class GossipSession {
   // The link to the issuer; `send` drops what is said while there is none.
   using Link = gossip::RelayLine::Carrier;
 
-  GossipSession(World world, gossip::PeerNode::Options options, data::DatasetView rows, Link link);
+  GossipSession(World world, gossip::PeerNode::Options options, gossip::PeerData trains_on,
+                Link link);
 
   // As of gossip::PeerNode.
   [[nodiscard]] Result<void> start() { return node_.start(); }

@@ -84,7 +84,7 @@ Check check_trainer(const EdgeOptions& options, const StateDirectory& state,
     return failed("trainer", found.error().message(), see_section(state, "[trainer]", "command"));
   }
   return passed("trainer",
-                fmt::format("{}; models of up to {}", client::summarize(**found), models));
+                fmt::format("{}; models of up to {}", client::summarize(*found), models));
 }
 
 Check check_data(const EdgeOptions& options, const StateDirectory& state) {

@@ -124,7 +124,8 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
                       backoff_rng(request, name), std::move(leftovers),
                       std::move(training.trainers));
   GossipSession gossip(
-      {loop, clock, log, request.state, identity}, std::move(peer), data.training,
+      {loop, clock, log, request.state, identity}, std::move(peer),
+      gossip::PeerData{.rows = data.training, .trainer = training.program.get()},
       {.send = [&session](const protocol::Envelope& e) { session.send_as_peer(e); },
        .queued_bytes = [&session] { return session.queued_bytes(); }});
   FallbackSession fallback(loop, clock, log, gossip.node(), data.training.size(),

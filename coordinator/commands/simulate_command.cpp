@@ -7,7 +7,6 @@
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <limits>
-#include <mutex>
 #include <ostream>
 
 #include "coordinator/commands/commands.h"
@@ -15,7 +14,7 @@
 #include "coordinator/simulation/simulate.h"
 #include "core/base/escape_controls.h"
 #include "core/config/binder.h"
-#include "core/telemetry/progress.h"
+#include "core/telemetry/progress_log.h"
 #include "core/telemetry/terminal_chart.h"
 
 namespace starling::coordinator {
@@ -60,28 +59,12 @@ struct SimulateFlags {
   config::OutputFormat format = config::OutputFormat::kText;
 };
 
-// Above the bar, from any thread.
-class ProgressLog final : public Log {
- public:
-  explicit ProgressLog(telemetry::Progress& progress) : progress_(progress) {}
-
-  void write(LogLevel, std::string_view line) override {
-    const std::lock_guard lock(mutex_);
-    progress_.print(line);
-  }
-  std::mutex& mutex() { return mutex_; }
-
- private:
-  telemetry::Progress& progress_;
-  std::mutex mutex_;
-};
-
 Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
                                                 CommandContext& context) {
   const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
   telemetry::Progress progress(context.err, context.clock, terminal,
                                static_cast<std::uint64_t>(flags.job.job.rounds));
-  ProgressLog log(progress);
+  telemetry::ProgressLog log(progress);
   FederationSimulator::Hooks hooks;
   hooks.on_line = [&](const std::string& line) {
     log.write(LogLevel::kInfo, telemetry::leading_facts(line, terminal.line_max));
@@ -97,7 +80,7 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
   SimulateOptions options = flags.options;
   options.log = &log;
   if (!flags.trainer.empty()) {
-    options.trainer = client::TrainerOptions{.command = {"/bin/sh", "-c", "exec " + flags.trainer}};
+    options.trainer = client::trainer_of(flags.trainer);
     if (flags.workers > 0) options.threads = flags.workers;
   }
   return simulate(flags.job, options, context.clock, std::move(hooks));

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <cmath>
 
 #include "coordinator/job/fallback_network.h"
@@ -145,28 +144,7 @@ Result<void> check_names(const Job& job) {
 // A model that the coordinator cannot compute with, and does not need rows for.
 Result<void> check_external(const Job& job) {
   const client::TrainingSettings& training = job.training;
-  if (training.trainer.settings.size() > client::kNamesBytesMax) {
-    return wrong_setting("setting-invalid",
-                         fmt::format("[trainer] takes {}, and a message carries {}",
-                                     format_byte_count(training.trainer.settings.size()),
-                                     format_byte_count(client::kNamesBytesMax)));
-  }
-  if (!training.trainer.settings.empty()) {
-    boost::system::error_code code;
-    const auto settings = boost::json::parse(training.trainer.settings, code);
-    if (code || !settings.is_object()) {
-      return wrong_setting(
-          "setting-invalid",
-          "trainer.settings is not a JSON object, such as '{\"hidden\": 200}', of at "
-          "most 32 levels");
-    }
-    if (!training.model.is_external()) {
-      return wrong_setting("setting-invalid",
-                           fmt::format("[trainer] is for custom trainers, and model.kind = "
-                                       "'{}' is built in; set model.kind = \"external\"",
-                                       training.model.kind));
-    }
-  }
+  STARLING_TRY(client::check_settings(training.trainer, training.model));
   if (!training.model.is_external()) return {};
   if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
     return wrong_setting(

@@ -226,7 +226,7 @@ void SimulatedFallback::train(const std::vector<std::size_t>& members) {
         .rate = train::learning_rate_at(training_, round, node.pace.rounds),
         .exchange = exchanges_};
     gossip::NodeTraining training(node.data, steppers_[worker]);
-    losses[i] = node.algorithm->adapt(training, phase, links(node));
+    losses[i] = *node.algorithm->adapt(training, phase, links(node));  // built in: none fails
   });
   for (std::size_t i = 0; i < members.size(); ++i) {
     Node& node = nodes_[members[i]];

@@ -18,7 +18,7 @@
 #include "core/sim/virtual_scheduler.h"
 #include "gossip/algorithms/make_algorithm.h"
 #include "gossip/fallback/fallback_machine.h"
-#include "gossip/simulation/node_training.h"
+#include "gossip/training/builtin_trainings.h"
 #include "topologies/topology.h"
 
 namespace starling::coordinator {

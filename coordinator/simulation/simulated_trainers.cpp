@@ -15,31 +15,23 @@ const std::string kFirstClient = "client-1";  // every simulation has it
 Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
     const Job& job, const strategy::Catalogue& strategies, const client::TrainerOptions& options,
     unsigned workers, Log& log) {
-  STARLING_ASSIGN(ScratchDirectory directory, ScratchDirectory::make());
-  std::unique_ptr<SimulatedTrainers> made(new SimulatedTrainers(job, std::move(directory)));
-  for (unsigned worker = 0; worker < workers; ++worker) {
-    made->hosts_.push_back(std::make_unique<client::TrainerHost>(
-        client::TrainerHost::Options{.trainer = options,
-                                     .directory = made->directory_.path(),
-                                     .client = kFirstClient,
-                                     .pause_min = Duration::zero(),
-                                     .pause_max = Duration::zero()},
-        log));
-  }
-  STARLING_ASSIGN(const client::TrainerDescription* found,
-                  made->hosts_.front()->describe(made->settings_, kNeverStops));
-  made->layout_ = found->layout;
-  made->abilities_ = client::abilities_of(strategies, *found);
+  STARLING_ASSIGN(auto processes,
+                  client::TrainerWorkers::make(options, kFirstClient, workers, log));
+  std::unique_ptr<SimulatedTrainers> made(new SimulatedTrainers(job, std::move(processes)));
+  STARLING_ASSIGN(const client::TrainerDescription found,
+                  made->workers_[0].describe(made->settings_, kNeverStops));
+  made->layout_ = found.layout;
+  made->abilities_ = client::abilities_of(strategies, found);
   return made;
 }
 
-SimulatedTrainers::SimulatedTrainers(const Job& job, ScratchDirectory directory)
-    : settings_(job.training.trainer.object()), directory_(std::move(directory)) {}
+SimulatedTrainers::SimulatedTrainers(const Job& job, client::TrainerWorkers workers)
+    : settings_(job.training.trainer.object()), workers_(std::move(workers)) {}
 
 FederationSimulator::Options::Trainers SimulatedTrainers::trainers() {
   return {.make =
               [this](const std::string& client, unsigned worker) {
-                return std::make_unique<client::ProcessTrainer>(client, *hosts_[worker]);
+                return std::make_unique<client::ProcessTrainer>(client, workers_[worker]);
               },
           .abilities = abilities_};
 }
@@ -48,7 +40,7 @@ Result<ExternalModel> SimulatedTrainers::initial_model(const Job& job) {
   if (!job.training.model.initial.empty()) return model_of_file(job);
   const auto made = std::make_shared<model::Parameters>(layout_);
   const Settings settings = job.training.to_settings();
-  client::ProcessTrainer trainer(kFirstClient, *hosts_.front());
+  client::ProcessTrainer trainer(kFirstClient, workers_[0]);
   const client::TrainingRequest request{.settings = settings,
                                         .seed = job.job.seed,
                                         .round = 1,

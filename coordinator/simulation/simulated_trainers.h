@@ -10,8 +10,7 @@
 #include "coordinator/rounds/run_context.h"
 #include "coordinator/simulation/federation_simulator.h"
 #include "core/base/log.h"
-#include "core/base/scratch_directory.h"
-#include "core/client/trainer_host.h"
+#include "core/client/trainer_workers.h"
 
 namespace starling::coordinator {
 
@@ -32,12 +31,11 @@ class SimulatedTrainers {
   [[nodiscard]] Result<ExternalModel> initial_model(const Job& job);
 
  private:
-  SimulatedTrainers(const Job& job, ScratchDirectory directory);
+  SimulatedTrainers(const Job& job, client::TrainerWorkers workers);
 
   std::string settings_;
-  ScratchDirectory directory_;  // of all processes, which end before it is removed
+  client::TrainerWorkers workers_;
   std::shared_ptr<const model::Layout> layout_;
-  std::vector<std::unique_ptr<client::TrainerHost>> hosts_;  // by worker
   std::vector<std::string> abilities_;
 };
 

@@ -48,6 +48,10 @@ Result<fs::path> make_directory(const fs::path& directory) {
 
 }  // namespace
 
+TrainerOptions trainer_of(const std::string& command_line) {
+  return {.command = {"/bin/sh", "-c", "exec " + command_line}};
+}
+
 bool is_answer(const Error& error) {
   return error.code() == "trainer-failed" ||
          (!error.code().starts_with("trainer-") && error.kind() == ErrorKind::kRejected);
@@ -63,12 +67,27 @@ TrainerHost::TrainerHost(Options options, Log& log) : options_(std::move(options
 
 TrainerHost::~TrainerHost() { stop(); }
 
-Result<const TrainerDescription*> TrainerHost::describe(const std::string& settings,
-                                                        const std::atomic<bool>& stop,
-                                                        const std::string& client) {
-  if (stop.load(std::memory_order_relaxed)) return stopped();
+Result<TrainerHost::Turn> TrainerHost::wait_for_turn(const std::atomic<bool>& stop) {
+  Turn turn(turn_, std::defer_lock);
+  while (!stop.load(std::memory_order_relaxed)) {
+    if (turn.try_lock_for(kLook)) return turn;
+  }
+  return stopped();
+}
+
+Result<TrainerDescription> TrainerHost::describe(const std::string& settings,
+                                                 const std::atomic<bool>& stop,
+                                                 const std::string& client) {
+  STARLING_ASSIGN(const Turn turn, wait_for_turn(stop));
+  STARLING_ASSIGN(const TrainerDescription* description,
+                  described({client.empty() ? options_.client : client, settings}, stop));
+  return *description;
+}
+
+// Valid until the process is asked for the next one.
+Result<const TrainerDescription*> TrainerHost::described(const Subject& subject,
+                                                         const std::atomic<bool>& stop) {
   STARLING_TRY(start_where_needed(stop));
-  const Subject subject{client.empty() ? options_.client : client, settings};
   const bool asked = question_ && question_->subject == subject;
   if (question_) {
     const auto finished = finish_question(stop);
@@ -85,7 +104,9 @@ Result<const TrainerDescription*> TrainerHost::describe(const std::string& setti
 Result<TrainerAnswer> TrainerHost::run(TrainerOperation operation, const TrainerTask& task,
                                        Vectors vectors, const std::atomic<bool>& stop,
                                        std::optional<std::uint64_t> step) {
-  STARLING_ASSIGN(const TrainerDescription* description, describe(task.settings, stop));
+  STARLING_ASSIGN(const Turn turn, wait_for_turn(stop));
+  STARLING_ASSIGN(const TrainerDescription* description,
+                  described({options_.client, task.settings}, stop));
   if (!description->can(operation)) return cannot_do(*description, operation);
   TensorPlaces places;
   const bool has_result = operation != TrainerOperation::kEvaluate;
@@ -106,6 +127,7 @@ Result<TrainerAnswer> TrainerHost::run(TrainerOperation operation, const Trainer
 }
 
 void TrainerHost::stop() {
+  const Turn turn(turn_);
   if (process_) process_->stop(stop_request(), kStopGrace);
   forget_process();
 }

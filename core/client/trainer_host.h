@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,14 +49,18 @@ void describe(V& visit, TrainerOptions& o) {
                 .max = 1 << 26});
 }
 
+// Of a command line, one program and its arguments as a shell reads them.
+TrainerOptions trainer_of(const std::string& command_line);
+
 class TrainerProcess;
 
 // Whether the trainer itself answered with this error, instead of dying, hanging or answering with
 // nonsense: it may answer otherwise for other settings.
 bool is_answer(const Error& error);
 
-// One thread at a time. The thread of the call that starts a process must live as long as that
-// process is to (subprocess.h). What it prints between two calls is logged at the next.
+// A call waits until those of other threads have ended. The thread of the call that starts a
+// process must live as long as that process is to (subprocess.h). What it prints between two calls
+// is logged at the next.
 class TrainerHost {
  public:
   struct Options {
@@ -79,15 +84,15 @@ class TrainerHost {
 
   // What the trainer says of itself for these settings (a JSON object); asks it where it has not
   // said it since its start. `client`: whose rows; empty: Options::client; of others the last is
-  // remembered. Valid until the next call of the host.
+  // remembered.
   // Errors of this and of run(): "trainer-cannot-start", "trainer-died", "trainer-deadline",
   // "trainer-memory", "trainer-protocol", "stopped" (`stop` became true, which is looked at often),
   // "setting-invalid", "io-error", and the trainer's own code with its sentence. After a failure a
   // call waits for the pause before the next start. A trainer that has not described itself yet
   // when `stop` becomes true goes on with that: its start may take longer than a round.
-  [[nodiscard]] Result<const TrainerDescription*> describe(const std::string& settings,
-                                                           const std::atomic<bool>& stop,
-                                                           const std::string& client = {});
+  [[nodiscard]] Result<TrainerDescription> describe(const std::string& settings,
+                                                    const std::atomic<bool>& stop,
+                                                    const std::string& client = {});
 
   // Does the task. Either of `parameters` and `result`, both [d], is empty where the operation has
   // none; they may be the same memory. A gradient whose `result` is empty is computed for its loss.
@@ -115,6 +120,11 @@ class TrainerHost {
     TimePoint deadline;
   };
 
+  using Turn = std::unique_lock<std::timed_mutex>;
+
+  Result<Turn> wait_for_turn(const std::atomic<bool>& stop);
+  Result<const TrainerDescription*> described(const Subject& subject,
+                                              const std::atomic<bool>& stop);
   Result<void> start_where_needed(const std::atomic<bool>& stop);
   Result<void> start();
   Result<void> ask(const Subject& subject);
@@ -131,6 +141,7 @@ class TrainerHost {
 
   const Options options_;
   Log& log_;
+  std::timed_mutex turn_;
   std::unique_ptr<TrainerProcess> process_;
   std::uint64_t last_id_ = 0;
   std::optional<Question> question_;

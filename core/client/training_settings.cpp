@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/client/training_settings.h"
 
+#include <fmt/format.h>
+
 #include <array>
+#include <boost/json.hpp>
 #include <set>
 #include <string_view>
 
+#include "core/base/bytes.h"
 #include "core/base/nearest_name.h"
 #include "core/base/utf8.h"
 
@@ -114,6 +118,32 @@ Result<TrainingSettings> TrainingSettings::parse(const Settings& settings) {
 Result<std::shared_ptr<const model::Model>> TrainingSettings::make_model() const {
   STARLING_ASSIGN(const data::Shape shape, data.shape());
   return model::make_model(model, shape, data.classes);
+}
+
+Result<void> check_settings(const TrainerSettings& settings, const model::ModelSpec& model) {
+  if (settings.settings.size() > kNamesBytesMax) {
+    return wrong_setting("setting-invalid",
+                         fmt::format("[trainer] takes {}, and a message carries {}",
+                                     format_byte_count(settings.settings.size()),
+                                     format_byte_count(kNamesBytesMax)));
+  }
+  if (!settings.settings.empty()) {
+    boost::system::error_code code;
+    const auto parsed = boost::json::parse(settings.settings, code);
+    if (code || !parsed.is_object()) {
+      return wrong_setting(
+          "setting-invalid",
+          "trainer.settings is not a JSON object, such as '{\"hidden\": 200}', of at "
+          "most 32 levels");
+    }
+    if (!model.is_external()) {
+      return wrong_setting("setting-invalid",
+                           fmt::format("[trainer] is for custom trainers, and model.kind = "
+                                       "'{}' is built in; set model.kind = \"external\"",
+                                       model.kind));
+    }
+  }
+  return {};
 }
 
 }  // namespace starling::client

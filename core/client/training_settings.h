@@ -72,6 +72,11 @@ void describe(Visitor& visit, TrainerSettings& o) {
                     "file the keys of [trainer] instead, whatever their names"});
 }
 
+// Whether they are a JSON object that a message carries, and `model` is external where there are
+// any: "setting-invalid".
+[[nodiscard]] Result<void> check_settings(const TrainerSettings& settings,
+                                          const model::ModelSpec& model);
+
 struct TrainingSettings {
   model::ModelSpec model;
   DataShape data;

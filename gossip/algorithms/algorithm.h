@@ -21,17 +21,20 @@ using topologies::Node;
 
 struct Plan;  // make_algorithm.h
 
-// What a node trains on: its rows, the order of its batches, its optimizer's state.
+// What a node trains with: its rows, the order of its batches, its optimizer's state. Where a step
+// fails, as a trainer of its own may, x is as it was before the call.
 template <class T>
 class LocalTraining {
  public:
   virtual ~LocalTraining() = default;
   // One step of the node's optimizer on its next batch, in place: of plain SGD
   // x <- x - rate * g(x). Returns the batch's mean loss at the x that came in.
-  virtual double step(std::span<T> x, double rate) = 0;
+  [[nodiscard]] virtual Result<double> step(std::span<T> x, double rate) = 0;
+  // `count` steps in a row. Returns the sum of their losses.
+  [[nodiscard]] virtual Result<double> steps(std::span<T> x, double rate, int count) = 0;
   // The gradient on the next batch at x, weight decay included, without the optimizer. Returns the
   // mean loss.
-  virtual double gradient(std::span<const T> x, std::span<T> gradient) = 0;
+  [[nodiscard]] virtual Result<double> gradient(std::span<const T> x, std::span<T> gradient) = 0;
 };
 
 // The local steps between two mixings.
@@ -90,8 +93,10 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
 
-  // The local steps; then messages are ready. Returns the sum of the steps' losses.
-  virtual double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) = 0;
+  // The local steps; then messages are ready. Returns the sum of the steps' losses. Where training
+  // fails, with its error, and the object is of no use any more.
+  [[nodiscard]] virtual Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                                             const Links& links) = 0;
 
   // For links.receivers[receiver] of the last adapt(). The same for all unless the algorithm's
   // traits say otherwise.

@@ -8,8 +8,9 @@
 namespace starling::gossip {
 
 template <class T>
-double AllReduce<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
-  const double loss = local_steps<T>(training, phase, x_);
+Result<double> AllReduce<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                                   const Links&) {
+  STARLING_ASSIGN(const double loss, training.steps(x_, phase.rate, phase.steps));
   message_.first = x_;
   return loss;
 }

@@ -13,7 +13,8 @@ class AllReduce final : public Algorithm<T> {
  public:
   explicit AllReduce(std::span<const T> model) : x_(model.begin(), model.end()), next_(x_.size()) {}
 
-  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                       const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   // Without a mean (its one message did not come) the node goes on alone.
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;

@@ -53,8 +53,8 @@ void Choco<T>::compress(std::uint64_t exchange) {
 }
 
 template <class T>
-double Choco<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
-  const double loss = local_steps<T>(training, phase, x_);
+Result<double> Choco<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+  STARLING_ASSIGN(const double loss, training.steps(x_, phase.rate, phase.steps));
   if (!adapt_first_) combine();
   compress(phase.exchange);
   return loss;

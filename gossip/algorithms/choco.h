@@ -22,7 +22,8 @@ class Choco final : public Algorithm<T> {
   // Random compressors draw from (seed, algorithm, node, exchange).
   Choco(const AlgorithmOptions& options, std::uint64_t seed, Node node, std::span<const T> model);
 
-  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                       const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links&, std::span<const Received<T>>) override {}

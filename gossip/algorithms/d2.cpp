@@ -10,9 +10,9 @@ D2<T>::D2(std::span<const T> model)
     : x_(model.begin(), model.end()), v_(model.size()), correction_(model.size()) {}
 
 template <class T>
-double D2<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+Result<double> D2<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
   std::ranges::copy(x_, v_.begin());
-  const double loss = local_steps<T>(training, phase, v_);
+  STARLING_ASSIGN(const double loss, training.steps(v_, phase.rate, phase.steps));
   whole_ = phase.rate * phase.steps;
   for (std::size_t i = 0; i < v_.size(); ++i) v_[i] += static_cast<T>(whole_ * correction_[i]);
   message_.first = v_;

@@ -37,10 +37,11 @@ Detag<T>::Detag(double slem, int rounds, std::span<const T> model)
       sample_(x_.size()) {}
 
 template <class T>
-double Detag<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+Result<double> Detag<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
   double loss = 0;
   for (int k = 0; k < phase.steps; ++k) {
-    loss += training.gradient(x_, sample_);
+    STARLING_ASSIGN(const double of_step, training.gradient(x_, sample_));
+    loss += of_step;
     for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += sample_[i];
   }
   samples_ += phase.steps;

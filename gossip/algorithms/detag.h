@@ -23,7 +23,8 @@ class Detag final : public Algorithm<T> {
 
   // Gradients, not steps: H > 1 takes H samples an exchange, and the optimizer is not used. eta is
   // that of the phase's last exchange.
-  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                       const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;

@@ -14,9 +14,9 @@ Diloco<T>::Diloco(double outer_rate, double outer_momentum, std::span<const T> m
       velocity_(model.size()) {}
 
 template <class T>
-double Diloco<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+Result<double> Diloco<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
   std::ranges::copy(phi_, theta_.begin());
-  const double loss = local_steps<T>(training, phase, theta_);
+  STARLING_ASSIGN(const double loss, training.steps(theta_, phase.rate, phase.steps));
   message_.first = theta_;
   return loss;
 }

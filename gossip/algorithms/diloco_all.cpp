@@ -16,9 +16,10 @@ DilocoAll<T>::DilocoAll(double outer_rate, double outer_momentum, std::span<cons
       buffer_(model.size()) {}
 
 template <class T>
-double DilocoAll<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+Result<double> DilocoAll<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                                   const Links&) {
   std::ranges::copy(theta_, local_.begin());
-  const double loss = local_steps<T>(training, phase, local_);
+  STARLING_ASSIGN(const double loss, training.steps(local_, phase.rate, phase.steps));
   message_.first = local_;
   return loss;
 }

@@ -14,7 +14,8 @@ class DilocoAll final : public Algorithm<T> {
  public:
   DilocoAll(double outer_rate, double outer_momentum, std::span<const T> model);
 
-  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                       const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   // Without a mean (its one message did not come) the node takes its own theta_i for it.
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;

@@ -10,9 +10,10 @@ Dpsgd<T>::Dpsgd(bool adapt_first, std::span<const T> model)
     : adapt_first_(adapt_first), x_(model.begin(), model.end()), next_(model.size()) {}
 
 template <class T>
-double Dpsgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+Result<double> Dpsgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
   if (!adapt_first_) std::ranges::copy(x_, next_.begin());
-  const double loss = local_steps<T>(training, phase, adapt_first_ ? x_ : next_);
+  STARLING_ASSIGN(const double loss,
+                  training.steps(adapt_first_ ? x_ : next_, phase.rate, phase.steps));
   message_.first = x_;
   return loss;
 }

@@ -15,7 +15,8 @@ class Epidemic final : public Algorithm<T> {
   explicit Epidemic(std::span<const T> model)
       : x_(model.begin(), model.end()), next_(model.size()) {}
 
-  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                       const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;

@@ -13,13 +13,14 @@ GradientTracking<T>::GradientTracking(std::span<const T> model)
       correction_(model.size()) {}
 
 template <class T>
-double GradientTracking<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
-                                  const Links&) {
+Result<double> GradientTracking<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                                          const Links&) {
   Vector<T>& start = next_;
   std::ranges::copy(x_, start.begin());
   double loss = 0;
   for (int k = 0; k < phase.steps; ++k) {
-    loss += training.step(x_, phase.rate);
+    STARLING_ASSIGN(const double of_step, training.step(x_, phase.rate));
+    loss += of_step;
     for (std::size_t i = 0; i < x_.size(); ++i) {
       x_[i] -= static_cast<T>(phase.rate * correction_[i]);
     }

@@ -17,9 +17,10 @@ LossySgp<T>::LossySgp(std::span<const T> model)
 }
 
 template <class T>
-double LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) {
+Result<double> LossySgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                                  const Links& links) {
   std::ranges::copy(z_, update_.begin());
-  const double loss = local_steps<T>(training, phase, update_);
+  STARLING_ASSIGN(const double loss, training.steps(update_, phase.rate, phase.steps));
   for (std::size_t i = 0; i < z_.size(); ++i) update_[i] -= z_[i];
   ledger_.add<T>(update_, std::min(1.0, kMostStretch * ledger_.weight()));
   push(links);

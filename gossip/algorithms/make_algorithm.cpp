@@ -26,19 +26,19 @@ namespace {
 
 // In float; a vector of doubles counts 2.
 constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
-    {.name = "dpsgd", .state_vectors = 2},
-    {.name = "sgp", .weighs = true, .state_vectors = 2},
-    {.name = "gradient-tracking", .loss_safe = false, .state_vectors = 5},
+    {.name = "dpsgd", .plain_means = true, .state_vectors = 2},
+    {.name = "sgp", .plain_means = true, .weighs = true, .state_vectors = 2},
+    {.name = "gradient-tracking", .loss_safe = false, .steps_itself = true, .state_vectors = 5},
     {.name = "choco", .loss_safe = false, .whole_columns = true, .state_vectors = 5},
     {.name = "d2", .loss_safe = false, .state_vectors = 4},
-    {.name = "epidemic", .state_vectors = 2},
-    {.name = "qg-dsgdm", .state_vectors = 3},
-    {.name = "relaysgd", .per_receiver = true, .state_vectors = 1},
+    {.name = "epidemic", .plain_means = true, .state_vectors = 2},
+    {.name = "qg-dsgdm", .steps_itself = true, .state_vectors = 3},
+    {.name = "relaysgd", .per_receiver = true, .plain_means = true, .state_vectors = 1},
     {.name = "ad-psgd", .pattern = Pattern::kPairs, .state_vectors = 2},
     {.name = "push-sum", .pattern = Pattern::kPairs, .weighs = true, .state_vectors = 1},
     {.name = "diloco", .state_vectors = 3},
-    {.name = "detag", .loss_safe = false, .state_vectors = 11},
-    {.name = "all-reduce", .pattern = Pattern::kMean, .state_vectors = 2},
+    {.name = "detag", .loss_safe = false, .steps_itself = true, .state_vectors = 11},
+    {.name = "all-reduce", .pattern = Pattern::kMean, .plain_means = true, .state_vectors = 2},
     {.name = "diloco-all", .pattern = Pattern::kMean, .state_vectors = 3},
 }};
 

@@ -108,20 +108,12 @@ void mix_flow_wide(const MixTerms<double>& terms, const double* x, double* flow,
   mix_flow(terms, x, flow, columns);
 }
 
-template <class T>
-double local_steps(LocalTraining<T>& training, const LocalPhase& phase, std::span<T> x) {
-  double loss = 0;
-  for (int k = 0; k < phase.steps; ++k) loss += training.step(x, phase.rate);
-  return loss;
-}
-
 #define STARLING_INSTANTIATE(T)                                              \
   template struct MixTerms<T>;                                               \
   template MixTerms<T>& terms_of<T>(std::span<const Received<T>>,            \
                                     std::span<const T> Message<T>::*);       \
   template void mix<T>(const MixTerms<T>&, const T*, const T*, T*, Columns); \
-  template void mix_flow<T>(const MixTerms<T>&, const T*, T*, Columns);      \
-  template double local_steps<T>(LocalTraining<T>&, const LocalPhase&, std::span<T>);
+  template void mix_flow<T>(const MixTerms<T>&, const T*, T*, Columns);
 STARLING_INSTANTIATE(float)
 STARLING_INSTANTIATE(double)
 #undef STARLING_INSTANTIATE

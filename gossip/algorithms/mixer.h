@@ -58,8 +58,4 @@ void for_parts(Columns columns, F&& f) {
   }
 }
 
-// phase.steps local steps on x, in place. Returns the sum of their losses.
-template <class T>
-double local_steps(LocalTraining<T>& training, const LocalPhase& phase, std::span<T> x);
-
 }  // namespace starling::gossip

@@ -13,12 +13,14 @@ QgDsgdm<T>::QgDsgdm(double momentum, std::span<const T> model)
       buffer_(model.size()) {}
 
 template <class T>
-double QgDsgdm<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+Result<double> QgDsgdm<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                                 const Links&) {
   std::ranges::copy(x_, half_.begin());
   const T pull = static_cast<T>(phase.rate * momentum_);
   double loss = 0;
   for (int k = 0; k < phase.steps; ++k) {
-    loss += training.step(half_, phase.rate);
+    STARLING_ASSIGN(const double of_step, training.step(half_, phase.rate));
+    loss += of_step;
     for (std::size_t i = 0; i < half_.size(); ++i) half_[i] -= pull * buffer_[i];
   }
   whole_ = phase.rate * phase.steps;

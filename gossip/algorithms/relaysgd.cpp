@@ -30,8 +30,9 @@ void RelaySgd<T>::relay(Columns part, double total) {
 }
 
 template <class T>
-double RelaySgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) {
-  const double loss = local_steps<T>(training, phase, x_);
+Result<double> RelaySgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                                  const Links& links) {
+  STARLING_ASSIGN(const double loss, training.steps(x_, phase.rate, phase.steps));
   prepare(links);
   return loss;
 }

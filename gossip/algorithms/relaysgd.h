@@ -20,7 +20,8 @@ class RelaySgd final : public Algorithm<T> {
   RelaySgd(Node nodes, std::span<const T> model) : nodes_(nodes), x_(model.begin(), model.end()) {}
 
   // Requires: links.senders and links.receivers name the same nodes, those of every call.
-  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                       const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;

@@ -25,9 +25,9 @@ void stretch(std::span<T> x, std::span<const T> from, double factor) {
 }
 
 template <class T>
-double Sgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
+Result<double> Sgp<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
   if (weight_ != 1) std::ranges::copy(z_, next_.begin());
-  const double loss = local_steps<T>(training, phase, z_);
+  STARLING_ASSIGN(const double loss, training.steps(z_, phase.rate, phase.steps));
   if (weight_ != 1) stretch<T>(z_, next_, 1 / weight_);
   message_ = {.first = z_, .scalar = weight_, .has_scalar = true};
   return loss;

@@ -16,7 +16,8 @@ class Sgp final : public Algorithm<T> {
  public:
   explicit Sgp(std::span<const T> model) : z_(model.begin(), model.end()), next_(model.size()) {}
 
-  double adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links& links) override;
+  Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
+                       const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;

@@ -132,6 +132,8 @@ Result<void> Launcher::open_proxies() {
 
 Result<void> Launcher::make_nodes(const std::filesystem::path& logs) {
   const NetOptions& options = request_.experiment.options;
+  const auto& trainers = request_.experiment.trainers;
+  const auto trainer = trainers ? trainers->options().command : std::vector<std::string>();
   STARLING_TRY(make_directory(logs));
   STARLING_ASSIGN(places_, plan_nodes(options.topology.nodes, static_cast<unsigned>(::getpid()),
                                       scratch_->path(), logs));
@@ -139,7 +141,7 @@ Result<void> Launcher::make_nodes(const std::filesystem::path& logs) {
   std::vector<identity::RosterMember> members;
   for (Node node = 0; node < places_.size(); ++node) {
     STARLING_ASSIGN(auto member,
-                    make_node_directory(places_[node], node, options, issuer_->authority(),
+                    make_node_directory(places_[node], node, options, trainer, issuer_->authority(),
                                         issuer_->address(), clock_.wall_now()));
     members.push_back(std::move(member));
   }

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "core/base/durable_file.h"
 #include "core/data/partition.h"
 #include "core/identity/identity_directory.h"
+#include "gossip/simulation/network_trainers.h"
 
 namespace starling::gossip {
 namespace {
@@ -54,7 +56,7 @@ Result<std::vector<NodePlace>> plan_nodes(Node nodes, unsigned launcher,
   std::vector<NodePlace> places;
   for (Node node = 0; node < nodes; ++node) {
     NodePlace place;
-    place.name = fmt::format("node-{:04}", node + 1);
+    place.name = node_name(node);
     place.address =
         fmt::format("127.{}.{}.{}", 1 + launcher % kSubnets, node / kHosts + 1, node % kHosts + 1);
     STARLING_ASSIGN(place.port, free_port(place.address));
@@ -66,24 +68,32 @@ Result<std::vector<NodePlace>> plan_nodes(Node nodes, unsigned launcher,
   return places;
 }
 
-Result<std::string> edge_toml(const NodePlace& place, Node node, const NetOptions& options) {
-  STARLING_ASSIGN(auto part, data::PartitionSpec::parse(options.data.partition));
-  part.index = node + 1;
-  part.of = options.topology.nodes;
+Result<std::string> edge_toml(const NodePlace& place, Node node, const NetOptions& options,
+                              const std::vector<std::string>& trainer) {
+  std::string trains_on;
+  if (trainer.empty()) {
+    STARLING_ASSIGN(auto part, data::PartitionSpec::parse(options.data.partition));
+    part.index = node + 1;
+    part.of = options.topology.nodes;
+    trains_on = fmt::format("[data]\ndataset = {}\npartition = {}\n",
+                            toml_text(options.data.dataset), toml_text(part.to_string()));
+  } else {
+    std::vector<std::string> words;
+    for (const std::string& word : trainer) words.push_back(toml_text(word));
+    trains_on = fmt::format("[trainer]\ncommand = [{}]\n", fmt::join(words, ", "));
+  }
   return fmt::format(
-      "[data]\n"
-      "dataset = {}\n"
-      "partition = {}\n"
+      "{}"
       "[gossip]\n"
       "listen = {}\n"
       "bind = {}\n",
-      toml_text(options.data.dataset), toml_text(part.to_string()),
-      toml_text(identity::HostPort{.host = place.address, .port = place.port}.text()),
+      trains_on, toml_text(identity::HostPort{.host = place.address, .port = place.port}.text()),
       toml_text(place.address));
 }
 
 Result<identity::RosterMember> make_node_directory(const NodePlace& place, Node node,
                                                    const NetOptions& options,
+                                                   const std::vector<std::string>& trainer,
                                                    const identity::CertificateAuthority& authority,
                                                    const identity::HostPort& issuer, WallTime now) {
   STARLING_TRY(make_directory(place.directory, true));
@@ -94,7 +104,7 @@ Result<identity::RosterMember> make_node_directory(const NodePlace& place, Node 
           {.role = identity::Role::kPeer, .name = place.name, .addresses = {place.address}}, now));
   STARLING_TRY(
       identity::IdentityDirectory::save(place.directory / "identity", credentials, issuer));
-  STARLING_ASSIGN(const std::string text, edge_toml(place, node, options));
+  STARLING_ASSIGN(const std::string text, edge_toml(place, node, options, trainer));
   STARLING_TRY(write_durably(place.directory / "edge.toml", as_bytes(text)));
   return identity::RosterMember{
       .name = place.name,

@@ -34,14 +34,15 @@ struct NodePlace {
                                                         const std::filesystem::path& logs);
 
 // Makes the directory and returns what the roster says of the node. Its part of the data is the
-// one that simulate gives to this node.
+// one that simulate gives to this node; with a trainer's command it has none.
 [[nodiscard]] Result<identity::RosterMember> make_node_directory(
     const NodePlace& place, Node node, const NetOptions& options,
-    const identity::CertificateAuthority& authority, const identity::HostPort& issuer,
-    WallTime now);
+    const std::vector<std::string>& trainer, const identity::CertificateAuthority& authority,
+    const identity::HostPort& issuer, WallTime now);
 
 // edge.toml of the node.
 [[nodiscard]] Result<std::string> edge_toml(const NodePlace& place, Node node,
-                                            const NetOptions& options);
+                                            const NetOptions& options,
+                                            const std::vector<std::string>& trainer);
 
 }  // namespace starling::gossip

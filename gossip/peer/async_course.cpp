@@ -162,11 +162,10 @@ void AsyncCourse::compute_phase() {
   phase->began = host_.now();
   computing_ = true;
   host_.compute(
-      [this, phase] {
-        NodeTraining training = local_.training();
-        for (std::uint64_t k = 0; k < phase->steps; ++k) {
-          phase->loss_sum += training.step(phase->trained, phase->rate);
-        }
+      [this, phase, step] {
+        const auto training = local_.training(step);
+        phase->loss_sum =
+            training->steps(phase->trained, phase->rate, static_cast<int>(phase->steps));
         for (std::size_t i = 0; i < phase->base.size(); ++i) phase->trained[i] -= phase->base[i];
       },
       [this, phase] { phase_ended(*phase); });
@@ -174,10 +173,11 @@ void AsyncCourse::compute_phase() {
 
 void AsyncCourse::phase_ended(Phase& phase) {
   computing_ = false;
+  if (!phase.loss_sum) return host_.failed(phase.loss_sum.error());
   if (behind()) return go_on();  // what was learnt from a model that is about to be dropped
-  loss_sum_ += phase.loss_sum;
+  loss_sum_ += *phase.loss_sum;
   loss_steps_ += phase.steps;
-  if (!std::isfinite(phase.loss_sum)) {
+  if (!std::isfinite(*phase.loss_sum)) {
     return host_.failed(diverged(schedule_.after(phases_)));
   }
   work_ = host_.now() - phase.began;

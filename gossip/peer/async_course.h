@@ -57,7 +57,7 @@ class AsyncCourse final : public Course {
     std::vector<float> trained;  // afterwards the update
     std::uint64_t steps = 0;
     double rate = 0;
-    double loss_sum = 0;
+    Result<double> loss_sum = 0.0;
     TimePoint began{};
   };
   struct Neighbour {

@@ -3,38 +3,33 @@
 
 #include <fmt/format.h>
 
+#include "gossip/simulation/network_trainers.h"
+#include "gossip/training/builtin_trainings.h"
+
 namespace starling::gossip {
-namespace {
-
-train::Stepper ready_stepper(const NetworkRun& run) {
-  const train::TrainOptions& options = run.options.train.train;
-  train::Stepper stepper(run.model, options);
-  stepper.begin(static_cast<std::size_t>(options.batch_size));
-  return stepper;
-}
-
-}  // namespace
 
 LocalSteps::LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node,
                        std::uint64_t step, std::optional<FallbackPace> pace)
-    : options_(run.options.train.train),
-      steps_(run.options.run.steps),
-      pace_(pace),
-      stepper_(ready_stepper(run)),
-      data_(rows, run.options.train.train,
-            Rng({.seed = run.options.run.seed, .purpose = Purpose::kBatches, .node = node}),
-            stepper_) {
-  for (std::uint64_t skipped = 0; skipped < step; ++skipped) (void)data_.sampler.next();
+    : options_(run.options.train.train), steps_(run.options.run.steps), pace_(pace) {
+  auto trainings = std::make_unique<BuiltinTrainings>(run.model, options_, 1);
+  trainings->add(rows, run.options.run.seed, node, step);
+  trainings_ = std::move(trainings);
+}
+
+LocalSteps::LocalSteps(const NetworkRun& run, client::TrainerHost& trainer,
+                       const std::string& client, Log& log)
+    : options_(run.options.train.train), steps_(run.options.run.steps) {
+  // The network goes on without this peer meanwhile.
+  const Persistence for_ever{.attempts_max = 0, .stop = cancelled_, .log = log};
+  trainings_ = std::make_unique<ProcessTrainings>(training_options(run.options, run.layout()),
+                                                  std::vector<client::TrainerHost*>{&trainer},
+                                                  std::vector{client}, for_ever);
 }
 
 double LocalSteps::rate_at(std::uint64_t step) const {
   if (pace_) return train::learning_rate_at(options_, pace_->round_at(step), pace_->rounds);
   return train::learning_rate_at(options_, static_cast<Round>(step + 1),
                                  static_cast<Round>(steps_));
-}
-
-void LocalSteps::forget_momentum() {
-  if (data_.optimizer) data_.optimizer->reset();
 }
 
 Error diverged(std::uint64_t step) {

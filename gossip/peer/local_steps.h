@@ -1,35 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a peer trains with: its rows in the order that the same node of a simulation takes them, and
-// the scratch of the one thread that computes. Outlives epochs: the order of the batches and the
-// optimizer's state continue.
+// What a peer trains with: its rows in the order that the same node of a simulation takes them, or
+// its trainer, and the scratch of the one thread that computes. Outlives epochs: the order of the
+// batches and the optimizer's state continue.
 #pragma once
 
+#include <atomic>
 #include <optional>
 
 #include "core/data/dataset.h"
 #include "gossip/fallback/fallback_pace.h"
 #include "gossip/peer/network_run.h"
-#include "gossip/simulation/node_training.h"
+#include "gossip/training/node_trainings.h"
 
 namespace starling::gossip {
 
 class LocalSteps {
  public:
-  // The node's batches from `step` on. `pace`: of a fallback, whose steps stand for rounds.
+  // Of the member `node`, from `step` on. `pace`: of a fallback, whose steps stand for rounds.
   LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node, std::uint64_t step,
              std::optional<FallbackPace> pace = {});
+  // With a trainer, which names the member as its client. It and `log` must outlive this.
+  LocalSteps(const NetworkRun& run, client::TrainerHost& trainer, const std::string& client,
+             Log& log);
 
-  NodeTraining training() { return NodeTraining(data_, stepper_); }
+  // For the local phase that begins at `step`.
+  std::unique_ptr<LocalTraining<float>> training(std::uint64_t step) {
+    return trainings_->begin(0, 0, step);
+  }
   double rate_at(std::uint64_t step) const;
   // After the model was replaced by another's: momentum of old gradients means nothing there.
-  void forget_momentum();
+  void forget_momentum() { trainings_->forget_momentum(0); }
+  // A phase of the trainer's ends soon, with "stopped", as do all that begin later.
+  void cancel() { cancelled_ = true; }
 
  private:
   const train::TrainOptions options_;
   const std::uint64_t steps_;  // of the run
   const std::optional<FallbackPace> pace_;
-  train::Stepper stepper_;
-  NodeData data_;
+  std::atomic<bool> cancelled_ = false;
+  std::unique_ptr<NodeTrainings> trainings_;
 };
 
 // "diverged": what a run ends with whose loss in this step was no number.

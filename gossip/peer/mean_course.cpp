@@ -119,23 +119,24 @@ void MeanCourse::go_on() {
   const int steps = static_cast<int>(schedule_.after(at_.exchange + 1) - step);
   const LocalPhase phase{
       .step = step, .steps = steps, .rate = local_.rate_at(step), .exchange = at_.exchange};
-  const auto loss = std::make_shared<double>(0);
+  const auto loss = std::make_shared<Result<double>>(0.0);
   state_ = State::kTraining;
   began_ = host_.now();
   computing_ = true;
   host_.compute(
       [this, phase, loss] {
-        NodeTraining training = local_.training();
-        *loss = algorithm_->adapt(training, phase, {.node = self_});
+        const auto training = local_.training(phase.step);
+        *loss = algorithm_->adapt(*training, phase, {.node = self_});
       },
       [this, loss, steps] { trained(*loss, steps); });
 }
 
-void MeanCourse::trained(double loss_sum, int steps) {
+void MeanCourse::trained(const Result<double>& loss_sum, int steps) {
+  if (!loss_sum) return host_.failed(loss_sum.error());
   computing_ = false;
-  loss_sum_ += loss_sum;
+  loss_sum_ += *loss_sum;
   loss_steps_ += static_cast<std::uint64_t>(steps);
-  if (!std::isfinite(loss_sum)) {
+  if (!std::isfinite(*loss_sum)) {
     return host_.failed(diverged(schedule_.after(at_.exchange)));
   }
   work_ = host_.now() - began_;

@@ -45,7 +45,7 @@ class MeanCourse final : public Course {
   enum class State { kIdle, kTraining, kReducing, kMixing, kCopying, kFinished, kPacing };
 
   void go_on();
-  void trained(double loss_sum, int steps);
+  void trained(const Result<double>& loss_sum, int steps);
   void reduce();
   bool is_minority() const { return at_.backed < at_.exchange; }
   void say_standing(const Progress& next, std::size_t members);

@@ -171,14 +171,14 @@ void NeighbourCourse::perform(exchange::Train& train) {
   packed_.clear();
   const LocalPhase phase = phase_of(train.exchange);
   const bool restart = train.restart;
-  const auto loss = std::make_shared<double>(0);
+  const auto loss = std::make_shared<Result<double>>(0.0);
   computing_ = true;
   host_.train(
       train.step + static_cast<std::uint64_t>(train.steps),
       [this, phase, restart, loss] {
         if (restart) remake(algorithm_->model());
-        NodeTraining training = local_.training();
-        *loss = algorithm_->adapt(training, phase, links());
+        const auto training = local_.training(phase.step);
+        *loss = algorithm_->adapt(*training, phase, links());
       },
       [this, loss, steps = train.steps] { trained(*loss, steps); });
 }
@@ -189,11 +189,12 @@ void NeighbourCourse::remake(std::span<const float> model) {
   algorithm_ = make_algorithm<float>(run_.plan, self_, std::span<const float>(kept));
 }
 
-void NeighbourCourse::trained(double loss_sum, int steps) {
+void NeighbourCourse::trained(const Result<double>& loss_sum, int steps) {
+  if (!loss_sum) return host_.failed(loss_sum.error());
   computing_ = false;
-  loss_sum_ += loss_sum;
+  loss_sum_ += *loss_sum;
   loss_steps_ += static_cast<std::uint64_t>(steps);
-  if (!std::isfinite(loss_sum)) {
+  if (!std::isfinite(*loss_sum)) {
     return host_.failed(diverged(machine_.step()));
   }
   take_postponed();

@@ -58,7 +58,7 @@ class NeighbourCourse final : public Course {
   LocalPhase phase_of(Exchange exchange) const;
   void regroup();
   void remake(std::span<const float> model);
-  void trained(double loss_sum, int steps);
+  void trained(const Result<double>& loss_sum, int steps);
   void mixed();
   void look();
   void forget_sent();

@@ -7,29 +7,37 @@
 
 #include "core/graph/traversal.h"
 #include "gossip/fallback/fallback_terms.h"
+#include "gossip/simulation/network_trainers.h"
 #include "gossip/simulation/peer_graph.h"
 
 namespace starling::gossip {
 namespace {
 
-Result<NetOptions> read_settings(const Settings& settings, bool& lossy) {
-  NetOptions options;
+struct Said {
+  NetOptions options;  // for as many nodes as there are members
+  bool lossy = true;
+};
+
+Result<Said> read_settings(const identity::Roster& roster) {
+  Said said;
   Settings keys;
-  for (const auto& [key, value] : settings) {
+  for (const auto& [key, value] : roster.settings) {
     if (is_fallback({{key, value}}) || key == identity::kRunIdKey) continue;
     if (key != kLossyKey) {
       keys.emplace_back(key, value);
     } else if (value == "true" || value == "false") {
-      lossy = value == "true";
+      said.lossy = value == "true";
     } else {
       return wrong_setting("setting-invalid",
                            fmt::format("{} = '{}' is neither true nor false", kLossyKey, value));
     }
   }
   config::Binder binder;
-  options.bind(binder);
+  said.options.bind(binder);
   STARLING_TRY(binder.set(keys));
-  return options;
+  said.options.topology.nodes = static_cast<Node>(roster.members.size());
+  STARLING_TRY(said.options.validate());
+  return said;
 }
 
 // A word passes every edge once an exchange. Where edges change, each period may carry it one step
@@ -48,6 +56,25 @@ std::uint64_t spread_of(const topologies::Topology& topology) {
   const Node back = std::ranges::max(graph::distances_to(*edges, 0));
   if (there == graph::kUnreachable || back == graph::kUnreachable) return topology.period() * nodes;
   return topology.period() * (there + std::uint64_t{back});
+}
+
+Result<NetworkRun> make_run(Said said, std::shared_ptr<const model::Model> model,
+                            model::Parameters initial) {
+  const NetOptions& options = said.options;
+  const Node nodes = options.topology.nodes;
+  STARLING_ASSIGN(auto topology, make_peer_graph(options, nodes));
+  // Losses do not forbid an algorithm here: peers begin its shared state anew after one.
+  const bool accounts = said.lossy && traits(options.algorithm).loss_safe;
+  STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, {topology.get(), accounts}, nodes,
+                                            options.run.seed));
+  const std::uint64_t spread = topology ? spread_of(*topology) : 1;
+  return NetworkRun{.options = std::move(said.options),
+                    .model = std::move(model),
+                    .topology = std::move(topology),
+                    .plan = std::move(plan),
+                    .initial = std::move(initial),
+                    .lossy = said.lossy,
+                    .spread = spread};
 }
 
 }  // namespace
@@ -79,28 +106,27 @@ Settings run_settings(NetOptions& options, bool lossy) {
 
 Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape& shape,
                               int classes) {
-  bool lossy = true;
-  STARLING_ASSIGN(NetOptions options, read_settings(roster.settings, lossy));
+  STARLING_ASSIGN(Said said, read_settings(roster));
   STARLING_ASSIGN(const auto fallback, read_fallback(roster.settings));
   if (fallback) classes = fallback->classes;
-  const auto nodes = static_cast<Node>(roster.members.size());
-  options.topology.nodes = nodes;
-  STARLING_TRY(options.validate());
-  STARLING_ASSIGN(auto model, model::make_model(options.model, shape, classes));
-  STARLING_ASSIGN(auto topology, make_peer_graph(options, nodes));
-  // Losses do not forbid an algorithm here: peers begin its shared state anew after one.
-  const bool accounts = lossy && traits(options.algorithm).loss_safe;
-  STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, {topology.get(), accounts}, nodes,
-                                            options.run.seed));
-  model::Parameters initial = model::initial_parameters(*model, options.run.seed);
-  const std::uint64_t spread = topology ? spread_of(*topology) : 1;
-  return NetworkRun{.options = std::move(options),
-                    .model = std::move(model),
-                    .topology = std::move(topology),
-                    .plan = std::move(plan),
-                    .initial = std::move(initial),
-                    .lossy = lossy,
-                    .spread = spread};
+  STARLING_ASSIGN(auto model, model::make_model(said.options.model, shape, classes));
+  model::Parameters initial = model::initial_parameters(*model, said.options.run.seed);
+  return make_run(std::move(said), std::move(model), std::move(initial));
+}
+
+Result<NetworkRun> derive_run(const identity::Roster& roster, client::TrainerHost& trainer,
+                              const std::atomic<bool>& stop) {
+  STARLING_ASSIGN(Said said, read_settings(roster));
+  STARLING_ASSIGN(const auto description, trainer.describe(said.options.trainer.object(), stop));
+  STARLING_TRY(check_trainer(said.options, description));
+  STARLING_ASSIGN(auto initial,
+                  initial_model(said.options, roster.members.front().name, trainer, stop));
+  return make_run(std::move(said), {}, std::move(initial));
+}
+
+Result<bool> is_external(const identity::Roster& roster) {
+  STARLING_ASSIGN(const Said said, read_settings(roster));
+  return said.options.model.is_external();
 }
 
 }  // namespace starling::gossip

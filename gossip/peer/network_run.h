@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/client/trainer_host.h"
 #include "core/identity/roster.h"
 #include "core/model/model.h"
 #include "gossip/algorithms/make_algorithm.h"
@@ -21,7 +22,7 @@ inline constexpr std::string_view kLossyKey = "peers.lossy";
 
 struct NetworkRun {
   NetOptions options;
-  std::shared_ptr<const model::Model> model;
+  std::shared_ptr<const model::Model> model;             // null where a trainer computes with it
   std::unique_ptr<const topologies::Topology> topology;  // null where everybody hears everybody
   Plan plan;
   model::Parameters initial;
@@ -29,13 +30,22 @@ struct NetworkRun {
   std::uint64_t spread = 1;  // exchanges until a word has reached every node
 
   Node nodes() const { return plan.nodes; }
+  const std::shared_ptr<const model::Layout>& layout() const { return initial.layout(); }
 };
 
-// `shape`, `classes`: of this member's data. Fails with "unknown-setting" or "setting-invalid"
-// where the settings are not those of a network, and as check_fit where they do not fit together.
-// A fallback's settings say the classes themselves.
+// Of a run whose model is built in. `shape`, `classes`: of this member's data. Fails with
+// "unknown-setting" or "setting-invalid" where the settings are not those of a network, and as
+// check_fit where they do not fit together. A fallback's settings say the classes themselves.
 [[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
                                             const data::Shape& shape, int classes);
+// Of one whose model is external: asks the trainer for its tensors and, for the first member, for
+// the initial model; all whose trainers make it from the task's seed alone begin with the same.
+// Waits for the trainer. Fails too as check_trainer, initial_model and TrainerHost::describe.
+[[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
+                                            client::TrainerHost& trainer,
+                                            const std::atomic<bool>& stop);
+// Whether the run's model is external.
+[[nodiscard]] Result<bool> is_external(const identity::Roster& roster);
 
 // With whom a node exchanges anything, both directions, ascending; of a topology drawn anew, at
 // `step`.

@@ -93,10 +93,16 @@ struct PeerNode::Former {
   std::optional<Handover> course;
 };
 
-PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer issuer)
+// A job on another thread holds it too.
+struct PeerNode::Preparation {
+  std::shared_ptr<const identity::SignedRoster> roster;
+  std::atomic<bool> cancelled = false;
+};
+
+PeerNode::PeerNode(World world, Options options, PeerData data, Issuer issuer)
     : world_(world),
       options_(std::move(options)),
-      rows_(std::move(rows)),
+      data_(std::move(data)),
       issuer_(std::move(issuer)),
       rng_({.seed = options_.seed,
             .purpose = Purpose::kBackoff,
@@ -114,7 +120,16 @@ PeerNode::PeerNode(World world, Options options, data::DatasetView rows, Issuer 
       alarm_(world.loop, [this] { tick(); }),
       alive_(world.loop) {}
 
-PeerNode::~PeerNode() { *self_ = nullptr; }
+// A trainer's task would keep the thread for as long as it may take.
+PeerNode::~PeerNode() {
+  *self_ = nullptr;
+  stop_computing();
+}
+
+void PeerNode::stop_computing() {
+  if (preparation_) preparation_->cancelled = true;
+  if (life_) life_->local->cancel();
+}
 
 Result<void> PeerNode::start() {
   STARLING_TRY(make_directory(options_.directory, true));
@@ -169,7 +184,7 @@ void PeerNode::keep_links() {
 
 // Whether a thread is at work for the course.
 bool PeerNode::is_computing() const {
-  return life_ && life_->course->is_computing() && !life_->held_back;
+  return preparation_ || (life_ && life_->course->is_computing() && !life_->held_back);
 }
 
 bool PeerNode::is_member() const { return gossip::is_member(roster_->roster(), world_.identity); }
@@ -311,7 +326,7 @@ void PeerNode::load_latest(const NetworkRun& run) {
   const auto path = options_.directory / "checkpoint.safetensors";
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) return;
-  auto kept = load_checkpoint(path, run.model->layout());
+  auto kept = load_checkpoint(path, run.layout());
   if (!kept) {
     return world_.log.warning("the checkpoint is not used: {}", kept.error().message());
   }
@@ -395,20 +410,67 @@ std::set<Member> PeerNode::absent(Member self) const {
 }
 
 Result<void> PeerNode::begin_life(Member self) {
-  if (rows_.dataset == nullptr) {
-    return unsupported("no-data",
-                       "this device trains with a trainer of its own, which gossip does not drive");
+  const identity::Roster& roster = roster_->roster();
+  STARLING_ASSIGN(const bool external, is_external(roster));
+  if (external && data_.trainer == nullptr) {
+    return unsupported("no-trainer",
+                       "the run trains a model of the kind external, and this device has no "
+                       "program that does: name it in edge.toml, [trainer] command");
   }
+  if (external) {
+    prepare(self);
+    return {};
+  }
+  if (data_.rows.dataset == nullptr) {
+    return unsupported("no-data",
+                       "the run trains a built-in model, and this device has a trainer in place of "
+                       "data: start the run with model.kind = \"external\", or give the device "
+                       "[data] in edge.toml");
+  }
+  const data::Dataset& dataset = *data_.rows.dataset;
   if (options_.own_classes) {
     return rejected(
         "text-labels",
-        rows_.dataset->name() +
+        dataset.name() +
             " has texts as labels; in a gossip network write the classes' numbers, from "
             "0, which mean the same on every device");
   }
+  STARLING_ASSIGN(NetworkRun run, derive_run(roster, dataset.shape(), dataset.classes()));
+  return begin_life(self, std::move(run));
+}
+
+// A trainer that is being started, or makes a large model, must not keep the links waiting.
+void PeerNode::prepare(Member self) {
+  preparation_ = std::make_shared<Preparation>();
+  preparation_->roster = roster_;
+  pool_.submit([preparation = preparation_, self, trainer = data_.trainer, world = world_,
+                node = self_](unsigned) {
+    const Persistence for_ever{.attempts_max = 0, .stop = preparation->cancelled, .log = world.log};
+    const identity::Roster& roster = preparation->roster->roster();
+    auto run =
+        std::make_shared<Result<NetworkRun>>(persist(for_ever, world.identity.identity().name, [&] {
+          return derive_run(roster, *trainer, preparation->cancelled);
+        }));
+    world.loop.post([preparation, self, run, node] {
+      if (*node != nullptr) (*node)->prepared(*preparation, self, std::move(*run));
+    });
+  });
+}
+
+void PeerNode::prepared(const Preparation& preparation, Member self, Result<NetworkRun> run) {
+  const auto ended = std::exchange(preparation_, nullptr);
+  if (stopping_) return;
+  if (switching_ || preparation.roster != roster_) return adopt();
+  if (!run) {
+    failed(run.error());
+  } else if (const auto begun = begin_life(self, std::move(*run)); !begun) {
+    failed(begun.error());
+  }
+  set_alarm();
+}
+
+Result<void> PeerNode::begin_life(Member self, NetworkRun run) {
   const identity::Roster& roster = roster_->roster();
-  STARLING_ASSIGN(NetworkRun run,
-                  derive_run(roster, rows_.dataset->shape(), rows_.dataset->classes()));
   if (spell_ && latest_->model.size() != run.initial.size()) {
     return rejected("wrong-vectors", "the model that is held is not of the roster's run");
   }
@@ -425,10 +487,16 @@ Result<void> PeerNode::begin_life(Member self) {
   const std::uint64_t step = run.options.schedule().after(start.exchange);
   life_ = std::make_shared<Life>(roster, std::move(run), self);
   const std::uint64_t steps_before = spell_ ? spell_->steps_before : 0;
-  life_->local =
-      continues ? former->local
-                : std::make_shared<LocalSteps>(life_->run, rows_, self, step + steps_before,
-                                               spell_ ? std::optional(spell_->pace) : std::nullopt);
+  if (continues) {
+    life_->local = former->local;
+  } else if (data_.trainer != nullptr) {
+    life_->local =
+        std::make_shared<LocalSteps>(life_->run, *data_.trainer, life_->names[self], world_.log);
+  } else {
+    life_->local =
+        std::make_shared<LocalSteps>(life_->run, data_.rows, self, step + steps_before,
+                                     spell_ ? std::optional(spell_->pace) : std::nullopt);
+  }
   life_->handed_in_at = step / life_->run.options.evaluate_every();
   const std::set<Member> away = absent(self);
   life_->silent = away;
@@ -464,6 +532,7 @@ void PeerNode::end_life() {
   unsent_.clear();  // of members that may have other places from now on
   assemblers_.clear();
   if (!life_) return;
+  if (life_->course->is_computing()) life_->local->cancel();  // of no use to anybody
   traffic_before_ = traffic();
   std::map<std::string, bool> reachable;
   for (Member member = 0; member < life_->names.size(); ++member) {
@@ -631,7 +700,7 @@ void PeerNode::keep_checkpoint(Kept kept) {
   if (!model || spell_) return;
   const auto checkpoint = std::make_shared<const Checkpoint>(checkpoint_now(*model));
   latest_ = *checkpoint;  // a life may end while its model is being computed
-  disk_.submit([this, checkpoint, kept, layout = life_->run.model->layout()](unsigned) {
+  disk_.submit([this, checkpoint, kept, layout = life_->run.layout()](unsigned) {
     auto saved =
         save_checkpoint(options_.directory / "checkpoint.safetensors", *checkpoint, layout);
     if (saved && kept == Kept::kModelToo) {
@@ -925,6 +994,7 @@ net::Async<void> PeerNode::run() {
     co_await net::sleep_until(world_.loop, next);
   }
   if (life_) keep_checkpoint(is_finished() ? Kept::kModelToo : Kept::kCheckpoint);
+  stop_computing();
   life_.reset();
   disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be kept is kept
 }

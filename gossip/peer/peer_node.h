@@ -26,6 +26,12 @@ namespace starling::gossip {
 
 struct NetworkRun;
 
+// What a member trains on: its rows, or a trainer that has its own. Neither: no run begins.
+struct PeerData {
+  data::DatasetView rows;
+  client::TrainerHost* trainer = nullptr;
+};
+
 class PeerNode final : private CourseHost {
  public:
   using World = PeerLinks::World;
@@ -49,8 +55,8 @@ class PeerNode final : private CourseHost {
     RelayLine::Carrier relay = {};  // frames for peers that neither side can dial
   };
 
-  // `rows`: what this member trains on.
-  PeerNode(World world, Options options, data::DatasetView rows, Issuer issuer);
+  // A trainer must outlive it.
+  PeerNode(World world, Options options, PeerData data, Issuer issuer);
   // Requires: run() was not called or has ended.
   ~PeerNode() override;
   PeerNode(const PeerNode&) = delete;
@@ -94,6 +100,7 @@ class PeerNode final : private CourseHost {
   struct Life;   // what lasts as long as an epoch
   struct Spell;  // ... as an absence of the coordinator
   struct Former;
+  struct Preparation;  // of a life, that a trainer takes its time for
 
   // CourseHost
   TimePoint now() const override { return world_.loop.now(); }
@@ -112,10 +119,14 @@ class PeerNode final : private CourseHost {
   void adopt();
   bool is_member() const;
   bool is_computing() const;
+  void stop_computing();
   void expire();
   std::string expiry() const;
   WallTime judged_now() const;
   [[nodiscard]] Result<void> begin_life(Member self);
+  void prepare(Member self);
+  void prepared(const Preparation& preparation, Member self, Result<NetworkRun> run);
+  [[nodiscard]] Result<void> begin_life(Member self, NetworkRun run);
   CourseStart course_start(const NetworkRun& run);
   void hand_over();
   Duration start_patience();
@@ -147,7 +158,7 @@ class PeerNode final : private CourseHost {
 
   World world_;
   Options options_;
-  data::DatasetView rows_;
+  PeerData data_;
   Issuer issuer_;
   Rng rng_;
   std::shared_ptr<const identity::SignedRoster> roster_;
@@ -162,6 +173,7 @@ class PeerNode final : private CourseHost {
   // To what the roster says now, when nothing is computed; the links have changed already.
   bool switching_ = false;
   std::string problem_;
+  std::shared_ptr<Preparation> preparation_;
   std::shared_ptr<Life> life_;
   struct Ended {
     std::string run_id;  // Roster::run_identity()

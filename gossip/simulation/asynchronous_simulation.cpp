@@ -20,19 +20,13 @@ constexpr std::uint64_t kInterruptionsMax = 10'000;
 }  // namespace
 
 AsynchronousSimulation::AsynchronousSimulation(const Experiment& experiment, ComputePool& pool)
-    : experiment_(experiment), pool_(pool), matrix_(experiment.topology->at(0)) {
-  const train::TrainOptions& options = experiment.options.train.train;
+    : experiment_(experiment),
+      pool_(pool),
+      trainings_(experiment.trainings(pool.threads())),
+      matrix_(experiment.topology->at(0)) {
   const std::uint64_t seed = experiment.options.run.seed;
-  for (unsigned thread = 0; thread < pool.threads(); ++thread) {
-    steppers_.emplace_back(experiment.model, options);
-    steppers_.back().begin(static_cast<std::size_t>(options.batch_size));
-  }
-  data_.reserve(experiment.nodes());
   nodes_.reserve(experiment.nodes());
   for (Node node = 0; node < experiment.nodes(); ++node) {
-    data_.emplace_back(experiment.parts[node], options,
-                       Rng({.seed = seed, .purpose = Purpose::kBatches, .node = node}),
-                       steppers_.front());
     nodes_.push_back({.algorithm = make_async_algorithm<float>(experiment.plan, node,
                                                                experiment.initial.values()),
                       .rng = Rng({.seed = seed, .purpose = Purpose::kAlgorithm, .node = node}),
@@ -117,11 +111,9 @@ void AsynchronousSimulation::go_on(Node node) {
     state.work += experiment_.population.step_seconds(node, state.steps + static_cast<unsigned>(k));
   }
   state.phase = phase;
-  pool_.submit([this, node, phase](unsigned thread) {
-    NodeTraining training(data_[node], steppers_[thread]);
-    for (int k = 0; k < phase->steps; ++k) {
-      phase->loss_sum += training.step(phase->trained, phase->rate);
-    }
+  pool_.submit([this, node, phase, step = state.steps](unsigned thread) {
+    const auto training = trainings_->begin(node, thread, step);
+    phase->loss_sum = training->steps(phase->trained, phase->rate, phase->steps);
     for (std::size_t i = 0; i < phase->base.size(); ++i) phase->trained[i] -= phase->base[i];
     phase->promise.set_value();
   });
@@ -138,8 +130,9 @@ Result<void> AsynchronousSimulation::happen(const PhaseEnded& event) {
   state.steps += steps;
   totals_.node_steps += steps;
   totals_.step = totals_.node_steps / experiment_.nodes();
-  totals_.loss_sum += event.phase->loss_sum;
-  if (!std::isfinite(event.phase->loss_sum)) {
+  if (!event.phase->loss_sum) return event.phase->loss_sum.error();
+  totals_.loss_sum += *event.phase->loss_sum;
+  if (!std::isfinite(*event.phase->loss_sum)) {
     return rejected("diverged",
                     fmt::format("the loss of node {} is not finite in its step {}: lower "
                                 "train.learning-rate or set train.clip-norm",
@@ -203,7 +196,7 @@ Result<void> AsynchronousSimulation::happen(const Appeared& event) {
     state.algorithm->restart(nodes_[*from].algorithm->model());
     totals_.traffic += {.messages = 1, .bytes_sent = 4 * experiment_.parameters(), .arrived = 1};
   }
-  if (data_[event.node].optimizer) data_[event.node].optimizer->reset();
+  trainings_->forget_momentum(event.node);
   begin(event.node);
   return {};
 }

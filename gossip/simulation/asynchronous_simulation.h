@@ -11,8 +11,8 @@
 
 #include "core/sim/event_queue.h"
 #include "gossip/simulation/network_simulation.h"
-#include "gossip/simulation/node_training.h"
 #include "gossip/simulation/patience.h"
+#include "gossip/training/node_trainings.h"
 
 namespace starling::gossip {
 
@@ -34,7 +34,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
     std::vector<float> trained;  // afterwards the update
     int steps = 1;
     double rate = 0;
-    double loss_sum = 0;
+    Result<double> loss_sum = 0.0;
     std::promise<void> promise;
     std::future<void> done = promise.get_future();
   };
@@ -106,8 +106,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
 
   const Experiment& experiment_;
   ComputePool& pool_;
-  std::vector<train::Stepper> steppers_;  // one a thread
-  std::vector<NodeData> data_;
+  std::unique_ptr<NodeTrainings> trainings_;
   std::vector<NodeState> nodes_;
   sim::EventQueue<Event> queue_;
   std::shared_ptr<const topologies::MixingMatrix> matrix_;

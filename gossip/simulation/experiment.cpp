@@ -5,7 +5,9 @@
 
 #include "core/data/load.h"
 #include "core/data/partition.h"
+#include "core/model/external_model.h"
 #include "core/train/row_block.h"
+#include "gossip/training/builtin_trainings.h"
 
 namespace starling::gossip {
 namespace {
@@ -68,32 +70,85 @@ Result<void> check_split(const NetOptions& options, const data::Dataset& evaluat
   return {};
 }
 
+// What the nodes compute with.
+struct Computed {
+  std::shared_ptr<const model::Model> model;
+  std::shared_ptr<const NetworkTrainers> trainers;
+  std::vector<data::DatasetView> parts;
+  std::optional<data::DatasetView> evaluation;
+  model::Parameters initial;
+};
+
+// With what lies between them.
+Result<Experiment> complete(const NetOptions& options, Computed computed) {
+  STARLING_ASSIGN(auto topology, make_topology(options, computed.parts));
+  const Node nodes = options.topology.nodes;
+  STARLING_ASSIGN(auto network, sim::Network::make(options.network, nodes, options.run.seed));
+  STARLING_ASSIGN(auto population, sim::Population::make(options.nodes, nodes, options.run.seed));
+  const Setting setting{topology.get(), network.lossy() || population.churns()};
+  STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, setting, nodes, options.run.seed));
+  return Experiment{.options = options,
+                    .model = std::move(computed.model),
+                    .trainers = std::move(computed.trainers),
+                    .parts = std::move(computed.parts),
+                    .evaluation = std::move(computed.evaluation),
+                    .topology = std::move(topology),
+                    .plan = std::move(plan),
+                    .network = std::move(network),
+                    .population = std::move(population),
+                    .initial = std::move(computed.initial)};
+}
+
+// The trainers hold the data.
+Result<Experiment> prepare_external(const NetOptions& options,
+                                    std::shared_ptr<const NetworkTrainers> trainers) {
+  if (options.topology.spec.starts_with("d-cliques")) {
+    return wrong_setting("setting-invalid",
+                         "d-cliques needs every node's labels, which only the trainer knows; use "
+                         "another topology");
+  }
+  if (options.evaluate.dataset != "auto" && options.evaluate.dataset != "none") {
+    return wrong_setting("setting-invalid",
+                         "the trainer evaluates on the rows that each node holds out: leave "
+                         "evaluate.dataset alone, or set it to \"none\"");
+  }
+  STARLING_ASSIGN(model::Parameters initial, trainers->initial(options));
+  NetOptions known = options;  // what peers are told
+  known.model.layout = model::digest_of(*initial.layout()).hex();
+  std::string& file = known.model.initial;
+  if (!file.empty()) file = std::filesystem::absolute(file).string();
+  return complete(known, {.model = {},
+                          .trainers = std::move(trainers),
+                          .parts = {},
+                          .evaluation = {},
+                          .initial = std::move(initial)});
+}
+
 }  // namespace
 
-Result<Experiment> prepare(const NetOptions& options) {
+Result<Experiment> prepare(const NetOptions& options,
+                           std::shared_ptr<const NetworkTrainers> trainers) {
   STARLING_TRY(options.validate());
+  if (trainers) return prepare_external(options, std::move(trainers));
   STARLING_ASSIGN(const auto dataset_spec, data::DatasetSpec::parse(options.data.dataset));
   STARLING_ASSIGN(auto parts, load_parts(options, dataset_spec));
   const data::Dataset& dataset = *parts.front().dataset;
   STARLING_ASSIGN(auto model, model::make_model(options.model, dataset.shape(), dataset.classes()));
   STARLING_ASSIGN(auto evaluation, load_evaluation(options, dataset_spec));
   if (evaluation) STARLING_TRY(check_split(options, *evaluation->dataset, *model));
-  STARLING_ASSIGN(auto topology, make_topology(options, parts));
-  const Node nodes = options.topology.nodes;
-  STARLING_ASSIGN(auto network, sim::Network::make(options.network, nodes, options.run.seed));
-  STARLING_ASSIGN(auto population, sim::Population::make(options.nodes, nodes, options.run.seed));
-  const Setting setting{topology.get(), network.lossy() || population.churns()};
-  STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, setting, nodes, options.run.seed));
   model::Parameters initial = model::initial_parameters(*model, options.run.seed);
-  return Experiment{options,
-                    std::move(model),
-                    std::move(parts),
-                    std::move(evaluation),
-                    std::move(topology),
-                    std::move(plan),
-                    std::move(network),
-                    std::move(population),
-                    std::move(initial)};
+  return complete(options, {.model = std::move(model),
+                            .trainers = {},
+                            .parts = std::move(parts),
+                            .evaluation = std::move(evaluation),
+                            .initial = std::move(initial)});
+}
+
+std::unique_ptr<NodeTrainings> Experiment::trainings(unsigned threads) const {
+  if (trainers) return trainers->trainings(options);
+  auto made = std::make_unique<BuiltinTrainings>(model, options.train.train, threads);
+  for (Node node = 0; node < nodes(); ++node) made->add(parts[node], options.run.seed, node);
+  return made;
 }
 
 }  // namespace starling::gossip

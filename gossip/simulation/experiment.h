@@ -12,6 +12,7 @@
 #include "core/sim/network.h"
 #include "core/sim/population.h"
 #include "gossip/algorithms/make_algorithm.h"
+#include "gossip/simulation/network_trainers.h"
 #include "gossip/simulation/options.h"
 #include "topologies/topology.h"
 
@@ -19,8 +20,9 @@ namespace starling::gossip {
 
 struct Experiment {
   NetOptions options;
-  std::shared_ptr<const model::Model> model;
-  std::vector<data::DatasetView> parts;  // one a node
+  std::shared_ptr<const model::Model> model;        // null where the trainers compute with it
+  std::shared_ptr<const NetworkTrainers> trainers;  // null: the model is built in
+  std::vector<data::DatasetView> parts;             // one a node; none with trainers
   std::optional<data::DatasetView> evaluation;
   std::unique_ptr<const topologies::Topology> topology;  // null where everybody hears everybody
   Plan plan;
@@ -30,11 +32,16 @@ struct Experiment {
 
   Node nodes() const { return options.topology.nodes; }
   std::size_t parameters() const { return initial.size(); }
+  const std::shared_ptr<const model::Layout>& layout() const { return initial.layout(); }
+  // What all nodes train with, on so many threads: with trainers no more than they have workers.
+  // Must not outlive the experiment.
+  std::unique_ptr<NodeTrainings> trainings(unsigned threads) const;
   // Whether messages may fail to come, so that nobody waits for ever.
   bool lossy() const { return network.lossy() || population.churns(); }
 };
 
-// Fails with the sentence of whichever part refuses.
-[[nodiscard]] Result<Experiment> prepare(const NetOptions& options);
+// `trainers`: with model.kind = "external". Fails with the sentence of whichever part refuses.
+[[nodiscard]] Result<Experiment> prepare(const NetOptions& options,
+                                         std::shared_ptr<const NetworkTrainers> trainers = {});
 
 }  // namespace starling::gossip

@@ -2,6 +2,7 @@
 #include "gossip/simulation/measurement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "core/linalg/sum.h"
@@ -43,7 +44,7 @@ Measurer::Measurer(const Experiment& experiment, ComputePool& pool)
     : experiment_(experiment),
       pool_(pool),
       evaluated_(draw_nodes(experiment.options)),
-      mean_(experiment.model->layout()) {}
+      mean_(experiment.layout()) {}
 
 void Measurement::set_traffic(const Traffic& traffic) {
   messages_arrived = traffic.arrived;
@@ -51,6 +52,20 @@ void Measurement::set_traffic(const Traffic& traffic) {
   messages_lost = traffic.lost;
   if (traffic.arrived == 0) return;
   staleness = static_cast<double>(traffic.staleness) / static_cast<double>(traffic.arrived);
+}
+
+void Measurement::set_evaluations(std::span<const train::Evaluation> scores) {
+  if (scores.empty()) return;
+  std::vector<double> losses, accuracies;
+  for (const train::Evaluation& score : scores) {
+    losses.push_back(score.loss);
+    accuracies.push_back(score.accuracy);
+  }
+  const auto count = static_cast<double>(scores.size());
+  eval_loss = linalg::pairwise_sum(losses) / count;
+  eval_accuracy = linalg::pairwise_sum(accuracies) / count;
+  eval_accuracy_min = *std::ranges::min_element(accuracies);
+  eval_accuracy_max = *std::ranges::max_element(accuracies);
 }
 
 Measurement Measurer::measure(const NetworkSimulation& simulation) {
@@ -80,6 +95,10 @@ Measurement Measurer::measure(const NetworkState& state) {
                              static_cast<double>(totals.node_steps - last_.node_steps);
   }
   if (experiment_.evaluation) evaluate_nodes(state, measurement);
+  const bool by_trainers = experiment_.trainers && experiment_.trainers->can_evaluate();
+  if (by_trainers && experiment_.options.evaluate.dataset != "none") {
+    evaluate_by_trainers(state, measurement);
+  }
   continue_trace(state);
   last_ = totals;
   return measurement;
@@ -95,26 +114,56 @@ train::Evaluation Measurer::evaluate(std::span<const float> parameters) {
   return evaluations_.emplace(key, *evaluation).first->second;
 }
 
+// Those to evaluate that are there; where none is, all of them.
+std::vector<Node> Measurer::evaluated_now(const NetworkState& state) const {
+  std::vector<Node> nodes;
+  std::ranges::copy_if(evaluated_, std::back_inserter(nodes),
+                       [&](Node node) { return state.present[node]; });
+  const bool nobody = std::ranges::none_of(state.present, [](bool here) { return here; });
+  return nobody ? evaluated_ : nodes;
+}
+
 void Measurer::evaluate_nodes(const NetworkState& state, Measurement& measurement) {
-  std::vector<double> losses;
-  std::vector<double> accuracies;
+  std::vector<train::Evaluation> scores;
   evaluations_.clear();
-  for (const Node node : evaluated_) {
-    if (!state.present[node] && measurement.nodes_up > 0) continue;
-    const train::Evaluation score = evaluate(state.models[node]);
-    losses.push_back(score.loss);
-    accuracies.push_back(score.accuracy);
-  }
-  if (!losses.empty()) {
-    const auto count = static_cast<double>(losses.size());
-    measurement.eval_loss = linalg::pairwise_sum(losses) / count;
-    measurement.eval_accuracy = linalg::pairwise_sum(accuracies) / count;
-    measurement.eval_accuracy_min = *std::ranges::min_element(accuracies);
-    measurement.eval_accuracy_max = *std::ranges::max_element(accuracies);
-  }
+  for (const Node node : evaluated_now(state)) scores.push_back(evaluate(state.models[node]));
+  measurement.set_evaluations(scores);
   const train::Evaluation mean = evaluate(mean_.values());
   measurement.eval_loss_mean_model = mean.loss;
   measurement.eval_accuracy_mean_model = mean.accuracy;
+}
+
+// Each node's model on the rows that it holds out, and the mean of the models on those of all.
+void Measurer::evaluate_by_trainers(const NetworkState& state, Measurement& measurement) {
+  const std::vector<Node> nodes = evaluated_now(state);
+  std::vector<std::optional<train::Evaluation>> own(nodes.size()), of_mean(nodes.size());
+  const std::span<const float> mean = mean_.values();
+  pool_.for_each(nodes.size(), [&](std::size_t i, unsigned worker) {
+    const std::span<const float> model = state.models[nodes[i]];
+    const auto evaluate_on = [&](std::span<const float> values) {
+      return experiment_.trainers->evaluate(experiment_.options, nodes[i], state.totals.step,
+                                            values, worker);
+    };
+    own[i] = evaluate_on(model);
+    of_mean[i] = std::ranges::equal(model, mean) ? own[i] : evaluate_on(mean);
+  });
+  std::vector<train::Evaluation> scores;
+  for (const auto& score : own) {
+    if (score) scores.push_back(*score);
+  }
+  measurement.set_evaluations(scores);
+  std::vector<double> losses, accuracies;
+  double samples = 0;
+  for (const auto& score : of_mean) {
+    if (!score) continue;
+    const auto rows = static_cast<double>(score->samples);
+    losses.push_back(rows * score->loss);
+    accuracies.push_back(rows * score->accuracy);
+    samples += rows;
+  }
+  if (samples == 0) return;
+  measurement.eval_loss_mean_model = linalg::pairwise_sum(losses) / samples;
+  measurement.eval_accuracy_mean_model = linalg::pairwise_sum(accuracies) / samples;
 }
 
 void Measurer::continue_trace(const NetworkState& state) {

@@ -38,6 +38,8 @@ struct Measurement {
   std::uint64_t nodes_up = 0;
 
   void set_traffic(const Traffic& traffic);
+  // Of the evaluated nodes' models; nothing where there are none.
+  void set_evaluations(std::span<const train::Evaluation> scores);
 };
 
 // What is measured: a network at one moment, simulated or not.
@@ -67,8 +69,10 @@ class Measurer {
   Sha256Digest trace() &&;
 
  private:
+  std::vector<Node> evaluated_now(const NetworkState& state) const;
   train::Evaluation evaluate(std::span<const float> parameters);
   void evaluate_nodes(const NetworkState& state, Measurement& measurement);
+  void evaluate_by_trainers(const NetworkState& state, Measurement& measurement);
   void continue_trace(const NetworkState& state);
 
   const Experiment& experiment_;

@@ -16,6 +16,8 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("algorithm", algorithm);
   binder.bind("train", train);
   binder.bind("model", model);
+  binder.bind("trainer", trainer);
+  binder.take_table("trainer", "settings");
   binder.bind("data", data);
   binder.bind("evaluate", evaluate);
   binder.bind("network", network);
@@ -29,6 +31,7 @@ Result<void> NetOptions::validate() const {
         "detag steps along the gradient that it tracks, without a local optimizer: set "
         "train.optimizer = sgd and train.clip-norm = 0, or use gradient-tracking");
   }
+  STARLING_TRY(client::check_settings(trainer, model));
   return train::validate(train.train);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fields.h"
+#include "core/client/training_settings.h"
 #include "core/config/binder.h"
 #include "core/model/model_spec.h"
 #include "core/sim/network.h"
@@ -62,6 +63,7 @@ struct NetOptions {
   NetTrainOptions train;
   model::ModelSpec model;
   NetDataOptions data;
+  client::TrainerSettings trainer;
   NetEvaluateOptions evaluate;
   sim::NetworkOptions network;
   sim::NodeOptions nodes;

@@ -28,7 +28,7 @@ Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads
   const auto simulation = make_simulation(experiment, pool);
   Measurer measurer(experiment, pool);
   SimulationResult result{.measurements = {},
-                          .mean_model = model::Parameters(experiment.model->layout()),
+                          .mean_model = model::Parameters(experiment.layout()),
                           .totals = {},
                           .trace = {},
                           .models = {}};

@@ -35,30 +35,19 @@ std::size_t tile_columns(std::size_t nodes, std::size_t size, unsigned threads) 
   return (columns + 63) / 64 * 64;
 }
 
-Rng batch_stream(std::uint64_t seed, Node node) {
-  return Rng({.seed = seed, .purpose = Purpose::kBatches, .node = node});
-}
-
 }  // namespace
 
 SynchronousSimulation::SynchronousSimulation(const Experiment& experiment, ComputePool& pool)
     : experiment_(experiment),
       pool_(pool),
+      trainings_(experiment.trainings(pool.threads())),
       clock_(experiment.network, experiment.population, experiment.nodes(), experiment.lossy()),
       late_(experiment.nodes()),
-      losses_(experiment.nodes()),
+      losses_(experiment.nodes(), Result<double>(0.0)),
       bytes_(experiment.nodes()),
       inbox_begin_(experiment.nodes() + std::size_t{1}) {
-  const train::TrainOptions& options = experiment.options.train.train;
-  for (unsigned thread = 0; thread < pool.threads(); ++thread) {
-    steppers_.emplace_back(experiment.model, options);
-    steppers_.back().begin(static_cast<std::size_t>(options.batch_size));
-  }
-  data_.reserve(experiment.nodes());
   algorithms_.reserve(experiment.nodes());
   for (Node node = 0; node < experiment.nodes(); ++node) {
-    data_.emplace_back(experiment.parts[node], options,
-                       batch_stream(experiment.options.run.seed, node), steppers_.front());
     algorithms_.push_back(
         make_algorithm<float>(experiment.plan, node, experiment.initial.values()));
   }
@@ -121,7 +110,7 @@ void SynchronousSimulation::welcome_returning(const topologies::MixingMatrix* ma
   const auto settled = [this](Node node) { return clock_.present(node) && !clock_.returns(node); };
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     if (!clock_.returns(node)) continue;
-    if (data_[node].optimizer) data_[node].optimizer->reset();
+    trainings_->forget_momentum(node);
     std::optional<Node> donor;
     if (matrix != nullptr) {
       for (const topologies::Weight& sender : matrix->senders(node)) {
@@ -146,13 +135,14 @@ Result<void> SynchronousSimulation::adapt(const topologies::MixingMatrix* matrix
                                       static_cast<Round>(options.run.steps)),
       .exchange = exchanges_};
   for_each_present(kTrainingPart, [&](Node node, unsigned thread) {
-    NodeTraining training(data_[node], steppers_[thread]);
-    losses_[node] = algorithms_[node]->adapt(training, phase, links(matrix, node));
+    const auto training = trainings_->begin(node, thread, phase.step);
+    losses_[node] = algorithms_[node]->adapt(*training, phase, links(matrix, node));
   });
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     if (!clock_.present(node)) continue;
-    totals_.loss_sum += losses_[node];
-    if (std::isfinite(losses_[node])) continue;
+    if (!losses_[node]) return losses_[node].error();
+    totals_.loss_sum += *losses_[node];
+    if (std::isfinite(*losses_[node])) continue;
     return rejected("diverged", fmt::format("the loss of node {} is not finite in step {}: lower "
                                             "train.learning-rate or set train.clip-norm",
                                             node, totals_.step + 1));

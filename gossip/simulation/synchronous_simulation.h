@@ -8,8 +8,8 @@
 
 #include "core/linalg/aligned.h"
 #include "gossip/simulation/network_simulation.h"
-#include "gossip/simulation/node_training.h"
 #include "gossip/simulation/step_clock.h"
+#include "gossip/training/node_trainings.h"
 
 namespace starling::gossip {
 
@@ -56,16 +56,15 @@ class SynchronousSimulation final : public NetworkSimulation {
 
   const Experiment& experiment_;
   ComputePool& pool_;
-  std::vector<train::Stepper> steppers_;  // one a thread
-  std::vector<NodeData> data_;
+  std::unique_ptr<NodeTrainings> trainings_;
   std::vector<std::unique_ptr<Algorithm<float>>> algorithms_;
   StepClock clock_;
   std::vector<std::vector<LateMessage>> late_;  // [nodes] of the receivers
   Totals totals_;
   std::uint64_t exchanges_ = 0;
-  std::uint64_t in_vain_ = 0;   // steps that nobody has done, since the last that somebody has
-  std::vector<double> losses_;  // [nodes] of the last local phase
-  std::vector<std::uint64_t> bytes_;  // [nodes] of a message
+  std::uint64_t in_vain_ = 0;  // steps that nobody has done, since the last that somebody has
+  std::vector<Result<double>> losses_;  // [nodes] of the last local phase
+  std::vector<std::uint64_t> bytes_;    // [nodes] of a message
   std::vector<std::uint64_t> inbox_begin_;
   std::vector<Received<float>> inboxes_;  // as the matrix's entries
   linalg::AlignedVector<float> mean_first_;

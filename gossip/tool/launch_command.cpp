@@ -18,6 +18,7 @@
 #include "gossip/tool/commands.h"
 #include "gossip/tool/run_text.h"
 #include "gossip/tool/run_writer.h"
+#include "gossip/tool/trainer_flag.h"
 
 namespace starling::gossip {
 namespace {
@@ -29,6 +30,7 @@ struct LaunchFlags {
   LaunchConfig config;
   std::string file;
   std::string out;
+  std::string trainer;
   unsigned threads = available_processors();
   bool print_events = false;
   config::OutputFormat format = config::OutputFormat::kText;
@@ -139,7 +141,15 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
     print_events(script, flags.format, context.out);
     return {};
   }
-  STARLING_ASSIGN(const Experiment experiment, prepare(config.net));
+  STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
+  const std::unique_ptr<Log> log = make_stderr_log(LogLevel::kWarning);
+  std::shared_ptr<const NetworkTrainers> trainers;
+  if (!flags.trainer.empty()) {
+    flags.threads = 1;  // one process evaluates, beside one a peer that trains
+    STARLING_ASSIGN(trainers, NetworkTrainers::start(config.net, client::trainer_of(flags.trainer),
+                                                     flags.threads, *log));
+  }
+  STARLING_ASSIGN(const Experiment experiment, prepare(config.net, std::move(trainers)));
   const bool on_links = std::ranges::any_of(script, &FaultEvent::on_links);
   LaunchRequest request{.experiment = experiment,
                         .options = config.launch,
@@ -168,6 +178,7 @@ void add_launch_command(CLI::App& app, CommandContext& context) {
   command->add_option("--threads", flags->threads, "compute threads of the evaluations")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  add_trainer_flag(*command, flags->trainer);
   command
       ->add_option("--out", flags->out,
                    "where metrics.jsonl, summary.json, the model, report.html and the peers' logs "

@@ -12,10 +12,11 @@
 #include "core/config/binder.h"
 #include "core/config/command_line.h"
 #include "core/config/needs.h"
-#include "core/telemetry/progress.h"
+#include "core/telemetry/progress_log.h"
 #include "gossip/tool/commands.h"
 #include "gossip/tool/run_text.h"
 #include "gossip/tool/run_writer.h"
+#include "gossip/tool/trainer_flag.h"
 
 namespace starling::gossip {
 namespace {
@@ -25,26 +26,30 @@ struct SimulateFlags {
   NetOptions options;
   std::string file;
   std::string out;
+  std::string trainer;
+  unsigned workers = 0;
   unsigned threads = available_processors();
   config::OutputFormat format = config::OutputFormat::kText;
 };
 
 Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Experiment& experiment,
+                                           telemetry::Progress& progress, std::mutex& mutex,
                                            std::optional<RunWriter>& writer,
                                            CommandContext& context) {
   const std::uint64_t steps = flags.options.run.steps;
   const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
-  telemetry::Progress progress(context.err, context.clock, terminal, steps, {.unit = "steps"});
   const TimePoint started = context.clock.now();
   Result<void> written;
   SimulationHooks hooks;
   hooks.on_measurement = [&](const Measurement& measurement) {
     const std::string line = describe(measurement, steps, " virtual");
+    const std::lock_guard lock(mutex);
     progress.print(telemetry::leading_facts(line, terminal.line_max));
     if (writer && written) written = writer->write(measurement);
   };
   hooks.on_progress = [&](const Totals& totals) {
     const double seconds = to_seconds(context.clock.now() - started);
+    const std::lock_guard lock(mutex);
     progress.update(totals.step, fmt::format("{:.0f} node-steps/s",
                                              static_cast<double>(totals.node_steps) / seconds));
   };
@@ -54,9 +59,23 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Exp
   return result;
 }
 
+Result<std::shared_ptr<const NetworkTrainers>> start_trainers(const SimulateFlags& flags,
+                                                              Log& log) {
+  if (flags.trainer.empty()) return std::shared_ptr<const NetworkTrainers>();
+  return NetworkTrainers::start(flags.options, client::trainer_of(flags.trainer), flags.threads,
+                                log);
+}
+
 Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
   STARLING_TRY(flags.binder.apply(flags.file));
-  STARLING_ASSIGN(const Experiment experiment, prepare(flags.options));
+  STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
+  if (flags.workers > 0) flags.threads = flags.workers;
+  telemetry::Progress progress(context.err, context.clock,
+                               telemetry::detect_terminal(STDERR_FILENO, std::getenv),
+                               flags.options.run.steps, {.unit = "steps"});
+  telemetry::ProgressLog log(progress);
+  STARLING_ASSIGN(auto trainers, start_trainers(flags, log));
+  STARLING_ASSIGN(const Experiment experiment, prepare(flags.options, std::move(trainers)));
   NetOptions defaults;
   config::Binder of_defaults;
   defaults.bind(of_defaults);
@@ -69,7 +88,7 @@ Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
     STARLING_ASSIGN(writer, RunWriter::make(flags.out));
   }
   STARLING_ASSIGN(const SimulationResult result,
-                  run_with_progress(flags, experiment, writer, context));
+                  run_with_progress(flags, experiment, progress, log.mutex(), writer, context));
   if (writer)
     STARLING_TRY(
         writer->finish("starling-gossip simulate", experiment, result, flags.binder.settings()));
@@ -98,6 +117,12 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command->add_option("--threads", flags->threads, "compute threads; results do not depend on it")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  add_trainer_flag(*command, flags->trainer);
+  command
+      ->add_option("--workers", flags->workers,
+                   "processes of the trainer at a time; without it as many as --threads")
+      ->check(CLI::Range(1, 1024))
+      ->needs("--trainer");
   command
       ->add_option("--out", flags->out,
                    "where metrics.jsonl, summary.json, the model and report.html are written")

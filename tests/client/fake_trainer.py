@@ -46,16 +46,21 @@ def write_vector(place, values):
     os.pwrite(5, array.array("f", values).tobytes(), place["offset"])
 
 
-# The vector: "b" (trainable), "counter" (a buffer), "w" [FEATURES], by name.
+# The vector: "b" (trainable), "counter" (a buffer, which one mode does without), "w" [FEATURES], by
+# name.
+HAS_COUNTER = MODE != "without-buffers"
+W = 2 if HAS_COUNTER else 1
+
+
 def gradient(vector, rows):
     result = [0.0] * len(vector)
     loss = 0.0
     for x, y in rows:
-        error = vector[0] + sum(w * v for w, v in zip(vector[2:], x)) - y
+        error = vector[0] + sum(w * v for w, v in zip(vector[W:], x)) - y
         loss += error * error / 2
         result[0] += error / len(rows)
         for i, v in enumerate(x):
-            result[2 + i] += error * v / len(rows)
+            result[W + i] += error * v / len(rows)
     return result, loss / len(rows)
 
 
@@ -70,6 +75,8 @@ def describe(request):
         {"name": "b", "shape": [], "dtype": "float32", "role": "trainable"},
         {"name": "counter", "shape": [1], "dtype": "int64", "role": "buffer"},
     ]
+    if not HAS_COUNTER:
+        tensors.pop()
     operations = ["initialize", "fit", "evaluate", "gradient", "of-a-later-version"]
     answer = {"protocol": 1, "name": "fake.py", "operations": operations, "rows": ROWS, "held-out": 4,
               "tensors": tensors}
@@ -89,7 +96,7 @@ def describe(request):
 
 
 def initialize(request):
-    write_vector(request["result"], [0.5, 7] + [0.25] * FEATURES)
+    write_vector(request["result"], [0.5] + [7] * HAS_COUNTER + [0.25] * FEATURES)
     return {}
 
 
@@ -120,7 +127,8 @@ def gradient_step(request):
     rows = rows if step is None else batch(rows, task["train"], step)
     vector = read_vector(request["parameters"])
     result, loss = gradient(vector, rows)
-    result[1] = vector[1] + (1 if "counts" in task["settings"] else 0)
+    if HAS_COUNTER:
+        result[1] = vector[1] + (1 if "counts" in task["settings"] else 0)
     write_vector(request["result"], result)
     return {"rows": len(rows), "loss": loss}
 

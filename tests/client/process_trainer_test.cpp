@@ -225,7 +225,7 @@ TEST_F(ProcessTrainerTest, AnotherModelIsRefused) {
                         "the run's model has 6 values, and the trainer 'fake.py' has 3 tensors of "
                         "5 values; train the same model on all clients"));
   settings.model.layout =
-      model::digest_of(*(*fake().host().describe("{}", fake().stop))->layout).hex();
+      model::digest_of(*fake().host().describe("{}", fake().stop)->layout).hex();
   vector = start;
   EXPECT_TRUE(train(vector));
   settings.model.layout.front() = settings.model.layout.front() == '0' ? '1' : '0';

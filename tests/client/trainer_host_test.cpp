@@ -70,11 +70,11 @@ TEST(TrainerHost, DescribesItselfAndDoesTasks) {
   FakeTrainer trainer("honest");
   const auto description = trainer.host().describe("{}", trainer.stop);
   ASSERT_TRUE(description) << description.error().message();
-  EXPECT_EQ((*description)->name, "the trainer 'fake.py'");
-  EXPECT_EQ((*description)->rows, 40U);
-  EXPECT_EQ((*description)->held_out, 4U);
-  EXPECT_EQ((*description)->operations.size(), 4U);
-  EXPECT_EQ((*description)->layout->size(), kValues);
+  EXPECT_EQ(description->name, "the trainer 'fake.py'");
+  EXPECT_EQ(description->rows, 40U);
+  EXPECT_EQ(description->held_out, 4U);
+  EXPECT_EQ(description->operations.size(), 4U);
+  EXPECT_EQ(description->layout->size(), kValues);
   EXPECT_TRUE(std::filesystem::is_directory(trainer.options.directory));
 
   std::vector<float> vector(kValues);
@@ -118,9 +118,9 @@ TEST(TrainerHost, ALargerModelHasRoomToo) {
 
 TEST(TrainerHost, OtherSettingsAndClientsAreDescribedOnTheirOwn) {
   FakeTrainer trainer("rows-of-clients");
-  EXPECT_EQ((*trainer.host().describe("{}", trainer.stop))->rows, 0U);
-  EXPECT_EQ((*trainer.host().describe("{}", trainer.stop, "cam-7"))->rows, 40U);
-  EXPECT_EQ((*trainer.host().describe("{}", trainer.stop))->rows, 0U);
+  EXPECT_EQ(trainer.host().describe("{}", trainer.stop)->rows, 0U);
+  EXPECT_EQ(trainer.host().describe("{}", trainer.stop, "cam-7")->rows, 40U);
+  EXPECT_EQ(trainer.host().describe("{}", trainer.stop)->rows, 0U);
   const auto refused = trainer.host().describe(R"({"refuse": 1})", trainer.stop);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error(),

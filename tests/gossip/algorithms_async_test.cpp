@@ -117,7 +117,7 @@ class World {
   void finish_phase(const Event& event) {
     const Node i = event.node;
     std::vector<T> x = event.start;
-    for (int k = 0; k < steps_; ++k) training_[i]->step(x, rate_);
+    ASSERT_TRUE(training_[i]->steps(x, rate_, steps_));
     for (std::size_t k = 0; k < x.size(); ++k) x[k] -= event.start[k];
     const bool waited = nodes_[i]->waiting();
     send(i, nodes_[i]->trained(x, mesh_.links(i), rng_));
@@ -182,7 +182,7 @@ TEST(AdPsgd, AveragesAndThenStepsAsThePaperDoes) {
   constexpr double kRate = 0.1;
   const auto gradient = [&](Node i) {
     Row g(kSize);
-    (i == 0 ? training : other).gradient(x[i], g);
+    EXPECT_TRUE((i == 0 ? training : other).gradient(x[i], g));
     return g;
   };
   const auto update = [&](const Row& g) {

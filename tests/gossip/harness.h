@@ -196,14 +196,18 @@ class QuadraticTraining final : public LocalTraining<T> {
  public:
   QuadraticTraining(const Quadratics& problem, std::size_t node, double noise)
       : problem_(problem), node_(node), noise_(noise), rng_({.seed = 7, .node = node}) {}
-  double step(std::span<T> x, double rate) override {
+  Result<double> step(std::span<T> x, double rate) override {
     const Row g = draw(x);
     for (std::size_t i = 0; i < g.size(); ++i) {
       x[i] = static_cast<T>(static_cast<double>(x[i]) - rate * g[i]);
     }
     return 1;
   }
-  double gradient(std::span<const T> x, std::span<T> out) override {
+  Result<double> steps(std::span<T> x, double rate, int count) override {
+    for (int k = 0; k < count; ++k) STARLING_TRY(step(x, rate));
+    return static_cast<double>(count);
+  }
+  Result<double> gradient(std::span<const T> x, std::span<T> out) override {
     const Row g = draw(x);
     for (std::size_t i = 0; i < g.size(); ++i) out[i] = static_cast<T>(g[i]);
     return 1;
@@ -267,8 +271,7 @@ class Fleet {
                               .rate = rate,
                               .exchange = exchange_};
     for (Node i = 0; i < plan_.nodes; ++i) {
-      const double loss = nodes_[i]->adapt(*training_[i], phase, mesh.links(i));
-      losses_ += loss;
+      losses_ += *nodes_[i]->adapt(*training_[i], phase, mesh.links(i));
     }
     mix(mesh);
   }
@@ -279,7 +282,7 @@ class Fleet {
                               .rate = rate,
                               .exchange = exchange_};
     for (Node i = 0; i < plan_.nodes; ++i) {
-      losses_ += nodes_[i]->adapt(*training_[i], phase, before.links(i));
+      losses_ += *nodes_[i]->adapt(*training_[i], phase, before.links(i));
       nodes_[i]->regroup(plan_, after.links(i), &phase);
     }
     mix(after);

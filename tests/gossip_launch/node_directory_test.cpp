@@ -48,7 +48,7 @@ TEST(NodeDirectory, HoldsWhoItIs) {
   places[1].shown = 12345;
   NetOptions options;
   options.topology.nodes = 2;
-  const auto member = make_node_directory(places[1], 1, options, authority,
+  const auto member = make_node_directory(places[1], 1, options, {}, authority,
                                           {.host = "127.0.0.1", .port = 999}, kNow);
   ASSERT_TRUE(member) << member.error().message();
   const auto identity = identity::IdentityDirectory::load(places[1].directory / "identity");
@@ -67,7 +67,7 @@ TEST(NodeDirectory, HoldsWhoItIs) {
 TEST(NodeDirectory, PathsWithQuotesAreStillToml) {
   NetOptions options;
   options.data.dataset = "csv:/a \"b\"\\c.csv";
-  const auto toml = edge_toml({.address = "127.0.0.1"}, 0, options);
+  const auto toml = edge_toml({.address = "127.0.0.1"}, 0, options, {});
   ASSERT_TRUE(toml);
   EXPECT_EQ(value_of(*toml, "data.dataset"), options.data.dataset);
 }
@@ -85,7 +85,7 @@ TEST(NodeDirectory, APeerHoldsThePartThatSimulateGivesIt) {
     const auto experiment = prepare(options);
     ASSERT_TRUE(experiment) << scheme << experiment.error().message();
     for (Node node = 0; node < 4; ++node) {
-      const auto toml = *edge_toml({.address = "127.0.0.1"}, node, options);
+      const auto toml = *edge_toml({.address = "127.0.0.1"}, node, options, {});
       const auto spec = data::DatasetSpec::parse(value_of(toml, "data.dataset"));
       const auto part = data::PartitionSpec::parse(value_of(toml, "data.partition"));
       ASSERT_TRUE(spec && part) << scheme;

@@ -76,7 +76,8 @@ void PeerCluster::start(std::size_t index) {
   if (!undialled.contains(index)) own.links.listen = identity::HostPort{"127.0.0.1", peer.port};
   own.seed = options.seed + index;
   peer.node = std::make_unique<gossip::PeerNode>(
-      gossip::PeerNode::World{loop, clock, log, *peer.identity}, own, experiment.parts[index],
+      gossip::PeerNode::World{loop, clock, log, *peer.identity}, own,
+      gossip::PeerData{.rows = experiment.parts[index]},
       gossip::PeerNode::Issuer{
           .report =
               [&peer](const protocol::PeerReport& report) {

@@ -57,14 +57,16 @@ def simulate(job: Union[PathLike, Mapping[str, Any]], *, clients: int = 10,
                        {"clients": clients, **settings})
 
 
-def gossip(network: Union[PathLike, Mapping[str, Any]], *, out: Optional[PathLike] = None,
-           progress: bool = True, **settings: Any) -> Result:
+def gossip(network: Union[PathLike, Mapping[str, Any]], *,
+           trainer: Union[None, PathLike, Sequence[str]] = None, workers: Optional[int] = None,
+           out: Optional[PathLike] = None, progress: bool = True, **settings: Any) -> Result:
     """Runs a simulated network without a coordinator, as `starling-gossip simulate` does.
 
-    `network` is a file or a dict, and further arguments are its keys, as in simulate(). It trains
-    the built-in models.
+    `network` is a file or a dict, and further arguments are its keys, as in simulate(). So are
+    `trainer` and `workers`, for a network with model.kind = "external": a task's client is then
+    node-0001, node-0002 and so on.
     """
-    return _simulation("starling-gossip", network, "measurements", None, None, out, progress,
+    return _simulation("starling-gossip", network, "measurements", trainer, workers, out, progress,
                        settings)
 
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/tool/trainer_flag.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "core/model/model_spec.h"
+
+namespace starling::gossip {
+
+void add_trainer_flag(CLI::App& command, std::string& trainer) {
+  command
+      .add_option("--trainer", trainer,
+                  "with model.kind = \"external\": the command of your own trainer, as in "
+                  "\"python3 train.py\" (one program and its arguments; \"env A=1 python3 "
+                  "train.py\" sets a variable)")
+      ->type_name("COMMAND");
+}
+
+Result<void> check_trainer_flags(const config::Binder& binder, const std::string& trainer) {
+  const Settings settings = binder.settings();
+  const bool external = std::ranges::any_of(settings, [](const auto& setting) {
+    return setting.first == "model.kind" && setting.second == model::kExternalKind;
+  });
+  if (external && trainer.empty()) {
+    return wrong_setting("setting-invalid",
+                         "model.kind = \"external\" needs the program that trains it, as in "
+                         "--trainer \"python3 train.py\"");
+  }
+  if (!external && !trainer.empty()) {
+    return wrong_setting("setting-invalid",
+                         "--trainer is for models of your own: set model.kind = \"external\"");
+  }
+  if (external && binder.says("data")) {
+    return wrong_setting("setting-invalid",
+                         "[data] means nothing with a trainer, which picks each node's rows by its "
+                         "task's client, node-0001 and so on");
+  }
+  return {};
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/training/process_trainings.h"
+
+#include "core/client/checked_trainer.h"
+#include "core/linalg/kernels.h"
+#include "core/model/external_model.h"
+
+namespace starling::gossip {
+
+using client::TrainerAnswer;
+using client::TrainerOperation;
+
+// One local phase of one node.
+class ProcessTrainings::Phase final : public LocalTraining<float> {
+ public:
+  Phase(ProcessTrainings& all, Node node, unsigned thread, std::uint64_t step)
+      : all_(all),
+        host_(*all.hosts_[thread]),
+        steps_(all.steps_[thread]),
+        optimizer_(all.optimizers_[node]),
+        place_({.client = all.clients_[node],
+                .seed = all.options_.seed,
+                .round = static_cast<std::uint32_t>(step + 1),
+                .rounds = static_cast<std::uint32_t>(all.options_.steps)}) {}
+
+  Result<double> step(std::span<float> x, double rate) override {
+    const client::TrainerTask task = make_task(1, rate);
+    return loss_of([&] {
+      return steps_.step(host_, {task, batches_, rate}, x, optimizer_, {}, stop());
+    });
+  }
+
+  Result<double> steps(std::span<float> x, double rate, int count) override {
+    double loss = 0;
+    if (!optimizer_.is_plain_sgd()) {
+      for (int k = 0; k < count; ++k) {
+        STARLING_ASSIGN(const double of_step, step(x, rate));
+        loss += of_step;
+      }
+      return loss;
+    }
+    const client::TrainerTask task = make_task(count, rate);
+    STARLING_ASSIGN(loss, loss_of([&] {
+                      return host_.run(TrainerOperation::kFit, task, {x, x}, stop());
+                    }));
+    return loss * count;
+  }
+
+  Result<double> gradient(std::span<const float> x, std::span<float> gradient) override {
+    const client::TrainerTask task = make_task(1, all_.options_.train.learning_rate);
+    return loss_of([&] { return steps_.gradient(host_, task, batches_, x, gradient, stop()); });
+  }
+
+ private:
+  client::TrainerTask make_task(int steps, double rate) const {
+    train::TrainOptions options = all_.options_.train;
+    options.local_steps = steps;
+    return client::make_task(place_, options, rate, all_.options_.settings);
+  }
+
+  const std::atomic<bool>& stop() const { return all_.persistence_.stop; }
+
+  // Of the answer; counts the batch.
+  template <class Call>
+  Result<double> loss_of(const Call& call) {
+    const auto answer = persist(all_.persistence_, place_.client, [&]() -> Result<TrainerAnswer> {
+      STARLING_TRY(all_.check_model(host_));
+      return call();
+    });
+    if (!answer) return answer.error().within(place_.client);
+    ++batches_;
+    return answer->loss;
+  }
+
+  ProcessTrainings& all_;
+  client::TrainerHost& host_;
+  client::TrainerSteps& steps_;
+  train::Optimizer& optimizer_;
+  const client::TaskPlace place_;
+  std::uint64_t batches_ = 0;  // of this phase so far
+};
+
+ProcessTrainings::ProcessTrainings(Options options, std::vector<client::TrainerHost*> hosts,
+                                   std::vector<std::string> clients, const Persistence& persistence)
+    : options_(std::move(options)),
+      hosts_(std::move(hosts)),
+      clients_(std::move(clients)),
+      persistence_(persistence),
+      steps_(hosts_.size(), client::TrainerSteps(*options_.layout, options_.train)) {
+  for (std::size_t node = 0; node < clients_.size(); ++node) {
+    optimizers_.emplace_back(options_.train, options_.layout->size(), linalg::default_kernels());
+  }
+}
+
+std::unique_ptr<LocalTraining<float>> ProcessTrainings::begin(Node node, unsigned thread,
+                                                              std::uint64_t step) {
+  return std::make_unique<Phase>(*this, node, thread, step);
+}
+
+Result<void> ProcessTrainings::check_model(client::TrainerHost& host) const {
+  STARLING_ASSIGN(const client::TrainerDescription description,
+                  host.describe(options_.settings.object(), persistence_.stop));
+  if (*description.layout == *options_.layout) return {};
+  const model::ModelSpec spec{.kind = std::string(model::kExternalKind),
+                              .layout = model::digest_of(*options_.layout).hex()};
+  return client::check_tensors(spec, options_.layout->size(), description);
+}
+
+}  // namespace starling::gossip
