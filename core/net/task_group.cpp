@@ -5,6 +5,7 @@
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -69,10 +70,14 @@ void TaskGroup::spawn(Async<void> task) {
 
 void TaskGroup::refuse() { impl_->refusing = true; }
 
+// In a turn of the loop, where a task hears of it at once: from elsewhere it would hear of it
+// later, when it may have ended, and its signal with it.
 void TaskGroup::cancel() {
-  for (asio::cancellation_signal& signal : impl_->tasks) {
-    signal.emit(asio::cancellation_type::terminal);
-  }
+  asio::dispatch(impl_->context, [impl = impl_] {
+    for (asio::cancellation_signal& signal : impl->tasks) {
+      signal.emit(asio::cancellation_type::terminal);
+    }
+  });
 }
 
 Async<void> TaskGroup::wait() {

@@ -987,6 +987,7 @@ net::Async<void> PeerNode::run() {
   co_await alive_.wait();
   co_await links_.stop();
   alarm_.clear();
+  if (preparation_) preparation_->cancelled = true;
   // What is being computed comes to its end, so that the checkpoint is of now; H steps may be many.
   const TimePoint until = now() + kLastComputation;
   while (now() < until && is_computing()) {

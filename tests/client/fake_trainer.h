@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,12 @@ namespace starling::client {
 class TrainerLog final : public Log {
  public:
   void write(LogLevel, std::string_view line) override {
+    const std::lock_guard lock(mutex_);
     lines.emplace_back(line);
     if (on_line) on_line(line);
   }
   std::size_t count(std::string_view part) const {
+    const std::lock_guard lock(mutex_);
     std::size_t count = 0;
     for (const std::string& line : lines) count += line.find(part) != line.npos ? 1 : 0;
     return count;
@@ -26,6 +29,9 @@ class TrainerLog final : public Log {
 
   std::vector<std::string> lines;
   std::function<void(std::string_view)> on_line;
+
+ private:
+  mutable std::mutex mutex_;  // hosts of peers work on other threads
 };
 
 class FakeTrainer {

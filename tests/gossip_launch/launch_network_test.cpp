@@ -107,6 +107,61 @@ TEST_F(LaunchNetwork, EverySynchronousAlgorithmEndsWithTheSimulationsBits) {
   }
 }
 
+// --- custom trainers ----------------------------------------------------------------------------
+
+class LaunchedTrainers : public LaunchNetwork {
+ protected:
+  Words with_trainer(const std::string& mode, const Words& more) const {
+    const auto script = testing::source_root() / "tests" / "client" / "fake_trainer.py";
+    Words words{"--model", "external", "--trainer",
+                "python3 -B " + script.string() + " " + mode + " " + memory_.path().string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  bool can_run() const { return testing::run({"/usr/bin/env", "python3", "--version"}).exit_code == 0; }
+
+ private:
+  testing::TemporaryDirectory memory_;  // of trainers that misbehave once
+};
+
+TEST_F(LaunchedTrainers, EndWithTheSimulationsBits) {
+  if (!can_run()) GTEST_SKIP() << "python3 is not there";
+  const std::vector<std::pair<std::string, Words>> networks{
+      {"honest", {"--algorithm", "dpsgd", "--local-steps", "3"}},
+      {"without-buffers", {"--algorithm", "gradient-tracking", "--clip-norm", "1"}},
+      {"without-buffers", {"--algorithm", "sgp", "--optimizer", "adam"}}};
+  for (const auto& [mode, flags] : networks) {
+    Words network = with_trainer(mode, flags);
+    network.insert(network.end(), {"--topology", "ring", "--nodes", "4", "--steps", "12"});
+    const std::string& algorithm = flags[1];
+    run("simulate", network, {"--workers", "2"}, algorithm + "-simulated");
+    run("launch", network, {}, algorithm + "-launched");
+    EXPECT_EQ(models_digest(algorithm + "-launched"), models_digest(algorithm + "-simulated"))
+        << algorithm << "\n"
+        << logs(algorithm + "-launched");
+    EXPECT_EQ(metrics(algorithm + "-launched").back().at("eval_accuracy"), 0.75);
+  }
+}
+
+// One process dies in its first task, and its peer with the next; nobody goes on without it.
+TEST_F(LaunchedTrainers, ATrainerThatDiesAndAPeerThatIsKilledComeBack) {
+  if (!can_run()) GTEST_SKIP() << "python3 is not there";
+  const Words network{"--topology", "ring", "--nodes", "4", "--steps", "300"};
+  run("simulate", with_trainer("honest", network), {}, "undisturbed");
+  const auto events = write("events.toml", R"([crash]
+step = 20
+kind = "restart"
+nodes = "2"
+for = "500ms"
+)");
+  Words disturbed = with_trainer("dies", network);
+  run("launch", disturbed, {"--events", events.string()});
+  const auto loss = [&](const std::string& name) {
+    return metrics(name).back().at("eval_loss").to_number<double>();
+  };
+  EXPECT_NEAR(loss("launch"), loss("undisturbed"), 0.01) << logs("launch");
+}
+
 // As the test of the simulation: after 50 steps the rate is 0, and mixing alone contracts.
 TEST_F(LaunchNetwork, ARingContractsByItsSecondEigenvalueAndKeepsItsMean) {
   const Words network{"--topology",       "ring",

@@ -77,7 +77,8 @@ void PeerCluster::start(std::size_t index) {
   own.seed = options.seed + index;
   peer.node = std::make_unique<gossip::PeerNode>(
       gossip::PeerNode::World{loop, clock, log, *peer.identity}, own,
-      gossip::PeerData{.rows = experiment.parts[index]},
+      trainer ? gossip::PeerData{.trainer = trainer(index)}
+              : gossip::PeerData{.rows = experiment.parts[index]},
       gossip::PeerNode::Issuer{
           .report =
               [&peer](const protocol::PeerReport& report) {

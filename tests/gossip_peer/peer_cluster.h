@@ -88,6 +88,8 @@ class PeerCluster {
   identity::CertificateAuthority authority;
   std::string run_id;               // of rosters that are made from now on; empty: none
   std::set<std::size_t> undialled;  // they do not listen, and have no address in the roster
+  // What a peer trains with, of peers that start from now on; null: its part of the data.
+  std::function<client::TrainerHost*(std::size_t index)> trainer;
   // The link of a peer with its issuer, of peers that start from now on.
   std::function<gossip::RelayLine::Carrier(const std::string& name)> relay;
 

@@ -60,6 +60,22 @@ TEST(TaskGroup, StopCancelsAwaitsAndRefuses) {
   EXPECT_EQ(tasks.size(), 0U);
 }
 
+// From outside the loop: the tasks have ended by the turn in which they would hear of it.
+TEST(TaskGroup, ACancellationMayComeAfterTheEnd) {
+  EventLoop loop;
+  TaskGroup tasks(loop);
+  int count = 0;
+  for (int i = 0; i < 10; ++i) tasks.spawn(note(count));
+  tasks.cancel();
+  loop.run_task(tasks.wait());
+  EXPECT_EQ(count, 10);
+  int woken = 0;
+  tasks.spawn(sleep_long(loop, woken));
+  tasks.cancel();
+  loop.run_task(tasks.wait());
+  EXPECT_EQ(woken, 1);
+}
+
 TEST(TaskGroup, ACancelledWaitLeavesTheTasksAlone) {
   EventLoop loop;
   TaskGroup outer(loop);
