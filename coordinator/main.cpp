@@ -25,5 +25,5 @@ int main(int argc, char** argv) {
   const auto done = starling::config::parse(app, arguments, std::cout, std::cerr);
   starling::identity::hide_join_tokens(arguments);
   if (done) return *done;
-  return context.run();
+  return starling::config::run(context.run, std::cerr);
 }

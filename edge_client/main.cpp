@@ -130,5 +130,6 @@ int main(int argc, char** argv) {
   const std::span<char* const> words(argv, static_cast<std::size_t>(argc));
   const auto ended = config::parse(app, words, std::cout, std::cerr);
   identity::hide_join_tokens(words);
-  return ended ? *ended : edge_client::run(app, arguments);
+  if (ended) return *ended;
+  return config::run([&] { return edge_client::run(app, arguments); }, std::cerr);
 }

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -52,6 +53,7 @@ struct Plan {
   std::vector<Subprocess::Descriptor> descriptors;
   int report = -1;  // where the child writes why it did not begin
   pid_t parent = 0;
+  bool outlives_parent = false;  // and a terminal's signals do not reach it
 };
 
 [[noreturn]] void fail(int report) {
@@ -82,10 +84,14 @@ void place_descriptors(Plan& plan) {
 
 // Between fork and exec only what POSIX allows there: other threads may have held any lock.
 [[noreturn]] void become(Plan& plan) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended before that.
-  if (::getppid() != plan.parent) ::_exit(127);
+  if (plan.outlives_parent) {
+    ::setsid();
+  } else {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // The parent may have ended before that.
+    if (::getppid() != plan.parent) ::_exit(127);
+  }
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(number, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
@@ -145,7 +151,37 @@ Result<std::unique_ptr<Subprocess>> Subprocess::start(const Options& options) {
     reap(id);
     return cannot_start(options, code);
   }
-  return std::unique_ptr<Subprocess>(new Subprocess(id, std::move(pidfd)));
+  std::unique_ptr<Subprocess> started(new Subprocess(id, std::move(pidfd)));
+  if (options.guarded) started->start_guard();
+  return started;
+}
+
+// Where there is no shell, there is no guard. A pipe's end tells it of this process's.
+void Subprocess::start_guard() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return;
+  const FileDescriptor reader(ends[0]);
+  guard_line_ = FileDescriptor(ends[1]);
+  const FileDescriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  const std::vector<std::string> words = {"/bin/sh", "-c", "read -r end; kill -s KILL -- \"-$1\"", "sh",
+                                          std::to_string(id_)};
+  Plan plan{.arguments = c_strings(words),
+            .environment = {},
+            .descriptors = {{STDIN_FILENO, reader.get()},
+                            {STDOUT_FILENO, nowhere.get()},
+                            {STDERR_FILENO, nowhere.get()}},
+            .report = nowhere.get(),
+            .parent = ::getpid(),
+            .outlives_parent = true};
+  guard_ = ::fork();
+  if (guard_ == 0) become(plan);
+}
+
+// Before the number of the group is free for another.
+void Subprocess::end_guard() {
+  if (guard_ <= 0) return;
+  ::kill(guard_, SIGKILL);
+  reap(std::exchange(guard_, 0));
 }
 
 Subprocess::~Subprocess() {
@@ -167,6 +203,7 @@ ProcessEnd Subprocess::wait() {
   }
   // Before the number of the group is free for another.
   kill_group(SIGKILL);
+  end_guard();
   end_ = reap(id_);
   return *end_;
 }

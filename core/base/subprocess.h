@@ -35,6 +35,9 @@ class Subprocess {
     std::optional<std::vector<std::string>> environment;  // "NAME=value"; nothing: this process's
     // Standard input is /dev/null where it is not among them; output and error are this process's.
     std::vector<Descriptor> descriptors;
+    // A shell beside it kills its whole group where this process ends without doing so, even by
+    // SIGKILL; else only the program itself goes then.
+    bool guarded = false;
   };
 
   // Returns once the program has begun; "cannot-start" where it cannot be run.
@@ -57,8 +60,13 @@ class Subprocess {
  private:
   Subprocess(pid_t id, FileDescriptor pidfd) : id_(id), pidfd_(std::move(pidfd)) {}
 
+  void start_guard();
+  void end_guard();
+
   pid_t id_;
   FileDescriptor pidfd_;
+  pid_t guard_ = 0;            // 0: none
+  FileDescriptor guard_line_;  // closes with this process
   std::optional<ProcessEnd> end_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -42,7 +43,18 @@ Result<TensorMemory> TensorMemory::make(const std::filesystem::path& directory) 
                    directory.string() + ": " + std::strerror(errno));
 }
 
+// Whoever makes it larger takes memory that nobody counts.
+Result<void> TensorMemory::check_size() const {
+  struct stat found {};
+  if (::fstat(file_.get(), &found) != 0) return memory_error("read");
+  const auto size = static_cast<std::uint64_t>(found.st_size);
+  if (size < bytes_) return protocol_error("has cut off the shared memory (descriptor 5)");
+  if (size > bytes_) return protocol_error("has made the shared memory (descriptor 5) larger");
+  return {};
+}
+
 Result<void> TensorMemory::reserve(std::uint64_t bytes) {
+  STARLING_TRY(check_size());
   if (bytes <= bytes_) return {};
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) return memory_error("made larger");
   bytes_ = bytes;
@@ -62,6 +74,7 @@ Result<void> TensorMemory::write(std::uint64_t offset, std::span<const float> va
 }
 
 Result<void> TensorMemory::read(std::uint64_t offset, std::span<float> values) const {
+  STARLING_TRY(check_size());
   for (MutableByteView left = std::as_writable_bytes(values); !left.empty();) {
     const ssize_t got = ::pread(file_.get(), left.data(), left.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;

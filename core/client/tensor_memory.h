@@ -25,11 +25,13 @@ class TensorMemory {
   // Grows to at least so many bytes. "io-error", as write().
   [[nodiscard]] Result<void> reserve(std::uint64_t bytes);
   [[nodiscard]] Result<void> write(std::uint64_t offset, std::span<const float> values);
-  // "trainer-protocol" where the trainer has cut it off.
+  // "trainer-protocol" where the trainer has changed its size, as reserve().
   [[nodiscard]] Result<void> read(std::uint64_t offset, std::span<float> values) const;
 
  private:
   explicit TensorMemory(FileDescriptor file) : file_(std::move(file)) {}
+
+  Result<void> check_size() const;
 
   FileDescriptor file_;
   std::uint64_t bytes_ = 0;

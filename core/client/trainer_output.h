@@ -14,8 +14,8 @@ namespace starling::client {
 
 class TrainerOutput {
  public:
-  static constexpr std::size_t kLineBytesMax = 4096;
-  static constexpr int kLinesPerSecond = 100;
+  static constexpr std::size_t kLineBytesMax = 1024;
+  static constexpr int kLinesPerMinute = 600;
 
   // `log` must outlive this.
   explicit TrainerOutput(Log& log) : log_(log) {}
@@ -35,7 +35,7 @@ class TrainerOutput {
   void finish_line(TimePoint now);
 
   Log& log_;
-  LineBudget budget_{kLinesPerSecond, std::chrono::seconds(1)};
+  LineBudget budget_{kLinesPerMinute, std::chrono::minutes(1)};
   std::string line_;
   bool returned_ = false;  // the last byte was a \r
   std::string last_line_;

@@ -91,7 +91,8 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::start(const Options& opt
                                                     {STDERR_FILENO, pipes.printed.writer.get()},
                                                     {kRequestsNumber, pipes.requests.reader.get()},
                                                     {kAnswersNumber, pipes.answers.writer.get()},
-                                                    {kMemoryNumber, memory.descriptor()}}});
+                                                    {kMemoryNumber, memory.descriptor()}},
+                                    .guarded = true});
   if (!process) return cannot_start_trainer(process.error().message());
   return std::unique_ptr<TrainerProcess>(
       new TrainerProcess(options, std::move(memory), std::move(pipes), std::move(*process), log));
@@ -124,7 +125,10 @@ Result<std::string> TrainerProcess::receive(const Patience& patience) {
   for (;;) {
     const TimePoint before = now();
     turn(std::clamp<Duration>(patience.deadline - before, Duration::zero(), kTick));
-    if (take_line(line)) return line;
+    if (take_line(line)) {
+      STARLING_TRY(check_memory(now()));
+      return line;
+    }
     if (received_.size() > kTrainerLineBytesMax) {
       return protocol_error("answered with a line of more than " +
                             format_byte_count(kTrainerLineBytesMax));
@@ -155,7 +159,7 @@ Result<void> TrainerProcess::check_idle() {
                           printable(received_.substr(0, received_.find('\n'))) + "'");
   }
   if (process_->try_wait()) return died();
-  return {};
+  return check_memory(now());
 }
 
 void TrainerProcess::stop(std::string_view farewell, Duration grace) {

@@ -7,7 +7,9 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <new>
 #include <ostream>
+#include <stdexcept>
 
 #include "core/base/check.h"
 #include "core/base/escape_controls.h"
@@ -156,6 +158,19 @@ int report(const Error& error, std::ostream& err) {
 
 int report(const Result<void>& result, std::ostream& err) {
   return result ? static_cast<int>(ExitCode::kOk) : report(result.error(), err);
+}
+
+int run(const std::function<int()>& command, std::ostream& err) {
+  const Error out_of_memory = rejected(
+      "out-of-memory",
+      "there is not enough memory for this; a smaller model, or less at a time, takes less");
+  try {
+    return command();
+  } catch (const std::bad_alloc&) {
+    return report(out_of_memory, err);
+  } catch (const std::length_error&) {  // of a vector beyond any memory
+    return report(out_of_memory, err);
+  }
 }
 
 void set_up(CLI::App& app, std::string_view version) {

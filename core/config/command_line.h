@@ -3,6 +3,7 @@
 // parsing with a suggestion where a command or flag is mistyped.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <span>
@@ -37,6 +38,9 @@ Error usage_error(std::string message);
 int report(const Error& error, std::ostream& err);
 // 0, or the error as above.
 int report(const Result<void>& result, std::ostream& err);
+
+// The command's exit code; where memory runs out, a sentence and kFailed.
+int run(const std::function<int()>& command, std::ostream& err);
 
 // --help on every level, --version on the first ("PROGRAM VERSION"); wide enough columns.
 void set_up(CLI::App& app, std::string_view version);

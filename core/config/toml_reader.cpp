@@ -73,7 +73,20 @@ void collect(const std::string& prefix, const toml::table& table, std::vector<To
   }
 }
 
-// Dates and times as texts, as TOML writes them; JSON has no numbers that are not finite: null.
+// JSON has no numbers that are not finite.
+bool is_finite(const toml::node& node) {
+  if (const auto* table = node.as_table()) {
+    return std::ranges::all_of(*table, [](const auto& entry) { return is_finite(entry.second); });
+  }
+  if (const auto* array = node.as_array()) {
+    return std::ranges::all_of(*array,
+                               [](const toml::node& element) { return is_finite(element); });
+  }
+  const auto* number = node.as_floating_point();
+  return number == nullptr || std::isfinite(number->get());
+}
+
+// Dates and times as texts, as TOML writes them. Requires: is_finite().
 boost::json::value to_json(const toml::node& node) {
   if (const auto* table = node.as_table()) {
     boost::json::object object;
@@ -87,9 +100,7 @@ boost::json::value to_json(const toml::node& node) {
   }
   if (const auto* boolean = node.as_boolean()) return boolean->get();
   if (const auto* integer = node.as_integer()) return integer->get();
-  if (const auto* number = node.as_floating_point()) {
-    return std::isfinite(number->get()) ? boost::json::value(number->get()) : nullptr;
-  }
+  if (const auto* number = node.as_floating_point()) return number->get();
   if (const auto* text = node.as_string()) return boost::json::value(text->get());
   std::ostringstream date;
   node.visit([&date](const auto& value) { date << value; });
@@ -97,14 +108,20 @@ boost::json::value to_json(const toml::node& node) {
 }
 
 // Takes the free tables out of the document.
-std::vector<TomlEntry> take_free_tables(toml::table& document,
-                                        const std::vector<FreeTable>& free_tables) {
+Result<std::vector<TomlEntry>> take_free_tables(toml::table& document, std::string_view file_name,
+                                                const std::vector<FreeTable>& free_tables) {
   std::vector<TomlEntry> entries;
   for (const auto& [name, key] : free_tables) {
     const toml::table* table = document[name].as_table();
     if (table == nullptr) continue;
     const bool is_text = table->size() == 1 && table->contains(key) && (*table)[key].is_string();
     if (is_text) continue;
+    if (!is_finite(*table)) {
+      return wrong_setting("setting-invalid",
+                           std::string(file_name) + ": [" + name +
+                               "] has a number that is inf or nan, which cannot be passed on; "
+                               "write it as a text");
+    }
     entries.push_back({name + '.' + key, table->source().begin.line, FieldType::kText,
                        boost::json::serialize(to_json(*table))});
     document.erase(name);
@@ -162,7 +179,8 @@ Result<std::vector<TomlEntry>> read_toml_entries(std::string_view text, std::str
                              ": not valid TOML: " + std::string(parsed.error().description()) +
                              hint_of_quotes(text, line));
   }
-  std::vector<TomlEntry> entries = take_free_tables(parsed.table(), free_tables);
+  STARLING_ASSIGN(std::vector<TomlEntry> entries,
+                  take_free_tables(parsed.table(), file_name, free_tables));
   collect("", parsed.table(), entries);
   std::ranges::stable_sort(entries, {}, &TomlEntry::line);
   return entries;

@@ -231,6 +231,12 @@ Result<void> validate_head(const ContributionHead& head, const Schema& schema) {
     return rejected("bad-weight",
                     fmt::format("the update's weight is {}; it must be positive", head.weight));
   }
+  if (head.weight < kWeightMin) {
+    return rejected("weight-out-of-range",
+                    fmt::format("the update's weight {:g} is below {:g}, the least that counts "
+                                "exactly; weigh by rows",
+                                head.weight, kWeightMin));
+  }
   if (head.weight > schema.bounds.weight_max) {
     return rejected("weight-out-of-range",
                     fmt::format("the update's weight {:g} exceeds this round's limit {:g}",

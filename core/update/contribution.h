@@ -67,6 +67,7 @@ struct ContributionHead {
   friend bool operator==(const ContributionHead&, const ContributionHead&) = default;
 };
 
+inline constexpr double kWeightMin = 1e-6;  // sums of smaller ones lose bits of the vectors
 inline constexpr std::size_t kScalarsMax = 64;
 inline constexpr double kScalarMax = 1e100;  // its product with any weight is finite
 inline constexpr std::size_t kNameBytesMax = 128;

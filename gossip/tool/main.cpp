@@ -26,5 +26,5 @@ int main(int argc, char** argv) {
   const auto done =
       starling::config::parse(app, {argv, static_cast<std::size_t>(argc)}, std::cout, std::cerr);
   if (done) return *done;
-  return context.run();
+  return starling::config::run(context.run, std::cerr);
 }

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -141,6 +142,35 @@ TEST(Subprocess, TheMemoryOfItsGroupIsCounted) {
   process->kill_group(SIGKILL);
   process->wait();
   EXPECT_EQ(resident_bytes_of_group(process->id()), 0U);
+}
+
+// The owner stands for a process that is killed while it runs a guarded program, whose child holds
+// the pipe's other end until it is gone.
+TEST(Subprocess, AGuardedGroupEndsEvenWhereItsOwnerIsKilled) {
+  Pipe held, started;
+  const pid_t owner = ::fork();
+  ASSERT_GE(owner, 0);
+  if (owner == 0) {
+    const auto process = Subprocess::start(
+        {.arguments = {"sh", "-c", "sleep 1000 & echo; exec sleep 1000"},
+         .descriptors = {{STDOUT_FILENO, started.writer.get()}, {7, held.writer.get()}},
+         .guarded = true});
+    char line = 0;
+    if (process && ::read(started.reader.get(), &line, 1) == 1) ::kill(::getpid(), SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(owner, &status, 0), owner);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  held.writer.close();
+  pollfd waiting{.fd = held.reader.get(), .events = 0, .revents = 0};
+  EXPECT_EQ(::poll(&waiting, 1, 30'000), 1) << "the child of the program still runs";
+}
+
+TEST(Subprocess, AGuardGoesWithItsProgram) {
+  const auto process = start({.arguments = {"sh", "-c", "exit 3"}, .guarded = true});
+  EXPECT_EQ(process->wait().exit_code, 3);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
 }
 
 }  // namespace

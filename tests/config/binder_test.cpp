@@ -196,13 +196,17 @@ hidden = [200, 200]
 dropout = 0.5
 layers = { kind = "conv", "odd key" = true }
 since = 2026-11-26
-never = nan
 )"),
             "accepted");
   EXPECT_EQ(b.options.job.name, "own");
   EXPECT_EQ(free.settings, R"({"dropout":5E-1,"hidden":[200,200],"layers":{"kind":"conv",)"
-                           R"("odd key":true},"never":null,"since":"2026-11-26"})");
+                           R"("odd key":true},"since":"2026-11-26"})");
   EXPECT_TRUE(b.binder.says("trainer"));
+  for (const char* number : {"nan", "{ deep = [1, inf] }"}) {
+    EXPECT_EQ(b.refusal(std::string("[trainer]\nnever = ") + number),
+              "setting-invalid: job.toml: [trainer] has a number that is inf or nan, which cannot "
+              "be passed on; write it as a text");
+  }
   // As a job is written down again.
   EXPECT_EQ(b.refusal("trainer.settings = '{\"hidden\": 7}'"), "accepted");
   EXPECT_EQ(free.settings, R"({"hidden": 7})");
