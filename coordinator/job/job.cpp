@@ -142,6 +142,22 @@ Result<void> check_names(const Job& job) {
                           : "data.match = \"position\""));
 }
 
+Result<void> check_scale(const Job& job) {
+  STARLING_TRY(job.training.data.check_scaling());
+  if (!job.training.data.scales()) return {};
+  if (job.training.model.is_external()) {
+    return wrong_setting("setting-invalid",
+                         "data.scale has no meaning with model.kind = \"external\": custom "
+                         "trainers read their rows themselves, and have to scale them");
+  }
+  if (job.fallback.enabled()) {
+    return wrong_setting("setting-invalid",
+                         "data.scale has no meaning with fallback.topology: clients that train on "
+                         "by gossip take their rows as they stand");
+  }
+  return {};
+}
+
 // A model that the coordinator cannot compute with, and does not need rows for.
 Result<void> check_external(const Job& job) {
   const client::TrainingSettings& training = job.training;
@@ -205,6 +221,7 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   }
   STARLING_TRY(validate_fallback(*this));
   STARLING_TRY(check_names(*this));
+  STARLING_TRY(check_scale(*this));
   STARLING_TRY(check_external(*this));
   STARLING_TRY(train::validate(training.train));
   STARLING_TRY(strategies.check(training.strategy, training.train, static_cast<Round>(job.rounds)));

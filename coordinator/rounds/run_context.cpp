@@ -61,6 +61,25 @@ Result<void> adopt_names(client::DataShape& shape, const data::Dataset& dataset)
   return shape.check_names();
 }
 
+// Where the job states no numbers to scale by, they become those of `rows`, which then has its
+// columns in the run's order.
+Result<void> adopt_scale(client::DataShape& shape, std::shared_ptr<const data::Dataset>& rows) {
+  if (!shape.scales() || !shape.scale_offsets.empty()) return {};
+  if (rows->feature_names().empty()) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("data.scale = \"{}\" is for the columns of csv files, and {} is of another "
+                    "kind: leave it out (images are scaled as they are read)",
+                    shape.scale, rows->name()));
+  }
+  STARLING_TRY(data::fit_to(rows, shape.names()));
+  data::Scaling scaling = shape.scale == client::kScaleStandard ? data::standard_scaling(*rows)
+                                                                : data::minmax_scaling(*rows);
+  shape.scale_offsets = std::move(scaling.offsets);
+  shape.scale_divisors = std::move(scaling.divisors);
+  return shape.check_scaling();
+}
+
 Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
   constexpr const char* kKey = "evaluate.dataset";
   const auto spec = data::DatasetSpec::parse(job.evaluate.dataset);
@@ -209,6 +228,8 @@ Result<RunContext> prepare_run(const Job& job,
     STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
     const auto named = adopts_names(job) ? adopt_names(shape, *dataset) : Result<void>();
     if (!named) return named.error().within(kKey);
+    const auto scaled = adopt_scale(shape, dataset);
+    if (!scaled) return as_wrong_setting(scaled.error()).within(kKey);
     const auto fitted = data::fit_to(dataset, shape.names());
     if (!fitted) return as_wrong_setting(fitted.error()).within(kKey);
     context.evaluation = data::DatasetView{std::move(dataset)};
@@ -221,9 +242,13 @@ Result<RunContext> prepare_run(const Job& job,
     const bool adopts = adopts_names(job) && !context.evaluation;
     const auto named = adopts ? adopt_names(shape, *known_shape) : Result<void>();
     if (!named) return named.error().within(kKey);
+    auto rows = known_shape;
+    const auto scaled = adopt_scale(shape, rows);
+    if (!scaled) return as_wrong_setting(scaled.error()).within(kKey);
     const auto fits = data::fits(*known_shape, shape.names());
     if (!fits) return as_wrong_setting(fits.error()).within(kKey);
   }
+  STARLING_TRY(check_scale_said(context.job));
   if (shape.input.empty() || shape.classes == 0) {
     return wrong_setting(
         "no-data-shape",

@@ -53,8 +53,9 @@ ExternalModel model_of_file(const Job& job);
 
 // Loads the evaluation data set, if the job names one, and makes the model for its shape; without
 // one the job itself ("model shape" keys) or `known_shape` says it. "no-data-shape" where nothing
-// does. An external model needs no shape: `external`, or else what the job names, is read for its
-// layout.
+// does. Where data.scale has no numbers in the job, they are computed from the evaluation data set,
+// else from `known_shape`; "no-scale" where there is neither. An external model needs no shape:
+// `external`, or else what the job names, is read for its layout.
 [[nodiscard]] Result<RunContext> prepare_run(
     const Job& job, const std::shared_ptr<const data::Dataset>& known_shape,
     const strategy::Catalogue& strategies = strategy::builtin_strategies(),

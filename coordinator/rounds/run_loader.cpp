@@ -31,8 +31,9 @@ Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
   if (run.settings.empty()) return std::optional<client::DataShape>();
   STARLING_ASSIGN(Settings settings, parse_settings(run.settings));
   std::erase_if(settings, [](const auto& setting) {
-    constexpr std::array<std::string_view, 4> kShape = {"data.input", "data.classes",
-                                                        "data.columns", "data.class-names"};
+    constexpr std::array<std::string_view, 7> kShape = {
+        "data.input", "data.classes",       "data.columns",       "data.class-names",
+        "data.scale", "data.scale-offsets", "data.scale-divisors"};
     return std::ranges::find(kShape, setting.first) == kShape.end();
   });
   client::DataShape shape;
@@ -106,6 +107,7 @@ Result<Job> try_job(const Job& submitted, const PrepareContext& prepare,
   STARLING_TRY(check_new_job(job));
   STARLING_TRY(check_bounds(job));
   if (learned) job.training.data = learned->shape;
+  STARLING_TRY(check_scale_said(job));
   if (lacks_shape(job)) return job;
   STARLING_ASSIGN(const auto context, prepare(job, nullptr));
   if (learned) STARLING_TRY(check_learned_size(*learned, context->layout->size()));

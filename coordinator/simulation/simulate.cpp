@@ -279,7 +279,8 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   if (trainers) made.trainers = trainers->trainers();
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
-  STARLING_TRY(fit_holdings(holdings, context.for_clients.data.names()));
+  const auto fitted = fit_holdings(holdings, context.for_clients.data.names());
+  if (!fitted) return as_wrong_job(fitted.error());
   for (std::size_t k = 0; k < holdings.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(holdings[k]));
   }
