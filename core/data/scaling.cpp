@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/counted.h"
+#include "core/base/nearest_name.h"
 #include "core/data/dataset.h"
 
 namespace starling::data {
