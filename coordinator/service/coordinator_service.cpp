@@ -86,10 +86,9 @@ store::UploadSpool::Options spool_options(const StateDirectory& state,
 }
 
 PrepareContext prepare_within(const store::UploadSpool::Options& spool) {
-  return [spool](const Job& job,
-                 const ExternalModel& external) -> Result<std::shared_ptr<const RunContext>> {
-    STARLING_ASSIGN(auto context, prepare_context(job, external));
-    STARLING_TRY(check_spool(*context, spool));
+  return [spool](const Job& job, const ExternalOrigin& origin) -> Result<RunContext> {
+    STARLING_ASSIGN(auto context, prepare_context(job, origin));
+    STARLING_TRY(check_spool(context, spool));
     return context;
   };
 }
@@ -343,10 +342,9 @@ Result<void> CoordinatorService::Impl::start() {
       OperatorDesk::Handlers{
           .heard_at = [this](const std::string& name) { return heard_at(name); },
           .on_revoked = [this](const std::string& name) { revoked(name); },
-          .try_job =
-              [this](const Job& job, std::function<void(Result<Job>)> done) {
-                core->runs().try_job(job, std::move(done));
-              },
+          .try_job = [this](
+                         const Job& job,
+                         Completion<TriedJob> done) { core->runs().try_job(job, std::move(done)); },
           .on_submitted = [this] { core->runs().load_next(); },
           .on_answered = [this] { operators->wake(); },
           .on_stop = [this](RunId run) { core->handle(StopRun{run}); },

@@ -39,7 +39,7 @@ class OperatorDesk {
     std::function<void(const std::string& client)> on_revoked;  // the registry knows already
     // Whether a run of this job could begin; `done` is called later, with the job as far as the
     // shape of its data is known.
-    std::function<void(const Job&, std::function<void(Result<Job>)> done)> try_job;
+    std::function<void(const Job&, Completion<TriedJob> done)> try_job;
     std::function<void()> on_submitted;
     std::function<void()> on_answered;   // an answer that had nothing has something now
     std::function<void(RunId)> on_stop;  // of a running run

@@ -144,16 +144,15 @@ void FederationSimulator::make_core() {
   options.shell.machine.transfer = options_.transfer;
   options.spool = options_.spool;
   core_ = std::make_unique<CoordinatorCore>(
-      CoordinatorCore::World{scheduler_, clock_, store_, *sessions_, disk_,
-                             [this](RunId run) {
-                               if (options_.checkpoints) return *options_.checkpoints;
-                               return store::Checkpoints(disk_, std::filesystem::path(kModels) /
-                                                                    std::to_string(run.value()));
-                             },
-                             [this](const Job&, const ExternalModel&) {
-                               return Result<std::shared_ptr<const RunContext>>(context_);
-                             },
-                             *options_.strategies, immediate_, immediate_, pool_, log_},
+      CoordinatorCore::World{
+          scheduler_, clock_, store_, *sessions_, disk_,
+          [this](RunId run) {
+            if (options_.checkpoints) return *options_.checkpoints;
+            return store::Checkpoints(disk_,
+                                      std::filesystem::path(kModels) / std::to_string(run.value()));
+          },
+          [this](const Job&, const ExternalOrigin&) { return Result<RunContext>(*context_); },
+          *options_.strategies, immediate_, immediate_, pool_, log_},
       options, core_handlers());
 }
 

@@ -7,6 +7,7 @@
 #include "coordinator/job/job_text.h"
 #include "coordinator/rounds/run_loader.h"
 #include "coordinator/simulation/federation_simulator.h"
+#include "core/base/durable_file.h"
 #include "core/client/abilities.h"
 #include "core/model/safetensors.h"
 #include "core/store/sqlite_store.h"
@@ -90,13 +91,23 @@ TEST_F(ExternalModelRun, RefusesAFileThatCannotBegin) {
   EXPECT_THAT(refusal(), HasSubstr("no-initial-model"));
 }
 
-TEST_F(ExternalModelRun, AFileThatChangedSinceIsNotTheModelToBeginWith) {
-  const auto run = prepare_run(job_, nullptr).value();
-  ASSERT_TRUE(model::write_safetensors(
-      file_, model::Parameters(model::external_layout({{.name = "a", .shape = {3}}}).value())));
-  const auto initial = run.initial_position(RunId(1), 1);
-  ASSERT_FALSE(initial);
-  EXPECT_EQ(initial.error().code(), "layout-mismatch");
+TEST_F(ExternalModelRun, AFileThatChangedSinceItsSubmissionIsNotTheModelToBeginWith) {
+  const auto tried = try_job(job_, prepare_context, std::nullopt);
+  ASSERT_TRUE(tried) << tried.error().message();
+  const Sha256Digest submitted = sha256(read_file(file_, 1 << 20).value());
+  EXPECT_EQ(tried->initial_sha256, submitted) << "as sha256sum prints it";
+  store::Run run{.id = RunId(3), .seed = 1, .job = job_to_toml(job_)};
+  run.initial_sha256 = submitted;
+  EXPECT_EQ(*load_new_run(run)->at.model, small_model());
+  model::Parameters other = small_model();
+  other.values()[0] = 7;
+  ASSERT_TRUE(model::write_safetensors(file_, other));
+  const auto loaded = load_new_run(run);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code(), "initial-differs");
+  EXPECT_THAT(loaded.error().message(), HasSubstr(submitted.hex()));
+  run.initial_sha256.reset();  // of an earlier version
+  EXPECT_EQ(*load_new_run(run)->at.model, other);
 }
 
 TEST_F(ExternalModelRun, AveragesBuffersOnlyWhereClientsSendSteps) {
@@ -197,9 +208,18 @@ TEST_F(ExternalModelRun, GoesOnFromItsOwnModelsWhoeverIsKilled) {
   EXPECT_GT(crashes, 20U);
 }
 
+class CountingDisk final : public SystemDisk {
+ public:
+  Result<std::unique_ptr<DiskFile>> open(const std::filesystem::path& path) override {
+    ++opened;
+    return SystemDisk::open(path);
+  }
+  int opened = 0;
+};
+
 // A service reads a run's model again after its restart, where the file that it began with is gone.
 TEST_F(ExternalModelRun, NeedsItsFileNoMoreOnceItHasBegun) {
-  SystemDisk disk;
+  CountingDisk disk;
   const store::Checkpoints checkpoints(disk, directory_.path() / "models");
   const store::Run submitted{.id = RunId(3), .seed = 1, .job = job_to_toml(job_)};
   const LoadedRun begun = load_new_run(submitted).value();
@@ -212,7 +232,9 @@ TEST_F(ExternalModelRun, NeedsItsFileNoMoreOnceItHasBegun) {
   const auto loaded = load_running_run(running, strategy::builtin_strategies(), prepare_context,
                                        checkpoints, *record);
   ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_EQ(disk.opened, 1) << "for the layout and for the values";
   EXPECT_EQ(*loaded->at.model, small_model());
+  EXPECT_EQ(loaded->context->external, nullptr) << "rounds have a model of their own";
   EXPECT_EQ(loaded->context->settings(), begun.context->settings());
   EXPECT_FALSE(load_new_run(submitted));
 }
