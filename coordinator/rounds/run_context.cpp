@@ -154,7 +154,7 @@ Result<RunContext> prepare_external(const Job& job, const strategy::Catalogue& s
 
 bool RunContext::evaluates(Round round) const {
   const Round every = static_cast<Round>(job.evaluate.every);
-  if (!evaluation || every == 0) return false;
+  if ((!evaluation && !job.evaluate.by_trainer()) || every == 0) return false;
   return round % every == 0 || round == static_cast<Round>(job.job.rounds);
 }
 

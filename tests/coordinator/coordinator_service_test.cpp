@@ -310,10 +310,13 @@ TEST_F(CoordinatorServiceTest, ARunWhoseInitialModelIsExchangedWhileItWaitsFails
   Job job;
   job.training.model.kind = "external";
   job.training.model.initial = file.string();
+  job.evaluate.dataset = kByTrainer;
+  EXPECT_EQ(federation.refusal("run-submit", {}, job_to_toml(job)), "no-trainer");
+  job.evaluate.dataset.clear();
   const std::string run = submit(job);
   initial.values()[0] = 1;
   ASSERT_TRUE(model::write_safetensors(file, initial));
-  EXPECT_EQ(federation.ask("run-show", {{"id", run}})->at("initial_sha256"), submitted);
+  EXPECT_EQ(federation.ask("run-show", {{"id", run}})->at("initial_sha256"), submitted.c_str());
   EXPECT_TRUE(federation.ask("run-stop", {{"id", held}}));
   EXPECT_EQ(federation.wait_for_end(run), "failed");
   const auto state = federation.ask("run-state", {{"id", run}}).value();

@@ -17,6 +17,8 @@ namespace starling::coordinator {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Key;
 using ::testing::Not;
@@ -73,7 +75,7 @@ TEST_F(ExternalModelRun, NeedsNoRowsAndTellsClientsItsTensorsNotItsFile) {
   EXPECT_THAT(settings, Not(Contains(Key("model.initial"))));
   EXPECT_THAT(run->abilities(), Contains("model-external"));
   EXPECT_EQ(run->schema().vectors.front().elements, 9U);
-  EXPECT_EQ(*run->initial_position(RunId(1), 1)->model, small_model());
+  EXPECT_EQ(*run->initial_position(RunId(1), 1).model, small_model());
 }
 
 TEST_F(ExternalModelRun, RefusesAFileThatCannotBegin) {
@@ -138,32 +140,55 @@ class AddingTrainer final : public client::Trainer {
   float by_;
 };
 
+// Evaluates nothing.
+class FailingTrainer final : public client::Trainer {
+ public:
+  Result<client::TrainingReport> train(const client::TrainingRequest&, std::span<float>,
+                                       const train::TrainingHooks<float>&,
+                                       const std::atomic<bool>&) override {
+    return rejected("trainer-died", "the trainer was ended by signal 9");
+  }
+  Result<train::Evaluation> evaluate(const client::TrainingRequest&, std::span<const float>,
+                                     const std::atomic<bool>&) override {
+    return rejected("trainer-died", "the trainer was ended by signal 9");
+  }
+};
+
 struct Simulated {
   model::Parameters last{small_layout()};
+  std::vector<std::optional<double>> losses;  // of evaluations at the coordinator
+  std::vector<std::string> lines;
   std::uint64_t crashes = 0;
   std::vector<std::string> models;
 };
 
-Simulated simulate(const Job& job, SimulatedFaults faults = {}) {
+Simulated simulate(const Job& job, SimulatedFaults faults = {}, bool evaluator_fails = false) {
   FederationSimulator::Options options{.faults = std::move(faults)};
   options.trainers = {
-      .make =
-          [](const std::string& name, unsigned) {
-            return std::make_unique<AddingTrainer>(static_cast<float>(name.back() - '0'));
-          },
+      .make = [=](const std::string& name, unsigned) -> std::unique_ptr<client::Trainer> {
+        if (evaluator_fails && name == kEvaluatorClient) {
+          return std::make_unique<FailingTrainer>();
+        }
+        return std::make_unique<AddingTrainer>(static_cast<float>(name.back() - '0'));
+      },
       .abilities = {client::kEvaluateAbility, "model-external", client::kSparseAbility}};
   const SystemClock clock;
   const auto store = store::open_store_in_memory();
-  FederationSimulator simulator(*store, clock, std::move(options), {});
+  Simulated simulated;
+  FederationSimulator simulator(
+      *store, clock, std::move(options),
+      {.on_line = [&](const std::string& line) { simulated.lines.push_back(line); }});
   for (std::size_t k = 1; k <= kClients; ++k) {
     simulator.add_client("client-" + std::to_string(k), {});
   }
   const auto id = simulator.run(prepare_run(job, nullptr).value(), {});
   EXPECT_TRUE(id) << (id ? "" : id.error().message());
-  Simulated simulated{.crashes = simulator.crashes()};
+  simulated.crashes = simulator.crashes();
   if (!id) return simulated;
   for (const auto& round : store->rounds(*id, 1).value()) {
-    if (round.model) simulated.models.push_back(round.model->hex());
+    if (!round.model) continue;
+    simulated.models.push_back(round.model->hex());
+    simulated.losses.push_back(round.result.evaluation.loss);
   }
   const auto run = store->find_run(*id).value();
   EXPECT_EQ(run->state, store::RunState::kCompleted) << run->error;
@@ -182,6 +207,31 @@ TEST_F(ExternalModelRun, AverageOfItsClientsWithoutRowsAtTheCoordinator) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(simulated.last.values()[i], before.values()[i] + 4 * 2) << "the mean of 1, 2 and 3";
   }
+}
+
+// The loss that AddingTrainer finds is the model's first value.
+TEST_F(ExternalModelRun, IsEvaluatedByTheCoordinatorsTrainer) {
+  job_.evaluate.dataset = kByTrainer;
+  job_.evaluate.every = 2;
+  const Simulated simulated = simulate(job_);
+  EXPECT_THAT(simulated.losses, ElementsAre(std::nullopt, 4.0, std::nullopt, 8.0));
+  EXPECT_THAT(simulated.lines, Contains(HasSubstr("eval loss 8.0000  accuracy 0.5")));
+  for (const std::uint64_t n : {5, 10, 20, 30}) {
+    EXPECT_EQ(simulate(job_, {.seed = n, .kill_at_message = n}).losses, simulated.losses);
+  }
+}
+
+TEST_F(ExternalModelRun, AnEvaluatorThatFailsCostsItsEvaluationsOnly) {
+  const Simulated without = simulate(job_);
+  job_.evaluate.dataset = kByTrainer;
+  job_.stop.metric = "loss";
+  const Simulated failing = simulate(job_, {}, true);
+  EXPECT_EQ(failing.models, without.models);
+  EXPECT_THAT(failing.losses, Each(std::optional<double>()));
+  EXPECT_THAT(failing.lines,
+              Contains(HasSubstr("[round 2/4] not evaluated at the coordinator: trainer-died, the "
+                                 "trainer was ended by signal 9")));
+  EXPECT_THAT(failing.lines, Contains(HasSubstr("stop.metric = 'loss' was never measured")));
 }
 
 TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
