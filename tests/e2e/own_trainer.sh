@@ -133,6 +133,9 @@ starling-coordinator run show "$id" --state coordinator --format json >devices.j
 diff <(hashes fedadam/run.json) <(hashes devices.json)
 diff <(losses fedadam/run.json) <(losses devices.json)
 [ "$(losses devices.json | grep -c ' 0.75$')" = $rounds ]
+starling-coordinator simulate fedadam.toml --clients $clients --replay devices.json \
+  --trainer "python3 $trainer honest $work" --out replay >/dev/null 2>&1
+diff <(losses replay/run.json) <(losses devices.json)
 grep -q 'trainer: task .*"echo": \["one", "two"\]' edge-1.log
 grep -q 'the trainer .*ended by signal 9' edge-1.log
 
