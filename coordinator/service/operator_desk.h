@@ -10,12 +10,14 @@
 
 #include "coordinator/job/job.h"
 #include "coordinator/machine/run_machine.h"
+#include "coordinator/rounds/run_loader.h"
 #include "coordinator/service/client_registry.h"
 #include "coordinator/service/coordinator_options.h"
 #include "coordinator/service/gossip_issuer.h"
 #include "coordinator/service/operator_answer.h"
 #include "coordinator/service/state_directory.h"
 #include "core/base/clock.h"
+#include "core/base/computation.h"
 #include "core/base/log.h"
 #include "core/store/store.h"
 

@@ -3,7 +3,11 @@
 // on a thread of its own, which the process must not outlive, one model after another.
 #pragma once
 
+#include <atomic>
+#include <optional>
+
 #include "coordinator/rounds/model_evaluator.h"
+#include "core/base/compute_pool.h"
 #include "core/client/trainer_host.h"
 
 namespace starling::coordinator {

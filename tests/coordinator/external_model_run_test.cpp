@@ -11,6 +11,7 @@
 #include "core/client/abilities.h"
 #include "core/model/safetensors.h"
 #include "core/store/sqlite_store.h"
+#include "tests/coordinator/dense_vectors.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
@@ -232,6 +233,30 @@ TEST_F(ExternalModelRun, AnEvaluatorThatFailsCostsItsEvaluationsOnly) {
               Contains(HasSubstr("[round 2/4] not evaluated at the coordinator: trainer-died, the "
                                  "trainer was ended by signal 9")));
   EXPECT_THAT(failing.lines, Contains(HasSubstr("stop.metric = 'loss' was never measured")));
+}
+
+// As after a restart with another coordinator.toml.
+TEST_F(ExternalModelRun, GoesOnWithoutEvaluationsWhereThereIsNoTrainerAnyMore) {
+  job_.evaluate.dataset = kByTrainer;
+  const auto context = std::make_shared<const RunContext>(prepare_run(job_, nullptr).value());
+  const model::Snapshot base = context->external;
+  BeginRound phase{.run = RunId(1), .round = 1, .schema = context->schema()};
+  phase.base = {{RunId(1), 0, base->sha256()}, base, {}, {}};
+  auto aggregate = RoundAggregate::begin(context, phase).value();
+  const SharedBytes payload = SharedBytes::own(Bytes(base->size() * sizeof(float)));
+  ASSERT_TRUE(aggregate->add({.task = TaskId(1),
+                              .base = phase.base.version,
+                              .weight = 1,
+                              .vectors = testing::dense_vectors(phase.schema),
+                              .scalars = {{"train_loss", 1}},
+                              .payload_bytes = payload.size(),
+                              .payload_checksum = checksum(payload.view())},
+                             payload));
+  const auto outcome = std::move(*aggregate).finish(nullptr, nullptr).value();
+  EXPECT_EQ(*outcome.next->model, *base);
+  EXPECT_FALSE(outcome.measured);
+  ASSERT_TRUE(outcome.not_evaluated);
+  EXPECT_EQ(outcome.not_evaluated->code(), "no-trainer");
 }
 
 TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
