@@ -5,14 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <fstream>
-#include <sstream>
-
-#include "core/base/file_descriptor.h"
 #include "tests/client/fake_trainer.h"
 
 namespace starling::coordinator {
@@ -47,25 +39,6 @@ std::string failure(const Result<train::Evaluation>& found) {
   return found ? "none" : found.error().code() + ": " + found.error().message();
 }
 
-bool ends(pid_t id) {
-  const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, id, 0)));
-  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
-  return process.get() < 0 || ::poll(&ended, 1, 30'000) == 1;
-}
-
-// Whether all processes end that have this path among their arguments.
-bool all_end(const std::filesystem::path& path) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") != name.npos) continue;
-    std::ostringstream arguments;
-    arguments << std::ifstream(entry.path() / "cmdline").rdbuf();
-    const bool is_trainer = arguments.str().find(path.string()) != std::string::npos;
-    if (is_trainer && !ends(std::stoi(name))) return false;
-  }
-  return true;
-}
-
 TEST(TrainerEvaluator, EvaluatesAsTheCoordinatorInOneProcess) {
   FakeTrainer trainer("honest");
   {
@@ -90,7 +63,7 @@ TEST(TrainerEvaluator, EvaluatesAsTheCoordinatorInOneProcess) {
     EXPECT_EQ(evaluate(evaluator, context)->loss, found->loss);
     EXPECT_TRUE(trainer.log.lines.empty()) << "nothing was started again";
   }
-  EXPECT_TRUE(all_end(trainer.directory.path()));
+  EXPECT_TRUE(client::all_have_ended(trainer.directory.path()));
 }
 
 TEST(TrainerEvaluator, NamesWhatGoesWrongAndGoesOn) {
@@ -135,7 +108,7 @@ TEST(TrainerEvaluator, AStopEndsAnEvaluationAndTheProcess) {
     EXPECT_THAT(failure(evaluate(evaluator)), HasSubstr("stopped: "));
     EXPECT_THAT(failure(evaluate(evaluator)), HasSubstr("stopped: ")) << "nothing begins any more";
   }
-  EXPECT_TRUE(all_end(trainer.directory.path()));
+  EXPECT_TRUE(client::all_have_ended(trainer.directory.path()));
 }
 
 TEST(TrainerEvaluator, NobodyWaitsForEverBehindOthers) {
