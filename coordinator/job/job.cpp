@@ -183,13 +183,19 @@ Result<void> check_external(const Job& job) {
                                        training.model.kind));
     }
   }
-  if (!training.model.is_external()) return {};
-  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+  if (!training.model.is_external()) {
+    if (!job.evaluate.by_trainer()) return {};
+    return wrong_setting("setting-invalid",
+                         fmt::format("evaluate.dataset = \"trainer\" is for model.kind = "
+                                     "\"external\", and '{}' is built in: name a data set",
+                                     training.model.kind));
+  }
+  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0 && !job.evaluate.by_trainer()) {
     return wrong_setting(
         "setting-invalid",
-        "evaluate.dataset has no meaning with model.kind = \"external\", which the "
-        "coordinator cannot compute with: let clients evaluate it, "
-        "evaluate.federated-every = 1");
+        "evaluate.dataset must be \"trainer\" with model.kind = \"external\", which the "
+        "coordinator cannot compute with itself: its trainer evaluates such a model then, or let "
+        "clients do it, evaluate.federated-every = 1");
   }
   if (job.fallback.enabled()) {
     return wrong_setting("setting-invalid",

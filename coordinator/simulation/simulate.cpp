@@ -95,8 +95,8 @@ Result<std::unique_ptr<SimulatedTrainers>> start_trainers(const Job& job,
 Result<RunContext> prepare(const Job& job, const std::vector<client::ClientData>& holdings,
                            SimulatedTrainers* trainers, const strategy::Catalogue& strategies) {
   if (trainers == nullptr) return prepare_run(job, holdings.front().training.dataset, strategies);
-  STARLING_ASSIGN(ExternalModel initial, trainers->initial_model(job));
-  return prepare_run(job, nullptr, strategies, std::move(initial));
+  STARLING_ASSIGN(const ExternalOrigin initial, trainers->initial_model(job));
+  return prepare_run(job, nullptr, strategies, initial);
 }
 
 Result<void> check_clients(const Job& job, std::size_t clients) {

@@ -333,6 +333,31 @@ TEST_F(CoordinatorServiceTest, ARunWhoseDataAreDamagedWhileItWaitsFailsByName) {
   EXPECT_EQ(state.at("error").at("code"), "dataset-malformed");
 }
 
+TEST_F(CoordinatorServiceTest, ARunWhoseInitialModelIsExchangedWhileItWaitsFailsByName) {
+  federation.start_service();
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "initial.safetensors";
+  model::Parameters initial(model::external_layout({{.name = "a", .shape = {3}}}).value());
+  ASSERT_TRUE(model::write_safetensors(file, initial));
+  const std::string submitted = sha256(read_file(file, 1 << 20).value()).hex();
+  const std::string held = submit(tiny_job(2));  // waits for clients
+  Job job;
+  job.training.model.kind = "external";
+  job.training.model.initial = file.string();
+  job.evaluate.dataset = kByTrainer;
+  EXPECT_EQ(federation.refusal("run-submit", {}, job_to_toml(job)), "no-trainer");
+  job.evaluate.dataset.clear();
+  const std::string run = submit(job);
+  initial.values()[0] = 1;
+  ASSERT_TRUE(model::write_safetensors(file, initial));
+  EXPECT_EQ(federation.ask("run-show", {{"id", run}})->at("initial_sha256"), submitted.c_str());
+  EXPECT_TRUE(federation.ask("run-stop", {{"id", held}}));
+  EXPECT_EQ(federation.wait_for_end(run), "failed");
+  const auto state = federation.ask("run-state", {{"id", run}}).value();
+  EXPECT_EQ(state.at("error").at("code"), "initial-differs");
+  EXPECT_TRUE(federation.ask("run-show", {{"id", held}})->at("initial_sha256").is_null());
+}
+
 TEST_F(CoordinatorServiceTest, AJobThatCannotWorkIsRefusedAtItsSubmission) {
   federation.start_service();
   const auto refusal = [this](const Job& job) {
