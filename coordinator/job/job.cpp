@@ -141,17 +141,39 @@ Result<void> check_names(const Job& job) {
                           : "data.match = \"position\""));
 }
 
+Result<void> check_scale(const Job& job) {
+  STARLING_TRY(job.training.data.check_scaling());
+  if (!job.training.data.scales()) return {};
+  if (job.training.model.is_external()) {
+    return wrong_setting("setting-invalid",
+                         "data.scale has no meaning with model.kind = \"external\": custom "
+                         "trainers read their rows themselves, and have to scale them");
+  }
+  if (job.fallback.enabled()) {
+    return wrong_setting("setting-invalid",
+                         "data.scale has no meaning with fallback.topology: clients that train on "
+                         "by gossip take their rows as they stand");
+  }
+  return {};
+}
+
 // A model that the coordinator cannot compute with, and does not need rows for.
 Result<void> check_external(const Job& job) {
   const client::TrainingSettings& training = job.training;
   STARLING_TRY(client::check_settings(training.trainer, training.model));
-  if (!training.model.is_external()) return {};
-  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0) {
+  if (!training.model.is_external()) {
+    if (!job.evaluate.by_trainer()) return {};
+    return wrong_setting("setting-invalid",
+                         fmt::format("evaluate.dataset = \"trainer\" is for model.kind = "
+                                     "\"external\", and '{}' is built in: name a data set",
+                                     training.model.kind));
+  }
+  if (!job.evaluate.dataset.empty() && job.evaluate.every > 0 && !job.evaluate.by_trainer()) {
     return wrong_setting(
         "setting-invalid",
-        "evaluate.dataset has no meaning with model.kind = \"external\", which the "
-        "coordinator cannot compute with: let clients evaluate it, "
-        "evaluate.federated-every = 1");
+        "evaluate.dataset must be \"trainer\" with model.kind = \"external\", which the "
+        "coordinator cannot compute with itself: its trainer evaluates such a model then, or let "
+        "clients do it, evaluate.federated-every = 1");
   }
   if (job.fallback.enabled()) {
     return wrong_setting("setting-invalid",
@@ -183,6 +205,7 @@ Result<void> Job::validate(const strategy::Catalogue& strategies) const {
   }
   STARLING_TRY(validate_fallback(*this));
   STARLING_TRY(check_names(*this));
+  STARLING_TRY(check_scale(*this));
   STARLING_TRY(check_external(*this));
   STARLING_TRY(train::validate(training.train));
   STARLING_TRY(strategies.check(training.strategy, training.train, static_cast<Round>(job.rounds)));

@@ -67,11 +67,16 @@ struct AggregationOptions {
   int updates_min() const { return rule == "trimmed-mean" ? 2 * trim + 1 : 1; }
 };
 
+// In place of a data set: the coordinator's trainer has the rows.
+inline constexpr std::string_view kByTrainer = "trainer";
+
 struct EvaluateOptions {
   int every = 1;
   std::string dataset;
   int federated_every = 0;
   int federated_cohort = 0;
+
+  bool by_trainer() const { return dataset == kByTrainer && every > 0; }
 };
 
 inline constexpr std::array<std::string_view, 5> kMetrics = {
@@ -251,7 +256,9 @@ void describe(V& visit, EvaluateOptions& o) {
                   .min = 0,
                   .max = 1e9});
   visit("dataset", o.dataset,
-        FieldInfo{.help = "the coordinator's data set, KIND:PATH[:SPLIT]; empty: no evaluation"});
+        FieldInfo{.help = "the coordinator's data set, KIND:PATH[:SPLIT]; with model.kind = "
+                          "\"external\" the word trainer, for rows that the coordinator's own "
+                          "trainer has; empty: no evaluation"});
   visit("federated-every", o.federated_every,
         FieldInfo{.help = "let clients evaluate the model on their held-out rows every so many "
                           "rounds, and after the last; 0: never",

@@ -26,6 +26,7 @@ std::vector<std::string> needed_abilities(const client::TrainingSettings& settin
   if (settings.strategy.name != "fedavg") words.push_back(settings.strategy.name);
   const bool external = settings.model.is_external();
   if (!settings.data.class_names.empty() && !external) words.emplace_back(client::kNamesAbility);
+  if (settings.data.scales() && !external) words.emplace_back(client::kScaleAbility);
   return words;
 }
 

@@ -68,6 +68,9 @@ bool suits(const client::DataShape& said, const AnnouncedShape& announced) {
   return is_shape(announced) && allows(said, to_data_shape(announced));
 }
 
+// By the coordinator, on data of its own.
+bool evaluates(const Job& job) { return !job.evaluate.dataset.empty() && job.evaluate.every > 0; }
+
 }  // namespace
 
 client::DataShape shape_of(const Greeting& greeting) {
@@ -77,8 +80,18 @@ client::DataShape shape_of(const Greeting& greeting) {
 bool lacks_shape(const Job& job) {
   if (job.training.model.is_external()) return false;  // it needs none
   const client::DataShape& said = job.training.data;
-  const bool evaluates = !job.evaluate.dataset.empty() && job.evaluate.every > 0;
-  return (said.input.empty() || said.classes == 0) && !evaluates;
+  return (said.input.empty() || said.classes == 0) && !evaluates(job);
+}
+
+Result<void> check_scale_said(const Job& job) {
+  const client::DataShape& said = job.training.data;
+  if (!said.scales() || !said.scale_offsets.empty() || evaluates(job)) return {};
+  return wrong_setting(
+      "no-scale",
+      fmt::format("data.scale = \"{}\" has no numbers: set data.scale-offsets and "
+                  "data.scale-divisors, or an evaluate.dataset to compute them from, with "
+                  "evaluate.every above 0",
+                  said.scale));
 }
 
 std::string LearnedShape::line() const {

@@ -16,6 +16,9 @@ namespace starling::coordinator {
 // Whether neither data.input and data.classes nor an evaluation data set say it.
 bool lacks_shape(const Job& job);
 
+// "no-scale" where data.scale has numbers neither in the job nor in an evaluation data set.
+[[nodiscard]] Result<void> check_scale_said(const Job& job);
+
 struct LearnedShape {
   client::DataShape shape;
   std::size_t agreed = 0;        // clients that announce rows of this shape

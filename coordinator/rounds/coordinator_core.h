@@ -26,6 +26,7 @@ class CoordinatorCore {
     Computation& loading;  // one worker
     ComputePool& evaluators;
     Log& log;
+    ModelEvaluator* external = nullptr;  // evaluates external models; null: nothing does
   };
   struct Options {
     CoordinatorShell::Options shell;

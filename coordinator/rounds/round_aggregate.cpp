@@ -166,7 +166,18 @@ Result<Measured> RoundAggregate::measure() {
                   .accuracy = report.scalars.at("accuracy")};
 }
 
-Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool) && {
+Result<train::Evaluation> RoundAggregate::evaluate(const model::Snapshot& model, ComputePool* pool,
+                                                   ModelEvaluator* external) const {
+  if (context_->model) {
+    return train::evaluate(*context_->model, model->values(), *context_->evaluation, pool);
+  }
+  if (external != nullptr) return external->evaluate(*context_, round_, model);
+  return unsupported("no-trainer",
+                     "coordinator.toml names no trainer any more: set [trainer] command, and start "
+                     "the service again");
+}
+
+Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool, ModelEvaluator* external) && {
   RoundOutcome outcome;
   if (kind_ == protocol::TaskKind::kEvaluate) {
     STARLING_ASSIGN(outcome.measured, measure());
@@ -178,10 +189,14 @@ Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool) && {
     STARLING_ASSIGN(outcome, train(report));
   }  // the sums' memory is free before the evaluation takes its own
   if (!context_->evaluates(round_)) return outcome;
-  STARLING_ASSIGN(const train::Evaluation found,
-                  train::evaluate(*context_->model, outcome.next->model->values(),
-                                  *context_->evaluation, pool));
-  outcome.measured = Measured{.loss = found.loss, .accuracy = found.accuracy};
+  const auto found = evaluate(outcome.next->model, pool, external);
+  if (found) {
+    outcome.measured = Measured{.loss = found->loss, .accuracy = found->accuracy};
+  } else if (context_->model) {
+    return found.error();
+  } else {
+    outcome.not_evaluated = found.error();  // a trainer's failure is none of the round's
+  }
   return outcome;
 }
 

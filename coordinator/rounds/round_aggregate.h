@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "coordinator/machine/coordinator_events.h"
+#include "coordinator/rounds/model_evaluator.h"
 #include "coordinator/rounds/run_context.h"
 #include "core/aggregate/joint_rule.h"
 #include "core/aggregate/weighted_mean.h"
@@ -20,6 +21,7 @@ struct RoundOutcome {
   std::optional<RunPosition> next;   // of a training
   std::optional<double> train_loss;  // weighted mean over the contributors
   std::optional<Measured> measured;
+  std::optional<Error> not_evaluated;  // why the coordinator's trainer measured nothing
 };
 
 class RoundAggregate {
@@ -32,8 +34,10 @@ class RoundAggregate {
   // rule that needs all updates at once, `payload` must stay where it is until finish().
   [[nodiscard]] Result<double> add(update::ContributionHead head, update::Payload payload);
   // Ends the phase; "diverged" where the model would not be finite, "too-few-updates" where the
-  // rule needs more. Requires: something was added.
-  [[nodiscard]] Result<RoundOutcome> finish(ComputePool* pool) &&;
+  // rule needs more. `external` evaluates models that are not built in; null: nothing does.
+  // Requires: something was added.
+  [[nodiscard]] Result<RoundOutcome> finish(ComputePool* pool,
+                                            ModelEvaluator* external = nullptr) &&;
 
  private:
   struct Joint {
@@ -51,6 +55,8 @@ class RoundAggregate {
   Result<aggregate::Report> report();
   Result<RoundOutcome> train(aggregate::Report& report);
   Result<Measured> measure();
+  Result<train::Evaluation> evaluate(const model::Snapshot& model, ComputePool* pool,
+                                     ModelEvaluator* external) const;
 
   std::shared_ptr<const RunContext> context_;
   protocol::TaskKind kind_;

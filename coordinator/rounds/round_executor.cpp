@@ -65,11 +65,11 @@ void RoundExecutor::add(RunId run, update::ContributionHead head, update::Payloa
 }
 
 void RoundExecutor::finish(RunId run, Completion<RoundOutcome> done) {
-  auto work = [&evaluators =
-                   evaluators_](std::optional<Aggregate>& aggregate) -> Result<RoundOutcome> {
+  auto work = [&evaluators = evaluators_,
+               external = external_](std::optional<Aggregate>& aggregate) -> Result<RoundOutcome> {
     const Aggregate finished = std::move(*std::exchange(aggregate, std::nullopt));
     if (!finished) return finished.error();
-    return std::move(**finished).finish(&evaluators);
+    return std::move(**finished).finish(&evaluators, external);
   };
   this->run<RoundOutcome>(run, std::move(work), std::move(done));
 }

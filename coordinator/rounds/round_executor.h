@@ -18,9 +18,11 @@ namespace starling::coordinator {
 
 class RoundExecutor {
  public:
-  // `evaluators` evaluate models. Both must outlive the executor.
-  RoundExecutor(Computation& computation, ComputePool& evaluators)
-      : computation_(computation), evaluators_(evaluators) {}
+  // `evaluators` evaluate built-in models, `external` others; null: nothing does. All must outlive
+  // the executor.
+  RoundExecutor(Computation& computation, ComputePool& evaluators,
+                ModelEvaluator* external = nullptr)
+      : computation_(computation), evaluators_(evaluators), external_(external) {}
 
   // In place of what the run summed before.
   void begin(std::shared_ptr<const RunContext> context, BeginRound phase);
@@ -51,6 +53,7 @@ class RoundExecutor {
 
   Computation& computation_;
   ComputePool& evaluators_;
+  ModelEvaluator* external_;
   std::map<RunId, Line> lines_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };

@@ -61,6 +61,25 @@ Result<void> adopt_names(client::DataShape& shape, const data::Dataset& dataset)
   return shape.check_names();
 }
 
+// Where the job states no numbers to scale by, they become those of `rows`, which then has its
+// columns in the run's order.
+Result<void> adopt_scale(client::DataShape& shape, std::shared_ptr<const data::Dataset>& rows) {
+  if (!shape.scales() || !shape.scale_offsets.empty()) return {};
+  if (rows->feature_names().empty()) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("data.scale = \"{}\" is for the columns of csv files, and {} is of another "
+                    "kind: leave it out (images are scaled as they are read)",
+                    shape.scale, rows->name()));
+  }
+  STARLING_TRY(data::fit_to(rows, shape.names()));
+  data::Scaling scaling = shape.scale == client::kScaleStandard ? data::standard_scaling(*rows)
+                                                                : data::minmax_scaling(*rows);
+  shape.scale_offsets = std::move(scaling.offsets);
+  shape.scale_divisors = std::move(scaling.divisors);
+  return shape.check_scaling();
+}
+
 Result<std::shared_ptr<const data::Dataset>> load_evaluation(const Job& job) {
   constexpr const char* kKey = "evaluate.dataset";
   const auto spec = data::DatasetSpec::parse(job.evaluate.dataset);
@@ -103,21 +122,48 @@ Result<void> check_buffers(const model::Layout& layout,
           buffer->name, name, strategy.instead_of_step()));
 }
 
-Result<RunContext> prepare_external(const Job& job, const strategy::Catalogue& strategies,
-                                    ExternalModel external) {
-  RunContext context{.job = job, .external = external ? std::move(external) : model_of_file(job)};
-  {
-    STARLING_ASSIGN(const model::Parameters model, context.external());
-    context.layout = model.layout();
+// Of the file that `model.initial` names.
+Result<model::HashedModel> read_initial(const std::string& path) {
+  constexpr const char* kKey = "model.initial";
+  if (path.empty()) {
+    return wrong_setting("no-initial-model",
+                         "model.kind = \"external\" needs model.initial, the safetensors file of "
+                         "the model to begin with");
   }
-  std::string& layout = context.job.training.model.layout;
+  SystemDisk disk;
+  auto read = model::load_hashed_model(disk, path);
+  if (!read) return as_wrong_setting(read.error()).within(kKey);
+  const auto values = std::as_const(read->model).values();
+  const bool is_finite = std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+  if (is_finite) return read;
+  return wrong_setting("bad-model", path + " has values that are not finite").within(kKey);
+}
+
+Result<RunContext> prepare_external(const Job& job, const strategy::Catalogue& strategies,
+                                    const ExternalOrigin& origin) {
+  RunContext context{.job = job, .external = origin.model};
+  client::TrainingSettings& training = context.job.training;
+  if (!context.external) {
+    STARLING_ASSIGN(model::HashedModel file, read_initial(training.model.initial));
+    context.initial_sha256 = file.file_sha256;
+    if (origin.initial_sha256 && origin.initial_sha256 != context.initial_sha256) {
+      return wrong_setting(
+          "initial-differs",
+          fmt::format("model.initial: {} is not the file that the run was submitted with: its "
+                      "SHA-256 was {} and is {}; submit the job again to begin with the new file",
+                      training.model.initial, origin.initial_sha256->hex(),
+                      file.file_sha256.hex()));
+    }
+    context.external = std::make_shared<const model::Parameters>(std::move(file.model));
+  }
+  context.layout = context.external->layout();
   const std::string found = model::digest_of(*context.layout).hex();
-  if (!layout.empty() && layout != found) {
+  if (!training.model.layout.empty() && training.model.layout != found) {
     return wrong_setting(
         "layout-mismatch",
         fmt::format("model.layout is not that of the model's tensors, which is {}", found));
   }
-  layout = found;
+  training.model.layout = found;
   STARLING_ASSIGN(context, complete(std::move(context), strategies));
   STARLING_TRY(check_buffers(*context.layout, *context.strategy, job.training.strategy.name));
   return context;
@@ -127,7 +173,7 @@ Result<RunContext> prepare_external(const Job& job, const strategy::Catalogue& s
 
 bool RunContext::evaluates(Round round) const {
   const Round every = static_cast<Round>(job.evaluate.every);
-  if (!evaluation || every == 0) return false;
+  if ((!evaluation && !job.evaluate.by_trainer()) || every == 0) return false;
   return round % every == 0 || round == static_cast<Round>(job.job.rounds);
 }
 
@@ -154,37 +200,12 @@ update::Schema RunContext::schema() const {
   return schema;
 }
 
-Result<RunPosition> RunContext::initial_position(RunId run, std::uint64_t seed) const {
-  const auto make = [&]() -> Result<model::Parameters> {
-    if (model) return model::initial_parameters(*model, seed);
-    return external();
-  };
-  STARLING_ASSIGN(model::Parameters values, make());
-  if (*values.layout() != *layout) {
-    return wrong_setting("layout-mismatch",
-                         "the tensors of model.initial are not any more what they were when the "
-                         "job was read: submit it again");
+RunPosition RunContext::initial_position(RunId run, std::uint64_t seed) const {
+  model::Snapshot initial = external;
+  if (model) {
+    initial = std::make_shared<const model::Parameters>(model::initial_parameters(*model, seed));
   }
-  auto initial = std::make_shared<const model::Parameters>(std::move(values));
   return first_position(*strategy, {run, 0, initial->sha256()}, initial);
-}
-
-ExternalModel model_of_file(const Job& job) {
-  return [path = job.training.model.initial]() -> Result<model::Parameters> {
-    constexpr const char* kKey = "model.initial";
-    if (path.empty()) {
-      return wrong_setting("no-initial-model",
-                           "model.kind = \"external\" needs model.initial, the safetensors file of "
-                           "the model to begin with");
-    }
-    SystemDisk disk;
-    auto model = model::load_external_model(disk, path);
-    if (!model) return as_wrong_setting(model.error()).within(kKey);
-    const auto values = model->values();
-    const bool is_finite = std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
-    if (is_finite) return model;
-    return wrong_setting("bad-model", path + " has values that are not finite").within(kKey);
-  };
 }
 
 void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrategy<float>& strategy,
@@ -195,10 +216,9 @@ void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrateg
 
 Result<RunContext> prepare_run(const Job& job,
                                const std::shared_ptr<const data::Dataset>& known_shape,
-                               const strategy::Catalogue& strategies, ExternalModel external) {
-  if (job.training.model.is_external()) {
-    return prepare_external(job, strategies, std::move(external));
-  }
+                               const strategy::Catalogue& strategies,
+                               const ExternalOrigin& origin) {
+  if (job.training.model.is_external()) return prepare_external(job, strategies, origin);
   RunContext context{.job = job};
   client::DataShape& shape = context.job.training.data;
   shape.complete();
@@ -209,6 +229,8 @@ Result<RunContext> prepare_run(const Job& job,
     STARLING_TRY(fill_shape(shape, *dataset, kJobSays));
     const auto named = adopts_names(job) ? adopt_names(shape, *dataset) : Result<void>();
     if (!named) return named.error().within(kKey);
+    const auto scaled = adopt_scale(shape, dataset);
+    if (!scaled) return as_wrong_setting(scaled.error()).within(kKey);
     const auto fitted = data::fit_to(dataset, shape.names());
     if (!fitted) return as_wrong_setting(fitted.error()).within(kKey);
     context.evaluation = data::DatasetView{std::move(dataset)};
@@ -221,9 +243,13 @@ Result<RunContext> prepare_run(const Job& job,
     const bool adopts = adopts_names(job) && !context.evaluation;
     const auto named = adopts ? adopt_names(shape, *known_shape) : Result<void>();
     if (!named) return named.error().within(kKey);
+    auto rows = known_shape;
+    const auto scaled = adopt_scale(shape, rows);
+    if (!scaled) return as_wrong_setting(scaled.error()).within(kKey);
     const auto fits = data::fits(*known_shape, shape.names());
     if (!fits) return as_wrong_setting(fits.error()).within(kKey);
   }
+  STARLING_TRY(check_scale_said(context.job));
   if (shape.input.empty() || shape.classes == 0) {
     return wrong_setting(
         "no-data-shape",

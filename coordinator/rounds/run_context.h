@@ -3,7 +3,6 @@
 // the job alone; immutable while rounds go on.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -18,14 +17,19 @@
 
 namespace starling::coordinator {
 
-// An external model's values, from wherever they are. Called on a compute thread, perhaps again.
-using ExternalModel = std::function<Result<model::Parameters>()>;
+// The model that an external run goes on from. Where it is not at hand it is read from
+// model.initial, whose bytes must have `initial_sha256` if that is known.
+struct ExternalOrigin {
+  model::Snapshot model;
+  std::optional<Sha256Digest> initial_sha256;
+};
 
 struct RunContext {
   Job job;  // with the shape of the data, or the layout of an external model, filled in
   std::shared_ptr<const model::Layout> layout;
-  std::shared_ptr<const model::Model> model;  // null: an external one
-  ExternalModel external;                     // where there is no model
+  std::shared_ptr<const model::Model> model;   // null: an external one
+  model::Snapshot external;                    // its values, until the run is loaded
+  std::optional<Sha256Digest> initial_sha256;  // of the file of model.initial, where it was read
   std::shared_ptr<const strategy::ServerStrategy<float>> strategy;
   std::optional<data::DatasetView> evaluation;
   client::TrainingSettings for_clients;  // the job's, of the strategy only what clients need
@@ -39,8 +43,7 @@ struct RunContext {
   std::vector<std::string> abilities() const;
   bool uniform_weights() const;
   update::Schema schema() const;
-  // "layout-mismatch" where an external model is not any more what it was.
-  [[nodiscard]] Result<RunPosition> initial_position(RunId run, std::uint64_t seed) const;
+  RunPosition initial_position(RunId run, std::uint64_t seed) const;
 };
 
 // Where `options` leave the bound on norms to the strategy: writes it there. A model with buffers
@@ -48,16 +51,14 @@ struct RunContext {
 void resolve_norm_max(AggregationOptions& options, const strategy::ServerStrategy<float>& strategy,
                       bool has_buffers = false);
 
-// What `model.initial` names.
-ExternalModel model_of_file(const Job& job);
-
 // Loads the evaluation data set, if the job names one, and makes the model for its shape; without
 // one the job itself ("model shape" keys) or `known_shape` says it. "no-data-shape" where nothing
-// does. An external model needs no shape: `external`, or else what the job names, is read for its
-// layout.
+// does. Where data.scale has no numbers in the job, they are computed from the evaluation data set,
+// else from `known_shape`; "no-scale" where there is neither. An external model needs no shape;
+// "initial-differs" where its file is not the one that `origin` means.
 [[nodiscard]] Result<RunContext> prepare_run(
     const Job& job, const std::shared_ptr<const data::Dataset>& known_shape,
     const strategy::Catalogue& strategies = strategy::builtin_strategies(),
-    ExternalModel external = nullptr);
+    const ExternalOrigin& origin = {});
 
 }  // namespace starling::coordinator

@@ -201,6 +201,8 @@ json::value run_to_json(const store::Run& run, const std::vector<store::RoundRec
                         ? json::value(nullptr)
                         : json::value{{"code", run.error_code}, {"message", run.error}};
   add_outcome(run, rounds, evaluations, last, object);
+  object["initial_sha256"] =
+      run.initial_sha256 ? json::value(run.initial_sha256->hex()) : json::value(nullptr);
   object["settings"] = or_null(settings_of(run));
   object["rounds"] = std::move(array);
   return object;

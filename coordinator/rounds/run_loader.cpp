@@ -15,15 +15,8 @@
 namespace starling::coordinator {
 namespace {
 
-Result<std::shared_ptr<const RunContext>> load_context(
-    const store::Run& run, const strategy::Catalogue& strategies, const PrepareContext& prepare,
-    const std::optional<client::DataShape>& shape, bool by_position = false,
-    const ExternalModel& external = nullptr) {
-  STARLING_ASSIGN(Job job,
-                  parse_job(run.job, fmt::format("job of run {}", run.id.value()), strategies));
-  if (shape) job.training.data = *shape;
-  if (by_position) job.data.match = kMatchPosition;
-  return prepare(job, external);
+Result<Job> job_of(const store::Run& run, const strategy::Catalogue& strategies) {
+  return parse_job(run.job, fmt::format("job of run {}", run.id.value()), strategies);
 }
 
 // None of a run that an earlier version began.
@@ -31,8 +24,9 @@ Result<std::optional<client::DataShape>> stored_shape(const store::Run& run) {
   if (run.settings.empty()) return std::optional<client::DataShape>();
   STARLING_ASSIGN(Settings settings, parse_settings(run.settings));
   std::erase_if(settings, [](const auto& setting) {
-    constexpr std::array<std::string_view, 4> kShape = {"data.input", "data.classes",
-                                                        "data.columns", "data.class-names"};
+    constexpr std::array<std::string_view, 7> kShape = {
+        "data.input", "data.classes",       "data.columns",       "data.class-names",
+        "data.scale", "data.scale-offsets", "data.scale-divisors"};
     return std::ranges::find(kShape, setting.first) == kShape.end();
   });
   client::DataShape shape;
@@ -57,6 +51,12 @@ Result<strategy::StateSnapshot> load_state(const store::Checkpoints& checkpoints
   return strategy::parse_state(file);
 }
 
+// The context keeps no model: rounds have their own.
+LoadedRun loaded_run(RunContext context, RunPosition at) {
+  context.external.reset();
+  return {std::make_shared<const RunContext>(std::move(context)), std::move(at)};
+}
+
 }  // namespace
 
 Error as_wrong_job(const Error& error) {
@@ -65,11 +65,8 @@ Error as_wrong_job(const Error& error) {
   return refused ? error.as(ErrorCategory::kUsage) : error;
 }
 
-Result<std::shared_ptr<const RunContext>> prepare_context(const Job& job,
-                                                          const ExternalModel& external) {
-  STARLING_ASSIGN(RunContext context,
-                  prepare_run(job, nullptr, strategy::builtin_strategies(), external));
-  return std::make_shared<const RunContext>(std::move(context));
+Result<RunContext> prepare_context(const Job& job, const ExternalOrigin& origin) {
+  return prepare_run(job, nullptr, strategy::builtin_strategies(), origin);
 }
 
 Result<void> check_bounds(const Job& job) {
@@ -100,51 +97,61 @@ Result<void> check_spool(const RunContext& context, const store::UploadSpool::Op
           context.job.aggregation.rule, counted(cohort, "update"), format_byte_count(bytes), fit));
 }
 
-Result<Job> try_job(const Job& submitted, const PrepareContext& prepare,
-                    const std::optional<LearnedShape>& learned) {
+Result<TriedJob> try_job(const Job& submitted, const PrepareContext& prepare,
+                         const std::optional<LearnedShape>& learned) {
   Job job = submitted;
   STARLING_TRY(check_new_job(job));
   STARLING_TRY(check_bounds(job));
   if (learned) job.training.data = learned->shape;
-  if (lacks_shape(job)) return job;
-  STARLING_ASSIGN(const auto context, prepare(job, nullptr));
-  if (learned) STARLING_TRY(check_learned_size(*learned, context->layout->size()));
-  return context->job;
+  STARLING_TRY(check_scale_said(job));
+  if (lacks_shape(job)) return TriedJob{job, std::nullopt};
+  STARLING_ASSIGN(RunContext context, prepare(job, {}));
+  if (learned) STARLING_TRY(check_learned_size(*learned, context.layout->size()));
+  return TriedJob{std::move(context.job), context.initial_sha256};
 }
 
 Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue& strategies,
                                const PrepareContext& prepare,
                                const std::optional<LearnedShape>& learned) {
-  const auto shape = learned ? std::optional(learned->shape) : std::nullopt;
-  STARLING_ASSIGN(const auto context, load_context(run, strategies, prepare, shape));
-  STARLING_TRY(check_bounds(context->job));
-  if (learned) STARLING_TRY(check_learned_size(*learned, context->layout->size()));
-  STARLING_ASSIGN(RunPosition initial, context->initial_position(run.id, run.seed));
-  LoadedRun loaded{context, std::move(initial)};
-  loaded.at.version.run_key = run_key(run);
-  return loaded;
+  STARLING_ASSIGN(Job job, job_of(run, strategies));
+  if (learned) job.training.data = learned->shape;
+  STARLING_ASSIGN(RunContext context,
+                  prepare(job, {.model = nullptr, .initial_sha256 = run.initial_sha256}));
+  STARLING_TRY(check_bounds(context.job));
+  if (learned) STARLING_TRY(check_learned_size(*learned, context.layout->size()));
+  RunPosition initial = context.initial_position(run.id, run.seed);
+  initial.version.run_key = run_key(run);
+  return loaded_run(std::move(context), std::move(initial));
 }
 
 Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalogue& strategies,
                                    const PrepareContext& prepare,
                                    const store::Checkpoints& checkpoints,
                                    const store::ModelRecord& last) {
+  STARLING_ASSIGN(Job job, job_of(run, strategies));
   STARLING_ASSIGN(const auto shape, stored_shape(run));
+  if (shape) job.training.data = *shape;
   const bool by_position =
       run.settings.find("\"data.match\"") == run.settings.npos;  // earlier ones
+  if (by_position) job.data.match = kMatchPosition;
   const std::filesystem::path path = checkpoints.path(last.round);
-  const ExternalModel external = [checkpoints, path] {
-    return model::load_external_model(checkpoints.disk(), path);
-  };
-  STARLING_ASSIGN(const auto context,
-                  load_context(run, strategies, prepare, shape, by_position, external));
-  STARLING_ASSIGN(model::SafetensorsFile file,
-                  model::load_safetensors(checkpoints.disk(), path, {.expected = context->layout}));
-  const auto model = std::make_shared<const model::Parameters>(std::move(file.parameters));
+  ExternalOrigin origin;
+  if (job.training.model.is_external()) {
+    STARLING_ASSIGN(model::Parameters read, model::load_external_model(checkpoints.disk(), path));
+    origin.model = std::make_shared<const model::Parameters>(std::move(read));
+  }
+  STARLING_ASSIGN(RunContext context, prepare(job, origin));
+  model::Snapshot model = origin.model;
+  if (!model) {
+    STARLING_ASSIGN(
+        model::SafetensorsFile file,
+        model::load_safetensors(checkpoints.disk(), path, {.expected = context.layout}));
+    model = std::make_shared<const model::Parameters>(std::move(file.parameters));
+  }
   STARLING_ASSIGN(strategy::StateSnapshot state, load_state(checkpoints, last));
-  return LoadedRun{
-      context, make_position(*context->strategy, {run.id, last.round, last.sha256, run_key(run)},
-                             model, std::move(state))};
+  RunPosition at = make_position(*context.strategy, {run.id, last.round, last.sha256, run_key(run)},
+                                 std::move(model), std::move(state));
+  return loaded_run(std::move(context), std::move(at));
 }
 
 Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,

@@ -22,17 +22,15 @@ struct LoadedRun {
 using CheckpointsOf = std::function<store::Checkpoints(RunId)>;
 
 // How a run's context is made of its job: prepare_context, unless the data are known already, as in
-// a simulation. Called on a compute thread. `external`: an external model as it stands, of a run
-// that has begun; null otherwise.
-using PrepareContext = std::function<Result<std::shared_ptr<const RunContext>>(
-    const Job& job, const ExternalModel& external)>;
+// a simulation. Called on a compute thread.
+using PrepareContext =
+    std::function<Result<RunContext>(const Job& job, const ExternalOrigin& origin)>;
 
 // An error in a job, or in the data that it names, is the error of its author: kUsage.
 Error as_wrong_job(const Error& error);
 
 // Reads the evaluation data that the job names.
-[[nodiscard]] Result<std::shared_ptr<const RunContext>> prepare_context(
-    const Job& job, const ExternalModel& external);
+[[nodiscard]] Result<RunContext> prepare_context(const Job& job, const ExternalOrigin& origin);
 
 // Bounds that no sum can hold are refused now, not when clients have trained.
 [[nodiscard]] Result<void> check_bounds(const Job& job);
@@ -42,11 +40,16 @@ Error as_wrong_job(const Error& error);
 [[nodiscard]] Result<void> check_spool(const RunContext& context,
                                        const store::UploadSpool::Options& spool);
 
+struct TriedJob {
+  Job job;                                     // with the shape of its data
+  std::optional<Sha256Digest> initial_sha256;  // of the file that it begins with, if any
+};
+
 // What load_new_run would refuse of a run of this job, and what check_new_job refuses; reads
-// the data as load_new_run does. Returns the job with the shape of its data. Where that is still to
-// be learned, refuses what does not depend on it.
-[[nodiscard]] Result<Job> try_job(const Job& job, const PrepareContext& prepare,
-                                  const std::optional<LearnedShape>& learned);
+// the data as load_new_run does. Where the shape of the data is still to be learned, refuses what
+// does not depend on it.
+[[nodiscard]] Result<TriedJob> try_job(const Job& job, const PrepareContext& prepare,
+                                       const std::optional<LearnedShape>& learned);
 
 // With the initial model, for data of the `learned` shape where the job needs to be told. The
 // errors of parse_job, of `prepare` and of bounds that cannot be summed.

@@ -184,7 +184,7 @@ void RunQueue::resume_again(const store::Run& run, const store::ModelRecord& las
 
 // --- the next pending one -----------------------------------------------------------------------
 
-void RunQueue::try_job(const Job& job, Completion<Job> done) {
+void RunQueue::try_job(const Job& job, Completion<TriedJob> done) {
   std::optional<LearnedShape> learned;
   std::optional<Error> refusal;
   auto found = coordinator::learn_shape(job, handlers_.clients());
@@ -198,9 +198,9 @@ void RunQueue::try_job(const Job& job, Completion<Job> done) {
                             "joined says one that suits it: name an evaluate.dataset, set "
                             "data.input and data.classes, or update the clients");
   }
-  compute<Job>(
+  compute<TriedJob>(
       parts_.computation, alive_,
-      [job, learned, refusal, prepare = parts_.prepare](unsigned) -> Result<Job> {
+      [job, learned, refusal, prepare = parts_.prepare](unsigned) -> Result<TriedJob> {
         if (refusal) return *refusal;
         auto tried = coordinator::try_job(job, prepare, learned);
         return tried ? tried : as_wrong_job(tried.error());

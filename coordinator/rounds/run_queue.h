@@ -63,10 +63,10 @@ class RunQueue {
   // Hands over what load_running() loaded, before any client is heard: their tasks must be known
   // again. A run whose data cannot be read waits for them and keeps its place.
   [[nodiscard]] Result<void> resume();
-  // Whether a run of this job could be loaded, which takes as long as loading it: the job with the
-  // shape of its data as far as it is known. "no-data-shape" also where no client that has joined
+  // Whether a run of this job could be loaded, which takes as long as loading it: with the shape of
+  // its data as far as it is known. "no-data-shape" also where no client that has joined
   // can say it, "shapes-differ" where they disagree.
-  void try_job(const Job& job, Completion<Job> done);
+  void try_job(const Job& job, Completion<TriedJob> done);
   // Loads the next pending run if its turn has come. To be called when a run was submitted or has
   // begun to wait.
   void load_next();

@@ -291,6 +291,10 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
                             decimal(found->loss), decimal(found->accuracy));
   }
   std::vector<std::string> lines = {counts};
+  if (const auto& why = outcome->not_evaluated) {
+    lines.push_back(fmt::format("{}not evaluated at the coordinator: {}, {}", head, why->code(),
+                                why->message()));
+  }
   measures +=
       fmt::format("{:.2f} s{}  in {}  out {}", to_seconds(summary.elapsed),
                   summary.resumed ? " since the restart" : "", format_byte_count(summary.bytes_in),

@@ -54,6 +54,7 @@ std::string end_line(const store::RunEnd& end);
 // What a committed round prints, as people expect:
 //   [round 3/20] 9 updates, 1 failure (cam-7: deadline, no update came within 61.0 s, 2.1 MB
 //   received)
+//   [round 3/20] not evaluated at the coordinator: trainer-died, the trainer ended with exit code 3
 //   [round 3/20] train loss 0.4127  eval loss 0.4385  accuracy 0.8421  1.93 s  in 38.4 MB  out 38.4
 //   MB
 std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOutcome* outcome,

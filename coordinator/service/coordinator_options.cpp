@@ -25,6 +25,7 @@ void CoordinatorSettings::bind(config::Binder& binder) {
   binder.bind("session", session);
   binder.bind("operator", operators);
   binder.bind("spool", spool);
+  binder.bind("trainer", trainer);
 }
 
 Result<identity::HostPort> CoordinatorSettings::listen_address() const {

@@ -16,6 +16,7 @@
 #include "coordinator/service/operator_sessions.h"
 #include "coordinator/service/service_certificates.h"
 #include "coordinator/service/store_ledger.h"
+#include "coordinator/service/trainer_evaluator.h"
 #include "core/base/durable_file.h"
 #include "core/enrol/enrolment_service.h"
 #include "core/issuer/client_sessions.h"
@@ -85,11 +86,18 @@ store::UploadSpool::Options spool_options(const StateDirectory& state,
           .disk_bytes_max = settings.disk_bytes};
 }
 
-PrepareContext prepare_within(const store::UploadSpool::Options& spool) {
-  return [spool](const Job& job,
-                 const ExternalModel& external) -> Result<std::shared_ptr<const RunContext>> {
-    STARLING_ASSIGN(auto context, prepare_context(job, external));
-    STARLING_TRY(check_spool(*context, spool));
+// A run that has begun goes on without evaluations where there is no trainer any more.
+PrepareContext prepare_within(const store::UploadSpool::Options& spool, bool has_trainer) {
+  return [spool, has_trainer](const Job& job, const ExternalOrigin& origin) -> Result<RunContext> {
+    if (job.evaluate.by_trainer() && !has_trainer && !origin.model) {
+      return wrong_setting(
+          "no-trainer",
+          "evaluate.dataset = \"trainer\" needs a trainer at the coordinator: set [trainer] "
+          "command in coordinator.toml and start the service again, or let clients evaluate the "
+          "model, evaluate.federated-every = 1");
+    }
+    STARLING_ASSIGN(auto context, prepare_context(job, origin));
+    STARLING_TRY(check_spool(context, spool));
     return context;
   };
 }
@@ -101,6 +109,21 @@ enrol::EnrolmentOptions enrolment_options(const EnrolSettings& settings) {
   options.tries.per_second = settings.tries_per_second;
   options.tries.burst = settings.tries_burst;
   return options;
+}
+
+// Rounds pass between two starts of one that fails, so that it needs no pauses.
+std::unique_ptr<TrainerEvaluator> make_evaluator(const StateDirectory& state,
+                                                 const CoordinatorSettings& settings,
+                                                 unsigned threads, Log& log) {
+  if (settings.trainer.command.empty()) return nullptr;
+  return std::make_unique<TrainerEvaluator>(
+      client::TrainerHost::Options{.trainer = settings.trainer,
+                                   .directory = state.trainer(),
+                                   .client = {},
+                                   .threads = static_cast<int>(threads),
+                                   .pause_min = Duration::zero(),
+                                   .pause_max = Duration::zero()},
+      log);
 }
 
 unsigned evaluation_threads(int wanted) {
@@ -159,6 +182,8 @@ struct CoordinatorService::Impl {
   ClientRegistry registry;
   SystemDisk disk;
   ComputePool evaluators{evaluation_threads(settings.service.threads)};
+  const std::unique_ptr<TrainerEvaluator> trainer =  // null: there is none
+      make_evaluator(state, settings, evaluators.threads(), log);
   // A thread for each active run, for none waits until another one's model is evaluated.
   PooledComputation rounds{loop, static_cast<unsigned>(settings.service.runs_max)};
   PooledComputation loading{loop, 1};
@@ -236,8 +261,8 @@ void CoordinatorService::Impl::make_core() {
       CoordinatorCore::World{
           loop, clock, *store, *sessions, disk,
           [this](RunId run) { return store::Checkpoints(disk, state.models(run)); },
-          prepare_within(spool_options(state, settings.spool)), strategy::builtin_strategies(),
-          rounds, loading, evaluators, log},
+          prepare_within(spool_options(state, settings.spool), trainer != nullptr),
+          strategy::builtin_strategies(), rounds, loading, evaluators, log, trainer.get()},
       CoordinatorCore::Options{shell_options(settings, authority.federation()),
                                spool_options(state, settings.spool)},
       CoordinatorCore::Handlers{
@@ -343,10 +368,9 @@ Result<void> CoordinatorService::Impl::start() {
       OperatorDesk::Handlers{
           .heard_at = [this](const std::string& name) { return heard_at(name); },
           .on_revoked = [this](const std::string& name) { revoked(name); },
-          .try_job =
-              [this](const Job& job, std::function<void(Result<Job>)> done) {
-                core->runs().try_job(job, std::move(done));
-              },
+          .try_job = [this](
+                         const Job& job,
+                         Completion<TriedJob> done) { core->runs().try_job(job, std::move(done)); },
           .on_submitted = [this] { core->runs().load_next(); },
           .on_answered = [this] { operators->wake(); },
           .on_stop = [this](RunId run) { core->handle(StopRun{run}); },
@@ -452,6 +476,7 @@ net::Async<void> CoordinatorService::Impl::stop() {
   maintenance.clear();
   co_await listener->close();
   core->handle(Drain{});
+  if (trainer) trainer->stop();  // the round is committed without its evaluation
   const TimePoint deadline = loop.now() + settings.service.drain;
   while (core->commits() && !broken && loop.now() < deadline) {
     const TimePoint next = loop.now() + kDrainStep;
@@ -460,6 +485,10 @@ net::Async<void> CoordinatorService::Impl::stop() {
   co_await operators->stop();
   co_await sessions->stop();
   co_await enrolments.stop();
+  while (trainer && !trainer->stopped()) {  // it has two seconds to end by itself
+    const TimePoint next = loop.now() + kDrainStep;
+    co_await net::sleep_until(loop, next);
+  }
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -10,12 +10,14 @@
 
 #include "coordinator/job/job.h"
 #include "coordinator/machine/run_machine.h"
+#include "coordinator/rounds/run_loader.h"
 #include "coordinator/service/client_registry.h"
 #include "coordinator/service/coordinator_options.h"
 #include "coordinator/service/gossip_issuer.h"
 #include "coordinator/service/operator_answer.h"
 #include "coordinator/service/state_directory.h"
 #include "core/base/clock.h"
+#include "core/base/computation.h"
 #include "core/base/log.h"
 #include "core/store/store.h"
 
@@ -39,7 +41,7 @@ class OperatorDesk {
     std::function<void(const std::string& client)> on_revoked;  // the registry knows already
     // Whether a run of this job could begin; `done` is called later, with the job as far as the
     // shape of its data is known.
-    std::function<void(const Job&, std::function<void(Result<Job>)> done)> try_job;
+    std::function<void(const Job&, Completion<TriedJob> done)> try_job;
     std::function<void()> on_submitted;
     std::function<void()> on_answered;   // an answer that had nothing has something now
     std::function<void(RunId)> on_stop;  // of a running run

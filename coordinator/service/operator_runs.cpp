@@ -144,16 +144,17 @@ Answer OperatorDesk::run_submit(const OperatorCall& call) {
                          fmt::format("a submit token may have {} bytes", kSubmitTokenBytesMax));
   }
   STARLING_ASSIGN(const Job job, parse_job(call.payload, "job"));
-  const store::NewRun run{.name = job.job.name,
-                          .seed = job.job.seed,
-                          .submit_token = submit_token,
-                          .job = std::string(call.payload)};
+  store::NewRun run{.name = job.job.name,
+                    .seed = job.job.seed,
+                    .submit_token = submit_token,
+                    .job = std::string(call.payload)};
   const auto answer = std::make_shared<std::optional<Answer>>();
   handlers_.try_job(job, [this, caller = call.caller, run,
-                          asked = std::weak_ptr(answer)](const Result<Job>& tried) {
+                          asked = std::weak_ptr(answer)](const Result<TriedJob>& tried) mutable {
     const auto waiting = asked.lock();
     if (!waiting) return;  // the operator has gone: nothing is submitted
-    waiting->emplace(tried ? noted(store_run(caller, run, handlers_.warnings(*tried)))
+    if (tried) run.initial_sha256 = tried->initial_sha256;
+    waiting->emplace(tried ? noted(store_run(caller, run, handlers_.warnings(tried->job)))
                            : tried.error());
     handlers_.on_answered();
   });

@@ -24,6 +24,7 @@ class StateDirectory {
   std::filesystem::path models(RunId run) const { return models() / std::to_string(run.value()); }
   std::filesystem::path roster() const { return root_ / "gossip" / "roster"; }
   std::filesystem::path spool() const { return root_ / "spool"; }
+  std::filesystem::path trainer() const { return root_ / "trainer"; }  // what it keeps itself
   std::filesystem::path authority() const { return root_ / "ca"; }
   std::filesystem::path operator_identity() const { return root_ / "operator"; }
   // HOST:PORT where the service listens, or did last: a flag may have overruled coordinator.toml.

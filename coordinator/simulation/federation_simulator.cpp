@@ -49,6 +49,26 @@ class FederationSimulator::Sessions final : public protocol::SessionLinks {
   FederationSimulator& world_;
 };
 
+// By a trainer of the clients', on its worker's thread.
+class FederationSimulator::Evaluator final : public ModelEvaluator {
+ public:
+  explicit Evaluator(FederationSimulator& world) : world_(world) {}
+
+  Result<train::Evaluation> evaluate(const RunContext& context, Round round,
+                                     const model::Snapshot& model) override {
+    static const std::atomic<bool> kNeverStops = false;
+    std::optional<Result<train::Evaluation>> found;
+    world_.pool_.for_each(1, [&](std::size_t, unsigned worker) {
+      const auto trainer = world_.options_.trainers->make(std::string(kEvaluatorClient), worker);
+      found.emplace(evaluate_by(*trainer, context, round, model, kNeverStops));
+    });
+    return *std::move(found);
+  }
+
+ private:
+  FederationSimulator& world_;
+};
+
 FederationSimulator::FederationSimulator(store::Store& store, const Clock& clock, Options options,
                                          Hooks hooks)
     : store_(store),
@@ -58,7 +78,8 @@ FederationSimulator::FederationSimulator(store::Store& store, const Clock& clock
       caches_(options_.threads),
       pool_(options_.threads),
       fault_rng_({.seed = options_.faults.seed, .purpose = Purpose::kNetwork}),
-      sessions_(std::make_unique<Sessions>(*this)) {
+      sessions_(std::make_unique<Sessions>(*this)),
+      evaluator_(options_.trainers ? std::make_unique<Evaluator>(*this) : nullptr) {
   disk_.set_fault_injector([this](const auto& path) { return draw_fault("coordinator", path); });
 }
 
@@ -144,16 +165,15 @@ void FederationSimulator::make_core() {
   options.shell.machine.transfer = options_.transfer;
   options.spool = options_.spool;
   core_ = std::make_unique<CoordinatorCore>(
-      CoordinatorCore::World{scheduler_, clock_, store_, *sessions_, disk_,
-                             [this](RunId run) {
-                               if (options_.checkpoints) return *options_.checkpoints;
-                               return store::Checkpoints(disk_, std::filesystem::path(kModels) /
-                                                                    std::to_string(run.value()));
-                             },
-                             [this](const Job&, const ExternalModel&) {
-                               return Result<std::shared_ptr<const RunContext>>(context_);
-                             },
-                             *options_.strategies, immediate_, immediate_, pool_, log_},
+      CoordinatorCore::World{
+          scheduler_, clock_, store_, *sessions_, disk_,
+          [this](RunId run) {
+            if (options_.checkpoints) return *options_.checkpoints;
+            return store::Checkpoints(disk_,
+                                      std::filesystem::path(kModels) / std::to_string(run.value()));
+          },
+          [this](const Job&, const ExternalOrigin&) { return Result<RunContext>(*context_); },
+          *options_.strategies, immediate_, immediate_, pool_, log_, evaluator_.get()},
       options, core_handlers());
 }
 

@@ -70,7 +70,8 @@ class FederationSimulator {
     const strategy::Catalogue* strategies = &strategy::builtin_strategies();
     // Of what clients know, what those of an earlier version do not: words of client/abilities.h.
     std::map<std::string, std::set<std::string>> lacks;
-    // Custom trainers instead of the built-in one, and what they can do (client/abilities.h).
+    // Custom trainers instead of the built-in one, and what they can do (client/abilities.h). One
+    // of kEvaluatorClient evaluates at the coordinator.
     // `make` is called on the worker's thread; a trainer is used there and then.
     struct Trainers {
       std::function<std::unique_ptr<client::Trainer>(const std::string& client, unsigned worker)>
@@ -125,6 +126,7 @@ class FederationSimulator {
     bool at_once = false;      // what is about to be computed takes no time
   };
   class Sessions;
+  class Evaluator;
 
   // The clients (federation_simulator_clients.cpp).
   void start_client(std::size_t index);
@@ -194,6 +196,7 @@ class FederationSimulator {
   Replay replay_;
   sim::SimulatedDisk disk_{kCoordinator};
   const std::unique_ptr<Sessions> sessions_;
+  const std::unique_ptr<Evaluator> evaluator_;   // null: models are built in
   std::unique_ptr<CoordinatorCore> core_;        // null while the process is down
   std::unique_ptr<SimulatedFallback> fallback_;  // null: none, or no time passes
   bool submitted_ = false;

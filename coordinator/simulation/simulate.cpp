@@ -95,8 +95,8 @@ Result<std::unique_ptr<SimulatedTrainers>> start_trainers(const Job& job,
 Result<RunContext> prepare(const Job& job, const std::vector<client::ClientData>& holdings,
                            SimulatedTrainers* trainers, const strategy::Catalogue& strategies) {
   if (trainers == nullptr) return prepare_run(job, holdings.front().training.dataset, strategies);
-  STARLING_ASSIGN(ExternalModel initial, trainers->initial_model(job));
-  return prepare_run(job, nullptr, strategies, std::move(initial));
+  STARLING_ASSIGN(const ExternalOrigin initial, trainers->initial_model(job));
+  return prepare_run(job, nullptr, strategies, initial);
 }
 
 Result<void> check_clients(const Job& job, std::size_t clients) {
@@ -279,7 +279,8 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   if (trainers) made.trainers = trainers->trainers();
   const std::optional<SimulatedWorld> world = made.world;
   FederationSimulator simulator(*store, clock, std::move(made), std::move(hooks));
-  STARLING_TRY(fit_holdings(holdings, context.for_clients.data.names()));
+  const auto fitted = fit_holdings(holdings, context.for_clients.data.names());
+  if (!fitted) return as_wrong_job(fitted.error());
   for (std::size_t k = 0; k < holdings.size(); ++k) {
     simulator.add_client(fmt::format("client-{}", k + 1), std::move(holdings[k]));
   }

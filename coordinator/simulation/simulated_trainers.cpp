@@ -36,8 +36,8 @@ FederationSimulator::Options::Trainers SimulatedTrainers::trainers() {
           .abilities = abilities_};
 }
 
-Result<ExternalModel> SimulatedTrainers::initial_model(const Job& job) {
-  if (!job.training.model.initial.empty()) return model_of_file(job);
+Result<ExternalOrigin> SimulatedTrainers::initial_model(const Job& job) {
+  if (!job.training.model.initial.empty()) return ExternalOrigin();
   const auto made = std::make_shared<model::Parameters>(layout_);
   const Settings settings = job.training.to_settings();
   client::ProcessTrainer trainer(kFirstClient, workers_[0]);
@@ -46,7 +46,7 @@ Result<ExternalModel> SimulatedTrainers::initial_model(const Job& job) {
                                         .round = 1,
                                         .rounds = static_cast<std::uint32_t>(job.job.rounds)};
   STARLING_TRY(trainer.initialize(request, made->values(), kNeverStops));
-  return ExternalModel([made]() -> Result<model::Parameters> { return *made; });
+  return ExternalOrigin{.model = made, .initial_sha256 = std::nullopt};
 }
 
 }  // namespace starling::coordinator

@@ -26,9 +26,9 @@ class SimulatedTrainers {
 
   // Both must not outlive this object.
   FederationSimulator::Options::Trainers trainers();
-  // The job's model.initial; without one, what the trainer makes of the job's seed.
+  // Nothing where the job has model.initial; without one, what the trainer makes of the job's seed.
   // "unsupported-operation" where it makes none.
-  [[nodiscard]] Result<ExternalModel> initial_model(const Job& job);
+  [[nodiscard]] Result<ExternalOrigin> initial_model(const Job& job);
 
  private:
   SimulatedTrainers(const Job& job, client::TrainerWorkers workers);

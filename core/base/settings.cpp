@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <concepts>
 
 #include "core/base/nearest_name.h"
 
 namespace starling {
 namespace {
 
-std::string shortest(double value) {
+template <std::floating_point T>
+std::string shortest(T value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   return std::string(text, end);
@@ -36,6 +38,7 @@ Error out_of_range(const FieldInfo& info, FieldType type) {
 
 Result<void> check_range(double value, const FieldInfo& info, FieldType type) {
   if (value >= info.min && value <= info.max) return {};
+  if (std::isnan(value)) return wrong_setting("setting-invalid", "is not a finite number");
   return out_of_range(info, type);
 }
 
@@ -80,6 +83,8 @@ std::string_view describe_type(FieldType type) {
       return "a duration such as 250ms, 60s or 1h";
     case FieldType::kIntegerList:
       return "a list of integers";
+    case FieldType::kNumberList:
+      return "a list of numbers";
     case FieldType::kTextList:
       return "a list of texts";
   }
@@ -138,31 +143,67 @@ Result<Duration> FieldText<Duration>::read(std::string_view text, const FieldInf
   return *value;
 }
 
-std::string FieldText<std::vector<int>>::write(const std::vector<int>& value) {
+namespace {
+
+template <class T, class Write>
+std::string write_list(const std::vector<T>& value, Write write) {
   std::string text;
   for (std::size_t i = 0; i < value.size(); ++i) {
     if (i > 0) text += ',';
-    text += std::to_string(value[i]);
+    text += write(value[i]);
   }
   return text;
 }
 
-Result<std::vector<int>> FieldText<std::vector<int>>::read(std::string_view text,
-                                                           const FieldInfo& info) {
-  std::vector<int> list;
+// `wrong`: the sentence where an element is not of the type.
+template <class T, class Read>
+Result<std::vector<T>> read_list(std::string_view text, FieldType element_type,
+                                 const std::string& wrong, Read read) {
+  std::vector<T> list;
   if (trim(text).empty()) return list;
   for (;;) {
     const std::size_t comma = std::min(text.find(','), text.size());
-    const Result<int> element = FieldText<int>::read(trim(text.substr(0, comma)), info);
-    if (!element && element.error().message() == wrong_type(FieldType::kInteger).message()) {
-      return wrong_setting("setting-invalid",
-                           "is not a list of integers with commas between them, such as 200,100");
+    const Result<T> element = read(trim(text.substr(0, comma)));
+    if (!element && element.error().message() == wrong_type(element_type).message()) {
+      return wrong_setting("setting-invalid", wrong);
     }
     if (!element) return element.error();
     list.push_back(*element);
     if (comma == text.size()) return list;
     text.remove_prefix(comma + 1);
   }
+}
+
+Result<float> read_float(std::string_view text, const FieldInfo& info) {
+  STARLING_ASSIGN(const double value, FieldText<double>::read(text, info));
+  const auto narrow = static_cast<float>(value);
+  if (std::isfinite(narrow)) return narrow;
+  return wrong_setting("setting-invalid", "has a number that float32 cannot hold");
+}
+
+}  // namespace
+
+std::string FieldText<std::vector<int>>::write(const std::vector<int>& value) {
+  return write_list(value, [](int element) { return std::to_string(element); });
+}
+
+Result<std::vector<int>> FieldText<std::vector<int>>::read(std::string_view text,
+                                                           const FieldInfo& info) {
+  return read_list<int>(
+      text, FieldType::kInteger,
+      "is not a list of integers with commas between them, such as 200,100",
+      [&](std::string_view element) { return FieldText<int>::read(element, info); });
+}
+
+std::string FieldText<std::vector<float>>::write(const std::vector<float>& value) {
+  return write_list(value, [](float element) { return shortest(element); });
+}
+
+Result<std::vector<float>> FieldText<std::vector<float>>::read(std::string_view text,
+                                                               const FieldInfo& info) {
+  return read_list<float>(text, FieldType::kNumber,
+                          "is not a list of numbers with commas between them, such as 0.5,12",
+                          [&](std::string_view element) { return read_float(element, info); });
 }
 
 namespace {

@@ -22,7 +22,16 @@
 
 namespace starling {
 
-enum class FieldType { kBoolean, kInteger, kNumber, kText, kDuration, kIntegerList, kTextList };
+enum class FieldType {
+  kBoolean,
+  kInteger,
+  kNumber,
+  kText,
+  kDuration,
+  kIntegerList,
+  kNumberList,
+  kTextList
+};
 
 // One option behind text. Borrows the Options object that it was collected from.
 struct Field {
@@ -107,6 +116,13 @@ struct FieldText<std::vector<int>> {  // "200,200"; empty: no element
   static constexpr FieldType kType = FieldType::kIntegerList;
   static std::string write(const std::vector<int>& value);
   static Result<std::vector<int>> read(std::string_view text, const FieldInfo& info);
+};
+
+template <>
+struct FieldText<std::vector<float>> {  // "0.5,12"; empty: no element
+  static constexpr FieldType kType = FieldType::kNumberList;
+  static std::string write(const std::vector<float>& value);
+  static Result<std::vector<float>> read(std::string_view text, const FieldInfo& info);  // finite
 };
 
 // "a,b": a text that is empty, begins or ends with a blank, or holds a comma or a quote is quoted,

@@ -15,6 +15,7 @@ std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, boo
   }
   words.emplace_back(kSparseAbility);
   words.emplace_back(kNamesAbility);
+  words.emplace_back(kScaleAbility);
   if (holds_rows_out) words.emplace_back(kEvaluateAbility);
   std::ranges::sort(words);
   return words;

@@ -17,9 +17,10 @@ inline constexpr const char* kEvaluateAbility = "evaluate";
 inline constexpr std::string_view kModelPrefix = "model-";       // before the kind of a model
 inline constexpr const char* kSparseAbility = "sparse-float32";  // to send vectors in sparse form
 inline constexpr const char* kNamesAbility = "names";  // matches rows by the names of a run
+inline constexpr const char* kScaleAbility = "scale";  // scales rows by the numbers of a run
 
 // The client halves of the strategies, the built-in trainer's models, the encodings beside dense
-// float32, "names", and "evaluate" where rows are held out. Sorted.
+// float32, "names", "scale", and "evaluate" where rows are held out. Sorted.
 std::vector<std::string> abilities_of(const strategy::Catalogue& strategies, bool holds_rows_out);
 
 // Of a custom trainer: "model-external", the sparse encoding, "evaluate" where it does, and

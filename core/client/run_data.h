@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client's rows, and the same rows as the run at hand names their columns and classes.
+// A client's rows, and the same rows as the run at hand names their columns and classes, and scales
+// them.
 #pragma once
 
 #include <mutex>
@@ -16,8 +17,8 @@ struct ClientData {
   std::optional<data::DatasetView> held_out = std::nullopt;
 };
 
-// Shared by all trainers of a client. Any thread. Reordered rows are a second copy, which is freed
-// when no trainer uses it any more.
+// Shared by all trainers of a client. Any thread. Reordered or scaled rows are a second copy, which
+// is freed when no trainer uses it any more.
 class RunData {
  public:
   explicit RunData(ClientData data) : own_(std::move(data)) {}

@@ -7,8 +7,10 @@
 #include <boost/json.hpp>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "core/base/bytes.h"
+#include "core/base/counted.h"
 #include "core/base/nearest_name.h"
 #include "core/base/utf8.h"
 
@@ -54,6 +56,16 @@ Result<void> check_list(std::string_view key, const std::vector<std::string>& na
                                               " bytes, which no message can carry");
 }
 
+Result<void> check_numbers(std::string_view key, const std::vector<float>& numbers) {
+  const std::size_t bytes = FieldText<std::vector<float>>::write(numbers).size();
+  if (bytes <= kScaleBytesMax) return {};
+  return wrong_setting("setting-invalid",
+                       std::string(key) + " has " + std::to_string(numbers.size()) +
+                           " numbers, which take " + std::to_string(bytes) +
+                           " bytes, and a message carries " + std::to_string(kScaleBytesMax) +
+                           ": scale the files themselves, or state numbers of fewer digits");
+}
+
 bool is_number(std::string_view text) {
   return static_cast<bool>(FieldText<double>::read(text, FieldInfo{.help = ""}));
 }
@@ -62,7 +74,41 @@ bool is_number(std::string_view text) {
 
 void DataShape::complete() {
   if (input.empty() && !columns.empty()) input = {static_cast<int>(columns.size())};
+  if (input.empty() && !scale_offsets.empty()) input = {static_cast<int>(scale_offsets.size())};
   if (classes == 0) classes = static_cast<int>(class_names.size());
+}
+
+Result<void> DataShape::check_scaling() const {
+  const auto wrong = [](std::string sentence) {
+    return wrong_setting("setting-invalid", std::move(sentence));
+  };
+  if (!scales()) {
+    if (scale_offsets.empty() && scale_divisors.empty()) return {};
+    return wrong(
+        "data.scale-offsets and data.scale-divisors need data.scale, \"standard\" or "
+        "\"minmax\", and it is \"none\"");
+  }
+  if (scale_offsets.size() != scale_divisors.size()) {
+    return wrong("data.scale-offsets has " + counted(scale_offsets.size(), "number") +
+                 ", and data.scale-divisors " + std::to_string(scale_divisors.size()));
+  }
+  STARLING_TRY(check_numbers("data.scale-offsets", scale_offsets));
+  STARLING_TRY(check_numbers("data.scale-divisors", scale_divisors));
+  for (const float divisor : scale_divisors) {
+    if (divisor > 0) continue;
+    return wrong("data.scale-divisors has " + FieldText<std::vector<float>>::write({divisor}) +
+                 ", and each must be above 0; 1 leaves a column that is constant as it is");
+  }
+  if (input.size() > 1) {
+    return wrong(
+        "data.scale is for the columns of csv files, and data.input is the shape of "
+        "images, which are scaled as they are read");
+  }
+  const bool fits =
+      scale_offsets.empty() || input.empty() || std::cmp_equal(input[0], scale_offsets.size());
+  if (fits) return {};
+  return wrong("data.scale-offsets has " + counted(scale_offsets.size(), "number") +
+               ", and data.input says " + counted(static_cast<std::uint64_t>(input[0]), "feature"));
 }
 
 Result<void> DataShape::check_names() const {
@@ -111,6 +157,11 @@ Result<TrainingSettings> TrainingSettings::parse(const Settings& settings) {
   STARLING_TRY(from_settings("train", settings, parsed.train));
   STARLING_TRY(from_settings("strategy", settings, parsed.strategy));
   STARLING_TRY(parsed.data.check_names());
+  STARLING_TRY(parsed.data.check_scaling());
+  if (parsed.data.scales() && parsed.data.scale_offsets.empty()) {
+    return unsupported("setting-invalid",
+                       "data.scale = '" + parsed.data.scale + "' comes without its numbers");
+  }
   STARLING_TRY(train::validate(parsed.train));
   return parsed;
 }

@@ -3,6 +3,9 @@
 // that this version does not know is refused by name rather than ignored.
 #pragma once
 
+#include <array>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/settings.h"
@@ -16,22 +19,35 @@ namespace starling::client {
 
 // As text, each list of names of a run.
 inline constexpr std::size_t kNamesBytesMax = 16 * 1024;
+// As text, each list of numbers that a run scales columns by: all lists together fit a message.
+inline constexpr std::size_t kScaleBytesMax = 12 * 1024;
+
+inline constexpr const char* kScaleNone = "none";
+inline constexpr const char* kScaleStandard = "standard";
+inline constexpr std::array<std::string_view, 3> kScales = {kScaleNone, kScaleStandard, "minmax"};
 
 // The rows that the model is made for: their shape, [features] or [channels, height, width], and
-// the names of what they hold, where a file says them.
+// the names of what they hold, where a file says them; and how columns are scaled.
 struct DataShape {
   std::vector<int> input;
   int classes = 0;
   std::vector<std::string> columns;
   std::vector<std::string> class_names;
+  std::string scale = kScaleNone;
+  std::vector<float> scale_offsets;
+  std::vector<float> scale_divisors;
 
   static DataShape of(const data::Shape& shape, int classes);
   [[nodiscard]] Result<data::Shape> shape() const;
-  data::RowNames names() const { return {columns, class_names}; }
-  // What is not said of the shape becomes what the names say of it.
+  data::RowNames names() const { return {columns, class_names, {scale_offsets, scale_divisors}}; }
+  bool scales() const { return scale != kScaleNone; }
+  // What is not said of the shape becomes what the names, or the numbers of the scaling, say of it.
   void complete();
   // Whether the names fit the shape and each other: "setting-invalid".
   [[nodiscard]] Result<void> check_names() const;
+  // Whether the scaling fits the shape, and its numbers each other: "setting-invalid". Its numbers
+  // may still have to be computed.
+  [[nodiscard]] Result<void> check_scaling() const;
 };
 
 template <class Visitor>
@@ -55,6 +71,17 @@ void describe(Visitor& visit, DataShape& o) {
         FieldInfo{.help =
                       "how files write class 0, 1, ... where their labels are texts; empty: those "
                       "of the evaluation data set, else labels are numbers"});
+  visit("scale", o.scale,
+        FieldInfo{.help = "how columns of csv files are scaled: standard subtracts a column's mean "
+                          "and divides by its standard deviation, minmax subtracts its minimum and "
+                          "divides by its maximum less the minimum",
+                  .choices = kScales});
+  visit("scale-offsets", o.scale_offsets,
+        FieldInfo{.help = "what data.scale subtracts from each feature, in the model's order; "
+                          "empty: computed from the evaluation data set"});
+  visit("scale-divisors", o.scale_divisors,
+        FieldInfo{.help = "what data.scale then divides each feature by, above 0; empty: computed "
+                          "from the evaluation data set"});
 }
 
 // What the clients' own trainers are given as it stands.

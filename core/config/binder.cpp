@@ -22,8 +22,9 @@ bool takes(const Field& field, const TomlEntry& entry) {
   if (!entry.type) return false;
   if (*entry.type == field.type) return true;
   if (*entry.type == FieldType::kInteger) return field.type == FieldType::kNumber;
-  if (*entry.type == FieldType::kIntegerList) {  // []
-    return field.type == FieldType::kTextList && entry.text.empty();
+  if (*entry.type == FieldType::kIntegerList) {
+    if (field.type == FieldType::kNumberList) return true;
+    return field.type == FieldType::kTextList && entry.text.empty();  // []
   }
   return *entry.type == FieldType::kText &&
          (field.type == FieldType::kDuration || (field.optional && entry.text == "none"));
@@ -32,7 +33,8 @@ bool takes(const Field& field, const TomlEntry& entry) {
 Error wrong_type(const Field& field, const TomlEntry& entry) {
   std::string is =
       entry.type == FieldType::kText ? "\"" + printable(entry.text) + "\"" : printable(entry.text);
-  const bool is_list = entry.type == FieldType::kIntegerList || entry.type == FieldType::kTextList;
+  const bool is_list = entry.type == FieldType::kIntegerList ||
+                       entry.type == FieldType::kNumberList || entry.type == FieldType::kTextList;
   if (is_list) is = "[" + is + "]";
   std::string hint;
   if (field.type == FieldType::kDuration && entry.type == FieldType::kInteger) {
@@ -41,6 +43,8 @@ Error wrong_type(const Field& field, const TomlEntry& entry) {
     hint = "; write it in quotes: \"" + printable(entry.text) + "\"";
   } else if (field.type == FieldType::kIntegerList) {
     hint = " such as [200, 100]";
+  } else if (field.type == FieldType::kNumberList) {
+    hint = " such as [0.5, 12]";
   } else if (field.type == FieldType::kTextList) {
     hint = " such as [\"red\", \"green\"]";
   }

@@ -40,7 +40,7 @@ std::string as_toml(const Field& field) {
     }
     return "[" + list + "]";
   }
-  if (field.type != FieldType::kIntegerList) return text;
+  if (field.type != FieldType::kIntegerList && field.type != FieldType::kNumberList) return text;
   std::string list = "[";
   for (char c : text) list += c == ',' ? ", " : std::string(1, c);
   return list + "]";

@@ -21,14 +21,19 @@ std::string_view quoted_type(const toml::node& node) {
   return node.is_array() ? "an array" : "a date";
 }
 
-// An array of integers as "1,2", one of texts as FieldText writes it; anything else has no type.
+// An array of numbers as "1,2.5", one of texts as FieldText writes it; anything else has no type.
 void read_array(const toml::array& array, TomlEntry& entry) {
   std::vector<std::string> texts;
   std::string text;
+  bool all_integers = true;
   for (const toml::node& element : array) {
     if (const auto* integer = element.as_integer()) {
       if (!text.empty()) text += ',';
       text += std::to_string(integer->get());
+    } else if (const auto* number = element.as_floating_point()) {
+      if (!text.empty()) text += ',';
+      text += FieldText<double>::write(number->get());
+      all_integers = false;
     } else if (const auto* string = element.as_string()) {
       texts.push_back(string->get());
     } else {
@@ -36,7 +41,8 @@ void read_array(const toml::array& array, TomlEntry& entry) {
     }
   }
   if (!text.empty() && !texts.empty()) return;
-  entry.type = texts.empty() ? FieldType::kIntegerList : FieldType::kTextList;
+  const FieldType numbers = all_integers ? FieldType::kIntegerList : FieldType::kNumberList;
+  entry.type = texts.empty() ? numbers : FieldType::kTextList;
   entry.text = texts.empty() ? std::move(text) : FieldText<std::vector<std::string>>::write(texts);
 }
 

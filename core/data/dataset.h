@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/data/scaling.h"
 
 namespace starling::data {
 
@@ -47,6 +48,7 @@ class Dataset {
     std::vector<std::string> class_names = {};    // [classes] where the file spelled them, or empty
     std::string class_column = {};                // its name, where the file has columns
     std::vector<std::string> feature_names = {};  // [features] where the file names them, or empty
+    Scaling scaling = {};                         // what `features` were scaled by
     // [rows, features] or empty: where every feature is exactly a byte / 255.0f, that byte. Whoever
     // gathers rows from all over memory reads a quarter of it this way.
     std::vector<std::uint8_t> bytes = {};
@@ -78,6 +80,7 @@ class Dataset {
   const std::string& class_column() const { return content_.class_column; }
   const std::vector<std::string>& feature_names() const { return content_.feature_names; }
   const std::vector<std::string>& class_names() const { return content_.class_names; }
+  const Scaling& scaling() const { return content_.scaling; }
   RowLabels row_labels() const {
     return {content_.labels, content_.classes, content_.groups, content_.group_names};
   }

@@ -102,19 +102,22 @@ void permute(std::vector<T>& rows, const std::vector<std::size_t>& from) {
 }  // namespace
 
 RowNames names_of(const Dataset& dataset) {
-  return {dataset.feature_names(), dataset.class_names()};
+  return {dataset.feature_names(), dataset.class_names(), dataset.scaling()};
 }
 
 Result<bool> fits(const Dataset& dataset, const RowNames& names) {
   STARLING_ASSIGN(const auto columns, find_columns(dataset, names));
   STARLING_ASSIGN(const auto classes, find_classes(dataset, names));
-  return !columns && !classes;
+  STARLING_TRY(check_scaling(dataset, names.scaling, columns.has_value()));
+  return !columns && !classes && dataset.scaling() == names.scaling;
 }
 
 Result<void> fit_to(std::shared_ptr<const Dataset>& dataset, const RowNames& names) {
   STARLING_ASSIGN(const auto columns, find_columns(*dataset, names));
   STARLING_ASSIGN(const auto classes, find_classes(*dataset, names));
-  if (!columns && !classes) return {};
+  STARLING_TRY(check_scaling(*dataset, names.scaling, columns.has_value()));
+  const bool scales = dataset->scaling() != names.scaling;
+  if (!columns && !classes && !scales) return {};
   Dataset::Content content = Dataset::take(std::move(dataset));
   if (columns) {
     permute(content.features, *columns);
@@ -127,6 +130,11 @@ Result<void> fit_to(std::shared_ptr<const Dataset>& dataset, const RowNames& nam
     }
     content.class_names = names.classes;
     content.classes = static_cast<int>(names.classes.size());
+  }
+  if (scales) {
+    STARLING_TRY(scale_rows(content.features, names.columns, names.scaling));
+    content.bytes.clear();
+    content.scaling = names.scaling;
   }
   dataset = Dataset::make(std::move(content)).value();
   return {};

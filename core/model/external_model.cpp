@@ -6,6 +6,21 @@
 #include "core/model/safetensors.h"
 
 namespace starling::model {
+namespace {
+
+Result<Parameters> in_order_of_names(SafetensorsFile file) {
+  const Parameters& read = file.parameters;
+  STARLING_ASSIGN(const auto layout, external_layout(read.layout()->tensors()));
+  if (*layout == *read.layout()) return std::move(file.parameters);
+  Parameters sorted(layout);
+  for (const TensorInfo& tensor : layout->tensors()) {
+    std::ranges::copy(read.values(*read.layout()->find(tensor.name)),
+                      sorted.values(tensor).begin());
+  }
+  return sorted;
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const Layout>> external_layout(std::vector<TensorInfo> tensors) {
   if (tensors.empty()) return rejected("bad-layout", "the model has no tensors");
@@ -39,15 +54,14 @@ Sha256Digest digest_of(const Layout& layout) {
 
 Result<Parameters> load_external_model(Disk& disk, const std::filesystem::path& path) {
   STARLING_ASSIGN(SafetensorsFile file, load_safetensors(disk, path));
-  const Parameters& read = file.parameters;
-  STARLING_ASSIGN(const auto layout, external_layout(read.layout()->tensors()));
-  if (*layout == *read.layout()) return std::move(file.parameters);
-  Parameters sorted(layout);
-  for (const TensorInfo& tensor : layout->tensors()) {
-    std::ranges::copy(read.values(*read.layout()->find(tensor.name)),
-                      sorted.values(tensor).begin());
-  }
-  return sorted;
+  return in_order_of_names(std::move(file));
+}
+
+Result<HashedModel> load_hashed_model(Disk& disk, const std::filesystem::path& path) {
+  STARLING_ASSIGN(SafetensorsFile file, load_safetensors(disk, path, {.hash_file = true}));
+  const Sha256Digest sha256 = file.sha256;
+  STARLING_ASSIGN(Parameters model, in_order_of_names(std::move(file)));
+  return HashedModel{std::move(model), sha256};
 }
 
 }  // namespace starling::model

@@ -27,4 +27,11 @@ Sha256Digest digest_of(const Layout& layout);
 // external_layout.
 [[nodiscard]] Result<Parameters> load_external_model(Disk& disk, const std::filesystem::path& path);
 
+// The same, read once, with the SHA-256 of the file's bytes.
+struct HashedModel {
+  Parameters model;
+  Sha256Digest file_sha256;
+};
+[[nodiscard]] Result<HashedModel> load_hashed_model(Disk& disk, const std::filesystem::path& path);
+
 }  // namespace starling::model

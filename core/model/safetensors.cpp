@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "core/base/check.h"
 #include "core/base/durable_file.h"
 
 namespace starling::model {
@@ -213,8 +214,8 @@ Result<SafetensorsFile> load_values(Header header, const SafetensorsOptions& opt
                                     const ReadValues& read) {
   const std::shared_ptr<const Layout> in_file = header.layout;
   if (options.expected) STARLING_TRY(check_expected(*in_file, *options.expected));
-  SafetensorsFile result = {Parameters(options.expected ? options.expected : in_file),
-                            std::move(header.metadata)};
+  SafetensorsFile result = {.parameters = Parameters(options.expected ? options.expected : in_file),
+                            .metadata = std::move(header.metadata)};
   for (const TensorInfo& tensor : result.parameters.layout()->tensors()) {
     STARLING_TRY(read(in_file->find(tensor.name)->offset, result.parameters.values(tensor)));
   }
@@ -236,9 +237,19 @@ Result<SafetensorsFile> load_file(DiskFile& file, const SafetensorsOptions& opti
   STARLING_TRY(file.read(kLengthBytes, header));
   const std::uint64_t data_begin = kLengthBytes + length;
   STARLING_ASSIGN(Header parsed, parse_header(as_text(header), file.size() - data_begin));
-  return load_values(std::move(parsed), options, [&](std::size_t offset, std::span<float> to) {
-    return file.read(data_begin + offset * sizeof(float), std::as_writable_bytes(to));
-  });
+  STARLING_CHECK(!options.hash_file || !options.expected);
+  Sha256 digest;
+  digest.update(first);
+  digest.update(header);
+  const auto read = [&](std::size_t offset, std::span<float> to) -> Result<void> {
+    STARLING_TRY(file.read(data_begin + offset * sizeof(float), std::as_writable_bytes(to)));
+    if (options.hash_file) digest.update(as_bytes(std::span<const float>(to)));
+    return {};
+  };
+  // In the order of the data, which they fill: all bytes of the file.
+  STARLING_ASSIGN(SafetensorsFile loaded, load_values(std::move(parsed), options, read));
+  if (options.hash_file) loaded.sha256 = std::move(digest).finish();
+  return loaded;
 }
 
 }  // namespace

@@ -23,11 +23,13 @@ struct SafetensorsOptions {
   // Otherwise any float32 file is taken as it is, in the order of its data.
   std::shared_ptr<const Layout> expected = nullptr;
   std::uint64_t file_bytes_max = std::uint64_t{16} << 30;
+  bool hash_file = false;  // only where nothing is expected
 };
 
 struct SafetensorsFile {
   Parameters parameters;
   Metadata metadata;
+  Sha256Digest sha256 = {};  // of the whole file, where it is hashed
 };
 
 // Fails with "file-missing", "bad-safetensors" (not such a file, or an inconsistent one),

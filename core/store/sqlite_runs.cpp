@@ -13,7 +13,7 @@ Result<Run> read_run(Query& query) {
   std::optional<std::string> submit_token;
   STARLING_TRY(query.into(run.id, run.name, run.state, run.seed, submit_token, run.job,
                           run.submitted, run.started, run.ended, run.error_code, run.error,
-                          run.stop_requested, run.settings));
+                          run.stop_requested, run.settings, run.initial_sha256));
   run.submit_token = submit_token.value_or("");
   return run;
 }
@@ -62,10 +62,10 @@ Result<RunId> SqliteStore::submit_run(const NewRun& run, WallTime now) {
       STARLING_TRY(rules::same_submission(*known, run));
       return known->id;
     }
-    STARLING_TRY(
-        database_->execute("INSERT INTO runs(name, state, seed, submit_token, job, submitted) "
-                           "VALUES(?, ?, ?, ?, ?, ?)",
-                           run.name, RunState::kPending, run.seed, submit_token, run.job, now));
+    STARLING_TRY(database_->execute(
+        "INSERT INTO runs(name, state, seed, submit_token, job, submitted, "
+        "initial_sha256) VALUES(?, ?, ?, ?, ?, ?, ?)",
+        run.name, RunState::kPending, run.seed, submit_token, run.job, now, run.initial_sha256));
     return RunId(static_cast<std::uint64_t>(database_->last_row_id()));
   });
 }

@@ -231,6 +231,9 @@ ALTER TABLE models ADD COLUMN state_bytes INTEGER
                                                                  R"sql(
 ALTER TABLE clients ADD COLUMN held_out INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX clients_by_certificate ON clients(certificate);  -- which a new certificate looks for
+)sql",
+                                                                 R"sql(
+ALTER TABLE runs ADD COLUMN initial_sha256 BLOB CHECK(length(initial_sha256) = 32);
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

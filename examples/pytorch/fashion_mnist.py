@@ -21,7 +21,12 @@ def images(split):
 
 
 def loader_of(task, split):
-    """client-K of the job's trainer.clients holds every clients-th row, from the K-th on."""
-    number, clients = int(task.client.rsplit("-", 1)[1]), task.settings.get("clients", 10)
+    """client-K of the job's trainer.clients holds every clients-th row, from the K-th on.
+
+    The coordinator, where it evaluates, has all of them.
+    """
+    number, clients = 1, 1
+    if task.client != "coordinator":
+        number, clients = int(task.client.rsplit("-", 1)[1]), task.settings.get("clients", 10)
     rows = TensorDataset(*(each[number - 1::clients] for each in images(split)))
     return DataLoader(rows, task.batch_size, shuffle=split == "train")

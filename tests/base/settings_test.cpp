@@ -26,6 +26,7 @@ struct TrainOptions {
   std::string note;
   std::vector<int> hidden = {200, 200};
   std::vector<std::string> columns;
+  std::vector<float> offsets;
   Duration deadline = std::chrono::seconds(60);
   std::optional<int> local_steps;
   std::optional<double> clip = 1.5;
@@ -45,6 +46,7 @@ void describe(Visitor& visit, TrainOptions& o) {
   visit("note", o.note, FieldInfo{.help = "free text"});
   visit("hidden", o.hidden, FieldInfo{.help = "widths", .min = 1, .max = 1e6});
   visit("columns", o.columns, FieldInfo{.help = "names"});
+  visit("offsets", o.offsets, FieldInfo{.help = "of the columns", .max = 1e39});
   visit("deadline", o.deadline, FieldInfo{.help = "of a round", .min = 0.001, .max = 3600});
   visit("local-steps", o.local_steps, FieldInfo{.help = "instead of epochs", .min = 1});
   visit("clip", o.clip, FieldInfo{.help = "gradient norm", .min = 0});
@@ -69,6 +71,7 @@ TEST(Settings, AreCanonicalText) {
                                                             {"train.note", ""},
                                                             {"train.hidden", "200,200"},
                                                             {"train.columns", ""},
+                                                            {"train.offsets", ""},
                                                             {"train.deadline", "1m"},
                                                             {"train.local-steps", "none"},
                                                             {"train.clip", "1.5"},
@@ -92,6 +95,12 @@ TEST(Settings, LoseNothing) {
       std::string& name = options.columns.emplace_back(1 + rng.below(3), 'x');
       for (char& c : name) c = "a,\" \n;"[rng.below(6)];
     }
+    for (std::uint64_t k = rng.below(4); k > 0; --k) {
+      float& offset = options.offsets.emplace_back();
+      do {
+        offset = std::bit_cast<float>(static_cast<std::uint32_t>(rng.next_u64()));
+      } while (!std::isfinite(offset));
+    }
     options.deadline =
         Duration(1'000'000 + static_cast<std::int64_t>(rng.below(3'599'000'000'000)));
     if (rng.below(2) == 0) options.local_steps = 5;
@@ -101,6 +110,13 @@ TEST(Settings, LoseNothing) {
     ASSERT_TRUE(result) << result.error().message();
     ASSERT_EQ(read, options);
   }
+}
+
+TEST(Settings, ListsOfNumbersAreFloat32) {
+  TrainOptions options;
+  ASSERT_TRUE(from_settings("train", {{"train.offsets", "0.1, -2 ,16777217,1e-60"}}, options));
+  EXPECT_EQ(options.offsets, (std::vector<float>{0.1F, -2, 16777216, 0}));
+  EXPECT_EQ(to_settings("train", options)[8].second, "0.1,-2,16777216,0");
 }
 
 TEST(Settings, LongDurationsAreExact) {
@@ -152,6 +168,12 @@ TEST(Settings, RefusalsSayKeyValueAndRange) {
               HasSubstr("is not sgd, momentum or adam; did you mean 'adam'?"));
   EXPECT_THAT(refusal({{"train.hidden", "200,0"}}), HasSubstr("1 to 1000000"));
   EXPECT_THAT(refusal({{"train.hidden", "200,"}}), HasSubstr("is not a list of integers"));
+  for (const char* text : {"1.5,", "1,x", "1 2", "0x1p3"}) {
+    EXPECT_THAT(refusal({{"train.offsets", text}}), HasSubstr("is not a list of numbers")) << text;
+  }
+  EXPECT_THAT(refusal({{"train.offsets", "1,nan"}}), HasSubstr("finite"));
+  EXPECT_THAT(refusal({{"train.offsets", "1,2e39"}}), HasSubstr("at most"));
+  EXPECT_THAT(refusal({{"train.offsets", "5e38"}}), HasSubstr("float32 cannot hold"));
   EXPECT_THAT(refusal({{"train.columns", "a,\"b"}}), HasSubstr("is not a list of texts"));
   EXPECT_THAT(refusal({{"train.columns", "a\"b,c"}}), HasSubstr("stands in quotes"));
   EXPECT_THAT(refusal({{"train.deadline", "60"}}), HasSubstr("is not a duration"));

@@ -2,11 +2,21 @@
 // Hosts of tests/client/fake_trainer.py.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "core/base/file_descriptor.h"
 #include "core/client/trainer_host.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
@@ -56,5 +66,26 @@ class FakeTrainer {
  private:
   std::unique_ptr<TrainerHost> host_;
 };
+
+inline bool ends(pid_t id) {
+  const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, id, 0)));
+  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return process.get() < 0 || ::poll(&ended, 1, 30'000) == 1;
+}
+
+// Whether all processes end that have this path among their arguments.
+inline ::testing::AssertionResult all_have_ended(const std::filesystem::path& path) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    std::ostringstream arguments;
+    arguments << std::ifstream(entry.path() / "cmdline").rdbuf();
+    if (arguments.str().find(path.string()) == std::string::npos) continue;
+    if (!ends(std::stoi(name))) {
+      return ::testing::AssertionFailure() << "process " << name << " still runs";
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
 
 }  // namespace starling::client

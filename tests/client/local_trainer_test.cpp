@@ -92,6 +92,52 @@ TEST_F(LocalTrainerTest, RowsAreMatchedByTheNamesThatTheRunSays) {
   EXPECT_EQ(make("a", cache).error().code(), "columns-differ");
 }
 
+// The same update as of rows that were scaled by hand, whatever the order of the columns in a file.
+TEST_F(LocalTrainerTest, RowsAreScaledByTheNumbersThatTheRunSays) {
+  const auto rows = [](std::vector<std::string> columns, bool by_hand) {
+    data::Dataset::Content content{.name = "csv:rows.csv", .shape = {1, 1, 2}, .classes = 2};
+    for (std::size_t i = 0; i < 40; ++i) {
+      const auto x = static_cast<float>(i % 7);
+      const auto y = static_cast<float>(10000 * (i % 3));
+      for (const std::string& column : columns) {
+        const float value = column == "x" ? x : y;
+        const float scaled = column == "x" ? (x - 3) / 2 : (y - 10000) / 8000;
+        content.features.push_back(by_hand ? scaled : value);
+      }
+      content.labels.push_back(i % 2);
+    }
+    content.feature_names = std::move(columns);
+    return data::DatasetView{data::Dataset::make(std::move(content)).value()};
+  };
+  settings.data = {{2}, 2, {"x", "y"}};
+  parameters = std::make_shared<model::Parameters>(
+      model::initial_parameters(*settings.make_model().value(), 1));
+  plan.settings = settings.to_settings();
+  plan.base.sha256 = parameters->sha256();
+  plan.schema.vectors[0].elements = parameters->size();
+  TrainerCache cache;
+  view = rows({"x", "y"}, true);
+  const auto expected = make("a", cache).value().head.payload_checksum;
+  settings.data.scale = "standard";
+  settings.data.scale_offsets = {3, 10000};
+  settings.data.scale_divisors = {2, 8000};
+  plan.settings = settings.to_settings();
+  view = rows({"x", "y"}, false);
+  EXPECT_EQ(make("a", cache).value().head.payload_checksum, expected);
+  view = rows({"y", "x"}, false);
+  EXPECT_EQ(make("a", cache).value().head.payload_checksum, expected);
+  view = data::DatasetView{
+      data::Dataset::make(
+          {.name = "idx", .shape = {1, 1, 2}, .classes = 2, .features = {0, 1}, .labels = {0}})
+          .value()};
+  EXPECT_EQ(make("a", cache).error().code(), "scale-not-csv");
+  std::erase_if(plan.settings, [](const auto& s) { return s.first == "data.scale-offsets"; });
+  EXPECT_EQ(make("a", cache).error().code(), "setting-invalid") << "a list is missing";
+  std::erase_if(plan.settings, [](const auto& s) { return s.first == "data.scale-divisors"; });
+  EXPECT_EQ(make("a", cache).error().message(), "data.scale = 'standard' comes without its numbers")
+      << "never those of the rows of one device";
+}
+
 TEST(RunData, HoldsTheRowsOfOneOtherRun) {
   const auto dataset = data::Dataset::make({.name = "csv:rows.csv",
                                             .shape = {1, 1, 2},
@@ -108,6 +154,11 @@ TEST(RunData, HoldsTheRowsOfOneOtherRun) {
   EXPECT_EQ(data.named({{"y", "x"}, {}})->training.dataset, other->training.dataset);
   EXPECT_EQ(data.named({{"x", "y"}, {}})->training.dataset, dataset);
   EXPECT_EQ(data.named({{"x", "z"}, {}}).error().code(), "columns-differ");
+  const data::RowNames scaled{{"x", "y"}, {}, {{1, 0}, {1, 4}}};
+  EXPECT_EQ(data.named(scaled)->training.dataset->row(0)[1], 0.5F);
+  EXPECT_EQ(data.named({{"x", "y"}, {}, {{0, 0}, {1, 8}}})->training.dataset->row(0)[1], 0.25F)
+      << "of another run, from the rows themselves";
+  EXPECT_EQ(data.named({{"x", "y"}, {}})->training.dataset, dataset);
 }
 
 // The third feature is zero in all rows, so nothing changes its weights.

@@ -7,14 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <poll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#include <thread>
 
-#include <fstream>
-#include <sstream>
+#include <thread>
 
 #include "core/base/file_descriptor.h"
 #include "core/base/subprocess.h"
@@ -43,27 +38,6 @@ Result<TrainerAnswer> fit(FakeTrainer& trainer, const std::string& settings = "{
   std::vector<float> parameters(kValues, 0.5F);
   return trainer.host().run(TrainerOperation::kFit, task_of(settings), {parameters, parameters},
                             trainer.stop);
-}
-
-bool ends(pid_t id) {
-  const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, id, 0)));
-  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
-  return process.get() < 0 || ::poll(&ended, 1, 30'000) == 1;
-}
-
-// Whether all processes end that have this path among their arguments.
-::testing::AssertionResult all_have_ended(const std::filesystem::path& path) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") != name.npos) continue;
-    std::ostringstream arguments;
-    arguments << std::ifstream(entry.path() / "cmdline").rdbuf();
-    if (arguments.str().find(path.string()) == std::string::npos) continue;
-    if (!ends(std::stoi(name))) {
-      return ::testing::AssertionFailure() << "process " << name << " still runs";
-    }
-  }
-  return ::testing::AssertionSuccess();
 }
 
 TEST(TrainerHost, DescribesItselfAndDoesTasks) {

@@ -83,6 +83,15 @@ TEST(Binder, TakesAnySpellingOfTheSameToml) {
   EXPECT_EQ(b.options.train.local_steps, std::nullopt);
 }
 
+TEST(Binder, NumbersOfAListMayBeWhole) {
+  Bound b;
+  for (const auto& [text, rates] : std::map<std::string, std::vector<float>>{
+           {"[1, 2]", {1, 2}}, {"[1, 2.5, 1e-3]", {1, 2.5F, 1e-3F}}, {"[]", {}}}) {
+    EXPECT_EQ(b.refusal("train.rates = " + text), "accepted");
+    EXPECT_EQ(b.options.train.rates, rates);
+  }
+}
+
 TEST(Binder, RefusesUnknownKeysNamingLineAndNearest) {
   EXPECT_EQ(refusal("seed = 1\n\n[train]\nlocal-epoch = 2\n"),
             "unknown-key: job.toml:4: unknown key 'train.local-epoch'; the nearest known key is "
@@ -118,6 +127,10 @@ TEST(Binder, RefusesWrongTypesNamingWhatWouldBeRight) {
               HasSubstr("is not a list of integers such as [200, 100]"));
   EXPECT_THAT(refusal("train.hidden = [200, 1.5]"), HasSubstr("is not a list of integers"));
   EXPECT_THAT(refusal("train.hidden = [\"a\", \"b\"]"), HasSubstr("[a,b] is not a list of int"));
+  EXPECT_THAT(refusal("train.rates = 0.5"),
+              HasSubstr("0.5 is not a list of numbers such as [0.5, 12]"));
+  EXPECT_THAT(refusal("train.rates = [\"a\"]"), HasSubstr("[a] is not a list of numbers"));
+  EXPECT_THAT(refusal("train.hidden = [1.5]"), HasSubstr("[1.5] is not a list of integers"));
   EXPECT_THAT(refusal("train.shuffle = 1"), HasSubstr("is not true or false"));
   EXPECT_THAT(refusal("name = 2020-01-01"), HasSubstr("is not a text"));
   EXPECT_THAT(refusal("name = 10"), HasSubstr("10 is not a text; write it in quotes: \"10\""));

@@ -21,6 +21,7 @@ constexpr std::string_view kTable =
 | `train.learning-rate` | `0.1` |  | at least 0 | step size |
 | `train.optimizer` | `"sgd"` |  | sgd, momentum or adam | local steps |
 | `train.hidden` | `[200, 200]` |  | 1 to 65536 | widths of layers |
+| `train.rates` | `[0.5, 2]` |  | at least 0 | of layers |
 | `train.shuffle` | `true` |  | true or false | every epoch |
 | `train.local-steps` | `"none"` |  | at least 1 | instead of epochs |
 | `round.deadline` | `"1m"` |  | 1ms to 1d | of a round |
@@ -54,9 +55,9 @@ TEST_F(Documentation, IsHeldAgainstTheCode) {
   EXPECT_THAT(check(begin + changed + end),
               HasSubstr("in line 7, which should be: | `train.local-epochs` | `2` |"));
   EXPECT_THAT(check(begin + table + "| `train.momentum` | `0` |  |  | old |\n" + end),
-              HasSubstr("a line too many, line 15"));
+              HasSubstr("a line too many, line 16"));
   EXPECT_THAT(check(begin + table.substr(0, table.rfind("| `round.seed`")) + end),
-              HasSubstr("in line 14, which should be: | `round.seed`"));
+              HasSubstr("in line 15, which should be: | `round.seed`"));
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct TrainOptions {
   double learning_rate = 0.1;
   std::string optimizer = "sgd";
   std::vector<int> hidden = {200, 200};
+  std::vector<float> rates = {0.5, 2};
   bool shuffle = true;
   std::optional<int> local_steps;
 };
@@ -42,6 +43,7 @@ void describe(Visitor& visit, TrainOptions& o) {
   visit("learning-rate", o.learning_rate, FieldInfo{.help = "step size", .min = 0});
   visit("optimizer", o.optimizer, FieldInfo{.help = "local steps", .choices = kOptimizers});
   visit("hidden", o.hidden, FieldInfo{.help = "widths of layers", .min = 1, .max = 65536});
+  visit("rates", o.rates, FieldInfo{.help = "of layers", .min = 0});
   visit("shuffle", o.shuffle, FieldInfo{.help = "every epoch"});
   visit("local-steps", o.local_steps, FieldInfo{.help = "instead of epochs", .min = 1});
 }

@@ -382,12 +382,11 @@ class SmallSpool : public ::testing::Test {
                      .disk_bytes_max = room * 4096};
     if (cuts_an_upload_) options.spool.kept_bytes_min = 1;  // files have names
     CoordinatorCore core(
-        CoordinatorCore::World{scheduler, clock, *store, clients, disk_,
-                               [&](RunId) { return store::Checkpoints(disk, "models"); },
-                               [&](const Job&, const ExternalModel&) {
-                                 return Result<std::shared_ptr<const RunContext>>(context);
-                               },
-                               strategy::builtin_strategies(), rounds, immediate, evaluators, log},
+        CoordinatorCore::World{
+            scheduler, clock, *store, clients, disk_,
+            [&](RunId) { return store::Checkpoints(disk, "models"); },
+            [&](const Job&, const ExternalOrigin&) { return Result<RunContext>(*context); },
+            strategy::builtin_strategies(), rounds, immediate, evaluators, log},
         options, {.on_broken = [](const Error& error) { ADD_FAILURE() << error.message(); }});
     clients.core = &core;
     if (runs > 1) clients.delay = 10ms;

@@ -75,9 +75,9 @@ class CoordinatorCoreTest : public ::testing::Test {
     core = std::make_unique<CoordinatorCore>(
         CoordinatorCore::World{
             scheduler, clock, *store, sessions, disk, [this](RunId) { return checkpoints; },
-            [this, loading](const Job& loaded, const ExternalModel& external) {
+            [this, loading](const Job& loaded, const ExternalOrigin& origin) {
               wait(loading);
-              return prepare_context(loaded, external);
+              return prepare_context(loaded, origin);
             },
             strategy::builtin_strategies(), computation, computation, evaluators, log},
         CoordinatorCore::Options{},

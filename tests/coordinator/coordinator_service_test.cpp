@@ -103,6 +103,40 @@ TEST_F(CoordinatorServiceTest, ARunGivesTheModelsOfItsSimulation) {
   for (const auto& [task, count] : federation.gate.trainings()) EXPECT_EQ(count, 1);
 }
 
+// The devices' file has the large column first.
+TEST_F(CoordinatorServiceTest, ScaledColumnsGiveTheModelsOfTheirSimulation) {
+  const starling::testing::TemporaryDirectory directory;
+  const auto csv = [&](const std::string& name, bool turned) {
+    std::string text = turned ? "y,x,label\n" : "x,y,label\n";
+    for (int i = 0; i < 90; ++i) {
+      const int x = i % 7;
+      const int y = 10000 * (i % 5);
+      text += std::to_string(turned ? y : x) + "," + std::to_string(turned ? x : y) + "," +
+              (x + i % 5 > 5 ? "1\n" : "0\n");
+    }
+    const auto path = directory.path() / name;
+    EXPECT_TRUE(write_durably(path, as_bytes(text)));
+    return "csv:" + path.string();
+  };
+  Job job = tiny_job(3);
+  job.training.data.scale = "standard";
+  job.data.dataset = job.evaluate.dataset = csv("rows.csv", false);
+  Job of_devices = job;
+  of_devices.data.dataset = csv("turned.csv", true);
+  federation.start_service();
+  start_clients(of_devices, 3);
+  const std::string run = submit(job);
+  EXPECT_EQ(federation.wait_for_end(run), "completed");
+  EXPECT_EQ(federation.models(run), simulated_models(job, 3));
+  const auto shown = federation.ask("run-show", {{"id", run}}).value();
+  const auto simulated = simulated_rounds(job, 3);
+  for (std::size_t i = 0; i < simulated.size(); ++i) {
+    EXPECT_EQ(shown.at("rounds").at(i).at("eval_loss"), simulated[i].at("eval_loss"));
+  }
+  EXPECT_EQ(shown.at("settings").at("data.scale-offsets"), "2.9666667,20000")
+      << "for those who use the model";
+}
+
 TEST_F(CoordinatorServiceTest, ARestartInTheMiddleOfARoundChangesNothing) {
   federation.start_service();
   const Job job = tiny_job(3);
@@ -297,6 +331,31 @@ TEST_F(CoordinatorServiceTest, ARunWhoseDataAreDamagedWhileItWaitsFailsByName) {
   EXPECT_EQ(federation.wait_for_end(run), "failed");
   const auto state = federation.ask("run-state", {{"id", run}}).value();
   EXPECT_EQ(state.at("error").at("code"), "dataset-malformed");
+}
+
+TEST_F(CoordinatorServiceTest, ARunWhoseInitialModelIsExchangedWhileItWaitsFailsByName) {
+  federation.start_service();
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "initial.safetensors";
+  model::Parameters initial(model::external_layout({{.name = "a", .shape = {3}}}).value());
+  ASSERT_TRUE(model::write_safetensors(file, initial));
+  const std::string submitted = sha256(read_file(file, 1 << 20).value()).hex();
+  const std::string held = submit(tiny_job(2));  // waits for clients
+  Job job;
+  job.training.model.kind = "external";
+  job.training.model.initial = file.string();
+  job.evaluate.dataset = kByTrainer;
+  EXPECT_EQ(federation.refusal("run-submit", {}, job_to_toml(job)), "no-trainer");
+  job.evaluate.dataset.clear();
+  const std::string run = submit(job);
+  initial.values()[0] = 1;
+  ASSERT_TRUE(model::write_safetensors(file, initial));
+  EXPECT_EQ(federation.ask("run-show", {{"id", run}})->at("initial_sha256"), submitted.c_str());
+  EXPECT_TRUE(federation.ask("run-stop", {{"id", held}}));
+  EXPECT_EQ(federation.wait_for_end(run), "failed");
+  const auto state = federation.ask("run-state", {{"id", run}}).value();
+  EXPECT_EQ(state.at("error").at("code"), "initial-differs");
+  EXPECT_TRUE(federation.ask("run-show", {{"id", held}})->at("initial_sha256").is_null());
 }
 
 TEST_F(CoordinatorServiceTest, AJobThatCannotWorkIsRefusedAtItsSubmission) {

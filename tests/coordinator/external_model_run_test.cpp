@@ -7,15 +7,19 @@
 #include "coordinator/job/job_text.h"
 #include "coordinator/rounds/run_loader.h"
 #include "coordinator/simulation/federation_simulator.h"
+#include "core/base/durable_file.h"
 #include "core/client/abilities.h"
 #include "core/model/safetensors.h"
 #include "core/store/sqlite_store.h"
+#include "tests/coordinator/dense_vectors.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Key;
 using ::testing::Not;
@@ -72,7 +76,7 @@ TEST_F(ExternalModelRun, NeedsNoRowsAndTellsClientsItsTensorsNotItsFile) {
   EXPECT_THAT(settings, Not(Contains(Key("model.initial"))));
   EXPECT_THAT(run->abilities(), Contains("model-external"));
   EXPECT_EQ(run->schema().vectors.front().elements, 9U);
-  EXPECT_EQ(*run->initial_position(RunId(1), 1)->model, small_model());
+  EXPECT_EQ(*run->initial_position(RunId(1), 1).model, small_model());
 }
 
 TEST_F(ExternalModelRun, RefusesAFileThatCannotBegin) {
@@ -90,13 +94,23 @@ TEST_F(ExternalModelRun, RefusesAFileThatCannotBegin) {
   EXPECT_THAT(refusal(), HasSubstr("no-initial-model"));
 }
 
-TEST_F(ExternalModelRun, AFileThatChangedSinceIsNotTheModelToBeginWith) {
-  const auto run = prepare_run(job_, nullptr).value();
-  ASSERT_TRUE(model::write_safetensors(
-      file_, model::Parameters(model::external_layout({{.name = "a", .shape = {3}}}).value())));
-  const auto initial = run.initial_position(RunId(1), 1);
-  ASSERT_FALSE(initial);
-  EXPECT_EQ(initial.error().code(), "layout-mismatch");
+TEST_F(ExternalModelRun, AFileThatChangedSinceItsSubmissionIsNotTheModelToBeginWith) {
+  const auto tried = try_job(job_, prepare_context, std::nullopt);
+  ASSERT_TRUE(tried) << tried.error().message();
+  const Sha256Digest submitted = sha256(read_file(file_, 1 << 20).value());
+  EXPECT_EQ(tried->initial_sha256, submitted) << "as sha256sum prints it";
+  store::Run run{.id = RunId(3), .seed = 1, .job = job_to_toml(job_)};
+  run.initial_sha256 = submitted;
+  EXPECT_EQ(*load_new_run(run)->at.model, small_model());
+  model::Parameters other = small_model();
+  other.values()[0] = 7;
+  ASSERT_TRUE(model::write_safetensors(file_, other));
+  const auto loaded = load_new_run(run);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().code(), "initial-differs");
+  EXPECT_THAT(loaded.error().message(), HasSubstr(submitted.hex()));
+  run.initial_sha256.reset();  // of an earlier version
+  EXPECT_EQ(*load_new_run(run)->at.model, other);
 }
 
 TEST_F(ExternalModelRun, AveragesBuffersOnlyWhereClientsSendSteps) {
@@ -127,32 +141,55 @@ class AddingTrainer final : public client::Trainer {
   float by_;
 };
 
+// Evaluates nothing.
+class FailingTrainer final : public client::Trainer {
+ public:
+  Result<client::TrainingReport> train(const client::TrainingRequest&, std::span<float>,
+                                       const train::TrainingHooks<float>&,
+                                       const std::atomic<bool>&) override {
+    return rejected("trainer-died", "the trainer was ended by signal 9");
+  }
+  Result<train::Evaluation> evaluate(const client::TrainingRequest&, std::span<const float>,
+                                     const std::atomic<bool>&) override {
+    return rejected("trainer-died", "the trainer was ended by signal 9");
+  }
+};
+
 struct Simulated {
   model::Parameters last{small_layout()};
+  std::vector<std::optional<double>> losses;  // of evaluations at the coordinator
+  std::vector<std::string> lines;
   std::uint64_t crashes = 0;
   std::vector<std::string> models;
 };
 
-Simulated simulate(const Job& job, SimulatedFaults faults = {}) {
+Simulated simulate(const Job& job, SimulatedFaults faults = {}, bool evaluator_fails = false) {
   FederationSimulator::Options options{.faults = std::move(faults)};
   options.trainers = {
-      .make =
-          [](const std::string& name, unsigned) {
-            return std::make_unique<AddingTrainer>(static_cast<float>(name.back() - '0'));
-          },
+      .make = [=](const std::string& name, unsigned) -> std::unique_ptr<client::Trainer> {
+        if (evaluator_fails && name == kEvaluatorClient) {
+          return std::make_unique<FailingTrainer>();
+        }
+        return std::make_unique<AddingTrainer>(static_cast<float>(name.back() - '0'));
+      },
       .abilities = {client::kEvaluateAbility, "model-external", client::kSparseAbility}};
   const SystemClock clock;
   const auto store = store::open_store_in_memory();
-  FederationSimulator simulator(*store, clock, std::move(options), {});
+  Simulated simulated;
+  FederationSimulator simulator(
+      *store, clock, std::move(options),
+      {.on_line = [&](const std::string& line) { simulated.lines.push_back(line); }});
   for (std::size_t k = 1; k <= kClients; ++k) {
     simulator.add_client("client-" + std::to_string(k), {});
   }
   const auto id = simulator.run(prepare_run(job, nullptr).value(), {});
   EXPECT_TRUE(id) << (id ? "" : id.error().message());
-  Simulated simulated{.crashes = simulator.crashes()};
+  simulated.crashes = simulator.crashes();
   if (!id) return simulated;
   for (const auto& round : store->rounds(*id, 1).value()) {
-    if (round.model) simulated.models.push_back(round.model->hex());
+    if (!round.model) continue;
+    simulated.models.push_back(round.model->hex());
+    simulated.losses.push_back(round.result.evaluation.loss);
   }
   const auto run = store->find_run(*id).value();
   EXPECT_EQ(run->state, store::RunState::kCompleted) << run->error;
@@ -171,6 +208,55 @@ TEST_F(ExternalModelRun, AverageOfItsClientsWithoutRowsAtTheCoordinator) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(simulated.last.values()[i], before.values()[i] + 4 * 2) << "the mean of 1, 2 and 3";
   }
+}
+
+// The loss that AddingTrainer finds is the model's first value.
+TEST_F(ExternalModelRun, IsEvaluatedByTheCoordinatorsTrainer) {
+  job_.evaluate.dataset = kByTrainer;
+  job_.evaluate.every = 2;
+  const Simulated simulated = simulate(job_);
+  EXPECT_THAT(simulated.losses, ElementsAre(std::nullopt, 4.0, std::nullopt, 8.0));
+  EXPECT_THAT(simulated.lines, Contains(HasSubstr("eval loss 8.0000  accuracy 0.5")));
+  for (const std::uint64_t n : {5, 10, 20, 30}) {
+    EXPECT_EQ(simulate(job_, {.seed = n, .kill_at_message = n}).losses, simulated.losses);
+  }
+}
+
+TEST_F(ExternalModelRun, AnEvaluatorThatFailsCostsItsEvaluationsOnly) {
+  const Simulated without = simulate(job_);
+  job_.evaluate.dataset = kByTrainer;
+  job_.stop.metric = "loss";
+  const Simulated failing = simulate(job_, {}, true);
+  EXPECT_EQ(failing.models, without.models);
+  EXPECT_THAT(failing.losses, Each(std::optional<double>()));
+  EXPECT_THAT(failing.lines,
+              Contains(HasSubstr("[round 2/4] not evaluated at the coordinator: trainer-died, the "
+                                 "trainer was ended by signal 9")));
+  EXPECT_THAT(failing.lines, Contains(HasSubstr("stop.metric = 'loss' was never measured")));
+}
+
+// As after a restart with another coordinator.toml.
+TEST_F(ExternalModelRun, GoesOnWithoutEvaluationsWhereThereIsNoTrainerAnyMore) {
+  job_.evaluate.dataset = kByTrainer;
+  const auto context = std::make_shared<const RunContext>(prepare_run(job_, nullptr).value());
+  const model::Snapshot base = context->external;
+  BeginRound phase{.run = RunId(1), .round = 1, .schema = context->schema()};
+  phase.base = {{RunId(1), 0, base->sha256()}, base, {}, {}};
+  auto aggregate = RoundAggregate::begin(context, phase).value();
+  const SharedBytes payload = SharedBytes::own(Bytes(base->size() * sizeof(float)));
+  ASSERT_TRUE(aggregate->add({.task = TaskId(1),
+                              .base = phase.base.version,
+                              .weight = 1,
+                              .vectors = testing::dense_vectors(phase.schema),
+                              .scalars = {{"train_loss", 1}},
+                              .payload_bytes = payload.size(),
+                              .payload_checksum = checksum(payload.view())},
+                             payload));
+  const auto outcome = std::move(*aggregate).finish(nullptr, nullptr).value();
+  EXPECT_EQ(*outcome.next->model, *base);
+  EXPECT_FALSE(outcome.measured);
+  ASSERT_TRUE(outcome.not_evaluated);
+  EXPECT_EQ(outcome.not_evaluated->code(), "no-trainer");
 }
 
 TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
@@ -197,9 +283,18 @@ TEST_F(ExternalModelRun, GoesOnFromItsOwnModelsWhoeverIsKilled) {
   EXPECT_GT(crashes, 20U);
 }
 
+class CountingDisk final : public SystemDisk {
+ public:
+  Result<std::unique_ptr<DiskFile>> open(const std::filesystem::path& path) override {
+    ++opened;
+    return SystemDisk::open(path);
+  }
+  int opened = 0;
+};
+
 // A service reads a run's model again after its restart, where the file that it began with is gone.
 TEST_F(ExternalModelRun, NeedsItsFileNoMoreOnceItHasBegun) {
-  SystemDisk disk;
+  CountingDisk disk;
   const store::Checkpoints checkpoints(disk, directory_.path() / "models");
   const store::Run submitted{.id = RunId(3), .seed = 1, .job = job_to_toml(job_)};
   const LoadedRun begun = load_new_run(submitted).value();
@@ -212,7 +307,9 @@ TEST_F(ExternalModelRun, NeedsItsFileNoMoreOnceItHasBegun) {
   const auto loaded = load_running_run(running, strategy::builtin_strategies(), prepare_context,
                                        checkpoints, *record);
   ASSERT_TRUE(loaded) << loaded.error().message();
+  EXPECT_EQ(disk.opened, 1) << "for the layout and for the values";
   EXPECT_EQ(*loaded->at.model, small_model());
+  EXPECT_EQ(loaded->context->external, nullptr) << "rounds have a model of their own";
   EXPECT_EQ(loaded->context->settings(), begun.context->settings());
   EXPECT_FALSE(load_new_run(submitted));
 }

@@ -103,6 +103,9 @@ TEST(Job, AModelOfOnesOwnIsRefusedWhatTheCoordinatorCannotDoWithIt) {
   const Job again = parse_job(job_to_toml(job), "j").value();
   EXPECT_EQ(again.training.trainer.settings, job.training.trainer.settings);
   const auto refused = [&](const std::string& more) { return refusal(external + more); };
+  EXPECT_EQ(refused("[evaluate]\ndataset = \"trainer\"\n[stop]\nmetric = \"loss\"\n"), "accepted");
+  EXPECT_NE(refusal("[evaluate]\ndataset = \"trainer\"\n").find("'mlp' is built in"),
+            std::string::npos);
   EXPECT_NE(refused("[evaluate]\ndataset = \"csv:rows.csv\"\n").find("evaluate.federated-every"),
             std::string::npos);
   EXPECT_EQ(refused("[evaluate]\nevery = 0\ndataset = \"csv:rows.csv\"\n"), "accepted");

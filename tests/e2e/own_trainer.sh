@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Custom trainers on real devices over mTLS: four of them, each with a trainer that is a program of its
-# own; a trainer, a device and the coordinator are killed in between. The models are those of a simulation
-# whose clients share the same program, and no trainer outlives its device. Once with tasks that the
-# trainers do whole, and once by their gradients.
+# own, as has the coordinator, which evaluates by it; a trainer, a device and the coordinator are killed in
+# between. The models and evaluations are those of a simulation whose clients share the same program, and
+# no trainer outlives its device or the coordinator. Once with tasks that the trainers do whole, and once
+# by their gradients; then the coordinator's trainer is killed too, and the coordinator is stopped while its
+# trainer hangs.
 # usage: own_trainer.sh DIRECTORY-OF-PROGRAMS
 set -euo pipefail
 
@@ -43,6 +45,7 @@ wait-for = $clients
 deadline = "60s"
 attempts-max = 100
 [evaluate]
+dataset = "trainer"
 federated-every = 10
 JOB
 }
@@ -51,6 +54,12 @@ hashes() {
   python3 -c 'import json, sys
 for each in json.load(open(sys.argv[1]))["rounds"]:
     if each["model_sha256"]: print(each["round"], each["model_sha256"])' "$1"
+}
+# "ROUND LOSS" by the coordinator's trainer.
+losses() {
+  python3 -c 'import json, sys
+for each in json.load(open(sys.argv[1]))["rounds"]:
+    if each["model_sha256"]: print(each["round"], each["eval_loss"], each["eval_accuracy"])' "$1"
 }
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 serve() {
@@ -62,7 +71,7 @@ start() {
   starling-edge start --state "edge-$1" >>"edge-$1.log" 2>&1 &
   edges[$1]=$!
 }
-trainers_of() { pgrep -f "fake_trainer.py honest $work/edge-$1\$" || true; }
+trainers_of() { pgrep -f "fake_trainer.py [a-z]* $work/$1\$" || true; }
 committed() {
   { starling-coordinator run show "$1" --state coordinator --format json 2>/dev/null || true; } |
     grep -o '"state":"committed"' | wc -l
@@ -89,6 +98,13 @@ cmp -s <(tail -c 20 fedadam/models/0.safetensors) <(tail -c 20 fedprox/models/0.
 port=$((20000 + RANDOM % 12000))
 starling-coordinator init coordinator --federation own --listen "127.0.0.1:$port" --name 127.0.0.1 >/dev/null
 serve
+submit fedadam.toml 2>refused || true
+grep -q 'trainer.* command' refused             # a coordinator needs its trainer
+kill "$coordinator"
+wait "$coordinator" || true
+printf '[trainer]\ncommand = ["python3", "%s", "honest", "%s"]\n' "$trainer" "$work/coordinator" \
+  >>coordinator/coordinator.toml
+serve
 for k in $(seq $clients); do
   token=$(starling-coordinator token new "client-$k" --state coordinator --format json |
     sed -n 's/.*"token": *"\([^"]*\)".*/\1/p')
@@ -102,7 +118,7 @@ grep -q 'model.initial' refused                 # a run of devices needs its mod
 id=$(starling-coordinator run submit fedadam.toml --model.initial "$work/initial.safetensors" \
   --state coordinator --format json | sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')
 reach "$id" 3
-kill -KILL $(trainers_of 1)                     # a trainer
+kill -KILL $(trainers_of edge-1)                # a trainer
 reach "$id" 6
 kill -KILL "${edges[2]}"                        # a device, and its trainer with it
 wait "${edges[2]}" || true
@@ -115,18 +131,51 @@ serve
 starling-coordinator run wait "$id" --state coordinator >/dev/null
 starling-coordinator run show "$id" --state coordinator --format json >devices.json
 diff <(hashes fedadam/run.json) <(hashes devices.json)
+diff <(losses fedadam/run.json) <(losses devices.json)
+[ "$(losses devices.json | grep -c ' 0.75$')" = $rounds ]
+starling-coordinator simulate fedadam.toml --clients $clients --replay devices.json \
+  --trainer "python3 $trainer honest $work" --out replay >/dev/null 2>&1
+diff <(losses replay/run.json) <(losses devices.json)
 grep -q 'trainer: task .*"echo": \["one", "two"\]' edge-1.log
 grep -q 'the trainer .*ended by signal 9' edge-1.log
 
-starling-coordinator run wait "$(starling-coordinator run submit fedprox.toml \
+id=$(starling-coordinator run submit fedprox.toml \
   --model.initial "$work/fedprox/models/0.safetensors" --state coordinator --format json |
-  sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')" --state coordinator >/dev/null
+  sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')
+reach "$id" 3
+kill -KILL $(trainers_of coordinator)           # costs one evaluation at most
+starling-coordinator run wait "$id" --state coordinator >/dev/null
 starling-coordinator run show 2 --state coordinator --format json >devices.json
 diff <(hashes fedprox/run.json) <(hashes devices.json)
+[ "$(losses devices.json | grep -c ' 0.75$')" -ge $((rounds - 1)) ]
+[ "$(trainers_of coordinator | wc -l)" = 1 ]
+
+kill "$coordinator"
+wait "$coordinator"
+[ -z "$(trainers_of coordinator)" ] || { echo "a trainer outlived the coordinator" >&2; exit 1; }
+mkdir hanging                                   # in its first task
+sed -i "s|\"honest\", \"$work/coordinator\"|\"hangs\", \"$work/hanging\"|" coordinator/coordinator.toml
+serve
+id=$(starling-coordinator run submit fedprox.toml \
+  --model.initial "$work/fedprox/models/0.safetensors" --state coordinator --format json |
+  sed -n 's/.*"id": *"\{0,1\}\([^",}]*\).*/\1/p')
+until [ -e hanging/misbehaved ]; do kill -0 "$coordinator"; sleep 0.05; done
+kill "$coordinator"
+wait "$coordinator"                             # not for its drain, nor the trainer's deadline
+[ -z "$(trainers_of hanging)" ] || { echo "a trainer outlived the coordinator" >&2; exit 1; }
+serve
+starling-coordinator run wait "$id" --state coordinator >/dev/null
+starling-coordinator run show "$id" --state coordinator --format json >devices.json
+diff <(hashes fedprox/run.json) <(hashes devices.json)
+starling-coordinator run log "$id" --state coordinator >run.log
+grep -q "\[round 1/$rounds\] not evaluated at the coordinator: stopped" run.log
 
 for k in $(seq $clients); do kill "${edges[k]}"; done
 for k in $(seq $clients); do wait "${edges[k]}" || true; done
 for k in $(seq $clients); do
-  [ -z "$(trainers_of "$k")" ] || { echo "a trainer outlived device $k" >&2; exit 1; }
+  [ -z "$(trainers_of "edge-$k")" ] || { echo "a trainer outlived device $k" >&2; exit 1; }
 done
-echo "two runs of $rounds rounds on devices, with kills: the models of the simulations"
+kill "$coordinator"
+wait "$coordinator"
+[ -z "$(trainers_of hanging)" ] || { echo "a trainer outlived the coordinator" >&2; exit 1; }
+echo "three runs of $rounds rounds on devices, with kills: the models of the simulations"

@@ -117,12 +117,13 @@ class LearnedRunTest : public ::testing::Test {
   store::Run record(RunId run) { return store->find_run(run).value().value(); }
   std::string waits_for(RunId run) { return core->runs().waits_for(record(run)); }
   Result<Job> try_job(const std::string& text) {
-    std::optional<Result<Job>> answer;
+    std::optional<Result<TriedJob>> answer;
     core->runs().try_job(parse_job(text, "job").value(),
-                         [&](const Result<Job>& result) { answer.emplace(result); });
+                         [&](const Result<TriedJob>& result) { answer.emplace(result); });
     EXPECT_FALSE(answer) << "never within the call";
     settle();
-    return answer.value();
+    if (!*answer) return answer->error();
+    return (*answer)->job;
   }
 
   sim::VirtualScheduler scheduler;

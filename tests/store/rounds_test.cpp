@@ -49,7 +49,8 @@ const Abandonment kTooFew{"too-few-updates", "1 of 8"};
 TEST_F(RunsTest, QueuesInOrderOfSubmission) {
   const std::uint64_t seed = std::numeric_limits<std::uint64_t>::max();
   EXPECT_EQ(store().submit_run({"one", seed, "", "rounds = 1"}, at(1)).value(), RunId(1));
-  EXPECT_EQ(store().submit_run({"two", 2, "", "rounds = 2"}, at(2)).value(), RunId(2));
+  const NewRun with_file{"two", 2, "", "rounds = 2", digest("a file")};
+  EXPECT_EQ(store().submit_run(with_file, at(2)).value(), RunId(2));
   EXPECT_EQ(store().submit_run({"two", 2, "", "rounds = 2"}, at(2)).value(), RunId(3));
   reopen();
   EXPECT_THAT(
@@ -64,6 +65,8 @@ TEST_F(RunsTest, QueuesInOrderOfSubmission) {
   EXPECT_EQ(store().find_run(RunId(4)).value(), std::nullopt);
   EXPECT_EQ(store().find_run(RunId(0)).value(), std::nullopt);
   EXPECT_EQ(first.settings, "");
+  EXPECT_EQ(first.initial_sha256, std::nullopt);
+  EXPECT_EQ(store().find_run(RunId(2)).value()->initial_sha256, digest("a file"));
   ASSERT_TRUE(store().start_run(RunId(1), model(0, "m"), R"({"seed":"1"})", at(3)));
   EXPECT_EQ(store().find_run(RunId(1)).value()->settings, R"({"seed":"1"})");
   EXPECT_THAT(store().runs(RunState::kPending).value(), SizeIs(2));
