@@ -91,7 +91,18 @@ Result<GossipRun> parse_gossip_run(std::string name, std::string_view text,
   options.bind(binder);
   STARLING_TRY(binder.read_toml(text, file_name));
   STARLING_TRY(options.validate());
-  return GossipRun{std::move(name), binder.settings()};
+  if (!options.model.initial.empty()) {
+    return wrong_setting("setting-invalid",
+                         "model.initial is a file of this machine, and the devices' trainers make "
+                         "the model that a gossip run begins with: leave it out");
+  }
+  Settings settings = binder.settings();
+  // Devices of an earlier version do not know it.
+  if (options.trainer.settings.empty()) {
+    std::erase_if(settings,
+                  [](const auto& setting) { return setting.first == "trainer.settings"; });
+  }
+  return GossipRun{std::move(name), std::move(settings)};
 }
 
 std::string gossip_run_to_toml(gossip::NetOptions options) {

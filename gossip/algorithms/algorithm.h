@@ -21,8 +21,8 @@ using topologies::Node;
 
 struct Plan;  // make_algorithm.h
 
-// What a node trains with: its rows, the order of its batches, its optimizer's state. Where a step
-// fails, as a trainer of its own may, x is as it was before the call.
+// What a node trains with: its rows, the order of its batches, its optimizer's state. A custom
+// trainer may fail; the node's training cannot go on then.
 template <class T>
 class LocalTraining {
  public:

@@ -27,7 +27,7 @@ namespace {
 // In float; a vector of doubles counts 2.
 constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
     {.name = "dpsgd", .plain_means = true, .state_vectors = 2},
-    {.name = "sgp", .plain_means = true, .weighs = true, .state_vectors = 2},
+    {.name = "sgp", .weighs = true, .state_vectors = 2},
     {.name = "gradient-tracking", .loss_safe = false, .steps_itself = true, .state_vectors = 5},
     {.name = "choco", .loss_safe = false, .whole_columns = true, .state_vectors = 5},
     {.name = "d2", .loss_safe = false, .state_vectors = 4},
@@ -54,6 +54,8 @@ AlgorithmTraits traits(const AlgorithmOptions& options) {
   STARLING_CHECK(found != kTraits.end());
   AlgorithmTraits result = *found;
   result.sends_before_training = options.name == "dpsgd" && options.order == "combine-while-adapt";
+  // x moves by W x - x and by what training changed, which together may be beyond every x_j.
+  if (result.sends_before_training) result.plain_means = false;
   return result;
 }
 

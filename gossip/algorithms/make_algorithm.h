@@ -29,8 +29,8 @@ struct AlgorithmTraits {
   bool sends_before_training = false;  // messages are ready before the local steps begin
   // It does something between two steps, or steps itself: takes steps one by one, or gradients.
   bool steps_itself = false;
-  // Models change by training and by means of models alone: what is no parameter, such as running
-  // statistics, stays what it is.
+  // Models change by training and by convex means of models alone: what is no parameter, such as a
+  // running variance, stays what it is.
   bool plain_means = false;
   bool weighs = false;    // its state holds a share of a weight that all nodes hold together
   int state_vectors = 1;  // [d]-vectors of float that a node holds (without per-edge state)

@@ -17,13 +17,13 @@ LocalSteps::LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Nod
 }
 
 LocalSteps::LocalSteps(const NetworkRun& run, client::TrainerHost& trainer,
-                       const std::string& client, Log& log)
+                       const std::string& client, std::function<void(const std::string& line)> warn)
     : options_(run.options.train.train), steps_(run.options.run.steps) {
   // The network goes on without this peer meanwhile.
-  const Persistence for_ever{.attempts_max = 0, .stop = cancelled_, .log = log};
+  Retries retries{.attempts_max = 0, .stop = cancelled_, .warn = std::move(warn)};
   trainings_ = std::make_unique<ProcessTrainings>(training_options(run.options, run.layout()),
                                                   std::vector<client::TrainerHost*>{&trainer},
-                                                  std::vector{client}, for_ever);
+                                                  std::vector{client}, std::move(retries));
 }
 
 double LocalSteps::rate_at(std::uint64_t step) const {

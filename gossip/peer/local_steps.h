@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 
 #include "core/data/dataset.h"
@@ -19,9 +20,10 @@ class LocalSteps {
   // Of the member `node`, from `step` on. `pace`: of a fallback, whose steps stand for rounds.
   LocalSteps(const NetworkRun& run, const data::DatasetView& rows, Node node, std::uint64_t step,
              std::optional<FallbackPace> pace = {});
-  // With a trainer, which names the member as its client. It and `log` must outlive this.
+  // With a trainer, which names the member as its client and must outlive this. A task that fails
+  // is repeated for as long as it takes; `warn` is told each time, on the thread that trains.
   LocalSteps(const NetworkRun& run, client::TrainerHost& trainer, const std::string& client,
-             Log& log);
+             std::function<void(const std::string& line)> warn);
 
   // For the local phase that begins at `step`.
   std::unique_ptr<LocalTraining<float>> training(std::uint64_t step) {
@@ -30,8 +32,9 @@ class LocalSteps {
   double rate_at(std::uint64_t step) const;
   // After the model was replaced by another's: momentum of old gradients means nothing there.
   void forget_momentum() { trainings_->forget_momentum(0); }
-  // A phase of the trainer's ends soon, with "stopped", as do all that begin later.
+  // A phase of the trainer's ends soon, with "stopped", as do all that begin before resume().
   void cancel() { cancelled_ = true; }
+  void resume() { cancelled_ = false; }
 
  private:
   const train::TrainOptions options_;

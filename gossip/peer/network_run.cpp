@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/base/counted.h"
 #include "core/graph/traversal.h"
 #include "gossip/fallback/fallback_terms.h"
 #include "gossip/simulation/network_trainers.h"
@@ -114,13 +115,22 @@ Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape&
   return make_run(std::move(said), std::move(model), std::move(initial));
 }
 
-Result<NetworkRun> derive_run(const identity::Roster& roster, client::TrainerHost& trainer,
+Result<NetworkRun> derive_run(const identity::Roster& roster, const MemberTrainer& trainer,
                               const std::atomic<bool>& stop) {
   STARLING_ASSIGN(Said said, read_settings(roster));
-  STARLING_ASSIGN(const auto description, trainer.describe(said.options.trainer.object(), stop));
+  STARLING_ASSIGN(const auto description,
+                  trainer.host.describe(said.options.trainer.object(), stop));
   STARLING_TRY(check_trainer(said.options, description));
-  STARLING_ASSIGN(auto initial,
-                  initial_model(said.options, roster.members.front().name, trainer, stop));
+  if (trainer.held > 0) {
+    if (trainer.held != description.layout->size()) {
+      return unsupported("tensors-differ",
+                         fmt::format("the model of this run has {}, and {} has {} now",
+                                     counted(trainer.held, "value"), description.name,
+                                     counted(description.layout->size(), "value")));
+    }
+    return make_run(std::move(said), {}, model::Parameters(description.layout));
+  }
+  STARLING_ASSIGN(auto initial, initial_model(said.options, trainer.member, trainer.host, stop));
   return make_run(std::move(said), {}, std::move(initial));
 }
 

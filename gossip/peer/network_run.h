@@ -38,11 +38,17 @@ struct NetworkRun {
 // check_fit where they do not fit together. A fallback's settings say the classes themselves.
 [[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
                                             const data::Shape& shape, int classes);
-// Of one whose model is external: asks the trainer for its tensors and, for the first member, for
-// the initial model; all whose trainers make it from the task's seed alone begin with the same.
-// Waits for the trainer. Fails too as check_trainer, initial_model and TrainerHost::describe.
+// A member's own trainer.
+struct MemberTrainer {
+  client::TrainerHost& host;
+  std::string member;
+  std::size_t held = 0;  // values of the run's model that it has already: it makes no initial one
+};
+// Of a run whose model is external: asks the trainer for its tensors and the initial model; all
+// whose trainers make it from the task's seed alone begin with the same. Waits for the trainer.
+// Fails too as check_trainer, initial_model and TrainerHost::describe.
 [[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
-                                            client::TrainerHost& trainer,
+                                            const MemberTrainer& trainer,
                                             const std::atomic<bool>& stop);
 // Whether the run's model is external.
 [[nodiscard]] Result<bool> is_external(const identity::Roster& roster);

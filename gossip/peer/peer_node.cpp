@@ -159,7 +159,8 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
   }
   const protocol::Epoch epoch = roster.roster().epoch;
   const bool has_failed = failure_ && failure_->epoch == epoch;
-  const bool same_epoch = (life_ && life_->epoch == epoch) || has_failed;
+  const bool is_prepared = preparation_ && preparation_->roster->roster().epoch == epoch;
+  const bool same_epoch = (life_ && life_->epoch == epoch) || has_failed || is_prepared;
   if (std::exchange(expired_, false)) problem_ = has_failed ? failure_->problem : "";
   if (!same_epoch) switching_ = true;  // from here on members are those of the next epoch
   roster_ = std::make_shared<const identity::SignedRoster>(roster);
@@ -174,7 +175,8 @@ void PeerNode::take_roster(const identity::SignedRoster& roster, Source source) 
   // Neighbours without a link to the issuer hear of it here.
   for (const auto& [member, theirs] : links_.all_up()) links_.send(member, hello());
   if (same_epoch) return keep_links();
-  if (!is_computing()) adopt();
+  if (!is_computing()) return adopt();
+  leave_trainer();
 }
 
 void PeerNode::keep_links() {
@@ -254,7 +256,8 @@ void PeerNode::expire() {
   expired_ = true;
   switching_ = true;
   links_.set_roster(nullptr);
-  if (!is_computing()) adopt();
+  if (!is_computing()) return adopt();
+  leave_trainer();
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------
@@ -439,28 +442,57 @@ Result<void> PeerNode::begin_life(Member self) {
   return begin_life(self, std::move(run));
 }
 
-// A trainer that is being started, or makes a large model, must not keep the links waiting.
+// A trainer that is being started, or makes a large model, must not keep the links waiting. It
+// makes none where this member goes on with what it has.
 void PeerNode::prepare(Member self) {
+  const std::string id = roster_->roster().run_identity();
+  const std::size_t held = latest_ && latest_->run == id ? latest_->model.size() : 0;
   preparation_ = std::make_shared<Preparation>();
   preparation_->roster = roster_;
-  pool_.submit([preparation = preparation_, self, trainer = data_.trainer, world = world_,
-                node = self_](unsigned) {
-    const Persistence for_ever{.attempts_max = 0, .stop = preparation->cancelled, .log = world.log};
+  pool_.submit([preparation = preparation_, self, held, trainer = data_.trainer,
+                &loop = world_.loop, name = world_.identity.identity().name, node = self_,
+                warn = trainer_warning()](unsigned) {
+    const Retries retries{.attempts_max = 0, .stop = preparation->cancelled, .warn = warn};
     const identity::Roster& roster = preparation->roster->roster();
-    auto run =
-        std::make_shared<Result<NetworkRun>>(persist(for_ever, world.identity.identity().name, [&] {
-          return derive_run(roster, *trainer, preparation->cancelled);
-        }));
-    world.loop.post([preparation, self, run, node] {
+    auto run = std::make_shared<Result<NetworkRun>>(with_retries(retries, name, [&] {
+      return derive_run(roster, {*trainer, name, held}, preparation->cancelled);
+    }));
+    loop.post([preparation, self, run, node] {
       if (*node != nullptr) (*node)->prepared(*preparation, self, std::move(*run));
     });
   });
 }
 
+std::function<void(const std::string&)> PeerNode::trainer_warning() {
+  return [&loop = world_.loop, node = self_](const std::string& line) {
+    loop.post([line, node] {
+      if (*node != nullptr) (*node)->trainer_failed(line);
+    });
+  };
+}
+
+void PeerNode::trainer_failed(const std::string& line) {
+  trainer_fails_ = true;
+  say(LogLevel::kWarning, line);
+  if (switching_) leave_trainer();
+}
+
+// What a trainer does may last long, and be repeated for ever: the next roster waits for nothing
+// that it makes useless.
+void PeerNode::leave_trainer() {
+  if (preparation_) preparation_->cancelled = true;
+  if (!life_) return;
+  const identity::Roster& roster = roster_->roster();
+  const bool run_goes_on = !expired_ && !roster.stopped() && roster.run_identity() == life_->run_id;
+  if (!run_goes_on || trainer_fails_) life_->local->cancel();
+}
+
 void PeerNode::prepared(const Preparation& preparation, Member self, Result<NetworkRun> run) {
   const auto ended = std::exchange(preparation_, nullptr);
   if (stopping_) return;
-  if (switching_ || preparation.roster != roster_) return adopt();
+  if (switching_ || preparation.roster->roster().epoch != roster_->roster().epoch) return adopt();
+  trainer_fails_ = false;
+  problem_.clear();
   if (!run) {
     failed(run.error());
   } else if (const auto begun = begin_life(self, std::move(*run)); !begun) {
@@ -489,9 +521,10 @@ Result<void> PeerNode::begin_life(Member self, NetworkRun run) {
   const std::uint64_t steps_before = spell_ ? spell_->steps_before : 0;
   if (continues) {
     life_->local = former->local;
-  } else if (data_.trainer != nullptr) {
-    life_->local =
-        std::make_shared<LocalSteps>(life_->run, *data_.trainer, life_->names[self], world_.log);
+    life_->local->resume();
+  } else if (life_->run.model == nullptr) {
+    life_->local = std::make_shared<LocalSteps>(life_->run, *data_.trainer, life_->names[self],
+                                                trainer_warning());
   } else {
     life_->local =
         std::make_shared<LocalSteps>(life_->run, data_.rows, self, step + steps_before,
@@ -532,7 +565,7 @@ void PeerNode::end_life() {
   unsent_.clear();  // of members that may have other places from now on
   assemblers_.clear();
   if (!life_) return;
-  if (life_->course->is_computing()) life_->local->cancel();  // of no use to anybody
+  if (life_->course->is_computing()) life_->local->cancel();
   traffic_before_ = traffic();
   std::map<std::string, bool> reachable;
   for (Member member = 0; member < life_->names.size(); ++member) {
@@ -624,6 +657,11 @@ void PeerNode::advanced() {
   if (progress.heard == progress.expected) problem_.clear();
   answer_asks();  // who never waits for others has its model to show at no other moment
   if (spell_) return note_spell();
+  if (life_->run.model == nullptr) {
+    trainer_fails_ = false;
+    // Its next task may be cancelled, and what the algorithm holds is of no use then.
+    if (const auto model = life_->course->model()) latest_ = checkpoint_now(*model);
+  }
   look_at_model();
   if (now() < checkpoint_at_) return;
   checkpoint_at_ = now() + options_.checkpoint_every;
@@ -663,6 +701,11 @@ void PeerNode::finished() {
 }
 
 void PeerNode::failed(Error error) {
+  if (switching_ && life_ && life_->run.model == nullptr) {  // cancelled for the next roster
+    former_.reset();
+    write_checkpoint(Kept::kModelToo);
+    return end_life();
+  }
   problem_ = error.message();
   world_.log.error("the run cannot go on: {}", problem_);
   failure_ = {life_ ? life_->epoch : roster_->roster().epoch, problem_};
@@ -698,8 +741,13 @@ void PeerNode::look_at_model() {
 void PeerNode::keep_checkpoint(Kept kept) {
   const auto model = life_->course->model();
   if (!model || spell_) return;
-  const auto checkpoint = std::make_shared<const Checkpoint>(checkpoint_now(*model));
-  latest_ = *checkpoint;  // a life may end while its model is being computed
+  latest_ = checkpoint_now(*model);  // a life may end while its model is being computed
+  write_checkpoint(kept);
+}
+
+void PeerNode::write_checkpoint(Kept kept) {
+  if (!latest_ || latest_->run != life_->run_id) return;
+  const auto checkpoint = std::make_shared<const Checkpoint>(*latest_);
   disk_.submit([this, checkpoint, kept, layout = life_->run.layout()](unsigned) {
     auto saved =
         save_checkpoint(options_.directory / "checkpoint.safetensors", *checkpoint, layout);
@@ -936,7 +984,7 @@ protocol::PeerReport PeerNode::report() const {
   report.late = traffic.late;
   report.lost = traffic.lost;
   report.staleness = traffic.staleness;
-  report.state = !roster_ ? "joining" : standby() ? "fallback-roster" : "refused";
+  report.state = !roster_ || preparation_ ? "joining" : standby() ? "fallback-roster" : "refused";
   if (roster_ && roster_->roster().stopped()) report.state = "ended";
   if (!life_) {
     if (!ended_) return report;
@@ -995,6 +1043,7 @@ net::Async<void> PeerNode::run() {
     co_await net::sleep_until(world_.loop, next);
   }
   if (life_) keep_checkpoint(is_finished() ? Kept::kModelToo : Kept::kCheckpoint);
+  if (life_ && life_->run.model == nullptr && is_computing()) write_checkpoint(Kept::kCheckpoint);
   stop_computing();
   life_.reset();
   disk_.for_each(1, [](std::size_t, unsigned) {});  // what was to be kept is kept

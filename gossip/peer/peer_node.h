@@ -125,6 +125,9 @@ class PeerNode final : private CourseHost {
   WallTime judged_now() const;
   [[nodiscard]] Result<void> begin_life(Member self);
   void prepare(Member self);
+  std::function<void(const std::string&)> trainer_warning();
+  void trainer_failed(const std::string& line);
+  void leave_trainer();
   void prepared(const Preparation& preparation, Member self, Result<NetworkRun> run);
   [[nodiscard]] Result<void> begin_life(Member self, NetworkRun run);
   CourseStart course_start(const NetworkRun& run);
@@ -151,6 +154,7 @@ class PeerNode final : private CourseHost {
   void look_at_model();
   enum class Kept { kCheckpoint, kModelToo };  // the run is over here: its model is a result
   void keep_checkpoint(Kept kept);
+  void write_checkpoint(Kept kept);  // the latest, where it is of this life's run
   void tick();
   void set_alarm();
   void send_report();
@@ -174,6 +178,7 @@ class PeerNode final : private CourseHost {
   bool switching_ = false;
   std::string problem_;
   std::shared_ptr<Preparation> preparation_;
+  bool trainer_fails_ = false;  // since it did a task
   std::shared_ptr<Life> life_;
   struct Ended {
     std::string run_id;  // Roster::run_identity()

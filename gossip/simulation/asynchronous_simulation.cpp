@@ -44,6 +44,7 @@ AsynchronousSimulation::AsynchronousSimulation(const Experiment& experiment, Com
 
 // Threads may still be computing phases that borrow this object.
 AsynchronousSimulation::~AsynchronousSimulation() {
+  ending_ = true;
   for (NodeState& node : nodes_) {
     if (node.phase) node.phase->done.wait();
   }
@@ -112,6 +113,7 @@ void AsynchronousSimulation::go_on(Node node) {
   }
   state.phase = phase;
   pool_.submit([this, node, phase, step = state.steps](unsigned thread) {
+    if (ending_) return phase->promise.set_value();
     const auto training = trainings_->begin(node, thread, step);
     phase->loss_sum = training->steps(phase->trained, phase->rate, phase->steps);
     for (std::size_t i = 0; i < phase->base.size(); ++i) phase->trained[i] -= phase->base[i];

@@ -4,6 +4,7 @@
 // result, so the order of events never depends on threads.
 #pragma once
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <variant>
@@ -107,6 +108,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
   const Experiment& experiment_;
   ComputePool& pool_;
   std::unique_ptr<NodeTrainings> trainings_;
+  std::atomic<bool> ending_ = false;  // no phase is of use any more
   std::vector<NodeState> nodes_;
   sim::EventQueue<Event> queue_;
   std::shared_ptr<const topologies::MixingMatrix> matrix_;

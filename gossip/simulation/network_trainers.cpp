@@ -22,6 +22,8 @@ using client::TrainerOperation;
 namespace {
 
 const std::atomic<bool> kNeverStops = false;
+// Whose seed the initial model is made of, whoever makes it.
+constexpr std::string_view kEveryNode = "every node";
 
 // The algorithms of which this is true.
 template <class Condition>
@@ -37,11 +39,18 @@ bool remembers(const train::TrainOptions& options) {
   return !train::Optimizer(options, 0, linalg::default_kernels()).is_plain_sgd();
 }
 
-client::TaskPlace place_of(const NetOptions& options, std::string client, std::uint64_t step) {
-  return {.client = std::move(client),
-          .seed = options.run.seed,
-          .round = static_cast<std::uint32_t>(step),
-          .rounds = static_cast<std::uint32_t>(options.run.steps)};
+// For what is no local phase, after `step` steps.
+client::TrainerTask task_of(const NetOptions& options, std::string client, std::uint64_t step) {
+  const auto round =
+      static_cast<std::uint32_t>(std::clamp<std::uint64_t>(step, 1, options.run.steps));
+  const train::TrainOptions& train = options.train.train;
+  const auto steps = static_cast<Round>(options.run.steps);
+  return client::make_task({.client = std::move(client),
+                            .seed = options.run.seed,
+                            .round = round,
+                            .rounds = static_cast<std::uint32_t>(options.run.steps)},
+                           train, train::learning_rate_at(train, static_cast<Round>(round), steps),
+                           options.trainer);
 }
 
 Result<model::Parameters> model_of_file(const NetOptions& options,
@@ -110,9 +119,8 @@ Result<model::Parameters> initial_model(const NetOptions& options, const std::st
   STARLING_ASSIGN(const TrainerDescription trainer, host.describe(settings, stop));
   if (!options.model.initial.empty()) return model_of_file(options, trainer);
   STARLING_ASSIGN(model::Parameters made, room_for(trainer));
-  const client::TrainerTask task =
-      client::make_task(place_of(options, client, 1), options.train.train,
-                        options.train.train.learning_rate, options.trainer);
+  client::TrainerTask task = task_of(options, std::string(kEveryNode), 1);
+  task.client = client;
   STARLING_TRY(host.run(TrainerOperation::kInitialize, task,
                         {.parameters = {}, .result = made.values()}, stop));
   return made;
@@ -132,16 +140,16 @@ Result<std::shared_ptr<const NetworkTrainers>> NetworkTrainers::start(
   STARLING_ASSIGN(auto processes,
                   client::TrainerWorkers::make(trainer, node_name(0), workers, log));
   std::shared_ptr<NetworkTrainers> made(new NetworkTrainers(trainer, std::move(processes), log));
-  STARLING_ASSIGN(made->description_, persist(made->persistence(), node_name(0), [&] {
-                    return made->workers_[0].describe(options.trainer.object(), kNeverStops);
-                  }));
+  STARLING_ASSIGN(made->description_,
+                  made->workers_[0].describe(options.trainer.object(), kNeverStops));
   STARLING_TRY(check_trainer(options, made->description_));
   return made;
 }
 
 Result<model::Parameters> NetworkTrainers::initial(const NetOptions& options) const {
-  return persist(persistence(), node_name(0),
-                 [&] { return initial_model(options, node_name(0), workers_[0], kNeverStops); });
+  return with_retries(retries(), node_name(0), [&] {
+    return initial_model(options, node_name(0), workers_[0], kNeverStops);
+  });
 }
 
 std::unique_ptr<NodeTrainings> NetworkTrainers::trainings(const NetOptions& options) const {
@@ -152,10 +160,13 @@ std::unique_ptr<NodeTrainings> NetworkTrainers::trainings(const NetOptions& opti
   std::vector<std::string> names;
   for (Node node = 0; node < options.topology.nodes; ++node) names.push_back(node_name(node));
   return std::make_unique<ProcessTrainings>(training_options(options, layout()), std::move(hosts),
-                                            std::move(names), persistence());
+                                            std::move(names), retries());
 }
 
-Persistence NetworkTrainers::persistence() const { return {.stop = kNeverStops, .log = log_}; }
+Retries NetworkTrainers::retries() const {
+  return {.stop = kNeverStops,
+          .warn = [&log = log_](const std::string& line) { log.write(LogLevel::kWarning, line); }};
+}
 
 bool NetworkTrainers::can_evaluate() const { return description_.can(TrainerOperation::kEvaluate); }
 
@@ -163,10 +174,8 @@ std::optional<train::Evaluation> NetworkTrainers::evaluate(const NetOptions& opt
                                                            std::uint64_t step,
                                                            std::span<const float> model,
                                                            unsigned worker) const {
-  const client::TrainerTask task =
-      client::make_task(place_of(options, node_name(node), step), options.train.train,
-                        options.train.train.learning_rate, options.trainer);
-  const auto answer = persist(persistence(), node_name(node), [&] {
+  const client::TrainerTask task = task_of(options, node_name(node), step);
+  const auto answer = with_retries(retries(), node_name(node), [&] {
     return workers_[worker].run(TrainerOperation::kEvaluate, task,
                                 {.parameters = model, .result = {}}, kNeverStops);
   });

@@ -24,8 +24,9 @@ std::string node_name(Node node);
 [[nodiscard]] Result<void> check_trainer(const NetOptions& options,
                                          const client::TrainerDescription& trainer);
 
-// model.initial, without it what the trainer makes of the run's seed for this client: the same for
-// all who ask for the same one. "tensors-differ" where the file is not of the trainer's model.
+// model.initial, without it what the trainer makes of the run's seed: asked for this client, and
+// the same for all whose trainers take their random numbers from it. "tensors-differ" where the
+// file is not of the trainer's model.
 [[nodiscard]] Result<model::Parameters> initial_model(const NetOptions& options,
                                                       const std::string& client,
                                                       client::TrainerHost& host,
@@ -59,7 +60,7 @@ class NetworkTrainers {
   NetworkTrainers(client::TrainerOptions options, client::TrainerWorkers workers, Log& log)
       : options_(std::move(options)), workers_(std::move(workers)), log_(log) {}
 
-  Persistence persistence() const;
+  Retries retries() const;
 
   const client::TrainerOptions options_;
   const client::TrainerWorkers workers_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "core/base/check.h"
@@ -134,9 +135,12 @@ Result<void> SynchronousSimulation::adapt(const topologies::MixingMatrix* matrix
       .rate = train::learning_rate_at(options.train.train, static_cast<Round>(totals_.step + 1),
                                       static_cast<Round>(options.run.steps)),
       .exchange = exchanges_};
+  std::atomic<bool> failed = false;
   for_each_present(kTrainingPart, [&](Node node, unsigned thread) {
+    if (failed) return;  // the run ends: others need not wait for their trainers
     const auto training = trainings_->begin(node, thread, phase.step);
     losses_[node] = algorithms_[node]->adapt(*training, phase, links(matrix, node));
+    if (!losses_[node]) failed = true;
   });
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     if (!clock_.present(node)) continue;

@@ -11,7 +11,7 @@
 
 #include "core/client/trainer_steps.h"
 #include "gossip/training/node_trainings.h"
-#include "gossip/training/persistence.h"
+#include "gossip/training/retries.h"
 
 namespace starling::gossip {
 
@@ -25,9 +25,9 @@ class ProcessTrainings final : public NodeTrainings {
     std::uint64_t steps = 1;  // of the run
   };
   // One host a thread; `clients`: the nodes' names. A call returns "stopped" soon after the
-  // persistence's `stop` becomes true. All must outlive it.
+  // retries' `stop` becomes true. All must outlive it.
   ProcessTrainings(Options options, std::vector<client::TrainerHost*> hosts,
-                   std::vector<std::string> clients, const Persistence& persistence);
+                   std::vector<std::string> clients, Retries retries);
 
   std::unique_ptr<LocalTraining<float>> begin(Node node, unsigned thread,
                                               std::uint64_t step) override;
@@ -41,9 +41,10 @@ class ProcessTrainings final : public NodeTrainings {
   const Options options_;
   const std::vector<client::TrainerHost*> hosts_;
   const std::vector<std::string> clients_;
-  const Persistence persistence_;
-  std::vector<client::TrainerSteps> steps_;   // [threads]
-  std::vector<train::Optimizer> optimizers_;  // [nodes]
+  const Retries retries_;
+  std::vector<client::TrainerSteps> steps_;            // [threads]
+  std::vector<linalg::AlignedVector<float>> results_;  // [threads], of a fit
+  std::vector<train::Optimizer> optimizers_;           // [nodes]
 };
 
 }  // namespace starling::gossip

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A trainer (core/client/TRAINER.md) with nothing but the standard library: least squares y = w x + b
-over rows that follow from the client's name. Its first argument says how it misbehaves, its second
-is a directory for what it must remember between two starts."""
+over rows that follow from the client's name. Its first argument says how it misbehaves, and may begin
+with the operation in which it does ("fit:hangs"); its second is a directory for what it must remember
+between two starts."""
 
 import array
 import json
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-MODE = sys.argv[1] if len(sys.argv) > 1 else "honest"
+WHEN, _, MODE = (sys.argv[1] if len(sys.argv) > 1 else "honest").rpartition(":")
 MEMORY = sys.argv[2] if len(sys.argv) > 2 else "."
 FEATURES = 3
 ROWS = 40
@@ -113,7 +114,7 @@ def fit(request):
     if "echo" in task["settings"]:  # what the task says, where a test can see it
         print("task " + json.dumps(task, sort_keys=True), flush=True)
     write_vector(request["result"], vector)
-    return {"weight": len(rows), "loss": loss, "steps": steps}
+    return {"weight": len(rows), "loss": loss, "steps": steps + (MODE == "one-step-more")}
 
 
 def evaluate(request):
@@ -152,6 +153,8 @@ def misbehave(request):
     if MODE == "dies":
         print("about to fail\nRuntimeError: out of \x1b[31mluck", file=sys.stderr, end="", flush=True)
         os._exit(3)
+    elif MODE == "dies-always":
+        sys.exit("the GPU has fallen off the bus")
     elif MODE == "kills-itself":
         os.kill(os.getpid(), signal.SIGKILL)
     elif MODE == "hangs":
@@ -250,10 +253,12 @@ def main():
             continue
         if request["op"] == "describe":
             answer = {"id": request["id"], **describe(request)}
+        elif WHEN not in ("", request["op"]):
+            answer = {"id": request["id"], "ok": OPERATIONS[request["op"]](request)}
         elif MODE in ("cancellable", "ignores-cancel") and first_time("cancel"):
             print("waits for a cancel", flush=True)
             answer = wait_for_ever() if MODE == "ignores-cancel" else await_cancel(lines, request)
-        elif MODE not in ("error", "ends-after-a-task") and not first_time("misbehaved"):
+        elif MODE not in ("error", "dies-always", "ends-after-a-task") and not first_time("misbehaved"):
             answer = {"id": request["id"], "ok": OPERATIONS[request["op"]](request)}
         elif misbehave(request):
             answer = {"id": request["id"], "ok": OPERATIONS[request["op"]](request)}

@@ -289,5 +289,34 @@ TEST_F(SimulateCommand, HelpHasASectionForEachTable) {
   }
 }
 
+// What a network with a trainer of its own trains is tested in trainer_network_test.cpp.
+TEST(SimulateCommand, ATrainerAndItsModelGoTogether) {
+  EXPECT_THAT(run({"--model", "external"}).err,
+              HasSubstr("model.kind = \"external\" needs the program that trains it"));
+  EXPECT_THAT(run({"--trainer", "python3 train.py"}).err,
+              HasSubstr("--trainer is for models of your own: set model.kind = \"external\""));
+  EXPECT_THAT(run_small({"--model", "external", "--trainer", "python3 train.py"}).err,
+              HasSubstr("[data] means nothing with a trainer"));
+  EXPECT_THAT(run({"--workers", "2"}).err, HasSubstr("--trainer"));
+  const Answer none = run({"--model", "external", "--trainer", "exit 3"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("error: the trainer"));
+}
+
+TEST(SimulateCommand, ATrainersSettingsAreATableOfTheNetwork) {
+  const testing::TemporaryDirectory directory;
+  const auto script = testing::source_root() / "tests" / "client" / "fake_trainer.py";
+  const auto file = directory.path() / "net.toml";
+  std::ofstream(file) << "steps = 4\n[topology]\nnodes = 3\nspec = \"ring\"\n[model]\nkind = "
+                         "\"external\"\n[trainer]\necho = [1, 2]\n";
+  const Answer answer =
+      run({file, "--trainer",
+           "python3 -B " + script.string() + " honest " + directory.path().string()});
+  if (answer.err.find("python3: not found") != std::string::npos) GTEST_SKIP();
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err, HasSubstr(R"("settings": {"echo": [1, 2]})"));
+  EXPECT_THAT(answer.err, HasSubstr(R"("client": "node-0003")"));
+}
+
 }  // namespace
 }  // namespace starling::gossip

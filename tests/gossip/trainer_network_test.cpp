@@ -211,6 +211,46 @@ TEST_F(TrainerNetwork, ATrainerThatDiesOnceCostsNothing) {
   EXPECT_THAT(log.text, HasSubstr("node-0001: the trainer ended with exit code 3"));
 }
 
+// Part of its answer may be there already.
+TEST_F(TrainerNetwork, AnAnswerThatIsRefusedLeavesNoTrace) {
+  const auto disturbed = simulate_with("fit:no-result");
+  const auto undisturbed = simulate_with("honest");
+  ASSERT_TRUE(undisturbed && disturbed) << disturbed.error().message();
+  EXPECT_EQ(disturbed->models.hex(), undisturbed->models.hex());
+  EXPECT_THAT(log.text, HasSubstr("node-0001: the trainer answered 'fit' without a result in the "
+                                  "shared memory; retrying"));
+}
+
+TEST_F(TrainerNetwork, WhatCannotPassEndsTheRun) {
+  EXPECT_EQ(simulate_with("fit:nan-result").error().code(), "diverged");
+  EXPECT_EQ(simulate_with("one-step-more").error().message(),
+            "node-0001: the trainer took 3 steps in a local phase of 2; let it take as many as "
+            "train.local-steps says");
+}
+
+TEST_F(TrainerNetwork, OneThatKeepsDyingEndsTheRunForAll) {
+  options.topology.nodes = 40;
+  const auto failed = simulate_with("fit:dies-always", 2);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code(), "trainer-died");
+  EXPECT_LE(std::ranges::count(log.text, '\n'), 40) << "two nodes, three attempts each";
+}
+
+TEST_F(TrainerNetwork, NoEvaluationWhereItIsNotWantedOrFails) {
+  options.evaluate.dataset = "none";
+  auto result = simulate_with("evaluate:error");
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_FALSE(result->measurements.back().eval_loss);
+  EXPECT_EQ(log.text, "");
+  options.evaluate.dataset = "auto";
+  result = simulate_with("evaluate:error");
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_FALSE(result->measurements.back().eval_loss);
+  EXPECT_FALSE(result->measurements.back().eval_loss_mean_model);
+  EXPECT_THAT(log.text,
+              HasSubstr("the model of node-0002 is not evaluated: the trainer says: cam-7 has no"));
+}
+
 TEST_F(TrainerNetwork, ItsWordEndsARunThatItRefuses) {
   const auto refused = simulate_with("error");
   ASSERT_FALSE(refused);
@@ -223,10 +263,14 @@ TEST_F(TrainerNetwork, AlgorithmsAreHeldAgainstWhatTheTrainerOffers) {
   options.algorithm.name = "gradient-tracking";
   EXPECT_EQ(refusal("honest"),
             "gradient-tracking would change the model's buffers, such as counter, as if they were "
-            "trained; use one of dpsgd, sgp, epidemic, relaysgd, all-reduce");
+            "trained; use one of dpsgd, epidemic, relaysgd, all-reduce");
   options.algorithm.name = "detag";
   EXPECT_THAT(refusal("honest"), HasSubstr("would change the model's buffers"));
-  options.algorithm.name = "dpsgd";
+  options.algorithm.name = "sgp";
+  EXPECT_THAT(refusal("honest"), HasSubstr("sgp would change the model's buffers"));
+  options.algorithm = {.name = "dpsgd", .order = "combine-while-adapt"};
+  EXPECT_THAT(refusal("honest"), HasSubstr("dpsgd would change the model's buffers"));
+  options.algorithm = {.name = "dpsgd"};
   options.train.train.optimizer = "adam";
   EXPECT_EQ(refusal("fit-only"),
             "an optimizer that goes on from one local phase to the next takes gradients, and the "

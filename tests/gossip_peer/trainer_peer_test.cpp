@@ -64,7 +64,7 @@ TEST_F(TrainerPeers, WhatTheTrainerSaysIsLoggedAndItIsAskedAgain) {
   start("honest", "error");
   cluster_.publish(cluster_.roster(1));
   cluster_.run_until(
-      [&] { return cluster_.log.count("the trainer says: cam-7 has no rows; tried again") > 0; },
+      [&] { return cluster_.log.count("the trainer says: cam-7 has no rows; retrying in ") > 0; },
       "the trainer's word is in the log");
   cluster_.run_until([&] { return cluster_.peers[0]->node->is_finished(); },
                      "the other goes on alone");
@@ -99,6 +99,79 @@ TEST_F(TrainerPeers, ATaskThatTakesLongIsCancelledAtTheEnd) {
   cluster_.stop(1);
   cluster_.peers[1]->node.reset();
   EXPECT_EQ(trainers_[1]->log.count("was killed"), 0U) << "it answered the cancel";
+}
+
+// Whatever it is at, the roster that follows is adopted at once.
+class BusyTrainers : public TrainerPeers, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void begin() {
+    start("honest", GetParam());
+    cluster_.publish(cluster_.roster(1));
+    const bool complains = std::string_view(GetParam()).ends_with("error");
+    cluster_.run_until(
+        [&] {
+          return complains ? !problem(1).empty()
+                           : std::filesystem::exists(trainers_[1]->directory.path() / "misbehaved");
+        },
+        "the trainer is at it");
+  }
+};
+
+TEST_P(BusyTrainers, LetAStoppedRunEnd) {
+  begin();
+  cluster_.publish(cluster_.stopped_roster(2));
+  cluster_.run_until([&] { return cluster_.log.count("run run-1 was ended by its issuer") == 2; },
+                     "both have ended the run");
+}
+
+TEST_P(BusyTrainers, LetTheRosterExpire) {
+  begin();
+  cluster_.clock.put_forward(std::chrono::hours(2));
+  cluster_.run_until([&] { return cluster_.log.count("no peer is a member any more") == 2; },
+                     "the roster has expired");
+  cluster_.run_until([&] { return problem(1).starts_with("the roster expired"); }, "it says so");
+}
+
+TEST_P(BusyTrainers, LetAnotherRunBegin) {
+  begin();
+  cluster_.publish(cluster_.roster(2, {}, std::chrono::hours(1), "run-2"));
+  cluster_.run_until([&] { return cluster_.log.count("roster 2 of run run-2") == 2; },
+                     "both are in the other run");
+}
+
+INSTANTIATE_TEST_SUITE_P(Trainers, BusyTrainers,
+                         ::testing::Values("initialize:error", "initialize:hangs", "fit:error",
+                                           "fit:hangs"),
+                         [](const auto& instance) {
+                           std::string name = instance.param;
+                           std::erase_if(name, [](char c) { return c == ':'; });
+                           return name;
+                         });
+
+// A renewal is no other epoch, and what was prepared for the roster before holds.
+TEST_F(TrainerPeers, RenewalsDoNotBeginThePreparationAgain) {
+  start("honest", "initialize:error");
+  cluster_.publish(cluster_.roster(1));
+  cluster_.run_until([&] { return !problem(1).empty(); }, "the trainer is at it");
+  for (int renewal = 0; renewal < 3; ++renewal) {
+    cluster_.clock.put_forward(std::chrono::seconds(10));
+    cluster_.publish(cluster_.roster(1));
+  }
+  cluster_.run_until([&] { return cluster_.log.count("retrying in 2") > 0; }, "it goes on");
+  EXPECT_EQ(cluster_.log.count("roster 1 of run run-1"), 2U) << cluster_.log.all();
+}
+
+TEST_F(TrainerPeers, MeansAndPairsTrainWithThemToo) {
+  for (const char* algorithm : {"all-reduce", "push-sum"}) {
+    cluster_.experiment.options.algorithm.name = algorithm;
+    if (trainers_.empty()) start("without-buffers", "fit:dies-always");
+    cluster_.publish(
+        cluster_.roster(algorithm[0] == 'a' ? 1 : 2, {}, std::chrono::hours(1), algorithm));
+    cluster_.run_until(
+        [&] { return problem(1).find("ended with exit code 1") != std::string::npos; },
+        "the failure is named");
+    cluster_.run_until([&] { return cluster_.peers[0]->last->step > 0; }, "the other goes on");
+  }
 }
 
 TEST_F(TrainerPeers, RunsOfAnotherKindAreRefusedByName) {

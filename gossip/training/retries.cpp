@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/training/persistence.h"
+#include "gossip/training/retries.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <thread>
@@ -29,18 +31,22 @@ bool is_final(const Error& error) {
 
 }  // namespace
 
-bool Persistence::goes_on(const std::string& client, const Error& error, int attempt) const {
-  if (is_final(error)) return false;
+bool Retries::follows(const std::string& client, const Error& error, int attempt) const {
+  if (is_final(error) || stop.load(std::memory_order_relaxed)) return false;
   const bool patient = attempts_max == 0;
   if (!patient && (!is_process_failure(error) || attempt >= attempts_max)) return false;
-  log.warning("{}: {}; tried again", client, error.message());
-  if (!patient) return true;
-  const int doublings = std::min(attempt - 1, kDoublingsMax);
-  const TimePoint until = SystemClock().now() + std::min(kPauseMax, kPauseMin * (1L << doublings));
+  if (!patient) {
+    warn(fmt::format("{}: {}; retrying", client, error.message()));
+    return true;
+  }
+  const Duration pause =
+      std::min(kPauseMax, kPauseMin * (1L << std::min(attempt - 1, kDoublingsMax)));
+  warn(fmt::format("{}: {}; retrying in {}", client, error.message(), format_duration(pause)));
+  const TimePoint until = SystemClock().now() + pause;
   while (!stop.load(std::memory_order_relaxed) && SystemClock().now() < until) {
     std::this_thread::sleep_for(kLook);
   }
-  return true;
+  return !stop.load(std::memory_order_relaxed);
 }
 
 }  // namespace starling::gossip
