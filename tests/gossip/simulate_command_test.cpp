@@ -290,7 +290,7 @@ TEST_F(SimulateCommand, HelpHasASectionForEachTable) {
 }
 
 // What a network with a trainer of its own trains is tested in trainer_network_test.cpp.
-TEST(SimulateCommand, ATrainerAndItsModelGoTogether) {
+TEST(SimulateWithTrainer, ItsModelMustBeExternal) {
   EXPECT_THAT(run({"--model", "external"}).err,
               HasSubstr("model.kind = \"external\" needs the program that trains it"));
   EXPECT_THAT(run({"--trainer", "python3 train.py"}).err,
@@ -303,7 +303,7 @@ TEST(SimulateCommand, ATrainerAndItsModelGoTogether) {
   EXPECT_THAT(none.err, HasSubstr("error: the trainer"));
 }
 
-TEST(SimulateCommand, ATrainersSettingsAreATableOfTheNetwork) {
+TEST(SimulateWithTrainer, ItsSettingsAreATableOfTheNetwork) {
   const testing::TemporaryDirectory directory;
   const auto script = testing::source_root() / "tests" / "client" / "fake_trainer.py";
   const auto file = directory.path() / "net.toml";
