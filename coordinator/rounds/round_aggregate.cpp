@@ -10,16 +10,6 @@ namespace starling::coordinator {
 
 namespace {
 
-// No model has these, so no client measured them.
-Result<void> check_measured(const update::ContributionHead& head) {
-  const auto loss = head.scalars.find("loss");
-  const auto accuracy = head.scalars.find("accuracy");
-  const bool has_both = loss != head.scalars.end() && accuracy != head.scalars.end();
-  if (has_both && loss->second >= 0 && accuracy->second >= 0 && accuracy->second <= 1) return {};
-  return rejected("bad-scalars",
-                  "an evaluation needs a loss of at least 0 and an accuracy from 0 to 1");
-}
-
 // The model's buffers after a round, one behind the other: what they were and the mean change,
 // whatever the strategy makes of the other tensors. `changes`: of all tensors.
 std::vector<float> average_buffers(const model::Parameters& base, const aggregate::Means& changes) {
@@ -56,10 +46,10 @@ Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
 Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context,
                                                        const BeginRound& phase) {
   auto rule = context.job.aggregation.joint_rule();
+  if (rule == nullptr && phase.kind == protocol::TaskKind::kEvaluate) return Rule(MeasuredMeans());
   if (rule == nullptr) {
     update::Schema schema = phase.schema;
-    const bool trains = phase.kind == protocol::TaskKind::kTrain;
-    const auto range = trains ? context.strategy->values() : aggregate::ValueRange::kModel;
+    const auto range = context.strategy->values();
     if (range == aggregate::ValueRange::kFloat32 && context.uniform_weights()) {
       schema.bounds.weight_max = 1;  // each counts as 1: a finer scale
     }
@@ -116,6 +106,10 @@ Result<void> RoundAggregate::take(update::Contribution contribution) {
   if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) {
     return mean->accumulate(contribution);
   }
+  if (auto* measured = std::get_if<MeasuredMeans>(&*rule_)) {
+    measured->add(contribution.head());
+    return {};
+  }
   auto& [rule, clients, updates] = std::get<Joint>(*rule_);
   const std::string& client = clients.at(contribution.head().task);
   updates.keep(client, std::move(contribution));
@@ -153,17 +147,10 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
 
 // By the rule of the updates, so that a single client moves a result no further than a model.
 Result<Measured> RoundAggregate::measure() {
-  STARLING_ASSIGN(aggregate::Report report, this->report());
-  if (const auto* joint = std::get_if<Joint>(&*rule_)) {
-    for (auto& [name, value] : report.scalars) {
-      std::vector<double> values;
-      for (const auto* head : joint->updates.heads()) values.push_back(head->scalars.at(name));
-      value = joint->rule->combine(std::move(values));
-    }
-  }
-  return Measured{.federated = true,
-                  .loss = report.scalars.at("loss"),
-                  .accuracy = report.scalars.at("accuracy")};
+  if (const auto* means = std::get_if<MeasuredMeans>(&*rule_)) return means->result();
+  STARLING_TRY(report());  // whether there are enough
+  const auto& joint = std::get<Joint>(*rule_);
+  return combine_measured(*joint.rule, joint.updates.heads());
 }
 
 Result<train::Evaluation> RoundAggregate::evaluate(const model::Snapshot& model, ComputePool* pool,
@@ -191,7 +178,8 @@ Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool, ModelEvaluator* e
   if (!context_->evaluates(round_)) return outcome;
   const auto found = evaluate(outcome.next->model, pool, external);
   if (found) {
-    outcome.measured = Measured{.loss = found->loss, .accuracy = found->accuracy};
+    outcome.measured =
+        Measured{.loss = found->loss, .accuracy = found->accuracy, .metrics = found->metrics};
   } else if (context_->model) {
     return found.error();
   } else {

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "coordinator/machine/coordinator_events.h"
+#include "coordinator/rounds/measured_means.h"
 #include "coordinator/rounds/model_evaluator.h"
 #include "coordinator/rounds/run_context.h"
 #include "core/aggregate/joint_rule.h"
@@ -45,7 +46,7 @@ class RoundAggregate {
     std::map<TaskId, std::string> clients;  // of the phase's tasks
     update::KeptUpdates updates = {};
   };
-  using Rule = std::variant<aggregate::WeightedMean, Joint>;
+  using Rule = std::variant<aggregate::WeightedMean, MeasuredMeans, Joint>;
 
   static Result<Rule> make_rule(const RunContext& context, const BeginRound& phase);
   RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase, Rule rule);

@@ -13,6 +13,7 @@
 #include "core/base/nearest_name.h"
 #include "core/base/utf8.h"
 #include "core/model/external_model.h"
+#include "core/update/contribution.h"
 
 namespace starling::client {
 namespace {
@@ -153,6 +154,37 @@ Result<double> number(const json::object& object, std::string_view name, const N
 Result<std::uint64_t> count(const json::object& object, std::string_view name) {
   STARLING_ASSIGN(const double value, number(object, name, {0, kWholeMax, true, false}));
   return static_cast<std::uint64_t>(value);
+}
+
+Result<std::optional<double>> read_accuracy(const json::object& object) {
+  const json::value* value = object.if_contains("accuracy");
+  if (value == nullptr || value->is_null()) return std::optional<double>();
+  STARLING_ASSIGN(const double accuracy, number(object, "accuracy", {0, 1}));
+  return std::optional(accuracy);
+}
+
+Result<train::Metrics> read_metrics(const json::object& object) {
+  train::Metrics metrics;
+  const json::value* listed = object.if_contains("metrics");
+  if (listed == nullptr || listed->is_null()) return metrics;
+  if (!listed->is_object()) return protocol_error("answered with 'metrics' that is not an object");
+  const json::object& members = listed->get_object();
+  if (members.size() > train::kMetricsMax) {
+    return protocol_error(fmt::format("answered with {} metrics; at most {} are taken",
+                                      members.size(), train::kMetricsMax));
+  }
+  for (const auto& member : members) {
+    const std::string name(member.key().data(), member.key().size());
+    if (!train::is_metric_name(name)) {
+      return protocol_error(fmt::format(
+          "answered with a metric that is called '{}'; names are 1 to {} of a-z, A-Z, 0-9 and "
+          "._-/@%, and 'loss' and 'accuracy' stand beside 'metrics'",
+          printable(name), train::kMetricNameBytesMax));
+    }
+    constexpr double kMax = update::kScalarMax;
+    STARLING_ASSIGN(metrics[name], number(members, name, {-kMax, kMax}));
+  }
+  return metrics;
 }
 
 std::optional<std::string> text(const json::object& object, std::string_view name) {
@@ -332,7 +364,8 @@ Result<TrainerAnswer> read_answer(std::string_view line, std::uint64_t id,
                                                                         : "compute a gradient on"));
   }
   if (operation == TrainerOperation::kEvaluate) {
-    STARLING_ASSIGN(answer.accuracy, number(members, "accuracy", {0, 1}));
+    STARLING_ASSIGN(answer.accuracy, read_accuracy(members));
+    STARLING_ASSIGN(answer.metrics, read_metrics(members));
   }
   return answer;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model/parameters.h"
+#include "core/train/evaluator.h"
 
 namespace starling::client {
 
@@ -50,8 +51,9 @@ struct TrainerTask {
 struct TrainerAnswer {
   double weight = 0;  // of an evaluation or gradient: its rows
   double loss = 0;
-  double accuracy = 0;
+  std::optional<double> accuracy = {};
   std::uint64_t steps = 0;
+  train::Metrics metrics = {};
 };
 
 // Where the vectors of a task lie in the shared memory.

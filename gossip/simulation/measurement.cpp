@@ -103,7 +103,7 @@ void Measurer::evaluate_nodes(const NetworkState& state, Measurement& measuremen
     if (!state.present[node] && measurement.nodes_up > 0) continue;
     const train::Evaluation score = evaluate(state.models[node]);
     losses.push_back(score.loss);
-    accuracies.push_back(score.accuracy);
+    accuracies.push_back(score.accuracy.value());
   }
   if (!losses.empty()) {
     const auto count = static_cast<double>(losses.size());
@@ -114,7 +114,7 @@ void Measurer::evaluate_nodes(const NetworkState& state, Measurement& measuremen
   }
   const train::Evaluation mean = evaluate(mean_.values());
   measurement.eval_loss_mean_model = mean.loss;
-  measurement.eval_accuracy_mean_model = mean.accuracy;
+  measurement.eval_accuracy_mean_model = mean.accuracy.value();
 }
 
 void Measurer::continue_trace(const NetworkState& state) {

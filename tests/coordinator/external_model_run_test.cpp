@@ -134,7 +134,9 @@ class AddingTrainer final : public client::Trainer {
   Result<train::Evaluation> evaluate(const client::TrainingRequest&,
                                      std::span<const float> parameters,
                                      const std::atomic<bool>&) override {
-    return train::Evaluation{.loss = parameters[0], .accuracy = 0.5, .samples = 10};
+    return train::Evaluation{.loss = -parameters[0],
+                             .samples = static_cast<std::uint64_t>(by_),
+                             .metrics = {{"by", by_}}};
   }
 
  private:
@@ -161,6 +163,7 @@ struct Simulated {
   std::vector<std::string> lines;
   std::uint64_t crashes = 0;
   std::vector<std::string> models;
+  std::vector<store::RoundRecord> evaluations;
 };
 
 Simulated simulate(const Job& job, SimulatedFaults faults = {}, bool evaluator_fails = false) {
@@ -191,6 +194,7 @@ Simulated simulate(const Job& job, SimulatedFaults faults = {}, bool evaluator_f
     simulated.models.push_back(round.model->hex());
     simulated.losses.push_back(round.result.evaluation.loss);
   }
+  simulated.evaluations = store->evaluations(*id, 1).value();
   const auto run = store->find_run(*id).value();
   EXPECT_EQ(run->state, store::RunState::kCompleted) << run->error;
   const auto path = std::filesystem::path("models") / std::to_string(id->value());
@@ -210,13 +214,13 @@ TEST_F(ExternalModelRun, AverageOfItsClientsWithoutRowsAtTheCoordinator) {
   }
 }
 
-// The loss that AddingTrainer finds is the model's first value.
+// The loss that AddingTrainer finds is the negative of the model's first value.
 TEST_F(ExternalModelRun, IsEvaluatedByTheCoordinatorsTrainer) {
   job_.evaluate.dataset = kByTrainer;
   job_.evaluate.every = 2;
   const Simulated simulated = simulate(job_);
-  EXPECT_THAT(simulated.losses, ElementsAre(std::nullopt, 4.0, std::nullopt, 8.0));
-  EXPECT_THAT(simulated.lines, Contains(HasSubstr("eval loss 8.0000  accuracy 0.5")));
+  EXPECT_THAT(simulated.losses, ElementsAre(std::nullopt, -4.0, std::nullopt, -8.0));
+  EXPECT_THAT(simulated.lines, Contains(HasSubstr("eval loss -8.0000  by ")));
   for (const std::uint64_t n : {5, 10, 20, 30}) {
     EXPECT_EQ(simulate(job_, {.seed = n, .kill_at_message = n}).losses, simulated.losses);
   }
@@ -257,6 +261,24 @@ TEST_F(ExternalModelRun, GoesOnWithoutEvaluationsWhereThereIsNoTrainerAnyMore) {
   EXPECT_FALSE(outcome.measured);
   ASSERT_TRUE(outcome.not_evaluated);
   EXPECT_EQ(outcome.not_evaluated->code(), "no-trainer");
+}
+
+// The rows of clients 1, 2 and 3 are 1, 2 and 3.
+TEST_F(ExternalModelRun, MetricsOfItsClientsStandInItsRecordsWithoutAnAccuracy) {
+  job_.evaluate.federated_every = 1;
+  for (const SimulatedFaults& faults : {SimulatedFaults{}, {.seed = 7, .kill_at_message = 25}}) {
+    const Simulated simulated = simulate(job_, faults);
+    std::size_t committed = 0;
+    for (const store::RoundRecord& record : simulated.evaluations) {
+      if (record.state != store::RoundState::kCommitted) continue;
+      ++committed;
+      EXPECT_EQ(record.result.evaluation.accuracy, std::nullopt);
+      EXPECT_LT(record.result.evaluation.loss, 0);
+      ASSERT_TRUE(record.result.metrics.contains("by"));
+      EXPECT_DOUBLE_EQ(record.result.metrics.at("by"), 14.0 / 6);
+    }
+    EXPECT_EQ(committed, 4U);
+  }
 }
 
 TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {

@@ -128,6 +128,45 @@ def test_evaluates(host):
         "rows": 8, "loss": 75, "accuracy": 0.25}
 
 
+def evaluate_that(metrics):
+    return HEAD + FIT + "    def evaluate(self, parameters, task):\n        return " + metrics + END
+
+
+def evaluated(host, metrics):
+    trainer = host(evaluate_that(metrics))
+    trainer.describe()
+    places = trainer.places(GIVEN)
+    del places["result"]
+    return trainer.ask("evaluate", task=trainer.task(), **places)
+
+
+def test_an_evaluation_need_no_accuracy_and_may_have_metrics(host):
+    answer = evaluated(host, 'starling.Metrics(loss=-2.5, rows=8, metrics={"mae": np.float32(0.25), '
+                             '"recall@10/b": 1})')
+    assert answer["ok"] == {"rows": 8, "loss": -2.5, "metrics": {"mae": 0.25, "recall@10/b": 1}}
+
+
+@pytest.mark.parametrize("metrics, message", [
+    ("starling.Metrics(0.5)",
+     "TypeError: evaluate returned the rows None; a number is needed"),
+    ('starling.Metrics(0.5, rows=1, metrics=[1])',
+     'TypeError: evaluate returned the metrics [1]; a dict is needed, as {"mae": 0.5}'),
+    ('starling.Metrics(0.5, rows=1, metrics={"a b": 1})',
+     "ValueError: evaluate returned a metric called 'a b'; names are 1 to 64 of a-z, A-Z, 0-9 and "
+     "._-/@%"),
+    ('starling.Metrics(0.5, rows=1, metrics={"accuracy": 1})',
+     "ValueError: evaluate returned the accuracy among the metrics; "
+     "starling.Metrics(accuracy=...) says it"),
+    ('starling.Metrics(0.5, rows=1, metrics={"mae": "x"})',
+     "TypeError: evaluate returned the metric \"mae\" 'x'; a number is needed"),
+    ('starling.Metrics(0.5, rows=1, metrics={"mae": float("nan")})',
+     'FloatingPointError: evaluate returned a metric "mae" that is not finite'),
+    ('starling.Metrics(0.5, rows=1, metrics={f"m{i}": 0 for i in range(33)})',
+     "ValueError: evaluate returned 33 metrics; at most 32 are taken")])
+def test_metrics_that_nobody_can_use_are_named(host, metrics, message):
+    assert evaluated(host, metrics)["error"]["message"] == message
+
+
 def test_in_place_of_a_gradient_buffers_have_their_values(host):
     trainer = host(HEAD + FIT + """
     def gradient(self, parameters, task, step):

@@ -167,6 +167,20 @@ def test_evaluates_as_by_hand():
     assert "evaluate" not in TorchTrainer(net, LOSS, loader_of).operations()
 
 
+def test_a_regression_has_metrics_and_no_accuracy():
+    rows = TensorDataset(ROWS.tensors[0], ROWS.tensors[0].sum(1, keepdim=True))
+    trainer = TorchTrainer(nn.Linear(6, 1), nn.MSELoss(), lambda task: DataLoader(rows, 8),
+                           evaluate_loader_of=lambda task: DataLoader(rows, 20), metric=None,
+                           metrics={"mae": nn.functional.l1_loss})
+    parameters = copied(trainer.initialize(task()))
+    found = trainer.evaluate(parameters, task())
+    outputs = rows.tensors[0].numpy() @ parameters["weight"].T + parameters["bias"]
+    errors = outputs - rows.tensors[1].numpy()
+    assert found.accuracy is None and found.rows == 50
+    assert found.loss == pytest.approx((errors ** 2).mean(), rel=1e-5)
+    assert found.metrics == {"mae": pytest.approx(abs(errors).mean(), rel=1e-5)}
+
+
 def test_gradient_steps_are_those_of_fit():
     """SGD by hand with the gradients of steps 0, 1, ... is fit, over more than one pass."""
     trainer = TorchTrainer(net, LOSS, loader_of)

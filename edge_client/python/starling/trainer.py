@@ -77,11 +77,16 @@ class Fit:
 
 @dataclass
 class Metrics:
-    """Means over the held-out rows; `accuracy` is from 0 to 1."""
+    """Means over the held-out rows, of which there are `rows` (needed, and above 0).
+
+    `accuracy`, from 0 to 1, is of models that have one. `metrics` has numbers of your own, as
+    {"mae": 0.31}: at most 32, with names of 1 to 64 of a-z, A-Z, 0-9 and ._-/@%.
+    """
 
     loss: float
-    accuracy: float
-    rows: int
+    accuracy: Optional[float] = None
+    rows: Optional[int] = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
