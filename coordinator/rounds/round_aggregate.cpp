@@ -36,6 +36,35 @@ void set_buffers(std::span<const float> buffers, model::Parameters& model) {
 
 }  // namespace
 
+BufferMaxima::BufferMaxima(const model::Layout& layout) {
+  for (const model::TensorInfo& tensor : layout.tensors()) {
+    const bool is_maximum = tensor.rule == model::BufferRule::kMaximum;
+    if (tensor.role == model::Role::kBuffer && is_maximum) parts_.push_back({tensor});
+  }
+}
+
+Result<void> BufferMaxima::add(const update::Contribution& contribution) {
+  std::vector<float> values;
+  for (auto& [tensor, changes] : parts_) {
+    values.resize(tensor.size());
+    STARLING_TRY(contribution.read(0, tensor.offset, values));
+    if (changes.empty()) changes = values;
+    std::ranges::transform(changes, values, changes.begin(),
+                           [](float a, float b) { return std::max(a, b); });
+  }
+  return {};
+}
+
+void BufferMaxima::apply(const model::Parameters& base, model::Parameters& model) const {
+  for (const auto& [tensor, changes] : parts_) {
+    const std::span<const float> before = base.values(tensor);
+    const std::span<float> after = model.values(tensor);
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      after[i] = static_cast<float>(static_cast<double>(before[i]) + changes[i]);
+    }
+  }
+}
+
 Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
     std::shared_ptr<const RunContext> context, const BeginRound& phase) {
   STARLING_ASSIGN(Rule rule, make_rule(*context, phase));
@@ -73,7 +102,12 @@ RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const 
       base_(phase.base),
       population_(phase.population),
       norm_max_(phase.norm_max),
-      rule_(std::move(rule)) {}
+      rule_(std::move(rule)) {
+  // A rule of all updates at once goes for all buffers: it is there so that no client alone says a
+  // value, as it could say a maximum.
+  const bool sums = std::holds_alternative<aggregate::WeightedMean>(*rule_);
+  if (sums) maxima_ = BufferMaxima(*base_.model->layout());
+}
 
 // Strategies divide by what they average.
 Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head) const {
@@ -104,7 +138,9 @@ Result<double> RoundAggregate::add(update::ContributionHead head, update::Payloa
 
 Result<void> RoundAggregate::take(update::Contribution contribution) {
   if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) {
-    return mean->accumulate(contribution);
+    STARLING_TRY(mean->accumulate(contribution));
+    const auto added = maxima_.add(contribution);
+    return added ? added : internal(added.error().code(), added.error().message());
   }
   if (auto* measured = std::get_if<MeasuredMeans>(&*rule_)) {
     measured->add(contribution.head());
@@ -133,6 +169,7 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
                                          {.report = report, .population = population_}));
   model::Parameters model(base_.model->layout(), std::move(next));
   set_buffers(buffers, model);
+  maxima_.apply(*base_.model, model);
   update::ModelVersion version = base_.version;
   version.round = round_;
   version.sha256 = model.sha256();

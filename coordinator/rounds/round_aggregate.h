@@ -25,6 +25,25 @@ struct RoundOutcome {
   std::optional<Error> not_evaluated;  // why the coordinator's trainer measured nothing
 };
 
+// The largest change of each element of the buffers whose rule that is.
+class BufferMaxima {
+ public:
+  BufferMaxima() = default;  // of no buffers
+  explicit BufferMaxima(const model::Layout& layout);
+
+  // Of the update's first vector. "upload-unreadable".
+  [[nodiscard]] Result<void> add(const update::Contribution& contribution);
+  // Sets the buffers to what they are after the round. Requires: something was added.
+  void apply(const model::Parameters& base, model::Parameters& model) const;
+
+ private:
+  struct Part {
+    model::TensorInfo tensor;
+    std::vector<float> changes = {};  // none until something was added
+  };
+  std::vector<Part> parts_;
+};
+
 class RoundAggregate {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RoundAggregate>> begin(
@@ -67,6 +86,7 @@ class RoundAggregate {
   std::uint64_t population_;
   std::optional<double> norm_max_;
   std::optional<Rule> rule_;  // until finish()
+  BufferMaxima maxima_;       // of a training by the mean
 };
 
 }  // namespace starling::coordinator

@@ -60,11 +60,12 @@ Result<void> check_tensors(const model::ModelSpec& spec, std::size_t size,
                                    counted(size, "value"), description.name, ours));
   }
   if (spec.layout.empty() || spec.layout == model::digest_of(layout).hex()) return {};
-  return unsupported("tensors-differ",
-                     fmt::format("the run's model has as many values as {} ({}), but other names, "
-                                 "shapes or roles of its tensors; train the same model on all "
-                                 "clients",
-                                 description.name, ours));
+  return unsupported(
+      "tensors-differ",
+      fmt::format("the run's model has as many values as {} ({}), but other names, "
+                  "shapes, roles or rules of its tensors; train the same model on all "
+                  "clients",
+                  description.name, ours));
 }
 
 CheckedTrainer::CheckedTrainer(Trainer& trainer, TrainerDescription description)

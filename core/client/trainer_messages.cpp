@@ -217,6 +217,13 @@ Result<model::TensorInfo> read_tensor(const json::value& value) {
     return wrong(*name, "with a role that is neither 'trainable' nor 'buffer'");
   }
   if (role == "buffer") tensor.role = model::Role::kBuffer;
+  const json::value* rule = object.if_contains("rule");
+  if (rule == nullptr || rule->is_null() || *rule == "mean") return tensor;
+  if (*rule != "maximum") {
+    return wrong(*name, "with a rule that is neither 'mean' nor 'maximum'");
+  }
+  if (role != "buffer") return wrong(*name, "with a rule, which only buffers have");
+  tensor.rule = model::BufferRule::kMaximum;
   return tensor;
 }
 

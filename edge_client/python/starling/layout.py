@@ -27,6 +27,11 @@ def check_name(name: object) -> None:
         raise ValueError(f"{name!r} cannot be the name of a tensor in a model file; rename it")
 
 
+def rules_of(buffers: Collection[str]) -> Dict[str, str]:
+    """The rule of each buffer: "mean", or what a dict of buffers says."""
+    return dict(buffers) if isinstance(buffers, Mapping) else dict.fromkeys(buffers, "mean")
+
+
 def check_buffers(buffers: object, names: Collection[str]) -> None:
     if isinstance(buffers, str) or not isinstance(buffers, Collection):
         example = f"[{buffers!r}]" if isinstance(buffers, str) else '["mean"], or [] for none'
@@ -34,6 +39,10 @@ def check_buffers(buffers: object, names: Collection[str]) -> None:
     for name in buffers:
         if name not in names:
             raise ValueError(f'buffers names "{name}", which is no tensor of the model')
+    for name, rule in rules_of(buffers).items():
+        if rule not in ("mean", "maximum"):
+            raise ValueError(f'buffers has the rule {rule!r} for "{name}"; it is "mean" or '
+                             '"maximum"')
 
 
 def check_tensors(tensors: object, giver: str) -> None:
@@ -63,9 +72,19 @@ class Tensor:
     name: str
     shape: Tuple[int, ...]
     dtype: np.dtype[Any]
-    buffer: bool
+    rule: str  # of a buffer; empty: it is trainable
     begin: int  # in values of the vector
     end: int
+
+    @property
+    def buffer(self) -> bool:
+        return bool(self.rule)
+
+    def describe(self) -> Dict[str, object]:
+        said: Dict[str, object] = {"name": self.name, "shape": list(self.shape),
+                                   "dtype": str(self.dtype),
+                                   "role": "buffer" if self.buffer else "trainable"}
+        return {**said, "rule": self.rule} if self.rule == "maximum" else said
 
 
 class Layout:
@@ -78,18 +97,18 @@ class Layout:
         for name in model:
             check_name(name)
         check_buffers(buffers, model)
+        rules = rules_of(buffers)
         self.tensors: List[Tensor] = []
         end = 0
         for name in by_name(model):
             values = as_float32(name, model[name])
             begin, end = end, end + values.size
             dtype = np.asarray(model[name]).dtype
-            self.tensors.append(Tensor(name, values.shape, dtype, name in buffers, begin, end))
+            self.tensors.append(Tensor(name, values.shape, dtype, rules.get(name, ""), begin, end))
         self.size = end
 
     def describe(self) -> List[Dict[str, object]]:
-        return [{"name": t.name, "shape": list(t.shape), "dtype": str(t.dtype),
-                 "role": "buffer" if t.buffer else "trainable"} for t in self.tensors]
+        return [tensor.describe() for tensor in self.tensors]
 
     def unpack(self, vector: NDArray[np.float32]) -> Tensors:
         """Tensors of their own type; those of float32 are views of `vector`."""

@@ -45,7 +45,9 @@ class TorchTrainer(Trainer):
 
     model: an nn.Module, or a function from the job's [trainer] settings to one, so that the
         initial weights follow from the run's seed. Parameters with requires_grad are trained; all
-        else in its state_dict is a buffer, and is averaged.
+        else in its state_dict is a buffer, and is averaged; of integers and truth values, as
+        num_batches_tracked is, the largest of the clients' is taken, which is one that a client
+        has and never falls.
     loss: from outputs and targets to the mean loss of a batch.
     loader_of: from task to batches (inputs, targets) of the rows of task.client, as a DataLoader
         that shuffles: torch, numpy and random are seeded for each task.
@@ -96,8 +98,9 @@ class TorchTrainer(Trainer):
     def initialize(self, task: Task) -> Tensors:
         self._make(task)
         tensors = self._shared()
-        self.buffers = [name for name, tensor in self._state().items() if name in tensors and not (
-            isinstance(tensor, nn.Parameter) and tensor.requires_grad)]
+        self.buffers = {name: "mean" if tensor.is_floating_point() else "maximum"
+                        for name, tensor in self._state().items() if name in tensors and not (
+                            isinstance(tensor, nn.Parameter) and tensor.requires_grad)}
         return tensors
 
     def fit(self, parameters: Tensors, task: Task) -> Fit:

@@ -108,8 +108,8 @@ class Trainer(ABC):
     may be changed in place and returned, and is valid until the method returns.
     """
 
-    # Names of tensors that no optimizer changes and that are averaged: running means, counters.
-    # May be set in initialize.
+    # Names of tensors that no optimizer changes and that are averaged, as running means are; or a
+    # dict of name to rule, "mean" or "maximum": {"count": "maximum"}. May be set in initialize.
     buffers: Collection[str] = ()
 
     @property
