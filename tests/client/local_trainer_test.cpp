@@ -281,8 +281,7 @@ TEST_F(LocalTrainerTest, AnEvaluationTravelsAsItsNumbersHaveNames) {
   plan.kind = protocol::TaskKind::kEvaluate;
   plan.schema = {.scalars = {"loss"}, .bounds = plan.schema.bounds};
   Regression trainer;
-  const auto update = make_update({plan, SharedBytes(parameters, as_bytes(parameters->values()))},
-                                  trainer, {}, stop);
+  const auto update = make_update({.plan = plan, .base = base()}, trainer, {}, stop);
   ASSERT_TRUE(update) << update.error().message();
   EXPECT_EQ(update->head.weight, 7);
   EXPECT_EQ(update->head.scalars,

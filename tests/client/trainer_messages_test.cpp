@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/client/trainer_output.h"
+#include "core/model/external_model.h"
 
 namespace starling::client {
 namespace {
@@ -61,6 +62,36 @@ TEST(TrainerMessages, ADescriptionIsRead) {
   EXPECT_EQ(read_description(description(""), 1)->rows, 0U);
 }
 
+TEST(TrainerMessages, ABufferMayHaveARule) {
+  const auto layout = [](const std::string& rule) {
+    const auto read = read_description(
+        R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "n",)"
+        R"( "shape": [], "role": "buffer")" +
+            rule + "}]}}",
+        1);
+    EXPECT_TRUE(read) << read.error().message();
+    return *read->layout;
+  };
+  EXPECT_EQ(layout(R"(, "rule": "maximum")").tensors()[0].rule, model::BufferRule::kMaximum);
+  EXPECT_EQ(layout(R"(, "rule": "mean")"), layout(""));
+}
+
+TEST(TrainerMessages, PrivateTensorsAreNoPartOfTheModelAndShown) {
+  const auto read = read_description(
+      R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [)"
+      R"({"name": "head.weight", "shape": [10, 64], "dtype": "float16", "role": "private"},)"
+      R"({"name": "w", "shape": [3], "role": "trainable"},)"
+      R"({"name": "head\nbias", "shape": [], "role": "private"}]}})",
+      1);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(*read->layout, *model::external_layout({{.name = "w", .shape = {3}}}).value());
+  EXPECT_EQ(read->private_tensors, (std::vector<PrivateTensor>{{"head.weight", {10, 64}, "float16"},
+                                                               {"head\nbias", {}, ""}}));
+  EXPECT_EQ(summarize(*read),
+            "the trainer: fit; 1 tensor, 3 values; private, and never sent: head.weight [10, 64] "
+            "float16, head?bias []");
+}
+
 TEST(TrainerMessages, WrongDescriptionsAreRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {R"({"id": 1, "ok": {"protocol": 2}})", "version 2 of the protocol"},
@@ -72,8 +103,20 @@ TEST(TrainerMessages, WrongDescriptionsAreRefusedByName) {
        R"( "shape": [-1], "role": "buffer"}]}})",
        "'w' with a dimension"},
       {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
-       R"( "shape": [1], "role": "private"}]}})",
+       R"( "shape": [1], "role": "secret"}]}})",
        "'w' with a role"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "private"}]}})",
+       "the model has no tensors"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "private"}, {"name": "w", "shape": [1], "role": "buffer"}]}})",
+       "no model"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "buffer", "rule": "last"}]}})",
+       "'w' with a rule that is neither 'mean' nor 'maximum'"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "trainable", "rule": "maximum"}]}})",
+       "'w' with a rule, which only buffers have"},
       {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
        R"( "shape": [1099511627776, 1099511627776], "role": "buffer"}]}})",
        "no model"},

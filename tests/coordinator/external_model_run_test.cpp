@@ -158,7 +158,7 @@ class FailingTrainer final : public client::Trainer {
 };
 
 struct Simulated {
-  model::Parameters last{small_layout()};
+  std::optional<model::Parameters> last;
   std::vector<std::optional<double>> losses;  // of evaluations at the coordinator
   std::vector<std::string> lines;
   std::uint64_t crashes = 0;
@@ -207,10 +207,10 @@ TEST_F(ExternalModelRun, AverageOfItsClientsWithoutRowsAtTheCoordinator) {
   job_.evaluate.federated_every = 1;
   const Simulated simulated = simulate(job_);
   EXPECT_EQ(simulated.models.size(), 4U);
-  EXPECT_EQ(*simulated.last.layout(), *small_layout()) << "with its roles";
+  EXPECT_EQ(*simulated.last->layout(), *small_layout()) << "with its roles";
   const model::Parameters before = small_model();
   for (std::size_t i = 0; i < before.size(); ++i) {
-    EXPECT_EQ(simulated.last.values()[i], before.values()[i] + 4 * 2) << "the mean of 1, 2 and 3";
+    EXPECT_EQ(simulated.last->values()[i], before.values()[i] + 4 * 2) << "the mean of 1, 2 and 3";
   }
 }
 
@@ -288,10 +288,45 @@ TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
   const auto layout = small_layout();
   const auto change = [&](std::string_view name) {
     const model::TensorInfo& tensor = *layout->find(name);
-    return simulated.last.values(tensor)[0] - std::as_const(before).values(tensor)[0];
+    return simulated.last->values(tensor)[0] - std::as_const(before).values(tensor)[0];
   };
   EXPECT_FLOAT_EQ(change("b"), 8);
   EXPECT_GT(std::abs(change("a") - 8), 1) << "a step of the server's optimizer";
+}
+
+// Three clients add 1, 2 and 3 in each of four rounds.
+TEST_F(ExternalModelRun, TheLargestOfABufferIsTakenWhereThatIsItsRule) {
+  const auto layout =
+      model::external_layout({{.name = "a", .shape = {3}},
+                              {.name = "b",
+                               .shape = {2},
+                               .role = model::Role::kBuffer,
+                               .rule = model::BufferRule::kMaximum},
+                              {.name = "c", .shape = {2}, .role = model::Role::kBuffer}})
+          .value();
+  ASSERT_TRUE(model::write_safetensors(file_, model::Parameters(layout)));
+  struct Case {
+    std::string strategy, rule;
+    float maximum;
+  };
+  std::uint64_t crashes = 0;
+  for (const auto& [strategy, rule, maximum] :
+       {Case{"fedavg", "mean", 12}, {"fedadam", "mean", 12}, {"fedavg", "median", 8}}) {
+    job_.training.strategy.name = strategy;
+    job_.aggregation.rule = rule;
+    for (const std::uint64_t kill_at : {0U, 21U, 34U}) {
+      const Simulated simulated = simulate(job_, {.seed = 5, .kill_at_message = kill_at});
+      crashes += simulated.crashes;
+      EXPECT_EQ(*simulated.last->layout(), *layout);
+      const auto values = [&](std::string_view name) {
+        const auto found = std::as_const(*simulated.last).values(*layout->find(name));
+        return std::vector<float>(found.begin(), found.end());
+      };
+      EXPECT_EQ(values("b"), (std::vector<float>{maximum, maximum})) << strategy << ", " << rule;
+      EXPECT_EQ(values("c"), (std::vector<float>{8, 8})) << strategy << ", " << rule;
+    }
+  }
+  EXPECT_GT(crashes, 0U);
 }
 
 TEST_F(ExternalModelRun, GoesOnFromItsOwnModelsWhoeverIsKilled) {

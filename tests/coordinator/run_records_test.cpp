@@ -19,6 +19,7 @@ namespace starling::coordinator {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 
 RoundSummary summary() {
   return {.run = RunId(1),
@@ -128,7 +129,7 @@ TEST(RunRecords, JsonHasMetricsByNameAndNullWhereThereAreNone) {
   const auto value = run_to_json(run, {train, record(store::PhaseKind::kTrain, 2)}, {evaluated});
   const auto& rounds = value.at("rounds").as_array();
   EXPECT_EQ(rounds[0].at("federated_metrics"), (boost::json::value{{"mae", 0.25}}));
-  EXPECT_EQ(rounds[0].at("federated_loss"), -1);
+  EXPECT_EQ(rounds[0].at("federated_loss"), -1.0);
   for (const char* key : {"federated_accuracy", "eval_metrics"}) {
     EXPECT_TRUE(rounds[0].at(key).is_null()) << key;
   }
@@ -592,7 +593,6 @@ TEST(RunRecords, ClassesThatAreTextsAreThoseOfTheEvaluationData) {
 }
 
 TEST(RunRecords, NamesThatContradictTheShapeOrEachOtherAreRefused) {
-  using ::testing::HasSubstr;
   const auto why = [](const std::string& data) {
     const auto job = parse_job("data = {" + data + "}", "job.toml");
     if (!job) return job.error().message();

@@ -47,6 +47,43 @@ def test_describes_its_tensors_by_name(host):
             {"name": "w", "shape": [2, 3], "dtype": "float32", "role": "trainable"}]}
 
 
+def test_describes_rules_of_buffers_and_private_tensors(host):
+    program = HEAD.replace('["count"]', '{"count": "maximum", "b": "mean"}\n    private_tensors = '
+                           '{"head": np.zeros((2, 3), np.float16)}') + FIT + END
+    trainer = host(program)
+    assert trainer.describe()["ok"]["tensors"] == [
+        {"name": "b", "shape": [3], "dtype": "float16", "role": "buffer"},
+        {"name": "count", "shape": [], "dtype": "int64", "role": "buffer", "rule": "maximum"},
+        {"name": "w", "shape": [2, 3], "dtype": "float32", "role": "trainable"},
+        {"name": "head", "shape": [2, 3], "dtype": "float16", "role": "private"}]
+
+
+@pytest.mark.parametrize("attributes, message", [
+    ('buffers = {"w": "last"}',
+     "ValueError: buffers has the rule 'last' for \"w\"; it is \"mean\" or \"maximum\""),
+    ('private_tensors = ["head"]',
+     "TypeError: private_tensors is ['head']; a dict of name to array is needed, or {}"),
+    ('private_tensors = {"w": np.zeros(3)}',
+     'ValueError: initialize returned the tensor "w", which private_tensors has too; it either '
+     'travels or is private')])
+def test_wrong_roles_are_named(host, attributes, message):
+    trainer = host(HEAD.replace('buffers = ["count"]', attributes) + FIT + END)
+    assert trainer.describe()["error"]["message"] == message
+
+
+def test_a_private_tensor_does_not_travel(host, by_hand):
+    program = HEAD.replace('["count"]', '["count"]\n    private_tensors = {"head": np.ones(5)}') + """
+    def fit(self, parameters, task):
+        return starling.Fit({**parameters, "head": np.ones(5)}, 5, {"loss": 0.5})
+""" + END
+    trainer = host(program)
+    trainer.describe()
+    assert trainer.fit(GIVEN)["error"]["message"] == (
+        'ValueError: fit returned the tensor "head", which is private: keep it in task.directory')
+    done = by_hand(program.replace(', "head": np.ones(5)', ""), "--check")
+    assert done.returncode == 0 and "head: float64 [5], private" in done.stdout
+
+
 def test_names_are_ordered_by_their_bytes(host):
     trainer = host("""
 import numpy as np, starling

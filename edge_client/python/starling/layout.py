@@ -88,15 +88,18 @@ class Tensor:
 
 
 class Layout:
-    """The tensors of a model in the order in which they travel."""
+    """The tensors of a model in the order in which they travel; `private` ones do not."""
 
-    def __init__(self, model: Mapping[str, Array], buffers: Collection[str]) -> None:
+    def __init__(self, model: Mapping[str, Array], buffers: Collection[str],
+                 private: Mapping[str, Array] = {}) -> None:
         check_tensors(model, "initialize")
         if not model:
             raise ValueError("initialize returned no tensor; a model needs one at least")
         for name in model:
             check_name(name)
         check_buffers(buffers, model)
+        _check_private(private, model)
+        self.private = {name: np.asarray(private[name]) for name in by_name(private)}
         rules = rules_of(buffers)
         self.tensors: List[Tensor] = []
         end = 0
@@ -108,7 +111,9 @@ class Layout:
         self.size = end
 
     def describe(self) -> List[Dict[str, object]]:
-        return [tensor.describe() for tensor in self.tensors]
+        return [tensor.describe() for tensor in self.tensors] + [
+            {"name": name, "shape": list(array.shape), "dtype": str(array.dtype), "role": "private"}
+            for name, array in self.private.items()]
 
     def unpack(self, vector: NDArray[np.float32]) -> Tensors:
         """Tensors of their own type; those of float32 are views of `vector`."""
@@ -124,6 +129,9 @@ class Layout:
         check_tensors(tensors, giver)
         wanted = {t.name: t for t in self.tensors}
         for name in tensors:
+            if name in self.private:
+                raise ValueError(f'{giver} returned the tensor "{name}", which is private: keep it '
+                                 "in task.directory")
             if name not in wanted:
                 raise ValueError(f'{giver} returned the tensor "{name}", which the model lacks')
         values = {}
@@ -142,6 +150,16 @@ class Layout:
         for tensor in self.tensors:
             place = vector[tensor.begin:tensor.end].reshape(tensor.shape)
             np.copyto(place, values[tensor.name])
+
+
+def _check_private(private: object, model: Mapping[str, Array]) -> None:
+    if not isinstance(private, Mapping):
+        raise TypeError(f"private_tensors is {private!r}; a dict of name to array is needed, or {{}}")
+    for name in private:
+        check_name(name)
+        if name in model:
+            raise ValueError(f'initialize returned the tensor "{name}", which private_tensors has '
+                             "too; it either travels or is private")
 
 
 def _of_type(values: NDArray[np.float32], dtype: np.dtype[Any]) -> Array:

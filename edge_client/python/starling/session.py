@@ -105,7 +105,8 @@ class Session:
         if key not in self._layouts:
             model = self._trainer.initialize(
                 Task(client=task.client, settings=task.settings, directory=task.directory))
-            self._layouts[key] = Layout(model, self._trainer.buffers)
+            self._layouts[key] = Layout(model, self._trainer.buffers,
+                                        self._trainer.private_tensors)
         return self._layouts[key]
 
     def _map(self, size: int) -> None:

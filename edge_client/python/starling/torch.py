@@ -98,6 +98,7 @@ class TorchTrainer(Trainer):
     def initialize(self, task: Task) -> Tensors:
         self._make(task)
         tensors = self._shared()
+        self.private_tensors = self._private_state()
         self.buffers = {name: "mean" if tensor.is_floating_point() else "maximum"
                         for name, tensor in self._state().items() if name in tensors and not (
                             isinstance(tensor, nn.Parameter) and tensor.requires_grad)}
@@ -242,10 +243,13 @@ class TorchTrainer(Trainer):
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16]
         return task.directory / f"private-{quote(task.client, safe='')}-{digest}.safetensors"
 
+    def _private_state(self) -> Tensors:
+        return from_state_dict({name: tensor for name, tensor in self._state().items()
+                                if self._stays(name)})
+
     def _keep_private(self, task: Task) -> None:
         if self._private:
-            save(self._private_file(task), from_state_dict(
-                {name: tensor for name, tensor in self._state().items() if self._stays(name)}))
+            save(self._private_file(task), self._private_state())
 
     def _loss_of(self, inputs: Any, targets: Any) -> Tuple[torch.Tensor, int]:
         targets = self._moved(targets)
