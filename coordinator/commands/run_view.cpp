@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "coordinator/commands/text_table.h"
 #include "coordinator/job/job_text.h"
@@ -22,6 +23,7 @@ constexpr std::size_t kFailuresShown = 20;
 constexpr std::size_t kWarningsShown = 10;
 constexpr std::size_t kAbandonedShown = 10;
 constexpr std::size_t kLeftOutShown = 10;
+constexpr std::size_t kMetricsShown = 6;  // names
 
 const json::array& array_of(const json::value& object, std::string_view key) {
   static const json::array kNone;
@@ -164,6 +166,39 @@ std::string evaluations_table(const json::array& rounds, const telemetry::Termin
   return "\nevaluated by the clients, on their own data\n" + table.text(terminal.line_max);
 }
 
+// `key`: "eval_metrics" or "federated_metrics": a column for each name that some round has.
+std::string metrics_table(const json::array& rounds, std::string_view key, std::string_view title,
+                          const telemetry::Terminal& terminal) {
+  std::set<std::string> names;
+  const auto metrics_of = [key](const json::value& round) -> const json::value* {
+    const json::object* members = round.if_object();
+    const json::value* metrics =
+        members ? members->if_contains(json::string_view(key.data(), key.size())) : nullptr;
+    return metrics && metrics->is_object() ? metrics : nullptr;
+  };
+  for (const json::value& round : rounds) {
+    if (const json::value* metrics = metrics_of(round)) {
+      for (const auto& metric : metrics->get_object()) names.emplace(metric.key());
+    }
+  }
+  if (names.empty()) return {};
+  const std::size_t left_out = names.size() - std::min(names.size(), kMetricsShown);
+  while (names.size() > kMetricsShown) names.erase(std::prev(names.end()));
+  std::vector<std::string> headers = {">ROUND"};
+  for (const std::string& name : names) headers.push_back(">" + escape_controls(name));
+  TextTable table(std::move(headers));
+  for (const json::value& round : rounds) {
+    const json::value* metrics = metrics_of(round);
+    if (metrics == nullptr) continue;
+    std::vector<std::string> cells = {cell(round, "round")};
+    for (const std::string& name : names) cells.push_back(cell(*metrics, name, 4));
+    table.add(std::move(cells));
+  }
+  std::string text = fmt::format("\n{}\n{}", title, table.text(terminal.line_max));
+  if (left_out > 0) text += fmt::format("and {} more; --format json has all\n", left_out);
+  return text;
+}
+
 // `key`: "failures" of each attempt at a training, or "federated_failures" of the last evaluation
 // by clients.
 std::string failures_table(const json::array& rounds, std::string_view key, std::string_view title,
@@ -251,7 +286,11 @@ std::string describe_run(const json::value& run, const telemetry::Terminal& term
   return top + "\n" + rounds_table(rounds, terminal) + round_warnings(rounds) +
          abandoned_rounds(rounds) +
          failures_table(rounds, "failures", "who did not count, and why", terminal) +
+         metrics_table(rounds, "eval_metrics", "metrics of the coordinator's evaluations",
+                       terminal) +
          evaluations_table(rounds, terminal) +
+         metrics_table(rounds, "federated_metrics", "metrics of the clients' evaluations",
+                       terminal) +
          failures_table(rounds, "federated_failures", "who did not evaluate, and why", terminal) +
          accuracy_curve(rounds, terminal);
 }

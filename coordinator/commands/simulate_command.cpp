@@ -12,6 +12,7 @@
 #include "coordinator/commands/commands.h"
 #include "coordinator/machine/job_warnings.h"
 #include "coordinator/simulation/simulate.h"
+#include "core/base/decimal.h"
 #include "core/base/escape_controls.h"
 #include "core/config/binder.h"
 #include "core/telemetry/progress_log.h"
@@ -46,6 +47,13 @@ void print_summary(const boost::json::value& run, const SimulateOptions& options
     context.out << "written: " << options.out->string() << "/run.json, models/ and report.html\n";
 }
 
+// Beside the bar.
+std::string note_of(const Measured& found) {
+  return fmt::format("{}{} {}", found.federated ? "held-out " : "",
+                     found.accuracy ? "accuracy" : "loss",
+                     decimal(found.accuracy.value_or(found.loss)));
+}
+
 struct SimulateFlags {
   config::Binder binder;
   Job job;
@@ -71,11 +79,7 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
   };
   hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
     const std::lock_guard lock(log.mutex());
-    const auto note = outcome.measured ? fmt::format("{}accuracy {:.4f}",
-                                                     outcome.measured->federated ? "held-out " : "",
-                                                     outcome.measured->accuracy)
-                                       : std::string();
-    progress.update(summary.round, note);
+    progress.update(summary.round, outcome.measured ? note_of(*outcome.measured) : std::string());
   };
   SimulateOptions options = flags.options;
   options.log = &log;

@@ -10,11 +10,18 @@
 
 namespace starling::coordinator {
 
+bool EarlyStopping::is_of(const Measured& measured) const {
+  return options_.enabled() && options_.metric.starts_with("federated-") == measured.federated;
+}
+
+bool EarlyStopping::misses_accuracy(const Measured& measured) const {
+  return is_of(measured) && wants_accuracy() && !measured.accuracy;
+}
+
 void EarlyStopping::record(Round round, const Measured& measured) {
-  if (!options_.enabled() || options_.metric.starts_with("federated-") != measured.federated)
-    return;
-  const bool rises = options_.metric.ends_with("accuracy");
-  const double value = rises ? measured.accuracy : measured.loss;
+  if (!is_of(measured) || misses_accuracy(measured)) return;
+  const bool rises = wants_accuracy();
+  const double value = rises ? *measured.accuracy : measured.loss;
   const double gain = best_ ? (rises ? value - *best_ : *best_ - value) : 1;
   if (std::isfinite(value) && (!best_ || gain > options_.min_change)) {
     best_ = value;

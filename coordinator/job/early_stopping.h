@@ -8,6 +8,7 @@
 
 #include "coordinator/job/job.h"
 #include "core/base/ids.h"
+#include "core/train/evaluator.h"
 
 namespace starling::coordinator {
 
@@ -15,7 +16,8 @@ namespace starling::coordinator {
 struct Measured {
   bool federated = false;  // by clients on their held-out rows; else by the coordinator
   double loss = 0;
-  double accuracy = 0;
+  std::optional<double> accuracy = {};  // of the models that have one
+  train::Metrics metrics = {};
   friend bool operator==(const Measured&, const Measured&) = default;
 };
 
@@ -24,15 +26,20 @@ class EarlyStopping {
   EarlyStopping() = default;  // never stops
   explicit EarlyStopping(StopOptions options) : options_(std::move(options)) {}
 
-  // In order of round; what is not the metric's is passed over. A value that is no number is no
-  // improvement.
+  // In order of round; what is not the metric's is passed over, as is an evaluation without
+  // accuracy where that is the metric. A value that is no number is no improvement.
   void record(Round round, const Measured& measured);
+  // Whether the metric is the accuracy of such evaluations, and this one says none.
+  bool misses_accuracy(const Measured& measured) const;
   // Why the run ends now: "accuracy has not improved for 5 evaluations since round 12 (0.8421)".
   std::optional<std::string> reason() const;
   // Whether there is a metric and nothing of it was recorded.
   bool unmeasured() const { return options_.enabled() && !best_ && without_improvement_ == 0; }
 
  private:
+  bool is_of(const Measured& measured) const;
+  bool wants_accuracy() const { return options_.metric.ends_with("accuracy"); }
+
   StopOptions options_;
   std::optional<double> best_;
   Round best_round_ = 0;

@@ -218,8 +218,7 @@ void RunMachine::open(OpenAttempt opening, bool resumed) {
     if (std::string text = candidates_.describe_unable(); !text.empty()) run_.say(std::move(text));
   }
   update::Schema schema =
-      trains ? start_.schema
-             : update::Schema{.scalars = {"accuracy", "loss"}, .bounds = start_.schema.bounds};
+      trains ? start_.schema : update::Schema{.scalars = {"loss"}, .bounds = start_.schema.bounds};
   schema.bounds.contributions_max = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(asked));
   bool is_repetition = false;  // earlier attempts of the round lacked room again and again
   if (const auto past = start_.attempts.find(opening.round); past != start_.attempts.end()) {
@@ -385,7 +384,7 @@ void RunMachine::handle(RoundDurable& event) {
 
 void RunMachine::committed(const RoundSummary& summary, Durable durable) {
   if (!phase_->trains()) note_misses(run_, summary);
-  if (durable.measured) start_.stopping.record(summary.round, *durable.measured);
+  if (durable.measured) measured(summary.round, *durable.measured);
   if (durable.next) {
     start_.at = std::move(*durable.next);
     start_.evaluated = false;
@@ -409,6 +408,16 @@ void RunMachine::committed(const RoundSummary& summary, Durable durable) {
   }
   phase_->tell_failed_tasks();
   remove_phase();
+}
+
+void RunMachine::measured(Round round, const Measured& found) {
+  start_.stopping.record(round, found);
+  if (!start_.stopping.misses_accuracy(found) || std::exchange(said_no_accuracy_, true)) return;
+  const std::string& metric = start_.job.stop.metric;
+  run_.say(
+      fmt::format("the evaluation of round {} says no accuracy, so stop.metric = '{}' cannot "
+                  "end the run by it; submit such runs with '{}loss'",
+                  round, metric, found.federated ? "federated-" : ""));
 }
 
 void RunMachine::remove_phase() {

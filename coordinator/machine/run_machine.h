@@ -66,6 +66,7 @@ class RunMachine {
   void abandon_training(RoundSummary summary, const Error& reason);
   void end_abandoned_tasks(const Error& reason);
   void committed(const RoundSummary& summary, Durable durable);
+  void measured(Round round, const Measured& found);
   void remove_phase();
   void finish(FinishRun::State state, std::optional<Error> error);
 
@@ -83,6 +84,7 @@ class RunMachine {
   std::optional<TimePoint> retry_at_;
   std::optional<TimePoint> evaluate_by_;  // the evaluation that is due: it waits no longer
   bool said_who_cannot_ = false;
+  bool said_no_accuracy_ = false;
   std::uint64_t work_ = 0;  // but that of the candidates and the open phase
 };
 

@@ -10,16 +10,6 @@ namespace starling::coordinator {
 
 namespace {
 
-// No model has these, so no client measured them.
-Result<void> check_measured(const update::ContributionHead& head) {
-  const auto loss = head.scalars.find("loss");
-  const auto accuracy = head.scalars.find("accuracy");
-  const bool has_both = loss != head.scalars.end() && accuracy != head.scalars.end();
-  if (has_both && loss->second >= 0 && accuracy->second >= 0 && accuracy->second <= 1) return {};
-  return rejected("bad-scalars",
-                  "an evaluation needs a loss of at least 0 and an accuracy from 0 to 1");
-}
-
 // The model's buffers after a round, one behind the other: what they were and the mean change,
 // whatever the strategy makes of the other tensors. `changes`: of all tensors.
 std::vector<float> average_buffers(const model::Parameters& base, const aggregate::Means& changes) {
@@ -46,6 +36,35 @@ void set_buffers(std::span<const float> buffers, model::Parameters& model) {
 
 }  // namespace
 
+BufferMaxima::BufferMaxima(const model::Layout& layout) {
+  for (const model::TensorInfo& tensor : layout.tensors()) {
+    const bool is_maximum = tensor.rule == model::BufferRule::kMaximum;
+    if (tensor.role == model::Role::kBuffer && is_maximum) parts_.push_back({tensor});
+  }
+}
+
+Result<void> BufferMaxima::add(const update::Contribution& contribution) {
+  std::vector<float> values;
+  for (auto& [tensor, changes] : parts_) {
+    values.resize(tensor.size());
+    STARLING_TRY(contribution.read(0, tensor.offset, values));
+    if (changes.empty()) changes = values;
+    std::ranges::transform(changes, values, changes.begin(),
+                           [](float a, float b) { return std::max(a, b); });
+  }
+  return {};
+}
+
+void BufferMaxima::apply(const model::Parameters& base, model::Parameters& model) const {
+  for (const auto& [tensor, changes] : parts_) {
+    const std::span<const float> before = base.values(tensor);
+    const std::span<float> after = model.values(tensor);
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      after[i] = static_cast<float>(static_cast<double>(before[i]) + changes[i]);
+    }
+  }
+}
+
 Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
     std::shared_ptr<const RunContext> context, const BeginRound& phase) {
   STARLING_ASSIGN(Rule rule, make_rule(*context, phase));
@@ -56,10 +75,10 @@ Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
 Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context,
                                                        const BeginRound& phase) {
   auto rule = context.job.aggregation.joint_rule();
+  if (rule == nullptr && phase.kind == protocol::TaskKind::kEvaluate) return Rule(MeasuredMeans());
   if (rule == nullptr) {
     update::Schema schema = phase.schema;
-    const bool trains = phase.kind == protocol::TaskKind::kTrain;
-    const auto range = trains ? context.strategy->values() : aggregate::ValueRange::kModel;
+    const auto range = context.strategy->values();
     if (range == aggregate::ValueRange::kFloat32 && context.uniform_weights()) {
       schema.bounds.weight_max = 1;  // each counts as 1: a finer scale
     }
@@ -83,7 +102,12 @@ RoundAggregate::RoundAggregate(std::shared_ptr<const RunContext> context, const 
       base_(phase.base),
       population_(phase.population),
       norm_max_(phase.norm_max),
-      rule_(std::move(rule)) {}
+      rule_(std::move(rule)) {
+  // A rule of all updates at once goes for all buffers: it is there so that no client alone says a
+  // value, as it could say a maximum.
+  const bool sums = std::holds_alternative<aggregate::WeightedMean>(*rule_);
+  if (sums) maxima_ = BufferMaxima(*base_.model->layout());
+}
 
 // Strategies divide by what they average.
 Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head) const {
@@ -114,7 +138,13 @@ Result<double> RoundAggregate::add(update::ContributionHead head, update::Payloa
 
 Result<void> RoundAggregate::take(update::Contribution contribution) {
   if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) {
-    return mean->accumulate(contribution);
+    STARLING_TRY(mean->accumulate(contribution));
+    const auto added = maxima_.add(contribution);
+    return added ? added : internal(added.error().code(), added.error().message());
+  }
+  if (auto* measured = std::get_if<MeasuredMeans>(&*rule_)) {
+    measured->add(contribution.head());
+    return {};
   }
   auto& [rule, clients, updates] = std::get<Joint>(*rule_);
   const std::string& client = clients.at(contribution.head().task);
@@ -139,6 +169,7 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
                                          {.report = report, .population = population_}));
   model::Parameters model(base_.model->layout(), std::move(next));
   set_buffers(buffers, model);
+  maxima_.apply(*base_.model, model);
   update::ModelVersion version = base_.version;
   version.round = round_;
   version.sha256 = model.sha256();
@@ -153,17 +184,10 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
 
 // By the rule of the updates, so that a single client moves a result no further than a model.
 Result<Measured> RoundAggregate::measure() {
-  STARLING_ASSIGN(aggregate::Report report, this->report());
-  if (const auto* joint = std::get_if<Joint>(&*rule_)) {
-    for (auto& [name, value] : report.scalars) {
-      std::vector<double> values;
-      for (const auto* head : joint->updates.heads()) values.push_back(head->scalars.at(name));
-      value = joint->rule->combine(std::move(values));
-    }
-  }
-  return Measured{.federated = true,
-                  .loss = report.scalars.at("loss"),
-                  .accuracy = report.scalars.at("accuracy")};
+  if (const auto* means = std::get_if<MeasuredMeans>(&*rule_)) return means->result();
+  STARLING_TRY(report());  // whether there are enough
+  const auto& joint = std::get<Joint>(*rule_);
+  return combine_measured(*joint.rule, joint.updates.heads());
 }
 
 Result<train::Evaluation> RoundAggregate::evaluate(const model::Snapshot& model, ComputePool* pool,
@@ -191,7 +215,8 @@ Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool, ModelEvaluator* e
   if (!context_->evaluates(round_)) return outcome;
   const auto found = evaluate(outcome.next->model, pool, external);
   if (found) {
-    outcome.measured = Measured{.loss = found->loss, .accuracy = found->accuracy};
+    outcome.measured =
+        Measured{.loss = found->loss, .accuracy = found->accuracy, .metrics = found->metrics};
   } else if (context_->model) {
     return found.error();
   } else {

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "coordinator/machine/coordinator_events.h"
+#include "coordinator/rounds/measured_means.h"
 #include "coordinator/rounds/model_evaluator.h"
 #include "coordinator/rounds/run_context.h"
 #include "core/aggregate/joint_rule.h"
@@ -22,6 +23,25 @@ struct RoundOutcome {
   std::optional<double> train_loss;  // weighted mean over the contributors
   std::optional<Measured> measured;
   std::optional<Error> not_evaluated;  // why the coordinator's trainer measured nothing
+};
+
+// The largest change of each element of the buffers whose rule that is.
+class BufferMaxima {
+ public:
+  BufferMaxima() = default;  // of no buffers
+  explicit BufferMaxima(const model::Layout& layout);
+
+  // Of the update's first vector. "upload-unreadable".
+  [[nodiscard]] Result<void> add(const update::Contribution& contribution);
+  // Sets the buffers to what they are after the round. Requires: something was added.
+  void apply(const model::Parameters& base, model::Parameters& model) const;
+
+ private:
+  struct Part {
+    model::TensorInfo tensor;
+    std::vector<float> changes = {};  // none until something was added
+  };
+  std::vector<Part> parts_;
 };
 
 class RoundAggregate {
@@ -45,7 +65,7 @@ class RoundAggregate {
     std::map<TaskId, std::string> clients;  // of the phase's tasks
     update::KeptUpdates updates = {};
   };
-  using Rule = std::variant<aggregate::WeightedMean, Joint>;
+  using Rule = std::variant<aggregate::WeightedMean, MeasuredMeans, Joint>;
 
   static Result<Rule> make_rule(const RunContext& context, const BeginRound& phase);
   RoundAggregate(std::shared_ptr<const RunContext> context, const BeginRound& phase, Rule rule);
@@ -66,6 +86,7 @@ class RoundAggregate {
   std::uint64_t population_;
   std::optional<double> norm_max_;
   std::optional<Rule> rule_;  // until finish()
+  BufferMaxima maxima_;       // of a training by the mean
 };
 
 }  // namespace starling::coordinator

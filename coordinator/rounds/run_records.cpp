@@ -58,6 +58,21 @@ std::string describe_failures(const std::vector<RoundFailure>& failures) {
   return text;
 }
 
+// "held-out loss 0.4385  accuracy 0.8421  mae 0.3100  "
+std::string describe(const Measured& found) {
+  constexpr std::size_t kMetricsNamed = 5;
+  std::string text =
+      fmt::format("{} loss {}  ", found.federated ? "held-out" : "eval", decimal(found.loss));
+  if (found.accuracy) text += fmt::format("accuracy {}  ", decimal(*found.accuracy));
+  for (const auto& [name, value] : found.metrics | std::views::take(kMetricsNamed)) {
+    text += fmt::format("{} {}  ", name, decimal(value));
+  }
+  if (found.metrics.size() > kMetricsNamed) {
+    text += fmt::format("and {} more  ", counted(found.metrics.size() - kMetricsNamed, "metric"));
+  }
+  return text;
+}
+
 protocol::TaskKind to_kind(store::PhaseKind kind) {
   return kind == store::PhaseKind::kTrain ? protocol::TaskKind::kTrain
                                           : protocol::TaskKind::kEvaluate;
@@ -99,6 +114,7 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
   result.train_loss = outcome->train_loss;
   if (outcome->measured) {
     result.evaluation = {outcome->measured->loss, outcome->measured->accuracy};
+    result.metrics = outcome->measured->metrics;
   }
   return result;
 }
@@ -153,8 +169,7 @@ EarlyStopping replay_stopping(const StopOptions& stop,
       const store::Evaluation& found = record.result.evaluation;
       if (record.state != store::RoundState::kCommitted) continue;
       if (!federated && !found.loss && !found.accuracy) continue;
-      stopping.record(record.key.round,
-                      {federated, found.loss.value_or(kNone), found.accuracy.value_or(kNone)});
+      stopping.record(record.key.round, {federated, found.loss.value_or(kNone), found.accuracy});
     }
   }
   return stopping;
@@ -287,8 +302,7 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
   if (outcome->train_loss)
     measures += fmt::format("train loss {}  ", decimal(*outcome->train_loss));
   if (const auto& found = outcome->measured) {
-    measures += fmt::format("{} loss {}  accuracy {}  ", found->federated ? "held-out" : "eval",
-                            decimal(found->loss), decimal(found->accuracy));
+    measures += describe(*found);
   }
   std::vector<std::string> lines = {counts};
   if (const auto& why = outcome->not_evaluated) {

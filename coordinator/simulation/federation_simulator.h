@@ -84,6 +84,8 @@ class FederationSimulator {
   struct Hooks {
     std::function<void(const std::string& line)> on_line;
     std::function<void(const RoundSummary&, const RoundOutcome&)> on_round;
+    // Each message that a process sends, before anything can happen to it.
+    std::function<void(const protocol::Envelope&)> on_message;
   };
 
   // `store` survives simulated crashes; `clock` dates its records. Both must outlive the simulator.

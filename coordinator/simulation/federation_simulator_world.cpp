@@ -90,6 +90,7 @@ Duration FederationSimulator::training_time(std::size_t index) {
 
 void FederationSimulator::transmit(std::size_t index, SessionId session, Direction direction,
                                    const protocol::Envelope& envelope) {
+  if (hooks_.on_message) hooks_.on_message(envelope);
   if (direction == Direction::kToCoordinator) upload_bytes_ += envelope.payload.size();
   auto shared = std::make_shared<protocol::Envelope>(envelope);
   if (options_.world) return carry(index, session, direction, std::move(shared));

@@ -60,11 +60,12 @@ Result<void> check_tensors(const model::ModelSpec& spec, std::size_t size,
                                    counted(size, "value"), description.name, ours));
   }
   if (spec.layout.empty() || spec.layout == model::digest_of(layout).hex()) return {};
-  return unsupported("tensors-differ",
-                     fmt::format("the run's model has as many values as {} ({}), but other names, "
-                                 "shapes or roles of its tensors; train the same model on all "
-                                 "clients",
-                                 description.name, ours));
+  return unsupported(
+      "tensors-differ",
+      fmt::format("the run's model has as many values as {} ({}), but other names, "
+                  "shapes, roles or rules of its tensors; train the same model on all "
+                  "clients",
+                  description.name, ours));
 }
 
 CheckedTrainer::CheckedTrainer(Trainer& trainer, TrainerDescription description)
@@ -135,13 +136,26 @@ Result<train::Evaluation> CheckedTrainer::evaluate(const TrainingRequest& reques
                                                    std::span<const float> parameters,
                                                    const std::atomic<bool>& stop) {
   STARLING_TRY(check(request, parameters.size(), TrainerOperation::kEvaluate));
-  STARLING_ASSIGN(const train::Evaluation found, call_trainer(description_, [&] {
+  STARLING_ASSIGN(train::Evaluation found, call_trainer(description_, [&] {
                     return trainer_.evaluate(request, parameters, stop);
                   }));
-  STARLING_TRY(check_finite(found.loss + found.accuracy));
+  STARLING_TRY(check_finite(found.loss + found.accuracy.value_or(0)));
   if (found.samples == 0) return rejected("no-data", description_.name + " evaluated no rows");
-  if (found.accuracy < 0 || found.accuracy > 1) {
+  if (found.accuracy && (*found.accuracy < 0 || *found.accuracy > 1)) {
     return trainer_failed(description_, "answered an accuracy that is not from 0 to 1");
+  }
+  if (found.metrics.size() > train::kMetricsMax) {
+    return trainer_failed(description_, fmt::format("answered {} metrics; at most {} are taken",
+                                                    found.metrics.size(), train::kMetricsMax));
+  }
+  for (const auto& [name, value] : found.metrics) {
+    STARLING_TRY(check_finite(value));
+    if (train::is_metric_name(name)) continue;
+    return trainer_failed(
+        description_,
+        fmt::format("answered a metric that is called '{}'; names are 1 to {} of a-z, A-Z, 0-9 and "
+                    "._-/@%, and not 'loss' or 'accuracy'",
+                    printable(name), train::kMetricNameBytesMax));
   }
   return found;
 }

@@ -84,8 +84,13 @@ PendingUpdate pack(const protocol::RoundPlan& plan, double weight,
 Result<PendingUpdate> evaluate(const Train& task, Trainer& trainer, const std::atomic<bool>& stop) {
   STARLING_ASSIGN(const train::Evaluation found,
                   trainer.evaluate(request_of(task.plan), floats(task.base), stop));
-  return pack(task.plan, static_cast<double>(found.samples),
-              {{"loss", found.loss}, {"accuracy", found.accuracy}}, task.plan.schema.vectors, {});
+  std::map<std::string, double> scalars = {{"loss", found.loss}};
+  if (found.accuracy) scalars["accuracy"] = *found.accuracy;
+  for (const auto& [name, value] : found.metrics) {
+    scalars[std::string(update::kMetricPrefix) + name] = value;
+  }
+  return pack(task.plan, static_cast<double>(found.samples), std::move(scalars),
+              task.plan.schema.vectors, {});
 }
 
 struct PlannedStrategy {

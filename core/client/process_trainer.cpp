@@ -134,7 +134,8 @@ Result<train::Evaluation> ProcessTrainer::evaluate(const TrainingRequest& reques
                   host_.run(TrainerOperation::kEvaluate, prepared.task, {parameters, {}}, stop));
   return train::Evaluation{.loss = answer.loss,
                            .accuracy = answer.accuracy,
-                           .samples = static_cast<std::uint64_t>(answer.weight)};
+                           .samples = static_cast<std::uint64_t>(answer.weight),
+                           .metrics = answer.metrics};
 }
 
 }  // namespace starling::client

@@ -2,6 +2,7 @@
 #include "core/client/trainer_messages.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,9 +11,11 @@
 
 #include "core/base/counted.h"
 #include "core/base/escape_controls.h"
+#include "core/base/list_some.h"
 #include "core/base/nearest_name.h"
 #include "core/base/utf8.h"
 #include "core/model/external_model.h"
+#include "core/update/contribution.h"
 
 namespace starling::client {
 namespace {
@@ -155,13 +158,49 @@ Result<std::uint64_t> count(const json::object& object, std::string_view name) {
   return static_cast<std::uint64_t>(value);
 }
 
+Result<std::optional<double>> read_accuracy(const json::object& object) {
+  const json::value* value = object.if_contains("accuracy");
+  if (value == nullptr || value->is_null()) return std::optional<double>();
+  STARLING_ASSIGN(const double accuracy, number(object, "accuracy", {0, 1}));
+  return std::optional(accuracy);
+}
+
+Result<train::Metrics> read_metrics(const json::object& object) {
+  train::Metrics metrics;
+  const json::value* listed = object.if_contains("metrics");
+  if (listed == nullptr || listed->is_null()) return metrics;
+  if (!listed->is_object()) return protocol_error("answered with 'metrics' that is not an object");
+  const json::object& members = listed->get_object();
+  if (members.size() > train::kMetricsMax) {
+    return protocol_error(fmt::format("answered with {} metrics; at most {} are taken",
+                                      members.size(), train::kMetricsMax));
+  }
+  for (const auto& member : members) {
+    const std::string name(member.key().data(), member.key().size());
+    if (!train::is_metric_name(name)) {
+      return protocol_error(fmt::format(
+          "answered with a metric that is called '{}'; names are 1 to {} of a-z, A-Z, 0-9 and "
+          "._-/@%, and 'loss' and 'accuracy' stand beside 'metrics'",
+          printable(name), train::kMetricNameBytesMax));
+    }
+    constexpr double kMax = update::kScalarMax;
+    STARLING_ASSIGN(metrics[name], number(members, name, {-kMax, kMax}));
+  }
+  return metrics;
+}
+
 std::optional<std::string> text(const json::object& object, std::string_view name) {
   const json::value* value = object.if_contains(json::string_view(name.data(), name.size()));
   if (value == nullptr || !value->is_string()) return std::nullopt;
   return std::string(value->get_string().data(), value->get_string().size());
 }
 
-Result<model::TensorInfo> read_tensor(const json::value& value) {
+struct DescribedTensor {
+  model::TensorInfo info;
+  std::string dtype;
+};
+
+Result<DescribedTensor> read_tensor(const json::value& value) {
   const auto wrong = [](const std::string& tensor, const char* what) {
     return protocol_error(fmt::format("described the tensor '{}' {}", printable(tensor), what));
   };
@@ -173,7 +212,8 @@ Result<model::TensorInfo> read_tensor(const json::value& value) {
   if (shape == nullptr || !shape->is_array() || shape->get_array().size() > kDimensionsMax) {
     return wrong(*name, "without a shape of at most 8 dimensions");
   }
-  model::TensorInfo tensor{.name = *name};
+  DescribedTensor described{.info = {.name = *name}, .dtype = text(object, "dtype").value_or("")};
+  model::TensorInfo& tensor = described.info;
   for (const json::value& extent : shape->get_array()) {
     if (!extent.is_int64() || extent.get_int64() < 0) {
       return wrong(*name, "with a dimension that is not a whole number");
@@ -181,29 +221,52 @@ Result<model::TensorInfo> read_tensor(const json::value& value) {
     tensor.shape.push_back(extent.get_int64());
   }
   const auto role = text(object, "role");
-  if (role != "trainable" && role != "buffer") {
-    return wrong(*name, "with a role that is neither 'trainable' nor 'buffer'");
+  if (role != "trainable" && role != "buffer" && role != "private") {
+    return wrong(*name, "with a role that is none of 'trainable', 'buffer' and 'private'");
   }
   if (role == "buffer") tensor.role = model::Role::kBuffer;
-  return tensor;
+  if (role == "private") tensor.role = model::Role::kPrivate;
+  const json::value* rule = object.if_contains("rule");
+  if (rule == nullptr || rule->is_null() || *rule == "mean") return described;
+  if (*rule != "maximum") {
+    return wrong(*name, "with a rule that is neither 'mean' nor 'maximum'");
+  }
+  if (role != "buffer") return wrong(*name, "with a rule, which only buffers have");
+  tensor.rule = model::BufferRule::kMaximum;
+  return described;
 }
 
-Result<std::shared_ptr<const model::Layout>> read_layout(const json::object& object) {
+Result<void> read_tensors(const json::object& object, TrainerDescription& description) {
   const json::value* listed = object.if_contains("tensors");
   if (listed == nullptr || !listed->is_array()) {
     return protocol_error("described itself without its 'tensors'");
   }
-  std::vector<model::TensorInfo> tensors;
+  std::vector<model::TensorInfo> all, shared;
   for (const json::value& value : listed->get_array()) {
-    STARLING_ASSIGN(model::TensorInfo tensor, read_tensor(value));
-    tensors.push_back(std::move(tensor));
+    STARLING_ASSIGN(DescribedTensor tensor, read_tensor(value));
+    all.push_back(tensor.info);
+    if (tensor.info.role != model::Role::kPrivate) {
+      shared.push_back(std::move(tensor.info));
+    } else {
+      description.private_tensors.push_back(
+          {std::move(tensor.info.name), std::move(tensor.info.shape), std::move(tensor.dtype)});
+    }
   }
-  auto layout = model::external_layout(std::move(tensors));
-  if (!layout) {
+  // Names and sizes of private tensors are held to the same rules.
+  const auto sound = model::Layout::make(std::move(all));
+  auto layout = model::external_layout(std::move(shared));
+  if (!sound || !layout) {
+    const Error& error = sound ? layout.error() : sound.error();
     return protocol_error("described tensors of which no model can be: " +
-                          escape_controls(layout.error().message()));
+                          escape_controls(error.message()));
   }
-  return layout;
+  description.layout = *std::move(layout);
+  return {};
+}
+
+std::string describe_shortly(const PrivateTensor& tensor) {
+  return fmt::format("{} [{}]{}{}", printable(tensor.name), fmt::join(tensor.shape, ", "),
+                     tensor.dtype.empty() ? "" : " ", printable(tensor.dtype));
 }
 
 Result<std::vector<TrainerOperation>> read_operations(const json::object& object) {
@@ -253,6 +316,11 @@ std::string summarize(const TrainerDescription& description) {
                   counted(layout.tensors().size(), "tensor"), counted(layout.size(), "value"));
   if (description.rows > 0) text += fmt::format("; {}", counted(description.rows, "row"));
   if (description.held_out > 0) text += fmt::format(", {} held out", description.held_out);
+  if (!description.private_tensors.empty()) {
+    constexpr std::size_t kNamed = 10;
+    text += "; private, and never sent: " +
+            list_some(description.private_tensors, kNamed, describe_shortly);
+  }
   return text;
 }
 
@@ -307,7 +375,7 @@ Result<TrainerDescription> read_description(std::string_view line, std::uint64_t
   STARLING_ASSIGN(description.operations, read_operations(answer));
   STARLING_ASSIGN(description.rows, count(answer, "rows"));
   STARLING_ASSIGN(description.held_out, count(answer, "held-out"));
-  STARLING_ASSIGN(description.layout, read_layout(answer));
+  STARLING_TRY(read_tensors(answer, description));
   return description;
 }
 
@@ -332,7 +400,8 @@ Result<TrainerAnswer> read_answer(std::string_view line, std::uint64_t id,
                                                                         : "compute a gradient on"));
   }
   if (operation == TrainerOperation::kEvaluate) {
-    STARLING_ASSIGN(answer.accuracy, number(members, "accuracy", {0, 1}));
+    STARLING_ASSIGN(answer.accuracy, read_accuracy(members));
+    STARLING_ASSIGN(answer.metrics, read_metrics(members));
   }
   return answer;
 }

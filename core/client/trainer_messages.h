@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/model/parameters.h"
+#include "core/train/evaluator.h"
 
 namespace starling::client {
 
@@ -20,12 +21,21 @@ enum class TrainerOperation { kInitialize, kFit, kEvaluate, kGradient };
 
 std::string_view to_string(TrainerOperation operation);
 
+// What a trainer keeps to itself.
+struct PrivateTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::string dtype;  // for people; may be empty
+  friend bool operator==(const PrivateTensor&, const PrivateTensor&) = default;
+};
+
 struct TrainerDescription {
   std::string name;                          // "the trainer 'train.py'", as sentences begin
   std::vector<TrainerOperation> operations;  // kFit among them
   std::uint64_t rows = 0;                    // 0: not said
   std::uint64_t held_out = 0;
-  std::shared_ptr<const model::Layout> layout;  // of model::external_layout
+  std::shared_ptr<const model::Layout> layout;  // of model::external_layout: what travels
+  std::vector<PrivateTensor> private_tensors = {};
 
   bool can(TrainerOperation operation) const;
 };
@@ -33,7 +43,8 @@ struct TrainerDescription {
 // "unsupported-operation", with what the trainer offers.
 Error cannot_do(const TrainerDescription& description, TrainerOperation operation);
 
-// "the trainer 'train.py': fit, evaluate; 10 tensors, 199210 values; 600 rows, 100 held out"
+// "the trainer 'train.py': fit, evaluate; 10 tensors, 199210 values; 600 rows, 100 held out;
+// private, and never sent: head.weight [10, 64] float32"
 std::string summarize(const TrainerDescription& description);
 
 // A task as the protocol has it, but for its tensors.
@@ -50,8 +61,9 @@ struct TrainerTask {
 struct TrainerAnswer {
   double weight = 0;  // of an evaluation or gradient: its rows
   double loss = 0;
-  double accuracy = 0;
+  std::optional<double> accuracy = {};
   std::uint64_t steps = 0;
+  train::Metrics metrics = {};
 };
 
 // Where the vectors of a task lie in the shared memory.

@@ -31,6 +31,9 @@ Result<std::shared_ptr<const Layout>> external_layout(std::vector<TensorInfo> te
       return rejected("bad-layout",
                       "a tensor's name is \"__metadata__\" or has a control character");
     }
+    if (tensor.rule != BufferRule::kMean && tensor.role != Role::kBuffer) {
+      return rejected("bad-layout", "tensor \"" + tensor.name + "\" is no buffer, and has a rule");
+    }
     if (tensor.role != Role::kPrivate) continue;
     return rejected("bad-layout",
                     "tensor \"" + tensor.name + "\" is private to a client, and does not travel");
@@ -46,7 +49,8 @@ Sha256Digest digest_of(const Layout& layout) {
   for (const TensorInfo& tensor : layout.tensors()) {
     std::string line = tensor.name + '\0';
     for (const std::int64_t extent : tensor.shape) line += std::to_string(extent) + ',';
-    line += tensor.role == Role::kBuffer ? "buffer\n" : "trainable\n";
+    line += tensor.role == Role::kBuffer ? "buffer" : "trainable";
+    line += tensor.rule == BufferRule::kMaximum ? " maximum\n" : "\n";
     digest.update(as_bytes(line));
   }
   return std::move(digest).finish();

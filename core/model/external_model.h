@@ -16,11 +16,13 @@
 namespace starling::model {
 
 // In the order of the names, by bytes. Refuses what Layout::make does, no values at all,
-// names that no file can hold, and private tensors, which do not travel ("bad-layout").
+// names that no file can hold, a rule of what is no buffer, and private tensors, which do not
+// travel
+// ("bad-layout").
 [[nodiscard]] Result<std::shared_ptr<const Layout>> external_layout(
     std::vector<TensorInfo> tensors);
 
-// Of names, shapes and roles: equal where two sides mean the same vector.
+// Of names, shapes, roles and rules: equal where two sides mean the same vector.
 Sha256Digest digest_of(const Layout& layout);
 
 // A safetensors file in that order, whatever its own. The errors of load_safetensors and

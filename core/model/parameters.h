@@ -23,11 +23,18 @@ enum class Role {
   kPrivate,    // stays with the client
 };
 
+// What a buffer is after a round, of what it is at the clients that count.
+enum class BufferRule {
+  kMean,     // weighted as their updates are
+  kMaximum,  // of each element the largest
+};
+
 struct TensorInfo {
   std::string name;
   std::vector<std::int64_t> shape;  // row-major; empty: a scalar
   std::size_t offset = 0;           // of the first element in the flat vector, in floats
   Role role = Role::kTrainable;
+  BufferRule rule = BufferRule::kMean;  // of buffers
 
   std::size_t size() const;  // the number of elements
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;

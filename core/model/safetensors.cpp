@@ -20,8 +20,9 @@ constexpr std::uint64_t kHeaderBytesMax = std::uint64_t{16} << 20;
 constexpr std::size_t kTensorsMax = 1 << 16;
 constexpr std::size_t kDimensionsMax = 8;
 
-// Of the metadata: the names of the buffers, a JSON array.
+// Of the metadata: the names of the buffers, and of those whose rule is not the mean; JSON arrays.
 const std::string kBuffersKey = "starling.buffers";
+const std::string kMaximumKey = "starling.maximum";
 
 Error bad_file(const std::string& why) {
   return rejected("bad-safetensors", "not a sound safetensors file: " + why);
@@ -104,32 +105,56 @@ Result<Metadata> parse_metadata(const json::value& value) {
   return metadata;
 }
 
-// Gives the tensors that `metadata` names as buffers their role.
-Result<void> read_roles(const Metadata& metadata, std::vector<Entry>& entries) {
-  const auto text = metadata.find(kBuffersKey);
-  if (text == metadata.end()) return {};
+// The names behind `key`, which is a list of `what`.
+Result<std::set<std::string>> read_names(const Metadata& metadata, const std::string& key,
+                                         const std::string& what) {
+  std::set<std::string> listed;
+  const auto text = metadata.find(key);
+  if (text == metadata.end()) return listed;
   boost::system::error_code code;
   const json::value names = json::parse(text->second, code);
-  if (code || !names.is_array()) return bad_file("its list of buffers is not a JSON array");
-  std::set<std::string_view> buffers;
+  if (code || !names.is_array()) return bad_file("its list of " + what + " is not a JSON array");
   for (const json::value& name : names.get_array()) {
-    if (!name.is_string()) return bad_file("its list of buffers holds something else than text");
-    buffers.insert(std::string_view(name.get_string().data(), name.get_string().size()));
+    if (!name.is_string()) {
+      return bad_file("its list of " + what + " holds something else than text");
+    }
+    listed.emplace(name.get_string().data(), name.get_string().size());
   }
-  for (Entry& entry : entries) {
-    if (buffers.erase(entry.tensor.name) > 0) entry.tensor.role = Role::kBuffer;
-  }
-  if (buffers.empty()) return {};
-  return bad_file("its list of buffers names \"" + std::string(*buffers.begin()) +
-                  "\", which is no tensor of it");
+  return listed;
 }
 
-std::string buffers_of(const Layout& layout) {
+// Gives the tensors that `metadata` names as buffers their role and their rule.
+Result<void> read_roles(const Metadata& metadata, std::vector<Entry>& entries) {
+  STARLING_ASSIGN(auto buffers, read_names(metadata, kBuffersKey, "buffers"));
+  STARLING_ASSIGN(auto maxima, read_names(metadata, kMaximumKey, "maximum buffers"));
+  for (auto& [tensor, begin, end] : entries) {
+    if (buffers.erase(tensor.name) > 0) tensor.role = Role::kBuffer;
+    if (tensor.role == Role::kBuffer && maxima.erase(tensor.name) > 0) {
+      tensor.rule = BufferRule::kMaximum;
+    }
+  }
+  if (!buffers.empty()) {
+    return bad_file("its list of buffers names \"" + *buffers.begin() +
+                    "\", which is no tensor of it");
+  }
+  if (maxima.empty()) return {};
+  return bad_file("its list of maximum buffers names \"" + *maxima.begin() +
+                  "\", which is no buffer of it");
+}
+
+// The names of the tensors that are `such`, as the metadata list them; empty: none is.
+template <class Such>
+std::string list_names(const Layout& layout, const Such& such) {
   json::array names;
   for (const TensorInfo& tensor : layout.tensors()) {
-    if (tensor.role == Role::kBuffer) names.emplace_back(tensor.name);
+    if (such(tensor)) names.emplace_back(tensor.name);
   }
   return names.empty() ? std::string() : json::serialize(names);
+}
+
+bool is_buffer(const TensorInfo& tensor) { return tensor.role == Role::kBuffer; }
+bool is_maximum(const TensorInfo& tensor) {
+  return is_buffer(tensor) && tensor.rule == BufferRule::kMaximum;
 }
 
 // The tensors must lie one after the other and fill the data: no gaps, no overlaps.
@@ -175,6 +200,7 @@ Result<Header> parse_header(std::string_view header, std::uint64_t data_bytes) {
   }
   STARLING_TRY(read_roles(result.metadata, entries));
   result.metadata.erase(kBuffersKey);
+  result.metadata.erase(kMaximumKey);
   STARLING_ASSIGN(result.layout, arrange(std::move(entries), data_bytes));
   return result;
 }
@@ -290,7 +316,10 @@ Result<Parameters> read_safetensors(const std::filesystem::path& path,
 
 Bytes safetensors_header(const Layout& layout, const Metadata& metadata) {
   Metadata all = metadata;
-  if (std::string buffers = buffers_of(layout); !buffers.empty()) {
+  if (std::string maxima = list_names(layout, is_maximum); !maxima.empty()) {
+    all[kMaximumKey] = std::move(maxima);
+  }
+  if (std::string buffers = list_names(layout, is_buffer); !buffers.empty()) {
     all[kBuffersKey] = std::move(buffers);
   }
   json::object root;

@@ -2,7 +2,8 @@
 // Models as safetensors files (github.com/huggingface/safetensors): 8 bytes header length, a JSON
 // header, then the raw little-endian values. The flat vector is the file's data section as it is,
 // so the SHA-256 of a model can be recomputed from its file. Which tensors are buffers stands in
-// the metadata, as a JSON array of names behind "starling.buffers"; the others are trainable.
+// the metadata, as a JSON array of names behind "starling.buffers"; the others are trainable. Those
+// of the buffers whose rule is the maximum stand behind "starling.maximum" too.
 #pragma once
 
 #include <filesystem>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -206,6 +207,7 @@ struct AttemptResult {
   std::vector<Failure> failures;
   std::optional<double> train_loss;
   Evaluation evaluation;
+  std::map<std::string, double> metrics = {};  // of the same evaluation, by their own names
   double seconds = 0;
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;

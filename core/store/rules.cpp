@@ -246,6 +246,7 @@ Result<void> check_contributions(const AttemptKey& key, const AttemptResult& res
 AttemptResult normalized(AttemptResult result) {
   result.train_loss = without_nan(result.train_loss);
   result.evaluation = normalized(result.evaluation);
+  std::erase_if(result.metrics, [](const auto& metric) { return std::isnan(metric.second); });
   return result;
 }
 

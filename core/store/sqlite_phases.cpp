@@ -37,6 +37,12 @@ Result<Failure> read_failure(Query& query) {
   return failure;
 }
 
+Result<std::pair<std::string, double>> read_metric(Query& query) {
+  std::pair<std::string, double> metric;
+  STARLING_TRY(query.into(metric.first, metric.second));
+  return metric;
+}
+
 Result<TaskRecord> read_task(Query& query) {
   TaskRecord task;
   AttemptKey& key = task.attempt;
@@ -162,6 +168,9 @@ Result<void> SqliteStore::insert_result_rows(PhaseId phase, const AttemptResult&
     STARLING_TRY(database_->execute("INSERT INTO failures VALUES(?, ?, ?, ?, ?, ?, ?)", phase, i,
                                     failure.client, failure.code, failure.reason, failure.bytes_in,
                                     failure.bytes_out));
+  }
+  for (const auto& [name, value] : result.metrics) {
+    STARLING_TRY(database_->execute("INSERT INTO metrics VALUES(?, ?, ?)", phase, name, value));
   }
   return {};
 }
@@ -293,6 +302,10 @@ Result<void> SqliteStore::read_phase_rows(PhaseId phase, RoundRecord& record) {
                   database_->all("SELECT client, code, reason, bytes_in, bytes_out FROM failures "
                                  "WHERE phase = ? ORDER BY position",
                                  read_failure, phase));
+  STARLING_ASSIGN(
+      const auto metrics,
+      database_->all("SELECT name, value FROM metrics WHERE phase = ?", read_metric, phase));
+  record.result.metrics = {metrics.begin(), metrics.end()};
   return {};
 }
 

@@ -234,6 +234,14 @@ CREATE INDEX clients_by_certificate ON clients(certificate);  -- which a new cer
 )sql",
                                                                  R"sql(
 ALTER TABLE runs ADD COLUMN initial_sha256 BLOB CHECK(length(initial_sha256) = 32);
+)sql",
+                                                                 R"sql(
+CREATE TABLE metrics(
+  phase INTEGER NOT NULL REFERENCES phases(id),
+  name TEXT NOT NULL,
+  value REAL NOT NULL,
+  PRIMARY KEY(phase, name)
+) STRICT, WITHOUT ROWID;
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

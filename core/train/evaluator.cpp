@@ -47,8 +47,9 @@ class BlockEvaluation {
     std::uint64_t correct = 0;
     for (const std::uint64_t count : correct_) correct += count;
     const auto samples = static_cast<double>(view_.size());
-    return {linalg::pairwise_sum(losses_) / samples, static_cast<double>(correct) / samples,
-            view_.size()};
+    return {.loss = linalg::pairwise_sum(losses_) / samples,
+            .accuracy = static_cast<double>(correct) / samples,
+            .samples = view_.size()};
   }
 
  private:
@@ -77,6 +78,13 @@ class BlockEvaluation {
 };
 
 }  // namespace
+
+bool is_metric_name(std::string_view name) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/@%";
+  return !name.empty() && name.size() <= kMetricNameBytesMax && name != "loss" &&
+         name != "accuracy" && name.find_first_not_of(kLetters) == name.npos;
+}
 
 Result<Evaluation> evaluate(const model::Model& model, std::span<const float> parameters,
                             const data::DatasetView& view, ComputePool* pool,

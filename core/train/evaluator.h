@@ -4,7 +4,11 @@
 #pragma once
 
 #include <atomic>
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "core/base/compute_pool.h"
 #include "core/data/dataset.h"
@@ -12,10 +16,19 @@
 
 namespace starling::train {
 
+// Numbers of a trainer of one's own beside loss and accuracy: "mae". By name.
+using Metrics = std::map<std::string, double>;
+
+inline constexpr std::size_t kMetricsMax = 32;
+inline constexpr std::size_t kMetricNameBytesMax = 64;
+// Of a-z, A-Z, 0-9 and ._-/@%, and neither "loss" nor "accuracy".
+bool is_metric_name(std::string_view name);
+
 struct Evaluation {
-  double loss = 0;      // mean cross-entropy; may be infinite or NaN where the model diverged
-  double accuracy = 0;  // [0, 1]
+  double loss = 0;  // of built-in models mean cross-entropy; not finite where the model diverged
+  std::optional<double> accuracy = {};  // [0, 1]; not every model has one
   std::uint64_t samples = 0;
+  Metrics metrics = {};  // finite
 };
 
 // With `pool`, on its threads, this one waiting (so never from a job of the same pool). Fails with

@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/digest.h"
@@ -71,6 +72,8 @@ inline constexpr double kWeightMin = 1e-6;  // sums of smaller ones lose bits of
 inline constexpr std::size_t kScalarsMax = 64;
 inline constexpr double kScalarMax = 1e100;  // its product with any weight is finite
 inline constexpr std::size_t kNameBytesMax = 128;
+// An evaluation's scalars are "loss", "accuracy" where there is one, and "metrics.NAME".
+inline constexpr std::string_view kMetricPrefix = "metrics.";
 
 class Contribution {
  public:

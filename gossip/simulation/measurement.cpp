@@ -59,11 +59,11 @@ void Measurement::set_evaluations(std::span<const train::Evaluation> scores) {
   std::vector<double> losses, accuracies;
   for (const train::Evaluation& score : scores) {
     losses.push_back(score.loss);
-    accuracies.push_back(score.accuracy);
+    if (score.accuracy) accuracies.push_back(*score.accuracy);
   }
-  const auto count = static_cast<double>(scores.size());
-  eval_loss = linalg::pairwise_sum(losses) / count;
-  eval_accuracy = linalg::pairwise_sum(accuracies) / count;
+  eval_loss = linalg::pairwise_sum(losses) / static_cast<double>(losses.size());
+  if (accuracies.empty()) return;
+  eval_accuracy = linalg::pairwise_sum(accuracies) / static_cast<double>(accuracies.size());
   eval_accuracy_min = *std::ranges::min_element(accuracies);
   eval_accuracy_max = *std::ranges::max_element(accuracies);
 }
@@ -130,7 +130,7 @@ void Measurer::evaluate_nodes(const NetworkState& state, Measurement& measuremen
   measurement.set_evaluations(scores);
   const train::Evaluation mean = evaluate(mean_.values());
   measurement.eval_loss_mean_model = mean.loss;
-  measurement.eval_accuracy_mean_model = mean.accuracy;
+  measurement.eval_accuracy_mean_model = mean.accuracy.value();
 }
 
 // Each node's model on the rows that it holds out, and the mean of the models on those of all.
@@ -152,18 +152,24 @@ void Measurer::evaluate_by_trainers(const NetworkState& state, Measurement& meas
     if (score) scores.push_back(*score);
   }
   measurement.set_evaluations(scores);
-  std::vector<double> losses, accuracies;
-  double samples = 0;
-  for (const auto& score : of_mean) {
-    if (!score) continue;
-    const auto rows = static_cast<double>(score->samples);
-    losses.push_back(rows * score->loss);
-    accuracies.push_back(rows * score->accuracy);
-    samples += rows;
-  }
-  if (samples == 0) return;
-  measurement.eval_loss_mean_model = linalg::pairwise_sum(losses) / samples;
-  measurement.eval_accuracy_mean_model = linalg::pairwise_sum(accuracies) / samples;
+  // Weighted by rows, over the nodes that say it.
+  const auto mean_of_all = [&](const auto& value_of) -> std::optional<double> {
+    std::vector<double> values;
+    double rows = 0;
+    for (const auto& score : of_mean) {
+      const std::optional<double> value = score ? value_of(*score) : std::nullopt;
+      if (!value) continue;
+      values.push_back(static_cast<double>(score->samples) * *value);
+      rows += static_cast<double>(score->samples);
+    }
+    if (rows == 0) return std::nullopt;
+    return linalg::pairwise_sum(values) / rows;
+  };
+  using Evaluation = train::Evaluation;
+  measurement.eval_loss_mean_model =
+      mean_of_all([](const Evaluation& e) { return std::optional(e.loss); });
+  measurement.eval_accuracy_mean_model =
+      mean_of_all([](const Evaluation& e) { return e.accuracy; });
 }
 
 void Measurer::continue_trace(const NetworkState& state) {

@@ -146,8 +146,9 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
   std::shared_ptr<const NetworkTrainers> trainers;
   if (!flags.trainer.empty()) {
     flags.threads = 1;  // one process evaluates, beside one a peer that trains
-    STARLING_ASSIGN(trainers, NetworkTrainers::start(config.net, client::trainer_of(flags.trainer),
-                                                     flags.threads, *log));
+    client::TrainerOptions trainer = client::trainer_of(flags.trainer);
+    trainer.task_deadline = config.launch.patience;  // an evaluation keeps the launcher waiting
+    STARLING_ASSIGN(trainers, NetworkTrainers::start(config.net, trainer, flags.threads, *log));
   }
   STARLING_ASSIGN(const Experiment experiment, prepare(config.net, std::move(trainers)));
   const bool on_links = std::ranges::any_of(script, &FaultEvent::on_links);

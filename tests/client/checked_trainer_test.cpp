@@ -40,13 +40,15 @@ class Scripted final : public Trainer {
   }
   Result<train::Evaluation> evaluate(const TrainingRequest&, std::span<const float>,
                                      const std::atomic<bool>&) override {
-    return train::Evaluation{.loss = loss_found, .accuracy = accuracy, .samples = samples};
+    return train::Evaluation{
+        .loss = loss_found, .accuracy = accuracy, .samples = samples, .metrics = metrics};
   }
 
   std::function<void(std::span<float>)> on_train;
   Result<TrainingReport> report = TrainingReport{.weight = 40, .train_loss = 0.25};
   double loss_found = 0.75;
-  double accuracy = 0.5;
+  std::optional<double> accuracy = 0.5;
+  train::Metrics metrics = {{"mae", -0.25}};
   std::uint64_t samples = 9;
 };
 
@@ -102,6 +104,9 @@ TEST_F(CheckedTrainerTest, WhatIsRightPassesThrough) {
   EXPECT_EQ(gradient, parameters);
   EXPECT_EQ(loss().value(), 0.75);
   EXPECT_EQ(evaluate()->samples, 9U);
+  EXPECT_EQ(evaluate()->metrics, trainer.metrics);
+  trainer.accuracy.reset();
+  EXPECT_EQ(evaluate()->accuracy, std::nullopt);
   trainer.report = retry("stopped", "told to");
   EXPECT_EQ(train().error(), retry("stopped", "told to"));
 }
@@ -165,6 +170,13 @@ TEST_F(CheckedTrainerTest, ResultsThatNobodyCanUseAreErrors) {
   trainer.loss_found = 1;
   trainer.accuracy = 1.5;
   EXPECT_EQ(evaluate().error().code(), "trainer-failed");
+  trainer.accuracy = 1;
+  trainer.metrics = {{"mae", kNaN}};
+  EXPECT_EQ(evaluate().error().code(), "diverged");
+  trainer.metrics = {{"loss", 1}};
+  EXPECT_THAT(evaluate().error().message(), HasSubstr("a metric that is called 'loss'"));
+  for (int i = 0; i < 33; ++i) trainer.metrics["m" + std::to_string(i)] = 1;
+  EXPECT_THAT(evaluate().error().message(), HasSubstr("at most 32"));
   trainer.samples = 0;
   EXPECT_EQ(evaluate().error().code(), "no-data");
 }

@@ -88,7 +88,7 @@ def describe(request):
     if MODE == "another-version":
         answer["protocol"] = 2
     if MODE == "private":
-        tensors[0]["role"] = "private"
+        tensors.append({"name": "head", "shape": [2, 3], "dtype": "float16", "role": "private"})
     if MODE == "needs-settings" and "hidden" not in request["settings"]:
         return {"error": {"message": "KeyError: 'hidden'"}}
     if "refuse" in request["settings"]:

@@ -265,6 +265,30 @@ TEST_F(LocalTrainerTest, EvaluatesOnWhatItHoldsOut) {
   EXPECT_EQ(make("a", cache).error().code(), "stopped");
 }
 
+class Regression final : public Trainer {
+  Result<TrainingReport> train(const TrainingRequest&, std::span<float>,
+                               const train::TrainingHooks<float>&,
+                               const std::atomic<bool>&) override {
+    return TrainingReport{};
+  }
+  Result<train::Evaluation> evaluate(const TrainingRequest&, std::span<const float>,
+                                     const std::atomic<bool>&) override {
+    return train::Evaluation{.loss = -2, .samples = 7, .metrics = {{"mae", 0.25}}};
+  }
+};
+
+TEST_F(LocalTrainerTest, AnEvaluationTravelsAsItsNumbersHaveNames) {
+  plan.kind = protocol::TaskKind::kEvaluate;
+  plan.schema = {.scalars = {"loss"}, .bounds = plan.schema.bounds};
+  Regression trainer;
+  const auto update = make_update({.plan = plan, .base = base()}, trainer, {}, stop);
+  ASSERT_TRUE(update) << update.error().message();
+  EXPECT_EQ(update->head.weight, 7);
+  EXPECT_EQ(update->head.scalars,
+            (std::map<std::string, double>{{"loss", -2}, {"metrics.mae", 0.25}}));
+  EXPECT_TRUE(update::validate(update->head, update->payload, plan.schema));
+}
+
 TEST_F(LocalTrainerTest, OnlySettingsThatDifferFromTheirDefaultsTravel) {
   TrainingSettings plain;
   EXPECT_EQ(plain.to_settings(), Settings());

@@ -231,7 +231,7 @@ TEST_F(ProcessTrainerTest, AnotherModelIsRefused) {
   settings.model.layout.front() = settings.model.layout.front() == '0' ? '1' : '0';
   refused = train(vector);
   EXPECT_EQ(refused.error().code(), "tensors-differ");
-  EXPECT_THAT(refused.error().message(), HasSubstr("other names, shapes or roles"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("other names, shapes, roles or rules"));
   settings.model = {};
   refused = train(vector);
   EXPECT_EQ(refused.error().code(), "tensors-differ");

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/client/trainer_messages.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/client/trainer_output.h"
+#include "core/model/external_model.h"
 
 namespace starling::client {
 namespace {
@@ -60,6 +62,36 @@ TEST(TrainerMessages, ADescriptionIsRead) {
   EXPECT_EQ(read_description(description(""), 1)->rows, 0U);
 }
 
+TEST(TrainerMessages, ABufferMayHaveARule) {
+  const auto layout = [](const std::string& rule) {
+    const auto read = read_description(
+        R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "n",)"
+        R"( "shape": [], "role": "buffer")" +
+            rule + "}]}}",
+        1);
+    EXPECT_TRUE(read) << read.error().message();
+    return *read->layout;
+  };
+  EXPECT_EQ(layout(R"(, "rule": "maximum")").tensors()[0].rule, model::BufferRule::kMaximum);
+  EXPECT_EQ(layout(R"(, "rule": "mean")"), layout(""));
+}
+
+TEST(TrainerMessages, PrivateTensorsAreNoPartOfTheModelAndShown) {
+  const auto read = read_description(
+      R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [)"
+      R"({"name": "head.weight", "shape": [10, 64], "dtype": "float16", "role": "private"},)"
+      R"({"name": "w", "shape": [3], "role": "trainable"},)"
+      R"({"name": "head\nbias", "shape": [], "role": "private"}]}})",
+      1);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(*read->layout, *model::external_layout({{.name = "w", .shape = {3}}}).value());
+  EXPECT_EQ(read->private_tensors, (std::vector<PrivateTensor>{{"head.weight", {10, 64}, "float16"},
+                                                               {"head\nbias", {}, ""}}));
+  EXPECT_EQ(summarize(*read),
+            "the trainer: fit; 1 tensor, 3 values; private, and never sent: head.weight [10, 64] "
+            "float16, head?bias []");
+}
+
 TEST(TrainerMessages, WrongDescriptionsAreRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> wrong = {
       {R"({"id": 1, "ok": {"protocol": 2}})", "version 2 of the protocol"},
@@ -71,8 +103,20 @@ TEST(TrainerMessages, WrongDescriptionsAreRefusedByName) {
        R"( "shape": [-1], "role": "buffer"}]}})",
        "'w' with a dimension"},
       {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
-       R"( "shape": [1], "role": "private"}]}})",
+       R"( "shape": [1], "role": "secret"}]}})",
        "'w' with a role"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "private"}]}})",
+       "the model has no tensors"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "private"}, {"name": "w", "shape": [1], "role": "buffer"}]}})",
+       "no model"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "buffer", "rule": "last"}]}})",
+       "'w' with a rule that is neither 'mean' nor 'maximum'"},
+      {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
+       R"( "shape": [1], "role": "trainable", "rule": "maximum"}]}})",
+       "'w' with a rule, which only buffers have"},
       {R"({"id": 1, "ok": {"protocol": 1, "operations": ["fit"], "tensors": [{"name": "w",)"
        R"( "shape": [1099511627776, 1099511627776], "role": "buffer"}]}})",
        "no model"},
@@ -102,9 +146,54 @@ TEST(TrainerMessages, AnswersAreRead) {
       read_answer(R"({"id": 7, "ok": {"rows": 4, "loss": 1, "accuracy": 1}})", 7, kEvaluate);
   EXPECT_EQ(found->accuracy, 1);
   EXPECT_EQ(found->weight, 4);
+  EXPECT_EQ(found->metrics, train::Metrics());
   EXPECT_TRUE(read_answer(R"({"id": 7, "ok": {}})", 7, kInitialize));
   EXPECT_EQ(read_answer(R"({"id": 7, "ok": {"rows": 0, "loss": 0}})", 7, kGradient).error().code(),
             "no-data");
+}
+
+TEST(TrainerMessages, AnEvaluationNeedNoAccuracyAndMayHaveMetrics) {
+  using enum TrainerOperation;
+  const auto found = read_answer(
+      R"({"id": 7, "ok": {"rows": 4, "loss": -3.5, "metrics": {"mae": 0.25, "recall@10/b": -2}}})",
+      7, kEvaluate);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->loss, -3.5);
+  EXPECT_EQ(found->accuracy, std::nullopt);
+  EXPECT_EQ(found->metrics, (train::Metrics{{"mae", 0.25}, {"recall@10/b", -2}}));
+  const auto nulls =
+      read_answer(R"({"id": 7, "ok": {"rows": 4, "loss": 1, "accuracy": null, "metrics": null}})",
+                  7, kEvaluate);
+  ASSERT_TRUE(nulls);
+  EXPECT_EQ(nulls->accuracy, std::nullopt);
+  EXPECT_EQ(nulls->metrics, train::Metrics());
+}
+
+TEST(TrainerMessages, MetricsThatNobodyCanUseAreRefusedByName) {
+  const auto error = [](const std::string& metrics) {
+    const auto read =
+        read_answer(R"({"id": 7, "ok": {"rows": 1, "loss": 1, "metrics": )" + metrics + "}}", 7,
+                    TrainerOperation::kEvaluate);
+    return read ? std::string("none") : read.error().code() + ": " + read.error().message();
+  };
+  const auto named = [](const std::string& name) { return "{\"" + name + "\": 1}"; };
+  std::string many = "{";
+  for (int i = 0; i < 33; ++i) many += fmt::format("{}\"m{}\": 1", i > 0 ? ", " : "", i);
+  EXPECT_THAT(error(many + "}"),
+              HasSubstr("trainer-protocol: the trainer answered with 33 metrics"));
+  EXPECT_THAT(error("[1]"), HasSubstr("'metrics' that is not an object"));
+  EXPECT_THAT(error(R"({"mae": "1"})"), HasSubstr("'mae' that is not a number"));
+  EXPECT_THAT(error(R"({"mae": NaN})"), HasSubstr("diverged"));
+  EXPECT_THAT(error(R"({"mae": 1e400})"), HasSubstr("diverged"));
+  EXPECT_THAT(error(R"({"mae": 1e200})"), HasSubstr("mae = 1e+200"));
+  EXPECT_EQ(error(named(std::string(64, 'm'))), "none");
+  for (const std::string& name :
+       {std::string(), std::string("loss"), std::string("accuracy"), std::string("a b"),
+        std::string("a\\n"), std::string("\xC3\xA9"), std::string(65, 'm')}) {
+    EXPECT_THAT(error(named(name)),
+                HasSubstr("trainer-protocol: the trainer answered with a metric "
+                          "that is called '"));
+  }
 }
 
 TEST(TrainerMessages, WrongAnswersAreRefusedByName) {
@@ -125,8 +214,8 @@ TEST(TrainerMessages, WrongAnswersAreRefusedByName) {
       {R"({"id": 7, "ok": {"weight": 1, "loss": -Infinity}})", kFit, "diverged", "infinite"},
       {R"({"id": 7, "ok": {"rows": 1, "loss": 1, "accuracy": 1.1}})", kEvaluate, "trainer-protocol",
        "accuracy = 1.1"},
-      {R"({"id": 7, "ok": {"rows": 1, "loss": 1}})", kEvaluate, "trainer-protocol",
-       "without 'accuracy'"},
+      {R"({"id": 7, "ok": {"rows": 1, "accuracy": 1}})", kEvaluate, "trainer-protocol",
+       "without 'loss'"},
       {R"({"id": 7, "ok": {"rows": 0.5, "loss": 1}})", kGradient, "trainer-protocol", "rows = 0.5"},
   };
   for (const auto& [line, operation, code, sentence] : wrong) {

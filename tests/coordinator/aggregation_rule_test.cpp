@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules that need all updates of a round at once: what a job may say of them, the way of the
 // updates through the spool to the model, and what one dishonest client can do.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -226,24 +228,101 @@ TEST(Evaluation, WhatNoModelHasIsRefused) {
       std::make_shared<const model::Parameters>(model::initial_parameters(*context->model, 1));
   const update::ModelVersion version{RunId(1), 1, model->sha256()};
   BeginRound phase{.run = RunId(1), .kind = protocol::TaskKind::kEvaluate, .round = 1};
-  phase.schema = {.scalars = {"accuracy", "loss"}, .bounds = context->schema().bounds};
+  phase.schema = {.scalars = {"loss"}, .bounds = context->schema().bounds};
   phase.base = {version, model, {}, {}};
   auto aggregate = RoundAggregate::begin(context, phase).value();
-  const auto add = [&](double loss, double accuracy) {
+  const auto add_scalars = [&](std::map<std::string, double> scalars) {
     update::ContributionHead head{.task = TaskId(1), .base = version, .weight = 2};
-    head.scalars = {{"loss", loss}, {"accuracy", accuracy}};
+    head.scalars = std::move(scalars);
     head.payload_checksum = checksum({});
     const auto added = aggregate->add(head, {});
     return added ? std::string("added") : added.error().code();
   };
-  EXPECT_EQ(add(-0.1, 0.5), "bad-scalars");
+  const auto add = [&](double loss, double accuracy) {
+    return add_scalars({{"loss", loss}, {"accuracy", accuracy}});
+  };
   EXPECT_EQ(add(0.1, 1.5), "bad-scalars");
   EXPECT_EQ(add(0.1, -0.5), "bad-scalars");
+  EXPECT_EQ(add_scalars({{"accuracy", 1}}), "missing-scalar");
+  EXPECT_EQ(add_scalars({{"loss", 0}, {"metrics.", 1}}), "bad-scalars");
+  EXPECT_EQ(add_scalars({{"loss", 0}, {"metrics.a b", 1}}), "bad-scalars");
+  EXPECT_EQ(add_scalars({{"loss", 0}, {"metrics.mae", std::nan("")}}), "bad-scalars");
+  std::map<std::string, double> many = {{"loss", 0}};
+  for (int i = 0; i < 33; ++i) many["metrics.m" + std::to_string(i)] = 1;
+  EXPECT_EQ(add_scalars(many), "bad-scalars");
   EXPECT_EQ(add(0, 1), "added");
   EXPECT_EQ(add(3, 0), "added");
   const RoundOutcome outcome = std::move(*aggregate).finish(nullptr).value();
   EXPECT_EQ(outcome.measured->loss, 1.5);
   EXPECT_EQ(outcome.measured->accuracy, 0.5);
+}
+
+// What clients of one rule, in this order, measure together.
+Measured measured_by(const Job& job, const std::vector<std::map<std::string, double>>& clients,
+                     std::span<const std::size_t> order, double weight_step = 0) {
+  const auto context = std::make_shared<const RunContext>(prepare_run(job, nullptr).value());
+  const auto model =
+      std::make_shared<const model::Parameters>(model::initial_parameters(*context->model, 1));
+  BeginRound phase{.run = RunId(1), .kind = protocol::TaskKind::kEvaluate, .round = 1};
+  phase.schema = {.scalars = {"loss"}, .bounds = context->schema().bounds};
+  phase.base = {{RunId(1), 1, model->sha256()}, model, {}, {}};
+  for (std::size_t k = 0; k < clients.size(); ++k) {
+    phase.participants.push_back({"client-" + std::to_string(k), TaskId(k + 1)});
+  }
+  auto aggregate = RoundAggregate::begin(context, phase).value();
+  for (const std::size_t k : order) {
+    update::ContributionHead head{.task = TaskId(k + 1),
+                                  .base = phase.base.version,
+                                  .weight = 1 + weight_step * static_cast<double>(k)};
+    head.scalars = clients[k];
+    head.payload_checksum = checksum({});
+    EXPECT_TRUE(aggregate->add(head, {}));
+  }
+  return *std::move(*aggregate).finish(nullptr).value().measured;
+}
+
+// Weights 1, 2 and 3.
+TEST(Evaluation, AMetricIsAveragedOverTheClientsThatSayIt) {
+  const std::vector<std::map<std::string, double>> clients = {
+      {{"loss", -1}, {"metrics.mae", 1}},
+      {{"loss", -2}, {"accuracy", 0.5}, {"metrics.mae", 4}},
+      {{"loss", -3}, {"metrics.r2", -8}, {"other", 1}}};
+  const Measured expected{true, -14.0 / 6, 0.5, {{"mae", 3}, {"r2", -8}}};
+  for (const auto& order : {std::array<std::size_t, 3>{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
+    EXPECT_EQ(measured_by(tiny_job("mean"), clients, order, 1), expected);
+  }
+  const std::array<std::size_t, 2> without{0, 2};
+  EXPECT_EQ(measured_by(tiny_job("mean"), clients, without).accuracy, std::nullopt);
+}
+
+TEST(Evaluation, ARuleLeavesOutWhatTooFewClientsSay) {
+  std::vector<std::map<std::string, double>> clients(5, {{"loss", 1}, {"metrics.mae", 2}});
+  clients[0]["metrics.mae"] = 1e99;
+  clients[1]["metrics.rare"] = 1;
+  clients[1]["accuracy"] = 1;
+  const std::array<std::size_t, 5> order{4, 0, 2, 1, 3};
+  EXPECT_EQ(measured_by(tiny_job("trimmed-mean"), clients, order),
+            (Measured{true, 1, std::nullopt, {{"mae", 2}}}));
+  EXPECT_EQ(measured_by(tiny_job("median"), clients, order),
+            (Measured{true, 1, 1, {{"mae", 2}, {"rare", 1}}}));
+}
+
+TEST(Evaluation, OfTooManyNamesTheFirstAreKeptWhoeverAnswersFirst) {
+  std::vector<std::map<std::string, double>> clients(3, {{"loss", 1}, {"metrics.a0", 1}});
+  for (int i = 10; i < 41; ++i) {
+    clients[0][fmt::format("metrics.b{}", i)] = 1;
+    clients[1][fmt::format("metrics.a{}", i)] = 1;
+    clients[2][fmt::format("metrics.c{}", i)] = 1;
+  }
+  for (const char* rule : {"mean", "median"}) {
+    const Measured first =
+        measured_by(tiny_job(rule), clients, std::array<std::size_t, 3>{0, 1, 2});
+    EXPECT_EQ(first.metrics.size(), 32U);
+    EXPECT_TRUE(first.metrics.contains("a40"));
+    EXPECT_FALSE(first.metrics.contains("b10"));
+    EXPECT_EQ(measured_by(tiny_job(rule), clients, std::array<std::size_t, 3>{2, 1, 0}), first);
+    EXPECT_EQ(measured_by(tiny_job(rule), clients, std::array<std::size_t, 3>{1, 0, 2}), first);
+  }
 }
 
 // Five clients measure; the last lies, with the largest weight that it can claim.

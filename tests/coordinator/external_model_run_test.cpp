@@ -134,7 +134,9 @@ class AddingTrainer final : public client::Trainer {
   Result<train::Evaluation> evaluate(const client::TrainingRequest&,
                                      std::span<const float> parameters,
                                      const std::atomic<bool>&) override {
-    return train::Evaluation{.loss = parameters[0], .accuracy = 0.5, .samples = 10};
+    return train::Evaluation{.loss = -parameters[0],
+                             .samples = static_cast<std::uint64_t>(by_),
+                             .metrics = {{"by", by_}}};
   }
 
  private:
@@ -156,11 +158,12 @@ class FailingTrainer final : public client::Trainer {
 };
 
 struct Simulated {
-  model::Parameters last{small_layout()};
+  std::optional<model::Parameters> last;
   std::vector<std::optional<double>> losses;  // of evaluations at the coordinator
   std::vector<std::string> lines;
   std::uint64_t crashes = 0;
   std::vector<std::string> models;
+  std::vector<store::RoundRecord> evaluations;
 };
 
 Simulated simulate(const Job& job, SimulatedFaults faults = {}, bool evaluator_fails = false) {
@@ -191,6 +194,7 @@ Simulated simulate(const Job& job, SimulatedFaults faults = {}, bool evaluator_f
     simulated.models.push_back(round.model->hex());
     simulated.losses.push_back(round.result.evaluation.loss);
   }
+  simulated.evaluations = store->evaluations(*id, 1).value();
   const auto run = store->find_run(*id).value();
   EXPECT_EQ(run->state, store::RunState::kCompleted) << run->error;
   const auto path = std::filesystem::path("models") / std::to_string(id->value());
@@ -203,20 +207,20 @@ TEST_F(ExternalModelRun, AverageOfItsClientsWithoutRowsAtTheCoordinator) {
   job_.evaluate.federated_every = 1;
   const Simulated simulated = simulate(job_);
   EXPECT_EQ(simulated.models.size(), 4U);
-  EXPECT_EQ(*simulated.last.layout(), *small_layout()) << "with its roles";
+  EXPECT_EQ(*simulated.last->layout(), *small_layout()) << "with its roles";
   const model::Parameters before = small_model();
   for (std::size_t i = 0; i < before.size(); ++i) {
-    EXPECT_EQ(simulated.last.values()[i], before.values()[i] + 4 * 2) << "the mean of 1, 2 and 3";
+    EXPECT_EQ(simulated.last->values()[i], before.values()[i] + 4 * 2) << "the mean of 1, 2 and 3";
   }
 }
 
-// The loss that AddingTrainer finds is the model's first value.
+// The loss that AddingTrainer finds is the negative of the model's first value.
 TEST_F(ExternalModelRun, IsEvaluatedByTheCoordinatorsTrainer) {
   job_.evaluate.dataset = kByTrainer;
   job_.evaluate.every = 2;
   const Simulated simulated = simulate(job_);
-  EXPECT_THAT(simulated.losses, ElementsAre(std::nullopt, 4.0, std::nullopt, 8.0));
-  EXPECT_THAT(simulated.lines, Contains(HasSubstr("eval loss 8.0000  accuracy 0.5")));
+  EXPECT_THAT(simulated.losses, ElementsAre(std::nullopt, -4.0, std::nullopt, -8.0));
+  EXPECT_THAT(simulated.lines, Contains(HasSubstr("eval loss -8.0000  by ")));
   for (const std::uint64_t n : {5, 10, 20, 30}) {
     EXPECT_EQ(simulate(job_, {.seed = n, .kill_at_message = n}).losses, simulated.losses);
   }
@@ -259,6 +263,24 @@ TEST_F(ExternalModelRun, GoesOnWithoutEvaluationsWhereThereIsNoTrainerAnyMore) {
   EXPECT_EQ(outcome.not_evaluated->code(), "no-trainer");
 }
 
+// The rows of clients 1, 2 and 3 are 1, 2 and 3.
+TEST_F(ExternalModelRun, MetricsOfItsClientsStandInItsRecordsWithoutAnAccuracy) {
+  job_.evaluate.federated_every = 1;
+  for (const SimulatedFaults& faults : {SimulatedFaults{}, {.seed = 7, .kill_at_message = 25}}) {
+    const Simulated simulated = simulate(job_, faults);
+    std::size_t committed = 0;
+    for (const store::RoundRecord& record : simulated.evaluations) {
+      if (record.state != store::RoundState::kCommitted) continue;
+      ++committed;
+      EXPECT_EQ(record.result.evaluation.accuracy, std::nullopt);
+      EXPECT_LT(record.result.evaluation.loss, 0);
+      ASSERT_TRUE(record.result.metrics.contains("by"));
+      EXPECT_DOUBLE_EQ(record.result.metrics.at("by"), 14.0 / 6);
+    }
+    EXPECT_EQ(committed, 4U);
+  }
+}
+
 TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
   job_.training.strategy.name = "fedadam";
   const Simulated simulated = simulate(job_);
@@ -266,10 +288,45 @@ TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {
   const auto layout = small_layout();
   const auto change = [&](std::string_view name) {
     const model::TensorInfo& tensor = *layout->find(name);
-    return simulated.last.values(tensor)[0] - std::as_const(before).values(tensor)[0];
+    return simulated.last->values(tensor)[0] - std::as_const(before).values(tensor)[0];
   };
   EXPECT_FLOAT_EQ(change("b"), 8);
   EXPECT_GT(std::abs(change("a") - 8), 1) << "a step of the server's optimizer";
+}
+
+// Three clients add 1, 2 and 3 in each of four rounds.
+TEST_F(ExternalModelRun, TheLargestOfABufferIsTakenWhereThatIsItsRule) {
+  const auto layout =
+      model::external_layout({{.name = "a", .shape = {3}},
+                              {.name = "b",
+                               .shape = {2},
+                               .role = model::Role::kBuffer,
+                               .rule = model::BufferRule::kMaximum},
+                              {.name = "c", .shape = {2}, .role = model::Role::kBuffer}})
+          .value();
+  ASSERT_TRUE(model::write_safetensors(file_, model::Parameters(layout)));
+  struct Case {
+    std::string strategy, rule;
+    float maximum;
+  };
+  std::uint64_t crashes = 0;
+  for (const auto& [strategy, rule, maximum] :
+       {Case{"fedavg", "mean", 12}, {"fedadam", "mean", 12}, {"fedavg", "median", 8}}) {
+    job_.training.strategy.name = strategy;
+    job_.aggregation.rule = rule;
+    for (const std::uint64_t kill_at : {0U, 21U, 34U}) {
+      const Simulated simulated = simulate(job_, {.seed = 5, .kill_at_message = kill_at});
+      crashes += simulated.crashes;
+      EXPECT_EQ(*simulated.last->layout(), *layout);
+      const auto values = [&](std::string_view name) {
+        const auto found = std::as_const(*simulated.last).values(*layout->find(name));
+        return std::vector<float>(found.begin(), found.end());
+      };
+      EXPECT_EQ(values("b"), (std::vector<float>{maximum, maximum})) << strategy << ", " << rule;
+      EXPECT_EQ(values("c"), (std::vector<float>{8, 8})) << strategy << ", " << rule;
+    }
+  }
+  EXPECT_GT(crashes, 0U);
 }
 
 TEST_F(ExternalModelRun, GoesOnFromItsOwnModelsWhoeverIsKilled) {

@@ -19,6 +19,7 @@ namespace starling::coordinator {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 
 RoundSummary summary() {
   return {.run = RunId(1),
@@ -94,6 +95,61 @@ TEST(RunRecords, LinesOfAnEvaluationByClientsHaveTheSameFacts) {
   EXPECT_EQ(lines[1],
             "[round 3/20] held-out loss 0.4385  accuracy 0.8421  1.93 s since the restart  in 38.4 "
             "MB  out 1.0 kB");
+}
+
+TEST(RunRecords, AnEvaluationWithoutAccuracyHasItsMetrics) {
+  RoundSummary evaluation = summary();
+  evaluation.kind = protocol::TaskKind::kEvaluate;
+  RoundOutcome outcome{.measured = Measured{.federated = true, .loss = -1.5}};
+  EXPECT_TRUE(round_lines(evaluation, &outcome, 20)[1].starts_with(
+      "[round 3/20] held-out loss -1.5000  1.93 s  "));
+  outcome.measured->metrics = {{"mae", 0.25}, {"r2", -0.5}};
+  EXPECT_TRUE(round_lines(evaluation, &outcome, 20)[1].starts_with(
+      "[round 3/20] held-out loss -1.5000  mae 0.2500  r2 -0.5000  1.93 s  "));
+  for (const char* name : {"s", "t", "u", "v"}) outcome.measured->metrics[name] = 1;
+  EXPECT_THAT(round_lines(evaluation, &outcome, 20)[1],
+              HasSubstr("  u 1.0000  and 1 metric more  1.93 s"));
+  const store::AttemptResult record = to_record(evaluation, &outcome);
+  EXPECT_EQ(record.evaluation, (store::Evaluation{-1.5, std::nullopt}));
+  EXPECT_EQ(record.metrics, outcome.measured->metrics);
+}
+
+TEST(RunRecords, JsonHasMetricsByNameAndNullWhereThereAreNone) {
+  const store::Run run{.id = RunId(1), .name = "n", .state = store::RunState::kRunning};
+  const auto record = [](store::PhaseKind kind, Round round) {
+    store::RoundRecord made{.key = {RunId(1), round, 1, kind},
+                            .state = store::RoundState::kCommitted};
+    if (kind == store::PhaseKind::kTrain) made.model = Sha256Digest();
+    return made;
+  };
+  const auto train = record(store::PhaseKind::kTrain, 1);
+  auto evaluated = record(store::PhaseKind::kEvaluate, 1);
+  evaluated.result.evaluation.loss = -1;
+  evaluated.result.metrics = {{"mae", 0.25}};
+  const auto value = run_to_json(run, {train, record(store::PhaseKind::kTrain, 2)}, {evaluated});
+  const auto& rounds = value.at("rounds").as_array();
+  EXPECT_EQ(rounds[0].at("federated_metrics"), (boost::json::value{{"mae", 0.25}}));
+  EXPECT_EQ(rounds[0].at("federated_loss"), -1.0);
+  for (const char* key : {"federated_accuracy", "eval_metrics"}) {
+    EXPECT_TRUE(rounds[0].at(key).is_null()) << key;
+  }
+  EXPECT_TRUE(rounds[1].at("federated_metrics").is_null());
+}
+
+// An accuracy that nobody says is neither an improvement nor a failure to improve.
+TEST(RunRecords, AMetricThatIsMissingNeverEndsARun) {
+  const StopOptions stop{.metric = "federated-accuracy", .patience = 1};
+  std::vector<store::RoundRecord> evaluations(3);
+  for (Round round : {1, 2, 3}) {
+    store::RoundRecord& made = evaluations[round - 1];
+    made = {.key = {RunId(1), round, 1, store::PhaseKind::kEvaluate},
+            .state = store::RoundState::kCommitted};
+    made.result.evaluation.loss = 1;
+  }
+  EXPECT_EQ(replay_stopping(stop, {}, evaluations).reason(), std::nullopt);
+  EXPECT_TRUE(replay_stopping(stop, {}, evaluations).unmeasured());
+  EXPECT_NE(replay_stopping({.metric = "federated-loss", .patience = 1}, {}, evaluations).reason(),
+            std::nullopt);
 }
 
 TEST(RunRecords, ALineNamesClientsOfTheSameReasonTogether) {
@@ -537,7 +593,6 @@ TEST(RunRecords, ClassesThatAreTextsAreThoseOfTheEvaluationData) {
 }
 
 TEST(RunRecords, NamesThatContradictTheShapeOrEachOtherAreRefused) {
-  using ::testing::HasSubstr;
   const auto why = [](const std::string& data) {
     const auto job = parse_job("data = {" + data + "}", "job.toml");
     if (!job) return job.error().message();

@@ -1040,6 +1040,25 @@ TEST_F(CoordinatorMachineTest, StopsWhenTheMetricHasNotImprovedForAWhile) {
   EXPECT_TRUE(said);
 }
 
+TEST_F(CoordinatorMachineTest, SaysOnceThatTheMetricsAccuracyIsSaidByNobody) {
+  context.job.job.rounds = 3;
+  context.job.stop = {.metric = "accuracy", .patience = 1};
+  open_round();
+  for (int round = 1; round <= 3; ++round) {
+    measured = Measured{.federated = false, .loss = 1};
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    commit();
+    const std::string line =
+        "the evaluation of round 1 says no accuracy, so stop.metric = 'accuracy' cannot end the "
+        "run by it; submit such runs with 'loss'";
+    EXPECT_EQ(std::ranges::count(did<Say>(), line, &Say::line), round == 1 ? 1 : 0);
+  }
+  EXPECT_EQ(did<FinishRun>().size(), 1U) << "after all its rounds";
+}
+
 TEST_F(CoordinatorMachineTest, ARunThatHeldAllItsRoundsDidNotStopEarly) {
   context.job.stop = {.metric = "loss", .patience = 1};
   context.job.job.rounds = 2;

@@ -126,6 +126,29 @@ TEST(RunView, ShowsWhatTheClientsFoundOnTheirOwnData) {
   EXPECT_EQ(describe_run(without, {}).find("evaluate"), std::string::npos);
 }
 
+TEST(RunView, ShowsMetricsInATableOfTheirOwn) {
+  const json::value run = json::parse(R"({"id":3,"name":"demo","state":"running","rounds":[
+      {"round":7,"attempt":1,"state":"committed","federated_state":"committed",
+       "federated_loss":-1.5,"federated_accuracy":null,"eval_metrics":null,
+       "federated_metrics":{"mae":0.25,"r2":-3}},
+      {"round":8,"attempt":1,"state":"committed","federated_metrics":{"mae":0.125}},
+      {"round":9,"attempt":1,"state":"open","federated_metrics":null}]})");
+  const std::string text = describe_run(run, {});
+  EXPECT_NE(text.find("\nmetrics of the clients' evaluations\n"
+                      "ROUND     mae       r2\n"
+                      "    7  0.2500  -3.0000\n"
+                      "    8  0.1250        -\n"),
+            text.npos)
+      << text;
+  EXPECT_NE(text.find("-1.5000         -"), text.npos) << text;
+  EXPECT_EQ(text.find("coordinator's evaluations"), text.npos);
+  const json::value many = json::parse(R"({"id":3,"rounds":[{"round":7,
+      "eval_metrics":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1}}]})");
+  const std::string cut = describe_run(many, {});
+  EXPECT_NE(cut.find("\nmetrics of the coordinator's evaluations\nROUND"), cut.npos) << cut;
+  EXPECT_NE(cut.find("\nand 2 more; --format json has all\n"), cut.npos) << cut;
+}
+
 TEST(RunView, AWarningCannotSteerTheTerminal) {
   const json::value run = json::parse(
       R"({"id":3,"name":"demo","state":"running","rounds":[

@@ -11,6 +11,7 @@
 #include "edge_client/preflight_command.h"
 #include "edge_client/status_command.h"
 #include "edge_client/status_file.h"
+#include "tests/client/fake_trainer.h"
 #include "tests/edge_client/edge_fixture.h"
 #include "tests/edge_client/scripted_coordinator.h"
 #include "tests/support/as_nobody.h"
@@ -111,6 +112,18 @@ TEST_F(CommandsTest, PreflightSaysHowManyRowsAreHeldOut) {
   EXPECT_THAT(finding(0.25), HasSubstr("data          ok     30 rows of 6 features, 3 classes; "
                                        "rows by class: "));
   EXPECT_THAT(finding(0.25), HasSubstr("; 10 rows held out; models of up to "));
+}
+
+TEST_F(CommandsTest, PreflightShowsWhatATrainerKeepsToItself) {
+  const client::FakeTrainer fake("private");
+  options_.data.dataset.clear();
+  options_.trainer.command = fake.options.trainer.command;
+  auto printed = preflight_beside();
+  play_greeting();
+  const Printed result = printed.get();
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("3 tensors, 5 values; 40 rows, 4 held out; private, and never "
+                                     "sent: head [2, 3] float16"));
 }
 
 TEST_F(CommandsTest, PreflightTriesToListenForPeers) {

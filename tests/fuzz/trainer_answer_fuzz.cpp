@@ -44,7 +44,12 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       continue;
     }
     STARLING_CHECK(std::isfinite(answer->loss) && std::isfinite(answer->weight));
-    STARLING_CHECK(answer->accuracy >= 0 && answer->accuracy <= 1);
+    const double accuracy = answer->accuracy.value_or(0);
+    STARLING_CHECK(accuracy >= 0 && accuracy <= 1);
+    STARLING_CHECK(answer->metrics.size() <= train::kMetricsMax);
+    for (const auto& [name, value] : answer->metrics) {
+      STARLING_CHECK(train::is_metric_name(name) && std::isfinite(value));
+    }
     STARLING_CHECK(operation == kInitialize || answer->weight > 0);
   }
   CheckingLog log;

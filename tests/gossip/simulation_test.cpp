@@ -188,7 +188,8 @@ double accuracy_under_independent_loss(const Experiment& experiment, double loss
   }
   double sum = 0;
   for (const auto& model : x) {
-    sum += train::evaluate(*experiment.model, model, *experiment.evaluation, nullptr)->accuracy;
+    sum += train::evaluate(*experiment.model, model, *experiment.evaluation, nullptr)
+               ->accuracy.value();
   }
   return sum / kNodes;
 }

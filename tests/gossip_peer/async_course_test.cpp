@@ -23,7 +23,7 @@ using starling::testing::simulated_models;
 double accuracy(const Experiment& experiment, std::span<const float> model) {
   const auto evaluated = train::evaluate(*experiment.model, model, experiment.parts.front());
   EXPECT_TRUE(evaluated) << evaluated.error().message();
-  return evaluated->accuracy;
+  return evaluated->accuracy.value();
 }
 
 std::span<const float> model_of(const FakeNetwork& net, Member member) {

@@ -178,7 +178,7 @@ class Cable {
       for (const data::DatasetView& part : net_.experiment.parts) {
         const auto evaluated =
             train::evaluate(*net_.experiment.model, net_.peers[member]->mixed, part);
-        sum += evaluated->accuracy / static_cast<double>(kCableMembers * members.size());
+        sum += evaluated->accuracy.value() / static_cast<double>(kCableMembers * members.size());
       }
     }
     return sum;

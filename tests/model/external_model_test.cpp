@@ -70,17 +70,38 @@ TEST(ExternalModel, ItsDigestIsOfNamesShapesAndRoles) {
   EXPECT_NE(digest({{.name = "a", .shape = {21}}}), digest({{.name = "a", .shape = {2, 1}}}));
 }
 
+TEST(ExternalModel, ARuleIsPartOfTheDigestWhereItIsNotTheMean) {
+  std::vector<TensorInfo> other = tensors();
+  const auto digest = [](std::vector<TensorInfo> listed) {
+    return digest_of(*external_layout(std::move(listed)).value());
+  };
+  const Sha256Digest same = digest(other);
+  other[1].rule = BufferRule::kMaximum;
+  EXPECT_NE(digest(other), same);
+  const std::string_view lines("a\0002,buffer\nb\0003,trainable\n", 25);
+  EXPECT_EQ(
+      digest({{.name = "a", .shape = {2}, .role = Role::kBuffer}, {.name = "b", .shape = {3}}}),
+      sha256(as_bytes(lines)))
+      << "as in earlier versions";
+  other[1].role = Role::kTrainable;
+  const auto refused = external_layout(other);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), "bad-layout");
+}
+
 TEST(ExternalModel, ReadsAFileOfAnyOrderWithItsRoles) {
   const testing::TemporaryDirectory directory;
   const auto path = directory.path() / "model.safetensors";
-  Parameters written(Layout::make(tensors()).value());
+  std::vector<TensorInfo> listed = tensors();
+  listed[2].rule = BufferRule::kMaximum;
+  Parameters written(Layout::make(listed).value());
   for (std::size_t i = 0; i < written.size(); ++i) {
     written.values()[i] = static_cast<float>(i + 1);
   }
   ASSERT_TRUE(write_safetensors(path, written));
   SystemDisk disk;
   const Parameters read = load_external_model(disk, path).value();
-  EXPECT_EQ(*read.layout(), *external_layout(tensors()).value());
+  EXPECT_EQ(*read.layout(), *external_layout(listed).value()) << "with their rules";
   for (const TensorInfo& tensor : written.layout()->tensors()) {
     const auto before = std::as_const(written).values(tensor);
     const auto after = read.values(*read.layout()->find(tensor.name));
@@ -104,6 +125,17 @@ TEST(ExternalModel, RefusesAListOfBuffersThatIsNotOfTheFile) {
   EXPECT_EQ(refusal_of(R"(["b"])"), start + "names \"b\", which is no tensor of it");
   EXPECT_EQ(refusal_of(R"([1])"), start + "holds something else than text");
   EXPECT_EQ(refusal_of("a"), start + "is not a JSON array");
+}
+
+TEST(ExternalModel, RefusesARuleOfWhatIsNoBuffer) {
+  const Parameters model(Layout::make({{.name = "a", .shape = {1}}}).value());
+  Bytes file = safetensors_header(*model.layout(), {{"starling.maximum", R"(["a"])"}});
+  file.resize(file.size() + sizeof(float));
+  const auto parsed = parse_safetensors(file);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().message(),
+            "not a sound safetensors file: its list of maximum buffers names \"a\", which is no "
+            "buffer of it");
 }
 
 TEST(ExternalModel, IsNoBuiltInModel) {

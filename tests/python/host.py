@@ -71,7 +71,8 @@ class Host:
                           settings=settings or {})
         if "ok" in answer:
             self.tensors = answer["ok"]["tensors"]
-            self.values = sum(int(np.prod(t["shape"])) for t in self.tensors)
+            self.values = sum(int(np.prod(t["shape"])) for t in self.tensors
+                              if t["role"] != "private")
         return answer
 
     def task(self, **members):

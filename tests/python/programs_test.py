@@ -183,6 +183,44 @@ def test_the_history_is_a_frame():
     assert frame["round"].tolist() == [1, 2]
 
 
+def test_metrics_are_columns_of_the_frame(monkeypatch):
+    class Pandas:
+        DataFrame = staticmethod(list)
+
+    monkeypatch.setitem(sys.modules, "pandas", Pandas)
+    history = [{"round": 1, "federated_loss": -1, "federated_metrics": {"mae": 0.25}},
+               {"round": 2, "federated_loss": None, "federated_metrics": None}]
+    assert starling.Result({}, history, None).frame() == [
+        {"round": 1, "federated_loss": -1, "federated_metrics.mae": 0.25},
+        {"round": 2, "federated_loss": None}]
+
+
+@real
+def test_metrics_of_a_trainer_stand_in_the_history(tmp_path):
+    (tmp_path / "train.py").write_text("""
+import numpy as np, starling
+class Mine(starling.Trainer):
+    def initialize(self, task):
+        return {"w": np.zeros(2)}
+    def fit(self, parameters, task):
+        return starling.Fit(parameters, 1, {"loss": 0})
+    def evaluate(self, parameters, task):
+        rows = int(task.client[-1])
+        return starling.Metrics(-1.5, rows=rows, metrics={"mae": rows})
+    def rows(self, task):
+        return 1, 3
+starling.serve(Mine())
+""")
+    said = starling.simulate({"model": {"kind": "external"}}, clients=2, rounds=1,
+                             trainer=tmp_path / "train.py", progress=False,
+                             **{"evaluate.federated_every": 1, "min_updates": 2, "cohort": 2})
+    entry = said.history[0]
+    numbers = sorted(int(each["client"][-1]) for each in entry["contributors"])
+    assert entry["federated_loss"] == -1.5 and entry["federated_accuracy"] is None
+    assert entry["federated_metrics"]["mae"] == pytest.approx(
+        sum(n * n for n in numbers) / sum(numbers))
+
+
 @real
 def test_a_job_that_is_wrong_raises():
     with pytest.raises(starling.Error, match="rounds = '0' is out of range") as raised:

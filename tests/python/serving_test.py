@@ -47,6 +47,43 @@ def test_describes_its_tensors_by_name(host):
             {"name": "w", "shape": [2, 3], "dtype": "float32", "role": "trainable"}]}
 
 
+def test_describes_rules_of_buffers_and_private_tensors(host):
+    program = HEAD.replace('["count"]', '{"count": "maximum", "b": "mean"}\n    private_tensors = '
+                           '{"head": np.zeros((2, 3), np.float16)}') + FIT + END
+    trainer = host(program)
+    assert trainer.describe()["ok"]["tensors"] == [
+        {"name": "b", "shape": [3], "dtype": "float16", "role": "buffer"},
+        {"name": "count", "shape": [], "dtype": "int64", "role": "buffer", "rule": "maximum"},
+        {"name": "w", "shape": [2, 3], "dtype": "float32", "role": "trainable"},
+        {"name": "head", "shape": [2, 3], "dtype": "float16", "role": "private"}]
+
+
+@pytest.mark.parametrize("attributes, message", [
+    ('buffers = {"w": "last"}',
+     "ValueError: buffers has the rule 'last' for \"w\"; it is \"mean\" or \"maximum\""),
+    ('private_tensors = ["head"]',
+     "TypeError: private_tensors is ['head']; a dict of name to array is needed, or {}"),
+    ('private_tensors = {"w": np.zeros(3)}',
+     'ValueError: initialize returned the tensor "w", which private_tensors has too; it either '
+     'travels or is private')])
+def test_wrong_roles_are_named(host, attributes, message):
+    trainer = host(HEAD.replace('buffers = ["count"]', attributes) + FIT + END)
+    assert trainer.describe()["error"]["message"] == message
+
+
+def test_a_private_tensor_does_not_travel(host, by_hand):
+    program = HEAD.replace('["count"]', '["count"]\n    private_tensors = {"head": np.ones(5)}') + """
+    def fit(self, parameters, task):
+        return starling.Fit({**parameters, "head": np.ones(5)}, 5, {"loss": 0.5})
+""" + END
+    trainer = host(program)
+    trainer.describe()
+    assert trainer.fit(GIVEN)["error"]["message"] == (
+        'ValueError: fit returned the tensor "head", which is private: keep it in task.directory')
+    done = by_hand(program.replace(', "head": np.ones(5)', ""), "--check")
+    assert done.returncode == 0 and "head: float64 [5], private" in done.stdout
+
+
 def test_names_are_ordered_by_their_bytes(host):
     trainer = host("""
 import numpy as np, starling
@@ -126,6 +163,45 @@ def test_evaluates(host):
     del places["result"]
     assert trainer.ask("evaluate", task=trainer.task(), **places)["ok"] == {
         "rows": 8, "loss": 75, "accuracy": 0.25}
+
+
+def evaluate_that(metrics):
+    return HEAD + FIT + "    def evaluate(self, parameters, task):\n        return " + metrics + END
+
+
+def evaluated(host, metrics):
+    trainer = host(evaluate_that(metrics))
+    trainer.describe()
+    places = trainer.places(GIVEN)
+    del places["result"]
+    return trainer.ask("evaluate", task=trainer.task(), **places)
+
+
+def test_an_evaluation_need_no_accuracy_and_may_have_metrics(host):
+    answer = evaluated(host, 'starling.Metrics(loss=-2.5, rows=8, metrics={"mae": np.float32(0.25), '
+                             '"recall@10/b": 1})')
+    assert answer["ok"] == {"rows": 8, "loss": -2.5, "metrics": {"mae": 0.25, "recall@10/b": 1}}
+
+
+@pytest.mark.parametrize("metrics, message", [
+    ("starling.Metrics(0.5)",
+     "TypeError: evaluate returned the rows None; a number is needed"),
+    ('starling.Metrics(0.5, rows=1, metrics=[1])',
+     'TypeError: evaluate returned the metrics [1]; a dict is needed, as {"mae": 0.5}'),
+    ('starling.Metrics(0.5, rows=1, metrics={"a b": 1})',
+     "ValueError: evaluate returned a metric called 'a b'; names are 1 to 64 of a-z, A-Z, 0-9 and "
+     "._-/@%"),
+    ('starling.Metrics(0.5, rows=1, metrics={"accuracy": 1})',
+     "ValueError: evaluate returned the accuracy among the metrics; "
+     "starling.Metrics(accuracy=...) says it"),
+    ('starling.Metrics(0.5, rows=1, metrics={"mae": "x"})',
+     "TypeError: evaluate returned the metric \"mae\" 'x'; a number is needed"),
+    ('starling.Metrics(0.5, rows=1, metrics={"mae": float("nan")})',
+     'FloatingPointError: evaluate returned a metric "mae" that is not finite'),
+    ('starling.Metrics(0.5, rows=1, metrics={f"m{i}": 0 for i in range(33)})',
+     "ValueError: evaluate returned 33 metrics; at most 32 are taken")])
+def test_metrics_that_nobody_can_use_are_named(host, metrics, message):
+    assert evaluated(host, metrics)["error"]["message"] == message
 
 
 def test_in_place_of_a_gradient_buffers_have_their_values(host):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """starling.torch against loops written by hand."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -64,7 +66,8 @@ def test_buffers_are_what_no_optimizer_changes():
     trainer = TorchTrainer(net, LOSS, loader_of)
     tensors = trainer.initialize(task())
     assert set(tensors) == set(net().state_dict())
-    assert set(trainer.buffers) == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    assert trainer.buffers == {"1.running_mean": "mean", "1.running_var": "mean",
+                               "1.num_batches_tracked": "maximum"}
     frozen = net()
     frozen[0].weight.requires_grad = False
     trainer = TorchTrainer(frozen, LOSS, loader_of)
@@ -167,6 +170,20 @@ def test_evaluates_as_by_hand():
     assert "evaluate" not in TorchTrainer(net, LOSS, loader_of).operations()
 
 
+def test_a_regression_has_metrics_and_no_accuracy():
+    rows = TensorDataset(ROWS.tensors[0], ROWS.tensors[0].sum(1, keepdim=True))
+    trainer = TorchTrainer(nn.Linear(6, 1), nn.MSELoss(), lambda task: DataLoader(rows, 8),
+                           evaluate_loader_of=lambda task: DataLoader(rows, 20), metric=None,
+                           metrics={"mae": nn.functional.l1_loss})
+    parameters = copied(trainer.initialize(task()))
+    found = trainer.evaluate(parameters, task())
+    outputs = rows.tensors[0].numpy() @ parameters["weight"].T + parameters["bias"]
+    errors = outputs - rows.tensors[1].numpy()
+    assert found.accuracy is None and found.rows == 50
+    assert found.loss == pytest.approx((errors ** 2).mean(), rel=1e-5)
+    assert found.metrics == {"mae": pytest.approx(abs(errors).mean(), rel=1e-5)}
+
+
 def test_gradient_steps_are_those_of_fit():
     """SGD by hand with the gradients of steps 0, 1, ... is fit, over more than one pass."""
     trainer = TorchTrainer(net, LOSS, loader_of)
@@ -228,6 +245,33 @@ def test_private_tensors_stay(tmp_path):
     again.fit(copied(given), Task(client="b", seed=2, train=TRAIN, directory=tmp_path))
     assert_equal(starling.load(files[0]), kept)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_no_private_value_is_in_the_shared_memory(host, tmp_path):
+    program = """
+import torch, starling
+from starling.torch import TorchTrainer
+from torch import nn
+rows = [(torch.randn(8, 6), torch.arange(8) % 3)]
+starling.serve(TorchTrainer(lambda settings: nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3)),
+                            nn.CrossEntropyLoss(), lambda task: rows, private="1."))
+"""
+    kept = []
+    for round_ in (1, 2):  # each in a process of its own
+        trainer = host(program)
+        tensors = trainer.describe()["ok"]["tensors"]
+        assert [t["name"] for t in tensors if t["role"] == "private"] == ["1.bias", "1.weight"]
+        answer = trainer.fit(np.linspace(0.1, 0.9, 35), round=round_)
+        assert set(answer["ok"]) == {"weight", "loss", "steps"}
+        (file,) = tmp_path.glob("private-*")
+        kept.append(starling.load(file))
+        memory = os.pread(trainer.memory, trainer.size, 0)
+        assert trainer.result()[0].tobytes() in memory
+        for array in kept[-1].values():
+            for value in array.reshape(-1):
+                assert value.tobytes() not in memory
+        trainer.send("stop")
+    assert not np.array_equal(kept[0]["1.weight"], kept[1]["1.weight"])
 
 
 def test_private_may_be_one_prefix():

@@ -27,6 +27,11 @@ def check_name(name: object) -> None:
         raise ValueError(f"{name!r} cannot be the name of a tensor in a model file; rename it")
 
 
+def rules_of(buffers: Collection[str]) -> Dict[str, str]:
+    """The rule of each buffer: "mean", or what a dict of buffers says."""
+    return dict(buffers) if isinstance(buffers, Mapping) else dict.fromkeys(buffers, "mean")
+
+
 def check_buffers(buffers: object, names: Collection[str]) -> None:
     if isinstance(buffers, str) or not isinstance(buffers, Collection):
         example = f"[{buffers!r}]" if isinstance(buffers, str) else '["mean"], or [] for none'
@@ -34,6 +39,10 @@ def check_buffers(buffers: object, names: Collection[str]) -> None:
     for name in buffers:
         if name not in names:
             raise ValueError(f'buffers names "{name}", which is no tensor of the model')
+    for name, rule in rules_of(buffers).items():
+        if rule not in ("mean", "maximum"):
+            raise ValueError(f'buffers has the rule {rule!r} for "{name}"; it is "mean" or '
+                             '"maximum"')
 
 
 def check_tensors(tensors: object, giver: str) -> None:
@@ -63,33 +72,48 @@ class Tensor:
     name: str
     shape: Tuple[int, ...]
     dtype: np.dtype[Any]
-    buffer: bool
+    rule: str  # of a buffer; empty: it is trainable
     begin: int  # in values of the vector
     end: int
 
+    @property
+    def buffer(self) -> bool:
+        return bool(self.rule)
+
+    def describe(self) -> Dict[str, object]:
+        said: Dict[str, object] = {"name": self.name, "shape": list(self.shape),
+                                   "dtype": str(self.dtype),
+                                   "role": "buffer" if self.buffer else "trainable"}
+        return {**said, "rule": self.rule} if self.rule == "maximum" else said
+
 
 class Layout:
-    """The tensors of a model in the order in which they travel."""
+    """The tensors of a model in the order in which they travel; `private` ones do not."""
 
-    def __init__(self, model: Mapping[str, Array], buffers: Collection[str]) -> None:
+    def __init__(self, model: Mapping[str, Array], buffers: Collection[str],
+                 private: Mapping[str, Array] = {}) -> None:
         check_tensors(model, "initialize")
         if not model:
             raise ValueError("initialize returned no tensor; a model needs one at least")
         for name in model:
             check_name(name)
         check_buffers(buffers, model)
+        _check_private(private, model)
+        self.private = {name: np.asarray(private[name]) for name in by_name(private)}
+        rules = rules_of(buffers)
         self.tensors: List[Tensor] = []
         end = 0
         for name in by_name(model):
             values = as_float32(name, model[name])
             begin, end = end, end + values.size
             dtype = np.asarray(model[name]).dtype
-            self.tensors.append(Tensor(name, values.shape, dtype, name in buffers, begin, end))
+            self.tensors.append(Tensor(name, values.shape, dtype, rules.get(name, ""), begin, end))
         self.size = end
 
     def describe(self) -> List[Dict[str, object]]:
-        return [{"name": t.name, "shape": list(t.shape), "dtype": str(t.dtype),
-                 "role": "buffer" if t.buffer else "trainable"} for t in self.tensors]
+        return [tensor.describe() for tensor in self.tensors] + [
+            {"name": name, "shape": list(array.shape), "dtype": str(array.dtype), "role": "private"}
+            for name, array in self.private.items()]
 
     def unpack(self, vector: NDArray[np.float32]) -> Tensors:
         """Tensors of their own type; those of float32 are views of `vector`."""
@@ -105,6 +129,9 @@ class Layout:
         check_tensors(tensors, giver)
         wanted = {t.name: t for t in self.tensors}
         for name in tensors:
+            if name in self.private:
+                raise ValueError(f'{giver} returned the tensor "{name}", which is private: keep it '
+                                 "in task.directory")
             if name not in wanted:
                 raise ValueError(f'{giver} returned the tensor "{name}", which the model lacks')
         values = {}
@@ -123,6 +150,16 @@ class Layout:
         for tensor in self.tensors:
             place = vector[tensor.begin:tensor.end].reshape(tensor.shape)
             np.copyto(place, values[tensor.name])
+
+
+def _check_private(private: object, model: Mapping[str, Array]) -> None:
+    if not isinstance(private, Mapping):
+        raise TypeError(f"private_tensors is {private!r}; a dict of name to array is needed, or {{}}")
+    for name in private:
+        check_name(name)
+        if name in model:
+            raise ValueError(f'initialize returned the tensor "{name}", which private_tensors has '
+                             "too; it either travels or is private")
 
 
 def _of_type(values: NDArray[np.float32], dtype: np.dtype[Any]) -> Array:

@@ -39,8 +39,8 @@ class Result:
     directory: Optional[Path]  # `out`: report, models
 
     def frame(self) -> Any:
-        """The history as a pandas frame."""
-        return importlib.import_module("pandas").DataFrame(self.history)
+        """The history as a pandas frame, each metric a column: "federated_metrics.mae"."""
+        return importlib.import_module("pandas").DataFrame(list(map(_flat, self.history)))
 
 
 def simulate(job: Union[PathLike, Mapping[str, Any]], *, clients: int = 10,
@@ -197,6 +197,17 @@ def _flag_value(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(_flag_value, value))
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
+
+
+def _flat(entry: Mapping[str, Any]) -> Dict[str, Any]:
+    """An entry of a history without dicts of metrics."""
+    flat: Dict[str, Any] = {}
+    for key, value in entry.items():
+        if key.endswith("_metrics"):
+            flat.update({f"{key}.{name}": number for name, number in (value or {}).items()})
+        else:
+            flat[key] = value
+    return flat
 
 
 class _JobFile:

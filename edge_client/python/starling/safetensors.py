@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from starling.layout import (Array, Tensors, as_float32, by_name, check_buffers,
-                             check_name)
+                             check_name, rules_of)
 
 _BUFFERS = "starling.buffers"
+_MAXIMUM = "starling.maximum"
 _HEADER_BYTES_MAX = 16 << 20
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
           "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
@@ -26,7 +27,8 @@ def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collecti
          metadata: Optional[Mapping[str, str]] = None) -> None:
     """Writes a model that Starling reads; all types become float32.
 
-    `buffers` names the tensors that no optimizer changes (Trainer.buffers).
+    `buffers` names the tensors that no optimizer changes, or is a dict of name to rule
+    (Trainer.buffers).
     """
     for name in tensors:
         check_name(name)
@@ -35,6 +37,9 @@ def save(path: Union[str, Path], tensors: Mapping[str, Array], buffers: Collecti
     notes = dict(metadata or {})
     if buffers:
         notes[_BUFFERS] = json.dumps(by_name(buffers), ensure_ascii=False)
+    maxima = [name for name, rule in rules_of(buffers).items() if rule == "maximum"]
+    if maxima:
+        notes[_MAXIMUM] = json.dumps(by_name(maxima), ensure_ascii=False)
     header: Dict[str, Any] = {"__metadata__": notes} if notes else {}
     end = 0
     for name in names:

@@ -123,7 +123,7 @@ def _run_by_hand(trainer: Trainer, arguments: List[str]) -> int:
     if options.initial is not None:
         model = trainer.initialize(task)
         try:
-            Layout(model, trainer.buffers)
+            Layout(model, trainer.buffers, trainer.private_tensors)
             save(options.initial, model, trainer.buffers)
         except (OSError, TypeError, ValueError) as error:
             print(f"error: {error}", file=sys.stderr)
@@ -169,8 +169,10 @@ def _check(trainer: Trainer, task: Task, directory: str) -> int:
     if told is None:
         return 1
     for tensor in told["tensors"]:
-        print(f"  {tensor['name']}: {tensor['dtype']} {tensor['shape']}, {tensor['role']}")
-    size = 4 * sum(int(np.prod(tensor["shape"])) for tensor in told["tensors"])
+        rule = f", {tensor['rule']}" if "rule" in tensor else ""
+        print(f"  {tensor['name']}: {tensor['dtype']} {tensor['shape']}, {tensor['role']}{rule}")
+    size = 4 * sum(int(np.prod(tensor["shape"])) for tensor in told["tensors"]
+                   if tensor["role"] != "private")
     memory = np.zeros(size // 2, np.float32)
     first, second = {"offset": 0, "bytes": size}, {"offset": size, "bytes": size}
     places = {"memory": 2 * size, "parameters": first, "result": second}

@@ -19,6 +19,8 @@ from starling.trainer import Fit, Gradient, Metrics, Task, TaskError, Trainer, t
 
 PROTOCOL = 1
 MESSAGE_LETTERS_MAX = 2000
+METRICS_MAX = 32
+METRIC_NAME = re.compile("[a-zA-Z0-9._/@%-]{1,64}")
 
 Memory = NDArray[np.float32]
 Returned = TypeVar("Returned")
@@ -81,13 +83,8 @@ class Session:
     def _evaluate(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
         layout = self._layout(task)
         parameters = layout.unpack(self._place(request, "parameters", layout))
-        metrics = _checked(self._trainer.evaluate(parameters, task), Metrics, "evaluate")
-        accuracy = _finite(metrics.accuracy, "evaluate", "accuracy")
-        if not 0 <= accuracy <= 1:
-            raise ValueError(f"evaluate returned the accuracy {accuracy}; 0 to 1 is needed")
-        return {"rows": _count(metrics.rows, "evaluate", "rows"),
-                "loss": _finite(metrics.loss, "evaluate", "loss"),
-                "accuracy": accuracy}
+        return _evaluate_answer(_checked(self._trainer.evaluate(parameters, task), Metrics,
+                                         "evaluate"))
 
     def _gradient(self, request: Dict[str, Any], task: Task) -> Dict[str, Any]:
         layout = self._layout(task)
@@ -108,7 +105,8 @@ class Session:
         if key not in self._layouts:
             model = self._trainer.initialize(
                 Task(client=task.client, settings=task.settings, directory=task.directory))
-            self._layouts[key] = Layout(model, self._trainer.buffers)
+            self._layouts[key] = Layout(model, self._trainer.buffers,
+                                        self._trainer.private_tensors)
         return self._layouts[key]
 
     def _map(self, size: int) -> None:
@@ -165,6 +163,32 @@ def _fit_answer(weight: Any, metrics: Any) -> Dict[str, Any]:
                               "loss": _finite(metrics["loss"], "fit", "loss")}
     if "steps" in metrics:
         answer["steps"] = _count(metrics["steps"], "fit", "steps")
+    return answer
+
+
+def _evaluate_answer(found: Metrics) -> Dict[str, Any]:
+    answer: Dict[str, Any] = {"rows": _count(found.rows, "evaluate", "rows"),
+                              "loss": _finite(found.loss, "evaluate", "loss")}
+    if found.accuracy is not None:
+        answer["accuracy"] = _finite(found.accuracy, "evaluate", "accuracy")
+        if not 0 <= answer["accuracy"] <= 1:
+            raise ValueError(f"evaluate returned the accuracy {found.accuracy}; 0 to 1 is needed")
+    if not isinstance(found.metrics, Mapping):
+        raise TypeError(f"evaluate returned the metrics {found.metrics!r}; a dict is needed, as "
+                        '{"mae": 0.5}')
+    if len(found.metrics) > METRICS_MAX:
+        raise ValueError(f"evaluate returned {len(found.metrics)} metrics; at most {METRICS_MAX} "
+                         "are taken")
+    for name in found.metrics:
+        if not isinstance(name, str) or not METRIC_NAME.fullmatch(name):
+            raise ValueError(f"evaluate returned a metric called {name!r}; names are 1 to 64 of "
+                             "a-z, A-Z, 0-9 and ._-/@%")
+        if name in ("loss", "accuracy"):
+            raise ValueError(f"evaluate returned the {name} among the metrics; "
+                             f"starling.Metrics({name}=...) says it")
+    if found.metrics:
+        answer["metrics"] = {name: _finite(value, "evaluate", f'metric "{name}"')
+                             for name, value in found.metrics.items()}
     return answer
 
 

@@ -45,13 +45,18 @@ class TorchTrainer(Trainer):
 
     model: an nn.Module, or a function from the job's [trainer] settings to one, so that the
         initial weights follow from the run's seed. Parameters with requires_grad are trained; all
-        else in its state_dict is a buffer, and is averaged.
+        else in its state_dict is a buffer, and is averaged; of integers and truth values, as
+        num_batches_tracked is, the largest of the clients' is taken, which is one that a client
+        has and never falls.
     loss: from outputs and targets to the mean loss of a batch.
     loader_of: from task to batches (inputs, targets) of the rows of task.client, as a DataLoader
         that shuffles: torch, numpy and random are seeded for each task.
     optimizer: from (parameters, task) to an optimizer; by default that of the job's [train].
     evaluate_loader_of: as loader_of, of the held-out rows; without it nothing is evaluated.
-    metric: from outputs and targets to the accuracy of a batch, 0 to 1.
+    metric: from outputs and targets to the accuracy of a batch, 0 to 1; None for models that have
+        none.
+    metrics: numbers of your own of an evaluation, as {"mae": function}: each function takes the
+        outputs and targets of a batch and returns their mean.
     device: by default a GPU where there is one.
     private: a prefix of names, as "head.", or several: these tensors stay in the trainer's
         directory, and no run sees them. There is one file per client and set of names and shapes:
@@ -64,7 +69,8 @@ class TorchTrainer(Trainer):
                  optimizer: Optional[Callable[[List[nn.Parameter], Task],
                                                torch.optim.Optimizer]] = None,
                  evaluate_loader_of: Optional[Callable[[Task], Batches]] = None,
-                 metric: Callable[[Any, Any], float] = accuracy,
+                 metric: Optional[Callable[[Any, Any], float]] = accuracy,
+                 metrics: Optional[Mapping[str, Callable[[Any, Any], float]]] = None,
                  device: Union[None, str, torch.device] = None,
                  private: Union[str, Sequence[str]] = ()) -> None:
         self._given = model
@@ -73,6 +79,7 @@ class TorchTrainer(Trainer):
         self._optimizer = optimizer or _job_optimizer
         self._evaluate_loader_of = evaluate_loader_of
         self._metric = metric
+        self._metrics = dict(metrics or {})
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._private = (private,) if isinstance(private, str) else tuple(private)
         self._settings: Optional[Mapping[str, Any]] = None  # those that _model was made for
@@ -91,8 +98,10 @@ class TorchTrainer(Trainer):
     def initialize(self, task: Task) -> Tensors:
         self._make(task)
         tensors = self._shared()
-        self.buffers = [name for name, tensor in self._state().items() if name in tensors and not (
-            isinstance(tensor, nn.Parameter) and tensor.requires_grad)]
+        self.private_tensors = self._private_state()
+        self.buffers = {name: "mean" if tensor.is_floating_point() else "maximum"
+                        for name, tensor in self._state().items() if name in tensors and not (
+                            isinstance(tensor, nn.Parameter) and tensor.requires_grad)}
         return tensors
 
     def fit(self, parameters: Tensors, task: Task) -> Fit:
@@ -132,17 +141,22 @@ class TorchTrainer(Trainer):
         loader = self._begin(parameters, task, self._evaluate_loader_of)
         self._model.eval()
         loss_sum, right, rows_sum = 0.0, 0.0, 0
+        sums = dict.fromkeys(self._metrics, 0.0)
         with torch.no_grad():
             for inputs, targets in loader:
                 task.check_stopped()
                 targets = self._moved(targets)
                 outputs, rows = self._model(self._moved(inputs)), len(targets)
                 loss_sum += float(self._loss(outputs, targets)) * rows
-                right += self._metric(outputs, targets) * rows
+                if self._metric is not None:
+                    right += float(self._metric(outputs, targets)) * rows
+                for name, metric in self._metrics.items():
+                    sums[name] += float(metric(outputs, targets)) * rows
                 rows_sum += rows
         if rows_sum == 0:
             raise ValueError(f"the evaluation loader of {task.client} gives no batch")
-        return Metrics(loss_sum / rows_sum, right / rows_sum, rows_sum)
+        return Metrics(loss_sum / rows_sum, None if self._metric is None else right / rows_sum,
+                       rows_sum, {name: value / rows_sum for name, value in sums.items()})
 
     def gradient(self, parameters: Tensors, task: Task, step: Optional[int]) -> Gradient:
         if step is None:
@@ -229,10 +243,13 @@ class TorchTrainer(Trainer):
         digest = hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16]
         return task.directory / f"private-{quote(task.client, safe='')}-{digest}.safetensors"
 
+    def _private_state(self) -> Tensors:
+        return from_state_dict({name: tensor for name, tensor in self._state().items()
+                                if self._stays(name)})
+
     def _keep_private(self, task: Task) -> None:
         if self._private:
-            save(self._private_file(task), from_state_dict(
-                {name: tensor for name, tensor in self._state().items() if self._stays(name)}))
+            save(self._private_file(task), self._private_state())
 
     def _loss_of(self, inputs: Any, targets: Any) -> Tuple[torch.Tensor, int]:
         targets = self._moved(targets)

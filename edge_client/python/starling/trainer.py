@@ -77,11 +77,16 @@ class Fit:
 
 @dataclass
 class Metrics:
-    """Means over the held-out rows; `accuracy` is from 0 to 1."""
+    """Means over the held-out rows, of which there are `rows` (needed, and above 0).
+
+    `accuracy`, from 0 to 1, is of models that have one. `metrics` has numbers of your own, as
+    {"mae": 0.31}: at most 32, with names of 1 to 64 of a-z, A-Z, 0-9 and ._-/@%.
+    """
 
     loss: float
-    accuracy: float
-    rows: int
+    accuracy: Optional[float] = None
+    rows: Optional[int] = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -103,9 +108,13 @@ class Trainer(ABC):
     may be changed in place and returned, and is valid until the method returns.
     """
 
-    # Names of tensors that no optimizer changes and that are averaged: running means, counters.
-    # May be set in initialize.
+    # Names of tensors that no optimizer changes and that are averaged, as running means are; or a
+    # dict of name to rule, "mean" or "maximum": {"count": "maximum"}. May be set in initialize.
     buffers: Collection[str] = ()
+    # Tensors that stay with the client and never travel: keep them in task.directory, which stays
+    # between starts. Of these arrays only names, shapes and types are told, to the device's owner.
+    # May be set in initialize.
+    private_tensors: Mapping[str, Array] = {}
 
     @property
     def name(self) -> str:
