@@ -105,7 +105,8 @@ class TorchTrainer(Trainer):
         return tensors
 
     def fit(self, parameters: Tensors, task: Task) -> Fit:
-        loader = self._begin(parameters, task, self._loader_of)
+        loader = self._begin(parameters, task, self._loader_of, training=True)
+        own = {name: value.copy() for name, value in self._private_state().items()}
         model = self._model.train()
         optimizer = self._optimizer(self._trained(), task)
         epochs, steps_max = task.train.get("local-epochs", 1), task.train.get("local-steps", 0)
@@ -132,7 +133,7 @@ class TorchTrainer(Trainer):
             if rows_sum == before:
                 raise ValueError(f"the loader of {task.client} gives no batch")
         model.eval()
-        self._keep_private(task)
+        self._keep_private(task, own)
         return Fit(self._shared(), _rows_of(loader) or epoch_rows,
                    {"loss": loss_sum / rows_sum, "steps": steps})
 
@@ -210,13 +211,12 @@ class TorchTrainer(Trainer):
         self._settings = task.settings
 
     def _begin(self, parameters: Tensors, task: Task,
-               loader_of: Optional[Callable[[Task], Batches]] = None) -> Batches:
+               loader_of: Optional[Callable[[Task], Batches]] = None,
+               training: bool = False) -> Batches:
         """Takes the task's model and returns its loader."""
         if self._private or self._settings != task.settings:
             self._make(task)
-        own: Mapping[str, Any] = {}
-        if self._private and self._private_file(task).exists():
-            own = load(self._private_file(task))
+        own = self._kept_private(task, training)
         values = {**self._model.state_dict(), **to_state_dict({**parameters, **own})}
         self._model.load_state_dict(values)
         _seed(task.seed)
@@ -247,9 +247,22 @@ class TorchTrainer(Trainer):
         return from_state_dict({name: tensor for name, tensor in self._state().items()
                                 if self._stays(name)})
 
-    def _keep_private(self, task: Task) -> None:
+    def _keep_private(self, task: Task, before: Tensors) -> None:
+        """Also as it was before the task: one that is asked for again begins from that again."""
         if self._private:
-            save(self._private_file(task), self._private_state())
+            kept = {f"after.{name}": value for name, value in self._private_state().items()}
+            kept.update({f"before-{task.seed}.{name}": value for name, value in before.items()})
+            save(self._private_file(task), kept)
+
+    def _kept_private(self, task: Task, training: bool) -> Tensors:
+        if not self._private or not self._private_file(task).exists():
+            return {}
+        kept = load(self._private_file(task))
+        again = f"before-{task.seed}."
+        is_again = training and any(name.startswith(again) for name in kept)
+        prefix = again if is_again else "after."
+        return {name[len(prefix):]: value for name, value in kept.items()
+                if name.startswith(prefix)}
 
     def _loss_of(self, inputs: Any, targets: Any) -> Tuple[torch.Tensor, int]:
         targets = self._moved(targets)
