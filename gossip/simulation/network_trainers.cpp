@@ -21,7 +21,6 @@ using client::TrainerOperation;
 
 namespace {
 
-const std::atomic<bool> kNeverStops = false;
 // Whose seed the initial model is made of, whoever makes it.
 constexpr std::string_view kEveryNode = "every node";
 
@@ -141,15 +140,14 @@ Result<std::shared_ptr<const NetworkTrainers>> NetworkTrainers::start(
                   client::TrainerWorkers::make(trainer, node_name(0), workers, log));
   std::shared_ptr<NetworkTrainers> made(new NetworkTrainers(trainer, std::move(processes), log));
   STARLING_ASSIGN(made->description_,
-                  made->workers_[0].describe(options.trainer.object(), kNeverStops));
+                  made->workers_[0].describe(options.trainer.object(), made->stop_));
   STARLING_TRY(check_trainer(options, made->description_));
   return made;
 }
 
 Result<model::Parameters> NetworkTrainers::initial(const NetOptions& options) const {
-  return with_retries(retries(), node_name(0), [&] {
-    return initial_model(options, node_name(0), workers_[0], kNeverStops);
-  });
+  return with_retries(retries(), node_name(0),
+                      [&] { return initial_model(options, node_name(0), workers_[0], stop_); });
 }
 
 std::unique_ptr<NodeTrainings> NetworkTrainers::trainings(const NetOptions& options) const {
@@ -164,7 +162,7 @@ std::unique_ptr<NodeTrainings> NetworkTrainers::trainings(const NetOptions& opti
 }
 
 Retries NetworkTrainers::retries() const {
-  return {.stop = kNeverStops,
+  return {.stop = stop_,
           .warn = [&log = log_](const std::string& line) { log.write(LogLevel::kWarning, line); }};
 }
 
@@ -177,13 +175,14 @@ std::optional<train::Evaluation> NetworkTrainers::evaluate(const NetOptions& opt
   const client::TrainerTask task = task_of(options, node_name(node), step);
   const auto answer = with_retries(retries(), node_name(node), [&] {
     return workers_[worker].run(TrainerOperation::kEvaluate, task,
-                                {.parameters = model, .result = {}}, kNeverStops);
+                                {.parameters = model, .result = {}}, stop_);
   });
   if (answer) {
     return train::Evaluation{.loss = answer->loss,
                              .accuracy = answer->accuracy,
                              .samples = static_cast<std::uint64_t>(answer->weight)};
   }
+  if (stop_) return std::nullopt;
   log_.warning("the model of {} is not evaluated: {}", node_name(node), answer.error().message());
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 // processes that all nodes of a simulation share.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,9 @@ class NetworkTrainers {
   // Of all nodes, one thread a worker. Must not outlive this object.
   std::unique_ptr<NodeTrainings> trainings(const NetOptions& options) const;
 
+  // From any thread: what is asked now and later ends soon, without a result.
+  void cancel() const { stop_ = true; }
+
   bool can_evaluate() const;
   // On the rows that the node holds out. None where it failed, which is logged.
   std::optional<train::Evaluation> evaluate(const NetOptions& options, Node node,
@@ -65,6 +69,7 @@ class NetworkTrainers {
   const client::TrainerOptions options_;
   const client::TrainerWorkers workers_;
   Log& log_;
+  mutable std::atomic<bool> stop_ = false;
   client::TrainerDescription description_;
 };
 

@@ -6,9 +6,11 @@
 
 #include <boost/json.hpp>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <numbers>
 #include <sstream>
+#include <thread>
 
 #include "core/base/durable_file.h"
 #include "tests/support/paths.h"
@@ -118,7 +120,10 @@ class LaunchedTrainers : public LaunchNetwork {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  bool can_run() const { return testing::run({"/usr/bin/env", "python3", "--version"}).exit_code == 0; }
+  std::filesystem::path memory() const { return memory_.path(); }
+  bool can_run() const {
+    return testing::run({"/usr/bin/env", "python3", "--version"}).exit_code == 0;
+  }
 
  private:
   testing::TemporaryDirectory memory_;  // of trainers that misbehave once
@@ -160,6 +165,23 @@ for = "500ms"
     return metrics(name).back().at("eval_loss").to_number<double>();
   };
   EXPECT_NEAR(loss("launch"), loss("undisturbed"), 0.01) << logs("launch");
+}
+
+TEST_F(LaunchedTrainers, AnInterruptWaitsForNoEvaluation) {
+  if (!can_run()) GTEST_SKIP() << "python3 is not there";
+  Words words{testing::build_root() / "bin/starling-gossip", "launch"};
+  for (const std::string& word :
+       with_trainer("evaluate:hangs", {"--topology", "ring", "--nodes", "3", "--steps", "3"})) {
+    words.push_back(word);
+  }
+  testing::Process launch(words);
+  const auto begun = memory() / "misbehaved";
+  while (!std::filesystem::exists(begun) && !launch.wait(std::chrono::seconds(0))) {
+    std::this_thread::yield();
+  }
+  launch.signal(SIGINT);
+  EXPECT_EQ(launch.wait(std::chrono::seconds(30)), 1) << launch.output();
+  EXPECT_NE(launch.output().find("the run was interrupted"), std::string::npos) << launch.output();
 }
 
 // As the test of the simulation: after 50 steps the rate is 0, and mixing alone contracts.
