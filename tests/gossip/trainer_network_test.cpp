@@ -277,7 +277,7 @@ TEST_F(TrainerNetwork, AlgorithmsAreHeldAgainstWhatTheTrainerOffers) {
             "the trainer uses itself begins anew with each)");
   options.train.train.optimizer = "sgd";
   options.model.layout = std::string(64, '0');
-  EXPECT_THAT(refusal("honest"), HasSubstr("other names, shapes or roles of its tensors"));
+  EXPECT_THAT(refusal("honest"), HasSubstr("other names, shapes, roles or rules of its tensors"));
   options.model = {};
   EXPECT_THAT(refusal("honest"), HasSubstr("this run trains a built-in model"));
 }
