@@ -3,6 +3,7 @@
 
 import functools
 import gzip
+import itertools
 
 import numpy as np
 import starling
@@ -42,22 +43,29 @@ def losses_and_gradient(parameters, inputs, classes):
     return -log_chances[rows, classes], slope / len(classes)
 
 
+def batches(task, rows):
+    """The rows of each step: of train.local-steps where it is said, else of train.local-epochs."""
+    rng, steps = task.rng(), task.train["local-steps"]
+    epochs = itertools.count() if steps else range(task.train["local-epochs"])
+    every = (order[begin:begin + task.batch_size]
+             for order in (rng.permutation(rows) for _ in epochs)
+             for begin in range(0, rows, task.batch_size))
+    return itertools.islice(every, steps or None)
+
+
 class LogisticRegression(starling.Trainer):
     def initialize(self, task):
         return {"weight": np.zeros((10, 784), np.float32), "bias": np.zeros(10, np.float32)}
 
     def fit(self, parameters, task):
         inputs, classes = rows_of(task, "train")
-        rng, losses = task.rng(), []
-        for _ in range(task.train["local-epochs"]):
-            order = rng.permutation(len(classes))
-            for begin in range(0, len(order), task.batch_size):
-                task.check_stopped()
-                batch = order[begin:begin + task.batch_size]
-                of_rows, slope = losses_and_gradient(parameters, inputs[batch], classes[batch])
-                parameters["weight"] -= task.learning_rate * slope.T @ inputs[batch]
-                parameters["bias"] -= task.learning_rate * slope.sum(axis=0)
-                losses.append(of_rows)
+        losses = []
+        for batch in batches(task, len(classes)):
+            task.check_stopped()
+            of_rows, slope = losses_and_gradient(parameters, inputs[batch], classes[batch])
+            parameters["weight"] -= task.learning_rate * slope.T @ inputs[batch]
+            parameters["bias"] -= task.learning_rate * slope.sum(axis=0)
+            losses.append(of_rows)
         return starling.Fit(parameters, len(classes), {"loss": np.concatenate(losses).mean()})
 
     def evaluate(self, parameters, task):

@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
@@ -57,6 +58,23 @@ def test_runs_in_a_simulation(example, program, package, tmp_path, monkeypatch):
     first = starling.load(tmp_path / "1" / "models" / "0.safetensors")
     for name, array in starling.load(initial).items():
         assert np.array_equal(first[name], array)
+
+
+@pytest.mark.skipif(shutil.which("starling-gossip", path=os.environ.get("STARLING_PROGRAMS")) is None,
+                    reason="there is no starling-gossip")
+@pytest.mark.parametrize("example, program, package", ALL)
+def test_trains_in_a_network(example, program, package, monkeypatch):
+    needs(package)
+    monkeypatch.chdir(EXAMPLES / example)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    results = [starling.gossip(
+        {"model": {"kind": "external"}, "trainer": {"clients": 3 if example == "sklearn" else 100}},
+        trainer=program, workers=workers, progress=False, topology="ring", nodes=3, steps=4,
+        local_steps=2, **{"evaluate.every": 2}) for workers in (1, 2)]
+    assert [each["step"] for each in results[0].history] == [0, 2, 4]
+    assert all(0 <= each["eval_accuracy"] <= 1 for each in results[0].history)
+    assert [each["eval_loss"] for each in results[0].history] == [
+        each["eval_loss"] for each in results[1].history]
 
 
 @simulated
