@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "core/base/nearest_name.h"
@@ -20,16 +22,18 @@ void for_each_metric(const update::ContributionHead& head, const Visit& visit) {
   }
 }
 
-void add_to(aggregate::ScalarSums::Sum& sum, double weight, double value) {
-  sum.weighted.add(weight * value);
-  sum.weight.add(weight);
+// The names to keep of these, with how many clients say each.
+std::vector<std::string> names_kept(std::vector<std::pair<std::size_t, std::string>> names) {
+  std::ranges::sort(names, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  if (names.size() > train::kMetricsMax) names.resize(train::kMetricsMax);
+  std::vector<std::string> kept;
+  for (auto& [clients, name] : names) kept.push_back(std::move(name));
+  return kept;
 }
 
-std::optional<double> mean_of(const aggregate::ScalarSums::Sum& sum) {
-  const double weight = sum.weight.value();
-  if (!(weight > 0)) return std::nullopt;
-  return sum.weighted.value() / weight;
-}
+bool is_majority(std::size_t clients, std::size_t of) { return 2 * clients > of; }
 
 }  // namespace
 
@@ -53,25 +57,36 @@ Result<void> check_measured(const update::ContributionHead& head) {
                                              count, train::kMetricsMax));
 }
 
+void MeasuredMeans::Mean::add(double weight, double value) {
+  sum.weighted.add(weight * value);
+  sum.weight.add(weight);
+  ++clients;
+}
+
+std::optional<double> MeasuredMeans::Mean::value() const {
+  const double weight = sum.weight.value();
+  if (!(weight > 0)) return std::nullopt;
+  return sum.weighted.value() / weight;
+}
+
 void MeasuredMeans::add(const update::ContributionHead& head) {
-  add_to(loss_, head.weight, head.scalars.at("loss"));
+  loss_.add(head.weight, head.scalars.at("loss"));
   if (const auto accuracy = head.scalars.find("accuracy"); accuracy != head.scalars.end()) {
-    add_to(accuracy_, head.weight, accuracy->second);
+    accuracy_.add(head.weight, accuracy->second);
   }
   for_each_metric(head, [&](std::string_view name, double value) {
-    if (left_out_from_ && name >= *left_out_from_) return;
-    add_to(metrics_[std::string(name)], head.weight, value);
-    if (metrics_.size() <= train::kMetricsMax) return;
-    const auto last = std::prev(metrics_.end());
-    left_out_from_ = last->first;
-    metrics_.erase(last);
+    metrics_[std::string(name)].add(head.weight, value);
   });
 }
 
 Measured MeasuredMeans::result() const {
-  Measured measured{
-      .federated = true, .loss = mean_of(loss_).value(), .accuracy = mean_of(accuracy_)};
-  for (const auto& [name, sum] : metrics_) measured.metrics[name] = mean_of(sum).value();
+  Measured measured{.federated = true, .loss = loss_.value().value()};
+  if (is_majority(accuracy_.clients, loss_.clients)) measured.accuracy = accuracy_.value();
+  std::vector<std::pair<std::size_t, std::string>> names;
+  for (const auto& [name, mean] : metrics_) names.emplace_back(mean.clients, name);
+  for (const std::string& name : names_kept(std::move(names))) {
+    measured.metrics[name] = metrics_.at(name).value().value();
+  }
   return measured;
 }
 
@@ -88,13 +103,15 @@ Measured combine_measured(const aggregate::JointRule& rule,
     });
   }
   Measured measured{.federated = true, .loss = rule.combine(std::move(losses))};
-  if (!accuracies.empty() && accuracies.size() >= rule.updates_min()) {
+  if (is_majority(accuracies.size(), heads.size()) && accuracies.size() >= rule.updates_min()) {
     measured.accuracy = rule.combine(std::move(accuracies));
   }
-  for (auto& [name, values] : metrics) {
-    if (values.size() < rule.updates_min()) continue;
-    if (measured.metrics.size() == train::kMetricsMax) break;
-    measured.metrics[name] = rule.combine(std::move(values));
+  std::vector<std::pair<std::size_t, std::string>> names;
+  for (const auto& [name, values] : metrics) {
+    if (values.size() >= rule.updates_min()) names.emplace_back(values.size(), name);
+  }
+  for (const std::string& name : names_kept(std::move(names))) {
+    measured.metrics[name] = rule.combine(std::move(metrics.at(name)));
   }
   return measured;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients measured of one model, together: the loss, and accuracy and metrics over those that
-// say them. Does not depend on the order in which the clients answer.
+// What clients measured of one model, together: the loss, and over those that say them metrics, and
+// the accuracy where more than half do, so that no few decide which model is best. Of more than
+// train::kMetricsMax metrics those that most clients say are kept, alike the first by name. Does
+// not depend on the order in which the clients answer.
 #pragma once
 
 #include <optional>
@@ -17,8 +19,7 @@ namespace starling::coordinator {
 // "bad-scalars" where an evaluation says what no model has.
 [[nodiscard]] Result<void> check_measured(const update::ContributionHead& head);
 
-// Means weighted by rows. Of more than train::kMetricsMax names that clients say together, the
-// first by name are kept.
+// Means weighted by rows.
 class MeasuredMeans {
  public:
   // Requires: check_measured() and validate() passed; the head has a loss.
@@ -27,11 +28,16 @@ class MeasuredMeans {
   Measured result() const;
 
  private:
-  using Sum = aggregate::ScalarSums::Sum;
+  struct Mean {
+    void add(double weight, double value);
+    std::optional<double> value() const;
 
-  Sum loss_, accuracy_;
-  std::map<std::string, Sum> metrics_;
-  std::optional<std::string> left_out_from_;  // names from this one on
+    aggregate::ScalarSums::Sum sum;
+    std::size_t clients = 0;
+  };
+
+  Mean loss_, accuracy_;
+  std::map<std::string, Mean> metrics_;
 };
 
 // By a rule that takes one number of each client. What fewer clients say than the rule needs is

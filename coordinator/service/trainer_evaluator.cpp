@@ -10,10 +10,9 @@
 namespace starling::coordinator {
 namespace {
 
-// An evaluation that nobody waits for any more is not begun.
 struct Pending {
   std::promise<Result<train::Evaluation>> answer;
-  std::atomic<bool> given_up = false;
+  std::atomic<bool> taken = false;  // by the thread that begins it, or by the caller who gives up
 };
 
 }  // namespace
@@ -34,15 +33,15 @@ Result<train::Evaluation> TrainerEvaluator::evaluate(const RunContext& context, 
   auto answer = pending->answer.get_future();
   // Owns what it works on: its caller may not wait for it.
   thread_.submit([this, pending, context, round, model](unsigned) {
-    if (pending->given_up) return;
+    if (pending->taken.exchange(true)) return;
     client::ProcessTrainer trainer(std::string(kEvaluatorClient), host_);
     pending->answer.set_value(evaluate_by(trainer, context, round, model, stopping_));
   });
-  if (answer.wait_for(patience_) == std::future_status::ready) return answer.get();
-  pending->given_up = true;
+  const bool ready = answer.wait_for(patience_) == std::future_status::ready;
+  if (ready || pending->taken.exchange(true)) return answer.get();  // it ends by its own deadlines
   return retry("trainer-busy",
                fmt::format("the coordinator's trainer was busy for {} with models of other runs; "
-                           "raise evaluate.every or lower trainer.task-deadline",
+                           "raise evaluate.every",
                            format_duration(patience_)));
 }
 

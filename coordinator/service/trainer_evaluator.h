@@ -15,7 +15,8 @@ namespace starling::coordinator {
 class TrainerEvaluator final : public ModelEvaluator {
  public:
   // Starts nothing yet. `log`, which takes lines of any thread, must outlive the evaluator.
-  // `patience`: how long evaluate() waits; nothing: the start-deadline and the task-deadline.
+  // `patience`: how long evaluate() waits for evaluations of other runs; nothing: the
+  // start-deadline and the task-deadline, by which each of them ends.
   TrainerEvaluator(client::TrainerHost::Options options, Log& log,
                    std::optional<Duration> patience = std::nullopt);
   // Requires: evaluate() is not being called.

@@ -20,6 +20,9 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
   std::unique_ptr<SimulatedTrainers> made(new SimulatedTrainers(job, std::move(processes)));
   STARLING_ASSIGN(const client::TrainerDescription found,
                   made->workers_[0].describe(made->settings_, kNeverStops));
+  if (job.evaluate.by_trainer() && !found.can(client::TrainerOperation::kEvaluate)) {
+    return client::cannot_do(found, client::TrainerOperation::kEvaluate);
+  }
   made->layout_ = found.layout;
   made->abilities_ = client::abilities_of(strategies, found);
   return made;

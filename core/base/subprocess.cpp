@@ -163,8 +163,9 @@ void Subprocess::start_guard() {
   const FileDescriptor reader(ends[0]);
   guard_line_ = FileDescriptor(ends[1]);
   const FileDescriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  const std::vector<std::string> words = {"/bin/sh", "-c", "read -r end; kill -s KILL -- \"-$1\"",
-                                          "sh", std::to_string(id_)};
+  const std::vector<std::string> words = {
+      "/bin/sh", "-c", "trap '' TERM HUP INT; read -r end; kill -s KILL -- \"-$1\"", "sh",
+      std::to_string(id_)};
   Plan plan{.arguments = c_strings(words),
             .environment = {},
             .descriptors = {{STDIN_FILENO, reader.get()},

@@ -14,6 +14,7 @@
 #include "core/client/training_settings.h"
 #include "core/linalg/kernels.h"
 #include "core/model/external_model.h"
+#include "core/update/contribution.h"
 
 namespace starling::client {
 namespace {
@@ -102,11 +103,11 @@ Result<TrainingReport> CheckedTrainer::train(const TrainingRequest& request,
                     return trainer_.train(request, parameters, hooks, stop);
                   }));
   STARLING_TRY(check_finite(report.weight + report.train_loss, parameters));
-  if (report.weight > 0) return report;
+  if (report.weight >= update::kWeightMin) return report;
   return trainer_failed(description_,
-                        fmt::format("trained with weight {}; it must be more than 0, as the number "
-                                    "of rows is",
-                                    report.weight));
+                        fmt::format("trained with weight {}; it must be at least {}, as the "
+                                    "number of rows is",
+                                    report.weight, update::kWeightMin));
 }
 
 Result<double> CheckedTrainer::full_gradient(const TrainingRequest& request,

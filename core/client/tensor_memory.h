@@ -20,6 +20,9 @@ class TensorMemory {
   // A memfd; where the kernel has none, a file in `directory`. "trainer-cannot-start".
   [[nodiscard]] static Result<TensorMemory> make(const std::filesystem::path& directory);
 
+  // "trainer-protocol" where the trainer has changed its size.
+  [[nodiscard]] Result<void> check_size() const;
+
   int descriptor() const { return file_.get(); }
   std::uint64_t bytes() const { return bytes_; }
   // Grows to at least so many bytes. "io-error", as write().
@@ -30,8 +33,6 @@ class TensorMemory {
 
  private:
   explicit TensorMemory(FileDescriptor file) : file_(std::move(file)) {}
-
-  Result<void> check_size() const;
 
   FileDescriptor file_;
   std::uint64_t bytes_ = 0;

@@ -381,14 +381,13 @@ Result<TrainerDescription> read_description(std::string_view line, std::uint64_t
 
 Result<TrainerAnswer> read_answer(std::string_view line, std::uint64_t id,
                                   TrainerOperation operation) {
-  constexpr double kMax = std::numeric_limits<double>::max();
+  constexpr double kMax = update::kScalarMax;
   STARLING_ASSIGN(const json::object members, answer_of(line, id));
   TrainerAnswer answer;
   if (operation == TrainerOperation::kInitialize) return answer;
   STARLING_ASSIGN(answer.loss, number(members, "loss", {-kMax, kMax}));
   if (operation == TrainerOperation::kFit) {
-    STARLING_ASSIGN(answer.weight,
-                    number(members, "weight", {std::numeric_limits<double>::min(), kMax}));
+    STARLING_ASSIGN(answer.weight, number(members, "weight", {update::kWeightMin, kMax}));
     STARLING_ASSIGN(answer.steps, count(members, "steps"));
     return answer;
   }

@@ -243,6 +243,7 @@ Error TrainerProcess::died() {
 Result<void> TrainerProcess::check_memory(TimePoint at) {
   if (memory_bytes_max_ == 0 || at < next_memory_check_) return {};
   next_memory_check_ = at + kMemoryCheckInterval;
+  STARLING_TRY(memory_.check_size());
   const std::uint64_t bytes = resident_bytes_of_group(process_->id());
   if (bytes <= memory_bytes_max_) return {};
   return retry("trainer-memory",

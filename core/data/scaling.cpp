@@ -13,8 +13,11 @@
 namespace starling::data {
 namespace {
 
-// A column that is constant, or as good as that in float32, is not stretched.
-float divisor_of(double spread) {
+// A column that is constant but for the rounding of float32 is not stretched. `largest`: of its
+// values, by magnitude, or their mean.
+float divisor_of(double spread, double largest) {
+  constexpr double kRounding = 10 * std::numeric_limits<float>::epsilon();
+  if (spread <= kRounding * std::abs(largest)) return 1;
   const auto divisor =
       static_cast<float>(std::min<double>(spread, std::numeric_limits<float>::max()));
   return divisor > 0 ? divisor : 1;
@@ -45,7 +48,7 @@ Scaling standard_scaling(const Dataset& dataset) {
   Scaling scaling;
   for (std::size_t c = 0; c < columns; ++c) {
     scaling.offsets.push_back(static_cast<float>(means[c]));
-    scaling.divisors.push_back(divisor_of(std::sqrt(squares[c] / rows)));
+    scaling.divisors.push_back(divisor_of(std::sqrt(squares[c] / rows), means[c]));
   }
   return scaling;
 }
@@ -62,7 +65,8 @@ Scaling minmax_scaling(const Dataset& dataset) {
   Scaling scaling;
   for (std::size_t c = 0; c < columns; ++c) {
     scaling.offsets.push_back(static_cast<float>(lowest[c]));
-    scaling.divisors.push_back(divisor_of(highest[c] - lowest[c]));
+    scaling.divisors.push_back(
+        divisor_of(highest[c] - lowest[c], std::max(-lowest[c], highest[c])));
   }
   return scaling;
 }

@@ -351,7 +351,8 @@ def test_an_exception_is_one_line_and_the_next_task_goes_on(host):
       "message": "TypeError: fit returned tuple; starling.Fit(...) is needed"}),
     ("return starling.Fit(parameters, 0, {'loss': 0})",
      {"code": "trainer-failed",
-      "message": "ValueError: fit returned the weight 0; above 0 is needed"}),
+      "message": "ValueError: fit returned the weight 0; at least 1e-6 is needed, as the "
+                 "number of rows is"}),
     ("return starling.Fit(parameters, 1)",
      {"code": "trainer-failed", "message":
       'ValueError: fit returned no metrics["loss"], the mean loss while training'}),

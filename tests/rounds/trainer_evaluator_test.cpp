@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "tests/client/fake_trainer.h"
 
 namespace starling::coordinator {
@@ -111,13 +114,17 @@ TEST(TrainerEvaluator, AStopEndsAnEvaluationAndTheProcess) {
   EXPECT_TRUE(client::all_have_ended(trainer.directory.path()));
 }
 
-TEST(TrainerEvaluator, NobodyWaitsForEverBehindOthers) {
-  FakeTrainer trainer("does-not-read");
-  trainer.options.trainer.start_deadline = std::chrono::seconds(60);
+// Its own evaluation is bounded by the trainer's deadlines; those of other runs by its patience.
+TEST(TrainerEvaluator, WhoWaitsForOtherRunsGivesUpAndWhatHasBegunGoesOn) {
+  FakeTrainer trainer("cancellable");
   TrainerEvaluator evaluator(trainer.options, trainer.log, milliseconds(50));
+  auto first = std::async(std::launch::async, [&] { return evaluate(evaluator); });
+  while (trainer.log.count("waits for a cancel") == 0) std::this_thread::yield();
   EXPECT_THAT(failure(evaluate(evaluator)), HasSubstr("trainer-busy: "));
   EXPECT_THAT(failure(evaluate(evaluator)), HasSubstr("trainer-busy: "));
+  EXPECT_EQ(first.wait_for(milliseconds(0)), std::future_status::timeout) << "past its patience";
   evaluator.stop();
+  EXPECT_THAT(failure(first.get()), HasSubstr("stopped: "));
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ TEST_F(ContributionTest, NamesWhatIsWrongWithAHead) {
   EXPECT_EQ(refused([](auto& h) { h.weight = -1; }), "bad-weight");
   EXPECT_EQ(refused([](auto& h) { h.weight = std::nan(""); }), "bad-weight");
   EXPECT_EQ(refused([](auto& h) { h.weight = 1e300; }), "weight-out-of-range");
+  EXPECT_EQ(refused([](auto& h) { h.weight = 0.99e-6; }), "weight-out-of-range");
+  EXPECT_EQ(refused([](auto& h) { h.weight = 1e-6; }), "accepted");
   EXPECT_EQ(refused([](auto& h) { h.scalars["loss"] = std::nan(""); }), "bad-scalars");
   EXPECT_EQ(refused([](auto& h) { h.scalars["loss"] = 1e308; }), "bad-scalars");
   EXPECT_EQ(refused([](auto& h) { h.scalars["loss"] = -1e101; }), "bad-scalars");

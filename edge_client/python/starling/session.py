@@ -155,8 +155,9 @@ def _fit_answer(weight: Any, metrics: Any) -> Dict[str, Any]:
     if not isinstance(metrics, Mapping):
         raise TypeError(f"fit returned the metrics {metrics!r}; a dict is needed, as "
                         '{"loss": 0.5}')
-    if _finite(weight, "fit", "weight") <= 0:
-        raise ValueError(f"fit returned the weight {weight}; above 0 is needed")
+    if _finite(weight, "fit", "weight") < 1e-6:
+        raise ValueError(f"fit returned the weight {weight}; at least 1e-6 is needed, as the "
+                         "number of rows is")
     if "loss" not in metrics:
         raise ValueError('fit returned no metrics["loss"], the mean loss while training')
     answer: Dict[str, Any] = {"weight": float(weight),

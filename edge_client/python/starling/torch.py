@@ -20,7 +20,7 @@ from torch.nn.utils.clip_grad import clip_grad_norm_
 
 from starling.layout import Tensors
 from starling.safetensors import load, save
-from starling.trainer import Fit, Gradient, Metrics, Task, Trainer
+from starling.trainer import Fit, Gradient, Metrics, Task, TaskError, Trainer
 
 Batches = Iterable[Tuple[Any, Any]]
 
@@ -139,6 +139,10 @@ class TorchTrainer(Trainer):
 
     def evaluate(self, parameters: Tensors, task: Task) -> Metrics:
         assert self._evaluate_loader_of is not None
+        if task.client == "coordinator" and self._private:
+            raise TaskError("the private tensors stay with the clients, and without them the "
+                            "coordinator cannot evaluate; let clients do it, "
+                            "evaluate.federated-every", "private-tensors")
         loader = self._begin(parameters, task, self._evaluate_loader_of)
         self._model.eval()
         loss_sum, right, rows_sum = 0.0, 0.0, 0
