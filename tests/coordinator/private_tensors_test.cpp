@@ -75,15 +75,15 @@ Federation run_federation(bool restarts) {
   EXPECT_TRUE(description) << description.error().message();
   Federation federation;
   if (!description) return federation;
-  EXPECT_EQ(*(*description)->layout, *start.layout());
-  EXPECT_EQ((*description)->private_tensors,
+  EXPECT_EQ(*description->layout, *start.layout());
+  EXPECT_EQ(description->private_tensors,
             (std::vector<client::PrivateTensor>{{"head", {6}, "float32"}}));
 
   FederationSimulator::Options options;
   options.trainers = {
       .make = [&](const std::string& name,
                   unsigned) { return std::make_unique<RestartedTrainer>(name, host, restarts); },
-      .abilities = client::abilities_of(strategy::builtin_strategies(), **description)};
+      .abilities = client::abilities_of(strategy::builtin_strategies(), *description)};
   FederationSimulator::Hooks hooks;
   hooks.on_message = [&](const protocol::Envelope& envelope) {
     const Bytes header = wire::encode_header(envelope.message).value();
