@@ -101,7 +101,7 @@ Result<void> PayloadCheck::read_sparse(std::size_t i) {
     STARLING_TRY(contribution_.read_payload(begin + at, piece));
     hash_.update(piece);
   }
-  const auto indexed = contribution_.index_sparse(i);
+  auto indexed = contribution_.index_sparse(i);
   if (!indexed) {
     if (indexed.error().kind() != ErrorKind::kRejected) return indexed;
     if (!malformed_) malformed_ = indexed.error();

@@ -14,6 +14,7 @@
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/network_run.h"
 #include "gossip/peer/usual_distance.h"
+#include "gossip/training/retries.h"
 
 namespace starling::gossip {
 

@@ -110,8 +110,8 @@ TEST_F(TrainerNetwork, PhasesAreTheStepsOfTheOptimizerOnTheTrainersGradients) {
     }
   };
   // Two phases: the optimizer goes on, batches are counted in each.
-  for (int phase = 0; phase < 2; ++phase) {
-    const auto training = trainings->begin(2, 0, static_cast<std::uint64_t>(3 * phase));
+  for (const std::uint64_t step_before : {0U, 3U}) {
+    const auto training = trainings->begin(2, 0, step_before);
     ASSERT_TRUE(training->steps(x, 0.3, 2));
     ASSERT_TRUE(training->step(x, 0.3));
     for (int batch = 0; batch < 3; ++batch) step(batch);
