@@ -179,7 +179,7 @@ void add_launch_command(CLI::App& app, CommandContext& context) {
   command->add_option("--threads", flags->threads, "compute threads of the evaluations")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  add_trainer_flag(*command, flags->trainer);
+  command->add_option("--trainer", flags->trainer, kTrainerHelp)->type_name("COMMAND");
   command
       ->add_option("--out", flags->out,
                    "where metrics.jsonl, summary.json, the model, report.html and the peers' logs "

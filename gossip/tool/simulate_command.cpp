@@ -117,7 +117,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command->add_option("--threads", flags->threads, "compute threads; results do not depend on it")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  add_trainer_flag(*command, flags->trainer);
+  command->add_option("--trainer", flags->trainer, kTrainerHelp)->type_name("COMMAND");
   command
       ->add_option("--workers", flags->workers,
                    "processes of the trainer at a time; without it as many as --threads")

@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/tool/trainer_flag.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "core/model/model_spec.h"
 
 namespace starling::gossip {
-
-void add_trainer_flag(CLI::App& command, std::string& trainer) {
-  command
-      .add_option("--trainer", trainer,
-                  "with model.kind = \"external\": the command of your own trainer, as in "
-                  "\"python3 train.py\" (one program and its arguments; \"env A=1 python3 "
-                  "train.py\" sets a variable)")
-      ->type_name("COMMAND");
-}
 
 Result<void> check_trainer_flags(const config::Binder& binder, const std::string& trainer) {
   const Settings settings = binder.settings();

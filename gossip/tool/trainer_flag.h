@@ -7,13 +7,11 @@
 #include "core/base/error.h"
 #include "core/config/binder.h"
 
-namespace CLI {
-class App;
-}
-
 namespace starling::gossip {
 
-void add_trainer_flag(CLI::App& command, std::string& trainer);
+inline constexpr const char* kTrainerHelp =
+    "with model.kind = \"external\": the command of your own trainer, as in \"python3 train.py\" "
+    "(one program and its arguments; \"env A=1 python3 train.py\" sets a variable)";
 
 // Whether the flag and the network fit together: model.kind = "external" needs it, and the data are
 // the trainer's then. "setting-invalid".
