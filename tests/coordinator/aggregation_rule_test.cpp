@@ -284,15 +284,16 @@ Measured measured_by(const Job& job, const std::vector<std::map<std::string, dou
 // Weights 1, 2 and 3.
 TEST(Evaluation, AMetricIsAveragedOverTheClientsThatSayIt) {
   const std::vector<std::map<std::string, double>> clients = {
-      {{"loss", -1}, {"metrics.mae", 1}},
+      {{"loss", -1}, {"accuracy", 0.8}, {"metrics.mae", 1}},
       {{"loss", -2}, {"accuracy", 0.5}, {"metrics.mae", 4}},
       {{"loss", -3}, {"metrics.r2", -8}, {"other", 1}}};
-  const Measured expected{true, -14.0 / 6, 0.5, {{"mae", 3}, {"r2", -8}}};
+  const Measured expected{true, -14.0 / 6, 1.8 / 3, {{"mae", 3}, {"r2", -8}}};
   for (const auto& order : {std::array<std::size_t, 3>{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
     EXPECT_EQ(measured_by(tiny_job("mean"), clients, order, 1), expected);
   }
   const std::array<std::size_t, 2> without{0, 2};
-  EXPECT_EQ(measured_by(tiny_job("mean"), clients, without).accuracy, std::nullopt);
+  EXPECT_EQ(measured_by(tiny_job("mean"), clients, without).accuracy, std::nullopt)
+      << "one of two is no majority";
 }
 
 TEST(Evaluation, ARuleLeavesOutWhatTooFewClientsSay) {
@@ -304,7 +305,9 @@ TEST(Evaluation, ARuleLeavesOutWhatTooFewClientsSay) {
   EXPECT_EQ(measured_by(tiny_job("trimmed-mean"), clients, order),
             (Measured{true, 1, std::nullopt, {{"mae", 2}}}));
   EXPECT_EQ(measured_by(tiny_job("median"), clients, order),
-            (Measured{true, 1, 1, {{"mae", 2}, {"rare", 1}}}));
+            (Measured{true, 1, std::nullopt, {{"mae", 2}, {"rare", 1}}}));
+  clients[2]["accuracy"] = clients[3]["accuracy"] = 0.5;
+  EXPECT_EQ(measured_by(tiny_job("median"), clients, order).accuracy, 0.5);
 }
 
 TEST(Evaluation, OfTooManyNamesTheFirstAreKeptWhoeverAnswersFirst) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/base/durable_file.h"
 #include "core/net/deadline.h"
 #include "tests/coordinator/gossip_issuer_fixture.h"
@@ -316,6 +318,8 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   options.algorithm.name = "choco";
   options.train.train.learning_rate = 0.1234567;
   options.data.dataset = "csv:C:\\data\\\"a\".csv";
+  options.model.kind = "external";
+  options.trainer.settings = R"({"hidden":200})";
   const auto run = parse_gossip_run("faces", gossip_run_to_toml(options), "NET.toml");
   ASSERT_TRUE(run) << run.error().message();
   config::Binder binder;
@@ -323,6 +327,12 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   EXPECT_EQ(run->settings, binder.settings());
   EXPECT_LE(run->settings.size(), identity::kRosterSettingsMax);
   EXPECT_EQ(parse_gossip_run("a b", "", "NET.toml").error().code(), "bad-name");
+  // Devices of an earlier version do not know it.
+  const auto without = parse_gossip_run("faces", "", "NET.toml");
+  EXPECT_EQ(std::ranges::count(without->settings, "trainer.settings", &Settings::value_type::first),
+            0);
+  EXPECT_EQ(parse_gossip_run("faces", "[model]\ninitial = \"m\"", "NET.toml").error().code(),
+            "setting-invalid");
 }
 
 TEST(GossipRun, MembersAreReadFromLines) {
