@@ -10,7 +10,7 @@
 
 namespace starling::coordinator {
 
-// Whom the trainer's tasks name.
+// The client that the trainer's tasks name.
 inline constexpr std::string_view kEvaluatorClient = "coordinator";
 
 class ModelEvaluator {

@@ -43,7 +43,7 @@ Result<TensorMemory> TensorMemory::make(const std::filesystem::path& directory) 
                    directory.string() + ": " + std::strerror(errno));
 }
 
-// Whoever makes it larger takes memory that nobody counts.
+// A trainer that makes it larger takes memory that no limit counts.
 Result<void> TensorMemory::check_size() const {
   struct stat found {};
   if (::fstat(file_.get(), &found) != 0) return memory_error("read");

@@ -49,8 +49,8 @@ class TrainerProcess {
   // The next line. "stopped" where `stop` became true; the rest leaves nothing to do but to kill
   // it: "trainer-died", "trainer-deadline", "trainer-memory", "trainer-protocol".
   [[nodiscard]] Result<std::string> receive(const Patience& patience);
-  // Between two requests: "trainer-died", "trainer-memory", or "trainer-protocol" where it says
-  // what nobody asked for.
+  // Between two requests: "trainer-died", "trainer-memory", or "trainer-protocol" where it
+  // answers without a request.
   [[nodiscard]] Result<void> check_idle();
   // Asks it to end with `farewell` and the end of its descriptor 3, and waits for that so long.
   void stop(std::string_view farewell, Duration grace);

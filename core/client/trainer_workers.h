@@ -14,7 +14,7 @@ namespace starling::client {
 
 class TrainerWorkers {
  public:
-  // `client`: for whom they describe themselves first. A failed start is repeated at once. `log`
+  // `client`: named in their first description. A failed start is repeated at once. `log`
   // must outlive it.
   [[nodiscard]] static Result<TrainerWorkers> make(const TrainerOptions& options,
                                                    const std::string& client, unsigned workers,

@@ -11,7 +11,8 @@ namespace starling::telemetry {
 
 class ProgressLog final : public Log {
  public:
-  // `progress` must outlive it. Whoever uses both on several threads locks mutex() for the bar.
+  // `progress` must outlive it. A caller that uses both on several threads locks mutex() around the
+  // bar.
   explicit ProgressLog(Progress& progress) : progress_(progress) {}
 
   void write(LogLevel, std::string_view line) override {

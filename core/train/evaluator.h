@@ -16,7 +16,7 @@
 
 namespace starling::train {
 
-// Numbers of a trainer of one's own beside loss and accuracy: "mae". By name.
+// A custom trainer's numbers beside loss and accuracy, by name: "mae".
 using Metrics = std::map<std::string, double>;
 
 inline constexpr std::size_t kMetricsMax = 32;

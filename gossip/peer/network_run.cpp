@@ -64,7 +64,7 @@ Result<NetworkRun> make_run(Said said, std::shared_ptr<const model::Model> model
   const NetOptions& options = said.options;
   const Node nodes = options.topology.nodes;
   STARLING_ASSIGN(auto topology, make_peer_graph(options, nodes));
-  // Losses do not forbid an algorithm here: peers begin its shared state anew after one.
+  // Losses do not rule out an algorithm here: peers reset its shared state after one.
   const bool accounts = said.lossy && traits(options.algorithm).loss_safe;
   STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, {topology.get(), accounts}, nodes,
                                             options.run.seed));

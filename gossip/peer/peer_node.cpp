@@ -478,8 +478,8 @@ void PeerNode::trainer_failed(const std::string& line) {
   if (switching_) leave_trainer();
 }
 
-// What a trainer does may last long, and be repeated for ever: the next roster waits for nothing
-// that it makes useless.
+// A trainer's task may take long, and be repeated without end: a new roster does not wait for one
+// whose result it makes useless.
 void PeerNode::leave_trainer() {
   if (preparation_) preparation_->cancelled = true;
   if (!life_) return;

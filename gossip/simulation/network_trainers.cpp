@@ -21,7 +21,7 @@ using client::TrainerOperation;
 
 namespace {
 
-// Whose seed the initial model is made of, whoever makes it.
+// The name whose seed the initial model is made from, on every node.
 constexpr std::string_view kEveryNode = "every node";
 
 // The algorithms of which this is true.
