@@ -162,6 +162,7 @@ TEST_F(TrainerPeers, RenewalsDoNotBeginThePreparationAgain) {
 }
 
 TEST_F(TrainerPeers, MeansAndPairsTrainWithThemToo) {
+  cluster_.options.start_patience = std::chrono::milliseconds(300);
   for (const char* algorithm : {"all-reduce", "push-sum"}) {
     cluster_.experiment.options.algorithm.name = algorithm;
     if (trainers_.empty()) start("without-buffers", "fit:dies-always");
