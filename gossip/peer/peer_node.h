@@ -30,6 +30,7 @@ class PeerNode {
   void request_stop();
 
   PeerShell& peer() { return shell_; }
+  const PeerShell& peer() const { return shell_; }
   PeerLinks& links() { return *links_; }
 
  private:
