@@ -216,6 +216,7 @@ void RunQueue::load_next() {
   std::map<RunId, Pending> waiting;
   for (const store::Run& run : *runs) {
     auto pending = find_pending(run);
+    // One that is held has its initial model made.
     if (pending && (held_.contains(run.id) || !may_begin(*pending))) {
       waiting.emplace(run.id, *std::move(pending));
       continue;
@@ -288,7 +289,9 @@ void RunQueue::clients_changed() {
 // Where the shape of the run's data was known only when they had been read: whether it waits for
 // clients of this shape like others, instead of taking the place of one that could go.
 bool RunQueue::put_back(RunId run, const client::DataShape& shape) {
-  Pending& pending = pending_.at(run);
+  const auto found = pending_.find(run);
+  if (found == pending_.end()) return false;  // it was stopped meanwhile
+  Pending& pending = found->second;
   client::DataShape& known = pending.job.training.data;
   const bool was_known = lacks_shape(pending.job) || pending.job.training.model.is_external() ||
                          (!known.input.empty() && known.classes > 0);

@@ -196,6 +196,21 @@ TEST_F(CoordinatorTrainerTest, ARunThatIsStoppedWhileItsModelIsMadeHasEnded) {
   EXPECT_THAT(trainer.asked, ::testing::ElementsAre(next));
 }
 
+// While it is loaded, with the model.
+TEST_F(CoordinatorTrainerTest, ARunThatIsStoppedOnceItsModelIsMadeHasEnded) {
+  phases.holds = true;
+  begin();
+  wait(1s);
+  phases.release();  // completes in the next turn, and the load in the one after that of the stop
+  scheduler.post([this] {
+    stop(id);
+    core->runs().load_next();
+  });
+  wait(1s);
+  EXPECT_THAT(trainer.asked, ::testing::ElementsAre(id));
+  EXPECT_EQ(run(id).state, store::RunState::kStopped);
+}
+
 TEST_F(CoordinatorTrainerTest, ATrainerThatFailsToMakeTheModelEndsTheRunByName) {
   trainer.failure = rejected("trainer-died", "the trainer was ended by signal 9");
   const RunId next = submit_built_in();
