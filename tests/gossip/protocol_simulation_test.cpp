@@ -76,6 +76,7 @@ TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
   options.run.steps = 100;
   const auto result = run_with(options, Protocol::kReal);
   EXPECT_EQ(result.totals.step, 100U);
+  EXPECT_GE(result.totals.virtual_seconds, 50);
   EXPECT_GT(*result.measurements.back().eval_accuracy, 0.8);
 }
 
