@@ -192,7 +192,7 @@ void survive(std::uint64_t seed) {
   for (std::size_t i = 0; i < peers; ++i) {
     if (!world.peers[i]->process) world.start(i);
   }
-  world.publish(world.roster(++troubles.epoch));
+  world.give(rng.below(peers), world.roster(++troubles.epoch));  // the others hear of it
   world.run_until([&] { return world.all_finished(); }, 20min, "all have finished");
   for (std::size_t i = 0; i < peers; ++i) {
     EXPECT_FALSE(world.model(i).empty()) << i;
