@@ -192,7 +192,12 @@ void survive(std::uint64_t seed) {
   for (std::size_t i = 0; i < peers; ++i) {
     if (!world.peers[i]->process) world.start(i);
   }
-  world.give(rng.below(peers), world.roster(++troubles.epoch));  // the others hear of it
+  // The others hear of it from these. Of two, one at least is a member of whatever roster they
+  // hold.
+  const auto last = world.roster(++troubles.epoch);
+  const std::uint64_t first = rng.below(peers);
+  world.give(first, last);
+  world.give((first + 1) % peers, last);
   world.run_until([&] { return world.all_finished(); }, 20min, "all have finished");
   for (std::size_t i = 0; i < peers; ++i) {
     EXPECT_FALSE(world.model(i).empty()) << i;
