@@ -28,6 +28,7 @@ struct SimulateFlags {
   std::string out;
   std::string trainer;
   unsigned workers = 0;
+  bool real_protocol = false;
   unsigned threads = available_processors();
   config::OutputFormat format = config::OutputFormat::kText;
 };
@@ -54,7 +55,8 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Exp
                                              static_cast<double>(totals.node_steps) / seconds));
   };
   STARLING_ASSIGN(SimulationResult result,
-                  simulate(experiment, flags.threads, context.clock, hooks));
+                  simulate(experiment, flags.threads, context.clock, hooks,
+                           flags.real_protocol ? Protocol::kReal : Protocol::kRecurrence));
   if (!written) return written.error();
   return result;
 }
@@ -118,6 +120,9 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--trainer", flags->trainer, kTrainerHelp)->type_name("COMMAND");
+  command->add_flag("--real-protocol", flags->real_protocol,
+                    "simulate whole peers with their protocol, as devices run it: slower, and with "
+                    "what failure detection, catch-up and lost links cost");
   command
       ->add_option("--workers", flags->workers,
                    "processes of the trainer at a time; without it as many as --threads")

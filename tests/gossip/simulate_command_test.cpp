@@ -131,6 +131,14 @@ TEST_F(SimulateCommand, ThreadsChangeNothing) {
   EXPECT_EQ(trace("1"), trace("3"));
 }
 
+TEST_F(SimulateCommand, WholePeersEndWithTheSameModels) {
+  const Answer peers = run_small({"--real-protocol", "--format", "json"});
+  ASSERT_EQ(peers.code, 0) << peers.err;
+  const Answer recurrence = run_small({"--format", "json"});
+  EXPECT_EQ(boost::json::parse(peers.out).at("models_sha256"),
+            boost::json::parse(recurrence.out).at("models_sha256"));
+}
+
 TEST_F(SimulateCommand, DrawsWhoIsGoneAtTheEndHollow) {
   const std::string out = path("leaving");
   const Answer answer = run_small({"--topology", "complete", "--nodes.leave-after", "20s",
