@@ -15,6 +15,7 @@ namespace starling::report {
 namespace {
 
 constexpr std::size_t kRowsMax = 2000;  // of the table of numbers
+constexpr std::size_t kMetricChartsMax = 32;
 
 std::string said(std::optional<double> value, Quantity quantity = Quantity::kNumber) {
   return value ? format_value(quantity, *value) : "–";
@@ -146,6 +147,21 @@ void add_pair(Page& page, const Chart& left, const Chart& right) {
   page.end_grid();
 }
 
+// A custom trainer's, whose names it chose.
+void add_metrics(Page& page, const Runs& runs) {
+  std::vector<Chart> charts = metric_charts(runs);
+  if (charts.empty()) return;
+  std::string introduction = "As the trainer names them.";
+  if (charts.size() > kMetricChartsMax) {
+    introduction += fmt::format(" The first {} of {}; the numbers below have all.",
+                                kMetricChartsMax, charts.size());
+    charts.resize(kMetricChartsMax);
+  }
+  page.section("Metrics of the trainer", introduction);
+  charts.resize(charts.size() + charts.size() % 2);
+  for (std::size_t i = 0; i < charts.size(); i += 2) add_pair(page, charts[i], charts[i + 1]);
+}
+
 void add_charts(Page& page, const Runs& runs) {
   for (const Progress progress : {Progress::kSteps, Progress::kTime, Progress::kBytes}) {
     std::vector<Chart> charts = {accuracy_chart(runs, progress), loss_chart(runs, progress)};
@@ -158,6 +174,7 @@ void add_charts(Page& page, const Runs& runs) {
     page.section(progress_title(runs, progress));
     for (std::size_t i = 0; i < charts.size(); i += 2) add_pair(page, charts[i], charts[i + 1]);
   }
+  add_metrics(page, runs);
   const Chart consensus = consensus_chart(runs);
   const Chart spread = spread_chart(runs);
   const bool any_gossip =
@@ -191,12 +208,15 @@ void add_numbers(Page& page, const Run& run) {
     shown.push_back(measure);
     table.columns.push_back({column_title(run, measure), true});
   }
+  const std::vector<MetricKey> metrics = run.metrics();
+  for (const MetricKey& metric : metrics) table.columns.push_back({metric.title(), true});
   const std::size_t count = run.evaluations.size();
   const std::size_t every = (count + kRowsMax - 1) / kRowsMax;
   for (std::size_t i = 0; i < count; ++i) {
     if (i % every != 0 && i + 1 != count) continue;
     std::vector<std::string>& cells = table.rows.emplace_back();
     for (const Measure measure : shown) cells.push_back(exact(run.evaluations[i].at(measure)));
+    for (const MetricKey& metric : metrics) cells.push_back(exact(run.evaluations[i].at(metric)));
   }
   page.begin_details(fmt::format("Numbers ({} evaluations)", count));
   if (every > 1) {
