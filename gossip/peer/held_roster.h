@@ -24,7 +24,7 @@ bool is_member(const identity::Roster& roster, const identity::IdentityDirectory
 // Of all members, by their places.
 std::vector<std::string> names_of(const identity::Roster& roster);
 
-// `directory` is the peer's (PeerNode::Options). Nothing where it holds none; an error where what
+// `directory` is the peer's (PeerShell::Options). Nothing where it holds none; an error where what
 // it holds cannot be believed.
 [[nodiscard]] Result<std::optional<identity::SignedRoster>> load_held_roster(
     Disk& disk, const std::filesystem::path& directory, const identity::IdentityDirectory& self);

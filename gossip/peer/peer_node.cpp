@@ -61,7 +61,8 @@ net::Async<void> PeerNode::run() {
 void PeerNode::request_stop() {
   if (stopping_) return;
   stopping_ = true;
-  shell_.close([this] {
+  shell_.close([this, alive = std::weak_ptr(alive_)] {
+    if (alive.expired()) return;
     closed_ = true;
     sleeping_.cancel();
   });

@@ -45,6 +45,7 @@ class PeerNode {
   bool stopping_ = false;
   bool closed_ = false;  // the shell
   net::TaskGroup sleeping_;
+  const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace starling::gossip

@@ -266,7 +266,7 @@ std::optional<FallbackTerms> PeerShell::standby() const {
 
 Result<void> PeerShell::begin_with(const fallback::Begin& begin) {
   const auto terms = standby();
-  if (!terms || session_) return rejected("no-fallback", "no roster stands by");
+  if (!terms || session_ || closing_) return rejected("no-fallback", "no roster stands by");
   const identity::Roster& roster = roster_->roster();
   const fallback::Trained& from = begin.from;
   const auto* floats = reinterpret_cast<const float*>(from.model.view().data());
@@ -593,7 +593,7 @@ void PeerShell::send(Member to, protocol::ReduceNote note) {
   links_->send(to, note);
 }
 
-// The session is destroyed on the peer's turns, whatever thread drops the work last.
+// Unless its process is killed, the session is destroyed on the peer's turns.
 void PeerShell::submit(Computation& computation, std::function<void()> work,
                        std::function<void()> done) {
   struct Job {
@@ -1042,8 +1042,7 @@ void PeerShell::close(std::function<void()> closed) {
   timer_->set(now() + kLastComputation);
 }
 
-// What is being computed has come to its end, so that the checkpoint is of now; H steps may be
-// many.
+// What was being computed has come to its end, so that the checkpoint is of now, or takes too long.
 void PeerShell::finish_closing() {
   if (!closed_) return;
   timer_->clear();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A gossip peer, on a device and in a simulation: around failure detection and the course of a run.
 // It follows the roster it is given: begins its run, rebuilds everything where the members change,
-// falls silent when the roster expires, and goes on from its checkpoint after a restart. Training
-// and files are done beside its turns.
+// falls silent when the roster expires, and goes on from its checkpoint after a restart. Training,
+// mixing and checkpoints are done beside its turns.
 #pragma once
 
 #include <filesystem>
@@ -38,8 +38,8 @@ struct PeerData {
 
 class PeerShell final : private CourseHost {
  public:
-  // All references must outlive the shell. What is submitted to `training` and `disk_work` may end
-  // after it.
+  // All references must outlive the shell, and `log`, `disk` and `scheduler` what is submitted to
+  // the computations, which may end after it. `disk` is used on turns and by `disk_work` at once.
   struct World {
     Scheduler& scheduler;  // takes post() from other threads, where a trainer trains
     const Clock& clock;
@@ -85,7 +85,8 @@ class PeerShell final : private CourseHost {
   enum class Source { kIssuer, kOther };
   void take_roster(const identity::SignedRoster& roster, Source source);
   // In good order: no training begins any more, what is being computed is waited for, not long,
-  // and a checkpoint is kept; then `closed`, in a later turn. Once.
+  // and a checkpoint is kept; then `closed`, in a later turn, though the shell is gone by then.
+  // Once, and not from a handler.
   void close(std::function<void()> closed);
 
   // A fallback's roster only stands by: its terms, while it is current and names this device.

@@ -5,7 +5,6 @@
 
 namespace starling::gossip {
 
-using protocol::Bye;
 using protocol::Envelope;
 using protocol::PeerHello;
 
@@ -64,6 +63,7 @@ class PeerNetwork::Links final : public PeerTransport {
  public:
   Links(PeerNetwork& network, std::string name, Handlers handlers, const Rng& rng)
       : network_(network),
+        number_(++network.processes_attached_),
         name_(std::move(name)),
         handlers_(std::move(handlers)),
         rng_(rng),
@@ -129,6 +129,8 @@ class PeerNetwork::Links final : public PeerTransport {
     pump(link->connection, link->side);
   }
   Counters counters() const override { return counters_; }
+
+  std::uint64_t number() const { return number_; }
 
   // --- what the network brings ------------------------------------------------------------------
 
@@ -317,6 +319,7 @@ class PeerNetwork::Links final : public PeerTransport {
   }
 
   PeerNetwork& network_;
+  const std::uint64_t number_;  // of the process
   const std::string name_;
   Handlers handlers_;
   Rng rng_;
@@ -353,26 +356,30 @@ PeerNetwork::Links* PeerNetwork::process(const std::string& name) const {
 
 // A TCP handshake and one of TLS: two round trips. Nothing listens: refused after one.
 void PeerNetwork::dial(const std::string& from, const std::string& to) {
-  const Duration there = options_.passage(from, to, kFrameBytes);
-  const Duration round = there + options_.passage(to, from, kFrameBytes);
-  const Links* dialler = process(from);
-  const auto failed = [this, dialler, from, to](Error error) {
-    if (process(from) == dialler) process(from)->dialled(to, std::move(error));
+  const std::uint64_t dialler = process(from)->number();
+  const auto still_runs = [this, dialler, from] {
+    const Links* links = process(from);
+    return links != nullptr && links->number() == dialler;
+  };
+  const auto failed = [this, still_runs, from, to](const Error& error) {
+    if (still_runs()) process(from)->dialled(to, error);
   };
   if (is_cut(from, to) || is_cut(to, from)) {
     return scheduler_.schedule(scheduler_.now() + options_.connect_deadline,
                                [failed] { failed(timed_out("connect-timeout", "no answer")); });
   }
+  const Duration round =
+      options_.passage(from, to, kFrameBytes) + options_.passage(to, from, kFrameBytes);
   if (process(to) == nullptr) {
     return scheduler_.schedule(scheduler_.now() + round, [failed] {
       failed(not_connected("connection-refused", "nothing listens"));
     });
   }
-  scheduler_.schedule(scheduler_.now() + 2 * round, [this, failed, from, to, dialler] {
+  scheduler_.schedule(scheduler_.now() + 2 * round, [this, failed, still_runs, from, to] {
     if (is_cut(from, to) || is_cut(to, from) || process(to) == nullptr) {
       return failed(not_connected("connection-reset", "the connection broke"));
     }
-    if (process(from) == dialler) connect(from, to);
+    if (still_runs()) connect(from, to);
   });
 }
 
@@ -380,13 +387,20 @@ void PeerNetwork::connect(const std::string& from, const std::string& to) {
   Links& dialler = *process(from);
   Links& dialled = *process(to);
   if (dialler.admits(to) && dialled.admits(from)) {
-    ++counters_.connections;
     const auto connection =
         std::make_shared<Connection>(dialler.make_side(to, true), dialled.make_side(from, false));
     std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
     connections_.push_back(connection);
     carry(connection, 0, dialler.greeting());
     carry(connection, 1, dialled.greeting());
+    // Holds the connection until then.
+    scheduler_.schedule(scheduler_.now() + options_.greeting_deadline, [connection] {
+      for (int side = 0; side < 2; ++side) {
+        Connection::Side& own = connection->sides[side];
+        if (!own.open || own.hello) continue;
+        own.links->end(connection, side, timed_out("deadline", "the other did not greet"));
+      }
+    });
   }
   dialler.dialled(to, std::nullopt);
 }
@@ -396,12 +410,14 @@ void PeerNetwork::carry(const ConnectionPtr& connection, int side, std::optional
   Connection::Side& to = connection->sides[1 - side];
   const std::size_t bytes = kFrameBytes + (frame ? frame->payload.size() : 0);
   const TimePoint now = scheduler_.now();
-  TimePoint arrival = now + options_.passage(from, to.name, bytes);
-  if (!to.coming.empty()) arrival = std::max(arrival, to.coming.back().arrival);
-  to.coming.push_back({std::move(frame), bytes, now, arrival});
   to.coming_bytes += bytes;
-  schedule_delivery(connection, 1 - side);
-  if (!is_cut(from, to.name)) return;
+  to.coming.push_back({std::move(frame), bytes, now, now});
+  if (!is_cut(from, to.name)) {
+    TimePoint& arrival = to.coming.back().arrival;
+    arrival = now + options_.passage(from, to.name, bytes);
+    if (to.coming.size() > 1) arrival = std::max(arrival, (to.coming.end() - 2)->arrival);
+    return schedule_delivery(connection, 1 - side);
+  }
   scheduler_.schedule(now + options_.stall_max, [connection, side, now] {
     Connection::Side& sender = connection->sides[side];
     const auto& waiting = connection->sides[1 - side].coming;
@@ -439,11 +455,9 @@ void PeerNetwork::deliver(const ConnectionPtr& connection, int to) {
     });
   }
   if (!side.open) return;
-  ++counters_.frames;
   if (!frame.envelope) {
     return side.links->end(connection, to, not_connected("connection-reset", "the other ended it"));
   }
-  if (on_frame) on_frame(sender.name, side.name, *frame.envelope);
   if (side.open) side.links->take(connection, to, *frame.envelope);
 }
 
@@ -474,8 +488,10 @@ void PeerNetwork::mend(const std::string& from, const std::string& to) {
     for (int side = 0; side < 2; ++side) {
       Connection::Side& receiver = connection->sides[side];
       if (receiver.name != to || connection->sides[1 - side].name != from) continue;
+      TimePoint after = again;
       for (Connection::Frame& frame : receiver.coming) {
-        frame.arrival = std::max(frame.arrival, again);
+        frame.arrival = std::max(after, again + options_.passage(from, to, frame.bytes));
+        after = frame.arrival;
       }
       schedule_delivery(connection, side);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Links between peers in virtual time, for whole peers (PeerShell) in one process. A connection
 // behaves as TCP does: what is sent arrives in order and whole, waits while the way is cut, and is
-// lost with the connection. Who is wanted is dialled with backoff, as PeerLinks does, and parcels
+// lost with the connection. Wanted members are dialled with backoff, as PeerLinks does, and parcels
 // flow under credit (ParcelFlow). The same calls give the same run.
 #pragma once
 
@@ -30,6 +30,7 @@ class PeerNetwork {
         passage =
             [](const auto&, const auto&, std::size_t) { return std::chrono::milliseconds(1); };
     Duration connect_deadline = std::chrono::seconds(5);
+    Duration greeting_deadline = std::chrono::seconds(10);
     Duration retransmission = std::chrono::milliseconds(200);  // after a cut has ended
     Duration stall_max = std::chrono::seconds(30);  // something to send, and none of it leaves
     Duration idle_max = std::chrono::seconds(120);  // nothing comes
@@ -37,11 +38,6 @@ class PeerNetwork {
     Backoff::Options backoff{.minimum = std::chrono::milliseconds(100),
                              .maximum = std::chrono::seconds(5)};
   };
-  struct Counters {
-    std::uint64_t frames = 0;
-    std::uint64_t connections = 0;
-  };
-
   // The scheduler must outlive the network.
   PeerNetwork(sim::VirtualScheduler& scheduler, Options options);
   ~PeerNetwork();
@@ -63,10 +59,6 @@ class PeerNetwork {
   }
   // Connections between these end at once on both sides.
   void reset(const std::string& a, const std::string& b);
-  // Each frame that is delivered, before it is.
-  std::function<void(const std::string& from, const std::string& to, const protocol::Envelope&)>
-      on_frame;
-  const Counters& counters() const { return counters_; }
 
  private:
   class Links;
@@ -85,7 +77,7 @@ class PeerNetwork {
   std::map<std::string, Links*> processes_;
   std::set<std::pair<std::string, std::string>> cuts_;
   std::vector<std::weak_ptr<Connection>> connections_;
-  Counters counters_;
+  std::uint64_t processes_attached_ = 0;
 };
 
 }  // namespace starling::gossip

@@ -24,33 +24,35 @@ constexpr const char* kFederation = "simulation";
 // Virtual time in which no node comes further than it ever was.
 constexpr Duration kPatience = std::chrono::hours(1);
 
-TimePoint time_of(double seconds) {
-  return TimePoint{} + std::chrono::ceil<Duration>(std::chrono::duration<double>(seconds));
-}
-// When it has surely come.
-TimePoint time_after(double seconds) { return time_of(seconds) + std::chrono::nanoseconds(1); }
+TimePoint time_of(double seconds) { return TimePoint{} + from_seconds(seconds); }
+// Past `seconds`, whatever is rounded.
+TimePoint time_after(double seconds) { return time_of(seconds) + std::chrono::nanoseconds(2); }
 double seconds_of(TimePoint time) { return to_seconds(time - TimePoint{}); }
 
-// How long frames take: over both access links, one after the other, and the way between.
+// How long frames take: over the sender's link, one after the other, the way between, and what the
+// receiver's link is slower.
 class Passage {
  public:
   explicit Passage(const sim::Network& network, Node nodes)
-      : network_(network), sends_until_(nodes), receives_until_(nodes), numbers_(nodes) {}
+      : network_(network), sends_until_(nodes), numbers_(nodes) {}
 
   double seconds(Node from, Node to, std::size_t bytes, double now) {
-    const double sent = std::max(now, sends_until_[from]) + network_.transfer_seconds(from, bytes);
+    const double begins = std::max(now, sends_until_[from]);
+    const double transfer = network_.transfer_seconds(from, bytes);
+    const auto way = network_.pass_reliably({from, to, numbers_[from]++, bytes, begins + transfer});
+    const double sent = begins + network_.transfer_seconds(from, bytes + way.resent_bytes);
     sends_until_[from] = sent;
-    const auto way = network_.pass_reliably({from, to, numbers_[from]++, bytes, sent});
-    const double received = std::max(sent + way.seconds, receives_until_[to]);
-    receives_until_[to] = received + network_.transfer_seconds(to, bytes);
-    return received - now;
+    resent_bytes_ += way.resent_bytes;
+    const double slower = std::max(0.0, network_.transfer_seconds(to, bytes) - transfer);
+    return sent + way.seconds + slower - now;
   }
+  std::uint64_t resent_bytes() const { return resent_bytes_; }
 
  private:
   const sim::Network& network_;
   std::vector<double> sends_until_;
-  std::vector<double> receives_until_;
   std::vector<std::uint64_t> numbers_;
+  std::uint64_t resent_bytes_ = 0;
 };
 
 class ProtocolSimulation final : public NetworkSimulation {
@@ -77,7 +79,7 @@ class ProtocolSimulation final : public NetworkSimulation {
     const Scheduler& scheduler_;
     WallTime began_;
   };
-  // What peers say goes nowhere, but for why one gives up.
+  // Only the reason why a peer gives up is kept.
   class PeerLog final : public Log {
    public:
     PeerLog(std::string name, std::optional<Error>& failure)
@@ -113,7 +115,10 @@ class ProtocolSimulation final : public NetworkSimulation {
     std::unique_ptr<Process> process;  // null: away
     std::deque<HandedIn> handed_in;    // for evaluations to come
     std::uint64_t handed_in_until = 0;
-    std::uint64_t furthest = 0;           // step, by its reports
+    std::uint64_t furthest = 0;  // step, by its reports
+    std::uint32_t starts = 0;    // of processes
+    Traffic said;                // by the process at work; the next by those that have ended
+    Traffic said_before;
     std::vector<float> model;             // at the latest evaluation
     PeerTransport::Counters before = {};  // of processes that have ended
   };
@@ -121,14 +126,15 @@ class ProtocolSimulation final : public NetworkSimulation {
   Result<void> make_identities();
   Result<identity::SignedRoster> make_roster() const;
   void plan_splits();
-  void come(Node node);
-  void go(Node node);
-  Duration phase_of(Node node) const;
+  void update_cuts();
+  void start_node(Node node);
+  void kill_node(Node node);
+  Duration phase_of(Node node);
   std::unique_ptr<PeerShell> make_shell(Node node, Process& process);
   void count(Peer& peer, const protocol::PeerReport& report);
   bool has_reached(const Peer& peer, std::uint64_t step) const;
   bool have_reached(std::uint64_t step) const;
-  void take_stock(std::uint64_t step);
+  void record_totals(std::uint64_t step);
 
   const Experiment& experiment_;
   sim::VirtualScheduler scheduler_;
@@ -142,6 +148,7 @@ class ProtocolSimulation final : public NetworkSimulation {
   std::optional<identity::SignedRoster> roster_;
   std::vector<std::unique_ptr<Peer>> peers_;
   TimePoint progress_at_{};
+  Duration longest_phase_{};
   Totals totals_;
 };
 
@@ -154,7 +161,7 @@ ProtocolSimulation::ProtocolSimulation(const Experiment& experiment, ComputePool
                                               std::size_t bytes) {
                  const double now = seconds_of(scheduler_.now());
                  const double took = passage_.seconds(nodes_.at(from), nodes_.at(to), bytes, now);
-                 return time_of(took) - TimePoint{};
+                 return from_seconds(took);
                }}) {
   for (Node node = 0; node < experiment.nodes(); ++node) {
     peers_.push_back(std::make_unique<Peer>(fmt::format("node-{:05}", node), node, failure_));
@@ -170,7 +177,8 @@ Result<void> ProtocolSimulation::begin() {
   plan_splits();
   for (Node node = 0; node < experiment_.nodes(); ++node) {
     const double from = experiment_.population.up_from(node, 0);
-    if (from < sim::kNever) scheduler_.schedule(time_after(from), [this, node] { come(node); });
+    if (from < sim::kNever)
+      scheduler_.schedule(time_after(from), [this, node] { start_node(node); });
   }
   return {};
 }
@@ -212,36 +220,42 @@ Result<identity::SignedRoster> ProtocolSimulation::make_roster() const {
 
 void ProtocolSimulation::plan_splits() {
   for (const sim::Network::Split& split : experiment_.network.splits()) {
-    const auto each = [this, split](auto change) {
-      for (Node a = 0; a < experiment_.nodes(); ++a) {
-        for (Node b = 0; b < experiment_.nodes(); ++b) {
-          const bool apart =
-              a != b && experiment_.network.separated_until(a, b, split.from).has_value();
-          if (apart) change(peers_[a]->name, peers_[b]->name);
-        }
+    for (const double change : {split.from, split.to}) {
+      scheduler_.schedule(time_after(change), [this] { update_cuts(); });
+    }
+  }
+}
+
+// Splits may overlap: what counts is who is apart now.
+void ProtocolSimulation::update_cuts() {
+  const double now = seconds_of(scheduler_.now());
+  for (Node a = 0; a < experiment_.nodes(); ++a) {
+    for (Node b = 0; b < experiment_.nodes(); ++b) {
+      if (a == b) continue;
+      if (experiment_.network.separated_until(a, b, now)) {
+        network_.cut(peers_[a]->name, peers_[b]->name);
+      } else {
+        network_.mend(peers_[a]->name, peers_[b]->name);
       }
-    };
-    scheduler_.schedule(time_of(split.from), [this, each] {
-      each([this](const auto& a, const auto& b) { network_.cut(a, b); });
-    });
-    scheduler_.schedule(time_of(split.to), [this, each] {
-      each([this](const auto& a, const auto& b) { network_.mend(a, b); });
-    });
+    }
   }
 }
 
 // The local phase that the node is about to begin; mixing takes no time, as in the recurrences.
-Duration ProtocolSimulation::phase_of(Node node) const {
+Duration ProtocolSimulation::phase_of(Node node) {
+  const NetOptions& options = experiment_.options;
   const std::uint64_t step = peers_[node]->process->shell->report().step;
-  const auto steps = static_cast<std::uint64_t>(experiment_.options.train.period_at(step));
+  const auto steps = std::min(static_cast<std::uint64_t>(options.train.period_at(step)),
+                              options.run.steps - std::min(step, options.run.steps));
   double seconds = 0;
   for (std::uint64_t s = step; s < step + steps; ++s) {
     seconds += experiment_.population.step_seconds(node, s);
   }
-  return time_of(seconds) - TimePoint{};
+  longest_phase_ = std::max(longest_phase_, from_seconds(seconds));
+  return from_seconds(seconds);
 }
 
-void ProtocolSimulation::come(Node node) {
+void ProtocolSimulation::start_node(Node node) {
   Peer& peer = *peers_[node];
   peer.process =
       std::make_unique<Process>(scheduler_, processors_, [this, node] { return phase_of(node); });
@@ -254,17 +268,19 @@ void ProtocolSimulation::come(Node node) {
   const double now = seconds_of(scheduler_.now());
   if (!experiment_.population.churns()) return;
   const double until = experiment_.population.up_until(node, now);
-  if (until < sim::kNever) scheduler_.schedule(time_after(until), [this, node] { go(node); });
+  if (until < sim::kNever)
+    scheduler_.schedule(time_after(until), [this, node] { kill_node(node); });
 }
 
-void ProtocolSimulation::go(Node node) {
+void ProtocolSimulation::kill_node(Node node) {
   Peer& peer = *peers_[node];
   const PeerTransport::Counters counters = peer.process->shell->transport().counters();
   peer.before.wire_bytes_out += counters.wire_bytes_out;
   peer.before.parcels_out += counters.parcels_out;
+  peer.said_before += std::exchange(peer.said, {});
   peer.process.reset();
   const double back = experiment_.population.up_from(node, seconds_of(scheduler_.now()));
-  if (back < sim::kNever) scheduler_.schedule(time_after(back), [this, node] { come(node); });
+  if (back < sim::kNever) scheduler_.schedule(time_after(back), [this, node] { start_node(node); });
 }
 
 std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& process) {
@@ -272,7 +288,11 @@ std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& pr
   PeerShell::Options options;
   options.directory = "gossip";
   options.listens = true;
-  options.seed = experiment_.options.run.seed;
+  Rng of_process({.seed = experiment_.options.run.seed,
+                  .purpose = Purpose::kBackoff,
+                  .node = node,
+                  .round = ++peer.starts});
+  options.seed = of_process.next_u64();
   const Rng backoff({.seed = options.seed, .purpose = Purpose::kBackoff, .node = node});
   return std::make_unique<PeerShell>(
       PeerShell::World{.scheduler = scheduler_,
@@ -303,6 +323,10 @@ void ProtocolSimulation::count(Peer& peer, const protocol::PeerReport& report) {
     peer.furthest = report.step;
     progress_at_ = scheduler_.now();
   }
+  peer.said = {.arrived = report.arrived,
+               .late = report.late,
+               .lost = report.lost,
+               .staleness = report.staleness};
   totals_.node_steps += report.loss_steps;
   totals_.loss_sum += report.loss * static_cast<double>(report.loss_steps);
 }
@@ -324,10 +348,10 @@ bool ProtocolSimulation::have_reached(std::uint64_t step) const {
   return any;
 }
 
-void ProtocolSimulation::take_stock(std::uint64_t step) {
+void ProtocolSimulation::record_totals(std::uint64_t step) {
   totals_.step = step;
   totals_.virtual_seconds = seconds_of(scheduler_.now());
-  totals_.traffic = {};
+  totals_.traffic = {.bytes_sent = passage_.resent_bytes()};
   for (const auto& peer : peers_) {
     PeerTransport::Counters counters = peer->before;
     if (peer->process) {
@@ -335,6 +359,8 @@ void ProtocolSimulation::take_stock(std::uint64_t step) {
       counters.wire_bytes_out += now.wire_bytes_out;
       counters.parcels_out += now.parcels_out;
     }
+    totals_.traffic += peer->said_before;
+    totals_.traffic += peer->said;
     totals_.traffic.messages += counters.parcels_out;
     totals_.traffic.bytes_sent += counters.wire_bytes_out;
     // That of this evaluation, or of a later one that the node went past it to.
@@ -350,9 +376,19 @@ Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
   while (!have_reached(step) && seconds_of(scheduler_.now()) < until) {
     const bool goes_on = scheduler_.run_one();
     if (failure_) return *failure_;
-    if (!goes_on || scheduler_.now() - progress_at_ > kPatience) return no_progress(step);
+    const bool all_away =
+        std::ranges::none_of(peers_, [](const auto& peer) { return peer->process != nullptr; });
+    if (!goes_on && all_away) {
+      return rejected("all-left", fmt::format("after step {} every node has left: raise "
+                                              "nodes.leave-after or lower steps",
+                                              totals_.step));
+    }
+    if (all_away) progress_at_ = scheduler_.now();  // they will be back
+    if (!goes_on || scheduler_.now() - progress_at_ > kPatience + 10 * longest_phase_) {
+      return no_progress(step);
+    }
   }
-  take_stock(have_reached(step) ? step : totals_.step);
+  record_totals(have_reached(step) ? step : totals_.step);
   return {};
 }
 

@@ -24,12 +24,12 @@ std::uint64_t stride(const NetOptions& options) {
 
 Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads,
                                   const Clock& clock, const SimulationHooks& hooks,
-                                  Protocol protocol) {
+                                  Simulated simulated) {
   ComputePool pool(threads);
   const TimePoint started = clock.now();
   const NetOptions& options = experiment.options;
   std::unique_ptr<NetworkSimulation> simulation;
-  if (protocol == Protocol::kReal) {
+  if (simulated == Simulated::kPeers) {
     STARLING_ASSIGN(simulation, make_protocol_simulation(experiment, pool));
   } else {
     simulation = make_simulation(experiment, pool);

@@ -29,12 +29,12 @@ struct SimulationResult {
 };
 
 // What is simulated: the algorithm's recurrence, or whole peers (protocol_simulation.h).
-enum class Protocol { kRecurrence, kReal };
+enum class Simulated { kRecurrence, kPeers };
 
 // The same result, but for wall seconds, on any number of threads. Fails with "diverged",
-// "all-left" or "no-progress".
+// "all-left" or "no-progress", and as protocol_simulation.h.
 [[nodiscard]] Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads,
                                                 const Clock& clock, const SimulationHooks& hooks,
-                                                Protocol protocol = Protocol::kRecurrence);
+                                                Simulated simulated = Simulated::kRecurrence);
 
 }  // namespace starling::gossip

@@ -56,7 +56,7 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Exp
   };
   STARLING_ASSIGN(SimulationResult result,
                   simulate(experiment, flags.threads, context.clock, hooks,
-                           flags.real_protocol ? Protocol::kReal : Protocol::kRecurrence));
+                           flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence));
   if (!written) return written.error();
   return result;
 }
@@ -120,9 +120,11 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--trainer", flags->trainer, kTrainerHelp)->type_name("COMMAND");
-  command->add_flag("--real-protocol", flags->real_protocol,
-                    "simulate whole peers with their protocol, as devices run it: slower, and with "
-                    "what failure detection, catch-up and lost links cost");
+  command
+      ->add_flag("--real-protocol", flags->real_protocol,
+                 "simulate whole peers with their protocol, as devices run it: slower, and with "
+                 "what failure detection, catch-up and lost links cost")
+      ->excludes("--trainer");
   command
       ->add_option("--workers", flags->workers,
                    "processes of the trainer at a time; without it as many as --threads")

@@ -12,9 +12,9 @@ namespace {
 
 using testing::small_network;
 
-SimulationResult run_with(const NetOptions& options, Protocol protocol, unsigned threads = 1) {
+SimulationResult run_with(const NetOptions& options, Simulated simulated, unsigned threads = 1) {
   const Experiment experiment = prepare(options).value();
-  auto result = simulate(experiment, threads, SystemClock(), {}, protocol);
+  auto result = simulate(experiment, threads, SystemClock(), {}, simulated);
   EXPECT_TRUE(result) << result.error().message();
   return std::move(*result);
 }
@@ -30,8 +30,8 @@ class ProtocolSimulations : public ::testing::TestWithParam<Network> {};
 // trips more than the recurrence counts.
 TEST_P(ProtocolSimulations, WithoutFaultsTheModelsAreTheRecurrences) {
   const auto options = small_network(GetParam().topology, 4, GetParam().algorithm);
-  const auto peers = run_with(options, Protocol::kReal);
-  const auto recurrence = run_with(options, Protocol::kRecurrence);
+  const auto peers = run_with(options, Simulated::kPeers);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
   EXPECT_EQ(peers.models, recurrence.models);
   ASSERT_EQ(peers.measurements.size(), recurrence.measurements.size());
   for (std::size_t i = 0; i < peers.measurements.size(); ++i) {
@@ -61,11 +61,23 @@ TEST(ProtocolSimulation, TheSameSeedGivesTheSameRunOnAnyNumberOfThreads) {
   options.nodes.crash_every = std::chrono::seconds(60);
   options.nodes.return_after = std::chrono::seconds(5);
   options.run.steps = 100;
-  const auto one = run_with(options, Protocol::kReal, 1);
-  const auto two = run_with(options, Protocol::kReal, 2);
+  const auto one = run_with(options, Simulated::kPeers, 1);
+  const auto two = run_with(options, Simulated::kPeers, 2);
   EXPECT_EQ(one.trace, two.trace);
   EXPECT_EQ(one.totals.virtual_seconds, two.totals.virtual_seconds);
   EXPECT_EQ(one.totals.traffic.bytes_sent, two.totals.traffic.bytes_sent);
+}
+
+// Each half goes on by itself: a split costs its two links, not the time that it lasts.
+TEST(ProtocolSimulation, ASplitKeepsNobodyFromItsOwnPart) {
+  auto options = small_network("ring", 8);
+  options.nodes.step_time = std::chrono::milliseconds(500);
+  options.run.steps = 100;
+  const double whole = run_with(options, Simulated::kPeers).totals.virtual_seconds;
+  options.network.splits = "10s-40s:2";
+  const double split = run_with(options, Simulated::kPeers).totals.virtual_seconds;
+  EXPECT_GT(split, whole);
+  EXPECT_LT(split, whole + 20);
 }
 
 TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
@@ -74,7 +86,7 @@ TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {
   options.nodes.return_after = std::chrono::seconds(5);
   options.nodes.step_time = std::chrono::milliseconds(500);
   options.run.steps = 100;
-  const auto result = run_with(options, Protocol::kReal);
+  const auto result = run_with(options, Simulated::kPeers);
   EXPECT_EQ(result.totals.step, 100U);
   EXPECT_GE(result.totals.virtual_seconds, 50);
   EXPECT_GT(*result.measurements.back().eval_accuracy, 0.8);
