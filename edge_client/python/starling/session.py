@@ -49,7 +49,7 @@ class Session:
             return {"id": request["id"], "ok": operation(request, task)}
         except BaseException as error:  # also what a library raises to end the program
             code, message = _describe_error(error)
-            if not isinstance(error, TaskError):
+            if not isinstance(error, TaskError) and not _is_by_this_package(error):
                 traceback.print_exc()
             return {"id": request.get("id"), "error": {"code": code, "message": message}}
 
@@ -191,6 +191,14 @@ def _evaluate_answer(found: Metrics) -> Dict[str, Any]:
         answer["metrics"] = {name: _finite(value, "evaluate", f'metric "{name}"')
                              for name, value in found.metrics.items()}
     return answer
+
+
+def _is_by_this_package(error: BaseException) -> bool:
+    """Whether a check of this package raised it: its sentence says all, a traceback nothing more."""
+    if not isinstance(error, (TypeError, ValueError, FloatingPointError)):
+        return False
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    return str(last.f_globals.get("__name__", "")).startswith("starling.")
 
 
 def _describe_error(error: BaseException) -> Tuple[str, str]:
