@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/simulation/simulated_trainers.h"
 
+#include <fmt/format.h>
+
+#include "core/base/nearest_name.h"
 #include "core/client/abilities.h"
 #include "core/client/process_trainer.h"
 
@@ -9,6 +12,16 @@ namespace {
 
 const std::atomic<bool> kNeverStops = false;
 const std::string kFirstClient = "client-1";  // every simulation has it
+
+Error cannot_do_strategy(const client::TrainerDescription& trainer, const std::string& strategy,
+                         const strategy::Catalogue& strategies) {
+  const std::vector<std::string> names = strategies.names_for_plain_clients();
+  const std::vector<std::string_view> others(names.begin(), names.end());
+  return wrong_setting("setting-invalid",
+                       fmt::format("strategy.name = \"{}\" needs the operation 'gradient', which "
+                                   "{} does not offer: implement it, or choose {}",
+                                   strategy, trainer.name, join_names(others, "or")));
+}
 
 }  // namespace
 
@@ -22,6 +35,10 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
                   made->workers_[0].describe(made->settings_, kNeverStops));
   if (job.evaluate.by_trainer() && !found.can(client::TrainerOperation::kEvaluate)) {
     return client::cannot_do(found, client::TrainerOperation::kEvaluate);
+  }
+  const std::string strategy = strategies.for_clients(job.training.strategy).name;
+  if (strategy != "fedavg" && !found.can(client::TrainerOperation::kGradient)) {
+    return cannot_do_strategy(found, job.training.strategy.name, strategies);
   }
   made->layout_ = found.layout;
   made->abilities_ = client::abilities_of(strategies, found);
