@@ -75,6 +75,7 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
   telemetry::ProgressLog log(progress);
   FederationSimulator::Hooks hooks;
   hooks.on_line = [&](const std::string& line) {
+    if (line.starts_with("run failed: ")) return;  // the error says it at the end
     log.write(LogLevel::kInfo, telemetry::leading_facts(line, terminal.line_max));
   };
   hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {

@@ -200,6 +200,7 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
               [this](const std::string& line) {
                 may_have_ended_ = true;
                 if (hooks_.on_line) hooks_.on_line(line);
+                if (lines_left_ > 0 && --lines_left_ == 0) std::exchange(after_lines_, {})();
               },
           .on_run_loaded =
               [this](RunStart& start) {
@@ -216,7 +217,11 @@ CoordinatorCore::Handlers FederationSimulator::core_handlers() {
                 if (outcome == nullptr) return;
                 if (options_.world)
                   lines.back() += fmt::format("  {:.2f} s virtual", seconds_now());
-                if (hooks_.on_round) hooks_.on_round(summary, *outcome);
+                if (!hooks_.on_round) return;
+                lines_left_ = lines.size();
+                after_lines_ = [this, summary, outcome = *outcome] {
+                  hooks_.on_round(summary, outcome);
+                };
               },
           .on_broken = [this](const Error& error) { coordinator_broke(error); }};
 }

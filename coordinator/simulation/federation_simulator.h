@@ -202,6 +202,9 @@ class FederationSimulator {
   std::unique_ptr<CoordinatorCore> core_;        // null while the process is down
   std::unique_ptr<SimulatedFallback> fallback_;  // null: none, or no time passes
   bool submitted_ = false;
+  // The hook for the round that has ended, once its lines have been said.
+  std::function<void()> after_lines_;
+  std::size_t lines_left_ = 0;
   bool may_have_ended_ = false;  // the run, since its state was looked at
   bool finished_ = false;
   std::optional<Error> failure_;

@@ -74,19 +74,21 @@ Result<void> fit_holdings(std::vector<client::ClientData>& holdings, const data:
   return {};
 }
 
+Result<void> check_trainer(const Job& job, const SimulateOptions& options) {
+  if (job.training.model.is_external() == options.trainer.has_value()) return {};
+  return wrong_setting(
+      "setting-invalid",
+      options.trainer
+          ? fmt::format("--trainer is for models of your own: set model.kind = \"external\" (it "
+                        "is \"{}\")",
+                        job.training.model.kind)
+          : "model.kind = \"external\" needs a trainer to simulate: --trainer \"python3 "
+            "train.py\"");
+}
+
 // With the job's trainers, null where the model is built in.
 Result<std::unique_ptr<SimulatedTrainers>> start_trainers(const Job& job,
                                                           const SimulateOptions& options) {
-  if (job.training.model.is_external() != options.trainer.has_value()) {
-    return wrong_setting(
-        "setting-invalid",
-        options.trainer
-            ? fmt::format("a custom trainer needs model.kind = \"external\", and the job says "
-                          "'{}'",
-                          job.training.model.kind)
-            : "model.kind = \"external\" needs a trainer to simulate: --trainer \"python3 "
-              "train.py\"");
-  }
   if (!options.trainer) return std::unique_ptr<SimulatedTrainers>();
   return SimulatedTrainers::start(job, *options.strategies, *options.trainer, options.threads,
                                   *options.log);
@@ -263,6 +265,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_TRY(job.validate(*options.strategies));
   STARLING_TRY(check_new_job(job, *options.strategies));
   STARLING_TRY(check_clients(job, options.clients));
+  STARLING_TRY(check_trainer(job, options));
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
   auto loaded = load_holdings(job, options.clients);
   if (!loaded) return as_wrong_job(loaded.error());

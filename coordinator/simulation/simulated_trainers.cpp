@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/simulation/simulated_trainers.h"
 
+#include <fmt/format.h>
+
 #include "coordinator/rounds/model_evaluator.h"
+#include "core/base/nearest_name.h"
 #include "core/client/abilities.h"
 #include "core/client/process_trainer.h"
 
@@ -10,6 +13,16 @@ namespace {
 
 const std::atomic<bool> kNeverStops = false;
 const std::string kFirstClient = "client-1";  // every simulation has it
+
+Error cannot_do_strategy(const client::TrainerDescription& trainer, const std::string& strategy,
+                         const strategy::Catalogue& strategies) {
+  const std::vector<std::string> names = strategies.names_for_plain_clients();
+  const std::vector<std::string_view> others(names.begin(), names.end());
+  return wrong_setting("setting-invalid",
+                       fmt::format("strategy.name = \"{}\" needs the operation 'gradient', which "
+                                   "{} does not offer: implement it, or choose {}",
+                                   strategy, trainer.name, join_names(others, "or")));
+}
 
 }  // namespace
 
@@ -23,6 +36,10 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
                   made->workers_[0].describe(made->settings_, kNeverStops));
   if (job.evaluate.by_trainer() && !found.can(client::TrainerOperation::kEvaluate)) {
     return client::cannot_do(found, client::TrainerOperation::kEvaluate);
+  }
+  const std::string strategy = strategies.for_clients(job.training.strategy).name;
+  if (strategy != "fedavg" && !found.can(client::TrainerOperation::kGradient)) {
+    return cannot_do_strategy(found, job.training.strategy.name, strategies);
   }
   made->abilities_ = client::abilities_of(strategies, found);
   return made;

@@ -16,6 +16,8 @@
 namespace starling::client {
 namespace {
 
+constexpr std::uint64_t kPage = 4096;
+
 Error memory_error(const char* doing) {
   return internal("io-error", std::string("the memory shared with the trainer cannot be ") + doing +
                                   ": " + std::strerror(errno));
@@ -33,6 +35,11 @@ int open_without_name(const std::filesystem::path& directory) {
 }
 
 }  // namespace
+
+std::uint64_t TensorMemory::place_after(std::uint64_t bytes) {
+  static_assert(kPage / 2 % kAlignment == 0);
+  return (bytes + kPage - 1) / kPage * kPage + kPage / 2;
+}
 
 Result<TensorMemory> TensorMemory::make(const std::filesystem::path& directory) {
   FileDescriptor file(open_without_name(directory));

@@ -29,11 +29,6 @@ TimePoint steady_now() { return SystemClock().now(); }
 
 Error stopped() { return retry("stopped", "the trainer's task was stopped"); }
 
-std::uint64_t place_after(std::uint64_t bytes) {
-  return (bytes + TensorMemory::kAlignment - 1) / TensorMemory::kAlignment *
-         TensorMemory::kAlignment;
-}
-
 Result<fs::path> make_directory(const fs::path& directory) {
   std::error_code error;
   fs::path path = fs::absolute(directory, error);
@@ -219,8 +214,9 @@ Result<void> TrainerHost::write_parameters(TensorPlaces& places, Vectors vectors
   const std::uint64_t bytes = vectors.parameters.size_bytes();
   const std::uint64_t result_bytes = vectors.result.empty() ? bytes : vectors.result.size_bytes();
   if (bytes > 0) places.parameters = {0, bytes};
-  if (has_result) places.result = {place_after(bytes), result_bytes};
-  STARLING_TRY(memory.reserve(has_result ? place_after(bytes) + result_bytes : bytes));
+  const std::uint64_t place = TensorMemory::place_after(bytes);
+  if (has_result) places.result = {place, result_bytes};
+  STARLING_TRY(memory.reserve(has_result ? place + result_bytes : bytes));
   places.memory_bytes = memory.bytes();
   STARLING_TRY(memory.write(0, vectors.parameters));
   if (!has_result || result_bytes == 0) return {};

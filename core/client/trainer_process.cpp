@@ -26,6 +26,7 @@ constexpr Duration kTick = milliseconds(100);  // `stop` is looked at so often
 constexpr Duration kMemoryCheckInterval = milliseconds(250);
 constexpr Duration kCloseGrace = std::chrono::seconds(1);
 constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr int kNotFound = 127;     // of a shell: no such program
 constexpr int kReadsPerTurn = 16;  // so that a flood does not keep a turn from its end
 constexpr int kRequestsNumber = 3, kAnswersNumber = 4, kMemoryNumber = 5;  // in the trainer
 
@@ -67,6 +68,19 @@ bool read_some(const FileDescriptor& file, Take take) {
   return true;
 }
 
+// A shell looks for a program without a directory on PATH alone.
+std::string advice_for_file(const std::vector<std::string>& command) {
+  constexpr std::string_view kExec = "exec ";
+  std::string_view line = command.back();
+  if (!line.starts_with(kExec)) return {};
+  line.remove_prefix(kExec.size());
+  const std::string name(line.substr(0, line.find(' ')));
+  std::error_code ignored;
+  if (name.find('/') != name.npos || !std::filesystem::is_regular_file(name, ignored)) return {};
+  return fmt::format("; name the interpreter, as in \"python3 {0}\", or run it as ./{0}",
+                     printable(name));
+}
+
 }  // namespace
 
 struct TrainerProcess::Pipes {
@@ -102,7 +116,8 @@ Result<std::unique_ptr<TrainerProcess>> TrainerProcess::start(const Options& opt
 // fills the pipe and raises no SIGPIPE.
 TrainerProcess::TrainerProcess(const Options& options, TensorMemory memory, Pipes pipes,
                                std::unique_ptr<Subprocess> process, Log& log)
-    : memory_bytes_max_(options.memory_bytes_max),
+    : command_(options.command),
+      memory_bytes_max_(options.memory_bytes_max),
       memory_(std::move(memory)),
       requests_(std::move(pipes.requests.writer)),
       requests_reader_(std::move(pipes.requests.reader)),
@@ -218,6 +233,7 @@ bool TrainerProcess::take_line(std::string& line) {
   if (end == received_.npos || end > kTrainerLineBytesMax) return false;
   line = received_.substr(0, end);
   received_.erase(0, end + 1);
+  answered_ = true;
   output_.pause();
   return true;
 }
@@ -227,6 +243,13 @@ Error TrainerProcess::died() {
   const ProcessEnd end = process_->wait();
   read_output();
   output_.end(now());
+  if (end.exit_code == 0 && !answered_) {
+    const std::string& last = output_.last_line();
+    return retry("trainer-died",
+                 fmt::format("the trainer ended with exit code 0 before it described itself{}; a "
+                             "trainer in Python must call starling.serve(...)",
+                             last.empty() ? "" : " and printed '" + printable(last, 512) + "'"));
+  }
   const bool killed = end.exit_code == 128 + SIGKILL;
   const std::string how =
       end.text() + (killed ? " (as the kernel does where memory runs out)" : "");
@@ -237,7 +260,8 @@ Error TrainerProcess::died() {
                              how));
   }
   return retry("trainer-died",
-               fmt::format("the trainer {}: {}", how, printable(output_.last_line(), 512)));
+               fmt::format("the trainer {}: {}{}", how, printable(output_.last_line(), 512),
+                           end.exit_code == kNotFound ? advice_for_file(command_) : ""));
 }
 
 Result<void> TrainerProcess::check_memory(TimePoint at) {

@@ -70,6 +70,7 @@ class TrainerProcess {
   Error died();
   Result<void> check_memory(TimePoint now);
 
+  const std::vector<std::string> command_;
   const std::uint64_t memory_bytes_max_;
   TensorMemory memory_;
   FileDescriptor requests_;
@@ -80,6 +81,7 @@ class TrainerProcess {
   TrainerOutput output_;
   std::string unsent_;
   std::string received_;
+  bool answered_ = false;     // at least once
   std::size_t searched_ = 0;  // of `received_`: without the end of a line
   TimePoint answers_closed_ = TimePoint::max();
   TimePoint next_memory_check_ = TimePoint::min();

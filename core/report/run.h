@@ -125,6 +125,7 @@ struct Run {
       node_steps_per_second = {};
   std::optional<TopologyFacts> topology = {};
   std::string trace_sha256 = {};
+  bool real_time = false;  // of launched processes: "virtual" seconds are real
   // Of a federated run.
   std::string state = {};          // "completed"
   std::string stopped_early = {};  // why; empty: it did not

@@ -44,10 +44,15 @@ std::string steps_title(const Runs& runs) {
   return runs.runs.front().kind == RunKind::kGossip ? "step" : "round";
 }
 
+std::string time_title(const Runs& runs) {
+  if (time_measure(runs) == Measure::kWallSeconds) return "wall time";
+  return std::ranges::any_of(runs.runs, &Run::real_time) ? "time" : "virtual time";
+}
+
 Axis x_axis(const Runs& runs, Progress progress) {
   if (progress == Progress::kSteps) return {.title = steps_title(runs), .whole = true};
   const MeasureInfo& info = kMeasures[static_cast<std::size_t>(measure_of(runs, progress))];
-  std::string title(info.title);
+  std::string title = progress == Progress::kTime ? time_title(runs) : std::string(info.title);
   if (progress == Progress::kBytes && bytes_by_node(runs.runs)) title += " a node";
   return {.title = std::move(title), .quantity = info.quantity};
 }
@@ -143,8 +148,7 @@ bool has_progress(const Runs& runs, Progress progress) {
 std::string progress_title(const Runs& runs, Progress progress) {
   switch (progress) {
     case Progress::kTime:
-      return time_measure(runs) == Measure::kVirtualSeconds ? "Against virtual time"
-                                                            : "Against wall time";
+      return "Against " + time_title(runs);
     case Progress::kBytes:
       return "Against bytes sent";
     case Progress::kSteps:

@@ -21,7 +21,7 @@ struct Runs {
 };
 
 bool has_progress(const Runs& runs, Progress progress);
-// "Against virtual time"
+// "Against virtual time"; "Against time" where a run is of real processes.
 std::string progress_title(const Runs& runs, Progress progress);
 
 // What accuracy and loss of several runs are: "mean over nodes"; empty where each has one model.

@@ -28,6 +28,10 @@ Result<void> parse_settings(const json::object& object, std::string_view where, 
   for (const auto& [key, value] : *settings) {
     run.settings.emplace_back(std::string(key.data(), key.size()), setting_text(value));
   }
+  // Custom trainers choose their rows: what the data would be by default was not used.
+  if (run.setting("model.kind") == "external") {
+    std::erase_if(run.settings, [](const auto& s) { return s.first.starts_with("data."); });
+  }
   return {};
 }
 
@@ -70,6 +74,7 @@ Result<Run> parse_summary(std::string_view text) {
   STARLING_ASSIGN(run.program, text_member(object, "program", kSummary));
   STARLING_ASSIGN(const std::string version, text_member(object, "version", kSummary));
   if (!version.empty()) run.program += " " + version;
+  run.real_time = run.program.starts_with("starling-gossip launch");
   STARLING_ASSIGN(run.algorithm, text_member(object, "algorithm", kSummary));
   STARLING_ASSIGN(run.trace_sha256, text_member(object, "trace_sha256", kSummary));
   STARLING_ASSIGN(run.seed, number_member(object, "seed", kSummary));

@@ -80,7 +80,7 @@ std::vector<Fact> headlines(const Run& run) {
              fmt::format("{} {}", metric_title(run.best->metric),
                          format_value(Quantity::kNumber, run.best->value)));
   }
-  add_fact(facts, "Virtual time", run.virtual_seconds, Quantity::kSeconds);
+  add_fact(facts, run.real_time ? "Time" : "Virtual time", run.virtual_seconds, Quantity::kSeconds);
   if (!run.virtual_seconds) add_fact(facts, "Wall time", run.wall_seconds, Quantity::kSeconds);
   if (run.bytes_sent && run.nodes.value_or(0) > 0) {
     add_fact(facts, "Bytes a node", *run.bytes_sent / *run.nodes, Quantity::kBytes,

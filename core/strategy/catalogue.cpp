@@ -244,6 +244,14 @@ std::vector<std::string> Catalogue::unused_settings(const StrategyOptions& optio
 
 std::vector<std::string> Catalogue::client_names() const { return names_of(clients_); }
 
+std::vector<std::string> Catalogue::names_for_plain_clients() const {
+  std::vector<std::string> names;
+  for (const auto& [name, server] : servers_) {
+    if (server.client_half == Server().client_half) names.push_back(name);
+  }
+  return names;
+}
+
 const Catalogue& builtin_strategies() {
   static const Catalogue kBuiltin = make_builtin();
   return kBuiltin;

@@ -57,6 +57,8 @@ class Catalogue {
                                            const ServerOptions& server) const;
 
   std::vector<std::string> client_names() const;
+  // Of the strategies whose clients only train, as fedavg's do.
+  std::vector<std::string> names_for_plain_clients() const;
 
  private:
   Result<const Server*> find(const std::string& name) const;

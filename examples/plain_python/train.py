@@ -28,6 +28,9 @@ def rows_of(task, split):
     number, clients = 1, 1
     if task.client != "coordinator":
         number, clients = int(task.client.rsplit("-", 1)[1]), task.settings.get("clients", 10)
+        if not 1 <= number <= clients:
+            raise starling.TaskError(f"{task.client} has no rows: the job's trainer.clients is "
+                                     f"{clients}; raise it to the number of clients", "no-data")
     inputs, classes = fashion_mnist(split)
     return inputs[number - 1::clients], classes[number - 1::clients]
 

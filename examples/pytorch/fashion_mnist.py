@@ -5,6 +5,7 @@ import functools
 import gzip
 
 import numpy as np
+import starling
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -28,5 +29,8 @@ def loader_of(task, split):
     number, clients = 1, 1
     if task.client != "coordinator":
         number, clients = int(task.client.rsplit("-", 1)[1]), task.settings.get("clients", 10)
+        if not 1 <= number <= clients:
+            raise starling.TaskError(f"{task.client} has no rows: the job's trainer.clients is "
+                                     f"{clients}; raise it to the number of clients", "no-data")
     rows = TensorDataset(*(each[number - 1::clients] for each in images(split)))
     return DataLoader(rows, task.batch_size, shuffle=split == "train")

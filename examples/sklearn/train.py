@@ -32,6 +32,9 @@ def part(task, held_out):
     inputs, classes = rows(task.settings.get("file", here / "iris.csv"))
     if "clients" in task.settings and task.client != "coordinator":
         number, clients = int(task.client.rsplit("-", 1)[1]), task.settings["clients"]
+        if not 1 <= number <= clients:
+            raise starling.TaskError(f"{task.client} has no rows: the job's trainer.clients is "
+                                     f"{clients}; raise it to the number of clients", "no-data")
         inputs, classes = inputs[number - 1::clients], classes[number - 1::clients]
     chosen = (np.arange(len(classes)) % 5 == 0) == held_out
     return inputs[chosen], classes[chosen]

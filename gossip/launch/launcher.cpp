@@ -81,6 +81,92 @@ class SignalThread {
   std::thread thread_;
 };
 
+// The issuer on a thread of its own: what peers send is read, and its time is known, while the
+// launcher's thread evaluates. Handlers and log run on the launcher's.
+class IssuerThread {
+ public:
+  struct Handlers {
+    std::function<void(const std::string& member, const protocol::PeerReport&, TimePoint)>
+        on_report;
+    std::function<void(const std::string& member, protocol::Exchange, SharedBytes, TimePoint)>
+        on_model;
+  };
+
+  // `launcher`, `clock` and `log` must outlive it.
+  IssuerThread(net::EventLoop& launcher, const Clock& clock, Log& log, Handlers handlers)
+      : launcher_(launcher),
+        clock_(clock),
+        log_(launcher, log),
+        handlers_(std::move(handlers)),
+        over_(loop_.context(), TimePoint::max()) {}
+  ~IssuerThread() {
+    if (!thread_.joinable()) {
+      if (service_) loop_.run_task(service_->close());
+      return;
+    }
+    loop_.post([this] {
+      ends_ = true;
+      over_.cancel();
+    });
+    thread_.join();
+  }
+  IssuerThread(const IssuerThread&) = delete;
+  IssuerThread& operator=(const IssuerThread&) = delete;
+
+  Result<void> open(std::uint64_t parameters) {
+    IssuerService::Handlers handlers;
+    handlers.on_report = [this](const std::string& member, const protocol::PeerReport& report) {
+      launcher_.post(
+          [this, member, report, now = loop_.now()] { handlers_.on_report(member, report, now); });
+    };
+    handlers.on_model = [this](const std::string& member, protocol::Exchange exchange,
+                               const SharedBytes& values) {
+      launcher_.post([this, member, exchange, values, now = loop_.now()] {
+        handlers_.on_model(member, exchange, values, now);
+      });
+    };
+    STARLING_ASSIGN(service_,
+                    IssuerService::open(loop_, clock_, log_, parameters, std::move(handlers)));
+    return {};
+  }
+  // Until start(): the service is the thread's afterwards.
+  IssuerService& service() { return *service_; }
+  void start() {
+    thread_ = std::thread([this] { loop_.run_task(serve()); });
+  }
+
+ private:
+  class PostedLog final : public Log {
+   public:
+    PostedLog(net::EventLoop& loop, Log& log) : loop_(loop), log_(log) {}
+    void write(LogLevel level, std::string_view line) override {
+      loop_.post([&log = log_, level, text = std::string(line)] { log.write(level, text); });
+    }
+
+   private:
+    net::EventLoop& loop_;
+    Log& log_;
+  };
+
+  net::Async<void> serve() {
+    while (!ends_) {
+      auto [error] = co_await over_.async_wait(asio::as_tuple(asio::use_awaitable));
+      static_cast<void>(error);
+    }
+    co_await service_->close();
+  }
+
+  net::EventLoop& launcher_;
+  const Clock& clock_;
+  PostedLog log_;
+  const Handlers handlers_;
+  net::EventLoop loop_;
+  std::unique_ptr<IssuerService> service_;
+  asio::steady_timer over_;  // never expires
+  bool ends_ = false;
+  std::thread thread_;
+};
+
 class Launcher {
  public:
   Launcher(const LaunchRequest& request, const Clock& clock, Log& log, const LaunchHooks& hooks)
@@ -141,7 +227,7 @@ class Launcher {
   std::optional<ScratchDirectory> scratch_;
   std::vector<NodePlace> places_;
   std::unique_ptr<ProxyNetwork> proxies_;
-  std::unique_ptr<IssuerService> issuer_;
+  std::unique_ptr<IssuerThread> issuer_;
   std::optional<RunRecorder> recorder_;
   std::map<Node, std::string> problems_;                 // as last reported
   std::vector<std::unique_ptr<ChildProcess>> children_;  // null: not running
@@ -178,13 +264,14 @@ Result<void> Launcher::make_nodes(const std::filesystem::path& logs) {
   if (request_.proxied) STARLING_TRY(open_proxies());
   std::vector<identity::RosterMember> members;
   for (Node node = 0; node < places_.size(); ++node) {
-    STARLING_ASSIGN(auto member,
-                    make_node_directory(places_[node], node, options, trainer, issuer_->authority(),
-                                        issuer_->address(), clock_.wall_now()));
+    STARLING_ASSIGN(
+        auto member,
+        make_node_directory(places_[node], node, options, trainer, issuer_->service().authority(),
+                            issuer_->service().address(), clock_.wall_now()));
     members.push_back(std::move(member));
   }
   const bool lossy = request_.proxied || !request_.script.empty() || request_.experiment.lossy();
-  return issuer_->publish(std::move(members), roster_settings(options, lossy));
+  return issuer_->service().publish(std::move(members), roster_settings(options, lossy));
 }
 
 Result<void> Launcher::begin() {
@@ -196,23 +283,24 @@ Result<void> Launcher::begin() {
   if (request_.options.keep) {
     hooks_.on_line("the peers' state directories stay in " + scratch_->path().string());
   }
-  IssuerService::Handlers handlers;
-  handlers.on_report = [this](const std::string& member, const protocol::PeerReport& report) {
+  IssuerThread::Handlers handlers;
+  handlers.on_report = [this](const std::string& member, const protocol::PeerReport& report,
+                              TimePoint at) {
     const Node node = node_of(member);
     std::string& problem = problems_[node];
     if (std::exchange(problem, report.problem) != report.problem && !report.problem.empty()) {
       hooks_.on_line(member + ": " + report.problem);
     }
-    recorder_->reported(node, report, loop_.now());
+    recorder_->reported(node, report, at);
     alarm_.set(loop_.now());
   };
   handlers.on_model = [this](const std::string& member, protocol::Exchange exchange,
-                             SharedBytes values) {
-    recorder_->handed_in(node_of(member), exchange, std::move(values), loop_.now());
+                             SharedBytes values, TimePoint at) {
+    recorder_->handed_in(node_of(member), exchange, std::move(values), at);
     alarm_.set(loop_.now());
   };
-  STARLING_ASSIGN(issuer_, IssuerService::open(loop_, clock_, log_, experiment.parameters(),
-                                               std::move(handlers)));
+  issuer_ = std::make_unique<IssuerThread>(loop_, clock_, log_, std::move(handlers));
+  STARLING_TRY(issuer_->open(experiment.parameters()));
   STARLING_TRY(make_nodes(request_.logs.empty() ? scratch_->path() / "logs" : request_.logs));
   std::vector<std::string> names;
   for (const NodePlace& place : places_) names.push_back(place.name);
@@ -220,6 +308,7 @@ Result<void> Launcher::begin() {
                                      .patience = request_.options.patience};
   recorder_.emplace(experiment, pool_, options, std::move(names), loop_.now());
   hooks_.on_measurement(recorder_->measurements().front());
+  issuer_->start();
   children_.resize(places_.size());
   for (Node node = 0; node < places_.size(); ++node) STARLING_TRY(start(node));
   return {};
@@ -347,7 +436,6 @@ net::Async<void> Launcher::wait_and_stop() {
   }
   alarm_.clear();
   co_await stop_children();
-  if (issuer_) co_await issuer_->close();
 }
 
 net::Async<void> Launcher::stop_children() {

@@ -55,6 +55,8 @@ void RunRecorder::set_state(Node node, const std::string& state, TimePoint now) 
 }
 
 void RunRecorder::started(Node node, TimePoint now) {
+  if (!any_started_) started_ = now;  // the initial evaluation is not part of the run's time
+  any_started_ = true;
   NodeRecord& record = nodes_[node];
   record.life = NodeRecord::Life::kUp;
   record.before = record.done;
@@ -90,7 +92,7 @@ void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePo
   record.done.late = record.before.late + report.late;
   record.done.lost = record.before.lost + report.lost;
   record.done.staleness = record.before.staleness + report.staleness;
-  if (report.step != row.step) progressed_ = now;
+  if (report.step != row.step) progressed_ = std::max(progressed_, now);
   row.step = report.step;
   row.neighbours = report.neighbours;
   row.expected = report.expected;
@@ -103,12 +105,13 @@ void RunRecorder::reported(Node node, const protocol::PeerReport& report, TimePo
 void RunRecorder::handed_in(Node node, protocol::Exchange exchange, SharedBytes values,
                             TimePoint now) {
   STARLING_CHECK(values.size() == experiment_.parameters() * sizeof(float));
-  progressed_ = now;
+  progressed_ = std::max(progressed_, now);
   std::optional<protocol::Exchange>& last = nodes_[node].handed_in;
   last = std::max(last.value_or(0), exchange);
   if (measured_ && exchange <= *measured_) return;
   const auto [evaluation, first] = waiting_.try_emplace(exchange);
   if (first) evaluation->second.first = now;
+  evaluation->second.last = std::max(evaluation->second.last, now);
   evaluation->second.models[node] = {.model = std::move(values), .done = nodes_[node].done};
 }
 
@@ -144,8 +147,10 @@ std::optional<Measurement> RunRecorder::take_measurement(TimePoint now) {
   if (!due) return std::nullopt;
   complete_ = is_last(exchange);
   measured_ = exchange;
+  // Where a late node missed the next evaluation, that one was complete earlier.
+  measured_at_ = std::max(measured_at_, evaluation.last);
   measurements_.push_back(
-      measure(experiment_.options.schedule().after(exchange + 1), evaluation.models, now));
+      measure(experiment_.options.schedule().after(exchange + 1), evaluation.models, measured_at_));
   waiting_.erase(waiting_.begin());
   return measurements_.back();
 }

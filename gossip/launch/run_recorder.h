@@ -26,7 +26,7 @@ class RunRecorder {
   };
 
   // Both references must outlive it. Measures the common initial model at once. Names are those of
-  // the nodes, in order.
+  // the nodes, in order. Times are counted from the first start of a process.
   RunRecorder(const Experiment& experiment, ComputePool& pool, Options options,
               std::vector<std::string> names, TimePoint now);
 
@@ -40,7 +40,8 @@ class RunRecorder {
   // `values`: little-endian floats, as many as the model has. What is too late is passed over.
   void handed_in(Node node, protocol::Exchange exchange, SharedBytes values, TimePoint now);
 
-  // The next measurement that has all it waits for, in the order of the exchanges.
+  // The next measurement that has all it waits for, in the order of the exchanges. Its time is that
+  // of the last model that it has, however late it is taken.
   std::optional<Measurement> take_measurement(TimePoint now);
   // When take_measurement() or stalled() may say something new though nothing else happens.
   TimePoint next_deadline() const;
@@ -83,7 +84,8 @@ class RunRecorder {
   };
   using HandIns = std::map<Node, HandIn>;
   struct Evaluation {
-    TimePoint first;
+    TimePoint first = TimePoint::min();  // when its first and its last model came
+    TimePoint last = TimePoint::min();
     HandIns models;
   };
 
@@ -100,6 +102,8 @@ class RunRecorder {
   Options options_;
   Measurer measurer_;
   TimePoint started_;
+  bool any_started_ = false;
+  TimePoint measured_at_ = TimePoint::min();
   TimePoint progressed_;
   std::vector<NodeRecord> nodes_;
   std::vector<PeerRow> rows_;

@@ -77,12 +77,11 @@ int run(const std::string& python, const std::string& script, std::size_t values
   });
   auto memory = TensorMemory::make(directory.path());
   // Behind each other, as the host places them: what a copy takes depends on the places, too.
-  const std::uint64_t bytes = (values * sizeof(float) + TensorMemory::kAlignment - 1) /
-                              TensorMemory::kAlignment * TensorMemory::kAlignment;
-  check(memory->reserve(2 * bytes));
-  check(memory->write(bytes, all));
+  const std::uint64_t place = TensorMemory::place_after(all.size_bytes());
+  check(memory->reserve(place + all.size_bytes()));
+  check(memory->write(place, all));
   print_row("to shared memory", runs, [&] { check(memory->write(0, all)); });
-  print_row("from shared memory", runs, [&] { check(memory->read(bytes, all)); });
+  print_row("from shared memory", runs, [&] { check(memory->read(place, all)); });
   print_row("finite check", runs, [&] {
     if (!linalg::default_kernels().all_finite(model.data(), values)) fmt::print("not finite\n");
   });

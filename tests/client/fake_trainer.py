@@ -224,6 +224,11 @@ def await_cancel(lines, request):
 def start():
     if MODE == "dies-at-start" and first_time("started"):
         sys.exit("ModuleNotFoundError: No module named 'torch'")
+    if MODE == "does-not-serve" and first_time("started"):
+        sys.exit(0)
+    if MODE == "prints-and-does-not-serve" and first_time("started"):
+        print("accuracy 0.8")
+        sys.exit(0)
     if MODE == "does-not-read":
         wait_for_ever()
     if MODE == "starts-when-told":

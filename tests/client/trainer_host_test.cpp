@@ -20,6 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -146,6 +147,14 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"dies-at-start", "trainer-died",
               "the trainer ended with exit code 1: ModuleNotFoundError: No module named 'torch'",
               ErrorKind::kRetry},
+        Fault{"does-not-serve", "trainer-died",
+              "the trainer ended with exit code 0 before it described itself; a trainer in Python "
+              "must call starling.serve(...)",
+              ErrorKind::kRetry},
+        Fault{"prints-and-does-not-serve", "trainer-died",
+              "the trainer ended with exit code 0 before it described itself and printed "
+              "'accuracy 0.8'; a trainer in Python must call starling.serve(...)",
+              ErrorKind::kRetry},
         Fault{"dies", "trainer-died",
               "the trainer ended with exit code 3: RuntimeError: out of \\x1b[31mluck",
               ErrorKind::kRetry},
@@ -191,6 +200,25 @@ TEST(TrainerHost, ATrainersOwnErrorDoesNotEndIt) {
     EXPECT_EQ(fit(trainer).error(),
               rejected("trainer-failed", "the trainer says: cam-7 has no rows"));
   }
+}
+
+// In the directory where it is started, and without one in its name.
+TEST(TrainerHost, AFileThatAShellDoesNotFindNeedsItsInterpreter) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  FakeTrainer trainer("honest");
+  std::ofstream(trainer.directory.path() / "train.py") << "";
+  std::filesystem::current_path(trainer.directory.path());
+  std::vector<std::string> sentences;
+  for (const char* command : {"train.py --fast", "other.py"}) {
+    trainer.options.trainer = trainer_of(command);
+    std::atomic<bool> stop = false;
+    TrainerHost host(trainer.options, trainer.log);
+    sentences.push_back(host.describe("{}", stop).error().message());
+  }
+  std::filesystem::current_path(before);
+  EXPECT_THAT(sentences[0], EndsWith("not found; name the interpreter, as in \"python3 train.py\", "
+                                     "or run it as ./train.py"));
+  EXPECT_THAT(sentences[1], EndsWith("not found"));
 }
 
 TEST(TrainerHost, AnAnswerThatNobodyAskedForFailsTheNextTask) {

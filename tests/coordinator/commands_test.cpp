@@ -680,6 +680,15 @@ TEST_F(CommandsTest, AnOperatorJoinsFromAnotherMachine) {
   EXPECT_EQ(run({"join", "STJ1-RUBBISH", "--state", state}), 2);
 }
 
+TEST_F(CommandsTest, ASimulationThatFailsSaysWhyOnce) {
+  EXPECT_EQ(run({"simulate", write_job("rounds = 2\n"), "--clients", "2", "--cohort", "2",
+                 "--data.dataset", "synthetic:rows=60,features=4,classes=2", "--learning-rate",
+                 "1000000"}),
+            1);
+  EXPECT_THAT(err, HasSubstr("\nerror: round "));
+  EXPECT_THAT(err, ::testing::Not(HasSubstr("run failed: ")));
+}
+
 TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
   const auto simulate = [&](const std::string& job, std::vector<std::string> more = {}) {
     more.insert(more.begin(), {"simulate", write_job(job), "--clients", "2", "--cohort", "2"});
@@ -689,6 +698,9 @@ TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
   EXPECT_THAT(err, HasSubstr("nowhere.toml"));
   EXPECT_EQ(simulate("[data]\ndataset = \"csv:/nowhere/rows.csv\"\n"), 2);
   EXPECT_THAT(err, HasSubstr("/nowhere/rows.csv"));
+  EXPECT_EQ(simulate("", {"--trainer", "python3 train.py"}), 2);
+  EXPECT_THAT(err, HasSubstr("--trainer is for models of your own: set model.kind = \"external\" "
+                             "(it is \"mlp\")"));
   EXPECT_EQ(simulate("[data]\ndataset = \"synthetic\"\n", {"--replay", "nowhere.json"}), 2);
   EXPECT_EQ(simulate("", {"--beta1", "0.5"}), 2);
   EXPECT_THAT(err, HasSubstr("the flag '--beta1' of starling-coordinator simulate is ambiguous; "

@@ -48,7 +48,8 @@ struct Outcome {
 };
 
 Outcome simulate_with(const Job& job, FederationSimulator::Options options, std::size_t clients = 7,
-                      Replay replay = {}, bool reversed = false) {
+                      Replay replay = {}, bool reversed = false,
+                      FederationSimulator::Hooks hooks = {}) {
   const SystemClock clock;
   const auto store = store::open_store_in_memory();
   const auto dataset =
@@ -57,7 +58,7 @@ Outcome simulate_with(const Job& job, FederationSimulator::Options options, std:
                          dataset, data::PartitionSpec::parse(job.data.partition).value(), clients)
                          .value();
   const RunContext context = prepare_run(job, dataset).value();
-  FederationSimulator simulator(*store, clock, std::move(options), {});
+  FederationSimulator simulator(*store, clock, std::move(options), std::move(hooks));
   for (std::size_t k = 0; k < clients; ++k) {
     const std::size_t which = reversed ? clients - 1 - k : k;
     simulator.add_client("client-" + std::to_string(which + 1), {.training = parts[which]});
@@ -92,6 +93,26 @@ TEST(FederationSimulator, TheModelDoesNotDependOnThreadsChunksDelaysOrTheOrderOf
   FederationSimulator::Options slow;
   slow.faults = {.seed = 4, .latency_max = 200ms, .training_max = 5s};
   EXPECT_EQ(simulate_with(small_job(), std::move(slow)).models(), reference);
+}
+
+// So that a progress bar does not count a round before what is said of it.
+TEST(FederationSimulator, ARoundIsReportedAfterItsLines) {
+  Job job = small_job();
+  job.job.rounds = 2;
+  std::vector<std::string> order;
+  FederationSimulator::Hooks hooks;
+  hooks.on_line = [&](const std::string& line) {
+    for (const char* part : {" updates", "train loss"}) {
+      if (line.find(part) != line.npos) order.emplace_back(part);
+    }
+  };
+  hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome& outcome) {
+    EXPECT_TRUE(outcome.measured);
+    order.push_back("round " + std::to_string(summary.round));
+  };
+  simulate_with(job, {}, 7, {}, false, std::move(hooks));
+  EXPECT_EQ(order, (std::vector<std::string>{" updates", "train loss", "round 1", " updates",
+                                             "train loss", "round 2"}));
 }
 
 TEST(FederationSimulator, AnotherSeedGivesAnotherModel) {

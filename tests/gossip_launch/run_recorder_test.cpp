@@ -79,6 +79,33 @@ TEST_F(RunRecorderTest, AnEvaluationWaitsForEverybodyThatRuns) {
   EXPECT_FALSE(recorder_.take_measurement(at(99)));
 }
 
+// Also of those that are taken together, after a long evaluation.
+TEST_F(RunRecorderTest, AnEvaluationHasTheTimeOfItsLastModel) {
+  for (Node node = 0; node < 3; ++node) hand_in(node, 1, 1, 2 + static_cast<int>(node));
+  for (Node node = 0; node < 3; ++node) hand_in(node, 3, 1, 6);
+  const auto first = recorder_.take_measurement(at(9));
+  const auto second = recorder_.take_measurement(at(9));
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->virtual_seconds, 4);
+  EXPECT_EQ(first->wall_seconds, 4);
+  EXPECT_EQ(second->virtual_seconds, 6);
+  const SimulationResult result = std::move(recorder_).result(at(10));
+  EXPECT_EQ(result.totals.virtual_seconds, 6);
+  EXPECT_EQ(result.wall_seconds, 10);
+}
+
+// The initial model may take long to evaluate.
+TEST_F(RunRecorderTest, TimeBeginsWithTheFirstProcess) {
+  RunRecorder recorder(experiment_, pool_, {}, {"node-1", "node-2", "node-3"}, at(0));
+  recorder.started(0, at(10));
+  recorder.started(1, at(11));
+  recorder.started(2, at(11));
+  for (Node node = 0; node < 3; ++node) recorder.handed_in(node, 1, model(1), at(15));
+  const auto measured = recorder.take_measurement(at(15));
+  ASSERT_TRUE(measured);
+  EXPECT_EQ(measured->virtual_seconds, 5);
+}
+
 // Peers may be far ahead when the launcher gets to an evaluation.
 TEST_F(RunRecorderTest, AnEvaluationCountsWhatWasSentUntilItsModels) {
   for (const std::uint64_t exchange : {1U, 3U}) {

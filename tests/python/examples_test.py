@@ -36,6 +36,16 @@ def test_tries_itself(example, program, package):
     assert "\nfit: weight " in done.stdout and "\nevaluate: rows " in done.stdout
 
 
+@pytest.mark.parametrize("example, program, package", ALL)
+def test_a_client_without_a_part_is_refused(example, program, package):
+    needs(package)
+    done = subprocess.run(
+        [sys.executable, "-B", program, "--check", "--client", "client-4", "--settings",
+         '{"clients": 3}'], cwd=EXAMPLES / example, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "client-4 has no rows: the job's trainer.clients is 3; raise it" in done.stdout
+
+
 @simulated
 @pytest.mark.parametrize("example, program, package", ALL)
 def test_runs_in_a_simulation(example, program, package, tmp_path, monkeypatch):

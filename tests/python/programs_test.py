@@ -176,6 +176,18 @@ def test_simulates(tmp_path):
     assert again.history[1]["model_sha256"] == result.history[1]["model_sha256"]
 
 
+def test_a_result_is_shown_in_a_few_words(pretended, tmp_path):
+    rounds = [{"round": 1, "train_loss": 0.75, "eval_accuracy": None, "federated_accuracy": 0.5},
+              {"round": 2, "train_loss": 0.31415926, "eval_accuracy": None,
+               "federated_accuracy": 0.87654321},
+              {"round": 3, "train_loss": None, "federated_accuracy": None}]
+    pretended(json.dumps({"rounds": rounds, "state": "completed"}))
+    assert (repr(starling.simulate({}, out="here")) ==
+            "<starling.Result: 3 rounds, federated_accuracy 0.8765, train_loss 0.3142 in here>")
+    pretended('{"rounds": [{"round": 1}]}')
+    assert repr(starling.simulate({})) == "<starling.Result: 1 round>"
+
+
 @real
 def test_the_history_is_a_frame():
     pytest.importorskip("pandas", reason="pandas is not installed (apt: python3-pandas)")
@@ -320,8 +332,8 @@ def test_operates_a_coordinator(tmp_path):
 
 def test_the_module_says_what_it_is(tmp_path):
     run = [sys.executable, "-m", "starling"]
-    assert "starling.serve" in subprocess.run([*run, "--help"], capture_output=True, text=True,
-                                              check=True).stdout
+    told = subprocess.run([*run, "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(f"starling.{name}" in told for name in ("serve", "simulate", "gossip", "submit"))
     starling.save(tmp_path / "m.safetensors", {"w": np.zeros((2, 3))})
     done = subprocess.run([*run, tmp_path / "m.safetensors"], capture_output=True, text=True)
     assert done.stdout == "w: float32 [2, 3]\n"

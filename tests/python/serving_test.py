@@ -576,6 +576,12 @@ def test_by_hand_it_checks_itself(tmp_path, by_hand):
     done = by_hand(fit_that("return starling.Fit({}, 1, {'loss': 0})"), "--check")
     assert done.returncode == 1
     assert 'fit: ValueError: fit did not return the tensor "b"' in done.stdout
+    assert done.stderr == "", "the sentence says all"
+    done = by_hand(fit_that("return starling.Fit(parameters, 1)"), "--check")
+    assert done.stdout.endswith('no metrics["loss"], the mean loss while training\n')
+    assert done.stderr == ""
+    done = by_hand(fit_that("return undefined"), "--check")
+    assert done.returncode == 1 and "Traceback" in done.stderr
 
 
 @pytest.mark.parametrize("settings", ["[1]", "3", "null", "{", "clients=3", "[" * 100000])

@@ -30,6 +30,20 @@ TEST(ParseSimulation, ReadsWhatSimulateWrites) {
   EXPECT_EQ(run->last(Measure::kNodesUp), 15);
 }
 
+// Its defaults stand in the settings, and no trainer reads them.
+TEST(ParseSimulation, ARunWithATrainerHasNoDataSet) {
+  const std::string data = R"("data.dataset": "fashion-mnist:/x", "data.partition": "iid")";
+  for (const auto& [kind, has] : {std::pair("external", false), std::pair("mlp", true)}) {
+    const auto run = parse_simulation(
+        fmt::format(R"({{"settings": {{{}, "model.kind": "{}", "run.steps": "4"}}}})", data, kind),
+        "");
+    ASSERT_TRUE(run) << run.error().message();
+    EXPECT_EQ(run->setting("data.dataset").has_value(), has) << kind;
+    EXPECT_EQ(run->setting("data.partition").has_value(), has) << kind;
+    EXPECT_EQ(run->setting("steps"), "4");
+  }
+}
+
 TEST(ParseSimulation, MissingMembersAreNotMeasured) {
   const auto run = parse_simulation("{}", "{\"step\": 5}\n\n{\"step\": 6, \"unknown\": [1]}");
   ASSERT_TRUE(run) << run.error().message();

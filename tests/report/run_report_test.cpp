@@ -35,6 +35,18 @@ report::Run parsed(const std::string& summary, const std::string& metrics) {
   return std::move(*run);
 }
 
+TEST(RunReport, TheTimeOfRealProcessesIsNotVirtual) {
+  std::string summary = testing::summary();
+  const std::string virtual_page =
+      render_report(std::vector{parsed(summary, testing::metrics_lines(5))});
+  EXPECT_THAT(virtual_page, HasSubstr("Against virtual time"));
+  const std::string program = "starling-gossip simulate";
+  summary.replace(summary.find(program), program.size(), "starling-gossip launch");
+  const std::string page = render_report(std::vector{parsed(summary, testing::metrics_lines(5))});
+  EXPECT_THAT(page, HasSubstr("Against time"));
+  EXPECT_THAT(page, Not(HasSubstr("irtual time")));
+}
+
 TEST(RunReport, NumbersEqualMetrics) {
   const std::string metrics = testing::metrics_lines(30);
   const std::string page = render_report(std::vector{parsed(testing::summary(), metrics)});

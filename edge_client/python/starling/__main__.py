@@ -12,6 +12,7 @@ The Python package of Starling: train a model of your own on devices that keep t
   a trainer     a file that ends with starling.serve(MyTrainer()); run by hand it says how it is
                 used, writes the initial model (--initial FILE) and tries itself (--check)
   simulate      starling.simulate("job.toml", clients=100, trainer="train.py").history
+  gossip        starling.gossip("net.toml", trainer="train.py").history: without a coordinator
   operate       starling.submit, runs, show, wait, export
   model files   starling.load, starling.save (safetensors)
 

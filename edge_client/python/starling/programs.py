@@ -38,6 +38,21 @@ class Result:
     history: List[Dict[str, Any]]  # an entry a round, or a measurement of a gossip network
     directory: Optional[Path]  # `out`: report, models
 
+    def __repr__(self) -> str:
+        entries = "round" if "rounds" in self.record else "measurement"
+        facts = [f"{len(self.history)} {entries}" + ("" if len(self.history) == 1 else "s")]
+        for names in (("eval_accuracy", "federated_accuracy"),
+                      ("eval_loss", "federated_loss", "train_loss")):
+            found = next((f"{name} {last:.4g}" for name in names
+                          if (last := self._last(name)) is not None), None)
+            facts += [] if found is None else [found]
+        where = "" if self.directory is None else f" in {self.directory}"
+        return f"<starling.Result: {', '.join(facts)}{where}>"
+
+    def _last(self, name: str) -> Optional[float]:
+        values = (entry.get(name) for entry in reversed(self.history))
+        return next((value for value in values if value is not None), None)
+
     def frame(self) -> Any:
         """The history as a pandas frame, each metric a column: "federated_metrics.mae"."""
         return importlib.import_module("pandas").DataFrame(list(map(_flat, self.history)))

@@ -129,11 +129,15 @@ def _run_by_hand(trainer: Trainer, arguments: List[str]) -> int:
             print(f"error: {error}", file=sys.stderr)
             return 1
         values = sum(np.asarray(array).size for array in model.values())
-        print(f"{options.initial}: {len(model)} tensors, {values} values")
+        print(f"{options.initial}: {_counted(len(model), 'tensor')}, {_counted(values, 'value')}")
     if not options.check:
         return 0
     with TemporaryDirectory() as directory:
         return _check(trainer, task, directory)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _json_object(text: str) -> Dict[str, Any]:

@@ -49,7 +49,7 @@ class Session:
             return {"id": request["id"], "ok": operation(request, task)}
         except BaseException as error:  # also what a library raises to end the program
             code, message = _describe_error(error)
-            if not isinstance(error, TaskError):
+            if not isinstance(error, TaskError) and not _is_by_this_package(error):
                 traceback.print_exc()
             return {"id": request.get("id"), "error": {"code": code, "message": message}}
 
@@ -198,6 +198,14 @@ def _own_metrics(metrics: Mapping[str, Any], giver: str) -> Dict[str, float]:
             raise ValueError(f"{giver} returned a metric called {name!r}; names are 1 to 64 of "
                              "a-z, A-Z, 0-9 and ._-/@%")
     return {name: _finite(value, giver, f'metric "{name}"') for name, value in metrics.items()}
+
+
+def _is_by_this_package(error: BaseException) -> bool:
+    """Whether a check of this package raised it: its sentence says all, a traceback nothing more."""
+    if not isinstance(error, (TypeError, ValueError, FloatingPointError)):
+        return False
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    return str(last.f_globals.get("__name__", "")).startswith("starling.")
 
 
 def _describe_error(error: BaseException) -> Tuple[str, str]:
