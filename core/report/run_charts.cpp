@@ -74,12 +74,16 @@ void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress, M
   const Run& run = runs.runs[index];
   if (!run.has(measure)) return;
   Series series{.name = std::move(name), .style = style};
+  const bool has_band = index < runs.lowest.size() && !runs.lowest[index].evaluations.empty();
   const std::vector<double> x = x_values(runs, run, progress);
   const std::vector<double> y = run.column(measure);
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (run.kind == RunKind::kFederated && !std::isfinite(y[i])) continue;
     series.x.push_back(x[i]);
     series.y.push_back(y[i]);
+    if (!has_band) continue;
+    series.lower.push_back(runs.lowest[index].evaluations[i].at(measure));
+    series.upper.push_back(runs.highest[index].evaluations[i].at(measure));
   }
   chart.series.push_back(std::move(series));
 }
@@ -238,6 +242,9 @@ Chart spread_chart(const Runs& runs) {
     if (!runs.runs[i].has(Measure::kEvalAccuracyMax)) continue;
     const std::vector<double> worst = runs.runs[i].column(Measure::kEvalAccuracyMin);
     for (std::size_t k = 0; k < worst.size(); ++k) chart.series.back().y[k] -= worst[k];
+    // The ends of the band are those of the best node, not of the difference.
+    chart.series.back().lower.clear();
+    chart.series.back().upper.clear();
   }
   return chart;
 }
