@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/study/study.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -14,6 +16,7 @@
 #include "core/base/counted.h"
 #include "core/base/durable_file.h"
 #include "core/base/escape_controls.h"
+#include "core/base/file_descriptor.h"
 #include "core/report/comparison_text.h"
 #include "core/report/study_directory.h"
 #include "core/telemetry/interrupt_note.h"
@@ -115,6 +118,17 @@ Result<void> check_directory(const std::filesystem::path& out) {
   if (!holds(out) || holds(out / kStudyFile) || std::filesystem::is_empty(out, ignored)) return {};
   return rejected("out-not-empty",
                   fmt::format("{} is not empty and holds no study: name a new directory with --out",
+                              out.string()));
+}
+
+// A second command would take the run at work for one that was stopped, and remove it.
+Result<FileDescriptor> lock(const std::filesystem::path& out) {
+  FileDescriptor directory(::open(out.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() < 0) return file_error("open", out);
+  if (::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) return directory;
+  return rejected("study-in-use",
+                  fmt::format("another command runs a study in {}: wait for its end, or name "
+                              "another directory with --out",
                               out.string()));
 }
 
@@ -262,8 +276,8 @@ void run_all(std::vector<Entry>& entries, const Program& program, const Options&
         ended ? fmt::format("[{}/{}] {}  {}  {}", done, todo, name, *ended, took)
               : fmt::format("[{}/{}] {}  failed: {}", done, todo, name, entry.reason);
     const std::lock_guard lock(log.mutex());
-    progress.print(line);
     progress.update(done * kShares);
+    progress.print(line);
   }
 }
 
@@ -272,7 +286,8 @@ void run_all(std::vector<Entry>& entries, const Program& program, const Options&
 Result<void> write_reports(const Options& options, json::object& study,
                            const Surroundings& around) {
   const auto found = report::read_study(options.out);
-  if (!found) return found.error().code() == "no-run" ? Result<void>() : found.error();
+  if (!found && found.error().code() == "no-run") return {};  // none has ended
+  if (!found) return found.error();
   const std::filesystem::path page = options.out / "report.html";
   STARLING_TRY(report::write_comparison(found->runs, page, {.csv = true, .svg = true}));
   study["report"] = page.string();
@@ -312,8 +327,9 @@ Result<config::ExitCode> run_study(const Plan& plan, const Program& program, con
   STARLING_TRY(check_directory(options.out));
   STARLING_ASSIGN(const auto refused, refusals(plan, program));
   STARLING_TRY(check_values(plan, refused));
-  STARLING_ASSIGN(std::vector<Entry> entries, find_entries(plan, program, options.out));
   STARLING_TRY(make_directory(options.out));
+  STARLING_ASSIGN(const FileDescriptor locked, lock(options.out));
+  STARLING_ASSIGN(std::vector<Entry> entries, find_entries(plan, program, options.out));
   STARLING_TRY(write_study(options.out, to_json(plan, program, entries)));
   print_plan(plan, entries, options, around.err);
   run_all(entries, program, options, around);

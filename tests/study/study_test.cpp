@@ -2,9 +2,11 @@
 // What a study does around its runs, which here only write what a report needs.
 #include "core/study/study.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <boost/json.hpp>
 #include <csignal>
@@ -12,6 +14,7 @@
 #include <sstream>
 
 #include "core/base/durable_file.h"
+#include "core/base/file_descriptor.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::study {
@@ -207,6 +210,15 @@ TEST_F(StudyTest, NeedsADirectory) {
   study_.clear();
   EXPECT_EQ(run("1..2"), 2);
   EXPECT_THAT(err_, HasSubstr("say where with --out DIR"));
+}
+
+TEST_F(StudyTest, TwoCommandsDoNotShareADirectory) {
+  ASSERT_TRUE(make_directory(study_));
+  const FileDescriptor other(::open(study_.c_str(), O_RDONLY | O_DIRECTORY));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  EXPECT_EQ(run("1..2"), 1);
+  EXPECT_THAT(err_, HasSubstr("another command runs a study in "));
+  EXPECT_THAT(ran_, IsEmpty());
 }
 
 TEST_F(StudyTest, AnswersInJson) {
