@@ -11,12 +11,12 @@ namespace starling::edge_client {
 using namespace gossip::fallback;
 
 FallbackSession::FallbackSession(net::EventLoop& loop, const Clock& clock, Log& log,
-                                 gossip::PeerNode& node, std::uint64_t rows,
+                                 gossip::PeerShell& peer, std::uint64_t rows,
                                  std::filesystem::path path)
     : loop_(loop),
       clock_(clock),
       log_(log),
-      node_(node),
+      peer_(peer),
       rows_(rows),
       path_(std::move(path)),
       machine_(loop.now()),
@@ -36,7 +36,7 @@ void FallbackSession::restore() {
 
 void FallbackSession::stop() {
   if (machine_.state() == gossip::FallbackMachine::State::kGossiping) {
-    on(Progress{node_.gossiped()});
+    on(Progress{peer_.gossiped()});
   }
   disk_.for_each(1, [](std::size_t, unsigned) {});
 }
@@ -73,13 +73,13 @@ void FallbackSession::on(Event event) {
 }
 
 void FallbackSession::perform(const Begin& begin) {
-  const auto begun = node_.begin_with(begin);
+  const auto begun = peer_.begin_with(begin);
   if (!begun) log_.warning("nothing is trained meanwhile: {}", begun.error().message());
 }
 
-void FallbackSession::perform(const Rest&) { on(Rested{node_.rest()}); }
+void FallbackSession::perform(const Rest&) { on(Rested{peer_.end_fallback()}); }
 
-void FallbackSession::perform(const Look&) { on(Progress{node_.gossiped()}); }
+void FallbackSession::perform(const Look&) { on(Progress{peer_.gossiped()}); }
 
 void FallbackSession::perform(const Keep& keep) {
   disk_.submit([this, kept = keep.kept, now = clock_.wall_now()](unsigned) {

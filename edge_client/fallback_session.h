@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device while its coordinator is gone: around the machine that decides when it trains on by
-// gossip and what it contributes afterwards. The gossip itself is the peer node's.
+// gossip and what it contributes afterwards. The gossip itself is the peer's.
 #pragma once
 
 #include <filesystem>
@@ -24,15 +24,15 @@ class FallbackSession {
  public:
   // All references must outlive the session. `rows`: held by this device. Goes on with what an
   // earlier process left in `path`.
-  FallbackSession(net::EventLoop& loop, const Clock& clock, Log& log, gossip::PeerNode& node,
+  FallbackSession(net::EventLoop& loop, const Clock& clock, Log& log, gossip::PeerShell& peer,
                   std::uint64_t rows, std::filesystem::path path);
 
   // Of the link with the coordinator.
   void link_up() { on(gossip::fallback::Heard{}); }
   void link_down() { on(gossip::fallback::Lost{}); }
   void see(const protocol::Envelope& envelope);
-  // The node's roster may be another.
-  void look() { on(gossip::fallback::Told{node_.standby()}); }
+  // The peer's roster may be another.
+  void look() { on(gossip::fallback::Told{peer_.standby()}); }
   // A task has begun: what contributes in place of a training, or null.
   std::shared_ptr<client::Trainer> take_training(const client::Train& train);
 
@@ -62,7 +62,7 @@ class FallbackSession {
   net::EventLoop& loop_;
   const Clock& clock_;
   Log& log_;
-  gossip::PeerNode& node_;
+  gossip::PeerShell& peer_;
   std::uint64_t rows_;
   const std::filesystem::path path_;
   gossip::FallbackMachine machine_;

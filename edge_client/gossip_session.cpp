@@ -24,37 +24,37 @@ GossipSession::GossipSession(World world, gossip::PeerNode::Options options,
                    on_report_();
                  },
              .hand_in = [this](const Parcel& parcel,
-                               SharedBytes data) { hand_in(parcel, std::move(data)); },
-             .relay = link_}) {}
+                               SharedBytes data) { hand_in(parcel, std::move(data)); }},
+            link_) {}
 
 net::Async<void> GossipSession::run() { co_await node_.run(); }
 
 void GossipSession::link_up() {
   linked_ = true;
-  const identity::SignedRoster* held = node_.roster();
+  const identity::SignedRoster* held = node_.peer().roster();
   link_.send({issuer::ask_for_newer(held ? &held->roster() : nullptr), {}});
-  if (held) link_.send({node_.report(), {}});
+  if (held) link_.send({node_.peer().report(), {}});
   pump();
-  node_.issuer_up();
+  node_.links().issuer_up();
 }
 
 void GossipSession::link_down() {
   linked_ = false;
   assembler_ = {};
   to_issuer_.restart();
-  node_.issuer_down();
+  node_.links().issuer_down();
 }
 
 bool GossipSession::take(const Envelope& envelope) {
   if (const auto* part = std::get_if<protocol::RosterPart>(&envelope.message)) {
-    const identity::SignedRoster* held = node_.roster();
+    const identity::SignedRoster* held = node_.peer().roster();
     const auto taken =
         assembler_.take(*part, envelope.payload.view(), held ? &held->roster() : nullptr);
     if (taken.ask) link_.send({*taken.ask, {}});
     if (!taken.whole) return true;
     const auto roster = gossip::verify_roster(*taken.whole, world_.identity);
     if (roster) {
-      node_.take_roster(*roster, gossip::PeerNode::Source::kIssuer);
+      node_.peer().take_roster(*roster, gossip::PeerShell::Source::kIssuer);
       on_report_();
     } else {
       world_.log.warning("the roster is not used: {}", roster.error().message());
@@ -62,7 +62,7 @@ bool GossipSession::take(const Envelope& envelope) {
     return true;
   }
   if (const auto* relay = std::get_if<protocol::Relay>(&envelope.message)) {
-    node_.take_relayed(*relay, envelope.payload);
+    node_.links().take_relayed(*relay, envelope.payload);
     return true;
   }
   // Its answers about models that are handed in; ids of rounds' tasks mean nothing to the flow.
@@ -87,9 +87,9 @@ void GossipSession::pump() {
 }
 
 std::optional<EdgeStatus::Gossip> GossipSession::status() const {
-  const identity::SignedRoster* roster = node_.roster();
+  const identity::SignedRoster* roster = node_.peer().roster();
   if (roster == nullptr) return std::nullopt;
-  const protocol::PeerReport report = node_.report();
+  const protocol::PeerReport report = node_.peer().report();
   return EdgeStatus::Gossip{.run_name = roster->roster().run,
                             .epoch = report.epoch,
                             .state = report.state,

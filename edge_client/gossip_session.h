@@ -39,11 +39,11 @@ class GossipSession {
   // The issuer has welcomed this device, or is gone; less waits to be sent to it.
   void link_up();
   void link_down();
-  void link_drained() { node_.issuer_drained(); }
+  void link_drained() { node_.links().issuer_drained(); }
   // True: the message was for the peer. The payload need hold for the call only.
   bool take(const protocol::Envelope& envelope);
 
-  gossip::PeerNode& node() { return node_; }
+  gossip::PeerShell& peer() { return node_.peer(); }
   // Called with every report of the node, at least once a second while it has a roster, and when
   // a roster has come from the issuer.
   void set_on_report(std::function<void()> on_report) { on_report_ = std::move(on_report); }

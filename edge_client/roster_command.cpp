@@ -73,7 +73,8 @@ Result<void> check_member(const Roster& roster, const fs::path& file,
 // peer does not use it either.
 Result<bool> is_new(const SignedRoster& fresh, const fs::path& file, const StateDirectory& state,
                     const IdentityDirectory& self) {
-  const auto held = gossip::load_held_roster(state.gossip(), self);
+  SystemDisk disk;
+  const auto held = gossip::load_held_roster(disk, state.gossip(), self);
   if (!held || !*held || fresh.roster().replaces((*held)->roster())) return true;
   if (std::ranges::equal((*held)->bytes().view(), fresh.bytes().view())) return false;
   const Roster& ours = (*held)->roster();
@@ -149,7 +150,8 @@ void print_json(const SignedRoster& held, const IdentityDirectory& self, WallTim
 
 Result<SignedRoster> held_roster(const StateDirectory& state, const IdentityDirectory& self) {
   const std::string bring = state.command("roster FILE");
-  auto held = gossip::load_held_roster(state.gossip(), self);
+  SystemDisk disk;
+  auto held = gossip::load_held_roster(disk, state.gossip(), self);
   if (held && *held) return std::move(**held);
   if (held) {
     return rejected("no-roster",
@@ -172,7 +174,8 @@ Result<SignedRoster> install_roster(const fs::path& file, const StateDirectory& 
   STARLING_TRY(check_current(roster.roster(), file, judged(now, self)));
   STARLING_TRY(check_member(roster.roster(), file, self));
   STARLING_ASSIGN(const bool fresh, is_new(roster, file, state, self));
-  if (fresh) STARLING_TRY(gossip::hold_roster(state.gossip(), roster));
+  SystemDisk disk;
+  if (fresh) STARLING_TRY(gossip::hold_roster(disk, state.gossip(), roster));
   return roster;
 }
 

@@ -128,7 +128,7 @@ Result<void> start(const StartRequest& request, const Clock& clock, Log& log) {
       gossip::PeerData{.rows = data.training, .trainer = training.program.get()},
       {.send = [&session](const protocol::Envelope& e) { session.send_as_peer(e); },
        .queued_bytes = [&session] { return session.queued_bytes(); }});
-  FallbackSession fallback(loop, clock, log, gossip.node(), data.training.size(),
+  FallbackSession fallback(loop, clock, log, gossip.peer(), data.training.size(),
                            request.state.gossip() / "fallback");
   join_up(session, gossip, fallback);
   STARLING_TRY(gossip.start());

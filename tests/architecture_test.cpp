@@ -56,9 +56,19 @@ const std::vector<Folder>& folders() {
       {"core/report", {"core/telemetry", "core/graph"}},
       {"core/study", {"core/config", "core/report"}},
       {"topologies", {"core/base", "core/linalg", "core/graph"}},
-      {"gossip", {"core", "topologies"}},
-      {"edge_client", {"core", "topologies", "gossip"}},
-      {"coordinator/job", {"core", "gossip"}},
+      {"gossip/algorithms", {"core", "topologies"}},
+      {"gossip/membership", {"core"}},
+      {"gossip/progress", {"core"}},
+      {"gossip/fallback", {"core"}},
+      {"gossip/collective", {"gossip/progress"}},
+      {"gossip/training", {"gossip/algorithms"}},
+      {"gossip/peer",
+       {"gossip/training", "gossip/membership", "gossip/collective", "gossip/fallback"}},
+      {"gossip/simulation", {"gossip/training", "gossip/peer"}},
+      {"gossip/launch", {"gossip/simulation"}},
+      {"gossip/tool", {"gossip/launch"}},
+      {"edge_client", {"gossip/peer"}},
+      {"coordinator/job", {"gossip/training", "gossip/fallback"}},
       {"coordinator/machine", {"coordinator/job"}},
       {"coordinator/rounds", {"coordinator/machine", "topologies"}},
       {"coordinator/simulation", {"coordinator/rounds"}},
@@ -122,11 +132,12 @@ std::vector<Include> includes_of(const SourceFile& file) {
 }
 
 // "core/net" of "core/net/tls.h", "coordinator" of "coordinator/main.cpp", "gossip" of
-// "gossip/peer/mixer.h", "" of a system header.
+// "gossip/main.cpp", "" of a system header.
 std::string folder_of(std::string_view path) {
   std::size_t end = path.find('/');
   if (end == std::string_view::npos) return "";
-  const bool has_rooms = path.starts_with("core/") || path.starts_with("coordinator/");
+  const bool has_rooms =
+      path.starts_with("core/") || path.starts_with("coordinator/") || path.starts_with("gossip/");
   const std::size_t room_end = path.find('/', end + 1);
   if (has_rooms && room_end != std::string_view::npos) end = room_end;
   return std::string(path.substr(0, end));
@@ -314,7 +325,8 @@ TEST(Architecture, IncludesAgainstTheDirectionAreFound) {
   EXPECT_NE(verdict(source("topologies/a.cpp", {"\"core/data/dataset.h\""})), "");
   EXPECT_NE(verdict(source("edge_client/a.cpp", {"\"coordinator/machine/round_machine.h\""})), "");
   EXPECT_NE(verdict(source("coordinator/service/a.cpp", {"\"edge_client/edge_session.h\""})), "");
-  EXPECT_NE(verdict(source("gossip/a.cpp", {"\"coordinator/job/job.h\""})), "");
+  EXPECT_NE(verdict(source("gossip/tool/a.cpp", {"\"coordinator/job/job.h\""})), "");
+  EXPECT_NE(verdict(source("gossip/peer/a.cpp", {"\"gossip/simulation/simulation.h\""})), "");
   EXPECT_NE(verdict(source("coordinator/machine/a.cpp", {"\"coordinator/rounds/run_queue.h\""})),
             "");
   EXPECT_NE(verdict(source("core/wire/a.cpp", {"\"tests/support/source_text.h\""})), "");
@@ -325,7 +337,9 @@ TEST(Architecture, IncludesAlongTheDirectionPass) {
                            {"\"core/strategy/a.h\"", "\"core/train/optimizer.h\"",
                             "\"core/aggregate/aggregator.h\"", "\"core/base/error.h\""})),
             "");
-  EXPECT_EQ(verdict(source("edge_client/a.cpp", {"\"core/net/tls.h\"", "\"gossip/mixer.h\""})), "");
+  EXPECT_EQ(
+      verdict(source("edge_client/a.cpp", {"\"core/net/tls.h\"", "\"gossip/peer/peer_node.h\""})),
+      "");
   EXPECT_EQ(verdict(source("tests/core/a_test.cpp", {"\"coordinator/machine/round_machine.h\""})),
             "");
   EXPECT_EQ(verdict(source("examples/a.cpp", {"\"edge_client/edge_session.h\""})), "");

@@ -6,7 +6,7 @@
 
 #include "coordinator/job/job.h"
 #include "gossip/fallback/fallback_terms.h"
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 
 namespace starling::coordinator {
 

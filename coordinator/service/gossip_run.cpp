@@ -12,7 +12,7 @@
 #include "core/identity/identity.h"
 #include "gossip/algorithms/make_algorithm.h"
 #include "gossip/fallback/fallback_terms.h"
-#include "gossip/simulation/peer_graph.h"
+#include "gossip/training/peer_graph.h"
 
 namespace starling::coordinator {
 namespace {

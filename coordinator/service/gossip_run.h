@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/settings.h"
 #include "core/identity/roster.h"
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 
 namespace starling::coordinator {
 

@@ -22,7 +22,9 @@ class DilocoAll final : public Algorithm<T> {
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return theta_; }
   void restart(std::span<const T> model) override;
-  // The same at all nodes: who lost it would step elsewhere for ever.
+  // The same at all nodes. Who lost it steps elsewhere for some exchanges: differences of (theta,
+  // b) shrink by the larger eigenvalue of [[1 - eta_o - eta_o mu, -eta_o mu^2], [1, mu]] at each,
+  // 0.52 of the usual constants.
   void visit_state(StateVisitor& state) override { state.visit("momentum", std::span<T>(buffer_)); }
 
  private:

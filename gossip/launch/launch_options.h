@@ -8,7 +8,7 @@
 
 #include "core/config/binder.h"
 #include "gossip/launch/fault_schedule.h"
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 
 namespace starling::gossip {
 

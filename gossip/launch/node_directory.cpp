@@ -13,7 +13,7 @@
 #include "core/base/durable_file.h"
 #include "core/data/partition.h"
 #include "core/identity/identity_directory.h"
-#include "gossip/simulation/network_trainers.h"
+#include "gossip/training/network_trainers.h"
 
 namespace starling::gossip {
 namespace {

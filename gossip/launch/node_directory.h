@@ -11,7 +11,7 @@
 #include "core/identity/certificate_authority.h"
 #include "core/identity/host_port.h"
 #include "core/identity/roster.h"
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 
 namespace starling::gossip {
 

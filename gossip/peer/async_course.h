@@ -11,8 +11,8 @@
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/usual_distance.h"
 #include "gossip/progress/quorum.h"
-#include "gossip/simulation/patience.h"
-#include "gossip/simulation/traffic.h"
+#include "gossip/training/patience.h"
+#include "gossip/training/traffic.h"
 
 namespace starling::gossip {
 

@@ -7,7 +7,6 @@
 #include <charconv>
 
 #include "core/base/digest.h"
-#include "core/base/durable_file.h"
 #include "core/model/safetensors.h"
 
 namespace starling::gossip {
@@ -81,29 +80,30 @@ std::vector<std::string_view> words(std::string_view line) {
   return result;
 }
 
-Result<void> write(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                   std::shared_ptr<const model::Layout> layout) {
-  model::Parameters parameters(std::move(layout));
-  std::ranges::copy(checkpoint.model, parameters.values().begin());
+Result<void> write(Disk& disk, const std::filesystem::path& path, const Checkpoint& checkpoint,
+                   const std::shared_ptr<const model::Layout>& layout) {
   model::Metadata metadata = {{kRun, checkpoint.run},
                               {kExchange, std::to_string(checkpoint.exchange)},
                               {kDigest, digest_of(checkpoint)}};
   metadata.merge(support_of(checkpoint));
-  return model::write_safetensors(path, parameters, metadata);
+  const Bytes header = model::safetensors_header(*layout, metadata);
+  const SharedBytes parts[] = {{nullptr, header}, {nullptr, as_bytes(std::span(checkpoint.model))}};
+  return disk.write(path, parts);
 }
 
 }  // namespace
 
 // Equal runs write equal files.
-Result<void> save_model(const std::filesystem::path& path, Checkpoint checkpoint,
-                        std::shared_ptr<const model::Layout> layout) {
+Result<void> save_model(Disk& disk, const std::filesystem::path& path, Checkpoint checkpoint,
+                        const std::shared_ptr<const model::Layout>& layout) {
   checkpoint.support.quorum_seconds = 0;
-  return write(path, checkpoint, std::move(layout));
+  return write(disk, path, checkpoint, layout);
 }
 
 // The state first: after a crash in between, the older model finds no state of its own.
-Result<void> save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                             std::shared_ptr<const model::Layout> layout) {
+Result<void> save_checkpoint(Disk& disk, const std::filesystem::path& path,
+                             const Checkpoint& checkpoint,
+                             const std::shared_ptr<const model::Layout>& layout) {
   const KeptState& state = checkpoint.state;
   const std::string line = fmt::format("{} {} {} {} {}\n", kMagic, kVersion, state.algorithm,
                                        state.epoch, digest_of(checkpoint));
@@ -111,15 +111,16 @@ Result<void> save_checkpoint(const std::filesystem::path& path, const Checkpoint
   hash.update(as_bytes(line));
   hash.update(state.bytes);
   const Sha256Digest digest = std::move(hash).finish();
-  const ByteView parts[] = {as_bytes(line), state.bytes, digest.bytes()};
-  STARLING_TRY(write_durably(state_path(path), parts));
-  return write(path, checkpoint, std::move(layout));
+  const SharedBytes parts[] = {
+      {nullptr, as_bytes(line)}, {nullptr, state.bytes}, {nullptr, digest.bytes()}};
+  STARLING_TRY(disk.write(state_path(path), parts));
+  return write(disk, path, checkpoint, layout);
 }
 
-Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,
+Result<Checkpoint> load_checkpoint(Disk& disk, const std::filesystem::path& path,
                                    std::shared_ptr<const model::Layout> layout) {
   STARLING_ASSIGN(const model::SafetensorsFile file,
-                  model::load_safetensors(path, {.expected = std::move(layout)}));
+                  model::load_safetensors(disk, path, {.expected = std::move(layout)}));
   const auto run = file.metadata.find(kRun);
   const auto exchange = file.metadata.find(kExchange);
   const auto digest = file.metadata.find(kDigest);
@@ -144,10 +145,10 @@ Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,
   return checkpoint;
 }
 
-Result<KeptState> load_state(const std::filesystem::path& path, const Checkpoint& checkpoint,
-                             const std::string& algorithm) {
+Result<KeptState> load_state(Disk& disk, const std::filesystem::path& path,
+                             const Checkpoint& checkpoint, const std::string& algorithm) {
   const auto where = state_path(path);
-  STARLING_ASSIGN(const Bytes file, read_file(where, kStateBytesMax));
+  STARLING_ASSIGN(const Bytes file, read_file(disk, where, kStateBytesMax));
   if (file.size() < Sha256Digest::kBytes) return damaged_state(where);
   const ByteView all = file;
   const ByteView content = all.first(all.size() - Sha256Digest::kBytes);

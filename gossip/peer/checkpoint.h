@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "core/base/disk.h"
 #include "core/model/parameters.h"
 #include "core/protocol/peer_messages.h"
 
@@ -31,18 +32,19 @@ struct Checkpoint {
 
 // CHECKPOINT.safetensors, and CHECKPOINT.state that goes with it. Each is whole or absent after a
 // crash, and a state is read with no other model than its own.
-[[nodiscard]] Result<void> save_checkpoint(const std::filesystem::path& path,
+[[nodiscard]] Result<void> save_checkpoint(Disk& disk, const std::filesystem::path& path,
                                            const Checkpoint& checkpoint,
-                                           std::shared_ptr<const model::Layout> layout);
+                                           const std::shared_ptr<const model::Layout>& layout);
 // The model alone, without what depends on how long something took.
-[[nodiscard]] Result<void> save_model(const std::filesystem::path& path, Checkpoint checkpoint,
-                                      std::shared_ptr<const model::Layout> layout);
+[[nodiscard]] Result<void> save_model(Disk& disk, const std::filesystem::path& path,
+                                      Checkpoint checkpoint,
+                                      const std::shared_ptr<const model::Layout>& layout);
 // Without the state. "file-missing", "checkpoint-damaged", or those of model::load_safetensors.
-[[nodiscard]] Result<Checkpoint> load_checkpoint(const std::filesystem::path& path,
+[[nodiscard]] Result<Checkpoint> load_checkpoint(Disk& disk, const std::filesystem::path& path,
                                                  std::shared_ptr<const model::Layout> layout);
 // What was kept with this very model: "file-missing", "state-damaged", "state-version",
 // "state-other" (of another moment than the model, or another algorithm).
-[[nodiscard]] Result<KeptState> load_state(const std::filesystem::path& path,
+[[nodiscard]] Result<KeptState> load_state(Disk& disk, const std::filesystem::path& path,
                                            const Checkpoint& checkpoint,
                                            const std::string& algorithm);
 

@@ -17,7 +17,7 @@
 #include "core/protocol/messages.h"
 #include "gossip/algorithms/algorithm.h"
 #include "gossip/peer/parcel_flow.h"
-#include "gossip/simulation/traffic.h"
+#include "gossip/training/traffic.h"
 
 namespace starling::gossip {
 

@@ -18,8 +18,8 @@
 #include "core/protocol/peer_messages.h"
 #include "gossip/progress/ahead_bound.h"
 #include "gossip/progress/quorum.h"
-#include "gossip/simulation/step_schedule.h"
-#include "gossip/simulation/traffic.h"
+#include "gossip/training/step_schedule.h"
+#include "gossip/training/traffic.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {

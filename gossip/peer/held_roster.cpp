@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gossip/peer/held_roster.h"
 
-#include "core/base/durable_file.h"
-
 namespace starling::gossip {
 namespace {
 
@@ -29,9 +27,9 @@ std::vector<std::string> names_of(const identity::Roster& roster) {
 }
 
 Result<std::optional<identity::SignedRoster>> load_held_roster(
-    const std::filesystem::path& directory, const identity::IdentityDirectory& self) {
+    Disk& disk, const std::filesystem::path& directory, const identity::IdentityDirectory& self) {
   const std::filesystem::path file = file_in(directory);
-  const auto bytes = read_file(file, identity::kRosterBytesMax);
+  const auto bytes = read_file(disk, file, identity::kRosterBytesMax);
   if (!bytes && bytes.error().code() == "file-missing") {
     return std::optional<identity::SignedRoster>();
   }
@@ -41,10 +39,10 @@ Result<std::optional<identity::SignedRoster>> load_held_roster(
   return std::optional<identity::SignedRoster>(std::move(*roster));
 }
 
-Result<void> hold_roster(const std::filesystem::path& directory,
+Result<void> hold_roster(Disk& disk, const std::filesystem::path& directory,
                          const identity::SignedRoster& roster) {
-  STARLING_TRY(make_directory(directory, true));
-  return roster.save(file_in(directory));
+  STARLING_TRY(disk.make_directory(directory, Disk::Access::kOwner));
+  return disk.write(file_in(directory), std::span(&roster.bytes(), 1));
 }
 
 }  // namespace starling::gossip

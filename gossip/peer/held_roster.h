@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/disk.h"
 #include "core/identity/identity_directory.h"
 #include "core/identity/roster.h"
 
@@ -26,9 +27,9 @@ std::vector<std::string> names_of(const identity::Roster& roster);
 // `directory` is the peer's (PeerNode::Options). Nothing where it holds none; an error where what
 // it holds cannot be believed.
 [[nodiscard]] Result<std::optional<identity::SignedRoster>> load_held_roster(
-    const std::filesystem::path& directory, const identity::IdentityDirectory& self);
+    Disk& disk, const std::filesystem::path& directory, const identity::IdentityDirectory& self);
 // Durably, in place of the one that is held; makes the directory.
-[[nodiscard]] Result<void> hold_roster(const std::filesystem::path& directory,
+[[nodiscard]] Result<void> hold_roster(Disk& disk, const std::filesystem::path& directory,
                                        const identity::SignedRoster& roster);
 
 }  // namespace starling::gossip

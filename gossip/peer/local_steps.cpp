@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gossip/simulation/network_trainers.h"
 #include "gossip/training/builtin_trainings.h"
+#include "gossip/training/network_trainers.h"
 
 namespace starling::gossip {
 

@@ -8,8 +8,8 @@
 #include "core/base/counted.h"
 #include "core/graph/traversal.h"
 #include "gossip/fallback/fallback_terms.h"
-#include "gossip/simulation/network_trainers.h"
-#include "gossip/simulation/peer_graph.h"
+#include "gossip/training/network_trainers.h"
+#include "gossip/training/peer_graph.h"
 
 namespace starling::gossip {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/identity/roster.h"
 #include "core/model/model.h"
 #include "gossip/algorithms/make_algorithm.h"
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {

@@ -18,13 +18,14 @@ constexpr Duration kDialGrace = std::chrono::seconds(2);
 
 }  // namespace
 
-PeerLinks::PeerLinks(World world, Options options, Handlers handlers, Rng backoff)
+PeerLinks::PeerLinks(World world, Options options, Handlers handlers, RelayLine::Carrier issuer,
+                     Rng backoff)
     : world_(world),
       options_(std::move(options)),
       handlers_(std::move(handlers)),
       rng_(backoff),
       line_({.busy_bytes = options_.queue_low, .waiting_bytes_max = options_.relay_waiting_max},
-            handlers_.issuer),
+            std::move(issuer)),
       alarm_(world.loop, [this] { on_alarm(); }),
       refusals_(world.loop, world.log, "refused"),
       tasks_(world.loop) {

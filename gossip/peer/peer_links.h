@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The links of a gossip peer: at most one a pair, mutually authenticated, with members of the
+// The links of a device's peer: at most one a pair, mutually authenticated, with members of the
 // roster only. Dials who is wanted until they are there, takes in who dials; where neither can be
 // dialled, the roster's issuer relays. Carries messages and parcels; decides nothing about
 // training.
@@ -23,14 +23,12 @@
 #include "core/net/listener.h"
 #include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
-#include "gossip/peer/parcel_flow.h"
 #include "gossip/peer/peer_channel.h"
+#include "gossip/peer/peer_transport.h"
 
 namespace starling::gossip {
 
-using protocol::Member;
-
-class PeerLinks {
+class PeerLinks final : public PeerTransport {
  public:
   // All of it must outlive the links.
   struct World {
@@ -54,27 +52,11 @@ class PeerLinks {
     // that several senders at once do not fill the issuer's queue for one receiver.
     std::uint64_t relay_window_bytes = 256 * 1024;
   };
-  // Called on the loop. Whoever is called may call back, but not destroy the links.
-  struct Handlers {
-    std::function<protocol::PeerHello()> hello;  // what this peer says of itself
-    // Greeted: messages may flow. Later hellos come as messages.
-    std::function<void(Member, const protocol::PeerHello&)> on_up;
-    // A link that was up broke, or a member could not be reached.
-    std::function<void(Member, const Error&)> on_down;
-    std::function<void(Member, const protocol::Envelope&)> on_message;  // payload: for the call
-    std::function<Result<void>(Member, const protocol::Parcel&)> judge;
-    std::function<void(Member, ParcelFlow::Whole)> on_parcel;
-    RelayLine::Carrier issuer = {};  // none: nothing is relayed
-  };
-  struct Counters {
-    std::uint64_t wire_bytes_in = 0;  // of TLS, handshakes included; relayed: of the frames
-    std::uint64_t wire_bytes_out = 0;
-    std::uint64_t parcels_out = 0;
-  };
-
-  PeerLinks(World world, Options options, Handlers handlers, Rng backoff);
+  // `issuer`: its link, over which others are relayed; without functions none are.
+  PeerLinks(World world, Options options, Handlers handlers, RelayLine::Carrier issuer,
+            Rng backoff);
   // Requires: stop() has been awaited.
-  ~PeerLinks();
+  ~PeerLinks() override;
   PeerLinks(const PeerLinks&) = delete;
   PeerLinks& operator=(const PeerLinks&) = delete;
 
@@ -82,14 +64,17 @@ class PeerLinks {
   [[nodiscard]] Result<void> listen();
   std::uint16_t port() const { return listener_ ? listener_->port() : 0; }
 
-  // From now on these are the members; links with others end at once, "not-a-member". Null: nobody.
-  void set_roster(std::shared_ptr<const identity::SignedRoster> roster);
-  // Of every link, as of ParcelFlow; for what is sent from now on.
-  void set_messages_max(std::size_t messages_max);
-  // These are dialled until they are there, and again when they are lost.
-  void keep(std::set<Member> members);
-  // Dialled once, where there is no link: a probe is to be sent.
-  void reach(Member member);
+  void set_roster(std::shared_ptr<const identity::SignedRoster> roster) override;
+  void set_messages_max(std::size_t messages_max) override;
+  void keep(std::set<Member> members) override;
+  void reach(Member member) override;
+  bool is_up(Member member) const override;
+  std::vector<std::pair<Member, protocol::PeerHello>> all_up() const override;
+  using PeerTransport::send;
+  void send(Member to, const protocol::Message& message, SharedBytes payload) override;
+  void send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
+                   ParcelFlow::Urgency urgency) override;
+  Counters counters() const override;
 
   // The issuer of the roster, over which links are relayed: its link is there, or is gone; less
   // waits there; it brought a frame. The payload need hold for the call only.
@@ -97,14 +82,6 @@ class PeerLinks {
   void issuer_down();
   void issuer_drained();
   void take_relayed(const protocol::Relay& relay, const SharedBytes& payload);
-
-  bool is_up(Member member) const;
-  std::vector<std::pair<Member, protocol::PeerHello>> all_up() const;
-  // Dropped where there is no link.
-  void send(Member to, const protocol::Message& message, SharedBytes payload = {});
-  void send_parcel(Member to, const protocol::Parcel& parcel, SharedBytes data,
-                   ParcelFlow::Urgency urgency);
-  Counters counters() const;
 
   // Says goodbye to all; resumes when nothing of it runs any more.
   net::Async<void> stop();

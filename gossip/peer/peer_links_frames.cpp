@@ -64,14 +64,14 @@ void PeerLinks::adopt(std::unique_ptr<net::Connection> connection, bool dialled)
 
 PeerLinks::LinkPtr PeerLinks::begin(const std::string& name, std::shared_ptr<PeerChannel> channel,
                                     bool by_us, std::uint64_t window_bytes) {
-  const auto judge = [this, name](const protocol::Parcel& parcel) -> Result<void> {
+  const auto check = [this, name](const protocol::Parcel& parcel) -> Result<void> {
     const auto member = member_of(name);
     if (!member) return rejected("not-a-member", name + " is no longer a member");
-    return handlers_.judge(*member, parcel);
+    return handlers_.check(*member, parcel);
   };
   auto link = std::make_shared<Link>(
       name, std::move(channel), by_us, world_.loop.now(),
-      ParcelFlow({.window_bytes = window_bytes, .messages_max = messages_max_}, judge));
+      ParcelFlow({.window_bytes = window_bytes, .messages_max = messages_max_}, check));
   greeting_.insert(link);
   send_on(link, {handlers_.hello(), {}});
   return link;

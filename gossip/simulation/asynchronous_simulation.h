@@ -12,8 +12,8 @@
 
 #include "core/sim/event_queue.h"
 #include "gossip/simulation/network_simulation.h"
-#include "gossip/simulation/patience.h"
 #include "gossip/training/node_trainings.h"
+#include "gossip/training/patience.h"
 
 namespace starling::gossip {
 

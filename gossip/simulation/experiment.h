@@ -12,8 +12,8 @@
 #include "core/sim/network.h"
 #include "core/sim/population.h"
 #include "gossip/algorithms/make_algorithm.h"
-#include "gossip/simulation/network_trainers.h"
-#include "gossip/simulation/options.h"
+#include "gossip/training/network_trainers.h"
+#include "gossip/training/options.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {

@@ -11,7 +11,7 @@
 #include "core/base/digest.h"
 #include "core/base/error.h"
 #include "gossip/simulation/experiment.h"
-#include "gossip/simulation/traffic.h"
+#include "gossip/training/traffic.h"
 
 namespace starling::gossip {
 

@@ -11,7 +11,7 @@
 
 #include "core/sim/network.h"
 #include "gossip/collective/reduce_shape.h"
-#include "gossip/simulation/traffic.h"
+#include "gossip/training/traffic.h"
 
 namespace starling::gossip {
 

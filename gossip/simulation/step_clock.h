@@ -13,7 +13,7 @@
 #include "core/base/compute_pool.h"
 #include "core/sim/network.h"
 #include "core/sim/population.h"
-#include "gossip/simulation/traffic.h"
+#include "gossip/training/traffic.h"
 #include "topologies/mixing_matrix.h"
 
 namespace starling::gossip {

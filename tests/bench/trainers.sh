@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Simulation with a custom trainer (trainers/two_nn.py: the 2NN in PyTorch on Fashion-MNIST, 100 clients,
+# Simulation with a custom trainer (trainers/networks.py: the 2NN in PyTorch on Fashion-MNIST, 100 clients,
 # cohort 10, one epoch in batches of 10) on two workers: seconds a round (median, without the first), the whole
 # run, and the largest memory of all its processes; beside the same loops bare, and beside Flower's simulation
 # engine where it is installed (pip install "flwr[simulation]"; of Ray only the processes of its session count).
@@ -48,7 +48,7 @@ JOB
 
 printf '%-10s %8s %8s %8s\n' '' 's/round' 's' 'peak MB'
 fits=$(for _ in $(seq $workers); do OMP_NUM_THREADS=1 "$python" "$here/bare.py" & done; wait)
-awk -v w=$workers '{ sum += $1 } END { printf "%-10s %8.3f\n", "bare", sum / NR * 10 / w }' <<<"$fits"
+awk -v w=$workers '{ sum += $1 } END { printf "%-10s %8.3f\n", "bare", sum / NR / w }' <<<"$fits"
 whole=$(watch "$programs/starling-coordinator" simulate "$work/job.toml" --clients 100 --workers $workers \
   --trainer "$python $here/trainer.py" --out "$work/out")
 median=$("$python" -c 'import json, statistics, sys

@@ -74,7 +74,8 @@ class RosterCommandTest : public ::testing::Test {
   // The epoch that is held; 0: none.
   std::uint64_t held() const {
     const auto self = identity::IdentityDirectory::load(state_.identity());
-    const auto roster = gossip::load_held_roster(state_.gossip(), *self);
+    SystemDisk disk;
+    const auto roster = gossip::load_held_roster(disk, state_.gossip(), *self);
     return roster && *roster ? (*roster)->roster().epoch : 0;
   }
   // Refused in one line with `part` in it, and all is as it was.

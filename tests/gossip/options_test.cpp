@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "gossip/simulation/patience.h"
+#include "gossip/training/patience.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <numeric>
 
-#include "gossip/simulation/network_trainers.h"
 #include "gossip/simulation/simulation.h"
+#include "gossip/training/network_trainers.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_directory.h"
 

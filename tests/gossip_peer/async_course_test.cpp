@@ -345,13 +345,16 @@ TEST_P(AsyncPeers, OneStopsAndComesBack) {
   cluster.options.patience_max = std::chrono::seconds(2);
   cluster.start_all();
   cluster.publish(cluster.roster(1));
-  const auto report = [&](std::size_t index) { return cluster.peers[index]->node->report(); };
+  const auto report = [&](std::size_t index) {
+    return cluster.peers[index]->node->peer().report();
+  };
   cluster.run_until([&] { return report(1).step >= 50; }, "the second has done 50 steps");
   cluster.stop(1);
   const auto path = cluster.peers[1]->directory / "gossip" / "checkpoint.safetensors";
-  const auto kept = load_checkpoint(path, cluster.experiment.model->layout());
+  SystemDisk disk;
+  const auto kept = load_checkpoint(disk, path, cluster.experiment.model->layout());
   ASSERT_TRUE(kept) << kept.error().message();
-  const auto state = load_state(path, *kept, algorithm);
+  const auto state = load_state(disk, path, *kept, algorithm);
   ASSERT_TRUE(state) << state.error().message();
   EXPECT_EQ(state->bytes.empty(), algorithm == "ad-psgd");
   cluster.run_until([&] { return report(2).neighbours == 1; },

@@ -29,18 +29,19 @@ std::shared_ptr<const model::Layout> small_layout() {
 class Checkpoints : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto saved = save_checkpoint(path, kept, layout);
+    const auto saved = save_checkpoint(disk, path, kept, layout);
     ASSERT_TRUE(saved) << saved.error().message();
   }
   std::string load_code() const {
-    const auto loaded = load_checkpoint(path, layout);
+    const auto loaded = load_checkpoint(disk, path, layout);
     return loaded ? "" : std::string(loaded.error().code());
   }
   std::string state_code(const std::string& algorithm = "diloco") const {
-    const auto loaded = load_state(path, kept, algorithm);
+    const auto loaded = load_state(disk, path, kept, algorithm);
     return loaded ? "" : std::string(loaded.error().code());
   }
 
+  mutable SystemDisk disk;
   TemporaryDirectory directory;
   std::filesystem::path path = directory.path() / "checkpoint.safetensors";
   std::filesystem::path beside = directory.path() / "checkpoint.state";
@@ -53,13 +54,13 @@ class Checkpoints : public ::testing::Test {
 };
 
 TEST_F(Checkpoints, ComeBackAsTheyWere) {
-  const auto loaded = load_checkpoint(path, layout);
+  const auto loaded = load_checkpoint(disk, path, layout);
   ASSERT_TRUE(loaded) << loaded.error().message();
   EXPECT_EQ(loaded->run, kept.run);
   EXPECT_EQ(loaded->exchange, kept.exchange);
   EXPECT_EQ(loaded->support, kept.support);
   EXPECT_EQ(loaded->model, kept.model);
-  const auto state = load_state(path, *loaded, "diloco");
+  const auto state = load_state(disk, path, *loaded, "diloco");
   ASSERT_TRUE(state) << state.error().message();
   EXPECT_EQ(state->algorithm, "diloco");
   EXPECT_EQ(state->epoch, 3U);
@@ -69,10 +70,10 @@ TEST_F(Checkpoints, ComeBackAsTheyWere) {
 // How long a quorum was held is no part of the model that a run ends with.
 TEST_F(Checkpoints, ModelsOfEqualRunsAreEqualFiles) {
   const auto model = directory.path() / "model.safetensors";
-  ASSERT_TRUE(save_model(model, kept, layout));
+  ASSERT_TRUE(save_model(disk, model, kept, layout));
   const Bytes first = *read_file(model, 1 << 20);
   kept.support.quorum_seconds += 1;
-  ASSERT_TRUE(save_model(model, kept, layout));
+  ASSERT_TRUE(save_model(disk, model, kept, layout));
   EXPECT_EQ(*read_file(model, 1 << 20), first);
 }
 
@@ -92,7 +93,7 @@ TEST_F(Checkpoints, RefuseEveryCutAndEveryFlippedByte) {
       flipped[at] ^= std::byte{0x04};
       // The padding after the JSON header, and white space in it, may be anything that parses.
       if (refused(flipped)) continue;
-      const auto loaded = load_checkpoint(path, layout);
+      const auto loaded = load_checkpoint(disk, path, layout);
       ASSERT_TRUE(loaded && file == path) << file << " " << at;
       EXPECT_EQ(loaded->model, kept.model) << at;
       EXPECT_EQ(loaded->exchange, kept.exchange) << at;
@@ -120,7 +121,7 @@ TEST_F(Checkpoints, ACrashBetweenTheTwoFilesLeavesTheOlderModel) {
   Checkpoint newer = kept;
   newer.exchange = 43;
   newer.model[0] = 10;
-  ASSERT_TRUE(save_checkpoint(path, newer, layout));
+  ASSERT_TRUE(save_checkpoint(disk, path, newer, layout));
   ASSERT_TRUE(write_durably(path, older));
   EXPECT_EQ(load_code(), "");
   EXPECT_EQ(state_code(), "state-other");

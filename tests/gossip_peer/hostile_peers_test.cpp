@@ -121,7 +121,7 @@ TEST(HostilePeers, StrangersChangeNothing) {
   };
   cluster.start_all();
   cluster.publish(cluster.roster(1));
-  cluster.run_until([&] { return cluster.peers[0]->node->report().step > 0; }, "they train");
+  cluster.run_until([&] { return cluster.peers[0]->node->peer().report().step > 0; }, "they train");
 
   Attacks attacks(cluster);
   const std::string greeting = frame(PeerHello{.epoch = 1, .exchange = 1'000'000, .begun = true});
@@ -236,18 +236,19 @@ TEST(HostilePeers, AnOldRosterBringsNobodyBack) {
   cluster.start_all();
   const auto with_all = cluster.roster(1);
   cluster.publish(with_all);
-  cluster.run_until([&] { return cluster.peers[0]->node->report().neighbours == 2; }, "they train");
+  cluster.run_until([&] { return cluster.peers[0]->node->peer().report().neighbours == 2; },
+                    "they train");
   const auto without_the_last = cluster.roster(2, {0, 1, 2});
   for (std::size_t i = 0; i < 3; ++i) {
-    cluster.peers[i]->node->take_roster(without_the_last, PeerNode::Source::kIssuer);
+    cluster.peers[i]->node->peer().take_roster(without_the_last, PeerShell::Source::kIssuer);
   }
   // By whoever passes it on, whatever it claims to be.
   for (std::size_t i = 0; i < 3; ++i) {
-    cluster.peers[i]->node->take_roster(with_all, PeerNode::Source::kOther);
-    cluster.peers[i]->node->take_roster(with_all, PeerNode::Source::kIssuer);
-    EXPECT_EQ(cluster.peers[i]->node->report().epoch, 2U);
+    cluster.peers[i]->node->peer().take_roster(with_all, PeerShell::Source::kOther);
+    cluster.peers[i]->node->peer().take_roster(with_all, PeerShell::Source::kIssuer);
+    EXPECT_EQ(cluster.peers[i]->node->peer().report().epoch, 2U);
   }
-  cluster.run_until([&] { return cluster.peers[3]->node->report().neighbours == 0; },
+  cluster.run_until([&] { return cluster.peers[3]->node->peer().report().neighbours == 0; },
                     "the last is heard by nobody");
 }
 
@@ -315,7 +316,7 @@ TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
   for (const std::size_t i : {0U, 1U, 2U}) cluster.start(i);
   cluster.peers[3]->port = 1;  // nobody is there; it dials
   cluster.publish(cluster.roster(1));
-  const auto step_of = [&](std::size_t i) { return cluster.peers[i]->node->report().step; };
+  const auto step_of = [&](std::size_t i) { return cluster.peers[i]->node->peer().report().step; };
   cluster.run_until([&] { return step_of(0) > 10; }, "three train");
 
   const Credentials& credentials = cluster.peers[3]->identity->credentials();
@@ -337,7 +338,7 @@ TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
   cluster.run_until(
       [&] {
         for (const std::size_t i : {0U, 1U, 2U}) {
-          const auto report = cluster.peers[i]->node->report();
+          const auto report = cluster.peers[i]->node->peer().report();
           if (report.epoch != 1 || report.step < before + 50) return false;
           // The ring of four without the fourth is a path.
           if (report.neighbours != (i == 1 ? 2U : 1U)) return false;

@@ -56,7 +56,9 @@ class JoiningRing {
     options.train.train.local_steps = local_steps;
     return options;
   }
-  std::uint64_t exchange(std::size_t i) const { return cluster_.peers[i]->node->report().exchange; }
+  std::uint64_t exchange(std::size_t i) const {
+    return cluster_.peers[i]->node->peer().report().exchange;
+  }
   std::uint64_t slowest() const {
     std::uint64_t least = exchange(running_.front());
     for (const std::size_t i : running_) least = std::min(least, exchange(i));

@@ -29,13 +29,12 @@ struct Side {
                               const Error& error) { downs.emplace_back(error.code()); },
             .on_message = [this](protocol::Member,
                                  const protocol::Envelope& e) { messages.push_back(e.message); },
-            .judge = [](protocol::Member, const protocol::Parcel&) -> Result<void> { return {}; },
+            .check = [](protocol::Member, const protocol::Parcel&) -> Result<void> { return {}; },
             .on_parcel =
                 [this](protocol::Member from, gossip::ParcelFlow::Whole whole) {
                   parcels.emplace_back(from, whole);
-                },
-            .issuer = std::move(carrier)},
-        Rng({.seed = index + 1, .purpose = Purpose::kBackoff}));
+                }},
+        std::move(carrier), Rng({.seed = index + 1, .purpose = Purpose::kBackoff}));
   }
   Side(const Side&) = delete;
   Side& operator=(const Side&) = delete;

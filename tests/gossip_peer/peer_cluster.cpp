@@ -79,7 +79,7 @@ void PeerCluster::start(std::size_t index) {
       gossip::PeerNode::World{loop, clock, log, *peer.identity}, own,
       trainer ? gossip::PeerData{.trainer = trainer(index)}
               : gossip::PeerData{.rows = experiment.parts[index]},
-      gossip::PeerNode::Issuer{
+      gossip::PeerShell::Issuer{
           .report =
               [&peer](const protocol::PeerReport& report) {
                 peer.last = report;
@@ -90,11 +90,11 @@ void PeerCluster::start(std::size_t index) {
                 const auto* floats = reinterpret_cast<const float*>(data.view().data());
                 peer.models.emplace_back(parcel, std::vector<float>(floats, floats + parcel.first));
                 peer.step_known.push_back(peer.last ? peer.last->step : 0);
-              },
-          .relay = relay ? relay(peer.name) : gossip::RelayLine::Carrier()});
+              }},
+      relay ? relay(peer.name) : gossip::RelayLine::Carrier());
   const auto started = peer.node->start();
   ASSERT_TRUE(started) << started.error().message();
-  peer.port = peer.node->port();
+  peer.port = peer.node->links().port();
   peer.running = std::make_unique<net::TaskGroup>(loop);
   peer.running->spawn(peer.node->run());
 }
@@ -142,7 +142,7 @@ identity::SignedRoster PeerCluster::stopped_roster(std::uint64_t epoch) const {
 
 void PeerCluster::publish(const identity::SignedRoster& roster) {
   for (const auto& peer : peers) {
-    if (peer->node) peer->node->take_roster(roster, gossip::PeerNode::Source::kOther);
+    if (peer->node) peer->node->peer().take_roster(roster, gossip::PeerShell::Source::kOther);
   }
 }
 
@@ -175,7 +175,7 @@ void PeerCluster::run_until_finished() {
   run_until(
       [this] {
         for (const auto& peer : peers) {
-          if (peer->node && !peer->node->is_finished()) return false;
+          if (peer->node && !peer->node->peer().is_finished()) return false;
         }
         return true;
       },

@@ -98,7 +98,7 @@ TEST(PeerNode, EachMessageIsSentOnceAndReportedBeforeItsModel) {
 }
 
 std::uint64_t step_of(const PeerCluster& cluster, std::size_t index) {
-  return cluster.peers[index]->node->report().step;
+  return cluster.peers[index]->node->peer().report().step;
 }
 
 TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
@@ -113,7 +113,7 @@ TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
   const std::uint64_t step = step_of(cluster, 1);
   cluster.run_until(
       [&] {
-        const auto report = cluster.peers[1]->node->report();
+        const auto report = cluster.peers[1]->node->peer().report();
         return report.step > step + 50 && report.neighbours == 2;
       },
       "three go on");
@@ -121,7 +121,7 @@ TEST(PeerNode, MeansGoOnAmongTheSurvivorsAndTakeBackWhoReturns) {
   cluster.run_until(
       [&] {
         for (std::size_t i = 0; i < 4; ++i) {
-          if (cluster.peers[i]->node->report().neighbours != 3) return false;
+          if (cluster.peers[i]->node->peer().report().neighbours != 3) return false;
         }
         return true;
       },
@@ -137,7 +137,8 @@ TEST(PeerNode, MassThatIsCountedOnEdgesIsAgreedOnAtOnce) {
   cluster.start_all();
   cluster.publish(cluster.roster(1));
   cluster.run_until_finished();
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(cluster.peers[i]->node->report().neighbours, 2U);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(cluster.peers[i]->node->peer().report().neighbours, 2U);
 }
 
 TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
@@ -151,7 +152,7 @@ TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
   const std::uint64_t stopped_at = step_of(cluster, 0);
   cluster.run_until(
       [&] {
-        const auto report = cluster.peers[0]->node->report();
+        const auto report = cluster.peers[0]->node->peer().report();
         return report.step > stopped_at + 50 && report.neighbours == 1;
       },
       "the first goes on with one neighbour");
@@ -160,7 +161,7 @@ TEST(PeerNode, WhoStopsIsNotWaitedForAndComesBackFromItsCheckpoint) {
   cluster.run_until(
       [&] {
         for (std::size_t i = 0; i < 4; ++i) {
-          if (cluster.peers[i]->node->report().neighbours != 2) return false;
+          if (cluster.peers[i]->node->peer().report().neighbours != 2) return false;
         }
         return true;
       },
@@ -178,10 +179,10 @@ TEST(PeerNode, WhoComesLateTakesTheModelOfTheOthers) {
   cluster.publish(roster);
   cluster.run_until([&] { return step_of(cluster, 0) >= 200; }, "the first has done 200 steps");
   cluster.start(3);
-  cluster.peers[3]->node->take_roster(roster, PeerNode::Source::kIssuer);
+  cluster.peers[3]->node->peer().take_roster(roster, PeerShell::Source::kIssuer);
   cluster.run_until(
       [&] {
-        const auto report = cluster.peers[3]->node->report();
+        const auto report = cluster.peers[3]->node->peer().report();
         return report.step >= 200 && report.neighbours == 2;
       },
       "the late one trains with both neighbours where they are");
@@ -194,17 +195,18 @@ TEST(PeerNode, WhoIsNoMemberAnyMoreIsCutOffAndTheRosterSpreads) {
   cluster.publish(cluster.roster(1));
   cluster.run_until([&] { return step_of(cluster, 3) >= 20; }, "20 steps");
   // One hears of it; the others hear of it from one another.
-  cluster.peers[0]->node->take_roster(cluster.roster(2, {0, 1, 2}), PeerNode::Source::kIssuer);
+  cluster.peers[0]->node->peer().take_roster(cluster.roster(2, {0, 1, 2}),
+                                             PeerShell::Source::kIssuer);
   cluster.run_until(
       [&] {
         for (std::size_t i = 0; i < 3; ++i) {
-          const auto report = cluster.peers[i]->node->report();
+          const auto report = cluster.peers[i]->node->peer().report();
           if (report.epoch != 2 || report.neighbours != 2) return false;
         }
         return true;
       },
       "three train on in the new epoch");
-  cluster.run_until([&] { return cluster.peers[3]->node->report().neighbours == 0; },
+  cluster.run_until([&] { return cluster.peers[3]->node->peer().report().neighbours == 0; },
                     "the fourth is heard by nobody");
   const std::uint64_t step = step_of(cluster, 0);
   cluster.run_until([&] { return step_of(cluster, 0) > step + 50; }, "the others go on");
@@ -218,7 +220,7 @@ TEST(PeerNode, AnotherRunBeginsWhereNobodyHasBeen) {
   first.run_until_finished();
   const auto second = first.roster(2, {}, std::chrono::hours(1), "run-2");
   for (const auto& peer : first.peers) peer->models.clear();
-  first.peers[0]->node->take_roster(second, PeerNode::Source::kIssuer);  // it spreads
+  first.peers[0]->node->peer().take_roster(second, PeerShell::Source::kIssuer);  // it spreads
   first.run_until(
       [&] {
         return std::ranges::all_of(first.peers,
@@ -239,7 +241,7 @@ TEST(PeerNode, ARunThatIsStartedAgainUnderItsNameBeginsFromTheInitialModel) {
   cluster.run_until_finished();
   cluster.stop(3);
   cluster.start(3);
-  EXPECT_TRUE(cluster.peers[3]->node->is_finished()) << "it is the same run";
+  EXPECT_TRUE(cluster.peers[3]->node->peer().is_finished()) << "it is the same run";
   cluster.stop(3);
   cluster.publish(cluster.stopped_roster(2));
   for (const auto& peer : cluster.peers) peer->models.clear();
@@ -267,7 +269,7 @@ TEST(PeerNode, ARunThatFailedBeginsAnewWithTheNextEpochFromWhatWasSound) {
   cluster.experiment.options.train.train.learning_rate = 1e6;
   cluster.publish(cluster.roster(2));
   const auto has_failed = [&](std::size_t i) {
-    return cluster.peers[i]->node->report().problem.find("not finite") != std::string::npos;
+    return cluster.peers[i]->node->peer().report().problem.find("not finite") != std::string::npos;
   };
   cluster.run_until([&] { return has_failed(0) && has_failed(1); }, "it has diverged");
   const std::size_t failures = cluster.log.count("the run cannot go on");
@@ -298,15 +300,15 @@ TEST(PeerNode, ARosterThatExpiresEndsAllLinksUntilItIsRenewed) {
     cluster.hurry();
     cluster.start_all();
     cluster.publish(cluster.roster(1));
-    cluster.run_until([&] { return cluster.peers[0]->node->report().exchange >= 3; },
+    cluster.run_until([&] { return cluster.peers[0]->node->peer().report().exchange >= 3; },
                       "3 exchanges");
     const std::uint64_t step = step_of(cluster, 0);
     cluster.clock.put_forward(std::chrono::hours(2));
-    cluster.run_until([&] { return cluster.peers[0]->node->report().state == "refused"; },
+    cluster.run_until([&] { return cluster.peers[0]->node->peer().report().state == "refused"; },
                       "the roster has expired");
-    EXPECT_NE(cluster.peers[0]->node->report().problem.find("expired"), std::string::npos);
+    EXPECT_NE(cluster.peers[0]->node->peer().report().problem.find("expired"), std::string::npos);
     cluster.publish(cluster.roster(1));
-    cluster.run_until([&] { return cluster.peers[0]->node->report().neighbours == 2; },
+    cluster.run_until([&] { return cluster.peers[0]->node->peer().report().neighbours == 2; },
                       "all goes on with the renewed roster");
     EXPECT_GE(step_of(cluster, 0), step);
   }
@@ -327,7 +329,7 @@ TEST(PeerNode, WhoIsAloneHearsOfAnotherEpochOfAnExpiryAndOfTheEnd) {
     cluster.stop(0);
     cluster.options.start_patience = std::chrono::milliseconds(300);
     cluster.start(0);
-    const auto report = [&] { return cluster.peers[0]->node->report(); };
+    const auto report = [&] { return cluster.peers[0]->node->peer().report(); };
     const auto trains_on = [&] {
       const std::uint64_t step = report().step;
       cluster.run_until([&] { return report().step > step + 50 && report().neighbours == 0; },
@@ -359,7 +361,7 @@ TEST(PeerNode, AChangeOfEpochDoesNotWaitForWhoIsAway) {
     cluster.options.start_patience = std::chrono::minutes(10);
     for (const std::size_t i : {0U, 1U, 2U, 3U}) cluster.start(i);
     cluster.publish(cluster.roster(1, {0, 1, 2, 3}));
-    const auto report = [&] { return cluster.peers[0]->node->report(); };
+    const auto report = [&] { return cluster.peers[0]->node->peer().report(); };
     cluster.run_until([&] { return report().step >= 10; }, "10 steps");
     cluster.stop(3);
     cluster.run_until([&] { return report().reachable == 3; }, "one is known to be away");
@@ -408,7 +410,7 @@ TEST(PeerNode, WhoJoinsAndIsNeverStartedIsWaitedForInNoEpoch) {
       cluster.publish(cluster.roster(members.size(), members));
       all_advance();
     }
-    EXPECT_EQ(cluster.peers[0]->node->report().epoch, 7U);
+    EXPECT_EQ(cluster.peers[0]->node->peer().report().epoch, 7U);
   }
 }
 
@@ -433,9 +435,10 @@ TEST(PeerNode, AChangeOfEpochTrainsNoLocalPhaseTwice) {
     cluster.start_all();
     cluster.publish(cluster.roster(1));
     for (std::uint64_t epoch = 2; epoch <= 6; ++epoch) {
-      const std::uint64_t exchange = cluster.peers[0]->node->report().exchange;
-      cluster.run_until([&] { return cluster.peers[0]->node->report().exchange >= exchange + 3; },
-                        "3 exchanges in epoch " + std::to_string(epoch - 1));
+      const std::uint64_t exchange = cluster.peers[0]->node->peer().report().exchange;
+      cluster.run_until(
+          [&] { return cluster.peers[0]->node->peer().report().exchange >= exchange + 3; },
+          "3 exchanges in epoch " + std::to_string(epoch - 1));
       cluster.publish(cluster.roster(epoch));
     }
     cluster.run_until_finished();
@@ -454,14 +457,15 @@ TEST(PeerNode, ARosterThatIsRenewedBeforeItWasAdoptedIsAdopted) {
   cluster.hurry();
   cluster.start_all();
   cluster.publish(cluster.roster(1));
-  cluster.run_until([&] { return cluster.peers[0]->node->report().exchange >= 2; }, "2 exchanges");
+  cluster.run_until([&] { return cluster.peers[0]->node->peer().report().exchange >= 2; },
+                    "2 exchanges");
   for (int renewals = 0; renewals < 3; ++renewals) {
     cluster.publish(cluster.roster(2, {0, 1}));
     cluster.clock.put_forward(std::chrono::minutes(1));
   }
   cluster.run_until(
       [&] {
-        const auto report = cluster.peers[0]->node->report();
+        const auto report = cluster.peers[0]->node->peer().report();
         return report.epoch == 2 && report.expected == 1 && report.neighbours == 1;
       },
       "two go on");
@@ -475,8 +479,9 @@ TEST(PeerNode, AStoppedNetworkKeepsItsModelAndSaysHowFarItCame) {
   cluster.publish(cluster.stopped_roster(2));
   cluster.run_until(
       [&] {
-        return std::ranges::all_of(
-            cluster.peers, [](const auto& peer) { return peer->node->report().state == "ended"; });
+        return std::ranges::all_of(cluster.peers, [](const auto& peer) {
+          return peer->node->peer().report().state == "ended";
+        });
       },
       "all have ended");
   EXPECT_GE(step_of(cluster, 0), 10U);
@@ -529,7 +534,7 @@ TEST(PeerNode, StateAlongTheEdgesBeginsAnewTogetherAfterALoss) {
     cluster.run_until(
         [&] {
           for (std::size_t i = 0; i < 4; ++i) {
-            if (cluster.peers[i]->node->report().neighbours != 2) return false;
+            if (cluster.peers[i]->node->peer().report().neighbours != 2) return false;
           }
           return true;
         },

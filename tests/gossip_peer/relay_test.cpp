@@ -28,11 +28,12 @@ struct Relayed {
     cluster.start(index);
     PeerCluster::Peer* const peer = cluster.peers[index].get();
     PeerNode* const node = peer->node.get();
-    hub.attach(peer->name, {.up = [node] { node->issuer_up(); },
-                            .down = [node] { node->issuer_down(); },
-                            .drained = [node] { node->issuer_drained(); },
-                            .take = [node](const protocol::Relay& r,
-                                           const SharedBytes& p) { node->take_relayed(r, p); }});
+    hub.attach(peer->name,
+               {.up = [node] { node->links().issuer_up(); },
+                .down = [node] { node->links().issuer_down(); },
+                .drained = [node] { node->links().issuer_drained(); },
+                .take = [node](const protocol::Relay& r,
+                               const SharedBytes& p) { node->links().take_relayed(r, p); }});
     hub.connect(peer->name);
   }
   void stop(std::size_t index) {
@@ -48,7 +49,7 @@ struct Relayed {
     publish(cluster.roster(1));
   }
   protocol::PeerReport report(std::size_t index) const {
-    return cluster.peers[index]->node->report();
+    return cluster.peers[index]->node->peer().report();
   }
   bool all_hear(std::uint32_t neighbours) const {
     for (std::size_t i = 0; i < cluster.peers.size(); ++i) {
@@ -149,7 +150,7 @@ TEST(RelayedPeers, WhoIsNoMemberAnyMoreIsNotHeardAndTheRosterSpreads) {
   // The issuer knows it, and one of the members; the other hears of it from that one.
   const auto roster = net.cluster.roster(2, {0, 1});
   net.hub.publish(roster);
-  net.cluster.peers[0]->node->take_roster(roster, PeerNode::Source::kIssuer);
+  net.cluster.peers[0]->node->peer().take_roster(roster, PeerShell::Source::kIssuer);
   net.cluster.run_until(
       [&] {
         return net.report(1).epoch == 2 && net.report(0).neighbours == 1 &&
@@ -170,10 +171,10 @@ TEST(RelayedPeers, FramesOfWhoMayNotBeRelayedChangeNothing) {
            {protocol::Message(protocol::PeerHello{.epoch = 1}), protocol::Message(protocol::Swim{}),
             protocol::Message(protocol::Bye{"stopping", ""}),
             protocol::Message(protocol::Chunk{TaskId(1), 0})}) {
-        net.cluster.peers[at]->node->take_relayed(*link::to_relay(from, message), payload);
-        net.cluster.peers[at]->node->take_relayed(*link::to_relay(from, message), {});
+        net.cluster.peers[at]->node->links().take_relayed(*link::to_relay(from, message), payload);
+        net.cluster.peers[at]->node->links().take_relayed(*link::to_relay(from, message), {});
       }
-      net.cluster.peers[at]->node->take_relayed(
+      net.cluster.peers[at]->node->links().take_relayed(
           {.peer = from, .type = 999, .header = Bytes(64, std::byte{0xff})}, {});
     }
   };
@@ -182,9 +183,9 @@ TEST(RelayedPeers, FramesOfWhoMayNotBeRelayedChangeNothing) {
       [&] {
         for (const std::size_t at : {std::size_t{1}, std::size_t{2}}) attack(at);
         ++attacked;
-        return net.cluster.peers[0]->node->is_finished() &&
-               net.cluster.peers[1]->node->is_finished() &&
-               net.cluster.peers[2]->node->is_finished();
+        return net.cluster.peers[0]->node->peer().is_finished() &&
+               net.cluster.peers[1]->node->peer().is_finished() &&
+               net.cluster.peers[2]->node->peer().is_finished();
       },
       "all have finished");
   EXPECT_GT(attacked, 3U);

@@ -66,7 +66,7 @@ TEST_F(TrainerPeers, WhatTheTrainerSaysIsLoggedAndItIsAskedAgain) {
   cluster_.run_until(
       [&] { return cluster_.log.count("the trainer says: cam-7 has no rows; retrying in ") > 0; },
       "the trainer's word is in the log");
-  cluster_.run_until([&] { return cluster_.peers[0]->node->is_finished(); },
+  cluster_.run_until([&] { return cluster_.peers[0]->node->peer().is_finished(); },
                      "the other goes on alone");
 }
 

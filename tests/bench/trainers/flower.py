@@ -11,7 +11,7 @@ from flwr.common import ndarrays_to_parameters
 from flwr.server import ServerApp, ServerAppComponents, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.simulation import run_simulation
-from two_nn import CLIENTS, model, train
+from networks import CLIENTS, model, train
 
 ROUNDS, WORKERS = int(sys.argv[1]), int(sys.argv[2])
 begun = []

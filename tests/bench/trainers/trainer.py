@@ -4,15 +4,13 @@
 import numpy as np
 import starling
 import torch
-from two_nn import model, train
+from networks import model, train
 
 
-class TwoNN(starling.Trainer):
-    def __init__(self):
-        self.net = model()
-
+class FashionTrainer(starling.Trainer):
     def initialize(self, task):
-        return {name: tensor.numpy().copy() for name, tensor in model().state_dict().items()}
+        self.net = model(task.settings.get("model", "2nn"))
+        return {name: tensor.numpy().copy() for name, tensor in self.net.state_dict().items()}
 
     def fit(self, parameters, task):
         self.net.load_state_dict(
@@ -23,4 +21,4 @@ class TwoNN(starling.Trainer):
         return starling.Fit(trained, rows, {"loss": loss})
 
 
-starling.serve(TwoNN())
+starling.serve(FashionTrainer())

@@ -11,7 +11,7 @@
 
 #include "core/client/trainer_workers.h"
 #include "core/train/evaluator.h"
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 #include "gossip/training/process_trainings.h"
 
 namespace starling::gossip {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "gossip/simulation/options.h"
+#include "gossip/training/options.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/simulation/peer_graph.h"
+#include "gossip/training/peer_graph.h"
 
 #include "gossip/algorithms/make_algorithm.h"
 

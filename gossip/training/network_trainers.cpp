@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/simulation/network_trainers.h"
+#include "gossip/training/network_trainers.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The 2NN on Fashion-MNIST in PyTorch, and one client's training: what all sides of trainers.sh run."""
+"""The 2NN and the CNN of the FedAvg paper in PyTorch, and one client's training on Fashion-MNIST:
+what all sides of trainers.sh and trainer_overhead.sh run."""
 
 import functools
 import gzip
@@ -21,10 +22,15 @@ def rows():
     return torch.from_numpy(pixels.astype(np.float32) / 255), torch.from_numpy(classes)
 
 
-def model():
+def model(name="2nn"):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(),
-                         nn.Linear(200, 10))
+    if name == "2nn":
+        return nn.Sequential(nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 200), nn.ReLU(),
+                             nn.Linear(200, 10))
+    return nn.Sequential(nn.Unflatten(1, (1, 28, 28)),
+                         nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                         nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
 def train(net, client, seed, rate=0.1, batch=10):

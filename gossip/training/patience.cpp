@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gossip/simulation/patience.h"
+#include "gossip/training/patience.h"
 
 #include <algorithm>
 #include <cmath>

@@ -16,7 +16,7 @@
 #include "core/sim/population.h"
 #include "core/train/train_options.h"
 #include "gossip/algorithms/algorithm_options.h"
-#include "gossip/simulation/step_schedule.h"
+#include "gossip/training/step_schedule.h"
 
 namespace starling::gossip {
 

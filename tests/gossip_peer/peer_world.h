@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network of whole peers in virtual time: the shell that devices run, over simulated links, disks
+// that outlive their processes, and clocks of their own. The same seed gives the same run.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/identity/identity_directory.h"
+#include "core/sim/simulated_disk.h"
+#include "gossip/peer/peer_shell.h"
+#include "gossip/simulation/experiment.h"
+#include "gossip/simulation/peer_network.h"
+
+namespace starling::testing {
+
+class PeerWorld {
+ public:
+  // Time of the device: the world's, and so much off.
+  class DeviceClock final : public Clock {
+   public:
+    explicit DeviceClock(const PeerWorld& world) : world_(world) {}
+    TimePoint now() const override { return world_.scheduler.now(); }
+    WallTime wall_now() const override { return world_.wall_now() + off; }
+    std::chrono::milliseconds off{};
+
+   private:
+    const PeerWorld& world_;
+  };
+  // A process of a peer, from its start to its end.
+  struct Process {
+    std::unique_ptr<Computation> training;
+    std::unique_ptr<Computation> disk_work;
+    std::unique_ptr<gossip::PeerShell> shell;
+  };
+  struct Peer {
+    Peer(const PeerWorld& world, std::uint32_t place) : disk(place), clock(world) {}
+    std::string name;
+    const identity::IdentityDirectory* identity = nullptr;
+    sim::SimulatedDisk disk;
+    DeviceClock clock;
+    std::unique_ptr<Process> process;  // null: not running
+    bool wanted = false;               // a killed process is started again
+    std::optional<protocol::PeerReport> last;
+    std::vector<std::pair<protocol::Parcel, std::vector<float>>> models;  // handed in
+    int kills = 0;
+    gossip::PeerShell& shell() const { return *process->shell; }
+  };
+
+  // As many peers as the options have nodes, node-01, node-02, ... None runs yet.
+  PeerWorld(const gossip::NetOptions& options, std::uint64_t seed, bool lossy = true);
+  ~PeerWorld();
+
+  void start(std::size_t index);
+  void start_all();
+  void kill(std::size_t index);  // at once, nothing is said or kept
+  void stop(std::size_t index);  // in good order; returns when it has ended
+  // A roster of these peers (all, where empty), given to all that run, or by their issuer to one.
+  identity::SignedRoster roster(std::uint64_t epoch, std::vector<std::size_t> members = {},
+                                Duration lifetime = std::chrono::hours(24),
+                                const std::string& run = "run-1") const;
+  identity::SignedRoster stopped_roster(std::uint64_t epoch) const;
+  void publish(const identity::SignedRoster& roster);
+  void give(std::size_t index, const identity::SignedRoster& roster);
+
+  void at(Duration time, std::function<void()> event);  // since the beginning
+  // One event; a process that its disk killed is started again a while later.
+  void run_one();
+  // Runs until `done` holds, asked after each event. False, and a failure that names the seed and
+  // where everyone stands: not within so much virtual time.
+  bool run_until(const std::function<bool()>& done, Duration within, const std::string& what);
+  bool all_finished() const;
+  std::string standing() const;                       // of all
+  std::vector<float> model(std::size_t index) const;  // of the last hand-in
+  WallTime wall_now() const;
+
+  sim::VirtualScheduler scheduler;
+  gossip::PeerNetwork network;
+  Rng rng;
+  const std::uint64_t seed;
+  gossip::Experiment experiment;
+  gossip::PeerShell::Options options;  // of processes that start from now on
+  std::function<Duration()> phase;     // how long a computation takes
+  std::vector<std::unique_ptr<Peer>> peers;
+  std::vector<std::string> lines;  // what was logged at info and above
+  Duration restart_after = std::chrono::seconds(3);
+
+ private:
+  class DelayedComputation;
+  class PeerLog;
+
+  bool lossy_;
+  std::vector<std::unique_ptr<PeerLog>> logs_;
+  WallTime began_;
+};
+
+}  // namespace starling::testing
