@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include "core/base/durable_file.h"
+#include "core/report/comparison.h"
 #include "core/report/curve_files.h"
 #include "core/report/run_report.h"
 
@@ -31,16 +33,21 @@ int order_of(const std::string& a, const std::string& b) {
   return a.compare(b);
 }
 
-bool comes_before(const Run& a, const Run& b) {
-  const auto& ours = a.told();
-  const auto& theirs = b.told();
-  for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
-    if (ours[i].first != theirs[i].first) return ours[i].first < theirs[i].first;
-    const int order = order_of(ours[i].second, theirs[i].second);
-    if (order != 0) return order < 0;
-  }
-  if (ours.size() != theirs.size()) return ours.size() < theirs.size();
-  return a.directory < b.directory;
+// By what sets them apart, as names have it; the seed last.
+void sort_runs(std::vector<Run>& runs) {
+  const Differences differing = differences(runs);
+  std::vector<std::size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    for (std::size_t k = 0; k < differing.keys.size(); ++k) {
+      const int found = order_of(differing.values[a][k], differing.values[b][k]);
+      if (found != 0) return found < 0;
+    }
+    return runs[a].directory < runs[b].directory;
+  });
+  std::vector<Run> sorted;
+  for (const std::size_t i : order) sorted.push_back(std::move(runs[i]));
+  runs = std::move(sorted);
 }
 
 bool is_file(const std::filesystem::path& path) {
@@ -93,7 +100,7 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
                                           "--out writes one",
                                           directory.string()));
   }
-  std::ranges::sort(study.runs, comes_before);
+  sort_runs(study.runs);
   std::ranges::sort(study.unfinished);
   return study;
 }

@@ -14,7 +14,7 @@
 namespace starling::report {
 
 struct StudyRuns {
-  std::vector<Run> runs;                // by their settings, numbers as numbers
+  std::vector<Run> runs;                // by the settings that differ, numbers as numbers
   std::vector<std::string> unfinished;  // names of directories whose run has not ended
 };
 

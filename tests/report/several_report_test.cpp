@@ -248,7 +248,7 @@ TEST_F(StudyDirectory, HasItsRunsBySettingsAndNamesTheUnfinished) {
   ASSERT_TRUE(study) << study.error().message();
   std::vector<std::string> names;
   for (const report::Run& run : study->runs) names.push_back(run.directory.filename().string());
-  EXPECT_THAT(names, ElementsAre("c", "a", "b"));
+  EXPECT_THAT(names, ElementsAre("c", "b", "a"));
   EXPECT_THAT(study->unfinished, ElementsAre("d"));
   EXPECT_FALSE(holds_run(directory_.path()));
   EXPECT_TRUE(holds_run(directory_.path() / "a"));
