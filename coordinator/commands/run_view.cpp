@@ -166,7 +166,8 @@ std::string evaluations_table(const json::array& rounds, const telemetry::Termin
   return "\nevaluated by the clients, on their own data\n" + table.text(terminal.line_max);
 }
 
-// `key`: "eval_metrics" or "federated_metrics": a column for each name that some round has.
+// `key`: "train_metrics", "eval_metrics" or "federated_metrics": a column for each name that some
+// round has.
 std::string metrics_table(const json::array& rounds, std::string_view key, std::string_view title,
                           const telemetry::Terminal& terminal) {
   std::set<std::string> names;
@@ -286,6 +287,7 @@ std::string describe_run(const json::value& run, const telemetry::Terminal& term
   return top + "\n" + rounds_table(rounds, terminal) + round_warnings(rounds) +
          abandoned_rounds(rounds) +
          failures_table(rounds, "failures", "who did not count, and why", terminal) +
+         metrics_table(rounds, "train_metrics", "metrics of the clients' training", terminal) +
          metrics_table(rounds, "eval_metrics", "metrics of the coordinator's evaluations",
                        terminal) +
          evaluations_table(rounds, terminal) +

@@ -11,19 +11,23 @@
 namespace starling::coordinator {
 
 bool EarlyStopping::is_of(const Measured& measured) const {
-  return options_.enabled() && options_.metric.starts_with("federated-") == measured.federated;
+  return options_.enabled() && options_.is_federated() == measured.federated;
 }
 
-bool EarlyStopping::misses_accuracy(const Measured& measured) const {
-  return is_of(measured) && wants_accuracy() && !measured.accuracy;
+std::optional<double> EarlyStopping::value_of(const Measured& measured) const {
+  const std::string name = options_.name();
+  if (name == "loss") return measured.loss;
+  if (name == "accuracy") return measured.accuracy;
+  const auto found = measured.metrics.find(name);
+  return found == measured.metrics.end() ? std::nullopt : std::optional(found->second);
 }
 
 void EarlyStopping::record(Round round, const Measured& measured) {
-  if (!is_of(measured) || misses_accuracy(measured)) return;
-  const bool rises = wants_accuracy();
-  const double value = rises ? *measured.accuracy : measured.loss;
-  const double gain = best_ ? (rises ? value - *best_ : *best_ - value) : 1;
-  if (std::isfinite(value) && (!best_ || gain > options_.min_change)) {
+  if (!is_of(measured)) return;
+  const std::optional<double> value = value_of(measured);
+  if (!value) return;
+  const double gain = best_ ? (options_.more_is_better() ? *value - *best_ : *best_ - *value) : 1;
+  if (std::isfinite(*value) && (!best_ || gain > options_.min_change)) {
     best_ = value;
     best_round_ = round;
     without_improvement_ = 0;

@@ -26,20 +26,19 @@ class EarlyStopping {
   EarlyStopping() = default;  // never stops
   explicit EarlyStopping(StopOptions options) : options_(std::move(options)) {}
 
-  // In order of round; what is not the metric's is passed over, as is an evaluation without
-  // accuracy where that is the metric. A value that is no number is no improvement.
+  // In order of round; other evaluations than the metric's are passed over, as are those that do
+  // not say it. A value that is no number is no improvement.
   void record(Round round, const Measured& measured);
-  // Whether the metric is the accuracy of such evaluations, and this one says none.
-  bool misses_accuracy(const Measured& measured) const;
+  // Whether the metric is one of such evaluations: the coordinator's, or the clients'.
+  bool is_of(const Measured& measured) const;
+  // What it says of the metric. Requires: is_of().
+  std::optional<double> value_of(const Measured& measured) const;
   // Why the run ends now: "accuracy has not improved for 5 evaluations since round 12 (0.8421)".
   std::optional<std::string> reason() const;
   // Whether there is a metric and nothing of it was recorded.
   bool unmeasured() const { return options_.enabled() && !best_ && without_improvement_ == 0; }
 
  private:
-  bool is_of(const Measured& measured) const;
-  bool wants_accuracy() const { return options_.metric.ends_with("accuracy"); }
-
   StopOptions options_;
   std::optional<double> best_;
   Round best_round_ = 0;

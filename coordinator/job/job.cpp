@@ -9,6 +9,7 @@
 #include "coordinator/job/fallback_network.h"
 #include "coordinator/job/norm_bound.h"
 #include "core/aggregate/middle_mean.h"
+#include "core/train/evaluator.h"
 
 namespace starling::coordinator {
 namespace {
@@ -25,9 +26,45 @@ Result<void> check_fallback_strategy(const Job& job, const strategy::Catalogue& 
                   job.training.strategy.name));
 }
 
+// Which metric that is, and whether more of it is better.
+Result<void> check_stop_metric(const Job& job) {
+  const StopOptions& stop = job.stop;
+  const std::string name = stop.name();
+  const bool is_built_in = name == "accuracy" || name == "loss";
+  if (!is_built_in && !job.training.model.is_external()) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("stop.metric = '{}' is none that the built-in model '{}' has; use accuracy, "
+                    "loss, federated-accuracy, federated-loss or none",
+                    stop.metric, job.training.model.kind));
+  }
+  if (!is_built_in && !train::is_metric_name(name)) {
+    return wrong_setting(
+        "setting-invalid",
+        fmt::format("stop.metric = '{}' is no name of a metric: use accuracy, loss, or 1 to {} of "
+                    "a-z, A-Z, 0-9 and ._-/@%, with federated- before it for the clients' "
+                    "evaluations",
+                    stop.metric, train::kMetricNameBytesMax));
+  }
+  if (!is_built_in && stop.mode == "auto") {
+    return wrong_setting("setting-invalid",
+                         fmt::format("stop.metric = '{}' needs stop.mode = \"max\" where a larger "
+                                     "value is better, else \"min\"",
+                                     stop.metric));
+  }
+  if (is_built_in && stop.mode == (name == "loss" ? "max" : "min")) {
+    return wrong_setting("setting-invalid",
+                         fmt::format("stop.mode = '{}' contradicts stop.metric = '{}', of which {} "
+                                     "is better; leave stop.mode out",
+                                     stop.mode, stop.metric, name == "loss" ? "less" : "more"));
+  }
+  return {};
+}
+
 Result<void> check_stopping(const Job& job) {
   if (!job.stop.enabled()) return {};
-  const bool federated = job.stop.metric.starts_with("federated-");
+  STARLING_TRY(check_stop_metric(job));
+  const bool federated = job.stop.is_federated();
   if (federated && job.evaluate.federated_every == 0) {
     return wrong_setting("setting-invalid", "stop.metric = '" + job.stop.metric +
                                                 "' needs evaluate.federated-every above 0");

@@ -79,16 +79,24 @@ struct EvaluateOptions {
   bool by_trainer() const { return dataset == kByTrainer && every > 0; }
 };
 
-inline constexpr std::array<std::string_view, 5> kMetrics = {
-    "none", "accuracy", "loss", "federated-accuracy", "federated-loss"};
+inline constexpr std::string_view kFederatedPrefix = "federated-";
+inline constexpr std::array<std::string_view, 3> kStopModes = {"auto", "max", "min"};
 
 // When a run ends before its last round.
 struct StopOptions {
   std::string metric = "none";
+  std::string mode = "auto";
   int patience = 5;
   double min_change = 0;
 
   bool enabled() const { return metric != "none"; }
+  // Whether the clients' evaluations have it; else the coordinator's.
+  bool is_federated() const { return metric.starts_with(kFederatedPrefix); }
+  // As evaluations call it: "accuracy", "loss" or the name of a trainer's metric.
+  std::string name() const { return metric.substr(is_federated() ? kFederatedPrefix.size() : 0); }
+  // Empty unless the clients' evaluations have it.
+  std::string federated_name() const { return is_federated() ? name() : ""; }
+  bool more_is_better() const { return mode == "max" || (mode == "auto" && name() == "accuracy"); }
 };
 
 struct CheckpointOptions {
@@ -277,8 +285,12 @@ void describe(V& visit, StopOptions& o) {
   visit(
       "metric", o.metric,
       FieldInfo{.help = "end the run when this has not improved for a while, and the best model is "
-                        "by it; none: run all rounds",
-                .choices = kMetrics});
+                        "by it: accuracy, loss or the name of a trainer's metric, of the clients' "
+                        "evaluations federated-accuracy and so on; none: run all rounds"});
+  visit("mode", o.mode,
+        FieldInfo{.help = "whether a larger or a smaller value is better; auto knows it of "
+                          "accuracy and loss, and a trainer's metric needs max or min",
+                  .choices = kStopModes});
   visit("patience", o.patience,
         FieldInfo{.help = "evaluations in a row without improvement before the run ends",
                   .unit = "evaluations",

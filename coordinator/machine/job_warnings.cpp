@@ -41,7 +41,7 @@ const std::vector<ReadBy> kReadBy = {
 // Keys that need another one to be set at all.
 using config::Needs;
 const std::vector<Needs> kNeeds = {
-    Needs{"stop.metric", "none", {"stop.patience", "stop.min-change"}},
+    Needs{"stop.metric", "none", {"stop.mode", "stop.patience", "stop.min-change"}},
     Needs{"evaluate.dataset", "", {"evaluate.every"}},
     Needs{"evaluate.federated-every", "0", {"evaluate.federated-cohort"}},
     Needs{"fallback.topology",

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "coordinator/machine/client_exclusion.h"
 #include "coordinator/machine/repetition.h"
 #include "core/base/check.h"
 #include "core/base/counted.h"
+#include "core/base/list_some.h"
 
 namespace starling::coordinator {
 namespace {
@@ -33,6 +35,26 @@ std::string describe_codes(std::size_t asked, const std::vector<RoundFailure>& f
 Duration memory_pause(const PastAttempts& past) {
   const auto excused = static_cast<int>(past.last) - past.failed;
   return std::chrono::seconds(1) * (1 << std::clamp(excused - 1, 0, 8));
+}
+
+// Requires: it does not say the metric.
+std::string describe_missing(const StopOptions& stop, Round round, const Measured& found) {
+  if (stop.name() == "accuracy") {
+    return fmt::format(
+        "the evaluation of round {} says no accuracy, so stop.metric = '{}' cannot end the run by "
+        "it; submit such runs with '{}loss'",
+        round, stop.metric, found.federated ? "federated-" : "");
+  }
+  constexpr std::size_t kNamed = 10;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : found.metrics) names.push_back(name);
+  return fmt::format(
+      "the evaluation of round {} says no '{}' (it says {}), so it does not count for stop.metric "
+      "= "
+      "'{}'{}",
+      round, stop.name(),
+      found.metrics.empty() ? "no metrics" : list_some(names, kNamed, std::identity()), stop.metric,
+      found.federated ? "; it must come from more than half of the clients that evaluate" : "");
 }
 
 }  // namespace
@@ -411,13 +433,13 @@ void RunMachine::committed(const RoundSummary& summary, Durable durable) {
 }
 
 void RunMachine::measured(Round round, const Measured& found) {
+  const EarlyStopping& stopping = start_.stopping;
   start_.stopping.record(round, found);
-  if (!start_.stopping.misses_accuracy(found) || std::exchange(said_no_accuracy_, true)) return;
-  const std::string& metric = start_.job.stop.metric;
-  run_.say(
-      fmt::format("the evaluation of round {} says no accuracy, so stop.metric = '{}' cannot "
-                  "end the run by it; submit such runs with '{}loss'",
-                  round, metric, found.federated ? "federated-" : ""));
+  if (!stopping.is_of(found)) return;
+  const bool misses = !stopping.value_of(found);
+  if (!std::exchange(misses_metric_, misses) && misses) {
+    run_.say(describe_missing(start_.job.stop, round, found));
+  }
 }
 
 void RunMachine::remove_phase() {

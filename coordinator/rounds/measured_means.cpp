@@ -35,6 +35,24 @@ std::vector<std::string> names_kept(std::vector<std::pair<std::size_t, std::stri
 
 bool is_majority(std::size_t clients, std::size_t of) { return 2 * clients > of; }
 
+// `whose`: "an evaluation".
+Result<void> check_metrics(const update::ContributionHead& head, std::string_view whose,
+                           bool (*is_name)(std::string_view)) {
+  std::size_t count = 0;
+  std::string wrong;
+  for_each_metric(head, [&](std::string_view name, double) {
+    ++count;
+    if (!is_name(name)) wrong = name;
+  });
+  if (!wrong.empty() || head.scalars.contains(std::string(update::kMetricPrefix))) {
+    return rejected("bad-scalars",
+                    fmt::format("{}'s metric cannot be called '{}'", whose, printable(wrong)));
+  }
+  if (count <= train::kMetricsMax) return {};
+  return rejected("bad-scalars", fmt::format("{} has {} metrics; at most {} are taken", whose,
+                                             count, train::kMetricsMax));
+}
+
 }  // namespace
 
 Result<void> check_measured(const update::ContributionHead& head) {
@@ -42,31 +60,44 @@ Result<void> check_measured(const update::ContributionHead& head) {
   if (accuracy != head.scalars.end() && !(accuracy->second >= 0 && accuracy->second <= 1)) {
     return rejected("bad-scalars", "an evaluation's accuracy must be from 0 to 1");
   }
-  std::size_t count = 0;
-  std::string wrong;
-  for_each_metric(head, [&](std::string_view name, double) {
-    ++count;
-    if (!train::is_metric_name(name)) wrong = name;
-  });
-  if (!wrong.empty() || head.scalars.contains(std::string(update::kMetricPrefix))) {
-    return rejected("bad-scalars",
-                    fmt::format("an evaluation's metric cannot be called '{}'", printable(wrong)));
-  }
-  if (count <= train::kMetricsMax) return {};
-  return rejected("bad-scalars", fmt::format("an evaluation has {} metrics; at most {} are taken",
-                                             count, train::kMetricsMax));
+  return check_metrics(head, "an evaluation", train::is_metric_name);
 }
 
-void MeasuredMeans::Mean::add(double weight, double value) {
+Result<void> check_train_metrics(const update::ContributionHead& head) {
+  return check_metrics(head, "a training", train::is_train_metric_name);
+}
+
+void MeasuredMean::add(double weight, double value) {
   sum.weighted.add(weight * value);
   sum.weight.add(weight);
   ++clients;
 }
 
-std::optional<double> MeasuredMeans::Mean::value() const {
+std::optional<double> MeasuredMean::value() const {
   const double weight = sum.weight.value();
   if (!(weight > 0)) return std::nullopt;
   return sum.weighted.value() / weight;
+}
+
+void MetricMeans::add(const update::ContributionHead& head) {
+  for_each_metric(head, [&](std::string_view name, double value) {
+    means_[std::string(name)].add(head.weight, value);
+  });
+}
+
+train::Metrics MetricMeans::result() const {
+  std::vector<std::pair<std::size_t, std::string>> names;
+  for (const auto& [name, mean] : means_) names.emplace_back(mean.clients, name);
+  train::Metrics metrics;
+  for (const std::string& name : names_kept(std::move(names))) {
+    metrics[name] = means_.at(name).value().value();
+  }
+  return metrics;
+}
+
+std::size_t MetricMeans::clients(std::string_view name) const {
+  const auto found = means_.find(name);
+  return found == means_.end() ? 0 : found->second.clients;
 }
 
 void MeasuredMeans::add(const update::ContributionHead& head) {
@@ -74,24 +105,20 @@ void MeasuredMeans::add(const update::ContributionHead& head) {
   if (const auto accuracy = head.scalars.find("accuracy"); accuracy != head.scalars.end()) {
     accuracy_.add(head.weight, accuracy->second);
   }
-  for_each_metric(head, [&](std::string_view name, double value) {
-    metrics_[std::string(name)].add(head.weight, value);
-  });
+  metrics_.add(head);
 }
 
 Measured MeasuredMeans::result() const {
   Measured measured{.federated = true, .loss = loss_.value().value()};
   if (is_majority(accuracy_.clients, loss_.clients)) measured.accuracy = accuracy_.value();
-  std::vector<std::pair<std::size_t, std::string>> names;
-  for (const auto& [name, mean] : metrics_) names.emplace_back(mean.clients, name);
-  for (const std::string& name : names_kept(std::move(names))) {
-    measured.metrics[name] = metrics_.at(name).value().value();
-  }
+  measured.metrics = metrics_.result();
+  if (!is_majority(metrics_.clients(decisive_), loss_.clients)) measured.metrics.erase(decisive_);
   return measured;
 }
 
 Measured combine_measured(const aggregate::JointRule& rule,
-                          std::span<const update::ContributionHead* const> heads) {
+                          std::span<const update::ContributionHead* const> heads,
+                          std::string_view decisive) {
   std::vector<double> losses, accuracies;
   std::map<std::string, std::vector<double>> metrics;
   for (const update::ContributionHead* head : heads) {
@@ -108,7 +135,8 @@ Measured combine_measured(const aggregate::JointRule& rule,
   }
   std::vector<std::pair<std::size_t, std::string>> names;
   for (const auto& [name, values] : metrics) {
-    if (values.size() >= rule.updates_min()) names.emplace_back(values.size(), name);
+    const bool too_few = name == decisive && !is_majority(values.size(), heads.size());
+    if (values.size() >= rule.updates_min() && !too_few) names.emplace_back(values.size(), name);
   }
   for (const std::string& name : names_kept(std::move(names))) {
     measured.metrics[name] = rule.combine(std::move(metrics.at(name)));

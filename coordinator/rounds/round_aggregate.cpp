@@ -75,7 +75,9 @@ Result<std::unique_ptr<RoundAggregate>> RoundAggregate::begin(
 Result<RoundAggregate::Rule> RoundAggregate::make_rule(const RunContext& context,
                                                        const BeginRound& phase) {
   auto rule = context.job.aggregation.joint_rule();
-  if (rule == nullptr && phase.kind == protocol::TaskKind::kEvaluate) return Rule(MeasuredMeans());
+  if (rule == nullptr && phase.kind == protocol::TaskKind::kEvaluate) {
+    return Rule(MeasuredMeans(context.job.stop.federated_name()));
+  }
   if (rule == nullptr) {
     update::Schema schema = phase.schema;
     const auto range = context.strategy->values();
@@ -119,7 +121,7 @@ Result<void> RoundAggregate::check_scalars(const update::ContributionHead& head)
         "bad-scalars",
         fmt::format("the update's scalar '{}' is not above 0, as this strategy needs", name));
   }
-  return {};
+  return check_train_metrics(head);
 }
 
 Result<double> RoundAggregate::add(update::ContributionHead head, update::Payload payload) {
@@ -132,7 +134,9 @@ Result<double> RoundAggregate::add(update::ContributionHead head, update::Payloa
                     fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",
                                 norm, *norm_max_));
   }
+  const update::ContributionHead taken = contribution.head();
   STARLING_TRY(take(std::move(contribution)));
+  if (kind_ == protocol::TaskKind::kTrain) train_metrics_.add(taken);
   return norm;
 }
 
@@ -179,6 +183,7 @@ Result<RoundOutcome> RoundAggregate::train(aggregate::Report& report) {
   if (const auto loss = report.scalars.find("train_loss"); loss != report.scalars.end()) {
     outcome.train_loss = loss->second;
   }
+  outcome.train_metrics = train_metrics_.result();
   return outcome;
 }
 
@@ -187,7 +192,7 @@ Result<Measured> RoundAggregate::measure() {
   if (const auto* means = std::get_if<MeasuredMeans>(&*rule_)) return means->result();
   STARLING_TRY(report());  // whether there are enough
   const auto& joint = std::get<Joint>(*rule_);
-  return combine_measured(*joint.rule, joint.updates.heads());
+  return combine_measured(*joint.rule, joint.updates.heads(), context_->job.stop.federated_name());
 }
 
 Result<train::Evaluation> RoundAggregate::evaluate(const model::Snapshot& model, ComputePool* pool,

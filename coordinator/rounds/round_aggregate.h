@@ -21,6 +21,7 @@ namespace starling::coordinator {
 struct RoundOutcome {
   std::optional<RunPosition> next;   // of a training
   std::optional<double> train_loss;  // weighted mean over the contributors
+  train::Metrics train_metrics;      // the same of each, over those that say it
   std::optional<Measured> measured;
   std::optional<Error> not_evaluated;  // why the coordinator's trainer measured nothing
 };
@@ -87,6 +88,7 @@ class RoundAggregate {
   std::optional<double> norm_max_;
   std::optional<Rule> rule_;  // until finish()
   BufferMaxima maxima_;       // of a training by the mean
+  MetricMeans train_metrics_;
 };
 
 }  // namespace starling::coordinator

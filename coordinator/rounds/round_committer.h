@@ -31,7 +31,7 @@ class RoundCommitter {
   struct Plan {  // what the run's job says of its rounds
     Round rounds = 0;
     std::uint32_t keep = 0;
-    store::Metric metric = store::Metric::kAny;   // of the best model
+    std::optional<store::Metric> metric = {};     // of the best model
     std::shared_ptr<const std::string> settings;  // of the models' metadata
   };
 

@@ -29,7 +29,7 @@ json::value or_null(const std::optional<store::Abandonment>& why) {
   return why ? json::value{{"code", why->code}, {"reason", why->reason}} : json::value(nullptr);
 }
 
-json::value metrics_to_json(const std::map<std::string, double>& metrics) {
+json::value metrics_to_json(const store::MetricValues& metrics) {
   if (metrics.empty()) return nullptr;
   json::object object;
   for (const auto& [name, value] : metrics) object[name] = or_null(value);
@@ -104,7 +104,7 @@ void add_federated(const store::RoundRecord* found, json::object& round) {
   round["federated_weight"] = after(closed, weight);
   round["federated_loss"] = or_null(record.result.evaluation.loss);
   round["federated_accuracy"] = or_null(record.result.evaluation.accuracy);
-  round["federated_metrics"] = metrics_to_json(record.result.metrics);
+  round["federated_metrics"] = metrics_to_json(record.result.evaluation.metrics);
   round["federated_failures"] = failures_to_json(record.result.failures);
   round["federated_abandoned"] = or_null(record.abandonment);
   round["federated_seconds"] = after(closed, record.result.seconds);
@@ -129,9 +129,10 @@ json::object round_to_json(const store::RoundRecord& record, const Evaluations& 
       {"warnings", warnings_of(record)},
       {"failures", failures_to_json(record.result.failures)},
       {"train_loss", or_null(record.result.train_loss)},
+      {"train_metrics", metrics_to_json(record.result.train_metrics)},
       {"eval_loss", or_null(record.result.evaluation.loss)},
       {"eval_accuracy", or_null(record.result.evaluation.accuracy)},
-      {"eval_metrics", metrics_to_json(record.result.metrics)},
+      {"eval_metrics", metrics_to_json(record.result.evaluation.metrics)},
       {"started", format_rfc3339(record.started)},
       {"seconds", closed ? json::value(record.result.seconds) : json::value(nullptr)},
       {"bytes_in", record.result.bytes_in},

@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <ranges>
 
-#include "core/base/check.h"
 #include "core/base/counted.h"
 #include "core/base/decimal.h"
 #include "core/base/list_some.h"
@@ -58,19 +56,26 @@ std::string describe_failures(const std::vector<RoundFailure>& failures) {
   return text;
 }
 
+// "mae 0.3100  "; `before` stands before each name.
+std::string describe(const train::Metrics& metrics, std::string_view before) {
+  constexpr std::size_t kMetricsNamed = 5;
+  std::string text;
+  for (const auto& [name, value] : metrics | std::views::take(kMetricsNamed)) {
+    text += fmt::format("{}{} {}  ", before, name, decimal(value));
+  }
+  if (metrics.size() > kMetricsNamed) {
+    const std::uint64_t more = metrics.size() - kMetricsNamed;
+    text += fmt::format("and {} more  ", counted(more, fmt::format("{}metric", before)));
+  }
+  return text;
+}
+
 // "held-out loss 0.4385  accuracy 0.8421  mae 0.3100  "
 std::string describe(const Measured& found) {
-  constexpr std::size_t kMetricsNamed = 5;
   std::string text =
       fmt::format("{} loss {}  ", found.federated ? "held-out" : "eval", decimal(found.loss));
   if (found.accuracy) text += fmt::format("accuracy {}  ", decimal(*found.accuracy));
-  for (const auto& [name, value] : found.metrics | std::views::take(kMetricsNamed)) {
-    text += fmt::format("{} {}  ", name, decimal(value));
-  }
-  if (found.metrics.size() > kMetricsNamed) {
-    text += fmt::format("and {} more  ", counted(found.metrics.size() - kMetricsNamed, "metric"));
-  }
-  return text;
+  return text + describe(found.metrics, "");
 }
 
 protocol::TaskKind to_kind(store::PhaseKind kind) {
@@ -112,9 +117,9 @@ store::AttemptResult to_record(const RoundSummary& summary, const RoundOutcome* 
   }
   if (!outcome) return result;
   result.train_loss = outcome->train_loss;
-  if (outcome->measured) {
-    result.evaluation = {outcome->measured->loss, outcome->measured->accuracy};
-    result.metrics = outcome->measured->metrics;
+  result.train_metrics = outcome->train_metrics;
+  if (const auto& found = outcome->measured) {
+    result.evaluation = {found->loss, found->accuracy, found->metrics};
   }
   return result;
 }
@@ -137,25 +142,13 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record) {
   return open;
 }
 
-namespace {
-
-// As the words in kMetrics.
-constexpr std::array kMetricsByWord = {store::Metric::kAny, store::Metric::kAccuracy,
-                                       store::Metric::kLoss, store::Metric::kFederatedAccuracy,
-                                       store::Metric::kFederatedLoss};
-static_assert(kMetricsByWord.size() == kMetrics.size());
-
-}  // namespace
-
-store::Metric metric_of(const StopOptions& stop) {
-  const auto word = std::ranges::find(kMetrics, stop.metric);
-  STARLING_CHECK(word != kMetrics.end());
-  return kMetricsByWord[static_cast<std::size_t>(word - kMetrics.begin())];
+std::optional<store::Metric> metric_of(const StopOptions& stop) {
+  if (!stop.enabled()) return std::nullopt;
+  return store::Metric{stop.name(), stop.is_federated(), stop.more_is_better()};
 }
 
-std::string_view word_of(store::Metric metric) {
-  const auto found = std::ranges::find(kMetricsByWord, metric);
-  return kMetrics[static_cast<std::size_t>(found - kMetricsByWord.begin())];
+std::string word_of(const store::Metric& metric) {
+  return (metric.federated ? "federated-" : "") + metric.name;
 }
 
 EarlyStopping replay_stopping(const StopOptions& stop,
@@ -169,7 +162,8 @@ EarlyStopping replay_stopping(const StopOptions& stop,
       const store::Evaluation& found = record.result.evaluation;
       if (record.state != store::RoundState::kCommitted) continue;
       if (!federated && !found.loss && !found.accuracy) continue;
-      stopping.record(record.key.round, {federated, found.loss.value_or(kNone), found.accuracy});
+      stopping.record(record.key.round,
+                      {federated, found.loss.value_or(kNone), found.accuracy, found.metrics});
     }
   }
   return stopping;
@@ -301,6 +295,7 @@ std::vector<std::string> round_lines(const RoundSummary& summary, const RoundOut
   std::string measures = head;
   if (outcome->train_loss)
     measures += fmt::format("train loss {}  ", decimal(*outcome->train_loss));
+  measures += describe(outcome->train_metrics, "train ");
   if (const auto& found = outcome->measured) {
     measures += describe(*found);
   }

@@ -22,10 +22,10 @@ OpenAttempt to_open_attempt(const store::RoundRecord& record);
 // Whether the attempt was taken back because of a damaged model, its own or the one it began with.
 bool is_withdrawn(const store::RoundRecord& record);
 
-// What makes a model the best: the metric that may stop the run, or any.
-store::Metric metric_of(const StopOptions& stop);
+// What makes a model the best: the metric that may stop the run; none: any.
+std::optional<store::Metric> metric_of(const StopOptions& stop);
 // Its word in a job: "federated-loss".
-std::string_view word_of(store::Metric metric);
+std::string word_of(const store::Metric& metric);
 
 // Whether a run ends early, by its records of trainings and of evaluations by clients.
 EarlyStopping replay_stopping(const StopOptions& stop,

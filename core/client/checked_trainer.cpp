@@ -92,6 +92,26 @@ Result<void> CheckedTrainer::check_finite(double number, std::span<const float> 
                                           description_.name));
 }
 
+Result<void> CheckedTrainer::check_metrics(const train::Metrics& metrics,
+                                           TrainerOperation operation) const {
+  const bool trains = operation == TrainerOperation::kFit;
+  if (metrics.size() > train::kMetricsMax) {
+    return trainer_failed(description_, fmt::format("answered {} metrics; at most {} are taken",
+                                                    metrics.size(), train::kMetricsMax));
+  }
+  for (const auto& [name, value] : metrics) {
+    STARLING_TRY(check_finite(value));
+    if (trains ? train::is_train_metric_name(name) : train::is_metric_name(name)) continue;
+    return trainer_failed(
+        description_,
+        fmt::format("answered a metric that is called '{}'; names are 1 to {} of a-z, A-Z, 0-9 and "
+                    "._-/@%, and not {}",
+                    printable(name), train::kMetricNameBytesMax,
+                    trains ? "'loss'" : "'loss' or 'accuracy'"));
+  }
+  return {};
+}
+
 Result<TrainingReport> CheckedTrainer::train(const TrainingRequest& request,
                                              std::span<float> parameters,
                                              const train::TrainingHooks<float>& hooks,
@@ -99,10 +119,11 @@ Result<TrainingReport> CheckedTrainer::train(const TrainingRequest& request,
   const bool by_gradients = hooks.correct || hooks.optimizer != nullptr;
   STARLING_TRY(check(request, parameters.size(),
                      by_gradients ? TrainerOperation::kGradient : TrainerOperation::kFit));
-  STARLING_ASSIGN(const TrainingReport report, call_trainer(description_, [&] {
+  STARLING_ASSIGN(TrainingReport report, call_trainer(description_, [&] {
                     return trainer_.train(request, parameters, hooks, stop);
                   }));
   STARLING_TRY(check_finite(report.weight + report.train_loss, parameters));
+  STARLING_TRY(check_metrics(report.metrics, TrainerOperation::kFit));
   if (report.weight >= update::kWeightMin) return report;
   return trainer_failed(description_,
                         fmt::format("trained with weight {}; it must be at least {}, as the "
@@ -145,19 +166,7 @@ Result<train::Evaluation> CheckedTrainer::evaluate(const TrainingRequest& reques
   if (found.accuracy && (*found.accuracy < 0 || *found.accuracy > 1)) {
     return trainer_failed(description_, "answered an accuracy that is not from 0 to 1");
   }
-  if (found.metrics.size() > train::kMetricsMax) {
-    return trainer_failed(description_, fmt::format("answered {} metrics; at most {} are taken",
-                                                    found.metrics.size(), train::kMetricsMax));
-  }
-  for (const auto& [name, value] : found.metrics) {
-    STARLING_TRY(check_finite(value));
-    if (train::is_metric_name(name)) continue;
-    return trainer_failed(
-        description_,
-        fmt::format("answered a metric that is called '{}'; names are 1 to {} of a-z, A-Z, 0-9 and "
-                    "._-/@%, and not 'loss' or 'accuracy'",
-                    printable(name), train::kMetricNameBytesMax));
-  }
+  STARLING_TRY(check_metrics(found.metrics, TrainerOperation::kEvaluate));
   return found;
 }
 

@@ -36,6 +36,7 @@ class CheckedTrainer final : public Trainer {
   Result<void> check(const TrainingRequest& request, std::size_t size,
                      TrainerOperation operation) const;
   Result<void> check_finite(double number, std::span<const float> result = {}) const;
+  Result<void> check_metrics(const train::Metrics& metrics, TrainerOperation operation) const;
 
   Trainer& trainer_;
   const TrainerDescription description_;

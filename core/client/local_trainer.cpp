@@ -60,6 +60,7 @@ class Rows final : public strategy::LocalTraining<float> {
     return trainer_.loss(request_, x, stop_);
   }
   double weight() const { return report_.weight; }
+  const train::Metrics& metrics() const { return report_.metrics; }
 
  private:
   Trainer& trainer_;
@@ -68,9 +69,16 @@ class Rows final : public strategy::LocalTraining<float> {
   TrainingReport report_;
 };
 
-PendingUpdate pack(const protocol::RoundPlan& plan, double weight,
-                   std::map<std::string, double> scalars, std::vector<update::VectorSpec> vectors,
-                   SharedBytes payload) {
+using Scalars = std::map<std::string, double>;
+
+void add_metrics(const train::Metrics& metrics, Scalars& scalars) {
+  for (const auto& [name, value] : metrics) {
+    scalars[std::string(update::kMetricPrefix) + name] = value;
+  }
+}
+
+PendingUpdate pack(const protocol::RoundPlan& plan, double weight, Scalars scalars,
+                   std::vector<update::VectorSpec> vectors, SharedBytes payload) {
   update::ContributionHead head{.task = plan.task,
                                 .base = plan.base,
                                 .weight = weight,
@@ -84,11 +92,9 @@ PendingUpdate pack(const protocol::RoundPlan& plan, double weight,
 Result<PendingUpdate> evaluate(const Train& task, Trainer& trainer, const std::atomic<bool>& stop) {
   STARLING_ASSIGN(const train::Evaluation found,
                   trainer.evaluate(request_of(task.plan), floats(task.base), stop));
-  std::map<std::string, double> scalars = {{"loss", found.loss}};
+  Scalars scalars = {{"loss", found.loss}};
   if (found.accuracy) scalars["accuracy"] = *found.accuracy;
-  for (const auto& [name, value] : found.metrics) {
-    scalars[std::string(update::kMetricPrefix) + name] = value;
-  }
+  add_metrics(found.metrics, scalars);
   return pack(task.plan, static_cast<double>(found.samples), std::move(scalars),
               task.plan.schema.vectors, {});
 }
@@ -132,8 +138,9 @@ Result<PendingUpdate> train(const Train& task, Trainer& trainer, const UpdateOpt
   if (result.payload.size() * sizeof(float) != update::payload_bytes_max(plan.schema.vectors)) {
     return unsupported("wrong-vectors", "the task asks for vectors that this client cannot make");
   }
-  std::map<std::string, double> scalars = std::move(result.scalars);
+  Scalars scalars = std::move(result.scalars);
   scalars["train_loss"] = result.work.train_loss;
+  add_metrics(rows.metrics(), scalars);
   std::vector<update::VectorSpec> vectors = update::encode(result.payload, plan.schema.vectors);
   const auto bytes = static_cast<std::size_t>(update::payload_bytes(vectors));
   const auto owner =

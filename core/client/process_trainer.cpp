@@ -67,7 +67,8 @@ Result<TrainingReport> ProcessTrainer::fit(const Prepared& prepared, std::span<f
   TrainingReport report{.weight = answer.weight,
                         .train_loss = answer.loss,
                         .steps = answer.steps,
-                        .rate = prepared.rate};
+                        .rate = prepared.rate,
+                        .metrics = answer.metrics};
   if (report.steps > 0) return report;
   // It does not say them: those that the options ask for over the rows that it counts as.
   const auto rows = static_cast<std::uint64_t>(std::clamp(std::ceil(answer.weight), 1.0, 1e15));

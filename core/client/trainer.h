@@ -27,7 +27,8 @@ struct TrainingReport {
   double weight = 0;  // rows held
   double train_loss = 0;
   std::uint64_t steps = 0;
-  double rate = 0;  // the learning rate of these steps
+  double rate = 0;              // the learning rate of these steps
+  train::Metrics metrics = {};  // a custom trainer's own numbers; finite
 };
 
 // Results depend on the request and the parameters alone. Each call returns "stopped" soon after

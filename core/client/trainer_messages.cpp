@@ -165,7 +165,8 @@ Result<std::optional<double>> read_accuracy(const json::object& object) {
   return std::optional(accuracy);
 }
 
-Result<train::Metrics> read_metrics(const json::object& object) {
+Result<train::Metrics> read_metrics(const json::object& object, TrainerOperation operation) {
+  const bool trains = operation == TrainerOperation::kFit;
   train::Metrics metrics;
   const json::value* listed = object.if_contains("metrics");
   if (listed == nullptr || listed->is_null()) return metrics;
@@ -177,11 +178,12 @@ Result<train::Metrics> read_metrics(const json::object& object) {
   }
   for (const auto& member : members) {
     const std::string name(member.key().data(), member.key().size());
-    if (!train::is_metric_name(name)) {
+    if (!(trains ? train::is_train_metric_name(name) : train::is_metric_name(name))) {
       return protocol_error(fmt::format(
           "answered with a metric that is called '{}'; names are 1 to {} of a-z, A-Z, 0-9 and "
-          "._-/@%, and 'loss' and 'accuracy' stand beside 'metrics'",
-          printable(name), train::kMetricNameBytesMax));
+          "._-/@%, and {} beside 'metrics'",
+          printable(name), train::kMetricNameBytesMax,
+          trains ? "'loss' stands" : "'loss' and 'accuracy' stand"));
     }
     constexpr double kMax = update::kScalarMax;
     STARLING_ASSIGN(metrics[name], number(members, name, {-kMax, kMax}));
@@ -389,6 +391,7 @@ Result<TrainerAnswer> read_answer(std::string_view line, std::uint64_t id,
   if (operation == TrainerOperation::kFit) {
     STARLING_ASSIGN(answer.weight, number(members, "weight", {update::kWeightMin, kMax}));
     STARLING_ASSIGN(answer.steps, count(members, "steps"));
+    STARLING_ASSIGN(answer.metrics, read_metrics(members, operation));
     return answer;
   }
   STARLING_ASSIGN(answer.weight, number(members, "rows", {0, kWholeMax, true}));
@@ -400,7 +403,7 @@ Result<TrainerAnswer> read_answer(std::string_view line, std::uint64_t id,
   }
   if (operation == TrainerOperation::kEvaluate) {
     STARLING_ASSIGN(answer.accuracy, read_accuracy(members));
-    STARLING_ASSIGN(answer.metrics, read_metrics(members));
+    STARLING_ASSIGN(answer.metrics, read_metrics(members, operation));
   }
   return answer;
 }

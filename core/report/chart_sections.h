@@ -11,6 +11,7 @@ namespace starling::report {
 
 struct ChartSection {
   std::string title;
+  std::string introduction;   // a sentence; may be empty
   std::vector<Chart> charts;  // each has a series
 };
 

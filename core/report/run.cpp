@@ -4,14 +4,43 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 namespace starling::report {
 
-std::vector<double> Run::column(Measure measure) const {
+namespace {
+
+template <class Key>
+std::vector<double> column_of(const std::vector<Evaluation>& evaluations, const Key& key) {
   std::vector<double> values;
   values.reserve(evaluations.size());
-  for (const Evaluation& evaluation : evaluations) values.push_back(evaluation.at(measure));
+  for (const Evaluation& evaluation : evaluations) values.push_back(evaluation.at(key));
   return values;
+}
+
+}  // namespace
+
+std::string MetricKey::title() const {
+  return std::string(kSources[static_cast<std::size_t>(source)].title) + " " + name;
+}
+
+double Evaluation::at(const MetricKey& metric) const {
+  const auto found = metrics.find(metric);
+  return found == metrics.end() ? kNotMeasured : found->second;
+}
+
+std::vector<double> Run::column(Measure measure) const { return column_of(evaluations, measure); }
+
+std::vector<double> Run::column(const MetricKey& metric) const {
+  return column_of(evaluations, metric);
+}
+
+std::vector<MetricKey> Run::metrics() const {
+  std::set<MetricKey> keys;
+  for (const Evaluation& evaluation : evaluations) {
+    for (const auto& [key, value] : evaluation.metrics) keys.insert(key);
+  }
+  return {keys.begin(), keys.end()};
 }
 
 bool Run::has(Measure measure) const { return last(measure).has_value(); }

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,12 +72,33 @@ inline constexpr std::array<MeasureInfo, 20> kMeasures = {{
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
+// Who says a custom trainer's metric: the training, the evaluation, that of clients on their
+// held-out rows.
+enum class Source { kEval, kHeldOut, kTrain };
+
+struct SourceInfo {
+  std::string_view key;    // an object of numbers by name
+  std::string_view title;  // for people
+};
+
+inline constexpr std::array<SourceInfo, 3> kSources = {
+    {{"eval_metrics", "eval"}, {"federated_metrics", "held-out"}, {"train_metrics", "train"}}};
+
+struct MetricKey {
+  std::string name;
+  Source source = Source::kEval;
+  friend auto operator<=>(const MetricKey&, const MetricKey&) = default;
+  std::string title() const;  // "held-out mae"
+};
+
 struct Evaluation {
   Evaluation() { values.fill(kNotMeasured); }
   double at(Measure measure) const { return values[static_cast<std::size_t>(measure)]; }
   double& at(Measure measure) { return values[static_cast<std::size_t>(measure)]; }
+  double at(const MetricKey& metric) const;
 
   std::array<double, kMeasures.size()> values;  // kNotMeasured or finite
+  std::map<MetricKey, double> metrics;          // finite
 };
 
 struct TopologyFacts {
@@ -118,6 +141,9 @@ struct Run {
 
   // One measure of every evaluation.
   std::vector<double> column(Measure measure) const;
+  std::vector<double> column(const MetricKey& metric) const;
+  // Of at least one evaluation, in order.
+  std::vector<MetricKey> metrics() const;
   bool has(Measure measure) const;  // of at least one evaluation
   // The last evaluation that has it.
   std::optional<double> last(Measure measure) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/report/comparison.h"
 
@@ -68,22 +69,26 @@ Chart empty_chart(const Runs& runs, Progress progress, std::string title, std::s
   return {.title = std::move(title), .x = x_axis(runs, progress), .y = {.title = std::move(y)}};
 }
 
-// Rounds without an evaluation are no gap in the line of a federated run.
-void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress, Measure measure,
+// Rounds without an evaluation are no gap in the line of a federated run. `key`: a Measure or a
+// MetricKey.
+template <class Key>
+void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress, const Key& key,
          std::string name, int style) {
   const Run& run = runs.runs[index];
-  if (!run.has(measure)) return;
+  const std::vector<double> y = run.column(key);
+  if (std::ranges::none_of(y, [](double value) { return std::isfinite(value); })) return;
   Series series{.name = std::move(name), .style = style};
   const bool has_band = index < runs.lowest.size() && !runs.lowest[index].evaluations.empty();
   const std::vector<double> x = x_values(runs, run, progress);
-  const std::vector<double> y = run.column(measure);
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (run.kind == RunKind::kFederated && !std::isfinite(y[i])) continue;
     series.x.push_back(x[i]);
     series.y.push_back(y[i]);
     if (!has_band) continue;
-    series.lower.push_back(runs.lowest[index].evaluations[i].at(measure));
-    series.upper.push_back(runs.highest[index].evaluations[i].at(measure));
+    const Evaluation& lowest = runs.lowest[index].evaluations[i];
+    const Evaluation& highest = runs.highest[index].evaluations[i];
+    series.lower.push_back(lowest.at(key));
+    series.upper.push_back(highest.at(key));
   }
   chart.series.push_back(std::move(series));
 }
@@ -195,6 +200,34 @@ Chart held_out_loss_chart(const Runs& runs, Progress progress) {
   Chart chart = empty_chart(runs, progress, "Held-out loss", "loss");
   add_all(chart, runs, progress, Measure::kHeldOutLoss);
   return chart;
+}
+
+std::vector<Chart> metric_charts(const Runs& runs) {
+  std::set<MetricKey> keys;
+  for (const Run& run : runs.runs) {
+    for (MetricKey& key : run.metrics()) keys.insert(std::move(key));
+  }
+  const bool one = runs.runs.size() == 1;
+  std::vector<Chart> charts;
+  for (const MetricKey& key : keys) {
+    if (one) {
+      if (charts.empty() || charts.back().title != key.name) {
+        charts.push_back(empty_chart(runs, Progress::kSteps, key.name, key.name));
+      }
+      const auto source = static_cast<std::size_t>(key.source);
+      const bool of_nodes = runs.runs.front().kind == RunKind::kGossip;
+      add(charts.back(), runs, 0, Progress::kSteps, key,
+          of_nodes ? "mean of nodes" : std::string(kSources[source].title),
+          static_cast<int>(source));
+      continue;
+    }
+    Chart chart = empty_chart(runs, Progress::kSteps, with_mean(key.title(), runs), key.name);
+    for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+      add(chart, runs, i, Progress::kSteps, key, runs.names[i], static_cast<int>(i));
+    }
+    charts.push_back(std::move(chart));
+  }
+  return charts;
 }
 
 Chart consensus_chart(const Runs& runs) {

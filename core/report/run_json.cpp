@@ -105,6 +105,22 @@ Result<Run> parse_summary(std::string_view text) {
   return run;
 }
 
+// Names with null have no value.
+Result<void> parse_metrics(const json::object& object, std::string_view where,
+                           Evaluation& evaluation) {
+  for (std::size_t i = 0; i < kSources.size(); ++i) {
+    STARLING_ASSIGN(const json::object* metrics, object_member(object, kSources[i].key, where));
+    if (metrics == nullptr) continue;
+    const std::string inside = fmt::format("{}, {}", where, kSources[i].key);
+    for (const auto& metric : *metrics) {
+      std::string name(metric.key().data(), metric.key().size());
+      STARLING_ASSIGN(const auto value, number_member(*metrics, name, inside));
+      if (value) evaluation.metrics[{std::move(name), static_cast<Source>(i)}] = *value;
+    }
+  }
+  return {};
+}
+
 Result<Evaluation> parse_evaluation(std::string_view line, std::string_view where) {
   STARLING_ASSIGN(const json::object object, parse_object(line, where));
   Evaluation evaluation;
@@ -112,6 +128,7 @@ Result<Evaluation> parse_evaluation(std::string_view line, std::string_view wher
     STARLING_ASSIGN(const auto value, number_member(object, kMeasures[i].key, where));
     evaluation.values[i] = value.value_or(kNotMeasured);
   }
+  STARLING_TRY(parse_metrics(object, where, evaluation));
   return evaluation;
 }
 
@@ -156,6 +173,7 @@ Result<Evaluation> parse_round(const json::object& round, std::string_view where
     STARLING_ASSIGN(const auto some, number_member(round, key, where));
     bytes += some.value_or(0);
   }
+  STARLING_TRY(parse_metrics(round, where, evaluation));
   return evaluation;
 }
 

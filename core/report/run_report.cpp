@@ -135,7 +135,7 @@ void add_topology(Page& page, const Run& run) {
 
 void add_charts(Page& page, const Runs& runs) {
   for (const ChartSection& section : chart_sections(runs)) {
-    page.section(section.title);
+    page.section(section.title, section.introduction);
     page.begin_grid();
     for (const Chart& chart : section.charts) page.raw(render(chart));
     page.end_grid();
@@ -160,12 +160,15 @@ void add_numbers(Page& page, const Run& run) {
     shown.push_back(measure);
     table.columns.push_back({column_title(run, measure), true});
   }
+  const std::vector<MetricKey> metrics = run.metrics();
+  for (const MetricKey& metric : metrics) table.columns.push_back({metric.title(), true});
   const std::size_t count = run.evaluations.size();
   const std::size_t every = (count + kRowsMax - 1) / kRowsMax;
   for (std::size_t i = 0; i < count; ++i) {
     if (i % every != 0 && i + 1 != count) continue;
     std::vector<std::string>& cells = table.rows.emplace_back();
     for (const Measure measure : shown) cells.push_back(exact(run.evaluations[i].at(measure)));
+    for (const MetricKey& metric : metrics) cells.push_back(exact(run.evaluations[i].at(metric)));
   }
   page.begin_details(fmt::format("Numbers ({} evaluations)", count));
   if (every > 1) {

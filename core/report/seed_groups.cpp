@@ -70,6 +70,26 @@ Run common_facts(std::span<const Run> runs, const std::vector<std::size_t>& memb
   return run;
 }
 
+// A custom trainer's metrics, of which each member has all.
+void add_metrics_of(const std::vector<const Evaluation*>& evaluations, Evaluation& mean,
+                    Evaluation& lowest, Evaluation& highest) {
+  for (const auto& [key, first] : evaluations.front()->metrics) {
+    double sum = 0;  // not finite where a member does not say it
+    double low = first;
+    double high = first;
+    for (const Evaluation* evaluation : evaluations) {
+      const double value = evaluation->at(key);
+      sum += value;
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+    if (!std::isfinite(sum)) continue;
+    mean.metrics[key] = sum / static_cast<double>(evaluations.size());
+    lowest.metrics[key] = low;
+    highest.metrics[key] = high;
+  }
+}
+
 void add_group(std::span<const Run> runs, const std::vector<std::size_t>& members,
                SeedGroups& groups) {
   Run mean = common_facts(runs, members);
@@ -91,6 +111,7 @@ void add_group(std::span<const Run> runs, const std::vector<std::size_t>& member
       middle.values[k] = sum / static_cast<double>(evaluations.size());
       if (!std::isfinite(sum)) low.values[k] = high.values[k] = kNotMeasured;
     }
+    add_metrics_of(evaluations, middle, low, high);
   }
   groups.means.push_back(std::move(mean));
   groups.lowest.push_back(std::move(lowest));

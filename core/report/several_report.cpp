@@ -207,7 +207,7 @@ void add_several_charts(Page& page, const Study& study) {
   bool first = true;
   for (const ChartSection& section : chart_sections(study.shown())) {
     const bool folded = !study.facets.empty() && !first;
-    page.section(section.title, first ? band_sentence(study) : "");
+    page.section(section.title, first ? band_sentence(study) : section.introduction);
     if (folded) page.begin_details(counted(section.charts.size(), "chart"));
     if (study.facets.empty()) page.begin_grid();
     for (const Chart& chart : section.charts) {

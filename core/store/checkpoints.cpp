@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <set>
+#include <utility>
 
 namespace starling::store {
 namespace {
@@ -124,48 +124,46 @@ Result<std::string> find_damage(const Checkpoints& checkpoints, const ModelRecor
 
 namespace {
 
-struct Criterion {
-  Metric metric;
-  Evaluation ModelRecord::*evaluation;
-  std::optional<double> Evaluation::*measure;
-  bool more_is_better;
-};
+std::optional<double> value_of(const ModelRecord& model, const Metric& metric) {
+  const Evaluation& evaluation = metric.federated ? model.federated : model.evaluation;
+  if (metric.name == "accuracy") return evaluation.accuracy;
+  if (metric.name == "loss") return evaluation.loss;
+  const auto found = evaluation.metrics.find(metric.name);
+  return found == evaluation.metrics.end() ? std::nullopt : std::optional(found->second);
+}
 
-// In the order in which kAny asks for them.
-constexpr std::array kCriteria = {
-    Criterion{Metric::kAccuracy, &ModelRecord::evaluation, &Evaluation::accuracy, true},
-    Criterion{Metric::kLoss, &ModelRecord::evaluation, &Evaluation::loss, false},
-    Criterion{Metric::kFederatedAccuracy, &ModelRecord::federated, &Evaluation::accuracy, true},
-    Criterion{Metric::kFederatedLoss, &ModelRecord::federated, &Evaluation::loss, false}};
-
-std::optional<BestModel> best_by(std::span<const ModelRecord> models, const Criterion& criterion) {
+std::optional<BestModel> best_by(std::span<const ModelRecord> models, const Metric& metric) {
   std::optional<BestModel> best;
   for (const ModelRecord& model : models) {
-    const std::optional<double> value = model.*criterion.evaluation.*criterion.measure;
+    const std::optional<double> value = value_of(model, metric);
     if (!value) continue;
-    if (best && !(criterion.more_is_better ? *value > best->value : *value < best->value)) continue;
-    best = BestModel{model.round, criterion.metric, *value};
+    if (best && !(metric.more_is_better ? *value > best->value : *value < best->value)) continue;
+    best = BestModel{model.round, metric, *value};
   }
   return best;
 }
 
 }  // namespace
 
-std::optional<BestModel> best_model(std::span<const ModelRecord> models, Metric metric) {
-  for (const Criterion& criterion : kCriteria) {
-    if (metric != Metric::kAny && metric != criterion.metric) continue;
-    if (const auto best = best_by(models, criterion)) return best;
+std::optional<BestModel> best_model(std::span<const ModelRecord> models,
+                                    const std::optional<Metric>& metric) {
+  if (metric) return best_by(models, *metric);
+  for (const bool federated : {false, true}) {
+    for (const auto& [name, more_is_better] : {std::pair("accuracy", true), {"loss", false}}) {
+      if (const auto best = best_by(models, {name, federated, more_is_better})) return best;
+    }
   }
   return std::nullopt;
 }
 
-std::optional<Round> best_round(std::span<const ModelRecord> models, Metric metric) {
+std::optional<Round> best_round(std::span<const ModelRecord> models,
+                                const std::optional<Metric>& metric) {
   const auto best = best_model(models, metric);
   return best ? std::optional(best->round) : std::nullopt;
 }
 
 std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep,
-                                  Metric metric) {
+                                  const std::optional<Metric>& metric) {
   std::set<Round> kept;
   const std::size_t newest = keep == 0 ? models.size() : std::max<std::size_t>(keep, 1);
   for (std::size_t i = models.size() - std::min(newest, models.size()); i < models.size(); ++i) {
@@ -203,7 +201,7 @@ Result<std::vector<Round>> Checkpoints::rounds() const {
 }
 
 Result<void> Checkpoints::prune(std::span<const ModelRecord> models, std::uint32_t keep,
-                                Metric metric) const {
+                                const std::optional<Metric>& metric) const {
   const std::vector<Round> kept = rounds_to_keep(models, keep, metric);
   const auto wanted = [&](const OurFile& file) {
     const auto same = [&](const ModelRecord& model) { return model.round == file.round; };
@@ -241,7 +239,7 @@ Result<std::vector<std::string>> Checkpoints::set_aside(std::span<const ModelRec
 }
 
 Result<void> prune(RunStore& store, const Checkpoints& checkpoints, RunId run, std::uint32_t keep,
-                   Metric metric) {
+                   const std::optional<Metric>& metric) {
   if (keep == 0) return {};
   STARLING_ASSIGN(const auto rounds, checkpoints.rounds());
   if (rounds.size() <= keep) return {};

@@ -24,25 +24,32 @@ namespace starling::store {
 using HashModelFile =
     std::function<Result<Sha256Digest>(Disk& disk, const std::filesystem::path& file)>;
 
-// What makes a model the best of its run: a measure of the coordinator's evaluations or of the
-// clients' (federated), or any. kAny: highest accuracy, else (where no model has one) lowest loss,
-// by the coordinator's evaluations; where it made none, by the clients'.
-enum class Metric { kAny, kAccuracy, kLoss, kFederatedAccuracy, kFederatedLoss };
+// What makes a model the best of its run: a number of the coordinator's evaluations or of the
+// clients' (federated).
+struct Metric {
+  std::string name;  // "accuracy", "loss" or that of a trainer's metric
+  bool federated = false;
+  bool more_is_better = true;
+  friend bool operator==(const Metric&, const Metric&) = default;
+};
 
 struct BestModel {
   Round round = 0;
-  Metric by = Metric::kAccuracy;  // never kAny
+  Metric by = {};
   double value = 0;
 };
-// The earlier of equals; none where nothing was evaluated that the metric asks for.
+// The earlier of equals; none where nothing was evaluated that the metric asks for. Without a
+// metric: of the highest accuracy, else (where no model has one) of the lowest loss, by the
+// coordinator's evaluations; where it made none, by the clients'.
 std::optional<BestModel> best_model(std::span<const ModelRecord> models,
-                                    Metric metric = Metric::kAny);
+                                    const std::optional<Metric>& metric = std::nullopt);
 // Of it.
-std::optional<Round> best_round(std::span<const ModelRecord> models, Metric metric = Metric::kAny);
+std::optional<Round> best_round(std::span<const ModelRecord> models,
+                                const std::optional<Metric>& metric = std::nullopt);
 
 // The last `keep` rounds (0: all), the first, the best and the last; in order of round.
 std::vector<Round> rounds_to_keep(std::span<const ModelRecord> models, std::uint32_t keep,
-                                  Metric metric = Metric::kAny);
+                                  const std::optional<Metric>& metric = std::nullopt);
 
 class Checkpoints {
  public:
@@ -67,7 +74,7 @@ class Checkpoints {
   // Requires: `models` are all committed ones of rounds(). Removes the files of the rounds that
   // rounds_to_keep leaves out.
   [[nodiscard]] Result<void> prune(std::span<const ModelRecord> models, std::uint32_t keep,
-                                   Metric metric = Metric::kAny) const;
+                                   const std::optional<Metric>& metric = std::nullopt) const;
 
   // At start: removes temporaries, and moves the files that are not of `models` to
   // FOLDER/set-aside/ROUND-CONTENT.safetensors (or .state.safetensors), where CONTENT is the
@@ -83,7 +90,7 @@ class Checkpoints {
 // The same with the models of the store: the first, best and last ones have files, so that no
 // others need be read.
 [[nodiscard]] Result<void> prune(RunStore& store, const Checkpoints& checkpoints, RunId run,
-                                 std::uint32_t keep, Metric metric);
+                                 std::uint32_t keep, const std::optional<Metric>& metric);
 
 // What is wrong with the newest model of a run or with its state; empty where both are intact. Any
 // thread.

@@ -194,9 +194,12 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
+using MetricValues = std::map<std::string, double>;  // a custom trainer's numbers, by name
+
 struct Evaluation {
   std::optional<double> loss;
   std::optional<double> accuracy;
+  MetricValues metrics = {};
   friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
 
@@ -206,8 +209,8 @@ struct AttemptResult {
   std::vector<Contribution> contributions;  // where abandoned: received, but in no model
   std::vector<Failure> failures;
   std::optional<double> train_loss;
+  MetricValues train_metrics = {};
   Evaluation evaluation;
-  std::map<std::string, double> metrics = {};  // of the same evaluation, by their own names
   double seconds = 0;
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;

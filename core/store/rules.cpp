@@ -27,6 +27,11 @@ std::optional<double> without_nan(std::optional<double> value) {
   return value && std::isnan(*value) ? std::nullopt : value;
 }
 
+MetricValues without_nan(MetricValues metrics) {
+  std::erase_if(metrics, [](const auto& metric) { return std::isnan(metric.second); });
+  return metrics;
+}
+
 }  // namespace
 
 TokenState token_state_at(const Token& token, WallTime now) {
@@ -245,13 +250,14 @@ Result<void> check_contributions(const AttemptKey& key, const AttemptResult& res
 
 AttemptResult normalized(AttemptResult result) {
   result.train_loss = without_nan(result.train_loss);
-  result.evaluation = normalized(result.evaluation);
-  std::erase_if(result.metrics, [](const auto& metric) { return std::isnan(metric.second); });
+  result.train_metrics = without_nan(std::move(result.train_metrics));
+  result.evaluation = normalized(std::move(result.evaluation));
   return result;
 }
 
 Evaluation normalized(Evaluation evaluation) {
-  return {without_nan(evaluation.loss), without_nan(evaluation.accuracy)};
+  return {without_nan(evaluation.loss), without_nan(evaluation.accuracy),
+          without_nan(std::move(evaluation.metrics))};
 }
 
 Result<void> may_withdraw(RunId run, Round round, Round last_round) {

@@ -169,8 +169,12 @@ Result<void> SqliteStore::insert_result_rows(PhaseId phase, const AttemptResult&
                                     failure.client, failure.code, failure.reason, failure.bytes_in,
                                     failure.bytes_out));
   }
-  for (const auto& [name, value] : result.metrics) {
+  for (const auto& [name, value] : result.evaluation.metrics) {
     STARLING_TRY(database_->execute("INSERT INTO metrics VALUES(?, ?, ?)", phase, name, value));
+  }
+  for (const auto& [name, value] : result.train_metrics) {
+    STARLING_TRY(
+        database_->execute("INSERT INTO train_metrics VALUES(?, ?, ?)", phase, name, value));
   }
   return {};
 }
@@ -305,7 +309,11 @@ Result<void> SqliteStore::read_phase_rows(PhaseId phase, RoundRecord& record) {
   STARLING_ASSIGN(
       const auto metrics,
       database_->all("SELECT name, value FROM metrics WHERE phase = ?", read_metric, phase));
-  record.result.metrics = {metrics.begin(), metrics.end()};
+  record.result.evaluation.metrics = {metrics.begin(), metrics.end()};
+  STARLING_ASSIGN(
+      const auto train_metrics,
+      database_->all("SELECT name, value FROM train_metrics WHERE phase = ?", read_metric, phase));
+  record.result.train_metrics = {train_metrics.begin(), train_metrics.end()};
   return {};
 }
 

@@ -37,6 +37,24 @@ constexpr std::string_view kModels =
     "LEFT JOIN phases e ON e.run = m.run AND e.kind = 'evaluate' AND e.round = m.round "
     "AND e.state = 'committed' WHERE m.run = ? AND m.round BETWEEN ? AND ? ORDER BY m.round";
 
+struct RoundMetric {
+  Round round = 0;
+  PhaseKind kind = PhaseKind::kTrain;
+  std::string name;
+  double value = 0;
+};
+
+Result<RoundMetric> read_round_metric(Query& query) {
+  RoundMetric metric;
+  STARLING_TRY(query.into(metric.round, metric.kind, metric.name, metric.value));
+  return metric;
+}
+
+constexpr std::string_view kMetricsOfModels =
+    "SELECT p.round, p.kind, m.name, m.value FROM phases p JOIN metrics m ON m.phase = p.id "
+    "WHERE p.run = ? AND p.kind IN ('train', 'evaluate') AND p.round BETWEEN ? AND ? "
+    "AND p.state = 'committed'";
+
 Result<LogLine> read_log_line(Query& query) {
   LogLine line;
   STARLING_TRY(query.into(line.sequence, line.time, line.text));
@@ -141,11 +159,27 @@ Result<void> SqliteStore::finish_run(RunId id, const RunEnd& end, WallTime now) 
 
 Result<std::vector<ModelRecord>> SqliteStore::models(RunId run) {
   STARLING_TRY(run_of(run));
-  return database_->all(kModels, read_model, run, 0, std::numeric_limits<Round>::max());
+  return models_between(run, 0, std::numeric_limits<Round>::max());
+}
+
+Result<std::vector<ModelRecord>> SqliteStore::models_between(RunId run, Round first, Round last) {
+  STARLING_ASSIGN(std::vector<ModelRecord> models,
+                  database_->all(kModels, read_model, run, first, last));
+  STARLING_ASSIGN(const auto metrics,
+                  database_->all(kMetricsOfModels, read_round_metric, run, first, last));
+  for (const auto& [round, kind, name, value] : metrics) {
+    const auto model = std::ranges::lower_bound(models, round, {}, &ModelRecord::round);
+    if (model == models.end() || model->round != round) continue;
+    auto& evaluation = kind == PhaseKind::kTrain ? model->evaluation : model->federated;
+    evaluation.metrics[name] = value;
+  }
+  return models;
 }
 
 Result<std::optional<ModelRecord>> SqliteStore::find_model(RunId run, Round round) {
-  return database_->first(kModels, read_model, run, round, round);
+  STARLING_ASSIGN(std::vector<ModelRecord> models, models_between(run, round, round));
+  if (models.empty()) return std::optional<ModelRecord>();
+  return std::optional(std::move(models.front()));
 }
 
 Result<Round> SqliteStore::last_round(RunId run) {

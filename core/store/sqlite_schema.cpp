@@ -242,6 +242,14 @@ CREATE TABLE metrics(
   value REAL NOT NULL,
   PRIMARY KEY(phase, name)
 ) STRICT, WITHOUT ROWID;
+)sql",
+                                                                 R"sql(
+CREATE TABLE train_metrics(
+  phase INTEGER NOT NULL REFERENCES phases(id),
+  name TEXT NOT NULL,
+  value REAL NOT NULL,
+  PRIMARY KEY(phase, name)
+) STRICT, WITHOUT ROWID;
 )sql"};
 
 Result<std::int64_t> number(Database& database, const char* sql) {

@@ -7,7 +7,7 @@
 
 namespace starling::store {
 
-inline constexpr int kSchemaVersion = 6;           // PRAGMA user_version
+inline constexpr int kSchemaVersion = 7;           // PRAGMA user_version
 inline constexpr int kApplicationId = 0x5354524C;  // PRAGMA application_id: "STRL"
 
 // Before anything is changed: "schema-newer" (kUnsupported), "database-foreign".

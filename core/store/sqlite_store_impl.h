@@ -91,6 +91,8 @@ class SqliteStore final : public Store {
 
   Result<Run> run_of(RunId id);
   Result<void> insert_model(RunId run, const ModelRecord& model);
+  // In order of round, with what their evaluations found.
+  Result<std::vector<ModelRecord>> models_between(RunId run, Round first, Round last);
   Result<void> end_run(RunId id, const RunEnd& end, WallTime now);
 
   Result<rules::Progress> progress_of(RunId run, PhaseKind kind);

@@ -80,10 +80,14 @@ class BlockEvaluation {
 }  // namespace
 
 bool is_metric_name(std::string_view name) {
+  return is_train_metric_name(name) && name != "accuracy";
+}
+
+bool is_train_metric_name(std::string_view name) {
   constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/@%";
   return !name.empty() && name.size() <= kMetricNameBytesMax && name != "loss" &&
-         name != "accuracy" && name.find_first_not_of(kLetters) == name.npos;
+         name.find_first_not_of(kLetters) == name.npos;
 }
 
 Result<Evaluation> evaluate(const model::Model& model, std::span<const float> parameters,

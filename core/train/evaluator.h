@@ -21,8 +21,10 @@ using Metrics = std::map<std::string, double>;
 
 inline constexpr std::size_t kMetricsMax = 32;
 inline constexpr std::size_t kMetricNameBytesMax = 64;
-// Of a-z, A-Z, 0-9 and ._-/@%, and neither "loss" nor "accuracy".
+// Of an evaluation: of a-z, A-Z, 0-9 and ._-/@%, and neither "loss" nor "accuracy".
 bool is_metric_name(std::string_view name);
+// Of a training: the same, or "accuracy", which has no other place in a training's answer.
+bool is_train_metric_name(std::string_view name);
 
 struct Evaluation {
   double loss = 0;  // of built-in models mean cross-entropy; not finite where the model diverged

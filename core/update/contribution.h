@@ -72,7 +72,8 @@ inline constexpr double kWeightMin = 1e-6;  // sums of smaller ones lose bits of
 inline constexpr std::size_t kScalarsMax = 64;
 inline constexpr double kScalarMax = 1e100;  // its product with any weight is finite
 inline constexpr std::size_t kNameBytesMax = 128;
-// An evaluation's scalars are "loss", "accuracy" where there is one, and "metrics.NAME".
+// An evaluation's scalars are "loss", "accuracy" where there is one, and "metrics.NAME". A training
+// may have "metrics.NAME" beside "train_loss" and those of its strategy.
 inline constexpr std::string_view kMetricPrefix = "metrics.";
 
 class Contribution {

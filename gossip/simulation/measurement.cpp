@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <numeric>
 
 #include "core/linalg/sum.h"
@@ -22,6 +23,11 @@ std::vector<Node> draw_nodes(const NetOptions& options) {
     std::ranges::sort(nodes);
   }
   return nodes;
+}
+
+// In the order of the nodes. Requires: not empty.
+double mean_of_numbers(std::span<const double> numbers) {
+  return linalg::pairwise_sum(numbers) / static_cast<double>(numbers.size());
 }
 
 template <class T>
@@ -57,13 +63,16 @@ void Measurement::set_traffic(const Traffic& traffic) {
 void Measurement::set_evaluations(std::span<const train::Evaluation> scores) {
   if (scores.empty()) return;
   std::vector<double> losses, accuracies;
+  std::map<std::string, std::vector<double>> metrics;
   for (const train::Evaluation& score : scores) {
     losses.push_back(score.loss);
     if (score.accuracy) accuracies.push_back(*score.accuracy);
+    for (const auto& [name, value] : score.metrics) metrics[name].push_back(value);
   }
-  eval_loss = linalg::pairwise_sum(losses) / static_cast<double>(losses.size());
+  eval_loss = mean_of_numbers(losses);
+  for (const auto& [name, values] : metrics) eval_metrics[name] = mean_of_numbers(values);
   if (accuracies.empty()) return;
-  eval_accuracy = linalg::pairwise_sum(accuracies) / static_cast<double>(accuracies.size());
+  eval_accuracy = mean_of_numbers(accuracies);
   eval_accuracy_min = *std::ranges::min_element(accuracies);
   eval_accuracy_max = *std::ranges::max_element(accuracies);
 }

@@ -27,6 +27,7 @@ struct Measurement {
   std::optional<double> eval_accuracy_max;
   std::optional<double> eval_loss_mean_model;
   std::optional<double> eval_accuracy_mean_model;
+  train::Metrics eval_metrics;  // a custom trainer's, of the evaluated nodes that say them
   double consensus_distance = 0;
   std::uint64_t bytes_sent = 0;
   std::uint64_t messages = 0;

@@ -6,9 +6,11 @@
 #include <boost/json.hpp>
 #include <limits>
 #include <ostream>
+#include <ranges>
 #include <vector>
 
 #include "core/base/counted.h"
+#include "core/base/decimal.h"
 #include "core/telemetry/quantities.h"
 #include "core/telemetry/terminal_chart.h"
 #include "gossip/tool/run_writer.h"
@@ -24,6 +26,12 @@ std::string describe(const Measurement& m, std::uint64_t steps, std::string_view
   if (m.eval_accuracy) {
     line += fmt::format("  mean model {:.4f}  eval loss {:.4f}", *m.eval_accuracy_mean_model,
                         *m.eval_loss);
+  } else if (m.eval_loss) {
+    line += fmt::format("  eval loss {}", decimal(*m.eval_loss));
+  }
+  constexpr std::size_t kMetricsShown = 3;
+  for (const auto& [name, value] : m.eval_metrics | std::views::take(kMetricsShown)) {
+    line += fmt::format("  {} {}", name, decimal(value));
   }
   return line + "  sent " + telemetry::format_bytes(m.bytes_sent);
 }

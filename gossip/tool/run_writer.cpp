@@ -27,6 +27,13 @@ boost::json::value number(const std::optional<std::uint64_t>& value) {
   return *value;
 }
 
+boost::json::value metrics_to_json(const train::Metrics& metrics) {
+  if (metrics.empty()) return nullptr;
+  boost::json::object object;
+  for (const auto& [name, value] : metrics) object[name] = number(std::optional(value));
+  return object;
+}
+
 boost::json::object settings_to_json(const Settings& settings) {
   boost::json::object object;
   for (const auto& [key, value] : settings) object[key] = value;
@@ -58,6 +65,7 @@ boost::json::object to_json(const Measurement& m) {
           {"eval_accuracy_max", number(m.eval_accuracy_max)},
           {"eval_loss_mean_model", number(m.eval_loss_mean_model)},
           {"eval_accuracy_mean_model", number(m.eval_accuracy_mean_model)},
+          {"eval_metrics", metrics_to_json(m.eval_metrics)},
           {"consensus_distance", number(std::optional(m.consensus_distance))},
           {"bytes_sent", m.bytes_sent},
           {"messages", m.messages},

@@ -180,7 +180,8 @@ std::optional<train::Evaluation> NetworkTrainers::evaluate(const NetOptions& opt
   if (answer) {
     return train::Evaluation{.loss = answer->loss,
                              .accuracy = answer->accuracy,
-                             .samples = static_cast<std::uint64_t>(answer->weight)};
+                             .samples = static_cast<std::uint64_t>(answer->weight),
+                             .metrics = answer->metrics};
   }
   if (stop_) return std::nullopt;
   log_.warning("the model of {} is not evaluated: {}", node_name(node), answer.error().message());

@@ -105,6 +105,8 @@ TEST_F(CheckedTrainerTest, WhatIsRightPassesThrough) {
   EXPECT_EQ(loss().value(), 0.75);
   EXPECT_EQ(evaluate()->samples, 9U);
   EXPECT_EQ(evaluate()->metrics, trainer.metrics);
+  trainer.report->metrics = {{"accuracy", 0.5}, {"mae", 2}};
+  EXPECT_EQ(train()->metrics, trainer.report->metrics);
   trainer.accuracy.reset();
   EXPECT_EQ(evaluate()->accuracy, std::nullopt);
   trainer.report = retry("stopped", "told to");
@@ -161,6 +163,12 @@ TEST_F(CheckedTrainerTest, ResultsThatNobodyCanUseAreErrors) {
   trainer.on_train = nullptr;
   trainer.report = TrainingReport{.weight = 40, .train_loss = kNaN};
   EXPECT_EQ(train().error().code(), "diverged");
+  trainer.report = TrainingReport{.weight = 40, .metrics = {{"mae", kNaN}}};
+  EXPECT_EQ(train().error().code(), "diverged");
+  trainer.report->metrics = {{"loss", 1}};
+  EXPECT_THAT(train().error().message(), HasSubstr("a metric that is called 'loss'"));
+  for (int i = 0; i < 33; ++i) trainer.report->metrics["m" + std::to_string(i)] = 1;
+  EXPECT_THAT(train().error().message(), HasSubstr("at most 32"));
   trainer.report = TrainingReport{.weight = 0};
   EXPECT_EQ(train().error().code(), "trainer-failed");
   trainer.loss_found = kNaN;

@@ -269,7 +269,8 @@ class Regression final : public Trainer {
   Result<TrainingReport> train(const TrainingRequest&, std::span<float>,
                                const train::TrainingHooks<float>&,
                                const std::atomic<bool>&) override {
-    return TrainingReport{};
+    return TrainingReport{
+        .weight = 5, .train_loss = 3, .steps = 1, .metrics = {{"accuracy", 0.5}, {"mae", 0.75}}};
   }
   Result<train::Evaluation> evaluate(const TrainingRequest&, std::span<const float>,
                                      const std::atomic<bool>&) override {
@@ -286,6 +287,16 @@ TEST_F(LocalTrainerTest, AnEvaluationTravelsAsItsNumbersHaveNames) {
   EXPECT_EQ(update->head.weight, 7);
   EXPECT_EQ(update->head.scalars,
             (std::map<std::string, double>{{"loss", -2}, {"metrics.mae", 0.25}}));
+  EXPECT_TRUE(update::validate(update->head, update->payload, plan.schema));
+}
+
+TEST_F(LocalTrainerTest, MetricsOfATrainingTravelBesideItsLoss) {
+  Regression trainer;
+  const auto update = make_update({.plan = plan, .base = base()}, trainer, {}, stop);
+  ASSERT_TRUE(update) << update.error().message();
+  EXPECT_EQ(update->head.scalars,
+            (std::map<std::string, double>{
+                {"train_loss", 3}, {"metrics.accuracy", 0.5}, {"metrics.mae", 0.75}}));
   EXPECT_TRUE(update::validate(update->head, update->payload, plan.schema));
 }
 

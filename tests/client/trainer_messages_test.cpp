@@ -141,7 +141,13 @@ TEST(TrainerMessages, AnswersAreRead) {
   EXPECT_EQ(fit->weight, 600);
   EXPECT_EQ(fit->loss, 0.5);
   EXPECT_EQ(fit->steps, 19U);
+  EXPECT_EQ(fit->metrics, train::Metrics());
   EXPECT_EQ(read_answer(R"({"id": 7, "ok": {"weight": 1, "loss": -2}})", 7, kFit)->steps, 0U);
+  const auto with = read_answer(
+      R"({"id": 7, "ok": {"weight": 1, "loss": 1, "metrics": {"mae": 2, "accuracy": 0.5}}})", 7,
+      kFit);
+  ASSERT_TRUE(with) << with.error().message();
+  EXPECT_EQ(with->metrics, (train::Metrics{{"accuracy", 0.5}, {"mae", 2}}));
   const auto found =
       read_answer(R"({"id": 7, "ok": {"rows": 4, "loss": 1, "accuracy": 1}})", 7, kEvaluate);
   EXPECT_EQ(found->accuracy, 1);
@@ -182,6 +188,13 @@ TEST(TrainerMessages, MetricsThatNobodyCanUseAreRefusedByName) {
   EXPECT_THAT(error(many + "}"),
               HasSubstr("trainer-protocol: the trainer answered with 33 metrics"));
   EXPECT_THAT(error("[1]"), HasSubstr("'metrics' that is not an object"));
+  EXPECT_THAT(error(R"({"accuracy": 1})"), HasSubstr("'loss' and 'accuracy' stand beside"));
+  const auto fit =
+      read_answer(R"({"id": 7, "ok": {"weight": 1, "loss": 1, "metrics": {"loss": 2}}})", 7,
+                  TrainerOperation::kFit);
+  ASSERT_FALSE(fit);
+  EXPECT_THAT(fit.error().message(), HasSubstr("called 'loss'"));
+  EXPECT_THAT(fit.error().message(), HasSubstr("and 'loss' stands beside 'metrics'"));
   EXPECT_THAT(error(R"({"mae": "1"})"), HasSubstr("'mae' that is not a number"));
   EXPECT_THAT(error(R"({"mae": NaN})"), HasSubstr("diverged"));
   EXPECT_THAT(error(R"({"mae": 1e400})"), HasSubstr("diverged"));

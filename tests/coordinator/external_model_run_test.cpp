@@ -125,18 +125,23 @@ TEST_F(ExternalModelRun, AveragesBuffersOnlyWhereClientsSendSteps) {
 class AddingTrainer final : public client::Trainer {
  public:
   explicit AddingTrainer(float by) : by_(by) {}
-  Result<client::TrainingReport> train(const client::TrainingRequest&, std::span<float> parameters,
+  Result<client::TrainingReport> train(const client::TrainingRequest& request,
+                                       std::span<float> parameters,
                                        const train::TrainingHooks<float>&,
                                        const std::atomic<bool>&) override {
     for (float& value : parameters) value += by_;
-    return client::TrainingReport{.weight = 10, .train_loss = 1, .steps = 1, .rate = 1};
+    return client::TrainingReport{.weight = 10,
+                                  .train_loss = 1,
+                                  .steps = 1,
+                                  .rate = 1,
+                                  .metrics = {{"tenth", by_ / 10.0}, {"round", request.round}}};
   }
   Result<train::Evaluation> evaluate(const client::TrainingRequest&,
                                      std::span<const float> parameters,
                                      const std::atomic<bool>&) override {
     return train::Evaluation{.loss = -parameters[0],
                              .samples = static_cast<std::uint64_t>(by_),
-                             .metrics = {{"by", by_}}};
+                             .metrics = {{"by", by_}, {"first", parameters[0]}}};
   }
 
  private:
@@ -163,6 +168,8 @@ struct Simulated {
   std::vector<std::string> lines;
   std::uint64_t crashes = 0;
   std::vector<std::string> models;
+  std::vector<store::MetricValues> train_metrics;
+  std::vector<Round> kept;  // models with files
   std::vector<store::RoundRecord> evaluations;
 };
 
@@ -193,13 +200,17 @@ Simulated simulate(const Job& job, SimulatedFaults faults = {}, bool evaluator_f
     if (!round.model) continue;
     simulated.models.push_back(round.model->hex());
     simulated.losses.push_back(round.result.evaluation.loss);
+    simulated.train_metrics.push_back(round.result.train_metrics);
   }
   simulated.evaluations = store->evaluations(*id, 1).value();
   const auto run = store->find_run(*id).value();
   EXPECT_EQ(run->state, store::RunState::kCompleted) << run->error;
   const auto path = std::filesystem::path("models") / std::to_string(id->value());
+  simulated.kept = store::Checkpoints(simulator.disk_of("coordinator"), path).rounds().value();
   simulated.last =
-      model::load_external_model(simulator.disk_of("coordinator"), path / "4.safetensors").value();
+      model::load_external_model(simulator.disk_of("coordinator"),
+                                 path / store::Checkpoints::file_name(simulated.kept.back()))
+          .value();
   return simulated;
 }
 
@@ -274,11 +285,43 @@ TEST_F(ExternalModelRun, MetricsOfItsClientsStandInItsRecordsWithoutAnAccuracy) 
       ++committed;
       EXPECT_EQ(record.result.evaluation.accuracy, std::nullopt);
       EXPECT_LT(record.result.evaluation.loss, 0);
-      ASSERT_TRUE(record.result.metrics.contains("by"));
-      EXPECT_DOUBLE_EQ(record.result.metrics.at("by"), 14.0 / 6);
+      ASSERT_TRUE(record.result.evaluation.metrics.contains("by"));
+      EXPECT_DOUBLE_EQ(record.result.evaluation.metrics.at("by"), 14.0 / 6);
     }
     EXPECT_EQ(committed, 4U);
   }
+}
+
+TEST_F(ExternalModelRun, MetricsOfItsTrainingsStandInItsRecords) {
+  for (const char* rule : {"mean", "median"}) {
+    job_.aggregation.rule = rule;
+    const Simulated simulated = simulate(job_);
+    ASSERT_EQ(simulated.train_metrics.size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) {
+      ASSERT_EQ(simulated.train_metrics[i].size(), 2U) << rule;
+      EXPECT_DOUBLE_EQ(simulated.train_metrics[i].at("tenth"), 0.2);
+      EXPECT_EQ(simulated.train_metrics[i].at("round"), static_cast<double>(i + 1));
+    }
+    EXPECT_THAT(simulated.lines, Contains(HasSubstr("train round 3.0000  train tenth 0.2000")));
+    for (const std::uint64_t n : {9U, 25U, 40U}) {
+      const Simulated killed = simulate(job_, {.seed = n, .kill_at_message = n});
+      EXPECT_EQ(killed.train_metrics, simulated.train_metrics) << "to the bit";
+    }
+  }
+}
+
+// The metric is the model's first value, which rises by 2 a round.
+TEST_F(ExternalModelRun, ATrainersMetricEndsTheRunAndSaysWhichModelIsBest) {
+  job_.evaluate.dataset = kByTrainer;
+  job_.evaluate.federated_every = 1;
+  job_.stop = {.metric = "first", .mode = "min", .patience = 2};
+  const Simulated simulated = simulate(job_);
+  EXPECT_THAT(simulated.lines,
+              Contains(HasSubstr("stopped early: first has not improved for 2 evaluations since "
+                                 "round 1 (2.0000)")));
+  EXPECT_THAT(simulated.kept, ElementsAre(0, 1, 3));
+  job_.stop = {.metric = "federated-first", .mode = "max", .patience = 2};
+  EXPECT_THAT(simulate(job_).kept, ElementsAre(0, 4));
 }
 
 TEST_F(ExternalModelRun, ABufferIsAveragedWhateverTheStrategyMakesOfTheOthers) {

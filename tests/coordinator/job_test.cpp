@@ -83,6 +83,8 @@ TEST(Job, KeysWithoutEffectAreNamed) {
   EXPECT_EQ(unused("[train]\nmomentum = 0.5\noptimizer = \"nesterov\"\n"), Sentences());
   EXPECT_EQ(unused("[stop]\npatience = 3\n"),
             Sentences({"stop.patience has no effect: stop.metric is not set"}));
+  EXPECT_EQ(unused("[stop]\nmode = \"max\"\n"),
+            Sentences({"stop.mode has no effect: stop.metric is not set"}));
   EXPECT_EQ(unused("[evaluate]\nfederated-cohort = 3\n"),
             Sentences({"evaluate.federated-cohort has no effect: evaluate.federated-every is not "
                        "set"}));
@@ -120,6 +122,40 @@ TEST(Job, AModelOfOnesOwnIsRefusedWhatTheCoordinatorCannotDoWithIt) {
       warnings_of_keys(parse_job(external + "[data]\nhold-out = 0.1\n", "j").value()),
       (std::vector<std::string>{"data.hold-out has no effect: model.kind is external (it needs "
                                 "softmax-regression, mlp or cnn)"}));
+}
+
+TEST(Job, AMetricThatEndsARunHasANameAndADirection) {
+  const std::string external =
+      "[model]\nkind = \"external\"\ninitial = \"init.safetensors\"\n"
+      "[evaluate]\ndataset = \"trainer\"\nfederated-every = 1\n[stop]\n";
+  const auto stop = [&](const std::string& keys) { return refusal(external + keys); };
+  const auto has = [](const std::string& text, std::string_view what) {
+    return text.find(what) != text.npos;
+  };
+  EXPECT_EQ(stop("metric = \"mae\"\nmode = \"min\"\n"), "accepted");
+  EXPECT_EQ(stop("metric = \"federated-recall@10\"\nmode = \"max\"\n"), "accepted");
+  EXPECT_EQ(stop("metric = \"accuracy\"\nmode = \"max\"\n"), "accepted");
+  EXPECT_EQ(stop("metric = \"loss\"\n"), "accepted");
+  EXPECT_TRUE(has(stop("metric = \"mae\"\n"),
+                  "stop.metric = 'mae' needs stop.mode = \"max\" where a larger value is better, "
+                  "else \"min\""));
+  EXPECT_TRUE(has(stop("metric = \"loss\"\nmode = \"max\"\n"),
+                  "stop.mode = 'max' contradicts stop.metric = 'loss', of which less is better"));
+  EXPECT_TRUE(has(stop("metric = \"federated-accuracy\"\nmode = \"min\"\n"),
+                  "contradicts stop.metric = 'federated-accuracy', of which more is better"));
+  EXPECT_NE(stop("metric = \"mae\"\nmode = \"down\"\n"), "accepted");
+  for (const char* name : {"mean error", "federated-", ""}) {
+    EXPECT_TRUE(
+        has(stop(fmt::format("metric = \"{}\"\nmode = \"min\"\n", name)), "is no name of a metric"))
+        << name;
+  }
+  EXPECT_TRUE(
+      has(refusal("[evaluate]\ndataset = \"csv:rows.csv\"\n[stop]\nmetric = \"acuracy\"\n"),
+          "stop.metric = 'acuracy' is none that the built-in model 'mlp' has; use accuracy, "
+          "loss, federated-accuracy, federated-loss or none"));
+  EXPECT_TRUE(has(refusal("[model]\nkind = \"external\"\ninitial = \"i.safetensors\"\n"
+                          "[stop]\nmetric = \"federated-mae\"\nmode = \"min\"\n"),
+                  "stop.metric = 'federated-mae' needs evaluate.federated-every above 0"));
 }
 
 TEST(Job, KeysOfTheSimulatedWorldWithoutEffectAreNamed) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <boost/json.hpp>
 #include <cmath>
 
@@ -20,6 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 RoundSummary summary() {
   return {.run = RunId(1),
@@ -110,8 +112,22 @@ TEST(RunRecords, AnEvaluationWithoutAccuracyHasItsMetrics) {
   EXPECT_THAT(round_lines(evaluation, &outcome, 20)[1],
               HasSubstr("  u 1.0000  and 1 metric more  1.93 s"));
   const store::AttemptResult record = to_record(evaluation, &outcome);
-  EXPECT_EQ(record.evaluation, (store::Evaluation{-1.5, std::nullopt}));
-  EXPECT_EQ(record.metrics, outcome.measured->metrics);
+  EXPECT_EQ(record.evaluation, (store::Evaluation{-1.5, std::nullopt, outcome.measured->metrics}));
+}
+
+// Whoever reads a line must not take them for those of the evaluation.
+TEST(RunRecords, MetricsOfATrainingAreNamedAsSuch) {
+  RoundOutcome outcome{.train_loss = 0.5, .train_metrics = {{"accuracy", 0.75}, {"mae", 2}}};
+  outcome.measured = Measured{.loss = 1, .accuracy = 0.5, .metrics = {{"mae", 3}}};
+  EXPECT_THAT(round_lines(summary(), &outcome, 20)[1],
+              StartsWith("[round 3/20] train loss 0.5000  train accuracy 0.7500  train mae 2.0000  "
+                         "eval loss 1.0000  accuracy 0.5000  mae 3.0000  1.93 s"));
+  for (const char* name : {"p", "q", "r", "s"}) outcome.train_metrics[name] = 1;
+  EXPECT_THAT(round_lines(summary(), &outcome, 20)[1],
+              HasSubstr("  train r 1.0000  and 1 train metric more  eval loss"));
+  const store::AttemptResult record = to_record(summary(), &outcome);
+  EXPECT_EQ(record.train_metrics, outcome.train_metrics);
+  EXPECT_EQ(record.evaluation.metrics, outcome.measured->metrics);
 }
 
 TEST(RunRecords, JsonHasMetricsByNameAndNullWhereThereAreNone) {
@@ -122,18 +138,43 @@ TEST(RunRecords, JsonHasMetricsByNameAndNullWhereThereAreNone) {
     if (kind == store::PhaseKind::kTrain) made.model = Sha256Digest();
     return made;
   };
-  const auto train = record(store::PhaseKind::kTrain, 1);
   auto evaluated = record(store::PhaseKind::kEvaluate, 1);
   evaluated.result.evaluation.loss = -1;
-  evaluated.result.metrics = {{"mae", 0.25}};
+  evaluated.result.evaluation.metrics = {{"mae", 0.25}};
+  auto train = record(store::PhaseKind::kTrain, 1);
+  train.result.train_metrics = {{"mae", 0.5}};
   const auto value = run_to_json(run, {train, record(store::PhaseKind::kTrain, 2)}, {evaluated});
   const auto& rounds = value.at("rounds").as_array();
   EXPECT_EQ(rounds[0].at("federated_metrics"), (boost::json::value{{"mae", 0.25}}));
+  EXPECT_EQ(rounds[0].at("train_metrics"), (boost::json::value{{"mae", 0.5}}));
   EXPECT_EQ(rounds[0].at("federated_loss"), -1.0);
   for (const char* key : {"federated_accuracy", "eval_metrics"}) {
     EXPECT_TRUE(rounds[0].at(key).is_null()) << key;
   }
   EXPECT_TRUE(rounds[1].at("federated_metrics").is_null());
+  EXPECT_TRUE(rounds[1].at("train_metrics").is_null());
+}
+
+TEST(RunRecords, ATrainersMetricEndsARunInItsDirection) {
+  std::vector<store::RoundRecord> evaluations(4);
+  constexpr std::array kMae = {0.5, 0.4, 0.45, 0.6};
+  for (Round round : {1, 2, 3, 4}) {
+    store::RoundRecord& made = evaluations[round - 1];
+    made = {.key = {RunId(1), round, 1, store::PhaseKind::kEvaluate},
+            .state = store::RoundState::kCommitted};
+    made.result.evaluation = {1, std::nullopt, {{"mae", kMae[round - 1]}}};
+  }
+  StopOptions stop{.metric = "federated-mae", .mode = "min", .patience = 2};
+  EXPECT_EQ(replay_stopping(stop, {}, evaluations).reason(),
+            "federated-mae has not improved for 2 evaluations since round 2 (0.4000)");
+  stop.mode = "max";
+  EXPECT_EQ(replay_stopping(stop, {}, evaluations).reason(), std::nullopt);
+  stop.metric = "mae";
+  EXPECT_TRUE(replay_stopping(stop, {}, evaluations).unmeasured()) << "of the coordinator's";
+  evaluations[1].result.evaluation.metrics.clear();
+  stop = {.metric = "federated-mae", .mode = "min", .patience = 2};
+  EXPECT_EQ(replay_stopping(stop, {}, evaluations).reason(), std::nullopt)
+      << "a round that does not say it counts neither way";
 }
 
 // An accuracy that nobody says is neither an improvement nor a failure to improve.

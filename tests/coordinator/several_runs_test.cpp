@@ -1059,6 +1059,34 @@ TEST_F(CoordinatorMachineTest, SaysOnceThatTheMetricsAccuracyIsSaidByNobody) {
   EXPECT_EQ(did<FinishRun>().size(), 1U) << "after all its rounds";
 }
 
+TEST_F(CoordinatorMachineTest, SaysWhichEvaluationsLackTheMetricThatEndsTheRun) {
+  context.job.job.rounds = 6;
+  context.job.stop = {.metric = "mae", .mode = "min", .patience = 1};
+  open_round();
+  const std::vector<train::Metrics> metrics = {
+      {{"mae", 2}}, {{"r2", 1}, {"rmse", 1}}, {}, {{"mae", 1}, {"r2", 2}}, {}, {{"mae", 1}}};
+  std::vector<std::string> lines;
+  for (const train::Metrics& found : metrics) {
+    measured = Measured{.federated = false, .loss = 1, .metrics = found};
+    for (const auto& [session, plan] : sent<protocol::RoundPlan>()) {
+      upload(session.value(), plan);
+      feed(UploadSummed{plan.task, {}});
+    }
+    EXPECT_TRUE(did<FinishRun>().empty());
+    commit();
+    for (const Say& say : did<Say>()) {
+      if (say.line.find("'mae'") != say.line.npos) lines.push_back(say.line);
+    }
+  }
+  EXPECT_EQ(lines, (std::vector<std::string>{
+                       "the evaluation of round 2 says no 'mae' (it says r2, rmse), so it does not "
+                       "count for stop.metric = 'mae'",
+                       "the evaluation of round 5 says no 'mae' (it says no metrics), so it does "
+                       "not count for stop.metric = 'mae'"}))
+      << "once while it lasts";
+  EXPECT_EQ(did<FinishRun>().size(), 1U);
+}
+
 TEST_F(CoordinatorMachineTest, ARunThatHeldAllItsRoundsDidNotStopEarly) {
   context.job.stop = {.metric = "loss", .patience = 1};
   context.job.job.rounds = 2;

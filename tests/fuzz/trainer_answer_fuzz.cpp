@@ -48,7 +48,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     STARLING_CHECK(accuracy >= 0 && accuracy <= 1);
     STARLING_CHECK(answer->metrics.size() <= train::kMetricsMax);
     for (const auto& [name, value] : answer->metrics) {
-      STARLING_CHECK(train::is_metric_name(name) && std::isfinite(value));
+      STARLING_CHECK(operation == kFit ? train::is_train_metric_name(name)
+                                       : train::is_metric_name(name));
+      STARLING_CHECK(std::isfinite(value));
     }
     STARLING_CHECK(operation == kInitialize || answer->weight > 0);
   }

@@ -117,6 +117,17 @@ TEST_P(Courses, Learn) {
 }
 
 // X <- W (X - rate * G) on a ring, written out for all nodes with the same batches.
+TEST(Measurement, MetricsAreMeansOverTheNodesThatSayThem) {
+  Measurement measurement;
+  measurement.set_evaluations(std::vector<train::Evaluation>{
+      {.loss = 1, .samples = 5, .metrics = {{"mae", 1}, {"r2", 0.5}}},
+      {.loss = 2, .samples = 9, .metrics = {{"mae", 4}}},
+      {.loss = 3, .accuracy = 0.5, .samples = 1}});
+  EXPECT_EQ(measurement.eval_loss, 2);
+  EXPECT_EQ(measurement.eval_accuracy, 0.5);
+  EXPECT_EQ(measurement.eval_metrics, (train::Metrics{{"mae", 2.5}, {"r2", 0.5}}));
+}
+
 TEST(Simulation, DpsgdIsThePlainIteration) {
   const NetOptions options = small_network("ring", 5);
   const auto experiment = prepare(options);

@@ -203,12 +203,14 @@ class Mine(starling.Trainer):
     def initialize(self, task):
         return {"w": np.zeros(2)}
     def fit(self, parameters, task):
-        return starling.Fit(parameters, 1, {"loss": 0})
+        number = int(task.client[-1])
+        return starling.Fit(parameters, number,
+                            {"loss": 0, "accuracy": number, "round": task.round})
     def evaluate(self, parameters, task):
         rows = int(task.client[-1])
         return starling.Metrics(-1.5, rows=rows, metrics={"mae": rows})
     def rows(self, task):
-        return 1, 3
+        return int(task.client[-1] or 1), 3
 starling.serve(Mine())
 """)
     said = starling.simulate({"model": {"kind": "external"}}, clients=2, rounds=1,
@@ -217,8 +219,60 @@ starling.serve(Mine())
     entry = said.history[0]
     numbers = sorted(int(each["client"][-1]) for each in entry["contributors"])
     assert entry["federated_loss"] == -1.5 and entry["federated_accuracy"] is None
-    assert entry["federated_metrics"]["mae"] == pytest.approx(
-        sum(n * n for n in numbers) / sum(numbers))
+    weighted = sum(n * n for n in numbers) / sum(numbers)
+    assert entry["federated_metrics"]["mae"] == pytest.approx(weighted)
+    assert entry["train_metrics"] == {"accuracy": pytest.approx(weighted), "round": 1}
+    assert entry["eval_metrics"] is None
+
+
+@real
+def test_metrics_of_a_trainer_stand_in_the_history_of_a_network(tmp_path):
+    (tmp_path / "train.py").write_text("""
+import numpy as np, starling
+class Mine(starling.Trainer):
+    def initialize(self, task):
+        return {"w": np.zeros(2)}
+    def fit(self, parameters, task):
+        return starling.Fit(parameters, 1, {"loss": 0, "steps": 1})
+    def evaluate(self, parameters, task):
+        return starling.Metrics(-1.5, rows=3, metrics={"mae": int(task.client[-1])})
+    def rows(self, task):
+        return 3, 3
+starling.serve(Mine())
+""")
+    result = starling.gossip({"model": {"kind": "external"}, "train": {"local-steps": 1}}, steps=2,
+                             topology="ring", nodes=4, trainer=tmp_path / "train.py",
+                             out=tmp_path / "out", progress=False)
+    assert [entry["eval_metrics"] for entry in result.history] == [{"mae": 2.5}] * len(
+        result.history)
+    assert "Metrics of the trainer" in (tmp_path / "out" / "report.html").read_text()
+
+
+@real
+def test_a_trainers_metric_ends_a_run(tmp_path):
+    (tmp_path / "train.py").write_text("""
+import numpy as np, starling
+class Mine(starling.Trainer):
+    def initialize(self, task):
+        return {"w": np.zeros(2)}
+    def fit(self, parameters, task):
+        return starling.Fit({"w": parameters["w"] + 1}, 1, {"loss": 0})
+    def evaluate(self, parameters, task):
+        return starling.Metrics(1, rows=3, metrics={"mae": parameters["w"][0]})
+    def rows(self, task):
+        return 3, 3
+starling.serve(Mine())
+""")
+    run = {"model": {"kind": "external"}, "evaluate": {"federated-every": 1},
+           "stop": {"metric": "federated-mae", "patience": 2}}
+    given = dict(clients=2, rounds=9, trainer=tmp_path / "train.py", progress=False,
+                 min_updates=2, cohort=2)
+    with pytest.raises(starling.Error, match="needs stop.mode = \"max\""):
+        starling.simulate(run, **given)
+    said = starling.simulate(run, **given, **{"stop.mode": "min"})
+    assert len(said.history) == 3
+    assert said.record["best_round"] == {"round": 1, "metric": "federated-mae", "value": 1}
+    assert said.record["stopped_early"].startswith("federated-mae has not improved")
 
 
 @real

@@ -144,6 +144,14 @@ def test_fits_in_the_models_own_types(host):
     assert trainer.result().tolist() == [1, 2, 3, 8, 10.5, 11.5, 12.5, 13.5, 14.5, 15.5]
 
 
+def test_a_fit_may_have_metrics_of_its_own(host):
+    trainer = host(fit_that("return starling.Fit(parameters, 5, {'loss': 0.5, 'steps': 2, "
+                            "'accuracy': np.float32(0.25), 'grad/norm': 3})"))
+    trainer.describe()
+    assert trainer.fit(GIVEN)["ok"] == {
+        "weight": 5, "loss": 0.5, "steps": 2, "metrics": {"accuracy": 0.25, "grad/norm": 3}}
+
+
 def test_float32_tensors_are_views_of_the_memory(host):
     trainer = host(fit_that('parameters["w"] += 1; time.sleep(0); '
                             'return starling.Fit(dict(parameters), 1, {"loss": 0})'))
@@ -343,6 +351,16 @@ def test_an_exception_is_one_line_and_the_next_task_goes_on(host):
     ("return starling.Fit(parameters, 1, {'loss': 0, 'steps': -1})",
      {"code": "trainer-failed",
       "message": "ValueError: fit returned the steps -1; 0 or more is needed"}),
+    ("return starling.Fit(parameters, 1, {'loss': 0, 'a b': 1})",
+     {"code": "trainer-failed", "message":
+      "ValueError: fit returned a metric called 'a b'; names are 1 to 64 of a-z, A-Z, 0-9 and "
+      "._-/@%"}),
+    ("return starling.Fit(parameters, 1, {'loss': 0, 'note': 'x'})",
+     {"code": "trainer-failed",
+      "message": "TypeError: fit returned the metric \"note\" 'x'; a number is needed"}),
+    ("return starling.Fit(parameters, 1, {'loss': 0, **{f'm{i}': 0 for i in range(33)}})",
+     {"code": "trainer-failed",
+      "message": "ValueError: fit returned 33 metrics; at most 32 are taken"}),
     ("return starling.Fit",
      {"code": "trainer-failed",
       "message": "TypeError: fit returned the class Fit; starling.Fit(...) is needed"}),

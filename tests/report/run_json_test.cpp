@@ -58,6 +58,8 @@ TEST(ParseSimulation, RefusesWithFileAndLine) {
       {"{}", good + "{\"step\": 2, \"eval_loss\": NaN}", "metrics.jsonl, line 2: not JSON"},
       {"{}", good + "{\"step\": 2, \"eval_loss\": 1e999}", "metrics.jsonl, line 2"},
       {"{}", good + "{\"step\": 2, \"eval_loss\": \"low\"}", "'eval_loss' is not a number"},
+      {"{}", good + "{\"step\": 2, \"eval_metrics\": {\"mae\": \"low\"}}",
+       "metrics.jsonl, line 2, eval_metrics: 'mae' is not a number"},
       {"{}", good + "{\"eval_loss\": 1}", "metrics.jsonl, line 2: it has no 'step'"},
       {"{}", good + "\n{\"step\": 0.5}", "metrics.jsonl, line 3: step 0.5 follows step 1"},
       {"{}", "{\"step\": -1}", "metrics.jsonl, line 1: it has no 'step' of 0 or more"},

@@ -101,6 +101,7 @@ TEST(RunReport, HostileNamesStayText) {
   report::Run run = parsed(testing::summary(), testing::metrics_lines(3));
   run.algorithm = run.name = run.topology->name = run.program = run.trace_sha256 = run.state = evil;
   run.settings = {{evil, evil}, {"data.dataset", evil}};
+  run.evaluations[1].metrics[{evil, Source::kEval}] = 1;
   report::Run other = run;
   other.settings[1].second = evil + evil;
   for (const std::string& page :
@@ -147,6 +148,74 @@ TEST(RunReport, ShowsWhatClientsFoundBesideTheCoordinatorsEvaluation) {
     EXPECT_EQ(chart.series[1].name, "held-out");
     EXPECT_THAT(chart.series[1].x, ElementsAre(2, 4)) << "a line without gaps";
   }
+}
+
+report::Run with_metrics(const std::string& name = "demo") {
+  auto run = parse_federated_run(R"({"name":")" + name + R"(","state":"completed","rounds":[
+      {"round":1,"state":"committed","train_metrics":{"accuracy":0.5,"mae":3},
+       "eval_metrics":{"mae":2.5},"federated_metrics":null},
+      {"round":2,"state":"committed","train_metrics":{"accuracy":0.75,"mae":2},
+       "eval_metrics":null,"federated_metrics":{"mae":2.25,"r2":null}},
+      {"round":3,"state":"committed","train_metrics":{"accuracy":0.875},
+       "eval_metrics":{"mae":1.5}}]})");
+  EXPECT_TRUE(run) << run.error().message();
+  return std::move(*run);
+}
+
+TEST(RunReport, MetricsOfATrainerAreCurves) {
+  const report::Run run = with_metrics();
+  const std::string page = render_report(std::vector{run});
+  expect_self_contained(page);
+  const auto rows = read_table(page, "numbers");
+  EXPECT_THAT(rows.at(0), ElementsAre("round", "wall time (s)", "bytes sent", "train accuracy",
+                                      "eval mae", "held-out mae", "train mae"));
+  EXPECT_THAT(rows.at(2), ElementsAre("2", "0", "0", "0.75", "–", "2.25", "2"));
+  const std::string name = "demo";
+  const std::vector<Chart> charts = metric_charts({{&run, 1}, {&name, 1}});
+  ASSERT_EQ(charts.size(), 2U);
+  EXPECT_EQ(charts[0].title, "accuracy");
+  ASSERT_EQ(charts[0].series.size(), 1U);
+  EXPECT_EQ(charts[0].series[0].name, "train");
+  EXPECT_EQ(charts[1].title, "mae");
+  ASSERT_EQ(charts[1].series.size(), 3U);
+  EXPECT_EQ(charts[1].series[0].name, "eval");
+  EXPECT_THAT(charts[1].series[0].x, ElementsAre(1, 3)) << "a line without gaps";
+  EXPECT_THAT(charts[1].series[0].y, ElementsAre(2.5, 1.5));
+  EXPECT_EQ(charts[1].series[1].name, "held-out");
+  EXPECT_EQ(charts[1].series[2].name, "train");
+  EXPECT_THAT(page, HasSubstr("Metrics of the trainer"));
+  EXPECT_THAT(page, HasSubstr("<figcaption>mae</figcaption>"));
+  EXPECT_THAT(render_report(std::vector{evaluated_by_clients()}),
+              Not(HasSubstr("Metrics of the trainer")));
+}
+
+TEST(RunReport, OfSeveralRunsEachMetricOfEachSourceHasAChart) {
+  const std::vector<report::Run> runs = {with_metrics("a"), evaluated_by_clients(),
+                                         with_metrics("c")};
+  const std::vector<std::string> names = {"a", "demo", "c"};
+  const std::vector<Chart> charts = metric_charts({runs, names});
+  std::vector<std::string> titles;
+  for (const Chart& chart : charts) {
+    titles.push_back(chart.title);
+    ASSERT_EQ(chart.series.size(), 2U);
+    EXPECT_EQ(chart.series[0].name, "a");
+    EXPECT_EQ(chart.series[1].style, 2);
+  }
+  EXPECT_THAT(titles, ElementsAre("train accuracy", "eval mae", "held-out mae", "train mae"));
+  expect_self_contained(render_report(runs));
+}
+
+TEST(RunReport, ManyMetricsDoNotFillAPageAndItSaysSo) {
+  std::string metrics;
+  for (int i = 0; i < 40; ++i) metrics += fmt::format("{}\"m{:02}\":1", i == 0 ? "" : ",", i);
+  const auto run = parse_federated_run(fmt::format(
+      R"({{"rounds":[{{"round":1,"state":"committed","eval_metrics":{{{}}}}}]}})", metrics));
+  ASSERT_TRUE(run) << run.error().message();
+  const std::string page = render_report(std::vector{*run});
+  EXPECT_THAT(page, HasSubstr("The first 32 of 40; the numbers below have all."));
+  EXPECT_THAT(page, HasSubstr("<figcaption>m31</figcaption>"));
+  EXPECT_THAT(page, Not(HasSubstr("<figcaption>m32</figcaption>")));
+  EXPECT_THAT(read_table(page, "numbers").at(0), Contains("eval m39"));
 }
 
 TEST(RunReport, SaysWhyARunStoppedEarlyAndWhichModelIsTheBest) {

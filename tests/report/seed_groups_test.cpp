@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "core/report/run_charts.h"
 #include "tests/report/run_samples.h"
 
 namespace starling::report {
@@ -64,6 +65,25 @@ TEST(SeedGroups, AlignWhereAllHaveAnEvaluation) {
   EXPECT_THAT(groups.lowest[0].column(Measure::kStep), ElementsAre(0, 100));
   EXPECT_TRUE(std::isnan(groups.means[0].evaluations[0].at(Measure::kEvalLoss)));
   EXPECT_TRUE(std::isnan(groups.highest[0].evaluations[0].at(Measure::kEvalLoss)));
+}
+
+TEST(SeedGroups, HaveTheMetricsThatAllMembersSay) {
+  std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "ring", 0.7)};
+  const MetricKey both{"mae", Source::kEval};
+  const MetricKey one{"f1", Source::kTrain};
+  runs[0].evaluations[1].metrics = {{both, 2}, {one, 1}};
+  runs[1].evaluations[1].metrics = {{both, 4}};
+  const SeedGroups groups = make_seed_groups(runs);
+  EXPECT_EQ(groups.means[0].evaluations[1].at(both), 3);
+  EXPECT_EQ(groups.lowest[0].evaluations[1].at(both), 2);
+  EXPECT_EQ(groups.highest[0].evaluations[1].at(both), 4);
+  EXPECT_TRUE(std::isnan(groups.means[0].evaluations[1].at(one)));
+  EXPECT_TRUE(std::isnan(groups.means[0].evaluations[0].at(both)));
+  const std::vector<std::string> names = {"ring"};
+  const auto charts = metric_charts({groups.means, names, groups.lowest, groups.highest});
+  ASSERT_EQ(charts.size(), 1U);
+  EXPECT_EQ(charts[0].series.at(0).lower.at(1), 2);
+  EXPECT_EQ(charts[0].series.at(0).upper.at(1), 4);
 }
 
 TEST(SeedGroups, RunsOnTheirOwnStayAsTheyAre) {

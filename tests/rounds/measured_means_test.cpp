@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/aggregate/middle_mean.h"
+
 namespace starling::coordinator {
 namespace {
 
@@ -46,6 +48,45 @@ TEST(MeasuredMeans, NeedAMajorityForTheAccuracy) {
   EXPECT_FALSE(mean_of(heads).accuracy);
   heads.push_back(said(1, {{"loss", 1}, {"accuracy", 0.5}}));
   EXPECT_TRUE(mean_of(heads).accuracy);
+}
+
+// Nor by a metric when a run ends.
+TEST(MeasuredMeans, NeedAMajorityForTheMetricThatEndsTheRun) {
+  const aggregate::MiddleMean median = aggregate::MiddleMean::median();
+  std::vector<ContributionHead> heads = {
+      said(1, {{"loss", 1}, {"metrics.mae", 9}, {"metrics.f1", 1}}), said(1, {{"loss", 1}})};
+  const auto both = [&] {
+    MeasuredMeans means("mae");
+    std::vector<const ContributionHead*> all;
+    for (const ContributionHead& head : heads) {
+      means.add(head);
+      all.push_back(&head);
+    }
+    const Measured by_mean = means.result();
+    EXPECT_EQ(combine_measured(median, all, "mae").metrics, by_mean.metrics);
+    return by_mean.metrics;
+  };
+  EXPECT_EQ(both(), (train::Metrics{{"f1", 1}})) << "others need none";
+  heads.push_back(said(1, {{"loss", 1}, {"metrics.mae", 9}}));
+  EXPECT_EQ(both(), (train::Metrics{{"f1", 1}, {"mae", 9}}));
+}
+
+TEST(MetricMeans, OfATrainingMayHaveAnAccuracy) {
+  const auto code = [](const ContributionHead& head) {
+    const auto checked = check_train_metrics(head);
+    return checked ? std::string("accepted") : checked.error().code();
+  };
+  EXPECT_EQ(code(said(1, {{"train_loss", 1}, {"metrics.accuracy", 0.5}})), "accepted");
+  EXPECT_EQ(code(said(1, {{"train_loss", 1}, {"metrics.loss", 1}})), "bad-scalars");
+  EXPECT_EQ(code(said(1, {{"train_loss", 1}, {"metrics.", 1}})), "bad-scalars");
+  EXPECT_EQ(code(said(1, {{"train_loss", 1}, {"metrics.a b", 1}})), "bad-scalars");
+  std::map<std::string, double> many;
+  for (int i = 0; i <= 32; ++i) many[fmt::format("metrics.m{}", i)] = 1;
+  EXPECT_EQ(code(said(1, many)), "bad-scalars");
+  MetricMeans means;
+  means.add(said(10, {{"train_loss", 1}, {"metrics.mae", 2}}));
+  means.add(said(30, {{"train_loss", 1}, {"metrics.mae", 6}, {"metrics.accuracy", 0.5}}));
+  EXPECT_EQ(means.result(), (train::Metrics{{"accuracy", 0.5}, {"mae", 5}}));
 }
 
 // A client with many names of its own takes no place of those that others say.

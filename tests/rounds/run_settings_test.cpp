@@ -226,11 +226,15 @@ TEST(RunProgress, OfAnOpenAttemptIsWhatItsPhaseHasSoFar) {
 
 TEST(BestModel, IsByTheMetricThatStopsTheRun) {
   const auto metric = [](std::string word) { return metric_of({.metric = std::move(word)}); };
-  EXPECT_EQ(metric("none"), store::Metric::kAny);
-  EXPECT_EQ(metric("accuracy"), store::Metric::kAccuracy);
-  EXPECT_EQ(metric("loss"), store::Metric::kLoss);
-  EXPECT_EQ(metric("federated-accuracy"), store::Metric::kFederatedAccuracy);
-  EXPECT_EQ(metric("federated-loss"), store::Metric::kFederatedLoss);
+  EXPECT_EQ(metric("none"), std::nullopt);
+  EXPECT_EQ(metric("accuracy"), (store::Metric{"accuracy", false, true}));
+  EXPECT_EQ(metric("loss"), (store::Metric{"loss", false, false}));
+  EXPECT_EQ(metric("federated-accuracy"), (store::Metric{"accuracy", true, true}));
+  EXPECT_EQ(metric("federated-loss"), (store::Metric{"loss", true, false}));
+  EXPECT_EQ(metric_of({.metric = "federated-mae", .mode = "min"}),
+            (store::Metric{"mae", true, false}));
+  EXPECT_EQ(metric_of({.metric = "f1", .mode = "max"}), (store::Metric{"f1", false, true}));
+  EXPECT_EQ(word_of({"mae", true, false}), "federated-mae");
 }
 
 }  // namespace

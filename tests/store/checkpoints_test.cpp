@@ -94,16 +94,34 @@ TEST(BestRound, IsByTheMetricThatIsAskedFor) {
   models[2].evaluation = {0.4, 0.8};
   models[3].federated = {0.3, 0.5};
   models[4].federated = {0.6, 0.7};
-  EXPECT_EQ(best_round(models, Metric::kAny), 2U);
-  EXPECT_EQ(best_round(models, Metric::kAccuracy), 2U);
-  EXPECT_EQ(best_round(models, Metric::kLoss), 1U);
-  EXPECT_EQ(best_round(models, Metric::kFederatedAccuracy), 4U);
-  EXPECT_EQ(best_round(models, Metric::kFederatedLoss), 3U);
+  const Metric accuracy{"accuracy", false, true}, loss{"loss", false, false};
+  const Metric federated_loss{"loss", true, false};
+  EXPECT_EQ(best_round(models), 2U);
+  EXPECT_EQ(best_round(models, accuracy), 2U);
+  EXPECT_EQ(best_round(models, loss), 1U);
+  EXPECT_EQ(best_round(models, Metric{"accuracy", true, true}), 4U);
+  EXPECT_EQ(best_round(models, federated_loss), 3U);
   models[3].federated = models[4].federated = {};
-  EXPECT_EQ(best_round(models, Metric::kFederatedLoss), std::nullopt)
+  EXPECT_EQ(best_round(models, federated_loss), std::nullopt)
       << "the coordinator's own evaluation is another measure";
-  EXPECT_THAT(rounds_to_keep(models, 1, Metric::kLoss), ElementsAre(0, 1, 4));
-  EXPECT_THAT(rounds_to_keep(models, 1, Metric::kAccuracy), ElementsAre(0, 2, 4));
+  EXPECT_THAT(rounds_to_keep(models, 1, loss), ElementsAre(0, 1, 4));
+  EXPECT_THAT(rounds_to_keep(models, 1, accuracy), ElementsAre(0, 2, 4));
+}
+
+TEST(BestRound, IsByATrainersMetricWhereThatIsAskedFor) {
+  std::vector<ModelRecord> models = models_up_to(4);
+  models[1].evaluation = {0.1, 0.9, {{"mae", 0.5}}};
+  models[2].evaluation = {0.4, 0.8, {{"mae", 0.25}, {"r2", 3}}};
+  models[3].evaluation = {0.5, 0.7};
+  models[3].federated = {0.5, 0.7, {{"mae", 0.125}}};
+  const Metric mae{"mae", false, false};
+  EXPECT_EQ(best_round(models, mae), 2U);
+  EXPECT_EQ(best_round(models, Metric{"mae", false, true}), 1U);
+  EXPECT_EQ(best_round(models, Metric{"mae", true, false}), 3U);
+  EXPECT_EQ(best_round(models, Metric{"f1", false, true}), std::nullopt);
+  EXPECT_EQ(best_round(models), 1U) << "of the highest accuracy";
+  EXPECT_EQ(best_model(models, mae)->by, mae);
+  EXPECT_EQ(best_model(models, mae)->value, 0.25);
 }
 
 TEST(RoundsToKeep, AreTheLastTheFirstAndTheBest) {
@@ -283,12 +301,12 @@ TEST_F(RecoveryTest, PruneKeepsTheFirstTheBestAndTheLastByTheStore) {
     measured.evaluation.accuracy = round == 6 ? 0.9 : 0.5;
     write(round);
     ASSERT_TRUE(store_->commit_attempt({run_, round, 1}, measured, record(round)));
-    ASSERT_TRUE(prune(*store_, checkpoints_, run_, 2, Metric::kAny));
+    ASSERT_TRUE(prune(*store_, checkpoints_, run_, 2, std::nullopt));
   }
   EXPECT_THAT(files(),
               ElementsAre("0.safetensors", "6.safetensors", "8.safetensors", "9.safetensors"));
   write(10);  // not committed
-  ASSERT_TRUE(prune(*store_, checkpoints_, run_, 1, Metric::kAny));
+  ASSERT_TRUE(prune(*store_, checkpoints_, run_, 1, std::nullopt));
   EXPECT_THAT(files(),
               ElementsAre("0.safetensors", "10.safetensors", "6.safetensors", "9.safetensors"));
   EXPECT_EQ(store_->last_round(run_).value(), 9U);

@@ -178,7 +178,8 @@ TEST_F(RoundsTest, CommitsEverythingOfARound) {
   result.failures = {{"b", "deadline", "no update within 60 s", 2'100'000, 4'800'000}};
   result.train_loss = 0.4127;
   result.evaluation = {0.4385, std::nan("")};
-  result.metrics = {{"mae", -0.25}, {"recall@10", 1e100}, {"undefined", std::nan("")}};
+  result.evaluation.metrics = {{"mae", -0.25}, {"recall@10", 1e100}, {"undefined", std::nan("")}};
+  result.train_metrics = {{"mae", 0.5}, {"norm", 2}, {"undefined", std::nan("")}};
   result.seconds = 1.93;
   result.bytes_in = std::numeric_limits<std::uint64_t>::max();
   result.bytes_out = 38'400'000;
@@ -188,7 +189,8 @@ TEST_F(RoundsTest, CommitsEverythingOfARound) {
   const std::vector<RoundRecord> rounds = store().rounds(run, 1).value();
   ASSERT_THAT(rounds, SizeIs(1));
   result.evaluation.accuracy.reset();  // a NaN is a missing value
-  result.metrics.erase("undefined");
+  result.evaluation.metrics.erase("undefined");
+  result.train_metrics.erase("undefined");
   EXPECT_EQ(rounds[0].state, RoundState::kCommitted);
   EXPECT_EQ(rounds[0].result, result);
   EXPECT_EQ(rounds[0].model, digest("m1"));

@@ -129,7 +129,7 @@ TEST_F(SqliteStoreTest, NeitherDoTwoProcesses) {
 
 TEST_F(SqliteStoreTest, RefusesANewerSchemaUntouched) {
   ASSERT_TRUE(open_sqlite_store(file_, kQuick));
-  run_sql(file_, "PRAGMA user_version=7");
+  run_sql(file_, "PRAGMA user_version=8");
   const Bytes before = read_file(file_, 1 << 24).value();
   const auto store = open_sqlite_store(file_, kQuick);
   ASSERT_FALSE(store);
@@ -213,7 +213,7 @@ TEST_F(SqliteStoreTest, TheMigrationLeavesADatabaseLikeANewOne) {
   const fs::path fresh = directory_.path() / "fresh.db";
   ASSERT_TRUE(open_sqlite_store(file_, kQuick));
   ASSERT_TRUE(open_sqlite_store(fresh, kQuick));
-  EXPECT_EQ(run_sql(file_, "PRAGMA user_version"), "6");
+  EXPECT_EQ(run_sql(file_, "PRAGMA user_version"), "7");
   EXPECT_EQ(run_sql(file_, "PRAGMA foreign_key_check"), "");
   EXPECT_EQ(run_sql(file_, "PRAGMA integrity_check"), "ok");
   const std::string names =

@@ -164,6 +164,9 @@ def _fit_answer(weight: Any, metrics: Any) -> Dict[str, Any]:
                               "loss": _finite(metrics["loss"], "fit", "loss")}
     if "steps" in metrics:
         answer["steps"] = _count(metrics["steps"], "fit", "steps")
+    own = {name: value for name, value in metrics.items() if name not in ("loss", "steps")}
+    if own:
+        answer["metrics"] = _own_metrics(own, "fit")
     return answer
 
 
@@ -177,20 +180,24 @@ def _evaluate_answer(found: Metrics) -> Dict[str, Any]:
     if not isinstance(found.metrics, Mapping):
         raise TypeError(f"evaluate returned the metrics {found.metrics!r}; a dict is needed, as "
                         '{"mae": 0.5}')
-    if len(found.metrics) > METRICS_MAX:
-        raise ValueError(f"evaluate returned {len(found.metrics)} metrics; at most {METRICS_MAX} "
-                         "are taken")
-    for name in found.metrics:
-        if not isinstance(name, str) or not METRIC_NAME.fullmatch(name):
-            raise ValueError(f"evaluate returned a metric called {name!r}; names are 1 to 64 of "
-                             "a-z, A-Z, 0-9 and ._-/@%")
-        if name in ("loss", "accuracy"):
+    for name in ("loss", "accuracy"):
+        if name in found.metrics:
             raise ValueError(f"evaluate returned the {name} among the metrics; "
                              f"starling.Metrics({name}=...) says it")
     if found.metrics:
-        answer["metrics"] = {name: _finite(value, "evaluate", f'metric "{name}"')
-                             for name, value in found.metrics.items()}
+        answer["metrics"] = _own_metrics(found.metrics, "evaluate")
     return answer
+
+
+def _own_metrics(metrics: Mapping[str, Any], giver: str) -> Dict[str, float]:
+    if len(metrics) > METRICS_MAX:
+        raise ValueError(f"{giver} returned {len(metrics)} metrics; at most {METRICS_MAX} are "
+                         "taken")
+    for name in metrics:
+        if not isinstance(name, str) or not METRIC_NAME.fullmatch(name):
+            raise ValueError(f"{giver} returned a metric called {name!r}; names are 1 to 64 of "
+                             "a-z, A-Z, 0-9 and ._-/@%")
+    return {name: _finite(value, giver, f'metric "{name}"') for name, value in metrics.items()}
 
 
 def _describe_error(error: BaseException) -> Tuple[str, str]:

@@ -67,7 +67,9 @@ class Task:
 class Fit:
     """A trained model; `weight` is what it counts as, the rows as a rule.
 
-    `metrics` has the mean "loss" over the rows, and may have "steps", the optimizer's steps.
+    `metrics` has the mean "loss" over the rows, and may have "steps", the optimizer's steps, and
+    numbers of your own, as {"loss": 0.4, "accuracy": 0.8}: at most 32, with names of 1 to 64 of
+    a-z, A-Z, 0-9 and ._-/@%. The history has their means as "train_metrics".
     """
 
     parameters: Mapping[str, Array]
