@@ -196,6 +196,10 @@ struct RecordTraffic {  // so far, of the open phase; what a kill loses of it is
 struct CommitRound {  // aggregate, evaluate, make durable: RoundDurable
   RoundSummary summary;
 };
+struct StopEvaluation {  // the run's end does not wait until the coordinator has evaluated its
+                         // round
+  RunId run;
+};
 struct AbandonRound {
   RoundSummary summary;
   Error reason;
@@ -223,8 +227,8 @@ struct Say {  // a line of the run's log; run 0: of the service's
   std::string line;
 };
 using Action = std::variant<Send, CloseSession, BeginRound, OpenUpload, WriteUpload, DropUpload,
-                            SumUpload, RecordTraffic, CommitRound, AbandonRound, RunWaits,
-                            FinishRun, LookUpTask, ClientSeen, Say>;
+                            SumUpload, RecordTraffic, CommitRound, StopEvaluation, AbandonRound,
+                            RunWaits, FinishRun, LookUpTask, ClientSeen, Say>;
 
 struct CoordinatorOptions {
   std::string federation = "federation";

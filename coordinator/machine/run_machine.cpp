@@ -316,7 +316,7 @@ void RunMachine::close_if_due() {
 void RunMachine::stop() {
   if (phase_ && phase_->closed()) {
     stop_requested_ = true;
-    return;
+    return run_.turn.act(StopEvaluation{id()});
   }
   finish(FinishRun::State::kStopped, std::nullopt);
 }

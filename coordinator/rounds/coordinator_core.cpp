@@ -10,14 +10,15 @@ CoordinatorCore::CoordinatorCore(World world, const Options& options, Handlers h
       uploads_(world_.disk, options.spool),
       executor_(world_.rounds, world_.evaluators, world_.external),
       committer_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, executor_,
-                  run_log_, world_.log},
+                  run_log_, world_.log, world_.external},
                  options.shell.disk_retry, committer_handlers()),
       shell_({world_.scheduler, world_.clock, world_.store, world_.sessions, uploads_, executor_,
               committer_, run_log_, world_.log},
              options.shell, shell_handlers()),
-      runs_({world_.scheduler, world_.clock, world_.store, world_.checkpoints, world_.prepare,
-             world_.strategies, world_.loading, run_log_, world_.log},
-            {options.shell.disk_retry, options.shell.machine.runs_max}, queue_handlers()) {}
+      runs_(
+          {world_.scheduler, world_.clock, world_.store, world_.checkpoints, world_.prepare,
+           world_.strategies, world_.loading, world_.rounds, run_log_, world_.log, world_.external},
+          {options.shell.disk_retry, options.shell.machine.runs_max}, queue_handlers()) {}
 
 RoundCommitter::Handlers CoordinatorCore::committer_handlers() {
   return {.on_durable = [this](RoundDurable event) { shell_.handle(std::move(event)); },
@@ -84,10 +85,21 @@ Result<void> CoordinatorCore::start() {
   return forget_settled_uploads();
 }
 
+void CoordinatorCore::stop(RunId run) {
+  handle(StopRun{run});
+  runs_.stopped(run);
+}
+
+void CoordinatorCore::drain() {
+  handle(Drain{});
+  runs_.drain();
+}
+
 std::string CoordinatorCore::waits_for(const store::Run& run) const {
   std::string disk = committer_.waits_for_disk(run.id);
   if (disk.empty()) disk = shell_.waits_for_disk(run.id);
   if (!disk.empty()) return "the disk: " + disk;
+  if (std::string trainer = committer_.waits_for_trainer(run.id); !trainer.empty()) return trainer;
   std::string why = machine().waits_for(run.id);
   return why.empty() ? runs_.waits_for(run) : why;
 }

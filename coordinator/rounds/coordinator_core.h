@@ -22,11 +22,11 @@ class CoordinatorCore {
     CheckpointsOf checkpoints;
     PrepareContext prepare;
     const strategy::Catalogue& strategies;
-    Computation& rounds;
+    Computation& rounds;   // also waits for initial models
     Computation& loading;  // one worker
     ComputePool& evaluators;
     Log& log;
-    ModelEvaluator* external = nullptr;  // evaluates external models; null: nothing does
+    ModelEvaluator* external = nullptr;  // evaluates and makes external models; null: nothing does
   };
   struct Options {
     CoordinatorShell::Options shell;
@@ -56,6 +56,10 @@ class CoordinatorCore {
   [[nodiscard]] Result<void> start();
 
   void handle(Event event) { shell_.handle(std::move(event)); }
+  // The store knows already that the run is to be stopped.
+  void stop(RunId run);
+  // Goodbye to everyone: nothing begins any more, and the next start goes on.
+  void drain();
   const CoordinatorMachine& machine() const { return shell_.machine(); }
   std::optional<TimePoint> heard_at(const std::string& client) const {
     return shell_.heard_at(client);

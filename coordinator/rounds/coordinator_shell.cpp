@@ -111,7 +111,8 @@ void CoordinatorShell::start_run(const LoadedRun& run, RunStart start) {
                      {.rounds = static_cast<Round>(start.job.job.rounds),
                       .keep = static_cast<std::uint32_t>(start.job.checkpoint.keep),
                       .metric = metric_of(start.job.stop),
-                      .settings = std::make_shared<const std::string>(run.context->job_settings())},
+                      .settings = std::make_shared<const std::string>(run.context->job_settings()),
+                      .context = run.context},
                      start.job.aggregation.joint_rule() != nullptr};
   handle(RunSubmitted{std::move(start)});
 }
@@ -317,6 +318,11 @@ Result<void> CoordinatorShell::perform(BeginRound& action) {
 
 Result<void> CoordinatorShell::perform(CommitRound& action) {
   parts_.committer.commit(std::move(action.summary));
+  return {};
+}
+
+Result<void> CoordinatorShell::perform(StopEvaluation& action) {
+  parts_.executor.stop_evaluation(action.run);
   return {};
 }
 

@@ -89,6 +89,7 @@ class CoordinatorShell {
   Result<void> perform(SumUpload& action);
   Result<void> perform(RecordTraffic& action);
   Result<void> perform(CommitRound& action);
+  Result<void> perform(StopEvaluation& action);
   Result<void> perform(AbandonRound& action);
   Result<void> perform(RunWaits& action);
   Result<void> perform(FinishRun& action);

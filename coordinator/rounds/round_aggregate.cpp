@@ -196,17 +196,21 @@ Result<Measured> RoundAggregate::measure() {
 }
 
 Result<train::Evaluation> RoundAggregate::evaluate(const model::Snapshot& model, ComputePool* pool,
-                                                   ModelEvaluator* external) const {
+                                                   ModelEvaluator* external,
+                                                   const std::stop_token& stop) const {
   if (context_->model) {
     return train::evaluate(*context_->model, model->values(), *context_->evaluation, pool);
   }
-  if (external != nullptr) return external->evaluate(*context_, round_, model);
+  if (external != nullptr) {
+    return external->evaluate(base_.version.run, *context_, round_, model, stop);
+  }
   return unsupported("no-trainer",
                      "coordinator.toml names no trainer any more: set [trainer] command, and start "
                      "the service again");
 }
 
-Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool, ModelEvaluator* external) && {
+Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool, ModelEvaluator* external,
+                                            const std::stop_token& stop) && {
   RoundOutcome outcome;
   if (kind_ == protocol::TaskKind::kEvaluate) {
     STARLING_ASSIGN(outcome.measured, measure());
@@ -218,7 +222,7 @@ Result<RoundOutcome> RoundAggregate::finish(ComputePool* pool, ModelEvaluator* e
     STARLING_ASSIGN(outcome, train(report));
   }  // the sums' memory is free before the evaluation takes its own
   if (!context_->evaluates(round_)) return outcome;
-  const auto found = evaluate(outcome.next->model, pool, external);
+  const auto found = evaluate(outcome.next->model, pool, external, stop);
   if (found) {
     outcome.measured =
         Measured{.loss = found->loss, .accuracy = found->accuracy, .metrics = found->metrics};

@@ -55,10 +55,10 @@ class RoundAggregate {
   // rule that needs all updates at once, `payload` must stay where it is until finish().
   [[nodiscard]] Result<double> add(update::ContributionHead head, update::Payload payload);
   // Ends the phase; "diverged" where the model would not be finite, "too-few-updates" where the
-  // rule needs more. `external` evaluates models that are not built in; null: nothing does.
-  // Requires: something was added.
-  [[nodiscard]] Result<RoundOutcome> finish(ComputePool* pool,
-                                            ModelEvaluator* external = nullptr) &&;
+  // rule needs more. `external` evaluates models that are not built in, until `stop`; null: nothing
+  // does. Requires: something was added.
+  [[nodiscard]] Result<RoundOutcome> finish(ComputePool* pool, ModelEvaluator* external = nullptr,
+                                            const std::stop_token& stop = {}) &&;
 
  private:
   struct Joint {
@@ -77,7 +77,7 @@ class RoundAggregate {
   Result<RoundOutcome> train(aggregate::Report& report);
   Result<Measured> measure();
   Result<train::Evaluation> evaluate(const model::Snapshot& model, ComputePool* pool,
-                                     ModelEvaluator* external) const;
+                                     ModelEvaluator* external, const std::stop_token& stop) const;
 
   std::shared_ptr<const RunContext> context_;
   protocol::TaskKind kind_;

@@ -8,6 +8,11 @@
 #include "core/base/check.h"
 
 namespace starling::coordinator {
+namespace {
+
+constexpr Duration kSlowEvaluation = std::chrono::seconds(30);
+
+}  // namespace
 
 RoundCommitter::RoundCommitter(Parts parts, Duration disk_retry, Handlers handlers)
     : parts_(std::move(parts)), disk_retry_(disk_retry), handlers_(std::move(handlers)) {}
@@ -18,14 +23,64 @@ void RoundCommitter::commit(RoundSummary summary) {
   const RunId run = summary.run;
   // How long it took, also where the machine's time is virtual.
   summary.elapsed = parts_.clock.now() - begun_.at(run).at;
-  const bool is_new = commits_.emplace(run, Commit{std::move(summary)}).second;
+  const auto [commit, is_new] = commits_.emplace(run, Commit{std::move(summary)});
   STARLING_CHECK(is_new);
+  watch_trainer(run, commit->second);
   parts_.executor.finish(
       run, [this, run](Result<RoundOutcome> outcome) { computed(run, std::move(outcome)); });
 }
 
+void RoundCommitter::watch_trainer(RunId run, Commit& commit) {
+  const RunContext* const context = begun_.at(run).plan.context.get();
+  const bool trains = commit.summary.kind == protocol::TaskKind::kTrain;
+  if (parts_.external == nullptr || context == nullptr || !trains) return;
+  if (!context->evaluates_by_trainer(commit.summary.round)) return;
+  const TimePoint now = parts_.scheduler.now();
+  commit.evaluated_since = now;
+  commit.slow = parts_.scheduler.make_timer([this, run] { say_slow(run); });
+  commit.slow->set(now + kSlowEvaluation);
+}
+
+std::string RoundCommitter::trainer_time(const Commit& commit) const {
+  const Duration time = parts_.scheduler.now() - commit.evaluated_since.value();
+  return format_duration(std::chrono::round<std::chrono::seconds>(time));
+}
+
+std::string RoundCommitter::waits_for_trainer(RunId run) const {
+  const auto commit = commits_.find(run);
+  if (commit == commits_.end() || !commit->second.evaluated_since) return "";
+  const auto other = parts_.external->at_work_for();
+  const std::string trainer =
+      other && *other != run
+          ? fmt::format("the coordinator's trainer, which is at work for run {}", other->value())
+          : "its evaluation by the coordinator's trainer";
+  return fmt::format("{}, for {} so far", trainer, trainer_time(commit->second));
+}
+
+void RoundCommitter::say_slow(RunId run) {
+  commits_.at(run).is_slow = true;
+  say_of_round(
+      run, fmt::format("waiting for {}; 'run stop' does not wait for it", waits_for_trainer(run)));
+}
+
+void RoundCommitter::trainer_done(RunId run, bool measured) {
+  Commit& commit = commits_.at(run);
+  commit.slow.reset();
+  if (std::exchange(commit.is_slow, false)) {
+    say_of_round(run, fmt::format("the evaluation by the coordinator's trainer {} after {}",
+                                  measured ? "is done" : "was given up", trainer_time(commit)));
+  }
+  commit.evaluated_since.reset();
+}
+
+void RoundCommitter::say_of_round(RunId run, const std::string& what) {
+  parts_.run_log.say(run, fmt::format("[round {}/{}] {}", commits_.at(run).summary.round,
+                                      begun_.at(run).plan.rounds, what));
+}
+
 void RoundCommitter::computed(RunId run, Result<RoundOutcome> outcome) {
   handlers_.on_computed(run);
+  trainer_done(run, outcome && outcome->measured);
   if (!outcome && outcome.error().kind() == ErrorKind::kInternal) {  // an update is unreadable
     return handlers_.on_broken(outcome.error());
   }
@@ -70,8 +125,7 @@ void RoundCommitter::check(RunId run, const Error& error, std::function<void()> 
   }
   commit.waits_for = error.message();
   if (is_logged(++commit.retries)) {
-    parts_.run_log.say(run, fmt::format("[round {}/{}] waiting for the disk: {}", round,
-                                        begun_.at(run).plan.rounds, error.message()));
+    say_of_round(run, "waiting for the disk: " + error.message());
   }
   commit.retry = parts_.scheduler.make_timer(std::move(again));
   commit.retry->set(parts_.scheduler.now() + disk_retry_);

@@ -31,8 +31,9 @@ class RoundCommitter {
   struct Plan {  // what the run's job says of its rounds
     Round rounds = 0;
     std::uint32_t keep = 0;
-    std::optional<store::Metric> metric = {};     // of the best model
-    std::shared_ptr<const std::string> settings;  // of the models' metadata
+    std::optional<store::Metric> metric = {};             // of the best model
+    std::shared_ptr<const std::string> settings;          // of the models' metadata
+    std::shared_ptr<const RunContext> context = nullptr;  // says what a trainer evaluates
   };
 
   // All references must outlive the committer.
@@ -44,6 +45,7 @@ class RoundCommitter {
     RoundExecutor& executor;
     RunLog& run_log;
     Log& log;
+    const ModelEvaluator* external = nullptr;  // null: nothing evaluates external models
   };
 
   RoundCommitter(Parts parts, Duration disk_retry, Handlers handlers);
@@ -57,6 +59,9 @@ class RoundCommitter {
   bool busy() const { return !commits_.empty(); }
   // Why the run's commit waits for the disk; empty: it does not.
   std::string waits_for_disk(RunId run) const;
+  // The coordinator's trainer, which evaluates the run's model or that of another one; empty: it is
+  // not needed.
+  std::string waits_for_trainer(RunId run) const;
 
  private:
   struct Begun {
@@ -69,9 +74,17 @@ class RoundCommitter {
     std::optional<store::ModelRecord> model = std::nullopt;
     std::unique_ptr<Timer> retry = nullptr;
     std::uint64_t retries = 0;
-    std::string waits_for = {};  // the disk's last error
+    std::string waits_for = {};                               // the disk's last error
+    std::optional<TimePoint> evaluated_since = std::nullopt;  // by the trainer, until it is done
+    std::unique_ptr<Timer> slow = nullptr;                    // the log says that it takes long
+    bool is_slow = false;
   };
 
+  void watch_trainer(RunId run, Commit& commit);
+  std::string trainer_time(const Commit& commit) const;
+  void say_slow(RunId run);
+  void trainer_done(RunId run, bool measured);
+  void say_of_round(RunId run, const std::string& what);
   void computed(RunId run, Result<RoundOutcome> outcome);
   void write(RunId run);
   void written(RunId run, Result<store::ModelRecord> model);

@@ -65,13 +65,19 @@ void RoundExecutor::add(RunId run, update::ContributionHead head, update::Payloa
 }
 
 void RoundExecutor::finish(RunId run, Completion<RoundOutcome> done) {
-  auto work = [&evaluators = evaluators_,
-               external = external_](std::optional<Aggregate>& aggregate) -> Result<RoundOutcome> {
+  auto work = [&evaluators = evaluators_, external = external_,
+               stop = lines_[run].evaluation.get_token()](
+                  std::optional<Aggregate>& aggregate) -> Result<RoundOutcome> {
     const Aggregate finished = std::move(*std::exchange(aggregate, std::nullopt));
     if (!finished) return finished.error();
-    return std::move(**finished).finish(&evaluators, external);
+    return std::move(**finished).finish(&evaluators, external, stop);
   };
   this->run<RoundOutcome>(run, std::move(work), std::move(done));
+}
+
+void RoundExecutor::stop_evaluation(RunId run) {
+  const auto line = lines_.find(run);
+  if (line != lines_.end()) line->second.evaluation.request_stop();
 }
 
 void RoundExecutor::write(store::Checkpoints checkpoints, RunPosition position,

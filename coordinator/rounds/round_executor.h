@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <stop_token>
 
 #include "coordinator/rounds/round_aggregate.h"
 #include "coordinator/rounds/run_loader.h"
@@ -31,6 +32,8 @@ class RoundExecutor {
   void add(RunId run, update::ContributionHead head, update::Payload payload,
            Completion<double> done);
   void finish(RunId run, Completion<RoundOutcome> done);
+  // An external model of the run is evaluated no further: finish() is done soon, without it.
+  void stop_evaluation(RunId run);
   // Frees what the run has summed or kept. `dropped`: nothing reads a payload of it any more.
   void drop(RunId run, std::function<void()> dropped);
   // write_position()
@@ -45,6 +48,7 @@ class RoundExecutor {
     std::shared_ptr<std::optional<Aggregate>> aggregate =
         std::make_shared<std::optional<Aggregate>>();
     std::deque<std::function<void()>> waiting;  // begin the work
+    std::stop_source evaluation;
   };
 
   template <class T>

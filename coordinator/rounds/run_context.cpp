@@ -127,8 +127,10 @@ Result<model::HashedModel> read_initial(const std::string& path) {
   constexpr const char* kKey = "model.initial";
   if (path.empty()) {
     return wrong_setting("no-initial-model",
-                         "model.kind = \"external\" needs model.initial, the safetensors file of "
-                         "the model to begin with");
+                         "model.kind = \"external\" needs a model to begin with: name its "
+                         "safetensors file in model.initial, or set [trainer] command in "
+                         "coordinator.toml and start the service again, so that the coordinator's "
+                         "trainer makes it");
   }
   SystemDisk disk;
   auto read = model::load_hashed_model(disk, path);

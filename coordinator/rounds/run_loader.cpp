@@ -57,6 +57,24 @@ LoadedRun loaded_run(RunContext context, RunPosition at) {
   return {std::make_shared<const RunContext>(std::move(context)), std::move(at)};
 }
 
+using FileParts = std::array<SharedBytes, 2>;
+
+FileParts model_file(const RunPosition& position, const std::string& settings) {
+  const model::Snapshot& model = position.model;
+  const model::Metadata metadata = {{"starling.run", std::to_string(position.version.run.value())},
+                                    {"starling.round", std::to_string(position.version.round)},
+                                    {"starling.settings", settings},
+                                    {"starling.version", STARLING_VERSION}};
+  return {SharedBytes::own(model::safetensors_header(*model->layout(), metadata)),
+          SharedBytes(model, as_bytes(model->values()))};
+}
+
+Sha256Digest hash_of(const FileParts& parts) {
+  Sha256 digest;
+  for (const SharedBytes& part : parts) digest.update(part.view());
+  return std::move(digest).finish();
+}
+
 }  // namespace
 
 Error as_wrong_job(const Error& error) {
@@ -97,14 +115,19 @@ Result<void> check_spool(const RunContext& context, const store::UploadSpool::Op
           context.job.aggregation.rule, counted(cohort, "update"), format_byte_count(bytes), fit));
 }
 
+bool lacks_initial_model(const Job& job) {
+  return job.training.model.is_external() && job.training.model.initial.empty();
+}
+
 Result<TriedJob> try_job(const Job& submitted, const PrepareContext& prepare,
-                         const std::optional<LearnedShape>& learned) {
+                         const std::optional<LearnedShape>& learned, bool trainer_initializes) {
   Job job = submitted;
   STARLING_TRY(check_new_job(job));
   STARLING_TRY(check_bounds(job));
   if (learned) job.training.data = learned->shape;
   STARLING_TRY(check_scale_said(job));
-  if (lacks_shape(job)) return TriedJob{job, std::nullopt};
+  const bool is_made_later = trainer_initializes && lacks_initial_model(job);
+  if (lacks_shape(job) || is_made_later) return TriedJob{job, std::nullopt};
   STARLING_ASSIGN(RunContext context, prepare(job, {}));
   if (learned) STARLING_TRY(check_learned_size(*learned, context.layout->size()));
   return TriedJob{std::move(context.job), context.initial_sha256};
@@ -112,16 +135,19 @@ Result<TriedJob> try_job(const Job& submitted, const PrepareContext& prepare,
 
 Result<LoadedRun> load_new_run(const store::Run& run, const strategy::Catalogue& strategies,
                                const PrepareContext& prepare,
-                               const std::optional<LearnedShape>& learned) {
+                               const std::optional<LearnedShape>& learned,
+                               const model::Snapshot& made) {
   STARLING_ASSIGN(Job job, job_of(run, strategies));
   if (learned) job.training.data = learned->shape;
   STARLING_ASSIGN(RunContext context,
-                  prepare(job, {.model = nullptr, .initial_sha256 = run.initial_sha256}));
+                  prepare(job, {.model = made, .initial_sha256 = run.initial_sha256}));
   STARLING_TRY(check_bounds(context.job));
   if (learned) STARLING_TRY(check_learned_size(*learned, context.layout->size()));
   RunPosition initial = context.initial_position(run.id, run.seed);
   initial.version.run_key = run_key(run);
-  return loaded_run(std::move(context), std::move(initial));
+  LoadedRun loaded = loaded_run(std::move(context), std::move(initial));
+  if (made) loaded.made_sha256 = hash_of(model_file(loaded.at, loaded.context->job_settings()));
+  return loaded;
 }
 
 Result<LoadedRun> load_running_run(const store::Run& run, const strategy::Catalogue& strategies,
@@ -158,7 +184,6 @@ Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
                                           const RunPosition& position,
                                           const std::string& settings) {
   const Round round = position.version.round;
-  const model::Snapshot& model = position.model;
   store::ModelRecord record{.round = round, .sha256 = position.version.sha256};
   if (position.state != nullptr) {
     const std::vector<SharedBytes> parts = strategy::encode_state(position.state);
@@ -171,14 +196,7 @@ Result<store::ModelRecord> write_position(const store::Checkpoints& checkpoints,
     record.state = store::StateFile{std::move(digest).finish(), bytes};
     STARLING_TRY(checkpoints.write_state(round, parts));
   }
-  const model::Metadata metadata = {{"starling.run", std::to_string(position.version.run.value())},
-                                    {"starling.round", std::to_string(round)},
-                                    {"starling.settings", settings},
-                                    {"starling.version", STARLING_VERSION}};
-  const std::array<SharedBytes, 2> parts = {
-      SharedBytes::own(model::safetensors_header(*model->layout(), metadata)),
-      SharedBytes(model, as_bytes(model->values()))};
-  STARLING_TRY(checkpoints.write(round, parts));
+  STARLING_TRY(checkpoints.write(round, model_file(position, settings)));
   return record;
 }
 

@@ -16,6 +16,7 @@ namespace starling::coordinator {
 struct LoadedRun {
   std::shared_ptr<const RunContext> context;
   RunPosition at;
+  std::optional<Sha256Digest> made_sha256 = {};  // of the file of the model that a trainer has made
 };
 
 // Where the models of a run are kept.
@@ -45,18 +46,25 @@ struct TriedJob {
   std::optional<Sha256Digest> initial_sha256;  // of the file that it begins with, if any
 };
 
-// What load_new_run would refuse of a run of this job, and what check_new_job refuses; reads
-// the data as load_new_run does. Where the shape of the data is still to be learned, refuses what
-// does not depend on it.
-[[nodiscard]] Result<TriedJob> try_job(const Job& job, const PrepareContext& prepare,
-                                       const std::optional<LearnedShape>& learned);
+// Whether the job names no file of the external model that its run begins with.
+bool lacks_initial_model(const Job& job);
 
-// With the initial model, for data of the `learned` shape where the job needs to be told. The
-// errors of parse_job, of `prepare` and of bounds that cannot be summed.
+// What load_new_run would refuse of a run of this job, and what check_new_job refuses; reads
+// the data as load_new_run does. Where the shape of the data is still to be learned, or
+// `trainer_initializes` and the initial model is still to be made, refuses what does not depend on
+// it.
+[[nodiscard]] Result<TriedJob> try_job(const Job& job, const PrepareContext& prepare,
+                                       const std::optional<LearnedShape>& learned,
+                                       bool trainer_initializes = false);
+
+// With the initial model, `made` where a trainer has made it, for data of the `learned` shape where
+// the job needs to be told. The errors of parse_job, of `prepare` and of bounds that cannot be
+// summed.
 [[nodiscard]] Result<LoadedRun> load_new_run(
     const store::Run& run, const strategy::Catalogue& strategies = strategy::builtin_strategies(),
     const PrepareContext& prepare = prepare_context,
-    const std::optional<LearnedShape>& learned = std::nullopt);
+    const std::optional<LearnedShape>& learned = std::nullopt,
+    const model::Snapshot& made = nullptr);
 
 // From the files of `last`, which must have their SHA-256, for the shape that the run began with.
 [[nodiscard]] Result<LoadedRun> load_running_run(const store::Run& run,

@@ -200,29 +200,35 @@ void RunQueue::try_job(const Job& job, Completion<TriedJob> done) {
   }
   compute<TriedJob>(
       parts_.computation, alive_,
-      [job, learned, refusal, prepare = parts_.prepare](unsigned) -> Result<TriedJob> {
+      [job, learned, refusal, prepare = parts_.prepare,
+       is_made = trainer_initializes(job)](unsigned) -> Result<TriedJob> {
         if (refusal) return *refusal;
-        auto tried = coordinator::try_job(job, prepare, learned);
+        auto tried = coordinator::try_job(job, prepare, learned, is_made);
         return tried ? tried : as_wrong_job(tried.error());
       },
       std::move(done));
 }
 
 void RunQueue::load_next() {
-  if (loading_ || held_.size() >= held_max() || !another_may_be_active()) return;
+  if (draining_ || loading_ || held_.size() >= held_max() || !another_may_be_active()) return;
   const auto runs = parts_.store.runs(store::RunState::kPending);
   if (!runs) return check(runs.error());
   std::map<RunId, Pending> waiting;
   for (const store::Run& run : *runs) {
     auto pending = find_pending(run);
-    if (pending && !may_begin(*pending)) {
+    // One that is held has its initial model made.
+    if (pending && (held_.contains(run.id) || !may_begin(*pending))) {
       waiting.emplace(run.id, *std::move(pending));
       continue;
     }
     held_.insert(run.id);
+    if (pending) pending_.insert_or_assign(run.id, *pending);
+    if (pending && trainer_initializes(pending->job)) {
+      initialize(run, pending->job);
+      return load_next();
+    }
     loading_ = run.id;
     if (!pending) return load(run, std::nullopt);  // to fail by name
-    pending_.insert_or_assign(run.id, *pending);
     return load(run, learn_shape(pending->job));
   }
   pending_ = std::move(waiting);
@@ -248,6 +254,7 @@ std::optional<LearnedShape> RunQueue::learn_shape(const Job& job) const {
 
 bool RunQueue::may_begin(const Pending& pending) const {
   const Job& job = pending.job;
+  if (initializing_ && trainer_initializes(job)) return false;
   if (!lacks_shape(job)) return !lacks_clients(pending, job.training.data, held_.size());
   // The first client to come does not decide for all.
   const auto learned = learn_shape(job);
@@ -282,9 +289,12 @@ void RunQueue::clients_changed() {
 // Where the shape of the run's data was known only when they had been read: whether it waits for
 // clients of this shape like others, instead of taking the place of one that could go.
 bool RunQueue::put_back(RunId run, const client::DataShape& shape) {
-  Pending& pending = pending_.at(run);
+  const auto found = pending_.find(run);
+  if (found == pending_.end()) return false;  // it was stopped meanwhile
+  Pending& pending = found->second;
   client::DataShape& known = pending.job.training.data;
-  const bool was_known = lacks_shape(pending.job) || (!known.input.empty() && known.classes > 0);
+  const bool was_known = lacks_shape(pending.job) || pending.job.training.model.is_external() ||
+                         (!known.input.empty() && known.classes > 0);
   if (was_known || !lacks_clients(pending, shape, held_.size() - 1)) return false;
   known = shape;
   ended(run);
@@ -299,6 +309,19 @@ void RunQueue::ended(RunId run) {
   load_next();
 }
 
+void RunQueue::stopped(RunId run) {
+  if (!initializing_ || initializing_->run != run) return;
+  initializing_->stop.request_stop();
+  initializing_.reset();
+  ended(run);
+}
+
+void RunQueue::drain() {
+  draining_ = true;
+  if (initializing_) initializing_->stop.request_stop();
+  initializing_.reset();
+}
+
 std::string RunQueue::waits_for(const store::Run& run) const {
   if (const auto wait = waits_.find(run.id); wait != waits_.end()) {
     return "the disk: " + wait->second.why;
@@ -306,8 +329,15 @@ std::string RunQueue::waits_for(const store::Run& run) const {
   if (const auto complaint = complaints_.find(run.id); complaint != complaints_.end()) {
     return "its files to be readable: " + complaint->second;
   }
+  if (initializing_ && initializing_->run == run.id) {
+    return "the coordinator's trainer, which makes the model to begin with";
+  }
   if (run.state != store::RunState::kPending || held_.contains(run.id)) return "";
   const auto pending = find_pending(run);
+  if (initializing_ && pending && trainer_initializes(pending->job)) {
+    return fmt::format("the coordinator's trainer, which makes the model of run {}",
+                       initializing_->run.value());
+  }
   const bool lacks = pending && lacks_shape(pending->job);
   if (held_.empty() && !lacks) return "";
   if (held_.size() >= held_max()) {
@@ -335,11 +365,35 @@ std::string RunQueue::waits_for(const store::Run& run) const {
                      there);
 }
 
-void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& learned) {
+bool RunQueue::trainer_initializes(const Job& job) const {
+  return parts_.external != nullptr && lacks_initial_model(job);
+}
+
+void RunQueue::initialize(const store::Run& run, const Job& job) {
+  initializing_ = Initializing{run.id, {}};
+  parts_.run_log.say(run.id, fmt::format("the coordinator's trainer makes the model to begin with, "
+                                         "from seed {}",
+                                         job.job.seed));
+  compute<model::Snapshot>(
+      parts_.waiting, alive_,
+      [id = run.id, job, stop = initializing_->stop.get_token(),
+       external = parts_.external](unsigned) { return external->initialize(id, job, stop); },
+      [this, run](const Result<model::Snapshot>& made) { initialized(run, made); });
+}
+
+void RunQueue::initialized(const store::Run& run, const Result<model::Snapshot>& made) {
+  if (!initializing_ || initializing_->run != run.id) return;  // it is not needed any more
+  initializing_.reset();
+  if (!made) return fail(run.id, made.error().within("the model to begin with"));
+  load(run, std::nullopt, *made);
+}
+
+void RunQueue::load(const store::Run& run, const std::optional<LearnedShape>& learned,
+                    const model::Snapshot& made) {
   compute<LoadedRun>(
       parts_.computation, alive_,
-      [run, learned, &strategies = parts_.strategies, prepare = parts_.prepare](unsigned) {
-        return load_new_run(run, strategies, prepare, learned);
+      [run, learned, made, &strategies = parts_.strategies, prepare = parts_.prepare](unsigned) {
+        return load_new_run(run, strategies, prepare, learned, made);
       },
       [this, run, learned](const Result<LoadedRun>& result) { loaded(run, learned, result); });
 }
@@ -368,16 +422,28 @@ void RunQueue::write_initial(const store::Run& run, const std::optional<LearnedS
       });
 }
 
+Result<void> RunQueue::record_start(RunId run, const LoadedRun& loaded,
+                                    const store::ModelRecord& initial) {
+  if (loaded.made_sha256) {
+    STARLING_TRY(parts_.store.record_initial(run, *loaded.made_sha256));
+  }
+  return parts_.store.start_run(run, initial, loaded.context->job_settings(),
+                                parts_.clock.wall_now());
+}
+
 void RunQueue::start(const store::Run& run, const std::optional<LearnedShape>& learned,
                      const LoadedRun& loaded, const store::ModelRecord& initial) {
   if (!find_waiting(run.id)) return;
-  const auto started = parts_.store.start_run(run.id, initial, loaded.context->job_settings(),
-                                              parts_.clock.wall_now());
+  const auto started = record_start(run.id, loaded, initial);
   if (started) {
-    loading_.reset();
+    if (loading_ == run.id) loading_.reset();
     pending_.erase(run.id);
     waits_.erase(run.id);
     if (learned) parts_.run_log.say(run.id, learned->line());
+    if (loaded.made_sha256) {
+      parts_.run_log.say(run.id,
+                         "the model to begin with is made: SHA-256 " + loaded.made_sha256->hex());
+    }
     handlers_.on_ready(loaded, to_run_start(run.id, *loaded.context, loaded.at, {}, std::nullopt));
     return load_next();  // perhaps there is room for one more
   }

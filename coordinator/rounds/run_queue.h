@@ -4,19 +4,23 @@
 // one that waits for clients is not, and clients enough that can do it are connected; once
 // runs-max runs are held, only if these clients are free. The first one is loaded even without
 // them, so that its log says what it waits for. A job that does not say the shape of its data waits
-// until as many clients as it needs are there, and takes the shape that they announce.
+// until as many clients as it needs are there, and takes the shape that they announce. A run whose
+// job does not name its initial model has the coordinator's trainer make it, while other runs
+// begin.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "coordinator/machine/client_fit.h"
 #include "coordinator/machine/coordinator_machine.h"
 #include "coordinator/machine/data_shape.h"
+#include "coordinator/rounds/model_evaluator.h"
 #include "coordinator/rounds/run_loader.h"
 #include "coordinator/rounds/run_log.h"
 #include "core/base/computation.h"
@@ -45,8 +49,10 @@ class RunQueue {
     PrepareContext prepare;
     const strategy::Catalogue& strategies;
     Computation& computation;  // loads runs, one after another
+    Computation& waiting;      // waits for `external`
     RunLog& run_log;
     Log& log;
+    ModelEvaluator* external = nullptr;  // makes initial models; null: nothing does
   };
 
   struct Options {
@@ -75,6 +81,10 @@ class RunQueue {
   void clients_changed();
   // A run that was held has ended.
   void ended(RunId run);
+  // A pending run was stopped: its initial model is not needed any more.
+  void stopped(RunId run);
+  // No run begins any more. What is being made of one is given up, and the run stays pending.
+  void drain();
   // Why `run`, which the machine does not hold, is not under way; empty where it is being loaded or
   // has ended.
   std::string waits_for(const store::Run& run) const;
@@ -103,11 +113,16 @@ class RunQueue {
   void wait_for_disk(RunId run, const Error& error, std::function<void()> step);
   void try_again(RunId run, std::function<void()> step);
   void try_all_again();
-  void load(const store::Run& run, const std::optional<LearnedShape>& learned);
+  bool trainer_initializes(const Job& job) const;
+  void initialize(const store::Run& run, const Job& job);
+  void initialized(const store::Run& run, const Result<model::Snapshot>& made);
+  void load(const store::Run& run, const std::optional<LearnedShape>& learned,
+            const model::Snapshot& made = nullptr);
   void loaded(const store::Run& run, const std::optional<LearnedShape>& learned,
               const Result<LoadedRun>& loaded);
   void write_initial(const store::Run& run, const std::optional<LearnedShape>& learned,
                      const LoadedRun& loaded);
+  Result<void> record_start(RunId run, const LoadedRun& loaded, const store::ModelRecord& initial);
   void start(const store::Run& run, const std::optional<LearnedShape>& learned,
              const LoadedRun& loaded, const store::ModelRecord& initial);
   struct Running {
@@ -138,6 +153,12 @@ class RunQueue {
   std::vector<Running> running_;  // until resume()
   std::set<RunId> held_;          // being loaded, or begun and not ended
   std::optional<RunId> loading_;  // of them, for the first time
+  struct Initializing {
+    RunId run;
+    std::stop_source stop;
+  };
+  std::optional<Initializing> initializing_;  // of them, whose initial model is being made
+  bool draining_ = false;
   // Those that could not begin when last asked, and the one that is being loaded.
   std::map<RunId, Pending> pending_;
   std::map<RunId, std::string> complaints_;       // the last one, of runs that wait for data

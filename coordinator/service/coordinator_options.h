@@ -70,9 +70,6 @@ struct SpoolSettings {
   std::uint64_t disk_bytes = std::uint64_t{16} << 30;
 };
 
-// Of the coordinator's own trainer, which evaluates.
-struct EvaluatorSettings : client::TrainerOptions {};
-
 struct CoordinatorSettings {
   ServiceSettings service;
   EnrolSettings enrol;
@@ -80,7 +77,7 @@ struct CoordinatorSettings {
   SessionSettings session;
   OperatorSettings operators;
   SpoolSettings spool;
-  EvaluatorSettings trainer;
+  client::TrainerOptions trainer;  // the coordinator's own
 
   // Binds every key of coordinator.toml to this object, which must outlive the binder's use.
   void bind(config::Binder& binder);
@@ -242,24 +239,6 @@ void describe(V& visit, SpoolSettings& o) {
       "disk-bytes", o.disk_bytes,
       FieldInfo{
           .help = "disk for uploads in progress; 0: none", .unit = "bytes", .min = 0, .max = 1e15});
-}
-
-template <class V>
-void describe(V& visit, EvaluatorSettings& o) {
-  visit("command", o.command,
-        FieldInfo{.help = "program that evaluates models of your own, and its arguments, as in "
-                          "[\"python3\", \"train.py\"]; empty: none"});
-  visit(
-      "start-deadline", o.start_deadline,
-      FieldInfo{.help = "from its start until it has described itself", .min = 0.1, .max = 86400});
-  visit("task-deadline", o.task_deadline,
-        FieldInfo{.help = "longest time for one evaluation", .min = 0.1, .max = 2'592'000});
-  visit(
-      "memory-max", o.memory_max,
-      FieldInfo{.help = "resident memory of its process group; above it, it is killed; 0: no limit",
-                .unit = "MB",
-                .min = 0,
-                .max = 1 << 26});
 }
 
 }  // namespace starling::coordinator

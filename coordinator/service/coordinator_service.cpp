@@ -184,8 +184,9 @@ struct CoordinatorService::Impl {
   ComputePool evaluators{evaluation_threads(settings.service.threads)};
   const std::unique_ptr<TrainerEvaluator> trainer =  // null: there is none
       make_evaluator(state, settings, evaluators.threads(), log);
-  // A thread for each active run, for none waits until another one's model is evaluated.
-  PooledComputation rounds{loop, static_cast<unsigned>(settings.service.runs_max)};
+  // A thread for each active run, for none waits until another one's model is evaluated, and one
+  // for a run whose initial model is made.
+  PooledComputation rounds{loop, static_cast<unsigned>(settings.service.runs_max) + 1};
   PooledComputation loading{loop, 1};
   net::RateLimiter connection_rate{
       {.per_second = settings.connection.per_second, .burst = settings.connection.burst}};
@@ -373,7 +374,7 @@ Result<void> CoordinatorService::Impl::start() {
                          Completion<TriedJob> done) { core->runs().try_job(job, std::move(done)); },
           .on_submitted = [this] { core->runs().load_next(); },
           .on_answered = [this] { operators->wake(); },
-          .on_stop = [this](RunId run) { core->handle(StopRun{run}); },
+          .on_stop = [this](RunId run) { core->stop(run); },
           .waits_for = [this](const store::Run& run) { return core->waits_for(run); },
           .find_run = [this](RunId run) { return core->machine().find_run(run); },
           .warnings =
@@ -475,7 +476,7 @@ void CoordinatorService::Impl::renew() {
 net::Async<void> CoordinatorService::Impl::stop() {
   maintenance.clear();
   co_await listener->close();
-  core->handle(Drain{});
+  core->drain();
   if (trainer) trainer->stop();  // the round is committed without its evaluation
   const TimePoint deadline = loop.now() + settings.service.drain;
   while (core->commits() && !broken && loop.now() < deadline) {

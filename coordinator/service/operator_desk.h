@@ -44,7 +44,7 @@ class OperatorDesk {
     std::function<void(const Job&, Completion<TriedJob> done)> try_job;
     std::function<void()> on_submitted;
     std::function<void()> on_answered;   // an answer that had nothing has something now
-    std::function<void(RunId)> on_stop;  // of a running run
+    std::function<void(RunId)> on_stop;  // the store knows already
     // What a run that has not ended waits for; empty: for nothing.
     std::function<std::string(const store::Run&)> waits_for;
     // Null where the machine does not hold the run.

@@ -224,11 +224,8 @@ Answer OperatorDesk::run_stop(const OperatorCall& call) {
   STARLING_ASSIGN(const store::Run run, find_run(call));
   STARLING_ASSIGN(const auto state, parts_.store.request_stop(run.id, parts_.clock.wall_now()));
   parts_.log.info("{} stops run {}", call.caller, run.id.value());
-  if (state == store::RunState::kRunning) {
-    handlers_.on_stop(run.id);
-  } else {
-    handlers_.on_answered();  // a pending run has ended
-  }
+  handlers_.on_stop(run.id);
+  if (state != store::RunState::kRunning) handlers_.on_answered();  // a pending run has ended
   return answer_json(json::object{{"id", run.id.value()}, {"state", store::to_string(state)}});
 }
 

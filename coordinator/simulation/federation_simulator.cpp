@@ -54,8 +54,9 @@ class FederationSimulator::Evaluator final : public ModelEvaluator {
  public:
   explicit Evaluator(FederationSimulator& world) : world_(world) {}
 
-  Result<train::Evaluation> evaluate(const RunContext& context, Round round,
-                                     const model::Snapshot& model) override {
+  Result<train::Evaluation> evaluate(RunId, const RunContext& context, Round round,
+                                     const model::Snapshot& model,
+                                     const std::stop_token&) override {
     static const std::atomic<bool> kNeverStops = false;
     std::optional<Result<train::Evaluation>> found;
     world_.pool_.for_each(1, [&](std::size_t, unsigned worker) {
@@ -64,6 +65,11 @@ class FederationSimulator::Evaluator final : public ModelEvaluator {
     });
     return *std::move(found);
   }
+  // Made already, as a context has it.
+  Result<model::Snapshot> initialize(RunId, const Job&, const std::stop_token&) override {
+    return world_.context_->external;
+  }
+  std::optional<RunId> at_work_for() const override { return std::nullopt; }
 
  private:
   FederationSimulator& world_;

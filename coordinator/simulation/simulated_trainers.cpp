@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/simulation/simulated_trainers.h"
 
+#include "coordinator/rounds/model_evaluator.h"
 #include "core/client/abilities.h"
 #include "core/client/process_trainer.h"
 
@@ -23,7 +24,6 @@ Result<std::unique_ptr<SimulatedTrainers>> SimulatedTrainers::start(
   if (job.evaluate.by_trainer() && !found.can(client::TrainerOperation::kEvaluate)) {
     return client::cannot_do(found, client::TrainerOperation::kEvaluate);
   }
-  made->layout_ = found.layout;
   made->abilities_ = client::abilities_of(strategies, found);
   return made;
 }
@@ -41,15 +41,8 @@ FederationSimulator::Options::Trainers SimulatedTrainers::trainers() {
 
 Result<ExternalOrigin> SimulatedTrainers::initial_model(const Job& job) {
   if (!job.training.model.initial.empty()) return ExternalOrigin();
-  const auto made = std::make_shared<model::Parameters>(layout_);
-  const Settings settings = job.training.to_settings();
-  client::ProcessTrainer trainer(kFirstClient, workers_[0]);
-  const client::TrainingRequest request{.settings = settings,
-                                        .seed = job.job.seed,
-                                        .round = 1,
-                                        .rounds = static_cast<std::uint32_t>(job.job.rounds)};
-  STARLING_TRY(trainer.initialize(request, made->values(), kNeverStops));
-  return ExternalOrigin{.model = made, .initial_sha256 = std::nullopt};
+  STARLING_ASSIGN(model::Snapshot made, initialize_by(workers_[0], kFirstClient, job, kNeverStops));
+  return ExternalOrigin{.model = std::move(made), .initial_sha256 = std::nullopt};
 }
 
 }  // namespace starling::coordinator

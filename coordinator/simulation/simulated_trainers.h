@@ -35,7 +35,6 @@ class SimulatedTrainers {
 
   std::string settings_;
   client::TrainerWorkers workers_;
-  std::shared_ptr<const model::Layout> layout_;
   std::vector<std::string> abilities_;
 };
 

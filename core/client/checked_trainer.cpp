@@ -42,6 +42,16 @@ auto call_trainer(const TrainerDescription& description, const Call& call) -> de
 
 }  // namespace
 
+Result<model::Parameters> room_for(const TrainerDescription& description) {
+  try {
+    return model::Parameters(description.layout);
+  } catch (const std::bad_alloc&) {
+    return unsupported("out-of-memory",
+                       fmt::format("there is not enough memory for the model of {}, {}",
+                                   description.name, counted(description.layout->size(), "value")));
+  }
+}
+
 Result<void> check_tensors(const model::ModelSpec& spec, std::size_t size,
                            const TrainerDescription& description) {
   const model::Layout& layout = *description.layout;

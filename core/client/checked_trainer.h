@@ -13,6 +13,10 @@ namespace starling::client {
 [[nodiscard]] Result<void> check_tensors(const model::ModelSpec& spec, std::size_t size,
                                          const TrainerDescription& description);
 
+// For a model of the trainer's tensors. "out-of-memory": a typing error in a layer's width is soon
+// beyond any memory.
+[[nodiscard]] Result<model::Parameters> room_for(const TrainerDescription& description);
+
 class CheckedTrainer final : public Trainer {
  public:
   // `trainer` must outlive it. Requires: the description has a layout.

@@ -14,6 +14,13 @@
 #include "core/train/optimizer.h"
 
 namespace starling::client {
+namespace {
+
+// A simulation asks its first client for the initial model, a service its coordinator: both get the
+// seed of this one.
+constexpr const char* kInitialSeedOf = "client-1";
+
+}  // namespace
 
 Result<ProcessTrainer::Prepared> ProcessTrainer::prepare(const TrainingRequest& request,
                                                          std::size_t size,
@@ -34,7 +41,11 @@ Result<ProcessTrainer::Prepared> ProcessTrainer::prepare(const TrainingRequest& 
 
 Result<void> ProcessTrainer::initialize(const TrainingRequest& request, std::span<float> result,
                                         const std::atomic<bool>& stop) {
-  STARLING_ASSIGN(const Prepared prepared, prepare(request, result.size(), stop));
+  STARLING_ASSIGN(Prepared prepared, prepare(request, result.size(), stop));
+  prepared.task.seed = task_seed({.client = kInitialSeedOf,
+                                  .seed = request.seed,
+                                  .round = request.round,
+                                  .rounds = request.rounds});
   STARLING_TRY(host_.run(TrainerOperation::kInitialize, prepared.task,
                          {.parameters = {}, .result = result}, stop));
   return {};

@@ -23,7 +23,7 @@
 
 namespace starling::client {
 
-// The `[trainer]` table of edge.toml.
+// The `[trainer]` table of edge.toml and of coordinator.toml.
 struct TrainerOptions {
   std::vector<std::string> command;  // the program and its arguments; empty: none
   Duration start_deadline = std::chrono::seconds(120);
@@ -34,8 +34,8 @@ struct TrainerOptions {
 template <class V>
 void describe(V& visit, TrainerOptions& o) {
   visit("command", o.command,
-        FieldInfo{.help = "program that trains models of your own, and its arguments, as in "
-                          "[\"python3\", \"train.py\"]; empty: the built-in models only"});
+        FieldInfo{.help = "program that computes with models of your own, and its arguments, as in "
+                          "[\"python3\", \"train.py\"]; empty: none"});
   visit(
       "start-deadline", o.start_deadline,
       FieldInfo{.help = "from its start until it has described itself", .min = 0.1, .max = 86400});

@@ -33,17 +33,21 @@ std::string train_object(train::TrainOptions options, double rate) {
 
 }  // namespace
 
-TrainerTask make_task(const TaskPlace& place, train::TrainOptions options, double rate,
-                      const TrainerSettings& settings) {
+std::uint64_t task_seed(const TaskPlace& place) {
   // Not keyed by the attempt: a later attempt of the round can use the same update.
   Rng rng({.seed = place.seed,
            .purpose = Purpose::kBatches,
            .node = hash_name(place.client),
            .round = place.round});
+  return rng.next_u64() >> kSeedBitsDropped;
+}
+
+TrainerTask make_task(const TaskPlace& place, train::TrainOptions options, double rate,
+                      const TrainerSettings& settings) {
   return {.client = place.client,
           .round = place.round,
           .rounds = place.rounds,
-          .seed = rng.next_u64() >> kSeedBitsDropped,
+          .seed = task_seed(place),
           .train = train_object(std::move(options), rate),
           .settings = settings.object()};
 }

@@ -26,8 +26,10 @@ struct TaskPlace {
   std::uint32_t rounds = 1;
 };
 
-// The task with `options` at this rate. Its seed follows from the place alone, so that the same
-// task asked for again can give the same result.
+// Follows from the place alone, so that the same task asked for again can give the same result.
+std::uint64_t task_seed(const TaskPlace& place);
+
+// The task with `options` at this rate, and the seed of its place.
 TrainerTask make_task(const TaskPlace& place, train::TrainOptions options, double rate,
                       const TrainerSettings& settings);
 

@@ -50,7 +50,8 @@ void describe(V& visit, ModelSpec& o) {
         FieldInfo{
             .help = "cnn: widths of the dense layers before the last", .min = 1, .max = 1 << 20});
   visit("initial", o.initial,
-        FieldInfo{.help = "external: safetensors file of the initial model, at the coordinator"});
+        FieldInfo{.help = "external: safetensors file of the initial model, at the coordinator; "
+                          "empty: a trainer makes it"});
   visit("layout", o.layout,
         FieldInfo{.help = "external: SHA-256 of the tensors' names, shapes and roles; empty: that "
                           "of model.initial, else they must be these"});

@@ -124,7 +124,7 @@ struct NewRun {
   std::uint64_t seed = 0;
   std::string submit_token;                         // empty: none, every submission is a new run
   std::string job;                                  // the TOML as submitted
-  std::optional<Sha256Digest> initial_sha256 = {};  // of the file that model.initial names
+  std::optional<Sha256Digest> initial_sha256 = {};  // of the file that model.initial names, if any
 };
 
 struct Run {
@@ -141,7 +141,7 @@ struct Run {
   std::string error;
   bool stop_requested = false;
   std::string settings = {};  // as given to start_run; empty before, and of runs of old versions
-  std::optional<Sha256Digest> initial_sha256 = {};  // as submitted
+  std::optional<Sha256Digest> initial_sha256 = {};  // as submitted or recorded since
   friend bool operator==(const Run&, const Run&) = default;
 };
 

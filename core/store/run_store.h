@@ -24,6 +24,9 @@ class RunStore {
   [[nodiscard]] virtual Result<std::optional<Run>> find_run(RunId id) = 0;
   [[nodiscard]] virtual Result<std::vector<Run>> runs() = 0;
   [[nodiscard]] virtual Result<std::vector<Run>> runs(RunState state) = 0;
+  // Of the file of the model that a pending run begins with, where its job names none.
+  // "run-unknown", "run-state".
+  [[nodiscard]] virtual Result<void> record_initial(RunId id, const Sha256Digest& sha256) = 0;
   // pending -> running, with the initial model (round 0). `settings`: what the run computes with,
   // as a text that the store does not read. "run-unknown", "run-state".
   [[nodiscard]] virtual Result<void> start_run(RunId id, const ModelRecord& initial,

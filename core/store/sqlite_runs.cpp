@@ -118,6 +118,14 @@ Result<void> SqliteStore::insert_model(RunId run, const ModelRecord& model) {
                             model.sha256, state, state_bytes);
 }
 
+Result<void> SqliteStore::record_initial(RunId id, const Sha256Digest& sha256) {
+  return database_->transact(Durability::kFull, [&]() -> Result<void> {
+    STARLING_ASSIGN(const Run run, run_of(id));
+    STARLING_TRY(rules::may_start(run));
+    return database_->execute("UPDATE runs SET initial_sha256 = ? WHERE id = ?", sha256, id);
+  });
+}
+
 Result<void> SqliteStore::start_run(RunId id, const ModelRecord& initial, std::string_view settings,
                                     WallTime now) {
   STARLING_CHECK(initial.round == 0);

@@ -49,6 +49,7 @@ class SqliteStore final : public Store {
   Result<std::optional<Run>> find_run(RunId id) override;
   Result<std::vector<Run>> runs() override;
   Result<std::vector<Run>> runs(RunState state) override;
+  Result<void> record_initial(RunId id, const Sha256Digest& sha256) override;
   Result<void> start_run(RunId id, const ModelRecord& initial, std::string_view settings,
                          WallTime now) override;
   Result<RunState> request_stop(RunId id, WallTime now) override;

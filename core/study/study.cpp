@@ -132,14 +132,19 @@ Result<FileDescriptor> lock(const std::filesystem::path& out) {
                               out.string()));
 }
 
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = std::ranges::find(settings, key, &Settings::value_type::first);
+  return found == settings.end() || found->second.empty() ? "not set" : found->second;
+}
+
+// A key that only one side has counts too: what a flag decides is recorded where it was given.
 std::optional<std::string> difference(const Settings& recorded, const Settings& wanted) {
-  for (const auto& [key, value] : wanted) {
-    const auto found = std::ranges::find(recorded, key, &Settings::value_type::first);
-    const bool known = found != recorded.end();
-    if (known && found->second == value) continue;
-    return fmt::format("{} is {} there and {} here", key,
-                       known && !found->second.empty() ? found->second : "not set",
-                       value.empty() ? "not set" : value);
+  for (const Settings* side : {&wanted, &recorded}) {
+    for (const auto& [key, ignored] : *side) {
+      const std::string there = value_of(recorded, key);
+      const std::string here = value_of(wanted, key);
+      if (there != here) return fmt::format("{} is {} there and {} here", key, there, here);
+    }
   }
   return std::nullopt;
 }

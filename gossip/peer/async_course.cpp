@@ -161,7 +161,8 @@ void AsyncCourse::compute_phase() {
   phase->rate = local_.rate_at(step);
   phase->began = host_.now();
   computing_ = true;
-  host_.compute(
+  host_.train(
+      step + phase->steps,
       [this, phase, step] {
         const auto training = local_.training(step);
         phase->loss_sum =

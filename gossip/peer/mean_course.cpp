@@ -123,7 +123,8 @@ void MeanCourse::go_on() {
   state_ = State::kTraining;
   began_ = host_.now();
   computing_ = true;
-  host_.compute(
+  host_.train(
+      step + static_cast<std::uint64_t>(steps),
       [this, phase, loss] {
         const auto training = local_.training(phase.step);
         *loss = algorithm_->adapt(*training, phase, {.node = self_});

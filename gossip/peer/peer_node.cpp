@@ -22,6 +22,7 @@ PeerNode::PeerNode(World world, Options options, PeerData data, PeerShell::Issue
               .log = world.log,
               .identity = world.identity,
               .training = training_,
+              .mixing = training_,
               .disk_work = disk_work_,
               .disk = disk_,
               .connect =

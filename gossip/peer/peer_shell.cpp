@@ -594,23 +594,28 @@ void PeerShell::send(Member to, protocol::ReduceNote note) {
 }
 
 // The session is destroyed on the peer's turns, whatever thread drops the work last.
-void PeerShell::compute(std::function<void()> work, std::function<void()> done) {
+void PeerShell::submit(Computation& computation, std::function<void()> work,
+                       std::function<void()> done) {
   struct Job {
     std::shared_ptr<Session> session;
     std::function<void()> work;
   };
   const auto job = std::make_shared<Job>(Job{session_, std::move(work)});
-  world_.training.submit([job](unsigned) { job->work(); },
-                         [job, done = std::move(done), began = now(), self = self_] {
-                           const auto session = std::move(job->session);
-                           if (*self != nullptr && (*self)->session_ == session)
-                             (*self)->computed(done, began);
-                         });
+  computation.submit([job](unsigned) { job->work(); },
+                     [job, done = std::move(done), began = now(), self = self_] {
+                       const auto session = std::move(job->session);
+                       if (*self != nullptr && (*self)->session_ == session)
+                         (*self)->computed(done, began);
+                     });
+}
+
+void PeerShell::compute(std::function<void()> work, std::function<void()> done) {
+  submit(world_.mixing, std::move(work), std::move(done));
 }
 
 void PeerShell::train(std::uint64_t step, std::function<void()> work, std::function<void()> done) {
   const auto due = fallback_ ? fallback_->pace.due(step) : now();
-  if (due && *due <= now()) return compute(std::move(work), std::move(done));
+  if (due && *due <= now()) return submit(world_.training, std::move(work), std::move(done));
   session_->held_back = Session::HeldBack{due, std::move(work), std::move(done)};
 }
 
@@ -945,7 +950,7 @@ void PeerShell::tick() {
   if (session_ && !switching_) {
     if (session_->held_back && session_->held_back->until && *session_->held_back->until <= now()) {
       const Session::HeldBack phase = *std::exchange(session_->held_back, std::nullopt);
-      compute(phase.work, phase.done);
+      submit(world_.training, phase.work, phase.done);
     }
     on_swim(session_->members->on(membership::Tick{}, now()));
     if (session_) session_->course->tick();

@@ -45,7 +45,8 @@ class PeerShell final : private CourseHost {
     const Clock& clock;
     Log& log;
     const identity::IdentityDirectory& identity;
-    Computation& training;   // one worker
+    Computation& training;   // local phases; one worker
+    Computation& mixing;     // all else that is computed; may be the same
     Computation& disk_work;  // one worker, so that files change in order
     Disk& disk;
     std::function<std::unique_ptr<PeerTransport>(PeerTransport::Handlers)> connect;
@@ -145,6 +146,7 @@ class PeerShell final : private CourseHost {
   void load_latest(const NetworkRun& run);
   Checkpoint checkpoint_now(std::span<const float> model) const;
   void end_session();
+  void submit(Computation& computation, std::function<void()> work, std::function<void()> done);
   void computed(const std::function<void()>& done, TimePoint began);
   protocol::PeerHello hello() const;
   Traffic traffic() const;

@@ -402,7 +402,7 @@ void PeerNetwork::carry(const ConnectionPtr& connection, int side, std::optional
   to.coming_bytes += bytes;
   schedule_delivery(connection, 1 - side);
   if (!is_cut(from, to.name)) return;
-  scheduler_.schedule(now + options_.stall_max, [this, connection, side, now] {
+  scheduler_.schedule(now + options_.stall_max, [connection, side, now] {
     Connection::Side& sender = connection->sides[side];
     const auto& waiting = connection->sides[1 - side].coming;
     if (!sender.open || waiting.empty() || waiting.front().sent > now) return;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "gossip/simulation/protocol_simulation.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -21,11 +23,17 @@ std::uint64_t stride(const NetOptions& options) {
 }  // namespace
 
 Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads,
-                                  const Clock& clock, const SimulationHooks& hooks) {
+                                  const Clock& clock, const SimulationHooks& hooks,
+                                  Protocol protocol) {
   ComputePool pool(threads);
   const TimePoint started = clock.now();
   const NetOptions& options = experiment.options;
-  const auto simulation = make_simulation(experiment, pool);
+  std::unique_ptr<NetworkSimulation> simulation;
+  if (protocol == Protocol::kReal) {
+    STARLING_ASSIGN(simulation, make_protocol_simulation(experiment, pool));
+  } else {
+    simulation = make_simulation(experiment, pool);
+  }
   Measurer measurer(experiment, pool);
   SimulationResult result{.measurements = {},
                           .mean_model = model::Parameters(experiment.layout()),

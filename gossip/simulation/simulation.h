@@ -28,9 +28,13 @@ struct SimulationResult {
   std::vector<bool> present = {};  // [nodes], at the last
 };
 
+// What is simulated: the algorithm's recurrence, or whole peers (protocol_simulation.h).
+enum class Protocol { kRecurrence, kReal };
+
 // The same result, but for wall seconds, on any number of threads. Fails with "diverged",
 // "all-left" or "no-progress".
 [[nodiscard]] Result<SimulationResult> simulate(const Experiment& experiment, unsigned threads,
-                                                const Clock& clock, const SimulationHooks& hooks);
+                                                const Clock& clock, const SimulationHooks& hooks,
+                                                Protocol protocol = Protocol::kRecurrence);
 
 }  // namespace starling::gossip

@@ -32,10 +32,18 @@ struct SimulateFlags {
   std::string out;
   std::string trainer;
   unsigned workers = 0;
+  bool real_protocol = false;
   unsigned threads = available_processors();
   config::StudyFlags study;
   config::OutputFormat format = config::OutputFormat::kText;
 };
+
+// What a run records, by which a repeated study knows it: every key, and the flags that decide it.
+Settings recorded_settings(const SimulateFlags& flags) {
+  Settings settings = settings_of_run(flags.binder, flags.trainer);
+  if (flags.real_protocol) settings.emplace_back("real-protocol", "true");
+  return settings;
+}
 
 Result<std::shared_ptr<const NetworkTrainers>> start_trainers(const SimulateFlags& flags,
                                                               Log& log) {
@@ -60,11 +68,12 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
     if (hooks.on_measurement) hooks.on_measurement(measurement);
     if (writer && written) written = writer->write(measurement);
   };
-  STARLING_ASSIGN(SimulationResult result, simulate(experiment, flags.threads, clock, all));
+  STARLING_ASSIGN(SimulationResult result,
+                  simulate(experiment, flags.threads, clock, all,
+                           flags.real_protocol ? Protocol::kReal : Protocol::kRecurrence));
   if (!written) return written.error();
   if (writer) {
-    STARLING_TRY(
-        writer->finish(kProgram, experiment, result, settings_of_run(flags.binder, flags.trainer)));
+    STARLING_TRY(writer->finish(kProgram, experiment, result, recorded_settings(flags)));
   }
   return result;
 }
@@ -156,7 +165,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
         }
         return check(flags.options);
       },
-      .settings = [&] { return settings_of_run(flags.binder, flags.trainer); },
+      .settings = [&] { return recorded_settings(flags); },
       .run =
           [&](const std::filesystem::path& out, study::RunDisplay& display) {
             return run_of_study(flags, out, display, context.clock);
@@ -191,6 +200,9 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--trainer", flags->trainer, kTrainerHelp)->type_name("COMMAND");
+  command->add_flag("--real-protocol", flags->real_protocol,
+                    "simulate whole peers with their protocol, as devices run it: slower, and with "
+                    "what failure detection, catch-up and lost links cost");
   command
       ->add_option("--workers", flags->workers,
                    "processes of the trainer at a time; without it as many as --threads")

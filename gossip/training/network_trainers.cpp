@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <new>
 #include <vector>
 
 #include "core/base/counted.h"
@@ -65,17 +64,6 @@ Result<model::Parameters> model_of_file(const NetOptions& options,
                   counted(trainer.layout->size(), "value")));
 }
 
-// A typing error in a layer's width is soon beyond any memory.
-Result<model::Parameters> room_for(const TrainerDescription& trainer) {
-  try {
-    return model::Parameters(trainer.layout);
-  } catch (const std::bad_alloc&) {
-    return unsupported("out-of-memory",
-                       fmt::format("there is not enough memory for the model of {}, {}",
-                                   trainer.name, counted(trainer.layout->size(), "value")));
-  }
-}
-
 }  // namespace
 
 std::string node_name(Node node) { return fmt::format("node-{:04}", node + 1); }
@@ -117,7 +105,7 @@ Result<model::Parameters> initial_model(const NetOptions& options, const std::st
   const std::string settings = options.trainer.object();
   STARLING_ASSIGN(const TrainerDescription trainer, host.describe(settings, stop));
   if (!options.model.initial.empty()) return model_of_file(options, trainer);
-  STARLING_ASSIGN(model::Parameters made, room_for(trainer));
+  STARLING_ASSIGN(model::Parameters made, client::room_for(trainer));
   client::TrainerTask task = task_of(options, std::string(kEveryNode), 1);
   task.client = client;
   STARLING_TRY(host.run(TrainerOperation::kInitialize, task,

@@ -97,7 +97,9 @@ def describe(request):
 
 
 def initialize(request):
-    write_vector(request["result"], [0.5] + [7] * HAS_COUNTER + [0.25] * FEATURES)
+    task = request["task"]
+    first = task["seed"] % 1000 / 1000 if "seeded" in task["settings"] else 0.5
+    write_vector(request["result"], [first] + [7] * HAS_COUNTER + [0.25] * FEATURES)
     return {}
 
 

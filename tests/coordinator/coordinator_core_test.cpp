@@ -1,113 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The process around the machine: what a start after a restart does with the time that it takes.
-#include "coordinator/rounds/coordinator_core.h"
-
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "coordinator/job/job_text.h"
-#include "core/sim/simulated_disk.h"
-#include "core/sim/virtual_computation.h"
-#include "tests/coordinator/flaky_store.h"
+#include "tests/coordinator/coordinator_core_fixture.h"
 
 namespace starling::coordinator {
 namespace {
 
 using namespace std::chrono_literals;
-
-class RecordingSessions final : public protocol::SessionLinks {
- public:
-  void send(SessionId, const protocol::Envelope& envelope) override {
-    sent.push_back(envelope.message);
-  }
-  void close(SessionId, const std::string& code, const std::string&) override {
-    closed.push_back(code);
-  }
-  bool is_open(SessionId) const override { return true; }
-  template <class T>
-  std::size_t count() const {
-    return static_cast<std::size_t>(std::ranges::count_if(
-        sent, [](const auto& message) { return std::holds_alternative<T>(message); }));
-  }
-
-  std::vector<protocol::Message> sent;
-  std::vector<std::string> closed;
-};
-
-class CountingLog final : public Log {
- public:
-  void write(LogLevel, std::string_view line) override {
-    if (line.find("for the disk: no space left on device") != line.npos) ++waits;
-  }
-  int waits = 0;  // for the disk
-};
-
-// A run of one client.
-class CoordinatorCoreTest : public ::testing::Test {
- protected:
-  CoordinatorCoreTest() {
-    job.training.model.kind = "softmax-regression";
-    job.training.data = {.input = {2}, .classes = 2};
-    job.round.cohort = 1;
-    job.round.min_updates = 1;
-    job.round.wait_for = 1;
-    store::Certificate certificate{.serial = "cam-7", .client = "cam-7", .not_after = {}};
-    EXPECT_TRUE(store->add_client("cam-7", store::Role::kDevice, certificate, {}));
-    EXPECT_TRUE(store->record_seen("cam-7", {}, store::Greeting{.rows = 10}));
-    id = store->submit_run({.name = "r", .seed = 1, .job = job_to_toml(job)}, {}).value();
-  }
-  // The first round is open, as an earlier process left it.
-  void leave_open() {
-    const LoadedRun run = load_new_run(*store->find_run(id).value()).value();
-    const auto initial = write_position(checkpoints, run.at, run.context->job_settings()).value();
-    EXPECT_TRUE(store->start_run(id, initial, run.context->job_settings(), {}));
-    EXPECT_TRUE(store->open_attempt({.key = {id, 1, 1},
-                                     .cohort = {{"cam-7", TaskId(1)}},
-                                     .base_model = run.at.version.sha256,
-                                     .started = {},
-                                     .population = 1}));
-  }
-  void hear(protocol::Message message) {
-    core->handle(MessageReceived{SessionId(1), {std::move(message), {}}});
-  }
-  // Loading each run takes so long.
-  void start(Duration loading) {
-    core = std::make_unique<CoordinatorCore>(
-        CoordinatorCore::World{
-            scheduler, clock, *store, sessions, disk, [this](RunId) { return checkpoints; },
-            [this, loading](const Job& loaded, const ExternalOrigin& origin) {
-              wait(loading);
-              return prepare_context(loaded, origin);
-            },
-            strategy::builtin_strategies(), computation, computation, evaluators, log},
-        CoordinatorCore::Options{},
-        CoordinatorCore::Handlers{.on_broken = [](const Error& e) { FAIL() << e.message(); }});
-    ASSERT_TRUE(core->start());
-  }
-  void wait(Duration time) {
-    bool over = false;
-    scheduler.schedule(scheduler.now() + time, [&over] { over = true; });
-    while (!over) ASSERT_TRUE(scheduler.run_one());
-  }
-  std::size_t count_calls(const std::string& call) {
-    return static_cast<std::size_t>(std::ranges::count(store->calls, call));
-  }
-  std::string waits_for() { return core->waits_for(*store->find_run(id).value()); }
-  bool is_open() { return store->find_open_attempt(id).value().has_value(); }
-
-  Job job;
-  SystemClock clock;
-  CountingLog log;
-  std::unique_ptr<testing::FlakyStore> store = std::make_unique<testing::FlakyStore>();
-  sim::SimulatedDisk disk{0};
-  store::Checkpoints checkpoints{disk, "models"};
-  sim::VirtualScheduler scheduler;
-  sim::ImmediateComputation computation{scheduler};
-  ComputePool evaluators{1};
-  RecordingSessions sessions;
-  RunId id;
-  std::unique_ptr<CoordinatorCore> core;
-};
 
 TEST_F(CoordinatorCoreTest, TheTimeThatAStartTakesCountsNeitherAgainstClientsNorTheDeadline) {
   leave_open();
@@ -172,17 +72,7 @@ TEST_F(CoordinatorCoreTest, ARunSaysThatItWaitsForTheDiskWithItsFilesAndItsCommi
   ASSERT_TRUE(is_open());
   EXPECT_EQ(waits_for(), "");
   full = true;
-  const auto plan = std::get<protocol::RoundPlan>(sessions.sent.back());
-  const Bytes zeros(static_cast<std::size_t>(update::payload_bytes(plan.schema.vectors)));
-  hear(protocol::UpdateOffer{{.task = plan.task,
-                              .base = plan.base,
-                              .weight = 3,
-                              .vectors = plan.schema.vectors,
-                              .scalars = {{"train_loss", 0.5}},
-                              .payload_bytes = zeros.size(),
-                              .payload_checksum = checksum(zeros)}});
-  core->handle(MessageReceived{SessionId(1),
-                               {protocol::Chunk{.task = plan.task}, SharedBytes(nullptr, zeros)}});
+  send_update();
   wait(1s);
   ASSERT_EQ(sessions.count<protocol::UpdateReceived>(), 1U);
   EXPECT_THAT(waits_for(), ::testing::StartsWith("the disk: "));

@@ -610,6 +610,8 @@ TEST_F(CoordinatorMachineTest, AStoppedRunEndsAtOnceButNotInTheMiddleOfACommit) 
   feed(UploadSummed{plan_b.task, {}});
   feed(StopRun{RunId(1)});
   EXPECT_TRUE(did<FinishRun>().empty());
+  ASSERT_EQ(did<StopEvaluation>().size(), 1U);
+  EXPECT_EQ(did<StopEvaluation>()[0].run, RunId(1));
   commit();
   ASSERT_EQ(did<FinishRun>().size(), 1U);
   EXPECT_EQ(did<FinishRun>()[0].state, FinishRun::State::kStopped);

@@ -94,6 +94,9 @@ class FlakyStore final : public Store {
   Result<std::optional<Run>> find_run(RunId id) override { return store_->find_run(id); }
   Result<std::vector<Run>> runs() override { return store_->runs(); }
   Result<std::vector<Run>> runs(RunState s) override { return store_->runs(s); }
+  Result<void> record_initial(RunId id, const Sha256Digest& sha256) override {
+    return attempt("initial", [&] { return store_->record_initial(id, sha256); });
+  }
   Result<void> start_run(RunId id, const ModelRecord& m, std::string_view s, WallTime t) override {
     return store_->start_run(id, m, s, t);
   }

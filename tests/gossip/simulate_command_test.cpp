@@ -131,6 +131,14 @@ TEST_F(SimulateCommand, ThreadsChangeNothing) {
   EXPECT_EQ(trace("1"), trace("3"));
 }
 
+TEST_F(SimulateCommand, WholePeersEndWithTheSameModels) {
+  const Answer peers = run_small({"--real-protocol", "--format", "json"});
+  ASSERT_EQ(peers.code, 0) << peers.err;
+  const Answer recurrence = run_small({"--format", "json"});
+  EXPECT_EQ(boost::json::parse(peers.out).at("models_sha256"),
+            boost::json::parse(recurrence.out).at("models_sha256"));
+}
+
 TEST_F(SimulateCommand, DrawsWhoIsGoneAtTheEndHollow) {
   const std::string out = path("leaving");
   const Answer answer = run_small({"--topology", "complete", "--nodes.leave-after", "20s",
@@ -343,6 +351,20 @@ TEST_F(SimulateCommand, AStudyThatWasKilledGoesOn) {
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.err, HasSubstr("seed=1 holds a finished run with other settings "
                                    "(train.learning-rate is 0.1 there and 0.5 here)"));
+}
+
+TEST_F(SimulateCommand, AStudyOfWholePeersIsAnother) {
+  const std::string study = path("study");
+  ASSERT_EQ(run_small({"--seeds", "1", "--out", study}).code, 0);
+  const Answer other = run_small({"--seeds", "1", "--out", study, "--real-protocol"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("(real-protocol is not set there and true here)"));
+  const std::string real = path("real");
+  const Answer answer = run_small({"--seeds", "1", "--out", real, "--real-protocol"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(read_json(real + "/seed=1/summary.json").at("settings").at("real-protocol"), "true");
+  EXPECT_THAT(run_small({"--seeds", "1", "--out", real}).err,
+              HasSubstr("(real-protocol is true there and not set here)"));
 }
 
 TEST_F(SimulateCommand, ARunOfAStudyThatDivergesDoesNotStopTheOthers) {

@@ -143,6 +143,7 @@ void PeerWorld::start(std::size_t index) {
                                .log = *logs_[index],
                                .identity = *peer.identity,
                                .training = *process.training,
+                               .mixing = *process.training,
                                .disk_work = *process.disk_work,
                                .disk = peer.disk,
                                .connect =

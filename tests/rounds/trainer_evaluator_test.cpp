@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <stop_token>
 #include <thread>
 
 #include "tests/client/fake_trainer.h"
@@ -16,6 +17,9 @@ namespace {
 using client::FakeTrainer;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+
+constexpr RunId kRun{7};
+constexpr RunId kOtherRun{8};
 
 // Of the fake trainer's tensors, with an extra one where it is to be another model.
 RunContext context_of(std::vector<model::TensorInfo> more = {}) {
@@ -34,11 +38,20 @@ RunContext context_of(std::vector<model::TensorInfo> more = {}) {
 }
 
 Result<train::Evaluation> evaluate(TrainerEvaluator& evaluator,
-                                   const RunContext& context = context_of()) {
-  return evaluator.evaluate(context, 1, context.external);
+                                   const RunContext& context = context_of(), RunId run = kRun,
+                                   const std::stop_token& stop = {}) {
+  return evaluator.evaluate(run, context, 1, context.external, stop);
 }
 
-std::string failure(const Result<train::Evaluation>& found) {
+Job external_job(const std::string& settings = "{}") {
+  Job job;
+  job.training.model.kind = "external";
+  job.training.trainer.settings = settings;
+  return job;
+}
+
+template <class T>
+std::string failure(const Result<T>& found) {
   return found ? "none" : found.error().code() + ": " + found.error().message();
 }
 
@@ -114,17 +127,91 @@ TEST(TrainerEvaluator, AStopEndsAnEvaluationAndTheProcess) {
   EXPECT_TRUE(client::all_have_ended(trainer.directory.path()));
 }
 
-// Its own evaluation is bounded by the trainer's deadlines; those of other runs by its patience.
+// Its own evaluation is bounded by the trainer's deadlines; those of other runs by its job's
+// round.deadline.
 TEST(TrainerEvaluator, WhoWaitsForOtherRunsGivesUpAndWhatHasBegunGoesOn) {
   FakeTrainer trainer("cancellable");
-  TrainerEvaluator evaluator(trainer.options, trainer.log, milliseconds(50));
-  auto first = std::async(std::launch::async, [&] { return evaluate(evaluator); });
+  TrainerEvaluator evaluator(trainer.options, trainer.log);
+  RunContext context = context_of();
+  context.job.round.deadline = milliseconds(50);
+  auto first = std::async(std::launch::async, [&] { return evaluate(evaluator, context); });
   while (trainer.log.count("waits for a cancel") == 0) std::this_thread::yield();
-  EXPECT_THAT(failure(evaluate(evaluator)), HasSubstr("trainer-busy: "));
-  EXPECT_THAT(failure(evaluate(evaluator)), HasSubstr("trainer-busy: "));
+  EXPECT_EQ(evaluator.at_work_for(), kRun);
+  EXPECT_THAT(failure(evaluate(evaluator, context, kOtherRun)), HasSubstr("trainer-busy: "));
+  EXPECT_THAT(failure(evaluate(evaluator, context, kOtherRun)),
+              HasSubstr("busy for 50ms (round.deadline) with models of other runs"));
   EXPECT_EQ(first.wait_for(milliseconds(0)), std::future_status::timeout) << "past its patience";
   evaluator.stop();
-  EXPECT_THAT(failure(first.get()), HasSubstr("stopped: "));
+  EXPECT_THAT(failure(first.get()), HasSubstr("stopped: the service was stopped"));
+}
+
+// The trainer never answers: it is killed a second after its task was cancelled.
+TEST(TrainerEvaluator, TheEndOfARunWaitsForNoEvaluationAndCostsNoOtherRunItsOwn) {
+  FakeTrainer trainer("ignores-cancel");
+  {
+    TrainerEvaluator evaluator(trainer.options, trainer.log);
+    RunContext context = context_of();
+    context.job.round.deadline = std::chrono::minutes(5);
+    std::stop_source run, waiting;
+    auto hanging = std::async(std::launch::async,
+                              [&] { return evaluate(evaluator, context, kRun, run.get_token()); });
+    while (trainer.log.count("waits for a cancel") == 0) std::this_thread::yield();
+    auto behind = std::async(std::launch::async, [&] {
+      return evaluate(evaluator, context, RunId(9), waiting.get_token());
+    });
+    auto other =
+        std::async(std::launch::async, [&] { return evaluate(evaluator, context, kOtherRun); });
+    waiting.request_stop();
+    EXPECT_EQ(failure(behind.get()), "stopped: the run was stopped") << "it had not begun";
+    EXPECT_EQ(evaluator.at_work_for(), kRun);
+    run.request_stop();
+    EXPECT_EQ(failure(hanging.get()), "stopped: the run was stopped");
+    EXPECT_EQ(failure(other.get()), "none");
+    EXPECT_EQ(trainer.log.count("it was killed"), 1U);
+    EXPECT_EQ(failure(evaluate(evaluator, context, kRun, run.get_token())),
+              "stopped: the run was stopped");
+  }
+  EXPECT_TRUE(client::all_have_ended(trainer.directory.path()));
+}
+
+TEST(TrainerEvaluator, MakesTheModelThatASimulationBeginsWith) {
+  FakeTrainer trainer("honest");
+  const Job job = external_job(R"({"seeded":true})");
+  TrainerEvaluator evaluator(trainer.options, trainer.log);
+  const auto made = evaluator.initialize(kRun, job, {});
+  ASSERT_TRUE(made) << failure(made);
+  const std::span<const float> values = (*made)->values();
+  EXPECT_THAT(std::vector(values.begin() + 1, values.end()),
+              ::testing::ElementsAre(7, 0.25, 0.25, 0.25));
+  const std::atomic<bool> never = false;
+  const auto simulated = initialize_by(trainer.host(), "client-1", job, never);
+  ASSERT_TRUE(simulated) << failure(simulated);
+  EXPECT_EQ(**simulated, **made);
+  Job other = job;
+  other.job.seed = 2;
+  EXPECT_NE(**evaluator.initialize(kRun, other, {}), **made);
+}
+
+TEST(TrainerEvaluator, SaysWhyThereIsNoModelToBeginWith) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"dies", "trainer-died: "},
+      {"nan-result", "diverged: "},
+      {"no-result", "trainer-protocol: "},
+      {"fit-only", "unsupported-operation: "}};
+  for (const auto& [mode, expected] : cases) {
+    FakeTrainer trainer(mode);
+    TrainerEvaluator evaluator(trainer.options, trainer.log);
+    EXPECT_THAT(failure(evaluator.initialize(kRun, external_job(), {})), HasSubstr(expected))
+        << mode;
+  }
+  FakeTrainer hanging("cancellable");
+  TrainerEvaluator evaluator(hanging.options, hanging.log);
+  std::stop_source run;
+  hanging.log.on_line = [&](std::string_view line) {
+    if (line.find("waits for a cancel") != line.npos) run.request_stop();
+  };
+  EXPECT_EQ(failure(evaluator.initialize(kRun, external_job(), run.get_token())),
+            "stopped: the run was stopped");
 }
 
 }  // namespace

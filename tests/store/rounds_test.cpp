@@ -73,6 +73,18 @@ TEST_F(RunsTest, QueuesInOrderOfSubmission) {
   EXPECT_THAT(store().runs(RunState::kRunning).value(), ElementsAre(Field(&Run::id, RunId(1))));
 }
 
+TEST_F(RunsTest, TheInitialModelOfAPendingRunIsRecorded) {
+  ASSERT_TRUE(store().submit_run({"one", 1, "", "rounds = 1"}, at(1)));
+  ASSERT_TRUE(store().record_initial(RunId(1), digest("made")));
+  ASSERT_TRUE(store().record_initial(RunId(1), digest("made again")));
+  reopen();
+  EXPECT_EQ(store().find_run(RunId(1)).value()->initial_sha256, digest("made again"));
+  ASSERT_TRUE(store().start_run(RunId(1), model(0, "m"), "", at(3)));
+  EXPECT_EQ(code_of(store().record_initial(RunId(1), digest("late"))), "run-state");
+  EXPECT_EQ(code_of(store().record_initial(RunId(2), digest("made"))), "run-unknown");
+  EXPECT_EQ(store().find_run(RunId(1)).value()->initial_sha256, digest("made again"));
+}
+
 TEST_F(RunsTest, TheSameSubmitTokenIsTheSameRun) {
   const NewRun job{"one", 1, "T", "rounds = 1"};
   ASSERT_EQ(store().submit_run(job, at(1)).value(), RunId(1));

@@ -156,6 +156,16 @@ TEST_F(StudyTest, ARunOfOtherSettingsIsNeitherTakenNorRemoved) {
                               "and 20 here): name a new directory with --out"));
 }
 
+TEST_F(StudyTest, AKeyThatOnlyTheFinishedRunHasIsADifference) {
+  ASSERT_EQ(run("1"), 0) << err_;
+  const json::value summary = json::parse(
+      R"({"seed": 1, "settings": {"seed": "1", "steps": "10", "topology": "ring", "real": "true"}})");
+  ASSERT_TRUE(
+      write_durably(study_ / "seed=1" / "summary.json", as_bytes(json::serialize(summary))));
+  EXPECT_EQ(run("1"), 1);
+  EXPECT_THAT(err_, HasSubstr("(real is true there and not set here)"));
+}
+
 TEST_F(StudyTest, FilesOfOthersAreLeftAlone) {
   std::filesystem::create_directories(study_ / "seed=2");
   std::ofstream(study_ / "seed=2" / "thesis.tex") << "mine";

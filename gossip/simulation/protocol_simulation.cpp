@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/simulation/protocol_simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "core/base/scratch_directory.h"
+#include "core/identity/certificate_authority.h"
+#include "core/sim/simulated_disk.h"
+#include "core/sim/virtual_computation.h"
+#include "gossip/peer/network_run.h"
+#include "gossip/peer/peer_shell.h"
+#include "gossip/simulation/peer_network.h"
+
+namespace starling::gossip {
+namespace {
+
+using identity::IdentityDirectory;
+using identity::Role;
+
+constexpr const char* kFederation = "simulation";
+// Virtual time in which no node comes further than it ever was.
+constexpr Duration kPatience = std::chrono::hours(1);
+
+TimePoint time_of(double seconds) {
+  return TimePoint{} + std::chrono::ceil<Duration>(std::chrono::duration<double>(seconds));
+}
+// When it has surely come.
+TimePoint time_after(double seconds) { return time_of(seconds) + std::chrono::nanoseconds(1); }
+double seconds_of(TimePoint time) { return to_seconds(time - TimePoint{}); }
+
+// How long frames take: over both access links, one after the other, and the way between.
+class Passage {
+ public:
+  explicit Passage(const sim::Network& network, Node nodes)
+      : network_(network), sends_until_(nodes), receives_until_(nodes), numbers_(nodes) {}
+
+  double seconds(Node from, Node to, std::size_t bytes, double now) {
+    const double sent = std::max(now, sends_until_[from]) + network_.transfer_seconds(from, bytes);
+    sends_until_[from] = sent;
+    const auto way = network_.pass_reliably({from, to, numbers_[from]++, bytes, sent});
+    const double received = std::max(sent + way.seconds, receives_until_[to]);
+    receives_until_[to] = received + network_.transfer_seconds(to, bytes);
+    return received - now;
+  }
+
+ private:
+  const sim::Network& network_;
+  std::vector<double> sends_until_;
+  std::vector<double> receives_until_;
+  std::vector<std::uint64_t> numbers_;
+};
+
+class ProtocolSimulation final : public NetworkSimulation {
+ public:
+  ProtocolSimulation(const Experiment& experiment, ComputePool& pool);
+  [[nodiscard]] Result<void> begin();
+
+  Result<void> advance(std::uint64_t step, double until) override;
+  const Totals& totals() const override { return totals_; }
+  bool present(Node node) const override { return peers_[node]->process != nullptr; }
+  std::span<const float> model(Node node) const override { return peers_[node]->model; }
+  void trace(Sha256& hash) const override;
+
+ private:
+  class PeerClock final : public Clock {
+   public:
+    PeerClock(const Scheduler& scheduler, WallTime began) : scheduler_(scheduler), began_(began) {}
+    TimePoint now() const override { return scheduler_.now(); }
+    WallTime wall_now() const override {
+      return began_ + std::chrono::floor<std::chrono::milliseconds>(now() - TimePoint{});
+    }
+
+   private:
+    const Scheduler& scheduler_;
+    WallTime began_;
+  };
+  // What peers say goes nowhere, but for why one gives up.
+  class PeerLog final : public Log {
+   public:
+    PeerLog(std::string name, std::optional<Error>& failure)
+        : name_(std::move(name)), failure_(failure) {}
+    void write(LogLevel level, std::string_view line) override {
+      if (level < LogLevel::kError || failure_) return;
+      failure_ = rejected("peer-failed", fmt::format("{}: {}", name_, line));
+    }
+
+   private:
+    std::string name_;
+    std::optional<Error>& failure_;
+  };
+  struct Process {
+    Process(sim::VirtualScheduler& scheduler, sim::SharedProcessors& processors,
+            std::function<Duration()> takes)
+        : training(processors, std::move(takes)), rest(scheduler) {}
+    sim::TimedComputation training;
+    sim::ImmediateComputation rest;
+    std::unique_ptr<PeerShell> shell;
+  };
+  struct HandedIn {
+    std::uint64_t step = 0;
+    std::vector<float> model;
+  };
+  struct Peer {
+    Peer(std::string its_name, Node node, std::optional<Error>& failure)
+        : name(std::move(its_name)), log(name, failure), disk(node) {}
+    const std::string name;
+    PeerLog log;
+    sim::SimulatedDisk disk;
+    std::optional<IdentityDirectory> identity;
+    std::unique_ptr<Process> process;  // null: away
+    std::deque<HandedIn> handed_in;    // for evaluations to come
+    std::uint64_t handed_in_until = 0;
+    std::uint64_t furthest = 0;           // step, by its reports
+    std::vector<float> model;             // at the latest evaluation
+    PeerTransport::Counters before = {};  // of processes that have ended
+  };
+
+  Result<void> make_identities();
+  Result<identity::SignedRoster> make_roster() const;
+  void plan_splits();
+  void come(Node node);
+  void go(Node node);
+  Duration phase_of(Node node) const;
+  std::unique_ptr<PeerShell> make_shell(Node node, Process& process);
+  void count(Peer& peer, const protocol::PeerReport& report);
+  bool has_reached(const Peer& peer, std::uint64_t step) const;
+  bool have_reached(std::uint64_t step) const;
+  void take_stock(std::uint64_t step);
+
+  const Experiment& experiment_;
+  sim::VirtualScheduler scheduler_;
+  sim::SharedProcessors processors_;
+  PeerClock clock_;
+  Passage passage_;
+  std::map<std::string, Node> nodes_;
+  std::optional<Error> failure_;
+  PeerNetwork network_;
+  std::optional<identity::Credentials> issuer_;
+  std::optional<identity::SignedRoster> roster_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  TimePoint progress_at_{};
+  Totals totals_;
+};
+
+ProtocolSimulation::ProtocolSimulation(const Experiment& experiment, ComputePool& pool)
+    : experiment_(experiment),
+      processors_(scheduler_, pool),
+      clock_(scheduler_, SystemClock().wall_now()),
+      passage_(experiment.network, experiment.nodes()),
+      network_(scheduler_, {.passage = [this](const std::string& from, const std::string& to,
+                                              std::size_t bytes) {
+                 const double now = seconds_of(scheduler_.now());
+                 const double took = passage_.seconds(nodes_.at(from), nodes_.at(to), bytes, now);
+                 return time_of(took) - TimePoint{};
+               }}) {
+  for (Node node = 0; node < experiment.nodes(); ++node) {
+    peers_.push_back(std::make_unique<Peer>(fmt::format("node-{:05}", node), node, failure_));
+    nodes_[peers_.back()->name] = node;
+    const auto initial = experiment.initial.values();
+    peers_.back()->model.assign(initial.begin(), initial.end());
+  }
+}
+
+Result<void> ProtocolSimulation::begin() {
+  STARLING_TRY(make_identities());
+  STARLING_ASSIGN(roster_, make_roster());
+  plan_splits();
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    const double from = experiment_.population.up_from(node, 0);
+    if (from < sim::kNever) scheduler_.schedule(time_after(from), [this, node] { come(node); });
+  }
+  return {};
+}
+
+// Nothing depends on the keys but who is believed.
+Result<void> ProtocolSimulation::make_identities() {
+  const WallTime now = clock_.wall_now();
+  STARLING_ASSIGN(const ScratchDirectory scratch, ScratchDirectory::make());
+  STARLING_ASSIGN(const auto authority,
+                  identity::CertificateAuthority::make({.federation = kFederation}, now));
+  STARLING_ASSIGN(
+      issuer_,
+      authority.issue_credentials(
+          {.role = Role::kCoordinator, .name = "coordinator", .addresses = {"127.0.0.1"}}, now));
+  for (const auto& peer : peers_) {
+    STARLING_ASSIGN(
+        const auto credentials,
+        authority.issue_credentials(
+            {.role = Role::kPeer, .name = peer->name, .addresses = {"127.0.0.1"}}, now));
+    const auto directory = scratch.path() / peer->name;
+    STARLING_TRY(IdentityDirectory::save(directory, credentials, {"127.0.0.1", 1}));
+    STARLING_ASSIGN(peer->identity, IdentityDirectory::load(directory));
+  }
+  return {};
+}
+
+Result<identity::SignedRoster> ProtocolSimulation::make_roster() const {
+  identity::Roster roster{.federation = kFederation, .run = "simulation", .epoch = 1};
+  roster.issued = clock_.wall_now();
+  roster.expires = roster.issued + std::chrono::hours(24 * 364);
+  NetOptions options = experiment_.options;
+  roster.settings = run_settings(options, experiment_.lossy());
+  for (const auto& peer : peers_) {
+    roster.members.push_back(
+        {peer->name, peer->identity->credentials().certificate.public_key_digest(), "127.0.0.1:1"});
+  }
+  return identity::SignedRoster::sign(roster, *issuer_);
+}
+
+void ProtocolSimulation::plan_splits() {
+  for (const sim::Network::Split& split : experiment_.network.splits()) {
+    const auto each = [this, split](auto change) {
+      for (Node a = 0; a < experiment_.nodes(); ++a) {
+        for (Node b = 0; b < experiment_.nodes(); ++b) {
+          const bool apart =
+              a != b && experiment_.network.separated_until(a, b, split.from).has_value();
+          if (apart) change(peers_[a]->name, peers_[b]->name);
+        }
+      }
+    };
+    scheduler_.schedule(time_of(split.from), [this, each] {
+      each([this](const auto& a, const auto& b) { network_.cut(a, b); });
+    });
+    scheduler_.schedule(time_of(split.to), [this, each] {
+      each([this](const auto& a, const auto& b) { network_.mend(a, b); });
+    });
+  }
+}
+
+// The local phase that the node is about to begin; mixing takes no time, as in the recurrences.
+Duration ProtocolSimulation::phase_of(Node node) const {
+  const std::uint64_t step = peers_[node]->process->shell->report().step;
+  const auto steps = static_cast<std::uint64_t>(experiment_.options.train.period_at(step));
+  double seconds = 0;
+  for (std::uint64_t s = step; s < step + steps; ++s) {
+    seconds += experiment_.population.step_seconds(node, s);
+  }
+  return time_of(seconds) - TimePoint{};
+}
+
+void ProtocolSimulation::come(Node node) {
+  Peer& peer = *peers_[node];
+  peer.process =
+      std::make_unique<Process>(scheduler_, processors_, [this, node] { return phase_of(node); });
+  peer.process->shell = make_shell(node, *peer.process);
+  if (const auto started = peer.process->shell->start(); !started) {
+    failure_ = started.error();
+    return;
+  }
+  peer.process->shell->take_roster(*roster_, PeerShell::Source::kIssuer);
+  const double now = seconds_of(scheduler_.now());
+  if (!experiment_.population.churns()) return;
+  const double until = experiment_.population.up_until(node, now);
+  if (until < sim::kNever) scheduler_.schedule(time_after(until), [this, node] { go(node); });
+}
+
+void ProtocolSimulation::go(Node node) {
+  Peer& peer = *peers_[node];
+  const PeerTransport::Counters counters = peer.process->shell->transport().counters();
+  peer.before.wire_bytes_out += counters.wire_bytes_out;
+  peer.before.parcels_out += counters.parcels_out;
+  peer.process.reset();
+  const double back = experiment_.population.up_from(node, seconds_of(scheduler_.now()));
+  if (back < sim::kNever) scheduler_.schedule(time_after(back), [this, node] { come(node); });
+}
+
+std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& process) {
+  Peer& peer = *peers_[node];
+  PeerShell::Options options;
+  options.directory = "gossip";
+  options.listens = true;
+  options.seed = experiment_.options.run.seed;
+  const Rng backoff({.seed = options.seed, .purpose = Purpose::kBackoff, .node = node});
+  return std::make_unique<PeerShell>(
+      PeerShell::World{.scheduler = scheduler_,
+                       .clock = clock_,
+                       .log = peer.log,
+                       .identity = *peer.identity,
+                       .training = process.training,
+                       .mixing = process.rest,
+                       .disk_work = process.rest,
+                       .disk = peer.disk,
+                       .connect =
+                           [&](PeerTransport::Handlers handlers) {
+                             return network_.attach(peer.name, std::move(handlers), backoff);
+                           }},
+      options, PeerData{.rows = experiment_.parts[node]},
+      PeerShell::Issuer{
+          .report = [this, &peer](const protocol::PeerReport& report) { count(peer, report); },
+          .hand_in =
+              [&peer](const protocol::Parcel& parcel, const SharedBytes& data) {
+                const auto* floats = reinterpret_cast<const float*>(data.view().data());
+                peer.handed_in.push_back({parcel.place, {floats, floats + parcel.first}});
+                peer.handed_in_until = std::max(peer.handed_in_until, parcel.place);
+              }});
+}
+
+void ProtocolSimulation::count(Peer& peer, const protocol::PeerReport& report) {
+  if (report.step > peer.furthest) {
+    peer.furthest = report.step;
+    progress_at_ = scheduler_.now();
+  }
+  totals_.node_steps += report.loss_steps;
+  totals_.loss_sum += report.loss * static_cast<double>(report.loss_steps);
+}
+
+// At an evaluation its model is there; in between, as it reported last.
+bool ProtocolSimulation::has_reached(const Peer& peer, std::uint64_t step) const {
+  const NetOptions& options = experiment_.options;
+  const bool is_evaluated = step % options.evaluate_every() == 0 || step == options.run.steps;
+  return (is_evaluated ? peer.handed_in_until : peer.furthest) >= step;
+}
+
+bool ProtocolSimulation::have_reached(std::uint64_t step) const {
+  bool any = false;
+  for (const auto& peer : peers_) {
+    if (!peer->process) continue;
+    if (!has_reached(*peer, step)) return false;
+    any = true;
+  }
+  return any;
+}
+
+void ProtocolSimulation::take_stock(std::uint64_t step) {
+  totals_.step = step;
+  totals_.virtual_seconds = seconds_of(scheduler_.now());
+  totals_.traffic = {};
+  for (const auto& peer : peers_) {
+    PeerTransport::Counters counters = peer->before;
+    if (peer->process) {
+      const auto now = peer->process->shell->transport().counters();
+      counters.wire_bytes_out += now.wire_bytes_out;
+      counters.parcels_out += now.parcels_out;
+    }
+    totals_.traffic.messages += counters.parcels_out;
+    totals_.traffic.bytes_sent += counters.wire_bytes_out;
+    // That of this evaluation, or of a later one that the node went past it to.
+    while (peer->handed_in.size() > 1 && peer->handed_in.front().step < step) {
+      peer->handed_in.pop_front();
+    }
+    if (!peer->handed_in.empty()) peer->model = peer->handed_in.front().model;
+  }
+}
+
+Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
+  progress_at_ = scheduler_.now();
+  while (!have_reached(step) && seconds_of(scheduler_.now()) < until) {
+    const bool goes_on = scheduler_.run_one();
+    if (failure_) return *failure_;
+    if (!goes_on || scheduler_.now() - progress_at_ > kPatience) return no_progress(step);
+  }
+  take_stock(have_reached(step) ? step : totals_.step);
+  return {};
+}
+
+void ProtocolSimulation::trace(Sha256& hash) const {
+  for (const auto& peer : peers_) {
+    const bool is_there = peer->process != nullptr;
+    hash.update(as_bytes(std::span(&is_there, 1)));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NetworkSimulation>> make_protocol_simulation(const Experiment& experiment,
+                                                                    ComputePool& pool) {
+  if (experiment.trainers) {
+    return unsupported("unsupported",
+                       "whole peers are simulated with built-in models only: leave out "
+                       "--real-protocol, or use 'starling-gossip launch' for a custom trainer");
+  }
+  auto simulation = std::make_unique<ProtocolSimulation>(experiment, pool);
+  STARLING_TRY(simulation->begin());
+  return std::unique_ptr<NetworkSimulation>(std::move(simulation));
+}
+
+}  // namespace starling::gossip
