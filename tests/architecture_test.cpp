@@ -54,6 +54,7 @@ const std::vector<Folder>& folders() {
       {"core/sim", {"core/base"}},
       {"core/telemetry", {"core/base"}},
       {"core/report", {"core/telemetry", "core/graph"}},
+      {"core/study", {"core/config", "core/report"}},
       {"topologies", {"core/base", "core/linalg", "core/graph"}},
       {"gossip/algorithms", {"core", "topologies"}},
       {"gossip/membership", {"core"}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// simulate JOB.toml: flags, progress and what is printed.
+// simulate JOB.toml: flags, progress and what is printed; of one run, or of a study of many.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 #include <ostream>
+#include <set>
 
 #include "coordinator/commands/commands.h"
 #include "coordinator/machine/job_warnings.h"
@@ -15,11 +16,25 @@
 #include "core/base/decimal.h"
 #include "core/base/escape_controls.h"
 #include "core/config/binder.h"
+#include "core/study/study.h"
 #include "core/telemetry/progress_log.h"
 #include "core/telemetry/terminal_chart.h"
 
 namespace starling::coordinator {
+
 namespace {
+
+constexpr int kClientsMax = 1'000'000;
+
+// A flag that is no key of the job, but one of the study's and recorded with the run.
+struct SimulatedClients {
+  std::size_t& clients;
+};
+
+template <class V>
+void describe(V& visit, SimulatedClients& o) {
+  visit("clients", o.clients, FieldInfo{.help = "simulated clients", .min = 1, .max = kClientsMax});
+}
 
 // The network has a deadline too.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kShortNames = {
@@ -36,15 +51,13 @@ std::vector<double> accuracies(const boost::json::value& run) {
   return values;
 }
 
-void print_summary(const boost::json::value& run, const SimulateOptions& options,
-                   CommandContext& context) {
+void print_summary(const boost::json::value& run, const std::string& out, CommandContext& context) {
   const std::vector<double> curve = accuracies(run);
   if (std::any_of(curve.begin(), curve.end(), [](double a) { return a == a; })) {
     context.out << telemetry::line_chart(curve, context.terminal,
                                          {.title = "accuracy", .x_label = "round"});
   }
-  if (options.out)
-    context.out << "written: " << options.out->string() << "/run.json, models/ and report.html\n";
+  if (!out.empty()) context.out << "written: " << out << "/run.json, models/ and report.html\n";
 }
 
 // Beside the bar.
@@ -59,13 +72,48 @@ struct SimulateFlags {
   Job job;
   WorldOptions world;
   SimulateOptions options;
+  SimulatedClients clients{options.clients};
   std::string job_file;
   std::string out;
   std::string replay;
   std::string trainer;
   unsigned workers = 0;
+  config::StudyFlags study;
   config::OutputFormat format = config::OutputFormat::kText;
 };
+
+// What the user decided, as the flags are now.
+Settings asked_settings(const SimulateFlags& flags) {
+  Settings settings = flags.binder.settings();
+  if (!flags.trainer.empty()) settings.emplace_back("trainer.command", flags.trainer);
+  return settings;
+}
+
+// `log` must outlive the simulation.
+SimulateOptions options_of(const SimulateFlags& flags, Log& log) {
+  SimulateOptions options = flags.options;
+  options.log = &log;
+  options.asked = asked_settings(flags);
+  if (flags.binder.says("network") || flags.binder.says("nodes")) options.world = flags.world;
+  if (!flags.replay.empty()) options.replay = flags.replay;
+  if (!flags.trainer.empty()) {
+    options.trainer = client::trainer_of(flags.trainer);
+    if (flags.workers > 0) options.threads = flags.workers;
+  }
+  return options;
+}
+
+std::vector<std::string> warnings_of(const SimulateFlags& flags) {
+  // An invalid job is refused by the simulation itself.
+  std::vector<std::string> warnings = warnings_of_world(flags.job, flags.world);
+  if (flags.job.validate(*flags.options.strategies)) {
+    std::ranges::move(warnings_of_keys(flags.job, *flags.options.strategies),
+                      std::back_inserter(warnings));
+  }
+  return warnings;
+}
+
+// --- one run -------------------------------------------------------------------------------------
 
 Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
                                                 CommandContext& context) {
@@ -82,31 +130,13 @@ Result<SimulationResult> simulate_with_progress(const SimulateFlags& flags,
     const std::lock_guard lock(log.mutex());
     progress.update(summary.round, outcome.measured ? note_of(*outcome.measured) : std::string());
   };
-  SimulateOptions options = flags.options;
-  options.log = &log;
-  if (!flags.trainer.empty()) {
-    options.trainer = client::trainer_of(flags.trainer);
-    if (flags.workers > 0) options.threads = flags.workers;
-  }
+  SimulateOptions options = options_of(flags, log);
+  if (!flags.out.empty()) options.out = flags.out;
   return simulate(flags.job, options, context.clock, std::move(hooks));
 }
 
-int run_simulation(SimulateFlags& flags, CommandContext& context) {
-  if (const auto applied = flags.binder.apply(flags.job_file); !applied) {
-    return config::report(applied, context.err);
-  }
-  if (flags.binder.says("network") || flags.binder.says("nodes")) {
-    flags.options.world = flags.world;
-  }
-  if (!flags.out.empty()) flags.options.out = flags.out;
-  if (!flags.replay.empty()) flags.options.replay = flags.replay;
-  // An invalid job is refused by the simulation itself.
-  std::vector<std::string> warnings = warnings_of_world(flags.job, flags.world);
-  if (flags.job.validate(*flags.options.strategies)) {
-    std::ranges::move(warnings_of_keys(flags.job, *flags.options.strategies),
-                      std::back_inserter(warnings));
-  }
-  for (const std::string& sentence : warnings) {
+int run_once(const SimulateFlags& flags, CommandContext& context) {
+  for (const std::string& sentence : warnings_of(flags)) {
     context.err << "warning: " << sentence << std::endl;
   }
   const auto result = simulate_with_progress(flags, context);
@@ -116,9 +146,77 @@ int run_simulation(SimulateFlags& flags, CommandContext& context) {
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result->run) << "\n";
   } else {
-    print_summary(result->run, flags.options, context);
+    print_summary(result->run, flags.out, context);
   }
   return result->error ? config::report(*result->error, context.err) : 0;
+}
+
+// --- a study -------------------------------------------------------------------------------------
+
+// Of the last round with an evaluation.
+std::string words_of(const boost::json::value& run) {
+  const std::vector<double> curve = accuracies(run);
+  const auto last = std::find_if(curve.rbegin(), curve.rend(), [](double a) { return a == a; });
+  if (last != curve.rend()) return fmt::format("accuracy {:.4f}", *last);
+  return fmt::format("{} rounds", curve.size());
+}
+
+Result<std::string> run_of_study(const SimulateFlags& flags, const std::filesystem::path& out,
+                                 study::RunDisplay& display, const Clock& clock) {
+  SimulateOptions options = options_of(flags, display.log());
+  options.out = out;
+  FederationSimulator::Hooks hooks;
+  hooks.on_round = [&](const RoundSummary& summary, const RoundOutcome&) {
+    display.update(static_cast<double>(summary.round) / static_cast<double>(flags.job.job.rounds));
+  };
+  STARLING_ASSIGN(const SimulationResult result,
+                  simulate(flags.job, options, clock, std::move(hooks)));
+  if (result.error) return *result.error;
+  return words_of(result.run);
+}
+
+Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context) {
+  if (!flags.replay.empty()) {
+    return config::usage_error("--replay repeats one run: leave out --seeds and --sweep");
+  }
+  STARLING_ASSIGN(const study::Plan plan, study::make_plan(flags.study, flags.binder));
+  const Settings base = flags.binder.settings();
+  std::set<std::string> warned;
+  NullLog no_log;
+  const study::Program program{
+      .name = "starling-coordinator simulate",
+      .configure = [&](const Settings& settings) -> Result<void> {
+        STARLING_TRY(flags.binder.set(base));
+        return flags.binder.set(settings);
+      },
+      .check = [&]() -> Result<void> {
+        for (std::string& sentence : warnings_of(flags)) {
+          if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
+        }
+        return check_simulation(flags.job, options_of(flags, no_log));
+      },
+      .settings = [&] { return asked_settings(flags); },
+      .run =
+          [&](const std::filesystem::path& out, study::RunDisplay& display) {
+            return run_of_study(flags, out, display, context.clock);
+          },
+      .files = simulation_files()};
+  return study::run_study(plan, program, {.out = flags.out, .format = flags.format},
+                          {.clock = context.clock,
+                           .out = context.out,
+                           .err = context.err,
+                           .out_terminal = context.terminal,
+                           .err_terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv)});
+}
+
+int run_simulation(SimulateFlags& flags, CommandContext& context) {
+  if (const auto applied = flags.binder.apply(flags.job_file); !applied) {
+    return config::report(applied, context.err);
+  }
+  flags.binder.bind("", flags.clients);
+  if (!flags.study.wanted()) return run_once(flags, context);
+  const auto code = run_study(flags, context);
+  return code ? static_cast<int>(*code) : config::report(code.error(), context.err);
 }
 
 }  // namespace
@@ -134,7 +232,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->type_name("JOB.toml");
   command
       ->add_option("--clients", flags->options.clients, "simulated clients, client-1 to client-N")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(CLI::Range(1, kClientsMax))
       ->capture_default_str();
   command
       ->add_option("--threads", flags->options.threads,
@@ -153,8 +251,12 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                    "processes of the trainer at a time; without it as many as --threads")
       ->check(CLI::Range(1, 1024))
       ->needs("--trainer");
-  command->add_option("--out", flags->out, "where run.json, models/ and report.html are written")
+  command
+      ->add_option("--out", flags->out,
+                   "where run.json, models/ and report.html are written, or a directory for each "
+                   "run of a study")
       ->type_name("DIR");
+  config::add_study_flags(*command, flags->study);
   command
       ->add_option("--replay", flags->replay,
                    "a recorded run (`run show ID --format json`): the same contributors")

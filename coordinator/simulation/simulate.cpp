@@ -177,11 +177,20 @@ std::string instruction_set_warning(const RecordedRun& recorded) {
       recorded.instruction_set, here, recorded.instruction_set);
 }
 
+Result<void> check_job(const Job& job, const SimulateOptions& options) {
+  STARLING_TRY(job.validate(*options.strategies));
+  STARLING_TRY(check_new_job(job, *options.strategies));
+  return check_clients(job, options.clients);
+}
+
 // What a simulation leaves that was interrupted; also of an empty or missing directory.
 bool has_only_models(const std::filesystem::path& out) {
   std::error_code ignored;
   return std::ranges::all_of(std::filesystem::directory_iterator(out, ignored),
-                             [](const auto& entry) { return entry.path().filename() == "models"; });
+                             [](const auto& entry) {
+                               const auto name = entry.path().filename();
+                               return name == "models" || name == "report.html";
+                             });
 }
 
 // Two studies in one directory would look like one.
@@ -229,6 +238,12 @@ Result<FederationSimulator::Options> simulator_options(const Job& job,
   return made;
 }
 
+void add_asked(const Settings& asked, boost::json::value& run) {
+  boost::json::object settings;
+  for (const auto& [key, value] : asked) settings[key] = value;
+  run.as_object()["simulation"] = std::move(settings);
+}
+
 // What each round says of virtual time: its end, from the start.
 void add_virtual_seconds(boost::json::value& run, const FederationSimulator& simulator) {
   for (boost::json::value& entry : run.at("rounds").as_array()) {
@@ -260,11 +275,25 @@ Error explain_deadline(const Error& error, const RunContext& context, const Simu
 
 }  // namespace
 
+std::vector<std::string> simulation_files() { return {"models", "run.json", "report.html"}; }
+
+Result<void> check_simulation(const Job& job, const SimulateOptions& options) {
+  STARLING_TRY(check_job(job, options));
+  STARLING_TRY(check_trainer(job, options));
+  if (!job.training.model.is_external()) {
+    if (!job.data.dataset.empty()) STARLING_TRY(data::DatasetSpec::parse(job.data.dataset));
+    STARLING_TRY(data::PartitionSpec::parse(job.data.partition));
+  }
+  if (const auto bounds = check_bounds(job); !bounds) return as_wrong_job(bounds.error());
+  if (!options.world) return {};
+  const auto clients = static_cast<std::uint32_t>(options.clients);
+  STARLING_TRY(SimulatedWorld::make(*options.world, clients, job.job.seed));
+  return {};
+}
+
 Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,
                                   const Clock& clock, FederationSimulator::Hooks hooks) {
-  STARLING_TRY(job.validate(*options.strategies));
-  STARLING_TRY(check_new_job(job, *options.strategies));
-  STARLING_TRY(check_clients(job, options.clients));
+  STARLING_TRY(check_job(job, options));
   STARLING_TRY(check_trainer(job, options));
   STARLING_ASSIGN(const RecordedRun recorded, load_replay(job, options));
   auto loaded = load_holdings(job, options.clients);
@@ -293,6 +322,7 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   STARLING_ASSIGN(const auto evaluations, store->evaluations(id, 1));
   SimulationResult result{.run = run_to_json(*run, rounds, evaluations), .state = run->state};
   result.run.as_object()["instruction_set"] = linalg::default_kernels().name;
+  if (!options.asked.empty()) add_asked(options.asked, result.run);
   result.warning = instruction_set_warning(recorded);
   if (world) add_virtual_seconds(result.run, simulator);
   result.error = difference(recorded, rounds);
@@ -302,8 +332,9 @@ Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options
   }
   if (options.out) {
     const std::string text = boost::json::serialize(result.run) + "\n";
+    // run.json says that all is there, so it comes last.
+    STARLING_TRY(report::write_report(*options.out, report::RunKind::kFederated, text));
     STARLING_TRY(write_durably(*options.out / "run.json", as_bytes(text)));
-    STARLING_TRY(report::write_report(*options.out));
   }
   return result;
 }

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "coordinator/simulation/federation_simulator.h"
 #include "core/base/log.h"
+#include "core/base/settings.h"
 #include "core/client/trainer_host.h"
 
 namespace starling::coordinator {
@@ -23,6 +25,8 @@ struct SimulateOptions {
   std::optional<WorldOptions> world;         // none: messages and training take no time
   std::optional<std::filesystem::path> out;  // run.json, models/, report.html
   std::optional<std::filesystem::path> replay;  // a run.json whose contributors are repeated
+  // What the user decided, recorded in run.json as `simulation` where it is not empty.
+  Settings asked = {};
   // The built-in strategies, or a catalogue with the user's own; must outlive the simulation.
   const strategy::Catalogue* strategies = &strategy::builtin_strategies();
 };
@@ -35,6 +39,12 @@ struct SimulationResult {
   std::optional<Error> error;  // where the run failed
   std::string warning;         // of a replay that may differ; mostly empty
 };
+
+// What simulate() refuses that can be seen without data, models and trainers.
+[[nodiscard]] Result<void> check_simulation(const Job& job, const SimulateOptions& options);
+
+// The names of all that a simulation writes.
+std::vector<std::string> simulation_files();
 
 // Fails where the simulation cannot be held; a run that fails is a result.
 [[nodiscard]] Result<SimulationResult> simulate(const Job& job, const SimulateOptions& options,

@@ -61,6 +61,7 @@ void Binder::add(std::vector<Field> fields) {
     fields_.push_back(std::move(field));
   }
   said_.resize(fields_.size());
+  aliases_.resize(fields_.size());
 }
 
 bool Binder::says(std::string_view section) const {
@@ -91,6 +92,28 @@ std::string Binder::nearest_key(std::string_view key) const {
   return nearest == fields_.end() ? "" : nearest->key;
 }
 
+Error Binder::unknown_key(std::string_view key) const {
+  const std::string nearest = nearest_key(key);
+  return wrong_setting("unknown-key",
+                       "unknown key '" + printable(key) + "'" +
+                           (nearest.empty() ? "" : "; the nearest known key is '" + nearest + "'"));
+}
+
+Result<std::string> Binder::key_of(std::string_view word) const {
+  if (std::ranges::find(fields_, word, &Field::key) != fields_.end()) return std::string(word);
+  const auto alias = std::ranges::find(aliases_, word);
+  if (word.empty() || alias == aliases_.end()) return unknown_key(word);
+  return fields_[static_cast<std::size_t>(alias - aliases_.begin())].key;
+}
+
+Result<std::string> Binder::say(std::string_view key, std::string_view text) {
+  const auto field = std::ranges::find(fields_, key, &Field::key);
+  if (field == fields_.end()) return unknown_key(key);
+  STARLING_TRY(field->set(text));
+  said_[static_cast<std::size_t>(field - fields_.begin())] = true;
+  return field->text();
+}
+
 Result<void> Binder::read_toml(std::string_view text, std::string_view file_name) {
   STARLING_ASSIGN(const auto entries, read_toml_entries(text, file_name, free_tables_));
   for (const TomlEntry& entry : entries) {
@@ -104,11 +127,7 @@ Result<void> Binder::read_toml(std::string_view text, std::string_view file_name
                                                 "' is a section; write its keys below a line [" +
                                                 entry.key + "], or in full, such as " + inner->key);
       }
-      const std::string nearest = nearest_key(entry.key);
-      return wrong_setting(
-          "unknown-key",
-          where + ": unknown key '" + printable(entry.key) + "'" +
-              (nearest.empty() ? "" : "; the nearest known key is '" + nearest + "'"));
+      return unknown_key(entry.key).within(where);
     }
     if (!takes(*field, entry)) return wrong_type(*field, entry).within(where);
     if (auto set = field->set(entry.text); !set) return set.error().within(where);

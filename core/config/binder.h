@@ -64,6 +64,12 @@ class Binder {
     return set_fields(fields_, "", settings);
   }
 
+  // The key that "--word" sets: `word` itself, or the key whose short flag it is. "unknown-key".
+  [[nodiscard]] Result<std::string> key_of(std::string_view word) const;
+  // As the flag "--key text" does; to be called after apply(). Returns the value as settings()
+  // writes it.
+  [[nodiscard]] Result<std::string> say(std::string_view key, std::string_view text);
+
   // Every key in the order of binding, with the defaults as they were then.
   const std::vector<KeyDocument>& documents() const { return documents_; }
   // Whether a file or a flag that was applied says a key of this section.
@@ -81,11 +87,13 @@ class Binder {
   [[nodiscard]] Result<void> apply_flags();
   std::string alias_of(std::size_t field) const;
   std::string nearest_key(std::string_view key) const;
+  Error unknown_key(std::string_view key) const;
 
   std::vector<Field> fields_;
   std::vector<KeyDocument> documents_;
-  std::vector<Flag> flags_;  // as given
-  std::vector<bool> said_;   // [fields]
+  std::vector<Flag> flags_;           // as given
+  std::vector<bool> said_;            // [fields]
+  std::vector<std::string> aliases_;  // [fields]: the short flags of add_flags()
   std::vector<FreeTable> free_tables_;
   std::string config_file_;
 };

@@ -190,6 +190,19 @@ void add_format(CLI::App& app, OutputFormat& format) {
       ->default_str("text");
 }
 
+void add_study_flags(CLI::App& app, StudyFlags& flags) {
+  app.add_option_function<std::string>(
+         "--seeds", [&flags](const std::string& text) { flags.seeds = text; },
+         "a study: a run for each of these seeds, as 1..5 or 1,3,7")
+      ->type_name("FIRST..LAST|LIST");
+  app.add_option("--sweep", flags.sweeps,
+                 "a study: a run for each of these values of a key or flag, as "
+                 "learning-rate=0.1,0.01; given more than once, for each combination; a value "
+                 "with a comma stands in double quotes")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE,...");
+}
+
 std::optional<int> parse(CLI::App& app, std::span<char* const> arguments, std::ostream& out,
                          std::ostream& err) {
   try {
@@ -220,6 +233,7 @@ void Binder::add_flags(CLI::App& app,
     std::string names = "--" + field.key;
     if (!alias.empty() && app.get_option_no_throw("--" + alias) == nullptr) {
       names += ",--" + alias;
+      aliases_[i] = alias;
     }
     STARLING_CHECK(app.get_option_no_throw("--" + field.key) == nullptr);
     std::string help = key.help;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/error.h"
 
@@ -47,6 +48,15 @@ void set_up(CLI::App& app, std::string_view version);
 
 // --format text|json
 void add_format(CLI::App& app, OutputFormat& format);
+
+// --seeds and --sweep of commands that can run a study; core/study reads the texts.
+struct StudyFlags {
+  std::optional<std::string> seeds;
+  std::vector<std::string> sweeps;
+
+  bool wanted() const { return seeds || !sweeps.empty(); }
+};
+void add_study_flags(CLI::App& app, StudyFlags& flags);
 
 // Parses. Nothing: go on. Otherwise the exit code to end with: 0 after --help or --version (printed
 // to `out`), kUsage after a sentence to `err` that names the nearest command or flag.

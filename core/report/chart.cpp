@@ -32,15 +32,30 @@ void check_shape(const Series& series) {
   STARLING_CHECK(series.upper.size() == series.lower.size());
 }
 
-std::string legend(const Chart& chart, bool labelled_on_wide) {
+std::string legend(std::span<const Series> series, std::string_view css_classes) {
   std::string items;
-  for (const Series& series : chart.series) {
-    if (series.name.empty()) continue;
-    items += fmt::format("<li>{}{}</li>", swatch(series.style, series.line), escape(series.name));
+  for (const Series& one : series) {
+    if (one.name.empty()) continue;
+    items += fmt::format("<li>{}{}</li>", swatch(one.style, one.line), escape(one.name));
   }
   if (items.empty()) return {};
-  return fmt::format("<ul class=\"legend{}\">{}</ul>\n", labelled_on_wide ? " narrow" : "", items);
+  return fmt::format("<ul class=\"{}\">{}</ul>\n", css_classes, items);
 }
+
+// Only what can be drawn.
+Chart visible_part(const Chart& chart) {
+  Chart shown = chart;
+  std::ranges::for_each(shown.series, check_shape);
+  std::erase_if(shown.series, [&](const Series& series) { return !is_visible(chart, series); });
+  return shown;
+}
+
+std::string figure_of(const Chart& chart, const std::string& body) {
+  return fmt::format("<figure class=\"chart\">\n<figcaption>{}</figcaption>\n{}</figure>\n",
+                     escape(chart.title), body);
+}
+
+constexpr const char* kNothing = "<p class=\"empty\">Nothing was measured.</p>\n";
 
 }  // namespace
 
@@ -55,20 +70,28 @@ std::string swatch(int style, Line line) {
       measured ? mark(style, 13, 6) : "");
 }
 
+std::string legend_of(std::span<const Series> series) { return legend(series, "legend"); }
+
 std::string render(const Chart& chart) {
-  Chart shown = chart;
-  std::ranges::for_each(shown.series, check_shape);
-  std::erase_if(shown.series, [&](const Series& series) { return !is_visible(chart, series); });
-  std::string text =
-      fmt::format("<figure class=\"chart\">\n<figcaption>{}</figcaption>\n", escape(chart.title));
-  if (shown.series.empty()) {
-    return text + "<p class=\"empty\">Nothing was measured.</p>\n</figure>\n";
-  }
+  const Chart shown = visible_part(chart);
+  if (shown.series.empty()) return figure_of(chart, kNothing);
   const Drawing wide = draw(shown, kWide);
   const Drawing narrow = draw(shown, kNarrow);
-  text += legend(shown, wide.labelled) + wide.svg + narrow.svg;
-  if (!chart.note.empty()) text += fmt::format("<p class=\"note\">{}</p>\n", escape(chart.note));
-  return text + "</figure>\n";
+  std::string body = legend(shown.series, wide.labelled ? "legend narrow" : "legend");
+  body += wide.svg + narrow.svg;
+  if (!chart.note.empty()) body += fmt::format("<p class=\"note\">{}</p>\n", escape(chart.note));
+  return figure_of(chart, body);
+}
+
+std::string render_panel(const Chart& chart) {
+  const Chart shown = visible_part(chart);
+  return figure_of(chart, shown.series.empty() ? kNothing : draw(shown, kPanel).svg);
+}
+
+std::string standalone_svg(const Chart& chart) {
+  const Chart shown = visible_part(chart);
+  STARLING_CHECK(!shown.series.empty());
+  return draw_figure(shown);
 }
 
 }  // namespace starling::report

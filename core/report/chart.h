@@ -3,6 +3,7 @@
 // page's style shows the one that fits: text stays readable at both widths without a script.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct Axis {
   std::string title;  // without a unit, which is chosen to suit the values
   Quantity quantity = Quantity::kNumber;
   bool logarithmic = false;
-  bool whole = false;  // it counts something: no labels between two whole numbers
+  bool whole = false;                // it counts something: no labels between two whole numbers
+  std::vector<double> reaches = {};  // values that it shows besides those of the series
 };
 
 struct Chart {
@@ -44,6 +46,16 @@ struct Chart {
 // beyond 2,000 points is thinned to what a screen can show: the first, last, lowest and highest
 // point of each column of pixels. A predicted line ends where it leaves the measured ones' range.
 std::string render(const Chart& chart);
+
+// The same as one small drawing without a legend, for panels side by side that share one.
+std::string render_panel(const Chart& chart);
+
+// The names and styles of these series as a list.
+std::string legend_of(std::span<const Series> series);
+
+// A file for a paper: light, with its title, axes and legend, without scripts or anything outside
+// it. Requires: something can be shown.
+std::string standalone_svg(const Chart& chart);
 
 // The colour class and mark of a style as a small SVG, for legends and tables.
 std::string swatch(int style, Line line = Line::kMeasured);

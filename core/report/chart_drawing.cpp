@@ -10,6 +10,8 @@
 #include "core/base/word_wrap.h"
 #include "core/report/chart_style.h"
 #include "core/report/markup.h"
+#include "core/report/page_style.h"
+#include "core/report/palette.h"
 #include "core/report/polyline.h"
 
 namespace starling::report {
@@ -63,6 +65,7 @@ std::vector<double> values_of(const Chart& chart, bool x_axis) {
     add(series.lower);
     add(series.upper);
   }
+  add(x_axis ? chart.x.reaches : chart.y.reaches);
   return values;
 }
 
@@ -306,30 +309,86 @@ std::string description(const Chart& chart) {
   return fmt::format("Line chart of {} against {}{}", chart.y.title, chart.x.title, names);
 }
 
-}  // namespace
-
-Drawing draw(const Chart& chart, const DrawingSize& size) {
-  Drawing drawing;
+// `labelled`: whether the lines bear their names.
+std::string draw_body(const Chart& chart, const DrawingSize& size, bool& labelled) {
   Frame frame = frame_of(chart, size, label_room(chart, size));
   std::optional<std::vector<EndLabel>> labels;
   if (label_room(chart, size) > 0) labels = end_labels(chart, frame);
   if (!labels) frame = frame_of(chart, size, 0);
-  drawing.labelled = labels.has_value();
+  labelled = labels.has_value();
   std::string body = axes(chart, frame, size);
   for (const Series& series : chart.series) body += drawn(chart, series, frame, size);
-  if (labels) {
-    for (const EndLabel& label : *labels) {
-      body +=
-          fmt::format("<g class=\"{}\">{}</g>\n", colour_class(label.series->style),
-                      text_at(frame.right + 9, label.y + 4, "start", "end", label.series->name));
-    }
+  if (!labels) return body;
+  for (const EndLabel& label : *labels) {
+    body += fmt::format("<g class=\"{}\">{}</g>\n", colour_class(label.series->style),
+                        text_at(frame.right + 9, label.y + 4, "start", "end", label.series->name));
   }
+  return body;
+}
+
+struct FigureLegend {
+  std::string svg;  // from (0, 0)
+  double height = 0;
+};
+
+// Names one after the other, in as many rows as they need.
+FigureLegend figure_legend(const Chart& chart, double width) {
+  constexpr double kSwatch = 30;
+  constexpr double kGapBetween = 18;
+  constexpr double kRow = 18;
+  FigureLegend legend;
+  double x = 0;
+  double y = kRow / 2;
+  for (const Series& series : chart.series) {
+    if (series.name.empty()) continue;
+    const double needed = kSwatch + text_width(series.name);
+    if (x > 0 && x + needed > width) {
+      x = 0;
+      y += kRow;
+    }
+    legend.svg += fmt::format(
+        "<g class=\"{}\">{}{}</g>\n{}", colour_class(series.style),
+        line(series, {{x, y}, {x + kSwatch - 6, y}}),
+        series.line == Line::kMeasured ? mark(series.style, x + kSwatch / 2 - 3, y) : "",
+        text_at(x + kSwatch, y + 4, "start", "name", series.name));
+    x += needed + kGapBetween;
+    legend.height = y + kRow / 2;
+  }
+  return legend;
+}
+
+}  // namespace
+
+Drawing draw(const Chart& chart, const DrawingSize& size) {
+  Drawing drawing;
+  const std::string body = draw_body(chart, size, drawing.labelled);
   drawing.svg = fmt::format(
       "<svg class=\"plot {}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n"
       "<title>{}</title><desc>{}</desc>\n{}</svg>\n",
       size.css_class, units(size.width), units(size.height), escape(chart.title),
       escape(chart.title), escape(description(chart)), body);
   return drawing;
+}
+
+std::string draw_figure(const Chart& chart) {
+  constexpr double kMargin = 12;
+  constexpr double kTitle = 24;
+  bool labelled = false;
+  const std::string body = draw_body(chart, kFigure, labelled);
+  const FigureLegend legend = figure_legend(chart, kFigure.width);
+  const double width = kFigure.width + 2 * kMargin;
+  const double legend_top = kMargin + kTitle + kFigure.height + 8;
+  const double height = legend_top + legend.height + kMargin;
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "viewBox=\"0 0 {0} {1}\">\n<title>{2}</title><desc>{3}</desc>\n<style>\n{4}</style>\n"
+      "<rect width=\"{0}\" height=\"{1}\" fill=\"{5}\"/>\n"
+      "<text class=\"title\" x=\"{6}\" y=\"{7}\">{2}</text>\n"
+      "<g transform=\"translate({6} {8})\">\n{9}</g>\n"
+      "<g transform=\"translate({6} {10})\">\n{11}</g>\n</svg>\n",
+      units(width), units(height), escape(chart.title), escape(description(chart)), figure_style(),
+      kLight.page, units(kMargin), units(kMargin + 12), units(kMargin + kTitle), body,
+      units(legend_top), legend.svg);
 }
 
 }  // namespace starling::report

@@ -20,6 +20,8 @@ struct DrawingSize {
 
 inline constexpr DrawingSize kWide = {"wide", 580, 320, 8, 7, true};
 inline constexpr DrawingSize kNarrow = {"narrow", 340, 260, 5, 6, false};
+inline constexpr DrawingSize kPanel = {"panel", 370, 240, 5, 6, false};
+inline constexpr DrawingSize kFigure = {"figure", 580, 340, 8, 7, false};
 
 struct Drawing {
   std::string svg;
@@ -28,5 +30,9 @@ struct Drawing {
 
 // Requires: every series has a point that can be shown.
 Drawing draw(const Chart& chart, const DrawingSize& size);
+
+// A whole SVG document at kFigure: the title above the drawing, the legend below it. Requires: as
+// draw().
+std::string draw_figure(const Chart& chart);
 
 }  // namespace starling::report

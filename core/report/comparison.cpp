@@ -29,7 +29,7 @@ bool is_of_launch(std::string_view key) {
 
 // Keys whose value alone says what it is; they come first in a name.
 int rank(std::string_view key) {
-  if (key == "algorithm" || key == "algorithm.name") return 0;
+  if (key == "algorithm" || key == "algorithm.name" || key == "strategy.name") return 0;
   if (key == "topology" || key == "topology.spec") return 1;
   if (last_word(key) == "partition") return 2;
   if (last_word(key) == "nodes") return 3;
@@ -40,29 +40,44 @@ std::string said(std::string_view key, const std::string& value) {
   std::string text = value.empty() ? "none" : value;
   if (rank(key) < 3) return text;
   if (key == "nodes" || key == "topology.nodes") return text + " nodes";
+  if (key == "clients") return text + " clients";
   return fmt::format("{} {}", last_word(key), text);
 }
 
-// The keys whose values differ among the gossip runs, most telling first.
-std::vector<std::string> differing_keys(std::span<const Run> runs) {
+// The keys whose values differ among the runs of a kind, most telling first.
+std::vector<std::string> differing_keys(std::span<const Run> runs, RunKind kind) {
   std::map<std::string, std::set<std::string>> values;
   std::map<std::string, std::size_t> holders;
   std::vector<std::string> order;
   std::size_t count = 0;
   for (const Run& run : runs) {
-    if (run.kind != RunKind::kGossip) continue;
+    if (run.kind != kind) continue;
     ++count;
-    for (const auto& [key, value] : run.settings) {
+    for (const auto& [key, value] : run.told()) {
       if (is_incidental(key)) continue;
       if (holders[key]++ == 0) order.push_back(key);
       values[key].insert(value);
     }
   }
+  // Jobs with names of their own are told apart by these.
+  if (kind == RunKind::kFederated && values["name"].size() > 1) return {};
   std::erase_if(order, [&](const std::string& key) {
     return values[key].size() < 2 && (holders[key] == count || is_of_launch(key));
   });
   std::ranges::stable_sort(order, {}, rank);
   return order;
+}
+
+std::vector<std::string> values_of(const Run& run, std::span<const std::string> keys) {
+  std::vector<std::string> values;
+  for (const std::string& key : keys) {
+    const auto found =
+        std::ranges::find(run.told(), key, &std::pair<std::string, std::string>::first);
+    values.push_back(found == run.told().end() ? ""
+                     : found->second.empty()   ? "none"
+                                               : found->second);
+  }
+  return values;
 }
 
 std::string directory_name(const Run& run) {
@@ -72,17 +87,6 @@ std::string directory_name(const Run& run) {
 }
 
 std::string own_name(const Run& run) { return run.name.empty() ? directory_name(run) : run.name; }
-
-std::string name_by_settings(const Run& run, std::span<const std::string> keys) {
-  std::string name;
-  for (const std::string& key : keys.first(std::min(keys.size(), kDifferencesMax))) {
-    const auto found =
-        std::ranges::find(run.settings, key, &std::pair<std::string, std::string>::first);
-    if (found == run.settings.end()) continue;
-    name += (name.empty() ? "" : ", ") + said(key, found->second);
-  }
-  return name;
-}
 
 void tell_apart(std::span<const Run> runs, std::vector<std::string>& names) {
   const auto repeated = [&names](const std::string& name) {
@@ -118,10 +122,20 @@ double shared_bytes(const Run& run, double bytes, bool by_node) {
   return by_node ? bytes / *run.nodes : bytes;
 }
 
+// "0.8123 (0.8101 to 0.8150)"
+std::string accuracy_cell(const Run& run, const SeedRange* range) {
+  const std::string cell = number_cell(run.last(Measure::kEvalAccuracy), 4);
+  if (range == nullptr || range->seeds == 1 || !range->lowest || !range->highest) return cell;
+  return fmt::format("{} ({:.4f} to {:.4f})", cell, *range->lowest, *range->highest);
+}
+
+// `range`: null where no run stands for several.
 std::vector<std::string> row(const Run& run, const std::string& name, const Comparison& comparison,
-                             bool by_node) {
-  std::vector<std::string> cells = {name, number_cell(run.last(Measure::kEvalAccuracy), 4),
-                                    number_cell(best_accuracy(run), 4)};
+                             bool by_node, const SeedRange* range) {
+  std::vector<std::string> cells = {name};
+  if (range != nullptr) cells.push_back(fmt::format("{}", range->seeds));
+  cells.push_back(accuracy_cell(run, range));
+  cells.push_back(number_cell(best_accuracy(run), 4));
   if (comparison.target) {
     const auto cost = cost_of(run, *comparison.target);
     const auto cell = [&](Quantity quantity, double value) {
@@ -144,13 +158,40 @@ std::vector<std::string> row(const Run& run, const std::string& name, const Comp
 
 }  // namespace
 
-std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
-  const std::vector<std::string> keys = differing_keys(runs);
-  std::vector<std::string> names;
-  for (const Run& run : runs) {
-    std::string name = run.kind == RunKind::kGossip ? name_by_settings(run, keys) : "";
-    names.push_back(name.empty() ? own_name(run) : std::move(name));
+Differences differences(std::span<const Run> runs) {
+  const bool mixed =
+      std::ranges::any_of(runs, [&](const Run& run) { return run.kind != runs.front().kind; });
+  if (runs.empty() || mixed) return {};
+  Differences found{differing_keys(runs, runs.front().kind), {}};
+  for (const Run& run : runs) found.values.push_back(values_of(run, found.keys));
+  return found;
+}
+
+std::string words_of(std::span<const std::string> keys, std::span<const std::string> values) {
+  std::string name;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!values[i].empty()) name += (name.empty() ? "" : ", ") + said(keys[i], values[i]);
   }
+  return name;
+}
+
+std::vector<std::string> distinguishing_names(std::span<const Run> runs) {
+  const auto names_of = [&](std::size_t keys_max) {
+    std::map<RunKind, std::vector<std::string>> keys;
+    for (const RunKind kind : {RunKind::kGossip, RunKind::kFederated}) {
+      keys[kind] = differing_keys(runs, kind);
+      keys[kind].resize(std::min(keys[kind].size(), keys_max));
+    }
+    std::vector<std::string> names;
+    for (const Run& run : runs) {
+      std::string name = words_of(keys[run.kind], values_of(run, keys[run.kind]));
+      names.push_back(name.empty() ? own_name(run) : std::move(name));
+    }
+    return names;
+  };
+  std::vector<std::string> names = names_of(kDifferencesMax);
+  const std::set<std::string> distinct(names.begin(), names.end());
+  if (distinct.size() < names.size()) names = names_of(SIZE_MAX);
   tell_apart(runs, names);
   return names;
 }
@@ -189,12 +230,15 @@ bool bytes_by_node(std::span<const Run> runs) {
   return std::ranges::all_of(runs, [](const Run& run) { return run.nodes.value_or(0) > 0; });
 }
 
-Comparison compare(std::span<const Run> runs, std::span<const std::string> names) {
+Comparison compare(std::span<const Run> runs, std::span<const std::string> names,
+                   std::span<const SeedRange> ranges) {
   const bool by_node = bytes_by_node(runs);
   Comparison comparison{.target = common_target(runs)};
   comparison.has_held_out =
       std::ranges::any_of(runs, [](const Run& run) { return run.has(Measure::kHeldOutAccuracy); });
-  comparison.columns = {{"run", false}, {"final accuracy"}, {"best accuracy"}};
+  comparison.columns = {{"run", false}};
+  if (!ranges.empty()) comparison.columns.push_back({"seeds"});
+  comparison.columns.insert(comparison.columns.end(), {{"final accuracy"}, {"best accuracy"}});
   if (comparison.target) {
     const std::string target = fmt::format("{:.0f} %", *comparison.target * 100);
     comparison.columns.push_back({steps_word(runs) + " to " + target});
@@ -205,7 +249,8 @@ Comparison compare(std::span<const Run> runs, std::span<const std::string> names
   comparison.columns.insert(comparison.columns.end(),
                             {{"consensus distance"}, {"messages"}, {"spectral gap"}});
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    comparison.rows.push_back(row(runs[i], names[i], comparison, by_node));
+    const SeedRange* range = ranges.empty() ? nullptr : &ranges[i];
+    comparison.rows.push_back(row(runs[i], names[i], comparison, by_node, range));
   }
   return comparison;
 }

@@ -12,6 +12,17 @@
 
 namespace starling::report {
 
+// The settings in which runs of one kind differ, most telling first.
+struct Differences {
+  std::vector<std::string> keys;
+  std::vector<std::vector<std::string>> values;  // [run][key]; "" where the run has no such key
+};
+// None of runs of both kinds, or of jobs of several names.
+Differences differences(std::span<const Run> runs);
+
+// The words of a name for some of the keys of a run: "ring, local-steps 8".
+std::string words_of(std::span<const std::string> keys, std::span<const std::string> values);
+
 // A name for each run, all different: of runs of one kind the settings in which they differ
 // ("ring", "torus:4x4, local-steps 8"), else the name of the job or directory.
 std::vector<std::string> distinguishing_names(std::span<const Run> runs);
@@ -41,7 +52,14 @@ struct Comparison {
   std::vector<ComparisonColumn> columns;
   std::vector<std::vector<std::string>> rows;
 };
-Comparison compare(std::span<const Run> runs, std::span<const std::string> names);
+// Of a run that stands for several seeds: how many, and the final accuracies of the worst and best.
+struct SeedRange {
+  std::size_t seeds = 1;
+  std::optional<double> lowest, highest;
+};
+// `ranges`: one for each run, or none.
+Comparison compare(std::span<const Run> runs, std::span<const std::string> names,
+                   std::span<const SeedRange> ranges = {});
 
 // Bytes a node where every run says how many it had, else of all nodes together.
 bool bytes_by_node(std::span<const Run> runs);

@@ -51,6 +51,11 @@ void Page::section(std::string_view title, std::string_view introduction) {
   if (!introduction.empty()) paragraph(introduction);
 }
 
+void Page::subsection(std::string_view title) {
+  body_ += fmt::format("<h3>{}</h3>\n", escape(title));
+}
+
+void Page::begin_panels() { body_ += "<div class=\"panels\">\n"; }
 void Page::begin_grid() { body_ += "<div class=\"grid\">\n"; }
 void Page::end_grid() { body_ += "</div>\n"; }
 
@@ -86,6 +91,11 @@ void Page::facts(std::span<const Fact> facts) {
   }
   body_ += "</dl>\n";
 }
+
+void Page::begin_card(std::string_view title) {
+  body_ += fmt::format("<figure>\n<figcaption>{}</figcaption>\n", escape(title));
+}
+void Page::end_card() { body_ += "</figure>\n"; }
 
 void Page::picture(std::string_view title, std::string_view svg, std::string_view note) {
   // As an image nothing in it can run or be fetched, and its ids cannot meet the page's.

@@ -36,13 +36,19 @@ class Page {
   // Headline numbers as cards.
   void headlines(std::span<const Fact> facts);
   void section(std::string_view title, std::string_view introduction = "");
+  // A heading within the section.
+  void subsection(std::string_view title);
   // What is between them stands side by side where there is room.
   void begin_grid();
   void end_grid();
+  void begin_panels();  // smaller; ends with end_grid()
   // `id` names the table for programs that read it.
   void table(const Table& table, std::string_view id = "");
   // Labels and values, two columns.
   void facts(std::span<const Fact> facts);
+  // What is between them stands in a frame of the grid.
+  void begin_card(std::string_view title);
+  void end_card();
   // A card with a picture.
   void picture(std::string_view title, std::string_view svg, std::string_view note);
   // What follows until end_details() is folded away.

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <utility>
+
 #include "core/report/palette.h"
 
 namespace starling::report {
@@ -17,6 +20,18 @@ std::string variables(const Palette& palette) {
   }
   return text;
 }
+
+// Of the drawings, on pages and in files.
+constexpr std::string_view kPlotRules =
+    R"(svg text{font-size:12px;font-variant-numeric:tabular-nums;fill:var(--muted)}
+svg text.end{fill:currentColor;font-weight:600}
+path.grid{fill:none;stroke:var(--rule);stroke-width:1}
+path.base{fill:none;stroke:var(--muted);stroke-width:1}
+path.line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
+path.predicted{stroke-width:1.8}
+path.band{fill:currentColor;opacity:.16}
+path.mark{fill:currentColor;stroke:var(--page);stroke-width:.8}
+)";
 
 constexpr std::string_view kRules = R"(*{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--text);
@@ -42,16 +57,12 @@ figcaption{font-weight:600;margin-bottom:6px}
 .swatch{vertical-align:-1px;margin-right:6px;flex:none}
 .note,.empty{margin:6px 0 0;font-size:.85rem;color:var(--muted)}
 .plot{display:block;width:100%;height:auto;overflow:visible}
-svg text{font-size:12px;font-variant-numeric:tabular-nums;fill:var(--muted)}
-svg text.end{fill:currentColor;font-weight:600}
-path.grid{fill:none;stroke:var(--rule);stroke-width:1}
-path.base{fill:none;stroke:var(--muted);stroke-width:1}
-path.line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
-path.predicted{stroke-width:1.8}
-path.band{fill:currentColor;opacity:.16}
-path.mark{fill:currentColor;stroke:var(--page);stroke-width:.8}
 .hint{fill:transparent}
 .hint:hover{fill:currentColor;fill-opacity:.3}
+.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));gap:12px;margin-top:8px}
+.panels figcaption{font-size:.9rem;margin-bottom:2px}
+.panels figure{padding:10px 12px 6px}
+h3{font-size:1rem;margin:22px 0 6px}
 .picture{display:block;width:100%;height:auto;max-height:460px;object-fit:contain}
 .scroll{overflow-x:auto;margin-top:12px;border:1px solid var(--rule);border-radius:8px}
 table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
@@ -88,7 +99,28 @@ std::string page_style() {
   for (int i = 0; i < static_cast<int>(kLight.series.size()); ++i) {
     text += fmt::format(".s{0}{{color:var(--s{0})}}\n", i);
   }
-  return text + std::string(kRules);
+  return text + std::string(kRules) + std::string(kPlotRules);
+}
+
+std::string figure_style() {
+  std::string text = "svg{font-family:Helvetica,Arial,sans-serif}\n";
+  for (std::size_t i = 0; i < kLight.series.size(); ++i) {
+    text += fmt::format(".s{}{{color:{}}}\n", i, kLight.series[i]);
+  }
+  std::string rules(kPlotRules);
+  // Programs that read SVG files know no variables.
+  const std::array<std::pair<std::string_view, std::string_view>, 3> variables = {
+      {{"var(--muted)", kLight.muted}, {"var(--rule)", kLight.line}, {"var(--page)", kLight.page}}};
+  for (const auto& [name, value] : variables) {
+    for (std::size_t at = rules.find(name); at != rules.npos; at = rules.find(name)) {
+      rules.replace(at, name.size(), value);
+    }
+  }
+  return text + rules +
+         fmt::format(
+             "svg text.title{{font-size:14px;font-weight:600;fill:{0}}}\n"
+             "svg text.name{{fill:{0}}}\n",
+             kLight.text);
 }
 
 }  // namespace starling::report

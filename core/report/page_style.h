@@ -9,4 +9,7 @@ namespace starling::report {
 // paper.
 std::string page_style();
 
+// Of a drawing in a file of its own: the light colours, without variables.
+std::string figure_style();
+
 }  // namespace starling::report

@@ -116,7 +116,9 @@ struct Run {
   std::filesystem::path directory = {};  // empty where it was not read from one
   std::string program = {};              // "starling-gossip simulate 0.1.0"
   std::vector<std::pair<std::string, std::string>> settings = {};  // in the file's order
-  std::vector<Evaluation> evaluations = {};                        // steps never descend
+  // As the command of a simulated federated run had them, before some were resolved for the run.
+  std::vector<std::pair<std::string, std::string>> asked = {};
+  std::vector<Evaluation> evaluations = {};  // steps never descend
 
   std::string algorithm = {};
   std::optional<double> seed, nodes, steps, parameters = {};
@@ -148,6 +150,10 @@ struct Run {
   std::optional<double> last(Measure measure) const;
   // The setting whose key is `key` or ends with ".key".
   std::optional<std::string> setting(std::string_view key) const;
+  // What the user decided, by which runs are told apart.
+  const std::vector<std::pair<std::string, std::string>>& told() const {
+    return asked.empty() ? settings : asked;
+  }
   // The steps between two mixings.
   double local_steps() const;
 };

@@ -74,24 +74,28 @@ Chart empty_chart(const Runs& runs, Progress progress, std::string title, std::s
   return {.title = std::move(title), .x = x_axis(runs, progress), .y = {.title = std::move(y)}};
 }
 
-// Rounds without an evaluation are no gap in the line of a federated run.
-void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress,
-         const std::vector<double>& y, std::string name, int style) {
+// Rounds without an evaluation are no gap in the line of a federated run. `key`: a Measure or a
+// MetricKey.
+template <class Key>
+void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress, const Key& key,
+         std::string name, int style) {
   const Run& run = runs.runs[index];
+  const std::vector<double> y = run.column(key);
   if (std::ranges::none_of(y, [](double value) { return std::isfinite(value); })) return;
   Series series{.name = std::move(name), .style = style};
+  const bool has_band = index < runs.lowest.size() && !runs.lowest[index].evaluations.empty();
   const std::vector<double> x = x_values(runs, run, progress);
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (run.kind == RunKind::kFederated && !std::isfinite(y[i])) continue;
     series.x.push_back(x[i]);
     series.y.push_back(y[i]);
+    if (!has_band) continue;
+    const Evaluation& lowest = runs.lowest[index].evaluations[i];
+    const Evaluation& highest = runs.highest[index].evaluations[i];
+    series.lower.push_back(lowest.at(key));
+    series.upper.push_back(highest.at(key));
   }
   chart.series.push_back(std::move(series));
-}
-
-void add(Chart& chart, const Runs& runs, std::size_t index, Progress progress, Measure measure,
-         std::string name, int style) {
-  add(chart, runs, index, progress, runs.runs[index].column(measure), std::move(name), style);
 }
 
 // One measure of every run.
@@ -216,15 +220,14 @@ std::vector<Chart> metric_charts(const Runs& runs) {
       }
       const auto source = static_cast<std::size_t>(key.source);
       const bool of_nodes = runs.runs.front().kind == RunKind::kGossip;
-      add(charts.back(), runs, 0, Progress::kSteps, runs.runs.front().column(key),
+      add(charts.back(), runs, 0, Progress::kSteps, key,
           of_nodes ? "mean of nodes" : std::string(kSources[source].title),
           static_cast<int>(source));
       continue;
     }
     Chart chart = empty_chart(runs, Progress::kSteps, with_mean(key.title(), runs), key.name);
     for (std::size_t i = 0; i < runs.runs.size(); ++i) {
-      add(chart, runs, i, Progress::kSteps, runs.runs[i].column(key), runs.names[i],
-          static_cast<int>(i));
+      add(chart, runs, i, Progress::kSteps, key, runs.names[i], static_cast<int>(i));
     }
     charts.push_back(std::move(chart));
   }
@@ -276,6 +279,9 @@ Chart spread_chart(const Runs& runs) {
     if (!runs.runs[i].has(Measure::kEvalAccuracyMax)) continue;
     const std::vector<double> worst = runs.runs[i].column(Measure::kEvalAccuracyMin);
     for (std::size_t k = 0; k < worst.size(); ++k) chart.series.back().y[k] -= worst[k];
+    // The ends of the band are those of the best node, not of the difference.
+    chart.series.back().lower.clear();
+    chart.series.back().upper.clear();
   }
   return chart;
 }

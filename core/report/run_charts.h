@@ -18,6 +18,9 @@ enum class Progress { kSteps, kTime, kBytes };
 struct Runs {
   std::span<const Run> runs;
   std::span<const std::string> names;
+  // [runs] or empty: the ends of the band around each (SeedGroups); without evaluations: no band.
+  std::span<const Run> lowest = {};
+  std::span<const Run> highest = {};
 };
 
 bool has_progress(const Runs& runs, Progress progress);

@@ -19,9 +19,7 @@ bool holds(const std::filesystem::path& file) {
   return std::filesystem::is_regular_file(file, ignored);
 }
 
-Result<Run> read_simulation(const std::filesystem::path& directory) {
-  STARLING_ASSIGN(const std::string summary,
-                  read_text_file(directory / "summary.json", kSummaryBytesMax));
+Result<Run> read_simulation(const std::filesystem::path& directory, std::string_view summary) {
   STARLING_ASSIGN(const std::string metrics,
                   read_text_file(directory / "metrics.jsonl", kMetricsBytesMax));
   STARLING_ASSIGN(Run run, parse_simulation(summary, metrics));
@@ -31,9 +29,16 @@ Result<Run> read_simulation(const std::filesystem::path& directory) {
   return run;
 }
 
-Result<Run> read_federated_run(const std::filesystem::path& directory) {
-  STARLING_ASSIGN(const std::string text, read_text_file(directory / "run.json", kMetricsBytesMax));
-  return parse_federated_run(text);
+// `record`: the text of summary.json or run.json.
+Result<Run> read_recorded(const std::filesystem::path& directory, RunKind kind,
+                          std::string_view record) {
+  auto run =
+      kind == RunKind::kGossip ? read_simulation(directory, record) : parse_federated_run(record);
+  if (!run) {
+    return run.error().code() == "bad-run" ? run.error().within(directory.string()) : run.error();
+  }
+  run->directory = directory;
+  return run;
 }
 
 }  // namespace
@@ -46,16 +51,21 @@ Result<Run> read_run(const std::filesystem::path& directory) {
                                 "--out writes at its end, nor a coordinator's run.json",
                                 directory.string()));
   }
-  auto run = simulation ? read_simulation(directory) : read_federated_run(directory);
-  if (!run) {
-    return run.error().code() == "bad-run" ? run.error().within(directory.string()) : run.error();
-  }
-  run->directory = directory;
-  return run;
+  STARLING_ASSIGN(const std::string record,
+                  simulation ? read_text_file(directory / "summary.json", kSummaryBytesMax)
+                             : read_text_file(directory / "run.json", kMetricsBytesMax));
+  return read_recorded(directory, simulation ? RunKind::kGossip : RunKind::kFederated, record);
 }
 
 Result<void> write_report(const std::filesystem::path& run_directory) {
   STARLING_ASSIGN(const Run run, read_run(run_directory));
+  const std::string page = render_report({&run, 1});
+  return write_durably(run_directory / "report.html", as_bytes(page));
+}
+
+Result<void> write_report(const std::filesystem::path& run_directory, RunKind kind,
+                          std::string_view record) {
+  STARLING_ASSIGN(const Run run, read_recorded(run_directory, kind, record));
   const std::string page = render_report({&run, 1});
   return write_durably(run_directory / "report.html", as_bytes(page));
 }

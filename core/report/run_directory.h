@@ -17,4 +17,9 @@ namespace starling::report {
 // Reads the directory and writes its report.html.
 [[nodiscard]] Result<void> write_report(const std::filesystem::path& run_directory);
 
+// The same before summary.json or run.json stands there, which says that a run is whole and so
+// comes last: `record` is its text.
+[[nodiscard]] Result<void> write_report(const std::filesystem::path& run_directory, RunKind kind,
+                                        std::string_view record);
+
 }  // namespace starling::report

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 
 #include "core/report/json_members.h"
@@ -22,11 +23,29 @@ std::string setting_text(const json::value& value) {
   return json::serialize(value);
 }
 
-Result<void> parse_settings(const json::object& object, std::string_view where, Run& run) {
-  STARLING_ASSIGN(const json::object* settings, object_member(object, "settings", where));
-  if (settings == nullptr) return {};
+using SettingTexts = std::vector<std::pair<std::string, std::string>>;
+
+// None where there is no such member.
+Result<SettingTexts> parse_settings(const json::object& object, std::string_view name,
+                                    std::string_view where) {
+  STARLING_ASSIGN(const json::object* settings, object_member(object, name, where));
+  SettingTexts texts;
+  if (settings == nullptr) return texts;
   for (const auto& [key, value] : *settings) {
-    run.settings.emplace_back(std::string(key.data(), key.size()), setting_text(value));
+    texts.emplace_back(std::string(key.data(), key.size()), setting_text(value));
+  }
+  return texts;
+}
+
+// The simulated world is no setting of the job, but one of the run.
+Result<void> parse_federated_settings(const json::object& object, Run& run) {
+  STARLING_ASSIGN(run.settings, parse_settings(object, "settings", kRun));
+  STARLING_ASSIGN(run.asked, parse_settings(object, "simulation", kRun));
+  for (const auto& setting : run.asked) {
+    if (std::ranges::find(run.settings, setting.first, &SettingTexts::value_type::first) ==
+        run.settings.end()) {
+      run.settings.push_back(setting);
+    }
   }
   // Custom trainers choose their rows: what the data would be by default was not used.
   if (run.setting("model.kind") == "external") {
@@ -81,7 +100,7 @@ Result<Run> parse_summary(std::string_view text) {
   STARLING_ASSIGN(run.nodes, number_member(object, "nodes", kSummary));
   STARLING_ASSIGN(run.steps, number_member(object, "steps", kSummary));
   STARLING_ASSIGN(run.parameters, number_member(object, "parameters", kSummary));
-  STARLING_TRY(parse_settings(object, kSummary, run));
+  STARLING_ASSIGN(run.settings, parse_settings(object, "settings", kSummary));
   STARLING_ASSIGN(const json::object* topology, object_member(object, "topology", kSummary));
   if (topology != nullptr) {
     STARLING_ASSIGN(run.topology, parse_topology(*topology));
@@ -200,7 +219,7 @@ Result<Run> parse_federated_run(std::string_view text) {
   STARLING_ASSIGN(run.name, text_member(object, "name", kRun));
   STARLING_TRY(parse_outcome(object, run));
   STARLING_ASSIGN(run.seed, number_member(object, "seed", kRun));
-  STARLING_TRY(parse_settings(object, kRun, run));
+  STARLING_TRY(parse_federated_settings(object, run));
   const json::value* rounds = object.if_contains("rounds");
   if (rounds == nullptr || !rounds->is_array()) return bad_run(kRun, "it has no list 'rounds'");
   double bytes = 0;

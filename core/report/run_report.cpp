@@ -7,15 +7,15 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "core/report/chart_sections.h"
 #include "core/report/comparison.h"
 #include "core/report/page.h"
-#include "core/report/run_charts.h"
+#include "core/report/several_report.h"
 
 namespace starling::report {
 namespace {
 
 constexpr std::size_t kRowsMax = 2000;  // of the table of numbers
-constexpr std::size_t kMetricChartsMax = 32;
 
 std::string said(std::optional<double> value, Quantity quantity = Quantity::kNumber) {
   return value ? format_value(quantity, *value) : "–";
@@ -133,60 +133,12 @@ void add_topology(Page& page, const Run& run) {
   page.end_grid();
 }
 
-bool varies(const Run& run, Measure measure) {
-  const std::vector<double> values = run.column(measure);
-  return std::ranges::any_of(
-      values, [&](double value) { return std::isfinite(value) && value != values.front(); });
-}
-
-void add_pair(Page& page, const Chart& left, const Chart& right) {
-  page.begin_grid();
-  for (const Chart* chart : {&left, &right}) {
-    if (!chart->series.empty()) page.raw(render(*chart));
-  }
-  page.end_grid();
-}
-
-// A custom trainer's, whose names it chose.
-void add_metrics(Page& page, const Runs& runs) {
-  std::vector<Chart> charts = metric_charts(runs);
-  if (charts.empty()) return;
-  std::string introduction = "As the trainer names them.";
-  if (charts.size() > kMetricChartsMax) {
-    introduction += fmt::format(" The first {} of {}; the numbers below have all.",
-                                kMetricChartsMax, charts.size());
-    charts.resize(kMetricChartsMax);
-  }
-  page.section("Metrics of the trainer", introduction);
-  charts.resize(charts.size() + charts.size() % 2);
-  for (std::size_t i = 0; i < charts.size(); i += 2) add_pair(page, charts[i], charts[i + 1]);
-}
-
 void add_charts(Page& page, const Runs& runs) {
-  for (const Progress progress : {Progress::kSteps, Progress::kTime, Progress::kBytes}) {
-    std::vector<Chart> charts = {accuracy_chart(runs, progress), loss_chart(runs, progress)};
-    if (runs.runs.size() > 1) {
-      charts.push_back(held_out_accuracy_chart(runs, progress));
-      charts.push_back(held_out_loss_chart(runs, progress));
-    }
-    const bool none = std::ranges::all_of(charts, [](const Chart& c) { return c.series.empty(); });
-    if (!has_progress(runs, progress) || none) continue;
-    page.section(progress_title(runs, progress));
-    for (std::size_t i = 0; i < charts.size(); i += 2) add_pair(page, charts[i], charts[i + 1]);
-  }
-  add_metrics(page, runs);
-  const Chart consensus = consensus_chart(runs);
-  const Chart spread = spread_chart(runs);
-  const bool any_gossip =
-      std::ranges::any_of(runs.runs, [](const Run& run) { return run.kind == RunKind::kGossip; });
-  if (any_gossip && !(consensus.series.empty() && spread.series.empty())) {
-    page.section("Agreement of the nodes");
-    add_pair(page, consensus, spread);
-  }
-  if (std::ranges::any_of(runs.runs,
-                          [](const Run& run) { return varies(run, Measure::kNodesUp); })) {
-    page.section("Who was there");
-    add_pair(page, nodes_up_chart(runs), Chart{});
+  for (const ChartSection& section : chart_sections(runs)) {
+    page.section(section.title, section.introduction);
+    page.begin_grid();
+    for (const Chart& chart : section.charts) page.raw(render(chart));
+    page.end_grid();
   }
 }
 
@@ -284,76 +236,12 @@ std::string render_one(const Run& run, const std::string& name) {
   return page.html(footer(run));
 }
 
-Table as_table(const Comparison& comparison) {
-  Table table;
-  for (const ComparisonColumn& column : comparison.columns) {
-    std::string title = column.title;
-    if (title.ends_with(" %")) title.replace(title.size() - 2, 1, "\u00A0");  // stay together
-    table.columns.push_back({std::move(title), column.number});
-  }
-  table.rows = comparison.rows;
-  for (std::size_t i = 0; i < comparison.rows.size(); ++i) {
-    table.styles.push_back(static_cast<int>(i));
-  }
-  return table;
-}
-
-// The graph of each run; one that several share is shown once, under all their names.
-void add_graphs(Page& page, const Runs& runs) {
-  std::vector<std::pair<std::string, const std::string*>> graphs;
-  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
-    const std::string& svg = runs.runs[i].topology_svg;
-    if (svg.empty()) continue;
-    const auto same =
-        std::ranges::find_if(graphs, [&](const auto& graph) { return *graph.second == svg; });
-    if (same == graphs.end()) {
-      graphs.emplace_back(runs.names[i], &svg);
-    } else {
-      same->first += "; " + runs.names[i];
-    }
-  }
-  if (graphs.empty()) return;
-  page.section("Topologies");
-  page.begin_grid();
-  for (const auto& [names, svg] : graphs) page.picture("Graph of " + names, *svg, "");
-  page.end_grid();
-}
-
-std::string render_several(const Runs& runs) {
-  Page page(fmt::format("{} runs compared", runs.runs.size()),
-            "Each has its colour and mark throughout");
-  const Comparison comparison = compare(runs.runs, runs.names);
-  std::string introduction;
-  if (const std::string mean = mean_of_nodes(runs); !mean.empty()) {
-    introduction = fmt::format("Accuracy is the {}. ", mean);
-  }
-  if (comparison.target) {
-    introduction += fmt::format("{:.0f} % is the highest round number that every run reached.",
-                                *comparison.target * 100);
-  }
-  page.section("Comparison", introduction);
-  page.table(as_table(comparison), "comparison");
-  add_charts(page, runs);
-  add_graphs(page, runs);
-  page.section("In full");
-  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
-    add_settings(page, runs.runs[i], "Settings of " + runs.names[i]);
-  }
-  std::string text;
-  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
-    text += fmt::format("{}{}: {}", i == 0 ? "" : " · ", runs.names[i],
-                        runs.runs[i].directory.generic_string());
-  }
-  return page.html(text);
-}
-
 }  // namespace
 
 std::string render_report(std::span<const Run> runs) {
   STARLING_CHECK(!runs.empty());
-  const std::vector<std::string> names = distinguishing_names(runs);
-  if (runs.size() == 1) return render_one(runs.front(), names.front());
-  return render_several({runs, names});
+  if (runs.size() > 1) return render_several(runs);
+  return render_one(runs.front(), distinguishing_names(runs).front());
 }
 
 }  // namespace starling::report

@@ -11,7 +11,8 @@ namespace starling::report {
 
 // report.html of one run: its charts, its topology, its settings and its numbers in full. Of
 // several: a series a run in each chart, named by what differs between them, and a table of what it
-// cost each to reach the accuracy that all reached. Requires: at least one run.
+// cost each to reach the accuracy that all reached; runs that differ only in their seed are one, as
+// their mean with a band. Requires: at least one run.
 std::string render_report(std::span<const Run> runs);
 
 }  // namespace starling::report

@@ -61,8 +61,10 @@ Progress::~Progress() { erase(); }
 // "12/20 rounds  1.9 s  about 3.1 s left  accuracy 0.84"
 std::string Progress::describe() const {
   const Duration elapsed = clock_.now() - started_;
-  std::string text = total_ > 0 ? fmt::format("{}/{} {}", done_, total_, options_.unit)
-                                : fmt::format("{} {}", done_, options_.unit);
+  const std::uint64_t units = done_ / options_.per_unit;
+  std::string text = total_ > 0
+                         ? fmt::format("{}/{} {}", units, total_ / options_.per_unit, options_.unit)
+                         : fmt::format("{} {}", units, options_.unit);
   text += "  " + format_elapsed(elapsed);
   if (done_ > 0 && done_ < total_) {
     const double left =

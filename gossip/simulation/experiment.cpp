@@ -47,6 +47,11 @@ std::vector<std::vector<std::uint32_t>> count_labels(const std::vector<data::Dat
   return counts;
 }
 
+// The graph is made of the labels that each node holds.
+bool needs_labels(const NetOptions& options) {
+  return options.topology.spec.starts_with("d-cliques");
+}
+
 // Where everybody averages with everybody no edges are needed, and none of n * (n - 1) are made.
 Result<std::unique_ptr<const topologies::Topology>> make_topology(
     const NetOptions& options, const std::vector<data::DatasetView>& parts) {
@@ -57,7 +62,7 @@ Result<std::unique_ptr<const topologies::Topology>> make_topology(
                                      .nodes = options.topology.nodes,
                                      .seed = options.topology_seed(),
                                      .mixing = options.topology.mixing};
-  if (wanted.spec.starts_with("d-cliques")) wanted.label_counts = count_labels(parts);
+  if (needs_labels(options)) wanted.label_counts = count_labels(parts);
   return topologies::Topology::make(wanted);
 }
 
@@ -79,30 +84,43 @@ struct Computed {
   model::Parameters initial;
 };
 
-// With what lies between them.
-Result<Experiment> complete(const NetOptions& options, Computed computed) {
-  STARLING_ASSIGN(auto topology, make_topology(options, computed.parts));
+// What lies between the nodes.
+struct Arranged {
+  std::unique_ptr<const topologies::Topology> topology;
+  sim::Network network;
+  sim::Population population;
+  Plan plan;
+};
+
+// `parts`: what graphs of labels are made of.
+Result<Arranged> arrange(const NetOptions& options, const std::vector<data::DatasetView>& parts) {
+  STARLING_ASSIGN(auto topology, make_topology(options, parts));
   const Node nodes = options.topology.nodes;
   STARLING_ASSIGN(auto network, sim::Network::make(options.network, nodes, options.run.seed));
   STARLING_ASSIGN(auto population, sim::Population::make(options.nodes, nodes, options.run.seed));
   const Setting setting{topology.get(), network.lossy() || population.churns()};
   STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, setting, nodes, options.run.seed));
+  return Arranged{std::move(topology), std::move(network), std::move(population), std::move(plan)};
+}
+
+Result<Experiment> complete(const NetOptions& options, Computed computed) {
+  STARLING_ASSIGN(Arranged arranged, arrange(options, computed.parts));
   return Experiment{.options = options,
                     .model = std::move(computed.model),
                     .trainers = std::move(computed.trainers),
                     .parts = std::move(computed.parts),
                     .evaluation = std::move(computed.evaluation),
-                    .topology = std::move(topology),
-                    .plan = std::move(plan),
-                    .network = std::move(network),
-                    .population = std::move(population),
+                    .topology = std::move(arranged.topology),
+                    .plan = std::move(arranged.plan),
+                    .network = std::move(arranged.network),
+                    .population = std::move(arranged.population),
                     .initial = std::move(computed.initial)};
 }
 
 // The trainers hold the data.
 Result<Experiment> prepare_external(const NetOptions& options,
                                     std::shared_ptr<const NetworkTrainers> trainers) {
-  if (options.topology.spec.starts_with("d-cliques")) {
+  if (needs_labels(options)) {
     return wrong_setting("setting-invalid",
                          "d-cliques needs every node's labels, which only the trainer knows; use "
                          "another topology");
@@ -125,6 +143,19 @@ Result<Experiment> prepare_external(const NetOptions& options,
 }
 
 }  // namespace
+
+Result<void> check(const NetOptions& options) {
+  STARLING_TRY(options.validate());
+  STARLING_TRY(data::DatasetSpec::parse(options.data.dataset));
+  STARLING_TRY(data::PartitionSpec::parse(options.data.partition));
+  const std::string& evaluation = options.evaluate.dataset;
+  if (evaluation != "auto" && evaluation != "none") {
+    STARLING_TRY(data::DatasetSpec::parse(evaluation));
+  }
+  if (needs_labels(options)) return {};
+  STARLING_TRY(arrange(options, {}));
+  return {};
+}
 
 Result<Experiment> prepare(const NetOptions& options,
                            std::shared_ptr<const NetworkTrainers> trainers) {

@@ -40,6 +40,9 @@ struct Experiment {
   bool lossy() const { return network.lossy() || population.churns(); }
 };
 
+// What prepare() refuses that can be seen without data, models and trainers.
+[[nodiscard]] Result<void> check(const NetOptions& options);
+
 // `trainers`: with model.kind = "external". Fails with the sentence of whichever part refuses.
 [[nodiscard]] Result<Experiment> prepare(const NetOptions& options,
                                          std::shared_ptr<const NetworkTrainers> trainers = {});

@@ -112,8 +112,8 @@ Result<void> report_run(const LaunchFlags& flags, const Experiment& experiment,
                         const SimulationResult& result, std::optional<RunWriter>& writer,
                         CommandContext& context) {
   if (writer) {
-    STARLING_TRY(
-        writer->finish("starling-gossip launch", experiment, result, flags.binder.settings()));
+    STARLING_TRY(writer->finish("starling-gossip launch", experiment, result,
+                                settings_of_run(flags.binder, flags.trainer)));
   }
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result_to_json(result)) << "\n";

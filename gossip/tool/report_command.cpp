@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// report DIR...: the page of a run, or of several beside each other, and the table of it as text.
+// report DIR...: the page of a run, of a study, or of several runs beside each other, its curves as
+// files, and its table as text.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json.hpp>
-#include <cctype>
 #include <cmath>
+#include <iterator>
 #include <ostream>
 
-#include "core/base/durable_file.h"
 #include "core/base/escape_controls.h"
 #include "core/config/command_line.h"
 #include "core/report/comparison.h"
-#include "core/report/run_directory.h"
-#include "core/report/run_report.h"
-#include "core/telemetry/text_table.h"
+#include "core/report/comparison_text.h"
+#include "core/report/seed_groups.h"
+#include "core/report/study_directory.h"
 #include "gossip/tool/commands.h"
 
 namespace starling::gossip {
 namespace {
 
 namespace json = boost::json;
+using report::Measure;
 
 struct ReportFlags {
   std::vector<std::string> directories;
   std::string out;
+  report::CurveFormats curves;
   config::OutputFormat format = config::OutputFormat::kText;
 };
 
@@ -35,30 +37,12 @@ std::filesystem::path page_of(const ReportFlags& flags) {
   return std::filesystem::path(flags.directories.front()) / "report.html";
 }
 
-std::string as_text(const report::Comparison& comparison, const telemetry::Terminal& terminal) {
-  std::vector<std::string> headers;
-  for (const report::ComparisonColumn& column : comparison.columns) {
-    std::string title = (column.number ? ">" : "") + column.title;
-    std::ranges::transform(title, title.begin(),
-                           [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    headers.push_back(std::move(title));
-  }
-  telemetry::TextTable table(std::move(headers));
-  for (const std::vector<std::string>& row : comparison.rows) {
-    std::vector<std::string> cells;
-    for (const std::string& cell : row) cells.push_back(escape_controls(cell));
-    table.add(std::move(cells));
-  }
-  return table.text(terminal.line_max);
-}
-
 json::value or_null(std::optional<double> value) {
   return value && std::isfinite(*value) ? json::value(*value) : json::value(nullptr);
 }
 
 json::object as_json(const report::Run& run, const std::string& name,
                      std::optional<double> target) {
-  using report::Measure;
   const auto cost = target ? report::cost_of(run, *target) : std::nullopt;
   const auto spent = [&](double report::Cost::*part) {
     return cost ? or_null(*cost.*part) : json::value(nullptr);
@@ -80,33 +64,68 @@ json::object as_json(const report::Run& run, const std::string& name,
            or_null(run.topology ? run.topology->spectral_gap : std::optional<double>())}};
 }
 
+json::array groups_as_json(const std::vector<report::Run>& runs) {
+  const report::SeedGroups groups = report::make_seed_groups(runs);
+  const std::vector<std::string> names = report::distinguishing_names(groups.means);
+  json::array array;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    json::array directories;
+    for (const std::size_t run : groups.members[i]) {
+      directories.push_back(json::value(runs[run].directory.string()));
+    }
+    array.push_back({{"name", names[i]},
+                     {"directories", std::move(directories)},
+                     {"eval_accuracy", or_null(groups.means[i].last(Measure::kEvalAccuracy))},
+                     {"eval_accuracy_lowest", or_null(groups.ranges[i].lowest)},
+                     {"eval_accuracy_highest", or_null(groups.ranges[i].highest)}});
+  }
+  return array;
+}
+
 void print(const std::vector<report::Run>& runs, const std::filesystem::path& page,
            const ReportFlags& flags, CommandContext& context) {
-  const std::vector<std::string> names = report::distinguishing_names(runs);
-  const report::Comparison comparison = report::compare(runs, names);
   if (flags.format == config::OutputFormat::kText) {
-    context.out << as_text(comparison, context.terminal) << "written: " << page.string() << "\n";
+    context.out << report::comparison_text(runs, context.terminal.line_max)
+                << "written: " << page.string()
+                << (flags.curves.csv || flags.curves.svg ? ", its curves in curves/\n" : "\n");
     return;
   }
+  const std::vector<std::string> names = report::distinguishing_names(runs);
+  const std::optional<double> target = report::compare(runs, names).target;
   json::array array;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    array.push_back(as_json(runs[i], names[i], comparison.target));
+    array.push_back(as_json(runs[i], names[i], target));
   }
   context.out << json::serialize(json::object{{"report", page.string()},
-                                              {"target_accuracy", or_null(comparison.target)},
-                                              {"runs", std::move(array)}})
+                                              {"target_accuracy", or_null(target)},
+                                              {"runs", std::move(array)},
+                                              {"groups", groups_as_json(runs)}})
               << "\n";
+}
+
+// Of a run, or of the runs of a study.
+Result<void> read_runs(const std::string& directory, std::vector<report::Run>& runs,
+                       std::ostream& err) {
+  if (report::holds_run(directory)) {
+    STARLING_ASSIGN(report::Run run, report::read_run(directory));
+    runs.push_back(std::move(run));
+    return {};
+  }
+  STARLING_ASSIGN(report::StudyRuns study, report::read_study(directory));
+  std::ranges::move(study.runs, std::back_inserter(runs));
+  for (const std::string& name : study.unfinished) {
+    err << "note: " << escape_controls(name) << " has not finished and is left out\n";
+  }
+  return {};
 }
 
 Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
   std::vector<report::Run> runs;
   for (const std::string& directory : flags.directories) {
-    STARLING_ASSIGN(report::Run run, report::read_run(directory));
-    runs.push_back(std::move(run));
+    STARLING_TRY(read_runs(directory, runs, context.err));
   }
   const std::filesystem::path page = page_of(flags);
-  const std::string html = report::render_report(runs);
-  STARLING_TRY(write_durably(page, as_bytes(html)));
+  STARLING_TRY(report::write_comparison(runs, page, flags.curves));
   print(runs, page, flags, context);
   return {};
 }
@@ -115,18 +134,24 @@ Result<void> make_report(const ReportFlags& flags, CommandContext& context) {
 
 void add_report_command(CLI::App& app, CommandContext& context) {
   CLI::App* command = app.add_subcommand(
-      "report", "the page of a run, or of several runs beside each other, as one HTML file");
+      "report",
+      "the page of a run, of a study, or of several runs beside each other, as one HTML file; runs "
+      "that differ only in their seed become a mean and a band");
   const auto flags = std::make_shared<ReportFlags>();
   command
       ->add_option("directory", flags->directories,
-                   "what simulate --out wrote, here or of starling-coordinator")
+                   "what simulate --out wrote, here or of starling-coordinator: runs or studies")
       ->required()
       ->type_name("DIR");
   command
       ->add_option("--out", flags->out,
-                   "the page to write; otherwise report.html in the run's directory, or "
+                   "the page to write; otherwise report.html in the directory, or "
                    "comparison.html here where there are several")
       ->type_name("FILE");
+  command->add_flag("--csv", flags->curves.csv,
+                    "every curve as CSV too, in curves/ beside the page");
+  command->add_flag("--svg", flags->curves.svg,
+                    "every curve as SVG too, for a paper, in curves/ beside the page");
   config::add_format(*command, flags->format);
   command->callback([flags, &context] {
     context.run = [flags, &context] {

@@ -52,10 +52,6 @@ boost::json::object totals_to_json(const SimulationResult& result) {
            number(std::optional(static_cast<double>(totals.node_steps) / seconds))}};
 }
 
-Result<void> write_json(const std::filesystem::path& path, const boost::json::object& object) {
-  return write_durably(path, as_bytes(boost::json::serialize(object) + "\n"));
-}
-
 }  // namespace
 
 boost::json::object to_json(const Measurement& m) {
@@ -103,6 +99,10 @@ Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
   return writer;
 }
 
+std::vector<std::string> RunWriter::files() {
+  return {"metrics.jsonl", "model.safetensors", "topology.svg", "report.html", "summary.json"};
+}
+
 Result<void> RunWriter::write(const Measurement& measurement) {
   metrics_ << boost::json::serialize(to_json(measurement)) << std::endl;
   if (metrics_) return {};
@@ -134,13 +134,16 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   } else {
     summary["topology"] = nullptr;
   }
-  STARLING_TRY(write_json(directory_ / "summary.json", summary));
   const model::Metadata metadata{{"algorithm", options.algorithm.name},
                                  {"nodes", std::to_string(options.topology.nodes)},
                                  {"step", std::to_string(result.totals.step)}};
   STARLING_TRY(
       model::write_safetensors(directory_ / "model.safetensors", result.mean_model, metadata));
-  return report::write_report(directory_);
+  metrics_.close();
+  STARLING_TRY(sync_file(directory_ / "metrics.jsonl"));
+  const std::string text = boost::json::serialize(summary) + "\n";
+  STARLING_TRY(report::write_report(directory_, report::RunKind::kGossip, text));
+  return write_durably(directory_ / "summary.json", as_bytes(text));
 }
 
 }  // namespace starling::gossip

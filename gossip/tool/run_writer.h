@@ -6,6 +6,8 @@
 #include <boost/json/object.hpp>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "core/base/settings.h"
 #include "gossip/simulation/simulation.h"
@@ -20,11 +22,14 @@ class RunWriter {
   // Makes the directory. Fails with "out-not-empty" where it holds another run or anything else.
   [[nodiscard]] static Result<RunWriter> make(const std::filesystem::path& directory);
 
+  // The names of all that it writes.
+  static std::vector<std::string> files();
+
   // Appends a line to metrics.jsonl.
   [[nodiscard]] Result<void> write(const Measurement& measurement);
 
-  // summary.json, model.safetensors, topology.svg and report.html. `program`: what ran, as in
-  // "starling-gossip simulate".
+  // model.safetensors, topology.svg and report.html, and summary.json, which says that all is there
+  // and so comes last. `program`: what ran, as in "starling-gossip simulate".
   [[nodiscard]] Result<void> finish(std::string_view program, const Experiment& experiment,
                                     const SimulationResult& result, const Settings& settings);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// simulate [NET.toml]: flags, progress and what is printed.
+// simulate [NET.toml]: flags, progress and what is printed; of one run, or of a study of many.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,11 +7,13 @@
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <ostream>
+#include <set>
 
 #include "core/base/compute_pool.h"
 #include "core/config/binder.h"
 #include "core/config/command_line.h"
 #include "core/config/needs.h"
+#include "core/study/study.h"
 #include "core/telemetry/progress_log.h"
 #include "gossip/tool/commands.h"
 #include "gossip/tool/run_text.h"
@@ -20,6 +22,8 @@
 
 namespace starling::gossip {
 namespace {
+
+constexpr const char* kProgram = "starling-gossip simulate";
 
 struct SimulateFlags {
   config::Binder binder;
@@ -30,35 +34,15 @@ struct SimulateFlags {
   unsigned workers = 0;
   bool real_protocol = false;
   unsigned threads = available_processors();
+  config::StudyFlags study;
   config::OutputFormat format = config::OutputFormat::kText;
 };
 
-Result<SimulationResult> run_with_progress(const SimulateFlags& flags, const Experiment& experiment,
-                                           telemetry::Progress& progress, std::mutex& mutex,
-                                           std::optional<RunWriter>& writer,
-                                           CommandContext& context) {
-  const std::uint64_t steps = flags.options.run.steps;
-  const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
-  const TimePoint started = context.clock.now();
-  Result<void> written;
-  SimulationHooks hooks;
-  hooks.on_measurement = [&](const Measurement& measurement) {
-    const std::string line = describe(measurement, steps, " virtual");
-    const std::lock_guard lock(mutex);
-    progress.print(telemetry::leading_facts(line, terminal.line_max));
-    if (writer && written) written = writer->write(measurement);
-  };
-  hooks.on_progress = [&](const Totals& totals) {
-    const double seconds = to_seconds(context.clock.now() - started);
-    const std::lock_guard lock(mutex);
-    progress.update(totals.step, fmt::format("{:.0f} node-steps/s",
-                                             static_cast<double>(totals.node_steps) / seconds));
-  };
-  STARLING_ASSIGN(SimulationResult result,
-                  simulate(experiment, flags.threads, context.clock, hooks,
-                           flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence));
-  if (!written) return written.error();
-  return result;
+// What a run records, by which a repeated study knows it: every key, and the flags that decide it.
+Settings recorded_settings(const SimulateFlags& flags) {
+  Settings settings = settings_of_run(flags.binder, flags.trainer);
+  if (flags.real_protocol) settings.emplace_back("real-protocol", "true");
+  return settings;
 }
 
 Result<std::shared_ptr<const NetworkTrainers>> start_trainers(const SimulateFlags& flags,
@@ -68,32 +52,70 @@ Result<std::shared_ptr<const NetworkTrainers>> start_trainers(const SimulateFlag
                                 log);
 }
 
-Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
-  STARLING_TRY(flags.binder.apply(flags.file));
-  STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
-  if (flags.workers > 0) flags.threads = flags.workers;
-  telemetry::Progress progress(context.err, context.clock,
-                               telemetry::detect_terminal(STDERR_FILENO, std::getenv),
-                               flags.options.run.steps, {.unit = "steps"});
-  telemetry::ProgressLog log(progress);
+// Of the network as its options are now. `out` may be empty; the hooks' calls come before what is
+// written of a measurement.
+Result<SimulationResult> run_network(const SimulateFlags& flags, const std::filesystem::path& out,
+                                     const SimulationHooks& hooks, Log& log, const Clock& clock) {
   STARLING_ASSIGN(auto trainers, start_trainers(flags, log));
   STARLING_ASSIGN(const Experiment experiment, prepare(flags.options, std::move(trainers)));
+  std::optional<RunWriter> writer;
+  if (!out.empty()) {
+    STARLING_ASSIGN(writer, RunWriter::make(out));
+  }
+  Result<void> written;
+  SimulationHooks all = hooks;
+  all.on_measurement = [&](const Measurement& measurement) {
+    if (hooks.on_measurement) hooks.on_measurement(measurement);
+    if (writer && written) written = writer->write(measurement);
+  };
+  STARLING_ASSIGN(SimulationResult result,
+                  simulate(experiment, flags.threads, clock, all,
+                           flags.real_protocol ? Simulated::kPeers : Simulated::kRecurrence));
+  if (!written) return written.error();
+  if (writer) {
+    STARLING_TRY(writer->finish(kProgram, experiment, result, recorded_settings(flags)));
+  }
+  return result;
+}
+
+// Keys that have no effect as the options are now.
+std::vector<std::string> warnings(const SimulateFlags& flags) {
   NetOptions defaults;
   config::Binder of_defaults;
   defaults.bind(of_defaults);
-  for (const std::string& sentence : config::unmet_needs(
-           config::needs_of_simulation(), flags.binder.settings(), of_defaults.settings())) {
+  return config::unmet_needs(config::needs_of_simulation(), flags.binder.settings(),
+                             of_defaults.settings());
+}
+
+// --- one run -------------------------------------------------------------------------------------
+
+Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandContext& context) {
+  const std::uint64_t steps = flags.options.run.steps;
+  const telemetry::Terminal terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv);
+  telemetry::Progress progress(context.err, context.clock, terminal, steps, {.unit = "steps"});
+  telemetry::ProgressLog log(progress);
+  std::optional<TimePoint> started;
+  SimulationHooks hooks;
+  hooks.on_measurement = [&](const Measurement& measurement) {
+    if (!started) started = context.clock.now();
+    const std::string line = describe(measurement, steps, " virtual");
+    const std::lock_guard lock(log.mutex());
+    progress.print(telemetry::leading_facts(line, terminal.line_max));
+  };
+  hooks.on_progress = [&](const Totals& totals) {
+    const double seconds = to_seconds(context.clock.now() - *started);
+    const std::lock_guard lock(log.mutex());
+    progress.update(totals.step, fmt::format("{:.0f} node-steps/s",
+                                             static_cast<double>(totals.node_steps) / seconds));
+  };
+  return run_network(flags, flags.out, hooks, log, context.clock);
+}
+
+Result<void> run_once(const SimulateFlags& flags, CommandContext& context) {
+  for (const std::string& sentence : warnings(flags)) {
     context.err << "warning: " << sentence << std::endl;
   }
-  std::optional<RunWriter> writer;
-  if (!flags.out.empty()) {
-    STARLING_ASSIGN(writer, RunWriter::make(flags.out));
-  }
-  STARLING_ASSIGN(const SimulationResult result,
-                  run_with_progress(flags, experiment, progress, log.mutex(), writer, context));
-  if (writer)
-    STARLING_TRY(
-        writer->finish("starling-gossip simulate", experiment, result, flags.binder.settings()));
+  STARLING_ASSIGN(const SimulationResult result, run_with_progress(flags, context));
   if (flags.format == config::OutputFormat::kJson) {
     context.out << boost::json::serialize(result_to_json(result)) << "\n";
   } else {
@@ -106,6 +128,64 @@ Result<void> run_simulation(SimulateFlags& flags, CommandContext& context) {
                   context.out);
   }
   return {};
+}
+
+// --- a study -------------------------------------------------------------------------------------
+
+std::string words_of(const Measurement& last) {
+  if (last.eval_accuracy) return fmt::format("accuracy {:.4f}", *last.eval_accuracy);
+  return fmt::format("consensus {:.3g}", last.consensus_distance);
+}
+
+Result<std::string> run_of_study(const SimulateFlags& flags, const std::filesystem::path& out,
+                                 study::RunDisplay& display, const Clock& clock) {
+  SimulationHooks hooks;
+  hooks.on_progress = [&](const Totals& totals) {
+    display.update(static_cast<double>(totals.step) / static_cast<double>(flags.options.run.steps));
+  };
+  STARLING_ASSIGN(const SimulationResult result,
+                  run_network(flags, out, hooks, display.log(), clock));
+  return words_of(result.measurements.back());
+}
+
+Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context) {
+  STARLING_ASSIGN(const study::Plan plan, study::make_plan(flags.study, flags.binder));
+  const Settings base = flags.binder.settings();
+  std::set<std::string> warned;
+  const study::Program program{
+      .name = kProgram,
+      .configure = [&](const Settings& settings) -> Result<void> {
+        STARLING_TRY(flags.binder.set(base));
+        return flags.binder.set(settings);
+      },
+      .check = [&]() -> Result<void> {
+        STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
+        for (std::string& sentence : warnings(flags)) {
+          if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
+        }
+        return check(flags.options);
+      },
+      .settings = [&] { return recorded_settings(flags); },
+      .run =
+          [&](const std::filesystem::path& out, study::RunDisplay& display) {
+            return run_of_study(flags, out, display, context.clock);
+          },
+      .files = RunWriter::files()};
+  return study::run_study(plan, program, {.out = flags.out, .format = flags.format},
+                          {.clock = context.clock,
+                           .out = context.out,
+                           .err = context.err,
+                           .out_terminal = context.terminal,
+                           .err_terminal = telemetry::detect_terminal(STDERR_FILENO, std::getenv)});
+}
+
+Result<config::ExitCode> run_command(SimulateFlags& flags, CommandContext& context) {
+  STARLING_TRY(flags.binder.apply(flags.file));
+  if (flags.workers > 0) flags.threads = flags.workers;
+  if (flags.study.wanted()) return run_study(flags, context);
+  STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
+  STARLING_TRY(run_once(flags, context));
+  return config::ExitCode::kOk;
 }
 
 }  // namespace
@@ -132,15 +212,18 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->needs("--trainer");
   command
       ->add_option("--out", flags->out,
-                   "where metrics.jsonl, summary.json, the model and report.html are written")
+                   "where metrics.jsonl, summary.json, the model and report.html are written, or "
+                   "a directory for each run of a study")
       ->type_name("DIR");
+  config::add_study_flags(*command, flags->study);
   config::add_format(*command, flags->format);
   flags->options.bind(flags->binder);
   flags->binder.add_config(*command);
   flags->binder.add_flags(*command, kNetShortNames);
   command->callback([flags, &context] {
     context.run = [flags, &context] {
-      return config::report(run_simulation(*flags, context), context.err);
+      const auto code = run_command(*flags, context);
+      return code ? static_cast<int>(*code) : config::report(code.error(), context.err);
     };
   });
 }

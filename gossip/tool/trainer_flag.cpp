@@ -29,4 +29,10 @@ Result<void> check_trainer_flags(const config::Binder& binder, const std::string
   return {};
 }
 
+Settings settings_of_run(const config::Binder& binder, const std::string& trainer) {
+  Settings settings = binder.settings();
+  if (!trainer.empty()) settings.emplace_back("trainer.command", trainer);
+  return settings;
+}
+
 }  // namespace starling::gossip

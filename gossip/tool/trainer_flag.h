@@ -18,4 +18,7 @@ inline constexpr const char* kTrainerHelp =
 [[nodiscard]] Result<void> check_trainer_flags(const config::Binder& binder,
                                                const std::string& trainer);
 
+// What a run records of its settings: every key, and the trainer's command where it has one.
+Settings settings_of_run(const config::Binder& binder, const std::string& trainer);
+
 }  // namespace starling::gossip

@@ -230,5 +230,15 @@ since = 2026-11-26
             "'train.hidden'");
 }
 
+TEST(Binder, SaysAValueAsAFlagDoes) {
+  Bound b;
+  EXPECT_FALSE(b.binder.says("train"));
+  EXPECT_EQ(b.binder.say("train.learning-rate", "1e-1").value(), "0.1");
+  EXPECT_EQ(b.options.train.learning_rate, 0.1);
+  EXPECT_TRUE(b.binder.says("train"));
+  EXPECT_EQ(b.binder.say("train.learning-rate", "fast").error().code(), "setting-invalid");
+  EXPECT_EQ(b.binder.say("train.learning", "1").error().code(), "unknown-key");
+}
+
 }  // namespace
 }  // namespace starling::config

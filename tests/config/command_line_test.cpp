@@ -113,6 +113,30 @@ TEST_F(CommandLine, NegativeNumbersAreValuesNotFlags) {
                         "at least 0"));
 }
 
+TEST_F(CommandLine, FindsTheKeyOfAShortFlag) {
+  EXPECT_EQ(binder_.key_of("train.local-epochs").value(), "train.local-epochs");
+  EXPECT_EQ(binder_.key_of("local-epochs").value(), "train.local-epochs");
+  EXPECT_EQ(binder_.key_of("seed").value(), "seed");
+  for (const char* word : {"", "train", "local-epoch", "out"}) {
+    EXPECT_EQ(binder_.key_of(word).error().code(), "unknown-key") << word;
+  }
+}
+
+TEST_F(CommandLine, ASweepTakesOneWordAndMayStandSeveralTimes) {
+  StudyFlags study;
+  std::string file;
+  add_study_flags(*run_, study);
+  run_->add_option("file", file, "");
+  ASSERT_EQ(parse({"simulate", "--sweep", "a=1,2", "--seeds", "1..3", "--sweep", "b=3", "net"}),
+            std::nullopt)
+      << err_.str();
+  EXPECT_THAT(study.sweeps, ElementsAre("a=1,2", "b=3"));
+  EXPECT_EQ(study.seeds, "1..3");
+  EXPECT_EQ(file, "net");
+  EXPECT_TRUE(study.wanted());
+  EXPECT_FALSE(StudyFlags().wanted());
+}
+
 TEST_F(CommandLine, SaysHowAListIsWritten) {
   for (const char* list : {"[200,100]", "200x100", "200 100"}) {
     EXPECT_THAT(refusal({"--hidden", list}), HasSubstr("commas between them, such as 200,100"));

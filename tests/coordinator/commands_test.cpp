@@ -367,6 +367,103 @@ TEST_F(CommandsTest, SimulateWritesIntoANewOrEmptyDirectoryOnly) {
   EXPECT_THAT(err, HasSubstr("holds a simulation already: name a new directory with --out, or"));
 }
 
+// --- studies -----------------------------------------------------------------------------------
+
+// Without what no two runs share, however alike, and the clock at which rounds began.
+boost::json::value without_times(boost::json::value run) {
+  for (boost::json::value& round : run.at("rounds").as_array()) {
+    round.as_object().erase("seconds");
+    round.as_object().erase("started");
+  }
+  for (const char* time : {"submitted", "started", "ended", "finished"}) {
+    run.as_object().erase(time);
+  }
+  return run;
+}
+
+boost::json::value read_run_json(const std::filesystem::path& directory) {
+  return boost::json::parse(read_text_file(directory / "run.json", 1 << 24).value());
+}
+
+constexpr const char* kStudyJob =
+    "rounds = 2\n[model]\nkind = \"softmax-regression\"\n[round]\ncohort = 2\n"
+    "[evaluate]\ndataset = \"synthetic:rows=60,features=4,classes=2:test\"\n"
+    "[data]\ndataset = \"synthetic:rows=60,features=4,classes=2\"\n";
+
+TEST_F(CommandsTest, EachRunOfAStudyIsThatOfTheSingleSimulation) {
+  const std::string job = write_job(kStudyJob);
+  const auto study = directory.path() / "study";
+  const auto alone = directory.path() / "alone";
+  const auto simulate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", job});
+    return run(std::move(more));
+  };
+  ASSERT_EQ(simulate({"--sweep", "strategy=fedavg,fedadam", "--sweep", "clients=3,4", "--sweep",
+                      "network.latency=1s", "--seeds", "2..3", "--out", study.string()}),
+            0)
+      << err;
+  EXPECT_THAT(err, HasSubstr("8 runs: strategy.name (2) x clients (2) x network.latency (1) x "
+                             "seed (2)\n"));
+  EXPECT_THAT(out, HasSubstr("fedadam, 4 clients"));
+  ASSERT_EQ(simulate({"--strategy", "fedadam", "--clients", "4", "--network.latency", "1s",
+                      "--seed", "3", "--threads", "1", "--out", alone.string()}),
+            0)
+      << err;
+  const auto of_study = study / "strategy.name=fedadam,clients=4,network.latency=1s,seed=3";
+  EXPECT_EQ(without_times(read_run_json(of_study)), without_times(read_run_json(alone)));
+  EXPECT_EQ(read_run_json(alone).at("simulation").at("clients"), "4");
+  std::size_t compared = 0;
+  for (const auto& model : std::filesystem::directory_iterator(alone / "models")) {
+    EXPECT_EQ(*read_file(of_study / "models" / model.path().filename(), 1 << 20),
+              *read_file(model.path(), 1 << 20));
+    ++compared;
+  }
+  EXPECT_GE(compared, 3U);
+  EXPECT_TRUE(std::filesystem::exists(study / "curves" / "accuracy-by-round.csv"));
+}
+
+TEST_F(CommandsTest, AStudyThatWasKilledGoesOnWhereItIs) {
+  const std::string job = write_job(kStudyJob);
+  const auto study = directory.path() / "study";
+  const auto simulate = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", job, "--clients", "3", "--out", study.string()});
+    return run(std::move(more));
+  };
+  ASSERT_EQ(simulate({"--seeds", "1..2"}), 0) << err;
+  std::filesystem::remove(study / "seed=2" / "run.json");  // which comes last
+  EXPECT_EQ(simulate({"--seeds", "1..3"}), 0) << err;
+  EXPECT_THAT(err, HasSubstr("1 of them finished before, 2 to do"));
+  EXPECT_EQ(simulate({"--seeds", "1..3", "--rounds", "3"}), 1);
+  EXPECT_THAT(err, HasSubstr("finished run with other settings (rounds is 2 there and 3 here)"));
+  EXPECT_EQ(simulate({"--seeds", "1..3", "--network.latency", "1s"}), 1);
+  EXPECT_THAT(err, HasSubstr("(network.latency is 1ms there and 1s here)"));
+}
+
+TEST_F(CommandsTest, AStudyThatCannotBeginEndsWithTwo) {
+  const std::string job = write_job(kStudyJob);
+  const std::string to = (directory.path() / "study").string();
+  const std::vector<std::pair<Flags, std::string>> cases = {
+      {{"--seeds", "1..3"}, "--out DIR"},
+      {{"--out", to, "--seeds", "3..1"}, "write 1..3"},
+      {{"--out", to, "--seeds", "1..3", "--replay", "x.json"}, "--replay repeats one run"},
+      {{"--out", to, "--sweep", "lerning-rate=1"}, "'train.learning-rate'"},
+      {{"--out", to, "--sweep", "strategy=fedavg,fedavgg"}, "fedavgg"},
+      {{"--out", to, "--sweep", "cohort=2,300"}, "--sweep round.cohort=300: "},
+      {{"--out", to, "--sweep", "clients=0,3"}, "clients = '0'"},
+      {{"--out", to, "--sweep", "network.loss=0,1"}, "network.loss = '1'"},
+      {{"--out", to, "--sweep", "partition=iid,dirichle"}, "did you mean 'dirichlet'?"},
+      {{"--out", to, "--sweep", "model.kind=external"}, "its trainer evaluates such a model"}};
+  for (const auto& [flags, said] : cases) {
+    Flags words = {"simulate", job, "--clients", "3"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    EXPECT_EQ(run(words), 2) << flags.back() << ": " << err;
+    EXPECT_THAT(err, StartsWith("error: "));
+    EXPECT_THAT(err, HasSubstr(said));
+    EXPECT_EQ(std::ranges::count(err, '\n'), 1) << err;
+    EXPECT_FALSE(std::filesystem::exists(to));
+  }
+}
+
 TEST_F(CommandsTest, WithoutAServiceTheyEndWithFour) {
   EXPECT_EQ(ask({"client", "list"}), 4);
   EXPECT_THAT(err, HasSubstr("starling-coordinator serve"));

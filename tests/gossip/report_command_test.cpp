@@ -40,11 +40,13 @@ Answer report(std::vector<std::string> arguments) {
 
 class ReportCommand : public ::testing::Test {
  protected:
-  std::string run(const std::string& name, const std::string& topology) {
+  std::string run(const std::string& name, const std::string& topology,
+                  const std::string& seed = "1") {
     const auto path = directory_.path() / name;
     EXPECT_TRUE(make_directory(path));
-    const std::string summary =
-        R"({"nodes": 2, "settings": {"topology.spec": ")" + topology + "\"}}";
+    const std::string summary = R"({"nodes": 2, "seed": )" + seed +
+                                R"(, "settings": {"topology.spec": ")" + topology +
+                                R"(", "seed": ")" + seed + "\"}}";
     EXPECT_TRUE(write_durably(path / "summary.json", as_bytes(summary)));
     const std::string metrics =
         "{\"step\": 0, \"eval_accuracy\": 0.1, \"bytes_sent\": 0}\n"
@@ -78,6 +80,36 @@ TEST_F(ReportCommand, ComparesRunsAsJson) {
   EXPECT_EQ(value.at("runs").at(0).at("bytes_to_target").as_double(), 2000);
   EXPECT_TRUE(value.at("runs").at(0).at("consensus_distance").is_null());
   EXPECT_TRUE(std::filesystem::exists(page));
+}
+
+TEST_F(ReportCommand, TakesAStudyAndGroupsItsSeeds) {
+  for (const char* seed : {"1", "2"}) {
+    run(std::string("study/ring-") + seed, "ring", seed);
+    run(std::string("study/star-") + seed, "star", seed);
+  }
+  const std::string study = (directory_.path() / "study").string();
+  std::filesystem::remove(study + "/star-2/summary.json");
+  const Answer answer = report({study, "--csv", "--svg"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.err, "note: star-2 has not finished and is left out\n");
+  EXPECT_THAT(answer.out, HasSubstr("0.8125 (0.8125 to 0.8125)"));
+  EXPECT_THAT(answer.out, HasSubstr("written: " + study + "/report.html, its curves in curves/\n"));
+  EXPECT_TRUE(std::filesystem::exists(study + "/curves/accuracy-by-step.csv"));
+  EXPECT_TRUE(std::filesystem::exists(study + "/curves/accuracy-by-step.svg"));
+  const auto value = boost::json::parse(report({study, "--format", "json"}).out);
+  EXPECT_EQ(value.at("runs").as_array().size(), 3);
+  EXPECT_EQ(value.at("groups").at(0).at("name"), "ring");
+  EXPECT_EQ(value.at("groups").at(0).at("directories").as_array().size(), 2);
+  EXPECT_EQ(value.at("groups").at(0).at("eval_accuracy"), 0.8125);
+}
+
+TEST_F(ReportCommand, CurvesAreWrittenOnlyWhereAskedFor) {
+  const std::string path = run("a", "ring");
+  ASSERT_EQ(report({path}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(path + "/curves"));
+  ASSERT_EQ(report({path, "--svg"}).code, 0);
+  EXPECT_TRUE(std::filesystem::exists(path + "/curves/accuracy-by-step.svg"));
+  EXPECT_FALSE(std::filesystem::exists(path + "/curves/accuracy-by-step.csv"));
 }
 
 TEST_F(ReportCommand, SaysWhatIsWrong) {

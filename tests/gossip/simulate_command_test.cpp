@@ -297,6 +297,121 @@ TEST_F(SimulateCommand, HelpHasASectionForEachTable) {
   }
 }
 
+// --- studies -------------------------------------------------------------------------------------
+
+// What no two runs share, however alike.
+boost::json::object without_times(boost::json::object line) {
+  line.erase("wall_seconds");
+  return line;
+}
+
+TEST_F(SimulateCommand, EachRunOfAStudyIsThatOfTheSingleCommand) {
+  const std::string study = path("study");
+  const Answer answer = run_small({"--sweep", "topology=ring,star", "--seeds", "2..3", "--loss",
+                                   "0.1", "--out", study, "--threads", "2"});
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_THAT(answer.err, HasSubstr("4 runs: topology.spec (2) x seed (2)\n"));
+  EXPECT_THAT(answer.out, HasSubstr("written: " + study + "/report.html"));
+  const auto of_study = std::filesystem::path(study) / "topology.spec=star,seed=3";
+  const auto alone = directory_.path() / "alone";
+  ASSERT_EQ(run_small({"--topology", "star", "--seed", "3", "--loss", "0.1", "--out",
+                       alone.string(), "--threads", "1"})
+                .code,
+            0);
+  for (const char* name : {"model.safetensors", "topology.svg"}) {
+    EXPECT_EQ(*read_file(of_study / name, 1 << 20), *read_file(alone / name, 1 << 20)) << name;
+  }
+  const auto ours = read_lines(of_study / "metrics.jsonl");
+  const auto theirs = read_lines(alone / "metrics.jsonl");
+  ASSERT_EQ(ours.size(), theirs.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_EQ(without_times(ours[i]), without_times(theirs[i]));
+  }
+  for (const char* member : {"settings", "seed", "models_sha256", "trace_sha256", "topology"}) {
+    EXPECT_EQ(read_json(of_study / "summary.json").at(member),
+              read_json(alone / "summary.json").at(member))
+        << member;
+  }
+}
+
+TEST_F(SimulateCommand, AStudyThatWasKilledGoesOn) {
+  const std::string study = path("study");
+  const std::vector<std::string> command = {"--seeds", "1..3", "--out", study};
+  ASSERT_EQ(run_small(command).code, 0);
+  const auto second = std::filesystem::path(study) / "seed=2";
+  const Bytes model = read_file(second / "model.safetensors", 1 << 20).value();
+  std::filesystem::remove(second / "summary.json");  // which comes last
+  std::filesystem::resize_file(second / "metrics.jsonl", 20);
+  const Answer again = run_small(command);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("2 of them finished before, 1 to do"));
+  EXPECT_THAT(again.err, HasSubstr("[1/1] seed=2  accuracy "));
+  EXPECT_EQ(*read_file(second / "model.safetensors", 1 << 20), model);
+  const Answer other = run_small({"--seeds", "1..3", "--out", study, "--learning-rate", "0.5"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("seed=1 holds a finished run with other settings "
+                                   "(train.learning-rate is 0.1 there and 0.5 here)"));
+}
+
+TEST_F(SimulateCommand, AStudyOfWholePeersIsAnother) {
+  const std::string study = path("study");
+  ASSERT_EQ(run_small({"--seeds", "1", "--out", study}).code, 0);
+  const Answer other = run_small({"--seeds", "1", "--out", study, "--real-protocol"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("(real-protocol is not set there and true here)"));
+  const std::string real = path("real");
+  const Answer answer = run_small({"--seeds", "1", "--out", real, "--real-protocol"});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(read_json(real + "/seed=1/summary.json").at("settings").at("real-protocol"), "true");
+  EXPECT_THAT(run_small({"--seeds", "1", "--out", real}).err,
+              HasSubstr("(real-protocol is true there and not set here)"));
+}
+
+TEST_F(SimulateCommand, ARunOfAStudyThatDivergesDoesNotStopTheOthers) {
+  const Answer answer =
+      run_small({"--sweep", "learning-rate=1e6,0.1", "--train.optimizer", "momentum", "--model",
+                 "mlp", "--hidden", "16,16", "--steps", "50", "--out", path("study")});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.err, HasSubstr("error: 1 of 2 runs failed: train.learning-rate=1e+06: "));
+  EXPECT_THAT(answer.err, HasSubstr("[2/2] train.learning-rate=0.1  accuracy "));
+}
+
+TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
+  const std::string out = path("study");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--seeds", "1..3"}, "--out DIR"},
+      {{"--out", out, "--seeds", "3..1"}, "write 1..3"},
+      {{"--out", out, "--seeds", "1..3", "--sweep", "seed=1,2"}, "seed is swept twice"},
+      {{"--out", out, "--sweep", "topologgy=ring"}, "'topology.spec'"},
+      {{"--out", out, "--sweep", "topology=ring,rign"}, "did you mean 'ring'?"},
+      {{"--out", out, "--sweep", "topology=ring,hypercube"}, "--sweep topology.spec=hypercube: "},
+      {{"--out", out, "--sweep", "topology=watts-strogatz:k=4,beta=0.1"}, "in double quotes"},
+      {{"--out", out, "--sweep", "algorithm=dpsgd,dpsdg"}, "did you mean 'dpsgd'?"},
+      {{"--out", out, "--sweep", "steps=10,many"}, "steps = 'many'"},
+      {{"--out", out, "--sweep", "network.latency=1ms,20"}, "network.latency: '20'"},
+      {{"--out", out, "--sweep", "partition=iid,dirichle"}, "did you mean 'dirichlet'?"},
+      {{"--out", out, "--sweep", "model=external"}, "--trainer"},
+      {{"--out", out, "--seeds", "1..2", "--optimizer", "adamx"}, "adamx"}};
+  for (const auto& [flags, said] : cases) {
+    const Answer answer = run_small(flags);
+    EXPECT_EQ(answer.code, 2) << flags.back() << ": " << answer.err;
+    EXPECT_THAT(answer.err, StartsWith("error: "));
+    EXPECT_THAT(answer.err, HasSubstr(said));
+    EXPECT_EQ(std::ranges::count(answer.err, '\n'), 1) << answer.err;
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
+}
+
+TEST_F(SimulateCommand, AStudyWarnsOnceOfKeysWithoutEffect) {
+  const Answer answer = run_small({"--seeds", "1..2", "--sweep", "topology=ring,star",
+                                   "--nodes.slowdown", "3", "--out", path("study")});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  const std::string warning = "warning: nodes.slowdown has no effect";
+  const std::size_t first = answer.err.find(warning);
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(answer.err.find(warning, first + 1), std::string::npos);
+}
+
 // What a network with a trainer of its own trains is tested in trainer_network_test.cpp.
 TEST(SimulateWithTrainer, ItsModelMustBeExternal) {
   EXPECT_THAT(run({"--model", "external"}).err,

@@ -82,11 +82,13 @@ while IFS= read -r line <&3; do
   fi
 done 3<"$source_directory/README.md"
 
-[ "$blocks" -ge 9 ] || { echo "only $blocks blocks of commands were found in README.md" >&2; exit 1; }
+[ "$blocks" -ge 10 ] || { echo "only $blocks blocks of commands were found in README.md" >&2; exit 1; }
 [ -s model.safetensors ] && [ -s study/run.json ] && [ -s study/report.html ]
 for round in 0 1 2 3 4 5; do
   [ -s "study/models/$round.safetensors" ] || { echo "study/models lacks round $round" >&2; exit 1; }
 done
 [ -s comparison.html ] && [ -s base-2/metrics.jsonl ] && [ -s base-2/report.html ]
 grep -q 'alt="Graph of ring' comparison.html || { echo 'comparison.html has no graph' >&2; exit 1; }
+[ "$(ls grid/*/summary.json | wc -l)" -eq 8 ] && [ -s grid/report.html ]
+[ -s grid/curves/accuracy-by-step.csv ] && [ -s grid/curves/accuracy-by-step.svg ]
 printf '\n%s blocks of README.md ran\n' "$blocks"

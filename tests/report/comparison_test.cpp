@@ -63,6 +63,40 @@ TEST(DistinguishingNames, FederatedRunsHaveTheirJobs) {
   EXPECT_THAT(distinguishing_names(runs), ElementsAre("ring", "star", "fedavg"));
 }
 
+TEST(DistinguishingNames, FederatedRunsOfOneJobHaveWhatDiffers) {
+  std::vector<report::Run> runs(2);
+  for (report::Run& run : runs) {
+    run.kind = RunKind::kFederated;
+    run.name = "fashion";
+    run.settings = {
+        {"name", "fashion"}, {"strategy.name", "fedavg"}, {"aggregation.norm-max", "1"}};
+  }
+  runs[1].settings[1].second = "fedprox";
+  runs[1].settings[2].second = "5";
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("fedavg, norm-max 1", "fedprox, norm-max 5"));
+  for (report::Run& run : runs) {  // norm-max follows from the strategy
+    run.asked = {{"name", "fashion"},
+                 {"strategy.name", run.settings[1].second},
+                 {"aggregation.norm-max", "auto"},
+                 {"clients", "10"}};
+  }
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("fedavg", "fedprox"));
+  runs[0].asked.back().second = "100";
+  EXPECT_THAT(distinguishing_names(runs),
+              ElementsAre("fedavg, 100 clients", "fedprox, 10 clients"));
+}
+
+TEST(DistinguishingNames, HaveAllThatDiffersWhereThreeSettingsAreNotEnough) {
+  std::vector<report::Run> runs;
+  for (const char* last : {"1", "2"}) {
+    for (const char* others : {"3", "4"}) {
+      runs.push_back(run_with({{"a", others}, {"b", others}, {"c", others}, {"d", last}}));
+    }
+  }
+  EXPECT_THAT(distinguishing_names(runs), ElementsAre("a 3, b 3, c 3, d 1", "a 4, b 4, c 4, d 1",
+                                                      "a 3, b 3, c 3, d 2", "a 4, b 4, c 4, d 2"));
+}
+
 TEST(CommonTarget, IsTheHighestRoundNumberThatAllReached) {
   const auto target = [](std::vector<double> first, std::vector<double> second) {
     return common_target(std::vector{run_with({}, first), run_with({}, second)});

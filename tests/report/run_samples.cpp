@@ -87,4 +87,46 @@ std::string federated_run(int rounds) {
                                      {"rounds", std::move(array)}});
 }
 
+Run sample_run(std::vector<std::pair<std::string, std::string>> settings, double accuracy) {
+  Run run;
+  run.settings = std::move(settings);
+  run.nodes = 4;
+  run.algorithm = "dpsgd";
+  for (const auto& [key, value] : run.settings) {
+    run.directory += (run.directory.empty() ? "" : ",") + key + "=" + value;
+    if (key == "seed") run.seed = std::stod(value);
+    if (key == "topology.spec") run.topology = TopologyFacts{.name = value, .slem = 0.9};
+  }
+  for (const double step : {0.0, 50.0, 100.0}) {
+    Evaluation& evaluation = run.evaluations.emplace_back();
+    evaluation.at(Measure::kStep) = step;
+    evaluation.at(Measure::kVirtualSeconds) = step / 10;
+    evaluation.at(Measure::kBytesSent) = step * 1000;
+    evaluation.at(Measure::kEvalAccuracy) = accuracy * step / 100;
+    evaluation.at(Measure::kEvalLoss) = 2.3 - accuracy * step / 100;
+    evaluation.at(Measure::kConsensusDistance) = 1 / (1 + step);
+  }
+  return run;
+}
+
+std::vector<Run> sample_study() {
+  std::vector<Run> runs;
+  double accuracy = 0.5;
+  for (const char* topology : {"ring", "torus:4x4", "exponential"}) {
+    for (const char* local_steps : {"1", "4", "16"}) {
+      for (const char* rate : {"0.1", "0.05", "0.01"}) {
+        for (const char* seed : {"1", "2", "3"}) {
+          runs.push_back(sample_run({{"seed", seed},
+                                     {"topology.spec", topology},
+                                     {"train.local-steps", local_steps},
+                                     {"train.learning-rate", rate},
+                                     {"data.partition", "iid"}},
+                                    accuracy += 0.005));
+        }
+      }
+    }
+  }
+  return runs;
+}
+
 }  // namespace starling::report::testing

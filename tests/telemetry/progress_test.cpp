@@ -54,6 +54,14 @@ TEST_F(ProgressTest, ABarIsRedrawnInPlace) {
   EXPECT_EQ(written(), "\r\x1b[K[######################] 20/20 rounds  2.1 s") << "always the end";
 }
 
+TEST_F(ProgressTest, PartsOfAUnitMoveTheBarButAreNotCounted) {
+  Progress progress(out_, clock_, terminal_, 3000, {.unit = "runs", .per_unit = 1000});
+  clock_.advance(2s);
+  progress.update(1500, "seed=2");
+  EXPECT_EQ(written(),
+            "\r\x1b[K[###########-----------] 1/3 runs  2.0 s  about 2.0 s left  seed=2");
+}
+
 TEST_F(ProgressTest, LinesStandAboveTheBar) {
   {
     Progress progress(out_, clock_, terminal_, 2);

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/study_directory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "core/base/durable_file.h"
+#include "core/report/comparison.h"
+#include "core/report/curve_files.h"
+#include "core/report/run_report.h"
+
+namespace starling::report {
+namespace {
+
+constexpr const char* kCurves = "curves";
+
+std::optional<double> number_of(const std::string& text) {
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Values of one setting: numbers by size, and before texts.
+int order_of(const std::string& a, const std::string& b) {
+  const auto x = number_of(a);
+  const auto y = number_of(b);
+  if (x && y && *x != *y) return *x < *y ? -1 : 1;
+  if (x.has_value() != y.has_value()) return x ? -1 : 1;
+  return a.compare(b);
+}
+
+// By what sets them apart, as names have it; the seed last.
+void sort_runs(std::vector<Run>& runs) {
+  const Differences differing = differences(runs);
+  std::vector<std::size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    for (std::size_t k = 0; k < differing.keys.size(); ++k) {
+      const int found = order_of(differing.values[a][k], differing.values[b][k]);
+      if (found != 0) return found < 0;
+    }
+    return runs[a].directory < runs[b].directory;
+  });
+  std::vector<Run> sorted;
+  for (const std::size_t i : order) sorted.push_back(std::move(runs[i]));
+  runs = std::move(sorted);
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+// What a run leaves before it has ended.
+bool holds_beginning(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  return is_file(directory / "metrics.jsonl") ||
+         std::filesystem::is_directory(directory / "models", ignored);
+}
+
+// By its name, "accuracy-by-step.csv".
+bool is_curve(const std::string& name) {
+  return name.find("-by-") != name.npos && (name.ends_with(".csv") || name.ends_with(".svg"));
+}
+
+Result<void> write_all(const std::filesystem::path& directory,
+                       const std::vector<CurveFile>& files) {
+  for (const CurveFile& file : files) {
+    STARLING_TRY(write_durably(directory / file.name, as_bytes(file.text)));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool holds_run(const std::filesystem::path& directory) {
+  return is_file(directory / "summary.json") || is_file(directory / "run.json");
+}
+
+Result<StudyRuns> read_study(const std::filesystem::path& directory) {
+  StudyRuns study;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    if (!entry.is_directory(ignored)) continue;
+    if (!holds_run(entry.path())) {
+      if (holds_beginning(entry.path())) {
+        study.unfinished.push_back(entry.path().filename().string());
+      }
+      continue;
+    }
+    STARLING_ASSIGN(Run run, read_run(entry.path()));
+    study.runs.push_back(std::move(run));
+  }
+  if (study.runs.empty()) {
+    return rejected("no-run", fmt::format("{} holds no run, nor does a directory in it: simulate "
+                                          "--out writes one",
+                                          directory.string()));
+  }
+  sort_runs(study.runs);
+  std::ranges::sort(study.unfinished);
+  return study;
+}
+
+Result<void> write_comparison(std::span<const Run> runs, const std::filesystem::path& page,
+                              CurveFormats formats) {
+  STARLING_TRY(write_durably(page, as_bytes(render_report(runs))));
+  if (!formats.csv && !formats.svg) return {};
+  const std::filesystem::path curves = page.parent_path() / kCurves;
+  STARLING_TRY(make_directory(curves));
+  // Curves of an earlier report would look like this one's.
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(curves, ignored)) {
+    if (is_curve(entry.path().filename().string())) STARLING_TRY(remove_durably(entry.path()));
+  }
+  if (formats.csv) STARLING_TRY(write_all(curves, curves_as_csv(runs)));
+  if (formats.svg) STARLING_TRY(write_all(curves, curves_as_svg(runs)));
+  return {};
+}
+
+}  // namespace starling::report

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directory of a study, with a run's directory for each of its runs, and the page about them
+// with its curves as files.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/report/run_directory.h"
+
+namespace starling::report {
+
+struct StudyRuns {
+  std::vector<Run> runs;                // by the settings that differ, numbers as numbers
+  std::vector<std::string> unfinished;  // names of directories whose run has not ended
+};
+
+// Whether the directory itself is that of a run that has ended.
+bool holds_run(const std::filesystem::path& directory);
+
+// The runs in the directories in `directory`. "no-run" where there is none; else as read_run().
+[[nodiscard]] Result<StudyRuns> read_study(const std::filesystem::path& directory);
+
+struct CurveFormats {
+  bool csv = false;
+  bool svg = false;
+};
+// Writes the page, and the curves into the directory curves/ beside it, in place of those of an
+// earlier page.
+[[nodiscard]] Result<void> write_comparison(std::span<const Run> runs,
+                                            const std::filesystem::path& page,
+                                            CurveFormats formats);
+
+}  // namespace starling::report

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/study/study.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cmath>
+#include <map>
+#include <new>
+#include <ostream>
+#include <set>
+
+#include "core/base/counted.h"
+#include "core/base/durable_file.h"
+#include "core/base/escape_controls.h"
+#include "core/base/file_descriptor.h"
+#include "core/report/comparison_text.h"
+#include "core/report/study_directory.h"
+#include "core/telemetry/interrupt_note.h"
+
+namespace starling::study {
+namespace {
+
+namespace json = boost::json;
+
+constexpr const char* kStudyFile = "study.json";
+constexpr std::uint64_t kShares = 1000;  // that the progress of a run is counted in
+
+enum class State { kOpen, kFinished, kFailed };
+
+struct Entry {
+  const PlannedRun* run;
+  State state = State::kOpen;
+  bool before = false;      // finished by an earlier command
+  std::string reason = {};  // why it failed
+};
+
+std::string_view to_string(State state) {
+  switch (state) {
+    case State::kOpen:
+      return "open";
+    case State::kFinished:
+      return "finished";
+    case State::kFailed:
+      break;
+  }
+  return "failed";
+}
+
+// --- before anything runs ------------------------------------------------------------------------
+
+Settings without_seed(const Settings& settings) {
+  Settings others = settings;
+  std::erase_if(others, [](const auto& setting) { return setting.first == "seed"; });
+  return others;
+}
+
+// Why each run cannot be held, if it cannot; a seed decides nothing here.
+Result<std::vector<std::optional<Error>>> refusals(const Plan& plan, const Program& program) {
+  std::map<Settings, std::optional<Error>> found;
+  std::vector<std::optional<Error>> all;
+  for (const PlannedRun& run : plan.runs) {
+    const Settings others = without_seed(run.settings);
+    if (!found.contains(others)) {
+      STARLING_TRY(program.configure(run.settings));
+      const Result<void> checked = program.check();
+      found[others] = checked ? std::nullopt : std::optional(checked.error());
+    }
+    all.push_back(found[others]);
+  }
+  return all;
+}
+
+bool has(const PlannedRun& run, const std::string& key, const std::string& value) {
+  return std::ranges::find(run.settings, Settings::value_type(key, value)) != run.settings.end();
+}
+
+Error wrong_value(const Axis& axis, const std::string& value, const Error& why) {
+  const Error error = why.within(fmt::format("--sweep {}={}", axis.key, value));
+  const bool cut = value.find_first_of("=,") != value.npos && axis.values.size() > 1;
+  if (!cut) return error;
+  return error.with_message(
+      fmt::format("{}; a value with a comma stands in double quotes, as in --sweep "
+                  "'KEY=\"lognormal:20ms,0.5\",1ms'",
+                  error.message()));
+}
+
+// A value that no run can have is a mistake. One that only some combinations refuse is not.
+Result<void> check_values(const Plan& plan, const std::vector<std::optional<Error>>& refused) {
+  const auto is_refused = [](const std::optional<Error>& why) { return why.has_value(); };
+  if (std::ranges::all_of(refused, is_refused)) return *refused.front();
+  for (const Axis& axis : plan.axes) {
+    for (const std::string& value : axis.values) {
+      const Error* why = nullptr;
+      bool some = false;
+      for (std::size_t i = 0; i < plan.runs.size() && !some; ++i) {
+        if (!has(plan.runs[i], axis.key, value)) continue;
+        some = !refused[i];
+        if (refused[i] && why == nullptr) why = &*refused[i];
+      }
+      if (!some && why != nullptr) return wrong_value(axis, value, *why);
+    }
+  }
+  return {};
+}
+
+bool holds(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+// A new directory, or that of a study.
+Result<void> check_directory(const std::filesystem::path& out) {
+  std::error_code ignored;
+  if (!holds(out) || holds(out / kStudyFile) || std::filesystem::is_empty(out, ignored)) return {};
+  return rejected("out-not-empty",
+                  fmt::format("{} is not empty and holds no study: name a new directory with --out",
+                              out.string()));
+}
+
+// A second command would take the run at work for one that was stopped, and remove it.
+Result<FileDescriptor> lock(const std::filesystem::path& out) {
+  FileDescriptor directory(::open(out.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() < 0) return file_error("open", out);
+  if (::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) return directory;
+  return rejected("study-in-use",
+                  fmt::format("another command runs a study in {}: wait for its end, or name "
+                              "another directory with --out",
+                              out.string()));
+}
+
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = std::ranges::find(settings, key, &Settings::value_type::first);
+  return found == settings.end() || found->second.empty() ? "not set" : found->second;
+}
+
+// A key that only one side has counts too: what a flag decides is recorded where it was given.
+std::optional<std::string> difference(const Settings& recorded, const Settings& wanted) {
+  for (const Settings* side : {&wanted, &recorded}) {
+    for (const auto& [key, ignored] : *side) {
+      const std::string there = value_of(recorded, key);
+      const std::string here = value_of(wanted, key);
+      if (there != here) return fmt::format("{} is {} there and {} here", key, there, here);
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_whole(const report::Run& run) {
+  return run.kind == report::RunKind::kGossip || run.state == "completed";
+}
+
+bool is_temporary(const std::string& name) {
+  return name.starts_with('.') && name.ends_with(".tmp");
+}
+
+// Finished, or what may be removed to begin.
+Result<State> state_of(const std::filesystem::path& directory, const Program& program) {
+  if (const auto run = report::read_run(directory); run && is_whole(*run)) {
+    const auto differs = difference(run->told(), program.settings());
+    if (!differs) return State::kFinished;
+    return rejected("out-not-empty",
+                    fmt::format("{} holds a finished run with other settings ({}): name a new "
+                                "directory with --out, or remove that run",
+                                directory.string(), *differs));
+  }
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (is_temporary(name) || std::ranges::find(program.files, name) != program.files.end())
+      continue;
+    return rejected("out-not-empty",
+                    fmt::format("{} holds {}, which is not of a run: name a new directory with "
+                                "--out, or remove it",
+                                directory.string(), name));
+  }
+  return State::kOpen;
+}
+
+Result<std::vector<Entry>> find_entries(const Plan& plan, const Program& program,
+                                        const std::filesystem::path& out) {
+  std::vector<Entry> entries;
+  for (const PlannedRun& run : plan.runs) {
+    STARLING_TRY(program.configure(run.settings));
+    STARLING_ASSIGN(const State state, state_of(out / run.name, program));
+    entries.push_back({.run = &run, .state = state, .before = state == State::kFinished});
+  }
+  return entries;
+}
+
+std::size_t count(const std::vector<Entry>& entries, State state) {
+  return static_cast<std::size_t>(std::ranges::count(entries, state, &Entry::state));
+}
+
+void print_plan(const Plan& plan, const std::vector<Entry>& entries, const Options& options,
+                std::ostream& err) {
+  err << describe(plan) << "\n";
+  const std::size_t finished = count(entries, State::kFinished);
+  if (finished == 0) {
+    err << "one after the other, in " << options.out.string() << std::endl;
+  } else {
+    err << fmt::format("{} of them finished before, {} to do, in {}", finished,
+                       entries.size() - finished, options.out.string())
+        << std::endl;
+  }
+}
+
+// --- running -------------------------------------------------------------------------------------
+
+json::object settings_to_json(const Settings& settings) {
+  json::object object;
+  for (const auto& [key, value] : settings) object[key] = value;
+  return object;
+}
+
+json::object to_json(const Plan& plan, const Program& program, const std::vector<Entry>& entries) {
+  json::array axes;
+  for (const Axis& axis : plan.axes) {
+    json::array values;
+    for (const std::string& value : axis.values) values.push_back(json::value(value));
+    axes.push_back({{"key", axis.key}, {"values", std::move(values)}});
+  }
+  json::array runs;
+  for (const Entry& entry : entries) {
+    runs.push_back(
+        {{"directory", entry.run->name},
+         {"settings", settings_to_json(entry.run->settings)},
+         {"state", to_string(entry.state)},
+         {"reason", entry.reason.empty() ? json::value(nullptr) : json::value(entry.reason)}});
+  }
+  return {{"program", program.name}, {"axes", std::move(axes)}, {"runs", std::move(runs)}};
+}
+
+Result<void> write_study(const std::filesystem::path& out, const json::object& study) {
+  return write_durably(out / kStudyFile, as_bytes(json::serialize(study) + "\n"));
+}
+
+std::string note_of(const std::vector<Entry>& entries, const telemetry::Terminal& terminal) {
+  return fmt::format("{}stopped: {} of {} finished; the same command goes on with the others\n",
+                     terminal.interactive ? "\r\x1b[K" : "", count(entries, State::kFinished),
+                     counted(entries.size(), "run"));
+}
+
+Result<std::string> begin(const PlannedRun& run, const Program& program,
+                          const std::filesystem::path& directory, RunDisplay& display) {
+  STARLING_TRY(program.configure(run.settings));
+  std::error_code error;
+  std::filesystem::remove_all(directory, error);
+  if (error) return file_error("remove", directory);
+  try {
+    return program.run(directory, display);
+  } catch (const std::bad_alloc&) {
+    return rejected("out-of-memory", "there is not enough memory for this run");
+  }
+}
+
+void run_all(std::vector<Entry>& entries, const Program& program, const Options& options,
+             const Surroundings& around) {
+  const std::size_t todo = count(entries, State::kOpen);
+  telemetry::InterruptNote note;
+  telemetry::Progress progress(around.err, around.clock, around.err_terminal, todo * kShares,
+                               {.unit = "runs", .per_unit = kShares});
+  telemetry::ProgressLog log(progress);
+  std::size_t done = 0;
+  for (Entry& entry : entries) {
+    if (entry.state != State::kOpen) continue;
+    note.set(note_of(entries, around.err_terminal));
+    const std::string& name = entry.run->name;
+    RunDisplay display(progress, log, done, name);
+    display.update(0);
+    const TimePoint started = around.clock.now();
+    const auto ended = begin(*entry.run, program, options.out / name, display);
+    const std::string took = telemetry::format_elapsed(around.clock.now() - started);
+    ++done;
+    entry.state = ended ? State::kFinished : State::kFailed;
+    if (!ended) entry.reason = escape_controls(ended.error().message());
+    const std::string line =
+        ended ? fmt::format("[{}/{}] {}  {}  {}", done, todo, name, *ended, took)
+              : fmt::format("[{}/{}] {}  failed: {}", done, todo, name, entry.reason);
+    const std::lock_guard lock(log.mutex());
+    progress.update(done * kShares);
+    progress.print(line);
+  }
+}
+
+// --- what is said at the end ---------------------------------------------------------------------
+
+Result<void> write_reports(const Options& options, json::object& study,
+                           const Surroundings& around) {
+  const auto found = report::read_study(options.out);
+  if (!found && found.error().code() == "no-run") return {};  // none has ended
+  if (!found) return found.error();
+  const std::filesystem::path page = options.out / "report.html";
+  STARLING_TRY(report::write_comparison(found->runs, page, {.csv = true, .svg = true}));
+  study["report"] = page.string();
+  if (options.format == config::OutputFormat::kJson) return {};
+  around.out << report::comparison_text(found->runs, around.out_terminal.line_max)
+             << "written: " << page.string() << ", its curves as CSV and SVG in curves/\n";
+  return {};
+}
+
+// One run that failed says why; of several the first.
+Error failure(const std::vector<Entry>& entries) {
+  const std::size_t failed = count(entries, State::kFailed);
+  const auto first = std::ranges::find(entries, State::kFailed, &Entry::state);
+  return rejected(
+      "study-incomplete",
+      fmt::format("{} of {} failed: {}: {}{}", failed, counted(entries.size(), "run"),
+                  first->run->name, first->reason, failed > 1 ? "; study.json has them all" : ""));
+}
+
+}  // namespace
+
+void RunDisplay::update(double share) {
+  const double inside = std::isfinite(share) ? std::clamp(share, 0.0, 1.0) : 0;
+  const auto shares = static_cast<std::uint64_t>(inside * static_cast<double>(kShares));
+  const std::lock_guard lock(log_.mutex());
+  // The last share is the study's, once all is written.
+  progress_.update(runs_before_ * kShares + std::min(shares, kShares - 1),
+                   fmt::format("{}  {:.0f} %", name_, 100 * inside));
+}
+
+Result<config::ExitCode> run_study(const Plan& plan, const Program& program, const Options& options,
+                                   const Surroundings& around) {
+  if (options.out.empty()) {
+    return config::usage_error(
+        "a study (--seeds, --sweep) writes a directory for each run: say where with --out DIR");
+  }
+  STARLING_TRY(check_directory(options.out));
+  STARLING_ASSIGN(const auto refused, refusals(plan, program));
+  STARLING_TRY(check_values(plan, refused));
+  STARLING_TRY(make_directory(options.out));
+  STARLING_ASSIGN(const FileDescriptor locked, lock(options.out));
+  STARLING_ASSIGN(std::vector<Entry> entries, find_entries(plan, program, options.out));
+  STARLING_TRY(write_study(options.out, to_json(plan, program, entries)));
+  print_plan(plan, entries, options, around.err);
+  run_all(entries, program, options, around);
+  json::object study = to_json(plan, program, entries);
+  STARLING_TRY(write_study(options.out, study));
+  STARLING_TRY(write_reports(options, study, around));
+  if (options.format == config::OutputFormat::kJson) {
+    around.out << json::serialize(study) << "\n";
+  }
+  if (count(entries, State::kFailed) == 0) return config::ExitCode::kOk;
+  config::report(failure(entries), around.err);
+  return config::ExitCode::kFailed;
+}
+
+}  // namespace starling::study

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A study: many simulated runs by one command, each in a directory of its own. What is finished is
+// skipped when the command is repeated, so that a study that was stopped, or whose grid has grown,
+// goes on where it is. The runs follow each other; each has all threads.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/settings.h"
+#include "core/config/command_line.h"
+#include "core/study/study_plan.h"
+#include "core/telemetry/progress_log.h"
+#include "core/telemetry/terminal.h"
+
+namespace starling::study {
+
+// What the run at work tells the study; from any thread.
+class RunDisplay {
+ public:
+  RunDisplay(telemetry::Progress& progress, telemetry::ProgressLog& log, std::size_t runs_before,
+             std::string name)
+      : progress_(progress), log_(log), runs_before_(runs_before), name_(std::move(name)) {}
+
+  // `share` of the run is done, 0 to 1.
+  void update(double share);
+  // For its warnings and its trainers' lines.
+  Log& log() { return log_; }
+
+ private:
+  telemetry::Progress& progress_;
+  telemetry::ProgressLog& log_;
+  std::size_t runs_before_;
+  std::string name_;
+};
+
+// The program whose runs these are.
+struct Program {
+  std::string name;  // "starling-gossip simulate"
+  // Sets the options of a run, those of the base and then these. The rest is about the run that was
+  // configured last.
+  std::function<Result<void>(const Settings&)> configure;
+  // What can be refused without its data.
+  std::function<Result<void>()> check;
+  // As report::Run::told() of its directory.
+  std::function<Settings()> settings;
+  // Runs it and writes its directory, which is empty or missing; what makes report::read_run()
+  // accept the directory comes last and is durable. Returns some words about how it ended.
+  std::function<Result<std::string>(const std::filesystem::path&, RunDisplay&)> run;
+  // The names that a run's directory may have in it: others are not removed to begin anew.
+  std::vector<std::string> files;
+};
+
+struct Surroundings {
+  const Clock& clock;
+  std::ostream& out;
+  std::ostream& err;
+  telemetry::Terminal out_terminal;
+  telemetry::Terminal err_terminal;
+};
+
+struct Options {
+  std::filesystem::path out;
+  config::OutputFormat format = config::OutputFormat::kText;
+};
+
+// Shows the plan, runs what is not finished, and writes study.json, report.html and curves/ beside
+// the runs. Returns the exit code: kFailed where a run failed. A study that cannot begin fails
+// before anything runs.
+[[nodiscard]] Result<config::ExitCode> run_study(const Plan& plan, const Program& program,
+                                                 const Options& options,
+                                                 const Surroundings& around);
+
+}  // namespace starling::study

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/report/seed_groups.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/report/run_charts.h"
+#include "tests/report/run_samples.h"
+
+namespace starling::report {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::sample_run;
+
+Run run_of(const char* seed, const char* topology, double accuracy) {
+  return sample_run({{"seed", seed}, {"topology.spec", topology}}, accuracy);
+}
+
+TEST(SeedGroups, AreOfRunsThatDifferOnlyInTheSeed) {
+  const std::vector runs = {run_of("1", "ring", 0.5), run_of("1", "star", 0.5),
+                            run_of("2", "ring", 0.7), run_of("2", "star", 0.5),
+                            run_of("3", "ring", 0.5)};
+  EXPECT_THAT(group_by_seed(runs), ElementsAre(ElementsAre(0, 2, 4), ElementsAre(1, 3)));
+}
+
+TEST(SeedGroups, TheSameSeedTwiceIsAnotherRun) {
+  std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "ring", 0.5), run_of("1", "ring", 0.6)};
+  EXPECT_THAT(group_by_seed(runs), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  for (report::Run& run : runs) run.settings.erase(run.settings.begin());
+  EXPECT_EQ(group_by_seed(runs).size(), 3U) << "nothing says that they differ in a seed";
+  runs[0].kind = RunKind::kFederated;
+  EXPECT_EQ(group_by_seed(std::vector{runs[0], run_of("1", "ring", 0.5)}).size(), 2U);
+}
+
+TEST(SeedGroups, HaveTheMeanAndTheEndsOfEachMeasure) {
+  const std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "ring", 0.8),
+                            run_of("3", "ring", 0.6)};
+  const SeedGroups groups = make_seed_groups(runs);
+  EXPECT_TRUE(groups.several());
+  ASSERT_EQ(groups.means.size(), 1U);
+  const auto last = [](const report::Run& run) {
+    return run.evaluations.back().at(Measure::kEvalAccuracy);
+  };
+  EXPECT_NEAR(last(groups.means[0]), (0.5 + 0.8 + 0.6) / 3, 1e-12);
+  EXPECT_EQ(last(groups.lowest[0]), 0.5);
+  EXPECT_EQ(last(groups.highest[0]), 0.8);
+  EXPECT_EQ(groups.ranges[0].seeds, 3U);
+  EXPECT_EQ(groups.ranges[0].lowest, 0.5);
+  EXPECT_EQ(groups.ranges[0].highest, 0.8);
+  EXPECT_FALSE(groups.means[0].seed);
+  EXPECT_EQ(groups.means[0].setting("seed"), std::nullopt);
+}
+
+TEST(SeedGroups, AlignWhereAllHaveAnEvaluation) {
+  std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "ring", 0.7)};
+  runs[0].evaluations.erase(runs[0].evaluations.begin() + 1);  // not at step 50
+  runs[1].evaluations.push_back(runs[1].evaluations.back());
+  runs[1].evaluations.back().at(Measure::kStep) = 150;
+  runs[1].evaluations[0].at(Measure::kEvalLoss) = kNotMeasured;
+  const SeedGroups groups = make_seed_groups(runs);
+  EXPECT_THAT(groups.means[0].column(Measure::kStep), ElementsAre(0, 100));
+  EXPECT_THAT(groups.lowest[0].column(Measure::kStep), ElementsAre(0, 100));
+  EXPECT_TRUE(std::isnan(groups.means[0].evaluations[0].at(Measure::kEvalLoss)));
+  EXPECT_TRUE(std::isnan(groups.highest[0].evaluations[0].at(Measure::kEvalLoss)));
+}
+
+TEST(SeedGroups, HaveTheMetricsThatAllMembersSay) {
+  std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "ring", 0.7)};
+  const MetricKey both{"mae", Source::kEval};
+  const MetricKey one{"f1", Source::kTrain};
+  runs[0].evaluations[1].metrics = {{both, 2}, {one, 1}};
+  runs[1].evaluations[1].metrics = {{both, 4}};
+  const SeedGroups groups = make_seed_groups(runs);
+  EXPECT_EQ(groups.means[0].evaluations[1].at(both), 3);
+  EXPECT_EQ(groups.lowest[0].evaluations[1].at(both), 2);
+  EXPECT_EQ(groups.highest[0].evaluations[1].at(both), 4);
+  EXPECT_TRUE(std::isnan(groups.means[0].evaluations[1].at(one)));
+  EXPECT_TRUE(std::isnan(groups.means[0].evaluations[0].at(both)));
+  const std::vector<std::string> names = {"ring"};
+  const auto charts = metric_charts({groups.means, names, groups.lowest, groups.highest});
+  ASSERT_EQ(charts.size(), 1U);
+  EXPECT_EQ(charts[0].series.at(0).lower.at(1), 2);
+  EXPECT_EQ(charts[0].series.at(0).upper.at(1), 4);
+}
+
+TEST(SeedGroups, RunsOnTheirOwnStayAsTheyAre) {
+  const std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "star", 0.7)};
+  const SeedGroups groups = make_seed_groups(runs);
+  EXPECT_FALSE(groups.several());
+  EXPECT_EQ(groups.means[0].seed, 1);
+  EXPECT_TRUE(groups.lowest[0].evaluations.empty()) << "no band";
+  EXPECT_THAT(distinguishing_names(groups.means), ElementsAre("ring, seed 1", "star, seed 2"));
+  const std::vector more = {runs[0], runs[1], run_of("3", "ring", 0.6)};
+  EXPECT_THAT(distinguishing_names(make_seed_groups(more).means), ElementsAre("ring", "star"))
+      << "beside a mean over seeds no seed stands in a name";
+}
+
+}  // namespace
+}  // namespace starling::report

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages and files about many runs.
+#include "core/report/several_report.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "core/base/durable_file.h"
+#include "core/report/chart_sections.h"
+#include "core/report/comparison_text.h"
+#include "core/report/curve_files.h"
+#include "core/report/facets.h"
+#include "core/report/run_json.h"
+#include "core/report/seed_groups.h"
+#include "core/report/study_directory.h"
+#include "tests/report/run_samples.h"
+#include "tests/report/xml_check.h"
+#include "tests/support/temporary_directory.h"
+
+namespace starling::report {
+namespace {
+
+using starling::testing::count_of;
+using starling::testing::find_fault;
+using starling::testing::read_table;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::sample_run;
+using testing::sample_study;
+
+std::vector<report::Run> two_groups() {
+  std::vector<report::Run> runs;
+  for (const char* topology : {"ring", "star"}) {
+    for (const char* seed : {"1", "2"}) {
+      runs.push_back(sample_run({{"seed", seed}, {"topology.spec", topology}, {"steps", "100"}},
+                                topology[0] == 'r' ? 0.5 : 0.8));
+    }
+  }
+  runs[1] = sample_run(runs[1].settings, 0.6);
+  return runs;
+}
+
+TEST(SeveralReport, SeedsAreOneLineWithABand) {
+  const std::string page = render_several(two_groups());
+  EXPECT_EQ(find_fault(page), "");
+  EXPECT_THAT(page, HasSubstr("<h1>2 settings compared, 4 runs</h1>"));
+  const auto rows = read_table(page, "comparison");
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[1][0], "ring");
+  EXPECT_EQ(rows[1][1], "2");
+  EXPECT_EQ(rows[1][2], "0.5500 (0.5000 to 0.6000)");
+  EXPECT_THAT(page, HasSubstr("A line is the mean over the seeds; the band around it reaches from "
+                              "the lowest seed to the highest."));
+  EXPECT_THAT(page, HasSubstr("class=\"band\""));
+  EXPECT_EQ(read_table(page, "runs").size(), 5U) << "every run with its directory";
+}
+
+TEST(SeveralReport, SharedSettingsStandOnTopAndNamesHaveWhatDiffers) {
+  const std::string page = render_several(two_groups());
+  const std::size_t shared = page.find("<dt>steps</dt><dd>100</dd>");
+  const std::size_t differing = page.find("<dt>topology.spec</dt><dd>ring · star</dd>");
+  ASSERT_NE(shared, page.npos);
+  ASSERT_NE(differing, page.npos);
+  EXPECT_LT(std::max(shared, differing), page.find("id=\"comparison\""));
+  EXPECT_THAT(page, HasSubstr("<dt>seed</dt><dd>1, 2</dd>"));
+}
+
+TEST(SeveralReport, SeedsOfOneSettingAreOneRunsCharts) {
+  const auto runs = two_groups();
+  const std::string page = render_several(std::span(runs).first(2));
+  EXPECT_EQ(find_fault(page), "");
+  EXPECT_THAT(page, HasSubstr("<h1>2 runs compared</h1>"));
+  EXPECT_THAT(page, HasSubstr("class=\"band\""));
+}
+
+TEST(SeveralReport, AGridOf81RunsIsPanelsOfFewLines) {
+  const std::vector<report::Run> runs = sample_study();
+  const std::string page = render_several(runs);
+  EXPECT_EQ(find_fault(page), "");
+  EXPECT_THAT(page, HasSubstr("<h1>27 settings compared, 81 runs</h1>"));
+  EXPECT_EQ(read_table(page, "comparison").size(), 28U);
+  EXPECT_THAT(page, HasSubstr("<figcaption>torus:4x4, local-steps 4</figcaption>"));
+  EXPECT_LT(page.size(), 4'000'000U);
+  // Accuracy and loss against three axes, and the distance: nine panels each.
+  EXPECT_EQ(count_of(page, "plot panel"), 9U * 7);
+  EXPECT_EQ(count_of(page, "<ul class=\"legend\">"), 7U) << "one legend a chart";
+}
+
+// --- panels --------------------------------------------------------------------------------------
+
+TEST(Facets, AreNoneWhereOneChartCanShowAll) {
+  std::vector<report::Run> runs(kLinesMax, sample_run({{"topology.spec", "ring"}}, 0.5));
+  EXPECT_TRUE(make_facets(runs, distinguishing_names(runs)).empty());
+}
+
+TEST(Facets, OneColourMeansTheSameEverywhere) {
+  const SeedGroups groups = make_seed_groups(sample_study());
+  const auto facets = make_facets(groups.means, distinguishing_names(groups.means));
+  ASSERT_EQ(facets.size(), 9U);
+  EXPECT_EQ(facets[0].title, "ring, local-steps 1");
+  for (const Facet& facet : facets) {
+    EXPECT_THAT(facet.names,
+                ElementsAre("learning-rate 0.1", "learning-rate 0.05", "learning-rate 0.01"));
+    EXPECT_THAT(facet.styles, ElementsAre(0, 1, 2));
+  }
+}
+
+TEST(Facets, ManyValuesOfOneKeyStandInTheirOrder) {
+  std::vector<report::Run> runs;
+  for (int i = 1; i <= 14; ++i) {
+    runs.push_back(sample_run({{"train.learning-rate", fmt::format("0.{:02}", i)}}, 0.5));
+  }
+  const auto facets = make_facets(runs, distinguishing_names(runs));
+  ASSERT_EQ(facets.size(), 3U);
+  EXPECT_EQ(facets[1].title, "learning-rate 0.07 to learning-rate 0.12");
+  EXPECT_EQ(facets[2].runs.size(), 2U);
+}
+
+TEST(Facets, RunsOfAllKindsHavePanelsToo) {
+  std::vector<report::Run> runs(10, sample_run({{"topology.spec", "ring"}}, 0.5));
+  runs[3].kind = RunKind::kFederated;
+  const std::string page = render_several(runs);
+  EXPECT_EQ(find_fault(page), "");
+  EXPECT_THAT(page, HasSubstr("plot panel"));
+}
+
+TEST(Panels, HaveTheSameAxes) {
+  const SeedGroups groups = make_seed_groups(sample_study());
+  const auto names = distinguishing_names(groups.means);
+  const auto facets = make_facets(groups.means, names);
+  const Chart whole =
+      accuracy_chart({groups.means, names, groups.lowest, groups.highest}, Progress::kSteps);
+  const auto panels = make_panels(whole, facets);
+  ASSERT_EQ(panels.size(), 9U);
+  const auto labels = [](const Chart& chart) {
+    const std::string figure = render_panel(chart);
+    std::string text;
+    for (std::size_t at = figure.find("class=\"tick\">"); at != figure.npos;
+         at = figure.find("class=\"tick\">", at + 1)) {
+      text += figure.substr(at + 13, figure.find('<', at) - at - 13) + " ";
+    }
+    return text;
+  };
+  EXPECT_NE(labels(panels[0].chart), "");
+  EXPECT_EQ(labels(panels[0].chart), labels(panels[8].chart));
+}
+
+// --- files ---------------------------------------------------------------------------------------
+
+const CurveFile& file_of(const std::vector<CurveFile>& files, const std::string& name) {
+  const auto found = std::ranges::find(files, name, &CurveFile::name);
+  EXPECT_NE(found, files.end()) << name;
+  return found == files.end() ? files.front() : *found;
+}
+
+TEST(CurveFiles, CsvHasTheNumbersOfEachPoint) {
+  const auto files = curves_as_csv(two_groups());
+  const std::string& text = file_of(files, "accuracy-by-step.csv").text;
+  EXPECT_THAT(text, ::testing::StartsWith("curve,topology.spec,step,accuracy,lowest,highest,seeds\n"
+                                          "ring,ring,0,0,0,0,2\nring,ring,50,0.275,0.25,0.3,2\n"));
+  EXPECT_EQ(count_of(text, "\n"), 1U + 2 * 3);
+  EXPECT_THAT(file_of(files, "evaluation-loss-by-virtual-time.csv").text,
+              HasSubstr("curve,topology.spec,virtual_time_seconds,loss,lowest"));
+  EXPECT_THAT(file_of(files, "accuracy-by-bytes-sent-a-node.csv").text,
+              HasSubstr(",bytes_sent_a_node,accuracy,"));
+}
+
+TEST(CurveFiles, CsvOfOneRunNamesItsCurves) {
+  const auto run = parse_simulation(testing::summary(), testing::metrics_lines(5));
+  ASSERT_TRUE(run);
+  const auto files = curves_as_csv({&*run, 1});
+  const std::string& text = file_of(files, "accuracy-by-step.csv").text;
+  EXPECT_THAT(text, ::testing::StartsWith("curve,step,accuracy\nmean of nodes,0,"));
+  EXPECT_THAT(text, HasSubstr("\nmean of nodes,30,\n")) << "what was not measured is empty";
+  EXPECT_THAT(text, HasSubstr("\nmean model,0,"));
+}
+
+TEST(CurveFiles, CsvQuotesWhatHasCommas) {
+  std::vector<report::Run> runs = two_groups();
+  for (report::Run& run : runs) {
+    if (run.settings[1].second == "star") run.settings[1].second = "small:k=4,b=\"1\"";
+  }
+  EXPECT_THAT(file_of(curves_as_csv(runs), "accuracy-by-step.csv").text,
+              HasSubstr("\n\"small:k=4,b=\"\"1\"\"\",\"small:k=4,b=\"\"1\"\"\",0,"));
+}
+
+TEST(CurveFiles, SvgStandsOnItsOwn) {
+  std::vector<report::Run> runs = two_groups();
+  runs[0].settings[1].second = runs[1].settings[1].second = "<script>&\"";
+  for (const CurveFile& file : curves_as_svg(runs)) {
+    EXPECT_EQ(find_fault(file.text), "") << file.name;
+    EXPECT_THAT(file.text, ::testing::StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    for (const char* part : {"<script", "var(", "url(", "href", "@import", "<title>A</title>"}) {
+      EXPECT_THAT(file.text, Not(HasSubstr(part))) << file.name;
+    }
+    EXPECT_THAT(file.text, HasSubstr("<style>"));
+    EXPECT_THAT(file.text, HasSubstr(">star</text>")) << "a legend";
+    EXPECT_THAT(file.text, HasSubstr("class=\"axis\">"));
+  }
+  const auto files = curves_as_svg(runs);
+  EXPECT_THAT(file_of(files, "accuracy-by-virtual-time.svg").text,
+              HasSubstr("class=\"axis\">virtual time (s)</text>"));
+  EXPECT_THAT(file_of(files, "accuracy-by-step.svg").text, HasSubstr("class=\"band\""));
+}
+
+TEST(CurveFiles, PanelsAreFilesOfTheirOwn) {
+  const std::vector<report::Run> runs = sample_study();
+  const auto files = curves_as_svg(runs);
+  EXPECT_THAT(file_of(files, "accuracy-by-step-panel-5.svg").text,
+              HasSubstr("Accuracy, mean over nodes (torus:4x4, local-steps 4)"));
+  std::set<std::string> names;
+  for (const CurveFile& file : files) names.insert(file.name);
+  EXPECT_EQ(names.size(), files.size());
+  EXPECT_EQ(curves_as_csv(runs).size(), 7U);
+}
+
+// --- a study's directory -------------------------------------------------------------------------
+
+class StudyDirectory : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& rate, const std::string& seed) {
+    const auto path = directory_.path() / name;
+    ASSERT_TRUE(make_directory(path));
+    const boost::json::value summary{{"settings", {{"seed", seed}, {"train.learning-rate", rate}}},
+                                     {"seed", std::stoi(seed)}};
+    ASSERT_TRUE(write_durably(path / "summary.json", as_bytes(boost::json::serialize(summary))));
+    ASSERT_TRUE(write_durably(path / "metrics.jsonl", as_bytes(testing::metrics_lines(3))));
+  }
+
+  starling::testing::TemporaryDirectory directory_;
+};
+
+TEST_F(StudyDirectory, HasItsRunsBySettingsAndNamesTheUnfinished) {
+  EXPECT_EQ(read_study(directory_.path()).error().code(), "no-run");
+  write("a", "0.1", "2");
+  write("b", "0.05", "10");
+  write("c", "0.05", "2");
+  write("d", "0.1", "1");
+  std::filesystem::remove(directory_.path() / "d" / "summary.json");
+  ASSERT_TRUE(make_directory(directory_.path() / "curves"));
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  std::vector<std::string> names;
+  for (const report::Run& run : study->runs) names.push_back(run.directory.filename().string());
+  EXPECT_THAT(names, ElementsAre("c", "b", "a"));
+  EXPECT_THAT(study->unfinished, ElementsAre("d"));
+  EXPECT_FALSE(holds_run(directory_.path()));
+  EXPECT_TRUE(holds_run(directory_.path() / "a"));
+}
+
+TEST_F(StudyDirectory, CurvesOfAnEarlierPageGo) {
+  write("a", "0.1", "1");
+  write("b", "0.1", "2");
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study);
+  const auto page = directory_.path() / "report.html";
+  const auto curves = directory_.path() / "curves";
+  ASSERT_TRUE(write_comparison(study->runs, page, {}));
+  EXPECT_FALSE(std::filesystem::exists(curves));
+  ASSERT_TRUE(make_directory(curves));
+  ASSERT_TRUE(write_durably(curves / "old-by-step.svg", ByteView()));
+  ASSERT_TRUE(write_durably(curves / "mine.csv", ByteView()));
+  ASSERT_TRUE(write_comparison(study->runs, page, {.csv = true}));
+  EXPECT_TRUE(std::filesystem::exists(curves / "accuracy-by-step.csv"));
+  EXPECT_FALSE(std::filesystem::exists(curves / "accuracy-by-step.svg"));
+  EXPECT_FALSE(std::filesystem::exists(curves / "old-by-step.svg"));
+  EXPECT_TRUE(std::filesystem::exists(curves / "mine.csv"));
+}
+
+TEST(ComparisonText, HasARowForEachGroupOfSeeds) {
+  const std::string text = comparison_text(two_groups(), 200);
+  EXPECT_THAT(text, HasSubstr("SEEDS"));
+  EXPECT_THAT(text, HasSubstr("ring"));
+  EXPECT_THAT(text, HasSubstr("0.5500 (0.5000 to 0.6000)"));
+  EXPECT_EQ(count_of(text, "\n"), 3U);
+}
+
+}  // namespace
+}  // namespace starling::report
