@@ -783,7 +783,7 @@ TEST_F(CommandsTest, ASimulationThatFailsSaysWhyOnce) {
                  "1000000"}),
             1);
   EXPECT_THAT(err, HasSubstr("\nerror: round "));
-  EXPECT_THAT(err, ::testing::Not(HasSubstr("run failed: ")));
+  EXPECT_THAT(err, ::testing::Not(HasSubstr("\nrun failed: ")));
 }
 
 TEST_F(CommandsTest, WrongInputOfASimulationEndsWithTwo) {
