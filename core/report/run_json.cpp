@@ -37,6 +37,12 @@ Result<SettingTexts> parse_settings(const json::object& object, std::string_view
   return texts;
 }
 
+// Custom trainers choose their rows: what the data would be by default was not used.
+void drop_unused_data(Run& run) {
+  if (run.setting("model.kind") != "external") return;
+  std::erase_if(run.settings, [](const auto& s) { return s.first.starts_with("data."); });
+}
+
 // The simulated world is no setting of the job, but one of the run.
 Result<void> parse_federated_settings(const json::object& object, Run& run) {
   STARLING_ASSIGN(run.settings, parse_settings(object, "settings", kRun));
@@ -47,10 +53,7 @@ Result<void> parse_federated_settings(const json::object& object, Run& run) {
       run.settings.push_back(setting);
     }
   }
-  // Custom trainers choose their rows: what the data would be by default was not used.
-  if (run.setting("model.kind") == "external") {
-    std::erase_if(run.settings, [](const auto& s) { return s.first.starts_with("data."); });
-  }
+  drop_unused_data(run);
   return {};
 }
 
@@ -101,6 +104,7 @@ Result<Run> parse_summary(std::string_view text) {
   STARLING_ASSIGN(run.steps, number_member(object, "steps", kSummary));
   STARLING_ASSIGN(run.parameters, number_member(object, "parameters", kSummary));
   STARLING_ASSIGN(run.settings, parse_settings(object, "settings", kSummary));
+  drop_unused_data(run);
   STARLING_ASSIGN(const json::object* topology, object_member(object, "topology", kSummary));
   if (topology != nullptr) {
     STARLING_ASSIGN(run.topology, parse_topology(*topology));
