@@ -58,7 +58,7 @@ class ReducingMember {
         roster_(std::move(roster)),
         self_(self),
         machine_(reduce_options(task), kEpoch, self, names_of(roster_->roster())),
-        links_(world, link_options(), handlers(),
+        links_(world, link_options(), handlers(), {},
                Rng({.seed = self + 1U, .purpose = Purpose::kBackoff})),
         alarm_(world.loop, [this] { on(collective::Tick{}); }),
         alive_(world.loop) {}
@@ -111,7 +111,7 @@ class ReducingMember {
                   const auto* note = std::get_if<protocol::ReduceNote>(&envelope.message);
                   if (note) on(collective::NoteReceived{from, *note});
                 },
-            .judge = [this](Member, const Parcel& parcel) { return judge(parcel); },
+            .check = [this](Member, const Parcel& parcel) { return judge(parcel); },
             .on_parcel = [this](Member from, ParcelFlow::Whole whole) { take(from, whole); }};
   }
 

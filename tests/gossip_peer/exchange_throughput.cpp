@@ -37,7 +37,7 @@ class Peer {
         part_(part),
         other_(1 - self),
         model_(SharedBytes::own(Bytes(kModelBytes))),
-        links_({loop_, clock_, log_, identity_}, options(places.peers[self]), handlers(),
+        links_({loop_, clock_, log_, identity_}, options(places.peers[self]), handlers(), {},
                Rng({.seed = self + 1U, .purpose = Purpose::kBackoff})),
         alive_(loop_) {
     auto roster =
@@ -65,7 +65,7 @@ class Peer {
             .on_up = [this](Member, const protocol::PeerHello&) { begin(); },
             .on_down = [this](Member, const Error&) { alive_.cancel(); },
             .on_message = [this](Member, const protocol::Envelope&) { other_is_done(); },
-            .judge = [](Member, const Parcel&) -> Result<void> { return {}; },
+            .check = [](Member, const Parcel&) -> Result<void> { return {}; },
             .on_parcel = [this](Member, const ParcelFlow::Whole&) { take(); }};
   }
 
