@@ -986,7 +986,7 @@ protocol::PeerReport PeerShell::report() const {
   protocol::PeerReport report;
   if (roster_) report.epoch = roster_->roster().epoch;
   report.problem = problem_;
-  const PeerLinks::Counters counters = links_->counters();
+  const PeerTransport::Counters counters = links_->counters();
   report.bytes_sent = counters.wire_bytes_out;
   report.bytes_received = counters.wire_bytes_in;
   report.messages = counters.parcels_out;
