@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/check.h"
 #include "core/identity/certificate_authority.h"
 #include "gossip/peer/network_run.h"
 #include "tests/gossip_peer/fake_network.h"
