@@ -16,8 +16,8 @@ class ProcessTrainer : public Trainer {
   // `host` must outlive the trainer.
   ProcessTrainer(std::string client, TrainerHost& host) : client_(std::move(client)), host_(host) {}
 
-  // Makes the model to begin with, for the settings and the seed of `request`, the same whoever the
-  // client is.
+  // Makes the initial model from the settings and the seed of `request`; the client does not
+  // matter.
   [[nodiscard]] Result<void> initialize(const TrainingRequest& request, std::span<float> result,
                                         const std::atomic<bool>& stop);
   // All refuse with "tensors-differ" a run whose model is not the trainer's, and with

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The curves of a report as files: CSV for one's own plots, SVG for papers.
+// The curves of a report as files: CSV to plot elsewhere, SVG for papers.
 #pragma once
 
 #include <span>

@@ -38,8 +38,8 @@ Chart loss_chart(const Runs& runs, Progress progress);
 // Of several runs: evaluation by clients.
 Chart held_out_accuracy_chart(const Runs& runs, Progress progress);
 Chart held_out_loss_chart(const Runs& runs, Progress progress);
-// A custom trainer's metrics against rounds or steps, a chart each. Of one run: whoever says it. Of
-// several: a chart for each who says it.
+// A custom trainer's metrics against rounds or steps, a chart each. Of one run: a line for each
+// source (coordinator, clients, training). Of several runs: a chart for each source.
 std::vector<Chart> metric_charts(const Runs& runs);
 // With the rate at which the topology alone would shrink it.
 Chart consensus_chart(const Runs& runs);

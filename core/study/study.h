@@ -54,7 +54,8 @@ struct Program {
   // Runs it and writes its directory, which is empty or missing; what makes report::read_run()
   // accept the directory comes last and is durable. Returns some words about how it ended.
   std::function<Result<std::string>(const std::filesystem::path&, RunDisplay&)> run;
-  // The names that a run's directory may have in it: others are not removed to begin anew.
+  // What a run writes into its directory. A directory with other files is not cleared for a new
+  // run.
   std::vector<std::string> files;
 };
 

@@ -7,16 +7,9 @@
 
 #include "core/base/check.h"
 #include "core/net/deadline.h"
+#include "gossip/peer/link_rules.h"
 
 namespace starling::gossip {
-
-namespace {
-
-// Of two that could dial each other the lower member does; the higher one only if nothing comes of
-// it within this.
-constexpr Duration kDialGrace = std::chrono::seconds(2);
-
-}  // namespace
 
 PeerLinks::PeerLinks(World world, Options options, Handlers handlers, RelayLine::Carrier issuer,
                      Rng backoff)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/net/deadline.h"
+#include "gossip/peer/link_rules.h"
 #include "gossip/peer/peer_links.h"
 
 namespace starling::gossip {
@@ -13,17 +14,6 @@ using protocol::Envelope;
 using protocol::PeerHello;
 
 namespace {
-
-// Two that dial each other at the same moment keep the link that the lower member dialled. A link
-// that is older than this gives way to a new one: the other side knows that it is dead.
-constexpr Duration kSameMoment = std::chrono::seconds(5);
-
-bool is_bulk(const protocol::Message& message) {
-  return std::holds_alternative<protocol::Parcel>(message) ||
-         std::holds_alternative<protocol::Chunk>(message) ||
-         std::holds_alternative<protocol::Credit>(message) ||
-         std::holds_alternative<protocol::TaskEnded>(message);
-}
 
 void add(PeerLinks::Counters& sum, const PeerChannel::Traffic& traffic) {
   sum.wire_bytes_in += traffic.bytes_in;
@@ -136,7 +126,7 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
   }
   if (!link->hello) return take_hello(link, std::get<PeerHello>(envelope.message));
   if (const auto* hello = std::get_if<PeerHello>(&envelope.message)) link->hello = *hello;
-  if (!is_bulk(envelope.message)) {
+  if (!is_for_flow(envelope.message)) {
     handlers_.on_message(*member, envelope);
     return !link->closed;
   }
@@ -152,10 +142,8 @@ bool PeerLinks::take(const LinkPtr& link, const Envelope& envelope) {
 
 // Of two links with the same member.
 bool PeerLinks::prevails(const Link& fresh, const Link& present) const {
-  if (fresh.began == present.began) return true;
-  if (world_.loop.now() - present.since > kSameMoment) return true;
   const bool we_are_lower = member_of(world_.identity.identity().name) < member_of(fresh.name);
-  return fresh.began == we_are_lower;
+  return replaces_link(fresh.began, present.began, world_.loop.now() - present.since, we_are_lower);
 }
 
 bool PeerLinks::take_hello(const LinkPtr& link, const PeerHello& hello) {

@@ -167,7 +167,7 @@ void PeerShell::take_roster(const identity::SignedRoster& roster, Source source)
   if (const auto saved = hold_roster(world_.disk, options_.directory, roster); !saved) {
     world_.log.warning("the roster is not kept for the next start: {}", saved.error().message());
   }
-  links_->set_roster(roster_);  // who is no member any more is cut off before anything else
+  links_->set_roster(roster_);  // links of former members end first
   // Neighbours without a link to the issuer hear of it here.
   for (const auto& [member, theirs] : links_->all_up()) links_->send(member, hello());
   if (same_epoch) return keep_links();
@@ -309,7 +309,8 @@ std::optional<fallback::Trained> PeerShell::end_fallback() {
   fallback_.reset();
   if (!trained) return std::nullopt;
   end_session();
-  if (ended_) ended_->reachable.reset();  // whoever heard of the coordinator earlier seemed dead
+  if (ended_)
+    ended_->reachable.reset();  // peers that heard of the coordinator earlier only seemed dead
   latest_.reset();
   keep_links();
   if (switching_) {
@@ -372,7 +373,7 @@ CourseStart PeerShell::course_start(const NetworkRun& run) {
 }
 
 // The local phase that waits to be mixed, the algorithm's state and the order of batches continue
-// in the next epoch. What an algorithm shares with the members begins anew (Algorithm::regroup).
+// in the next epoch. What an algorithm shares with the members starts again (Algorithm::regroup).
 void PeerShell::hand_over() {
   former_ = std::make_unique<Former>(Former{.run_id = session_->run_id,
                                             .settings = session_->settings,
@@ -391,9 +392,9 @@ Duration PeerShell::start_patience() {
   return std::min(most, std::max(left, options_.patience_min + 2 * start_->computing_max));
 }
 
-// Who was not there in the session before, or not since it was absent from an earlier one. A change
-// of epoch must not cost a network that runs the time in which another one is started; one that has
-// not begun, and another run, is started.
+// Members that were not reachable at the end of the previous session: the next one does not wait
+// for them to start. A running network must not pay for a start at each change of epoch; a run that
+// has not begun, or a different one, does wait.
 std::set<Member> PeerShell::absent(Member self) const {
   std::set<Member> absent;
   const identity::Roster& roster = roster_->roster();
@@ -546,8 +547,8 @@ Result<void> PeerShell::begin_session(Member self, NetworkRun run) {
   reported_loss_ = 0;
   reported_steps_ = 0;
   session_->course->begin();
-  // Links that outlast an epoch: both sides say where they are now. The link of who is away may
-  // only look whole: it has to say so itself.
+  // On links that outlast an epoch both sides say where they are now. The link of an absent member
+  // may only look whole, so that member has to speak first.
   for (const auto& [member, theirs] : links_->all_up()) {
     links_->send(member, hello());
     if (away.contains(member) && theirs.epoch != roster.epoch) continue;
@@ -733,7 +734,7 @@ void PeerShell::look_at_model() {
   // Less far, where the model of a quorum took the place of one that was learned apart.
   if (progress.exchange == 0 || (evaluation <= session_->handed_in_at && !last)) return;
   session_->handed_in_at = evaluation;
-  // Who has left out exchanges hands in for the evaluation that they went past.
+  // A peer that left out exchanges hands in its model for the evaluation that it passed.
   const std::uint64_t due =
       last ? progress.exchange
            : options.schedule().mixings_until(evaluation * options.evaluate_every());
@@ -889,7 +890,7 @@ void PeerShell::on_parcel(Member from, ParcelFlow::Whole whole) {
   set_alarm();
 }
 
-// Behind what is urgent, so that whoever copies holds nobody up.
+// In the background, so that a member that copies the model delays no exchange.
 void PeerShell::answer_asks() {
   const auto model = session_->course->model();
   if (!model || session_->asks.empty()) return;

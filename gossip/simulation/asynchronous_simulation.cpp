@@ -60,9 +60,7 @@ Result<void> AsynchronousSimulation::advance(std::uint64_t step, double until) {
   while (totals_.step < step && totals_.virtual_seconds < until) {
     const auto event = queue_.pop();
     if (!event) {
-      return rejected("all-left", fmt::format("after {} s every node has left: raise "
-                                              "nodes.leave-after or lower steps",
-                                              totals_.virtual_seconds));
+      return all_left(fmt::format("{} s", totals_.virtual_seconds));
     }
     totals_.virtual_seconds = now();
     STARLING_TRY(std::visit([this](const auto& happened) { return happen(happened); }, *event));

@@ -13,6 +13,12 @@ Error no_progress(std::uint64_t step) {
                               step));
 }
 
+Error all_left(const std::string& when) {
+  return rejected(
+      "all-left",
+      fmt::format("after {} every node has left: raise nodes.leave-after or lower steps", when));
+}
+
 std::unique_ptr<NetworkSimulation> make_simulation(const Experiment& experiment,
                                                    ComputePool& pool) {
   if (experiment.plan.traits.pattern == Pattern::kPairs) {

@@ -42,6 +42,8 @@ class NetworkSimulation {
 // "no-progress": nodes always crash before their local steps are done, so that no step would ever
 // end.
 Error no_progress(std::uint64_t step);
+// "all-left"; `when`: "step 3" or "4.5 s".
+Error all_left(const std::string& when);
 // `experiment` and `pool` must outlive it.
 std::unique_ptr<NetworkSimulation> make_simulation(const Experiment& experiment, ComputePool& pool);
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "gossip/peer/link_rules.h"
+
 namespace starling::gossip {
 
 using protocol::Envelope;
@@ -12,18 +14,6 @@ namespace {
 
 // Of a frame without its payload: roughly what a small message takes on the wire.
 constexpr std::size_t kFrameBytes = 96;
-// Two dials cross where they begin so close together; as PeerLinks decides.
-constexpr Duration kSameMoment = std::chrono::seconds(5);
-// A lower member may be dialling already; as PeerLinks waits.
-constexpr Duration kDialGrace = std::chrono::seconds(2);
-
-bool is_bulk(const protocol::Message& message) {
-  return std::holds_alternative<protocol::Parcel>(message) ||
-         std::holds_alternative<protocol::Chunk>(message) ||
-         std::holds_alternative<protocol::Credit>(message) ||
-         std::holds_alternative<protocol::TaskEnded>(message);
-}
-
 }  // namespace
 
 struct PeerNetwork::Connection {
@@ -169,7 +159,7 @@ class PeerNetwork::Links final : public PeerTransport {
     }
     if (!own.hello) return take_hello(connection, side, std::get<PeerHello>(envelope.message));
     if (const auto* hello = std::get_if<PeerHello>(&envelope.message)) own.hello = *hello;
-    if (!is_bulk(envelope.message)) return handlers_.on_message(*member, envelope);
+    if (!is_for_flow(envelope.message)) return handlers_.on_message(*member, envelope);
     auto whole = own.flow.take(envelope);
     if (!whole) return end(connection, side, whole.error());
     pump(connection, side);
@@ -275,8 +265,8 @@ class PeerNetwork::Links final : public PeerTransport {
   }
   bool prevails(const Connection::Side& fresh, const Connection::Side& present,
                 const std::string& other) const {
-    if (fresh.dialled == present.dialled || now() - present.since > kSameMoment) return true;
-    return fresh.dialled == (member_of(name_) < member_of(other));
+    return replaces_link(fresh.dialled, present.dialled, now() - present.since,
+                         member_of(name_) < member_of(other));
   }
 
   Dialling& dialling_of(const std::string& name) {

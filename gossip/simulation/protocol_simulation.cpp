@@ -376,17 +376,12 @@ Result<void> ProtocolSimulation::advance(std::uint64_t step, double until) {
   while (!have_reached(step) && seconds_of(scheduler_.now()) < until) {
     const bool goes_on = scheduler_.run_one();
     if (failure_) return *failure_;
+    if (goes_on && scheduler_.now() - progress_at_ <= kPatience + 10 * longest_phase_) continue;
     const bool all_away =
         std::ranges::none_of(peers_, [](const auto& peer) { return peer->process != nullptr; });
-    if (!goes_on && all_away) {
-      return rejected("all-left", fmt::format("after step {} every node has left: raise "
-                                              "nodes.leave-after or lower steps",
-                                              totals_.step));
-    }
-    if (all_away) progress_at_ = scheduler_.now();  // they will be back
-    if (!goes_on || scheduler_.now() - progress_at_ > kPatience + 10 * longest_phase_) {
-      return no_progress(step);
-    }
+    if (!goes_on && all_away) return all_left(fmt::format("step {}", totals_.step));
+    if (!all_away) return no_progress(step);
+    progress_at_ = scheduler_.now();  // they will be back
   }
   record_totals(have_reached(step) ? step : totals_.step);
   return {};

@@ -79,9 +79,7 @@ Result<void> SynchronousSimulation::advance(std::uint64_t step, double until) {
 
 Result<void> SynchronousSimulation::exchange(int steps) {
   if (!clock_.begin(totals_.step, steps)) {
-    return rejected("all-left", fmt::format("after step {} every node has left: raise "
-                                            "nodes.leave-after or lower steps",
-                                            totals_.step));
+    return all_left(fmt::format("step {}", totals_.step));
   }
   if (clock_.present_count() == 0) {
     // A step that nobody has done is none; only time has passed.

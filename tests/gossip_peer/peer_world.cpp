@@ -247,8 +247,7 @@ bool PeerWorld::run_until(const std::function<bool()>& done, Duration within,
   while (!done()) {
     if (scheduler.now() > until) {
       ADD_FAILURE() << "seed " << seed << ": not within "
-                    << std::chrono::duration<double>(within).count() << " s: " << what
-                    << standing();
+                    << std::chrono::duration<double>(within).count() << " s: " << what << status();
       return false;
     }
     run_one();
@@ -262,7 +261,7 @@ bool PeerWorld::all_finished() const {
   });
 }
 
-std::string PeerWorld::standing() const {
+std::string PeerWorld::status() const {
   std::string text;
   for (const auto& peer : peers) {
     text += fmt::format("\n{} ({} kills): ", peer->name, peer->kills);

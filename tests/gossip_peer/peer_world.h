@@ -76,7 +76,7 @@ class PeerWorld {
   // where everyone stands: not within so much virtual time.
   bool run_until(const std::function<bool()>& done, Duration within, const std::string& what);
   bool all_finished() const;
-  std::string standing() const;                       // of all
+  std::string status() const;                         // of all
   std::vector<float> model(std::size_t index) const;  // of the last hand-in
   WallTime wall_now() const;
 

@@ -42,6 +42,38 @@ TEST(PeerWorlds, WithoutFaultsTheModelsAreTheRecurrences) {
   }
 }
 
+// In good order: what was learned is kept, and the next process goes on from it.
+TEST(PeerWorlds, AStoppedPeerGoesOnFromItsCheckpoint) {
+  PeerWorld world(testing::small_network_of_steps(60, "ring", 4), 1);
+  world.phase = [] { return std::chrono::milliseconds(100); };
+  world.start_all();
+  world.publish(world.roster(1));
+  const auto step = [&](std::size_t index) { return world.peers[index]->shell().report().step; };
+  world.run_until([&] { return step(1) >= 10; }, 1min, "ten steps are done");
+  const std::uint64_t before = step(1);
+  world.stop(1);
+  world.start(1);
+  EXPECT_GE(step(1) + 1, before);  // the local phase that was not mixed is lost
+  EXPECT_EQ(std::ranges::count_if(
+                world.lines,
+                [](const auto& line) { return line.find("goes on from exchange") != line.npos; }),
+            1);
+  world.run_until([&] { return world.all_finished(); }, 10min, "all have finished");
+}
+
+TEST(PeerWorlds, AStoppedRunEndsEverywhere) {
+  PeerWorld world(testing::small_network_of_steps(1000, "ring", 4), 1);
+  world.start_all();
+  world.publish(world.roster(1));
+  const auto all_are = [&](std::string_view state) {
+    return std::ranges::all_of(
+        world.peers, [&](const auto& peer) { return peer->shell().report().state == state; });
+  };
+  world.run_until([&] { return world.peers[0]->shell().report().step > 5; }, 1min, "it runs");
+  world.give(2, world.stopped_roster(2));  // the others hear of it
+  world.run_until([&] { return all_are("ended"); }, 1min, "all have ended");
+}
+
 using Fault = sim::SimulatedDisk::Fault;
 
 // All kinds of courses, each with a graph that fits.
@@ -64,13 +96,13 @@ constexpr Kind kKinds[] = {
     {"diloco", "ring"},
 };
 
-// What befalls a network for some time, drawn from its seed.
-class Troubles {
+// Injects faults for some time, drawn from a seed.
+class Faults {
  public:
-  Troubles(PeerWorld& world, std::uint64_t seed, Duration until)
+  Faults(PeerWorld& world, std::uint64_t seed, Duration until)
       : world_(world), rng_({.seed = seed, .purpose = Purpose::kTest, .round = 1}) {
     for (Duration time = drawn(3s); time < until; time += drawn(6s)) {
-      world_.at(time, [this] { befall(); });
+      world_.at(time, [this] { inject(); });
     }
   }
   std::uint64_t epoch = 1;  // of the last roster that was published
@@ -80,21 +112,21 @@ class Troubles {
     return Duration(
         static_cast<Duration::rep>(rng_.below(static_cast<std::uint64_t>(most.count()))));
   }
-  std::size_t anyone() { return rng_.below(world_.peers.size()); }
-  const std::string& any_name() { return world_.peers[anyone()]->name; }
+  std::size_t random_peer() { return rng_.below(world_.peers.size()); }
+  const std::string& random_name() { return world_.peers[random_peer()]->name; }
   void later(Duration time, std::function<void()> event) {
     world_.scheduler.schedule(world_.scheduler.now() + time, std::move(event));
   }
 
-  void befall() {
+  void inject() {
     switch (rng_.below(9)) {
       case 0:
       case 1:
         return kill();
       case 2:
-        return cut(any_name(), any_name(), drawn(40s));  // one way
+        return cut(random_name(), random_name(), drawn(40s));  // one way
       case 3:
-        return cut_both(any_name(), any_name(), drawn(40s));
+        return cut_both(random_name(), random_name(), drawn(40s));
       case 4:
         return isolate();
       case 5:
@@ -104,11 +136,11 @@ class Troubles {
       case 7:
         return renew();
       default:
-        return world_.network.reset(any_name(), any_name());
+        return world_.network.reset(random_name(), random_name());
     }
   }
   void kill() {
-    const std::size_t victim = anyone();
+    const std::size_t victim = random_peer();
     world_.kill(victim);
     later(drawn(10s), [this, victim] {
       if (!world_.peers[victim]->process) world_.start(victim);
@@ -123,7 +155,7 @@ class Troubles {
     cut(b, a, away);
   }
   void isolate() {
-    const std::string lone = any_name();
+    const std::string lone = random_name();
     const Duration away = drawn(rng_.below(4) == 0 ? Duration(150s) : Duration(40s));
     for (const auto& peer : world_.peers) cut_both(lone, peer->name, away);
   }
@@ -132,17 +164,17 @@ class Troubles {
                                  Fault::kTornWrite, Fault::kCrashAfter};
     const Fault fault = kFaults[rng_.below(std::size(kFaults))];
     const auto left = std::make_shared<std::uint64_t>(1 + rng_.below(4));
-    world_.peers[anyone()]->disk.set_fault_injector(
+    world_.peers[random_peer()]->disk.set_fault_injector(
         [fault, left](const auto&) { return *left > 0 && --*left == 0 ? fault : Fault::kNone; });
   }
   void shift_clock() {
     const auto off = std::chrono::floor<std::chrono::milliseconds>(drawn(2h));
-    world_.peers[anyone()]->clock.off = off - 1h;
+    world_.peers[random_peer()]->clock.off = off - 1h;
   }
   // Another epoch: of all, or without one of them. Its issuer does not reach everybody.
   void renew() {
     std::vector<std::size_t> members;
-    const std::size_t without = anyone();
+    const std::size_t without = random_peer();
     const bool all = rng_.below(2) == 0;
     for (std::size_t i = 0; i < world_.peers.size(); ++i) {
       if (all || i != without) members.push_back(i);
@@ -160,11 +192,11 @@ class Troubles {
 // All have reduced to one model.
 void expect_agreement(const PeerWorld& world) {
   for (std::size_t i = 1; i < world.peers.size(); ++i) {
-    EXPECT_EQ(world.model(i), world.model(0)) << world.peers[i]->name << world.standing();
+    EXPECT_EQ(world.model(i), world.model(0)) << world.peers[i]->name << world.status();
   }
 }
 
-// Once all run, all ways are open and all have the same roster, whatever befell it before: a
+// Whatever faults there were: once all peers run, all ways are open and the last roster is known, a
 // network finishes.
 void survive(std::uint64_t seed) {
   Rng rng({.seed = seed, .purpose = Purpose::kTest, .round = 2});
@@ -179,11 +211,11 @@ void survive(std::uint64_t seed) {
   world.options.checkpoint_every = 5s;
   world.start_all();
   world.publish(world.roster(1));
-  constexpr Duration kTroubled = 90s;
-  Troubles troubles(world, seed, kTroubled);
-  world.at(kTroubled, [] {});
-  const TimePoint end = TimePoint{} + kTroubled;
-  world.run_until([&] { return world.scheduler.now() >= end; }, 2 * kTroubled, "time passes");
+  constexpr Duration kFaultsUntil = 90s;
+  Faults faults(world, seed, kFaultsUntil);
+  world.at(kFaultsUntil, [] {});
+  const TimePoint end = TimePoint{} + kFaultsUntil;
+  world.run_until([&] { return world.scheduler.now() >= end; }, 2 * kFaultsUntil, "time passes");
   for (const auto& peer : world.peers) {
     peer->disk.set_fault_injector({});
     peer->clock.off = {};
@@ -194,7 +226,7 @@ void survive(std::uint64_t seed) {
   }
   // The others hear of it from these. Of two, one at least is a member of whatever roster they
   // hold.
-  const auto last = world.roster(++troubles.epoch);
+  const auto last = world.roster(++faults.epoch);
   const std::uint64_t first = rng.below(peers);
   world.give(first, last);
   world.give((first + 1) % peers, last);
@@ -212,7 +244,7 @@ constexpr std::uint64_t kSeedsAtATime = 50;
 
 class PeerWorldSeeds : public ::testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(PeerWorldSeeds, FinishWhateverBefellThem) {
+TEST_P(PeerWorldSeeds, FinishAfterFaults) {
   std::uint64_t from = GetParam() * kSeedsAtATime + 1;
   std::uint64_t to = from + kSeedsAtATime - 1;
   if (const char* const said = std::getenv("STARLING_SEEDS")) {
