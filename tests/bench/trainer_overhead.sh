@@ -15,24 +15,10 @@ export PYTHONPATH=$root/edge_client/python:$here PYTHONDONTWRITEBYTECODE=1 OMP_N
 "$python" -c 'import torch' || { echo "$python has no torch: set PYTHON to one that has" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+. "$here/job.sh"
 
 simulated() {
-  cat >"$work/job.toml" <<JOB
-rounds = $((rounds + 2))
-[model]
-kind = "external"
-[trainer]
-model = "$1"
-[train]
-batch-size = 10
-[round]
-cohort = 10
-wait-for = 100
-[evaluate]
-every = 0
-[checkpoint]
-keep = 1
-JOB
+  write_job "$work/job.toml" $((rounds + 2)) "$1"
   "$programs/starling-coordinator" simulate "$work/job.toml" --clients 100 --workers 1 \
     --trainer "$python $here/trainer.py" --out "$work/out" >"$work/log" 2>&1 || { cat "$work/log" >&2; return 1; }
   "$python" -c 'import datetime, json, statistics, sys

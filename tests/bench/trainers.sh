@@ -15,6 +15,7 @@ export PYTHONPATH=$root/edge_client/python:$here PYTHONDONTWRITEBYTECODE=1
 "$python" -c 'import torch' || { echo "$python has no torch: set PYTHON to one that has" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+. "$here/job.sh"
 
 # Runs a command in a session of its own; prints its seconds and the largest sum of its processes' memory, MB.
 watch() {
@@ -31,20 +32,7 @@ watch() {
   awk -v b="$begin" -v e="$(date +%s.%N)" -v p="$peak" 'BEGIN { printf "%8.1f %8d\n", e - b, p }'
 }
 
-cat >"$work/job.toml" <<JOB
-rounds = $rounds
-[model]
-kind = "external"
-[train]
-batch-size = 10
-[round]
-cohort = 10
-wait-for = 100
-[evaluate]
-every = 0
-[checkpoint]
-keep = 1
-JOB
+write_job "$work/job.toml" "$rounds" 2nn
 
 printf '%-10s %8s %8s %8s\n' '' 's/round' 's' 'peak MB'
 fits=$(for _ in $(seq $workers); do OMP_NUM_THREADS=1 "$python" "$here/bare.py" & done; wait)
