@@ -88,6 +88,11 @@ std::string render_panel(const Chart& chart) {
   return figure_of(chart, shown.series.empty() ? kNothing : draw(shown, kPanel).svg);
 }
 
+bool shows_something(const Chart& chart) {
+  return std::ranges::any_of(chart.series,
+                             [&](const Series& series) { return is_visible(chart, series); });
+}
+
 std::string standalone_svg(const Chart& chart) {
   const Chart shown = visible_part(chart);
   STARLING_CHECK(!shown.series.empty());

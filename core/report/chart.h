@@ -53,6 +53,8 @@ std::string render_panel(const Chart& chart);
 // The names and styles of these series as a list.
 std::string legend_of(std::span<const Series> series);
 
+// Whether any point of it can be drawn: a logarithmic axis has none of a line of zeros.
+bool shows_something(const Chart& chart);
 // A file for a paper: light, with its title, axes and legend, without scripts or anything outside
 // it. Requires: something can be shown.
 std::string standalone_svg(const Chart& chart);

@@ -139,11 +139,13 @@ std::vector<CurveFile> curves_as_svg(std::span<const Run> runs) {
   Names names;
   for (const ChartSection& section : shown.sections) {
     for (const Chart& chart : section.charts) {
+      if (!shows_something(chart)) continue;
       if (facets.empty()) {
         files.push_back({names.next(stem_of(chart), ".svg"), standalone_svg(chart)});
         continue;
       }
       for (FacetPanel& panel : make_panels(chart, facets)) {
+        if (!shows_something(panel.chart)) continue;
         const std::string stem = stem_of(chart) + "-" + fmt::format("panel-{}", panel.facet + 1);
         panel.chart.title = chart.title + " (" + panel.chart.title + ")";
         files.push_back({names.next(stem, ".svg"), standalone_svg(panel.chart)});

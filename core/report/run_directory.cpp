@@ -57,6 +57,8 @@ Result<Run> read_run(const std::filesystem::path& directory) {
   return read_recorded(directory, simulation ? RunKind::kGossip : RunKind::kFederated, record);
 }
 
+bool is_whole(const Run& run) { return run.kind == RunKind::kGossip || run.state == "completed"; }
+
 Result<void> write_report(const std::filesystem::path& run_directory) {
   STARLING_ASSIGN(const Run run, read_run(run_directory));
   const std::string page = render_report({&run, 1});

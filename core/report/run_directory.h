@@ -14,6 +14,9 @@ namespace starling::report {
 // is missing or above 4 MB is left out.
 [[nodiscard]] Result<Run> read_run(const std::filesystem::path& directory);
 
+// Whether it ended as it should: a coordinator leaves a record of failed runs, too.
+bool is_whole(const Run& run);
+
 // Reads the directory and writes its report.html.
 [[nodiscard]] Result<void> write_report(const std::filesystem::path& run_directory);
 

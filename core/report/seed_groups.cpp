@@ -63,6 +63,12 @@ Run common_facts(std::span<const Run> runs, const std::vector<std::size_t>& memb
   run.trace_sha256.clear();
   run.stopped_early.clear();
   run.best.reset();
+  for (const std::size_t i : members) {  // random graphs have one a seed
+    if (runs[i].topology && run.topology && runs[i].topology->slem != run.topology->slem) {
+      run.topology->slem.reset();
+      run.topology->spectral_gap.reset();
+    }
+  }
   for (const auto fact : {&Run::virtual_seconds, &Run::wall_seconds, &Run::bytes_sent,
                           &Run::messages, &Run::node_steps_per_second, &Run::steps}) {
     run.*fact = mean_of(runs, members, fact);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 #include "core/base/durable_file.h"
 #include "core/report/comparison.h"
 #include "core/report/curve_files.h"
+#include "core/report/run_directory.h"
 #include "core/report/run_report.h"
 
 namespace starling::report {
@@ -21,6 +23,7 @@ std::optional<double> number_of(const std::string& text) {
   double value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return std::nullopt;
+  if (std::isnan(value)) return std::nullopt;  // has no place in an order
   return value;
 }
 
@@ -93,7 +96,11 @@ Result<StudyRuns> read_study(const std::filesystem::path& directory) {
       continue;
     }
     STARLING_ASSIGN(Run run, read_run(entry.path()));
-    study.runs.push_back(std::move(run));
+    if (is_whole(run)) {
+      study.runs.push_back(std::move(run));
+    } else {
+      study.unfinished.push_back(entry.path().filename().string());
+    }
   }
   if (study.runs.empty()) {
     return rejected("no-run", fmt::format("{} holds no run, nor does a directory in it: simulate "

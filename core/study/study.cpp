@@ -149,17 +149,16 @@ std::optional<std::string> difference(const Settings& recorded, const Settings& 
   return std::nullopt;
 }
 
-bool is_whole(const report::Run& run) {
-  return run.kind == report::RunKind::kGossip || run.state == "completed";
-}
-
 bool is_temporary(const std::string& name) {
   return name.starts_with('.') && name.ends_with(".tmp");
 }
 
-// Finished, or what may be removed to begin.
+// kFinished, or kOpen if the directory may be removed and the run started. A record that is there
+// and cannot be read is an error: it is written last, so that it is none of an interrupted run.
 Result<State> state_of(const std::filesystem::path& directory, const Program& program) {
-  if (const auto run = report::read_run(directory); run && is_whole(*run)) {
+  const auto run = report::read_run(directory);
+  if (!run && run.error().code() != "no-run") return run.error();
+  if (run && report::is_whole(*run)) {
     const auto differs = difference(run->told(), program.settings());
     if (!differs) return State::kFinished;
     return rejected("out-not-empty",

@@ -31,7 +31,10 @@ Result<void> check_trainer_flags(const config::Binder& binder, const std::string
 
 Settings settings_of_run(const config::Binder& binder, const std::string& trainer) {
   Settings settings = binder.settings();
-  if (!trainer.empty()) settings.emplace_back("trainer.command", trainer);
+  if (trainer.empty()) return settings;
+  // The trainer chooses the rows: the defaults of [data] were not used.
+  std::erase_if(settings, [](const auto& s) { return s.first.starts_with("data."); });
+  settings.emplace_back("trainer.command", trainer);
   return settings;
 }
 

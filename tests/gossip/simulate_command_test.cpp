@@ -353,6 +353,27 @@ TEST_F(SimulateCommand, AStudyThatWasKilledGoesOn) {
                                    "(train.learning-rate is 0.1 there and 0.5 here)"));
 }
 
+// Whatever hides its record from us: it is not removed.
+TEST_F(SimulateCommand, AStudyLeavesARunAloneThatItCannotRead) {
+  const std::string study = path("study");
+  const std::vector<std::string> command = {"--seeds", "1..2", "--out", study};
+  ASSERT_EQ(run_small(command).code, 0);
+  const auto record = std::filesystem::path(study) / "seed=2" / "summary.json";
+  std::ofstream(record) << "{";
+  const Answer again = run_small(command);
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.err, HasSubstr("the JSON breaks off"));
+  EXPECT_EQ(std::filesystem::file_size(record), 1U);
+}
+
+// One node is always at no distance from itself, of which a logarithmic axis has no point.
+TEST_F(SimulateCommand, AStudyOfOneNodeHasCurves) {
+  const Answer answer =
+      run_small({"--nodes", "1", "--topology", "ring", "--seeds", "1..2", "--out", path("study")});
+  EXPECT_EQ(answer.code, 0) << answer.err;
+  EXPECT_TRUE(std::filesystem::exists(path("study") + "/curves/accuracy-by-step.svg"));
+}
+
 TEST_F(SimulateCommand, AStudyOfWholePeersIsAnother) {
   const std::string study = path("study");
   ASSERT_EQ(run_small({"--seeds", "1", "--out", study}).code, 0);
@@ -439,6 +460,25 @@ TEST(SimulateWithTrainer, ItsSettingsAreATableOfTheNetwork) {
   EXPECT_EQ(answer.code, 0) << answer.err;
   EXPECT_THAT(answer.err, HasSubstr(R"("settings": {"echo": [1, 2]})"));
   EXPECT_THAT(answer.err, HasSubstr(R"("client": "node-0003")"));
+}
+
+TEST(SimulateWithTrainer, ARepeatedStudyKnowsItsRuns) {
+  const testing::TemporaryDirectory directory;
+  const auto script = testing::source_root() / "tests" / "client" / "fake_trainer.py";
+  const std::vector<std::string> command = {
+      "--model",    "external",
+      "--nodes",    "3",
+      "--topology", "ring",
+      "--steps",    "4",
+      "--seeds",    "1..2",
+      "--out",      (directory.path() / "study").string(),
+      "--trainer",  "python3 -B " + script.string() + " honest " + directory.path().string()};
+  const Answer first = run(command);
+  if (first.err.find("python3: not found") != std::string::npos) GTEST_SKIP();
+  EXPECT_EQ(first.code, 0) << first.err;
+  const Answer again = run(command);
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("2 of them finished before, 0 to do"));
 }
 
 }  // namespace

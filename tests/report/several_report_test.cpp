@@ -254,6 +254,18 @@ TEST_F(StudyDirectory, HasItsRunsBySettingsAndNamesTheUnfinished) {
   EXPECT_TRUE(holds_run(directory_.path() / "a"));
 }
 
+// A coordinator records them too.
+TEST_F(StudyDirectory, FailedRunsAreUnfinished) {
+  write("a", "0.1", "2");
+  ASSERT_TRUE(make_directory(directory_.path() / "b"));
+  ASSERT_TRUE(write_durably(directory_.path() / "b" / "run.json",
+                            as_bytes(std::string(R"({"state": "failed", "rounds": []})"))));
+  const auto study = read_study(directory_.path());
+  ASSERT_TRUE(study) << study.error().message();
+  EXPECT_EQ(study->runs.size(), 1U);
+  EXPECT_THAT(study->unfinished, ElementsAre("b"));
+}
+
 TEST_F(StudyDirectory, CurvesOfAnEarlierPageGo) {
   write("a", "0.1", "1");
   write("b", "0.1", "2");
