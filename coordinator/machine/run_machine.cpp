@@ -43,7 +43,7 @@ std::string describe_missing(const StopOptions& stop, Round round, const Measure
     return fmt::format(
         "the evaluation of round {} says no accuracy, so stop.metric = '{}' cannot end the run by "
         "it; submit such runs with '{}loss'",
-        round, stop.metric, found.federated ? "federated-" : "");
+        round, stop.metric, found.federated ? kFederatedPrefix : "");
   }
   constexpr std::size_t kNamed = 10;
   std::vector<std::string> names;

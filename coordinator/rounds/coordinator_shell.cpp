@@ -33,7 +33,8 @@ bool needs_no_disk(const Action& action) {
   const auto* send = std::get_if<Send>(&action);
   if (send == nullptr) {
     return std::holds_alternative<CloseSession>(action) ||
-           std::holds_alternative<WriteUpload>(action);
+           std::holds_alternative<WriteUpload>(action) ||
+           std::holds_alternative<StopEvaluation>(action);
   }
   const protocol::Message& message = send->envelope.message;
   return std::holds_alternative<protocol::Pong>(message) ||

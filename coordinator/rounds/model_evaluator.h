@@ -28,6 +28,8 @@ class ModelEvaluator {
                                                            Round round,
                                                            const model::Snapshot& model,
                                                            const std::stop_token& stop) = 0;
+  // Whether initialize() is what makes the models of jobs that name no file.
+  virtual bool makes_models() const { return true; }
   // The model that a run of this job begins with.
   [[nodiscard]] virtual Result<model::Snapshot> initialize(RunId run, const Job& job,
                                                            const std::stop_token& stop) = 0;

@@ -134,9 +134,7 @@ Result<double> RoundAggregate::add(update::ContributionHead head, update::Payloa
                     fmt::format("the update's norm {:.4g} is above {:.4g} (aggregation.norm-max)",
                                 norm, *norm_max_));
   }
-  const update::ContributionHead taken = contribution.head();
   STARLING_TRY(take(std::move(contribution)));
-  if (kind_ == protocol::TaskKind::kTrain) train_metrics_.add(taken);
   return norm;
 }
 
@@ -144,7 +142,9 @@ Result<void> RoundAggregate::take(update::Contribution contribution) {
   if (auto* mean = std::get_if<aggregate::WeightedMean>(&*rule_)) {
     STARLING_TRY(mean->accumulate(contribution));
     const auto added = maxima_.add(contribution);
-    return added ? added : internal(added.error().code(), added.error().message());
+    if (!added) return internal(added.error().code(), added.error().message());
+    train_metrics_.add(contribution.head());
+    return {};
   }
   if (auto* measured = std::get_if<MeasuredMeans>(&*rule_)) {
     measured->add(contribution.head());
@@ -152,6 +152,7 @@ Result<void> RoundAggregate::take(update::Contribution contribution) {
   }
   auto& [rule, clients, updates] = std::get<Joint>(*rule_);
   const std::string& client = clients.at(contribution.head().task);
+  train_metrics_.add(contribution.head());
   updates.keep(client, std::move(contribution));
   return {};
 }

@@ -366,7 +366,7 @@ std::string RunQueue::waits_for(const store::Run& run) const {
 }
 
 bool RunQueue::trainer_initializes(const Job& job) const {
-  return parts_.external != nullptr && lacks_initial_model(job);
+  return parts_.external != nullptr && parts_.external->makes_models() && lacks_initial_model(job);
 }
 
 void RunQueue::initialize(const store::Run& run, const Job& job) {

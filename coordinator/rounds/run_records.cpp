@@ -148,7 +148,7 @@ std::optional<store::Metric> metric_of(const StopOptions& stop) {
 }
 
 std::string word_of(const store::Metric& metric) {
-  return (metric.federated ? "federated-" : "") + metric.name;
+  return std::string(metric.federated ? kFederatedPrefix : "") + metric.name;
 }
 
 EarlyStopping replay_stopping(const StopOptions& stop,

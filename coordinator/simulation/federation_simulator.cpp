@@ -65,7 +65,7 @@ class FederationSimulator::Evaluator final : public ModelEvaluator {
     });
     return *std::move(found);
   }
-  // Made already, as a context has it.
+  bool makes_models() const override { return false; }  // the run is prepared with its model
   Result<model::Snapshot> initialize(RunId, const Job&, const std::stop_token&) override {
     return world_.context_->external;
   }

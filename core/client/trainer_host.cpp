@@ -86,8 +86,9 @@ Result<const TrainerDescription*> TrainerHost::described(const Subject& subject,
   const bool asked = question_ && question_->subject == subject;
   if (question_) {
     const auto finished = finish_question(stop);
-    // What it had to say of another subject does not matter here, unless the process is gone.
-    if (!finished && (asked || question_ || !process_)) return finished.error();
+    // What it had to say of another subject does not matter here.
+    if (!finished && (asked || question_)) return finished.error();
+    STARLING_TRY(start_where_needed(stop));  // the other question may have ended the process
   }
   if (!described_.contains(subject)) {
     STARLING_TRY(ask(subject));

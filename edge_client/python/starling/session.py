@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import math
 import re
 import traceback
@@ -204,8 +205,10 @@ def _is_by_this_package(error: BaseException) -> bool:
     """Whether a check of this package raised it: its sentence says all, a traceback nothing more."""
     if not isinstance(error, (TypeError, ValueError, FloatingPointError)):
         return False
-    *_, (last, _) = traceback.walk_tb(error.__traceback__)
-    return str(last.f_globals.get("__name__", "")).startswith("starling.")
+    *_, (last, line) = traceback.walk_tb(error.__traceback__)
+    source = linecache.getline(last.f_code.co_filename, line)
+    return (str(last.f_globals.get("__name__", "")).startswith("starling.")
+            and source.lstrip().startswith("raise "))
 
 
 def _describe_error(error: BaseException) -> Tuple[str, str]:
