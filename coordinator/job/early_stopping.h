@@ -26,12 +26,12 @@ class EarlyStopping {
   EarlyStopping() = default;  // never stops
   explicit EarlyStopping(StopOptions options) : options_(std::move(options)) {}
 
-  // In order of round; other evaluations than the metric's are passed over, as are those that do
-  // not say it. A value that is no number is no improvement.
+  // Call in order of round. Ignores evaluations of the other kind and those without the metric. A
+  // value that is not a number is no improvement.
   void record(Round round, const Measured& measured);
-  // Whether the metric is one of such evaluations: the coordinator's, or the clients'.
+  // Whether the metric belongs to this kind of evaluation (the coordinator's or the clients').
   bool is_of(const Measured& measured) const;
-  // What it says of the metric. Requires: is_of().
+  // The metric's value; none where the evaluation lacks it. Requires: is_of().
   std::optional<double> value_of(const Measured& measured) const;
   // Why the run ends now: "accuracy has not improved for 5 evaluations since round 12 (0.8421)".
   std::optional<std::string> reason() const;

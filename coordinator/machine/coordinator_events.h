@@ -196,8 +196,7 @@ struct RecordTraffic {  // so far, of the open phase; what a kill loses of it is
 struct CommitRound {  // aggregate, evaluate, make durable: RoundDurable
   RoundSummary summary;
 };
-struct StopEvaluation {  // the run's end does not wait until the coordinator has evaluated its
-                         // round
+struct StopEvaluation {  // the run is being stopped: give up the evaluation of its round
   RunId run;
 };
 struct AbandonRound {

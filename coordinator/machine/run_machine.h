@@ -84,7 +84,7 @@ class RunMachine {
   std::optional<TimePoint> retry_at_;
   std::optional<TimePoint> evaluate_by_;  // the evaluation that is due: it waits no longer
   bool said_who_cannot_ = false;
-  bool misses_metric_ = false;  // the last evaluation that could say stop.metric did not
+  bool misses_metric_ = false;  // the last evaluation of its kind lacked stop.metric
   std::uint64_t work_ = 0;      // but that of the candidates and the open phase
 };
 

@@ -21,7 +21,7 @@ namespace starling::coordinator {
 struct RoundOutcome {
   std::optional<RunPosition> next;   // of a training
   std::optional<double> train_loss;  // weighted mean over the contributors
-  train::Metrics train_metrics;      // the same of each, over those that say it
+  train::Metrics train_metrics;      // weighted mean of each, over those that report it
   std::optional<Measured> measured;
   std::optional<Error> not_evaluated;  // why the coordinator's trainer measured nothing
 };

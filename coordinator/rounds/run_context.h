@@ -35,7 +35,7 @@ struct RunContext {
   client::TrainingSettings for_clients;  // the job's, of the strategy only what clients need
 
   bool evaluates(Round round) const;
-  // ... and not the coordinator itself does, but its trainer.
+  // Whether the coordinator's trainer evaluates this round's model.
   bool evaluates_by_trainer(Round round) const { return model == nullptr && evaluates(round); }
   // All of the job's as settings_to_json has them, which a run begins with.
   std::string job_settings() const;

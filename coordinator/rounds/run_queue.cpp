@@ -216,7 +216,7 @@ void RunQueue::load_next() {
   std::map<RunId, Pending> waiting;
   for (const store::Run& run : *runs) {
     auto pending = find_pending(run);
-    // One that is held has its initial model made.
+    // A held run is already making or loading its initial model.
     if (pending && (held_.contains(run.id) || !may_begin(*pending))) {
       waiting.emplace(run.id, *std::move(pending));
       continue;

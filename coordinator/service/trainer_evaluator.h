@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluates external models, and makes first ones, by the process of a trainer
 // (client/trainer_host.h), one for all runs: on a thread of its own, which the process must not
-// outlive, one task after another. Who does not need a task any more does not wait for its end.
+// outlive, one task after another. A caller that no longer needs its task returns at once.
 #pragma once
 
 #include <atomic>

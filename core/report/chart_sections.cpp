@@ -57,7 +57,7 @@ std::vector<ChartSection> chart_sections(const Runs& runs) {
   }
   if (std::ranges::any_of(runs.runs,
                           [](const Run& run) { return varies(run, Measure::kNodesUp); })) {
-    add_section(sections, "Who was there", {nodes_up_chart(runs)});
+    add_section(sections, "Nodes present", {nodes_up_chart(runs)});
   }
   return sections;
 }

@@ -58,7 +58,8 @@ Settings without_seed(const Settings& settings) {
   return others;
 }
 
-// Why each run cannot be held, if it cannot; a seed decides nothing here.
+// For each run the error that check() reports, if any. Runs that differ in the seed alone are
+// checked once.
 Result<std::vector<std::optional<Error>>> refusals(const Plan& plan, const Program& program) {
   std::map<Settings, std::optional<Error>> found;
   std::vector<std::optional<Error>> all;
@@ -121,7 +122,7 @@ Result<void> check_directory(const std::filesystem::path& out) {
                               out.string()));
 }
 
-// A second command would take the run at work for one that was stopped, and remove it.
+// Another command would take the current run for an interrupted one and remove it.
 Result<FileDescriptor> lock(const std::filesystem::path& out) {
   FileDescriptor directory(::open(out.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() < 0) return file_error("open", out);

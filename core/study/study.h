@@ -49,7 +49,7 @@ struct Program {
   std::function<Result<void>(const Settings&)> configure;
   // What can be refused without its data.
   std::function<Result<void>()> check;
-  // As report::Run::told() of its directory.
+  // What this run records: compared with report::Run::told() to recognise a finished run.
   std::function<Settings()> settings;
   // Runs it and writes its directory, which is empty or missing; what makes report::read_run()
   // accept the directory comes last and is durable. Returns some words about how it ended.

@@ -15,7 +15,7 @@ namespace starling::telemetry {
 
 struct ProgressOptions {
   std::string unit = "rounds";
-  std::uint64_t per_unit = 1;  // so much of the total is one unit, as lines count them
+  std::uint64_t per_unit = 1;  // steps of the total that make one displayed unit
   Duration redraw_every = std::chrono::milliseconds(100);  // of the bar
   Duration line_every = std::chrono::seconds(10);          // where there is no bar
 };

@@ -81,8 +81,8 @@ class SignalThread {
   std::thread thread_;
 };
 
-// The issuer on a thread of its own: what peers send is read, and its time is known, while the
-// launcher's thread evaluates. Handlers and log run on the launcher's.
+// The issuer on a thread of its own: messages of peers are read and their time is noted while the
+// launcher's thread evaluates. Handlers and log calls run on the launcher's thread.
 class IssuerThread {
  public:
   struct Handlers {

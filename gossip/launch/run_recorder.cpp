@@ -147,7 +147,7 @@ std::optional<Measurement> RunRecorder::take_measurement(TimePoint now) {
   if (!due) return std::nullopt;
   complete_ = is_last(exchange);
   measured_ = exchange;
-  // Where a late node missed the next evaluation, that one was complete earlier.
+  // Times never go back: a later evaluation may have been complete before this one.
   measured_at_ = std::max(measured_at_, evaluation.last);
   measurements_.push_back(
       measure(experiment_.options.schedule().after(exchange + 1), evaluation.models, measured_at_));
