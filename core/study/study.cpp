@@ -80,7 +80,7 @@ bool has(const PlannedRun& run, const std::string& key, const std::string& value
 }
 
 Error wrong_value(const Axis& axis, const std::string& value, const Error& why) {
-  const Error error = why.within(fmt::format("--sweep {}={}", axis.key, value));
+  Error error = why.within(fmt::format("--sweep {}={}", axis.key, value));
   const bool cut = value.find_first_of("=,") != value.npos && axis.values.size() > 1;
   if (!cut) return error;
   return error.with_message(
