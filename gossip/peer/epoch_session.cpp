@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/epoch_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/counted.h"
+#include "gossip/peer/held_roster.h"
+#include "gossip/peer/usual_distance.h"
+
+namespace starling::gossip {
+
+using protocol::Parcel;
+using protocol::PeerHello;
+
+namespace {
+
+// Asks of one member for columns of the model, that wait until it may be read.
+constexpr std::ptrdiff_t kAsksMax = 4;
+
+}  // namespace
+
+Settings lasting_settings(Settings settings) {
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "topology.nodes"; });
+  return settings;
+}
+
+EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
+    : epoch_(setup.roster.epoch),
+      run_id_(setup.roster.run_identity()),
+      run_name_(setup.roster.run),
+      settings_(lasting_settings(setup.roster.settings)),
+      self_(setup.self),
+      names_(names_of(setup.roster)),
+      run_(std::move(setup.run)),
+      local_(std::move(setup.local)),
+      up_(up),
+      checkpoint_every_(setup.checkpoint_every),
+      pace_(setup.pace),
+      now_(now),
+      silent_(setup.absent),
+      copy_patience_(setup.patience.max),
+      handed_in_at_(run_.options.schedule().after(setup.start.exchange) /
+                    run_.options.evaluate_every()),
+      checkpoint_at_(now + setup.checkpoint_every) {
+  CoursePlace place{
+      .epoch = epoch_, .self = self_, .names = names_, .absent = std::move(setup.absent)};
+  course_ =
+      make_course(run_, *local_, *this, std::move(place), setup.patience, std::move(setup.start));
+  members_ = std::make_unique<membership::SwimMachine>(
+      setup.membership, epoch_, self_, static_cast<Member>(names_.size()), setup.rng, now);
+}
+
+void EpochSession::begin(TimePoint now) {
+  now_ = now;
+  course_->begin();
+}
+
+// The link of an absent member may only look whole, so that member has to speak first.
+void EpochSession::told_before(Member member, PeerHello hello, TimePoint now) {
+  if (silent_.contains(member) && hello.epoch != epoch_) return;
+  hello.epoch = epoch_;
+  hello.begun = false;
+  told(member, hello, now);
+}
+
+// --- what comes ---------------------------------------------------------------------------------
+
+void EpochSession::told(Member member, const PeerHello& hello, TimePoint now) {
+  now_ = now;
+  heard(member);
+  if (const auto unsent = unsent_.extract(member)) {
+    outcome_.actions.push_back(peer::Send{member, unsent.mapped()});
+  }
+  course_->told(member, hello);
+}
+
+void EpochSession::heard(Member member) {
+  silent_.erase(member);
+  perform(members_->on(membership::Heard{member}, now_));
+}
+
+void EpochSession::link_lost(Member member, TimePoint now) {
+  now_ = now;
+  unsent_.erase(member);
+  course_->link_lost(member);
+  if (copy_) copy_->lose(member);
+  std::erase_if(asks_, [&](const Ask& ask) { return ask.first == member; });
+  perform(members_->on(membership::LinkLost{member}, now_));
+  continue_copy();
+}
+
+void EpochSession::take(Member from, const protocol::Message& message, TimePoint now) {
+  now_ = now;
+  if (const auto* swim = std::get_if<protocol::Swim>(&message)) {
+    if (swim->epoch == epoch_) silent_.erase(from);
+    perform(members_->on(membership::Received{from, *swim}, now_));
+  } else if (const auto* ask = std::get_if<protocol::ColumnsAsk>(&message)) {
+    const auto waiting = std::ranges::count(asks_, from, &Ask::first);
+    if (ask->epoch == epoch_ && waiting < kAsksMax) asks_.emplace_back(from, *ask);
+    answer_asks();
+  } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
+    if (note->epoch == epoch_) course_->take(from, *note);
+  }
+}
+
+Result<void> EpochSession::check(Member from, const Parcel& parcel) const {
+  if (parcel.epoch != epoch_) {
+    return rejected("other-epoch", "this peer is not in that epoch");
+  }
+  if (parcel.kind != Parcel::Kind::kColumns) return course_->judge(from, parcel);
+  if (copy_ && copy_->expects(from, parcel)) return {};
+  return rejected("not-wanted", "these columns were not asked for");
+}
+
+void EpochSession::overhear(Member from, const Parcel& parcel, TimePoint now) {
+  now_ = now;
+  if (parcel.epoch != epoch_ || parcel.kind == Parcel::Kind::kColumns) return;
+  course_->overheard(from, parcel);
+}
+
+void EpochSession::take(Member from, ParcelFlow::Whole whole, TimePoint now) {
+  now_ = now;
+  heard(from);
+  if (whole.parcel.kind == Parcel::Kind::kColumns) {
+    take_columns(from, whole);
+  } else {
+    course_->take(from, std::move(whole));
+  }
+}
+
+// --- a model that is taken over, or given -------------------------------------------------------
+
+void EpochSession::copy_model(std::vector<Member> donors) {
+  copy_.emplace(std::move(donors), run_.initial.size(), copy_patience_);
+  continue_copy();
+}
+
+void EpochSession::take_columns(Member from, const ParcelFlow::Whole& whole) {
+  if (!copy_ || !copy_->expects(from, whole.parcel)) return;
+  const std::span<const float> columns(reinterpret_cast<const float*>(whole.data.view().data()),
+                                       whole.parcel.first);
+  const auto own = course_->model();
+  const bool fits = own ? UsualDistance::may_be_of_this_run(
+                              columns, own->subspan(whole.parcel.place, columns.size()))
+                        : is_finite(columns);
+  if (fits) {
+    copy_->take(from, whole.parcel, columns);
+  } else {
+    outcome_.actions.push_back(peer::Say{
+        LogLevel::kWarning, names_[from] + " gives a model that is none of this run: not copied"});
+    copy_->lose(from);
+  }
+  continue_copy();
+}
+
+void EpochSession::continue_copy() {
+  if (!copy_ || links_changed_) return;
+  for (const ModelCopy::Ask& ask : copy_->asks(now_)) {
+    protocol::ColumnsAsk columns = ask.columns;
+    columns.epoch = epoch_;
+    if (up_.contains(ask.to)) {
+      outcome_.actions.push_back(peer::Send{ask.to, columns});
+    } else {
+      copy_->lose(ask.to);
+    }
+  }
+  if (copy_->failed()) {
+    copy_.reset();
+    course_->not_copied();
+  } else if (copy_->done()) {
+    const ModelCopy copy = std::move(*copy_);
+    copy_.reset();
+    course_->copied(copy.progress(), copy.model());
+  }
+}
+
+// In the background, so that a member that copies the model delays no exchange.
+void EpochSession::answer_asks() {
+  if (asks_.empty() || links_changed_) return;
+  const auto model = course_->model();
+  if (!model) return;
+  const Exchange exchange = course_->progress().exchange;
+  for (const auto& [to, ask] : std::exchange(asks_, {})) {
+    if (ask.end > model->size()) continue;
+    const auto columns = model->subspan(ask.begin, ask.end - ask.begin);
+    const Parcel parcel{.kind = Parcel::Kind::kColumns,
+                        .epoch = epoch_,
+                        .exchange = exchange,
+                        .place = ask.begin,
+                        .first = columns.size(),
+                        .support = course_->support()};
+    outcome_.actions.push_back(peer::SendParcel{to, parcel,
+                                                SharedBytes::own(to_bytes(as_bytes(columns))),
+                                                ParcelFlow::Urgency::kBackground});
+  }
+}
+
+// --- what the course asks for -------------------------------------------------------------------
+
+void EpochSession::send(Member to, Parcel parcel, SharedBytes data) {
+  if (links_changed_) return;
+  parcel.epoch = epoch_;
+  // The course sends again what is lost for want of a link.
+  if (!up_.contains(to)) outcome_.actions.push_back(peer::Reach{to});
+  outcome_.actions.push_back(peer::SendParcel{to, std::move(parcel), std::move(data)});
+}
+
+void EpochSession::send(Member to, protocol::ReduceNote note) {
+  if (links_changed_) return;
+  note.epoch = epoch_;
+  outcome_.actions.push_back(peer::Send{to, std::move(note)});
+}
+
+void EpochSession::submit(peer::Compute::What what, std::function<void()> work,
+                          std::function<void()> done) {
+  done_ = std::move(done);
+  computing_since_ = now_;
+  outcome_.actions.push_back(peer::Compute{.what = what, .work = std::move(work), .session = {}});
+}
+
+void EpochSession::compute(std::function<void()> work, std::function<void()> done) {
+  submit(peer::Compute::What::kMixing, std::move(work), std::move(done));
+}
+
+void EpochSession::train(std::uint64_t step, std::function<void()> work,
+                         std::function<void()> done) {
+  const auto due = pace_ ? pace_->due(step) : now_;
+  if (due && *due <= now_) {
+    return submit(peer::Compute::What::kTraining, std::move(work), std::move(done));
+  }
+  held_back_ = HeldBack{due, std::move(work), std::move(done)};
+}
+
+void EpochSession::computed(TimePoint now) {
+  now_ = now;
+  std::exchange(done_, nullptr)();
+  answer_asks();
+}
+
+void EpochSession::say(LogLevel level, std::string line) {
+  outcome_.actions.push_back(peer::Say{level, std::move(line)});
+}
+
+void EpochSession::failed(Error error) { outcome_.failure = std::move(error); }
+
+// --- the model at the end of an exchange --------------------------------------------------------
+
+void EpochSession::advanced() {
+  const CourseProgress progress = course_->progress();
+  outcome_.advanced = true;
+  outcome_.all_heard = progress.heard == progress.expected;
+  answer_asks();  // who never waits for others has its model to show at no other moment
+  // A model that trains, or whose trainer's task may be cancelled, cannot be had later.
+  if (pace_ || is_external()) {
+    if (auto now = checkpoint()) {
+      outcome_.mixed = Mixed{std::make_shared<const Checkpoint>(std::move(*now)), progress};
+    }
+  }
+  if (pace_) return;
+  hand_in_model();
+  if (now_ >= checkpoint_at_) keep_checkpoint(false);
+}
+
+void EpochSession::finished() {
+  outcome_.finished = true;
+  hand_in_model();
+  keep_checkpoint(true);
+  answer_asks();  // nothing is computed any more that would be followed by it
+}
+
+// At every evaluation of the run its issuer may want the model.
+void EpochSession::hand_in_model() {
+  const auto model = course_->model();
+  if (!model) return;
+  const CourseProgress progress = course_->progress();
+  const bool last = course_->is_finished();
+  const NetOptions& options = run_.options;
+  const std::uint64_t evaluation = progress.step / options.evaluate_every();
+  // Less far, where the model of a quorum took the place of one that was learned apart.
+  if (progress.exchange == 0 || (evaluation <= handed_in_at_ && !last)) return;
+  handed_in_at_ = evaluation;
+  // A peer that left out exchanges hands in its model for the evaluation that it passed.
+  const std::uint64_t due =
+      last ? progress.exchange
+           : options.schedule().mixings_until(evaluation * options.evaluate_every());
+  const Parcel parcel{.kind = Parcel::Kind::kModel,
+                      .epoch = epoch_,
+                      .exchange = due - 1,  // the last that is in it
+                      .place = progress.step,
+                      .first = model->size()};
+  outcome_.actions.push_back(peer::HandIn{parcel, SharedBytes::own(to_bytes(as_bytes(*model)))});
+}
+
+void EpochSession::keep_checkpoint(bool model_too) {
+  auto now = checkpoint();
+  if (!now || pace_) return;
+  checkpoint_at_ = now_ + checkpoint_every_;
+  const auto kept = std::make_shared<const Checkpoint>(std::move(*now));
+  outcome_.mixed = Mixed{kept, course_->progress()};
+  outcome_.actions.push_back(peer::KeepCheckpoint{kept, run_.layout(), model_too});
+}
+
+std::optional<Checkpoint> EpochSession::checkpoint() const {
+  const auto model = course_->model();
+  if (!model) return std::nullopt;
+  Checkpoint now{.run = run_id_,
+                 .exchange = course_->progress().exchange,
+                 .model = {model->begin(), model->end()},
+                 .support = course_->support()};
+  if (!pace_) {  // of a fallback the model is all that counts
+    now.state = {.algorithm = std::string(run_.plan.traits.name),
+                 .epoch = epoch_,
+                 .bytes = course_->state()};
+  }
+  return now;
+}
+
+// --- failure detection --------------------------------------------------------------------------
+
+void EpochSession::perform(const std::vector<membership::Action>& actions) {
+  for (const membership::Action& action : actions) {
+    if (const auto* send = std::get_if<membership::Send>(&action)) {
+      if (up_.contains(send->to)) {
+        outcome_.actions.push_back(peer::Send{send->to, send->swim});
+      } else {
+        unsent_[send->to] = send->swim;
+        outcome_.actions.push_back(peer::Reach{send->to});
+      }
+    } else if (const auto* changed = std::get_if<membership::Changed>(&action)) {
+      const bool reachable = changed->state != protocol::SwimNews::State::kDead;
+      say(LogLevel::kDebug, fmt::format("{} is {}", names_[changed->member],
+                                        reachable ? "reachable" : "not reachable"));
+      course_->reach(changed->member, reachable);
+    }
+  }
+}
+
+std::map<std::string, bool> EpochSession::who_is_there() const {
+  std::map<std::string, bool> there;
+  for (Member member = 0; member < names_.size(); ++member) {
+    there[names_[member]] =
+        members_->state(member) != protocol::SwimNews::State::kDead && !silent_.contains(member);
+  }
+  return there;
+}
+
+// --- time ---------------------------------------------------------------------------------------
+
+void EpochSession::tick(TimePoint now) {
+  now_ = now;
+  if (held_back_ && held_back_->until && *held_back_->until <= now_) {
+    HeldBack phase = *std::exchange(held_back_, std::nullopt);
+    submit(peer::Compute::What::kTraining, std::move(phase.work), std::move(phase.done));
+  }
+  perform(members_->on(membership::Tick{}, now_));
+  course_->tick();
+  continue_copy();
+}
+
+std::optional<TimePoint> EpochSession::next_deadline() const {
+  std::optional<TimePoint> next;
+  const auto sooner = [&](std::optional<TimePoint> time) {
+    if (time) next = std::min(next.value_or(*time), *time);
+  };
+  sooner(members_->next_deadline());
+  sooner(course_->next_deadline());
+  if (copy_) sooner(copy_->next_deadline());
+  if (held_back_) sooner(held_back_->until);
+  return next;
+}
+
+void EpochSession::leave(bool links_changed) {
+  leaving_ = true;
+  links_changed_ = links_changed_ || links_changed;
+}
+
+PeerHello EpochSession::greeting() const {
+  return {.epoch = epoch_,
+          .exchange = course_->progress().exchange,
+          .begun = true,
+          .support = course_->support()};
+}
+
+}  // namespace starling::gossip

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// One epoch of a run at one member, as a deterministic machine: the course of the algorithm,
+// failure detection among the members, the model that is taken over from others or given to them.
+// The peer's machine begins it, tells it what comes, and ends it with the epoch.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/identity/roster.h"
+#include "gossip/membership/swim_machine.h"
+#include "gossip/peer/checkpoint.h"
+#include "gossip/peer/course.h"
+#include "gossip/peer/local_steps.h"
+#include "gossip/peer/make_course.h"
+#include "gossip/peer/model_copy.h"
+#include "gossip/peer/peer_events.h"
+
+namespace starling::gossip {
+
+// With whom there is a link, and what they said last.
+using UpLinks = std::map<Member, protocol::PeerHello>;
+
+// The settings that do not change with the members.
+Settings lasting_settings(Settings settings);
+
+class EpochSession final : private CourseHost {
+ public:
+  struct Setup {
+    const identity::Roster& roster;  // for the call
+    Member self = 0;
+    NetworkRun run;
+    std::shared_ptr<LocalSteps> local;
+    CourseStart start;
+    std::set<Member> absent = {};  // as of CoursePlace
+    CoursePatience patience;
+    membership::SwimOptions membership;
+    Rng rng;
+    Duration checkpoint_every{};
+    std::optional<FallbackPace> pace = {};  // of a fallback's run, which keeps no checkpoints
+  };
+  // What became of the model at its last mixing, as far as it was to be had.
+  struct Mixed {
+    std::shared_ptr<const Checkpoint> checkpoint;
+    CourseProgress progress;
+  };
+  // What the calls since the last outcome() came to.
+  struct Outcome {
+    std::vector<peer::Action> actions;
+    std::optional<Mixed> mixed;  // the latest
+    bool advanced = false;       // an exchange ended
+    bool all_heard = false;      // ... in which everybody was heard
+    bool finished = false;
+    std::optional<Error> failure;  // it cannot go on, and is to be ended
+  };
+
+  // `up` must outlive it.
+  EpochSession(Setup setup, const UpLinks& up, TimePoint now);
+
+  // Each with the time, then outcome(); what others say only while is_open().
+  void begin(TimePoint now);
+  // With whom a link is older than the epoch: what was said on it last.
+  void told_before(Member member, protocol::PeerHello hello, TimePoint now);
+  void told(Member member, const protocol::PeerHello& hello, TimePoint now);  // of this epoch
+  void link_lost(Member member, TimePoint now);
+  void take(Member from, const protocol::Message& message, TimePoint now);
+  void take(Member from, ParcelFlow::Whole whole, TimePoint now);
+  void overhear(Member from, const protocol::Parcel& parcel, TimePoint now);
+  void computed(TimePoint now);
+  void tick(TimePoint now);
+  Outcome outcome() { return std::exchange(outcome_, {}); }
+  std::optional<TimePoint> next_deadline() const;
+
+  // No training begins any more. With `links_changed` nothing is sent either: the places of the
+  // members are other ones already.
+  void leave(bool links_changed);
+  // Ends the task of a trainer soon, whose result is of no use.
+  void cancel_training() { local_->cancel(); }
+  // Whether a thread is at work for it, since computing_since().
+  bool is_computing() const { return course_->is_computing() && !held_back_; }
+  TimePoint computing_since() const { return computing_since_; }
+
+  // Whether an announced parcel is of use.
+  [[nodiscard]] Result<void> check(Member from, const protocol::Parcel& parcel) const;
+  protocol::PeerHello greeting() const;  // what it says of its model
+  const Course& course() const { return *course_; }
+  std::size_t reachable() const { return members_->reachable(); }
+  // Of all members, by name: who was there to the end.
+  std::map<std::string, bool> who_is_there() const;
+  // What a session would go on with; none while the model is being computed.
+  std::optional<Checkpoint> checkpoint() const;
+  bool holds_back_training() const { return held_back_.has_value(); }
+  std::optional<Handover> hand_over() { return course_->hand_over(); }
+
+  protocol::Epoch epoch() const { return epoch_; }
+  const std::string& run_id() const { return run_id_; }  // Roster::run_identity()
+  const std::string& run_name() const { return run_name_; }
+  const Settings& settings() const { return settings_; }  // lasting_settings()
+  const NetworkRun& run() const { return run_; }
+  const std::shared_ptr<LocalSteps>& local() const { return local_; }
+  bool is_external() const { return run_.model == nullptr; }
+  // Whether it hears others: not once their places are of the next epoch.
+  bool is_open() const { return !links_changed_; }
+
+ private:
+  // CourseHost
+  TimePoint now() const override { return now_; }
+  void send(Member to, protocol::Parcel parcel, SharedBytes data) override;
+  void send(Member to, protocol::ReduceNote note) override;
+  void compute(std::function<void()> work, std::function<void()> done) override;
+  void train(std::uint64_t step, std::function<void()> work, std::function<void()> done) override;
+  void copy_model(std::vector<Member> donors) override;
+  void say(LogLevel level, std::string line) override;
+  void advanced() override;
+  bool is_leaving() const override { return leaving_; }
+  void finished() override;
+  void failed(Error error) override;
+
+  void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
+  void heard(Member member);
+  void perform(const std::vector<membership::Action>& actions);
+  void take_columns(Member from, const ParcelFlow::Whole& whole);
+  void answer_asks();
+  void continue_copy();
+  void hand_in_model();
+  void keep_checkpoint(bool model_too);
+
+  const protocol::Epoch epoch_;
+  const std::string run_id_;
+  const std::string run_name_;
+  const Settings settings_;
+  const Member self_;
+  const std::vector<std::string> names_;
+  const NetworkRun run_;
+  const std::shared_ptr<LocalSteps> local_;
+  const UpLinks& up_;
+  const Duration checkpoint_every_;
+  const std::optional<FallbackPace> pace_;
+  TimePoint now_;
+  Outcome outcome_;
+  std::set<Member> silent_;  // were absent when it began, and were not heard since
+  std::unique_ptr<Course> course_;
+  std::unique_ptr<membership::SwimMachine> members_;
+  std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
+  std::optional<ModelCopy> copy_;
+  const Duration copy_patience_;
+  using Ask = std::pair<Member, protocol::ColumnsAsk>;
+  std::vector<Ask> asks_;
+  std::uint64_t handed_in_at_;  // evaluations so far
+  TimePoint checkpoint_at_;
+  struct HeldBack {
+    std::optional<TimePoint> until;  // none: the run is over
+    std::function<void()> work;
+    std::function<void()> done;
+  };
+  std::optional<HeldBack> held_back_;  // a local phase that the pace does not allow yet
+  std::function<void()> done_;         // of the computation at work
+  TimePoint computing_since_{};
+  bool leaving_ = false;
+  bool links_changed_ = false;
+};
+
+}  // namespace starling::gossip

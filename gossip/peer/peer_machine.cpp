@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/peer_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/counted.h"
+#include "gossip/peer/held_roster.h"
+
+namespace starling::gossip {
+
+using protocol::PeerHello;
+
+PeerMachine::PeerMachine(PeerOptions options, const identity::IdentityDirectory& self,
+                         MakeLocalSteps make_local_steps)
+    : options_(std::move(options)),
+      self_(self),
+      make_local_steps_(std::move(make_local_steps)),
+      rng_({.seed = options_.seed,
+            .purpose = Purpose::kBackoff,
+            .node = hash_name(self.identity().name)}) {}
+
+// A trainer's task would keep its thread for as long as it may take.
+PeerMachine::~PeerMachine() {
+  if (session_) session_->cancel_training();
+}
+
+std::vector<peer::Action> PeerMachine::on(peer::Event event, TimePoint now, WallTime wall) {
+  now_ = now;
+  wall_ = wall;
+  std::visit([this](auto& happened) { handle(happened); }, event);
+  return std::exchange(actions_, {});
+}
+
+RosterClock PeerMachine::clock_at(TimePoint now, WallTime wall) const {
+  return {.now = now, .wall = wall, .authenticated = self_.last_authenticated()};
+}
+
+// Unlike what a session says, no problem of the run.
+void PeerMachine::say(LogLevel level, std::string line) { act(peer::Say{level, std::move(line)}); }
+
+// --- the roster ---------------------------------------------------------------------------------
+
+void PeerMachine::handle(peer::RosterCame& came) {
+  if (closing_until_) return;
+  const identity::Roster& roster = came.roster->roster();
+  if (const auto checked = roster_.check(roster, came.source, clock()); !checked) {
+    if (checked.error().code() != "not-newer") say(LogLevel::kWarning, checked.error().message());
+    return;
+  }
+  const bool has_failed = failure_ && roster_->epoch == roster.epoch;
+  const bool same_epoch =
+      (session_ && session_->epoch() == roster.epoch) || has_failed || preparing_ == roster.epoch;
+  if (std::exchange(expired_, false)) problem_ = has_failed ? failure_->message() : "";
+  if (!same_epoch) leave_session();
+  roster_.take(came.roster, came.source, clock());
+  act(peer::KeepRoster{came.roster});
+  act(peer::SetRoster{came.roster});
+  renewal_ = same_epoch ? Renewal::kSameEpoch : Renewal::kNextEpoch;
+}
+
+void PeerMachine::handle(peer::LinksRenewed& renewed) {
+  up_ = {renewed.up.begin(), renewed.up.end()};
+  // Neighbours without a link to the issuer hear of it here.
+  for (const auto& [member, theirs] : up_) act(peer::Send{member, hello()});
+  switch (std::exchange(renewal_, Renewal::kDone)) {
+    case Renewal::kDone:
+    case Renewal::kNobody:
+      return;
+    case Renewal::kSameEpoch:
+      return keep_links();
+    case Renewal::kNextEpoch:
+      if (!is_computing()) return adopt();
+      return cancel_useless_task();
+  }
+}
+
+// From here on members are those of the next epoch.
+void PeerMachine::leave_session() {
+  switching_ = true;
+  if (session_) session_->leave(true);
+}
+
+bool PeerMachine::is_member() const { return gossip::is_member(*roster_, self_); }
+
+// Whether a thread is at work for the roster's run, or for an earlier one.
+bool PeerMachine::is_computing() const {
+  return preparing_ || (session_ && session_->is_computing());
+}
+
+// What the roster in force means from here on; only while nothing is computed, so that what was
+// learnt goes on. See Handover for a local phase that is still to be mixed.
+void PeerMachine::adopt() {
+  const identity::Roster& roster = *roster_;
+  if (session_) {
+    former_.reset();
+    const bool run_ends = roster.stopped() || roster.run_identity() != session_->run_id();
+    keep_checkpoint(run_ends);
+    send_report();  // the counts of steps and losses end with the session
+    if (!run_ends && !session_->holds_back_training()) {
+      former_ = Former{.run_id = session_->run_id(),
+                       .settings = session_->settings(),
+                       .local = session_->local(),
+                       .support = session_->course().support(),
+                       .course = session_->hand_over()};
+    }
+  }
+  end_session();
+  switching_ = false;
+  if (closing_until_) return;
+  if (expired_) {
+    problem_ = roster_.expiry();
+    return;
+  }
+  failure_.reset();
+  problem_.clear();
+  if (roster_.is_expired(clock())) return expire();
+  if (roster.stopped()) {
+    return say(LogLevel::kInfo, fmt::format("run {} was ended by its issuer", roster.run));
+  }
+  const auto self = roster.find(self_.identity().name);
+  const bool stands_by =
+      is_fallback(roster.settings) && (!fallback_ || fallback_->run_id != roster.run_identity());
+  say(LogLevel::kInfo,
+      fmt::format("roster {} of run {}: {} until {}{}", roster.epoch, roster.run,
+                  counted(roster.members.size(), "member"), format_rfc3339(roster.expires),
+                  stands_by ? ", should the coordinator be gone" : ""));
+  if (self && !roster.members[*self].address.empty() && !options_.listens) {
+    say(LogLevel::kWarning,
+        fmt::format("others dial this device at {}, as the roster says, but it does not listen: "
+                    "set gossip.listen",
+                    roster.members[*self].address));
+  }
+  if (!self || !is_member()) {
+    problem_ = "this device is not a member of the roster";
+    say(LogLevel::kWarning, problem_ + ": waiting for another");
+  } else if (!stands_by) {
+    prepare();
+  }
+}
+
+void PeerMachine::expire() {
+  problem_ = roster_.expiry();
+  say(LogLevel::kWarning, problem_ + ": no peer is a member any more; waiting for its issuer");
+  expired_ = true;
+  leave_session();
+  up_.clear();
+  act(peer::SetRoster{nullptr});
+  renewal_ = Renewal::kNobody;
+  if (!is_computing()) return adopt();
+  cancel_useless_task();
+}
+
+// A trainer's task may take long, and be repeated without end: a new roster does not wait for one
+// whose result it makes useless.
+void PeerMachine::cancel_useless_task() {
+  if (preparing_) act(peer::CancelPreparation{});
+  if (!session_) return;
+  const bool run_goes_on =
+      !expired_ && !roster_->stopped() && roster_->run_identity() == session_->run_id();
+  if (!run_goes_on || trainer_fails_) session_->cancel_training();
+}
+
+void PeerMachine::take(Member from, const protocol::RosterPart& part, ByteView piece) {
+  const auto taken = assemblers_[from].take(part, piece, roster_.get());
+  if (taken.ask) act(peer::Send{from, *taken.ask});
+  if (!taken.whole) return;
+  const auto roster = verify_roster(*taken.whole, self_);
+  if (roster) {
+    peer::RosterCame came{std::make_shared<const identity::SignedRoster>(*roster),
+                          peer::Source::kOther};
+    handle(came);
+  } else {
+    say(LogLevel::kWarning, "a peer passed on a bad roster: " + roster.error().message());
+  }
+}
+
+// --- while the coordinator is gone --------------------------------------------------------------
+
+std::optional<FallbackTerms> PeerMachine::standby(TimePoint now, WallTime wall) const {
+  if (!roster_ || roster_.is_expired(clock_at(now, wall)) || !is_member()) return std::nullopt;
+  const auto terms = read_fallback(roster_->settings);
+  return terms ? *terms : std::nullopt;
+}
+
+void PeerMachine::handle(peer::BeginFallback& begun) {
+  const auto terms = standby(now_, wall_);
+  if (!terms || session_ || closing_until_) return;
+  const fallback::Trained& from = begun.begin.from;
+  const auto* floats = reinterpret_cast<const float*>(from.model.view().data());
+  const std::string run = roster_->run_identity();
+  former_.reset();
+  start_.reset();
+  failure_.reset();
+  latest_ = std::make_shared<const Checkpoint>(
+      Checkpoint{run, from.exchanges, {floats, floats + from.model.size() / sizeof(float)}});
+  fallback_ = Fallback{.run_id = run,
+                       .start_patience = terms->after,
+                       .steps_before = begun.begin.steps_before,
+                       .pace = begun.begin.pace,
+                       .before = from};
+  prepare();
+}
+
+// What lies after the last mixing is no network's yet.
+std::optional<fallback::Trained> PeerMachine::gossiped() const {
+  if (!fallback_ || !latest_ || latest_->run != fallback_->run_id) return std::nullopt;
+  const fallback::Trained& before = fallback_->before;
+  const CourseProgress mixed =
+      fallback_->mixed.value_or(CourseProgress{.exchange = before.exchanges, .step = before.steps});
+  const std::uint64_t steps = before.steps + mixed.loss_steps;
+  const double loss_sum = before.loss * static_cast<double>(before.steps) + mixed.loss_sum;
+  const std::span<const float> model(latest_->model);
+  return fallback::Trained{.model = SharedBytes::own(to_bytes(as_bytes(model))),
+                           .exchanges = mixed.exchange,
+                           .steps = mixed.step,
+                           .loss = steps > 0 ? loss_sum / static_cast<double>(steps) : 0.0};
+}
+
+void PeerMachine::handle(peer::EndFallback&) {
+  const bool had_begun = fallback_ && latest_ && latest_->run == fallback_->run_id;
+  fallback_.reset();
+  if (!had_begun) return;
+  end_session();
+  // Peers that heard of the coordinator earlier only seemed dead.
+  if (ended_) ended_->there.reset();
+  latest_.reset();
+  keep_links();
+  if (switching_) adopt();
+}
+
+// --- an epoch's session -------------------------------------------------------------------------
+
+void PeerMachine::prepare() {
+  preparing_ = roster_->epoch;
+  const bool has_model = latest_ && latest_->run == roster_->run_identity();
+  act(peer::Prepare{.roster = roster_.whole(),
+                    .held = has_model ? latest_->model.size() : 0,
+                    .wants_checkpoint = !latest_});
+}
+
+void PeerMachine::handle(peer::Prepared& prepared) {
+  preparing_.reset();
+  if (closing_until_) return finish_closing();
+  if (switching_ || prepared.epoch != roster_->epoch) return adopt();
+  trainer_fails_ = false;
+  problem_.clear();
+  if (!latest_ && prepared.kept) {
+    latest_ = std::make_shared<const Checkpoint>(std::move(*prepared.kept));
+  }
+  if (!prepared.run) return fail(prepared.run.error());
+  begin_session(std::move(*prepared.run));
+}
+
+CourseStart PeerMachine::course_start(const NetworkRun& run) {
+  CourseStart start;
+  start.incarnation = rng_.next_u32() | 1U;
+  const std::string id = roster_->run_identity();
+  if (latest_ && latest_->run == id && latest_->model.size() == run.initial.size()) {
+    start.exchange = latest_->exchange;
+    start.support = latest_->support;
+    start.model = latest_->model;
+    // Weights are shares of what one epoch's members hold together: in another all begin with 1.
+    const KeptState& kept = latest_->state;
+    const bool same_epoch = kept.epoch == roster_->epoch;
+    const AlgorithmTraits& traits = run.plan.traits;
+    if (kept.algorithm == traits.name && (same_epoch || !traits.weighs)) start.state = kept.bytes;
+    if (start.exchange > 0) {
+      say(LogLevel::kInfo, fmt::format("goes on from exchange {}", start.exchange));
+    }
+  } else {
+    start.model.assign(run.initial.values().begin(), run.initial.values().end());
+  }
+  return start;
+}
+
+// For members that were never heard: they may be starting, as long as the run itself is. Later on
+// no epoch waits longer for them than twice a local phase.
+Duration PeerMachine::start_patience() {
+  const std::string id = roster_->run_identity();
+  if (!start_ || start_->run_id != id) start_ = RunStart{.run_id = id, .at = now_};
+  const Duration most = fallback_ ? fallback_->start_patience : options_.start_patience;
+  const Duration left = most - (now_ - start_->at);
+  return std::min(most, std::max(left, options_.patience_min + 2 * start_->computing_max));
+}
+
+// Members that were not reachable at the end of the previous session: the next one does not wait
+// for them to start. A running network must not pay for a start at each change of epoch; a run that
+// has not begun, or a different one, does wait.
+std::set<Member> PeerMachine::absent() const {
+  std::set<Member> absent;
+  const bool runs = ended_ && ended_->there && ended_->run_id == roster_->run_identity() &&
+                    ended_->progress.exchange > 0;
+  if (!runs) return absent;
+  for (Member member = 0; member < roster_->members.size(); ++member) {
+    const std::string& name = roster_->members[member].name;
+    const auto known = ended_->there->find(name);
+    const bool was_there = known != ended_->there->end() && known->second;
+    if (name != self_.identity().name && !was_there) absent.insert(member);
+  }
+  return absent;
+}
+
+// The local phase that waits to be mixed, the algorithm's state and the order of batches continue
+// in the next epoch. What an algorithm shares with the members starts again (Algorithm::regroup).
+void PeerMachine::begin_session(NetworkRun run) {
+  const identity::Roster& roster = *roster_;
+  const auto self = static_cast<Member>(*roster.find(self_.identity().name));
+  if (fallback_ && latest_->model.size() != run.initial.size()) {
+    return fail(rejected("wrong-vectors", "the model that is held is not of the roster's run"));
+  }
+  CourseStart start = course_start(run);
+  std::optional<Former> former = std::exchange(former_, std::nullopt);
+  const bool continues = former && former->run_id == roster.run_identity() &&
+                         former->settings == lasting_settings(roster.settings);
+  if (continues && former->course) {
+    start.exchange = former->course->exchange;
+    start.support = former->support;
+    start.state.clear();
+    start.former = std::make_shared<Handover>(std::move(*former->course));
+  }
+  const auto pace = fallback_ ? std::optional(fallback_->pace) : std::nullopt;
+  std::shared_ptr<LocalSteps> local;
+  if (continues) {
+    local = former->local;
+    local->resume();
+  } else {
+    const std::uint64_t before = fallback_ ? fallback_->steps_before : 0;
+    local =
+        make_local_steps_(run, self, run.options.schedule().after(start.exchange) + before, pace);
+  }
+  const CoursePatience patience{
+      .min = options_.patience_min, .max = options_.patience_max, .start = start_patience()};
+  const Rng probes({.seed = options_.seed, .purpose = Purpose::kBackoff, .node = rng_.next_u64()});
+  session_ = std::make_shared<EpochSession>(
+      EpochSession::Setup{.roster = roster,
+                          .self = self,
+                          .run = std::move(run),
+                          .local = std::move(local),
+                          .start = std::move(start),
+                          .absent = absent(),
+                          .patience = patience,
+                          .membership = options_.membership,
+                          .rng = probes,
+                          .checkpoint_every = options_.checkpoint_every,
+                          .pace = pace},
+      up_, now_);
+  act(peer::LimitMessages{messages_of_use(session_->run())});
+  keep_links();
+  report_at_ = now_;
+  reported_loss_ = 0;
+  reported_steps_ = 0;
+  session_->begin(now_);
+  follow_session();
+  // On links that outlast an epoch both sides say where they are now.
+  for (const auto& [member, theirs] : up_) {
+    if (!session_) return;
+    act(peer::Send{member, hello()});
+    act(peer::Send{member, issuer::ask_for_newer(roster_.get())});
+    session_->told_before(member, theirs, now_);
+    follow_session();
+  }
+}
+
+void PeerMachine::end_session() {
+  assemblers_.clear();  // of members that may have other places from now on
+  if (!session_) return;
+  if (session_->is_computing()) session_->cancel_training();
+  traffic_before_ = traffic();
+  ended_ = Ended{.run_id = session_->run_id(),
+                 .run_name = session_->run_name(),
+                 .progress = session_->course().progress(),
+                 .there = session_->who_is_there()};
+  session_.reset();
+}
+
+// Passes on what the session came to.
+void PeerMachine::follow_session() {
+  EpochSession::Outcome outcome = session_->outcome();
+  if (outcome.mixed) {
+    latest_ = outcome.mixed->checkpoint;
+    if (fallback_) fallback_->mixed = outcome.mixed->progress;
+  }
+  if (outcome.advanced) trainer_fails_ = false;
+  if (outcome.all_heard) problem_.clear();
+  if (outcome.finished) finished();
+  for (peer::Action& action : outcome.actions) {
+    if (const auto* said = std::get_if<peer::Say>(&action)) {
+      if (said->level >= LogLevel::kWarning) problem_ = said->line;
+    } else if (auto* compute = std::get_if<peer::Compute>(&action)) {
+      compute->session = session_;
+    } else if (std::holds_alternative<peer::HandIn>(action)) {
+      send_report();  // what is said of this model is to be known when it is there
+    }
+    act(std::move(action));
+  }
+  if (outcome.finished) send_report();
+  if (outcome.failure) fail(*outcome.failure);
+}
+
+void PeerMachine::handle(peer::Computed& computed) {
+  if (computed.session != session_ || !session_) return;
+  start_->computing_max = std::max(start_->computing_max, now_ - session_->computing_since());
+  session_->computed(now_);
+  follow_session();
+  if (is_computing()) return;
+  if (switching_) adopt();
+  if (closing_until_) finish_closing();
+}
+
+void PeerMachine::handle(peer::TrainerFailed& failed) {
+  trainer_fails_ = true;
+  problem_ = failed.line;
+  say(LogLevel::kWarning, problem_);
+  if (switching_) cancel_useless_task();
+}
+
+void PeerMachine::finished() {
+  problem_.clear();
+  const CourseProgress progress = session_->course().progress();
+  say(LogLevel::kInfo,
+      "the run is finished: " + counted(session_->run().options.run.steps, "step"));
+  const std::uint64_t alone = progress.loss_steps;
+  if (arrived_in_ == session_->run_id() || alone == 0 || session_->course().neighbours().empty()) {
+    return;
+  }
+  problem_ = fmt::format(
+      "no neighbour was ever heard: {} on this device's own data alone; check the members' "
+      "addresses and firewalls",
+      counted(alone, "step"));
+  say(LogLevel::kWarning, problem_);
+}
+
+void PeerMachine::fail(const Error& error) {
+  if (switching_ && session_ && session_->is_external()) {  // cancelled for the next roster
+    keep_latest(true);
+    return end_session();
+  }
+  problem_ = error.message();
+  say(LogLevel::kError, "the run cannot go on: " + problem_);
+  failure_ = error;
+  former_.reset();
+  end_session();
+  send_report();
+}
+
+void PeerMachine::keep_checkpoint(bool model_too) {
+  if (fallback_) return;
+  auto now = session_->checkpoint();
+  if (!now) return;
+  latest_ = std::make_shared<const Checkpoint>(std::move(*now));
+  keep_latest(model_too);
+}
+
+// Where it is of the session's run: a session may end while its model is being computed.
+void PeerMachine::keep_latest(bool model_too) {
+  if (!latest_ || latest_->run != session_->run_id()) return;
+  act(peer::KeepCheckpoint{latest_, session_->run().layout(), model_too});
+}
+
+// --- links --------------------------------------------------------------------------------------
+
+PeerHello PeerMachine::hello() const {
+  // Not of a run that is about to be left.
+  const bool is_current = roster_ && session_ && session_->epoch() == roster_->epoch;
+  PeerHello hello = is_current ? session_->greeting() : PeerHello{};
+  hello.software = options_.software;
+  if (roster_) hello.epoch = roster_->epoch;
+  return hello;
+}
+
+void PeerMachine::keep_links() {
+  const auto neighbours = session_ ? session_->course().neighbours() : std::vector<Member>();
+  act(peer::KeepLinks{{neighbours.begin(), neighbours.end()}});
+}
+
+void PeerMachine::handle(peer::LinkUp& up) {
+  if (renewal_ != Renewal::kDone || !roster_) return;
+  up_[up.member] = up.hello;
+  act(peer::Send{up.member, issuer::ask_for_newer(roster_.get())});
+  if (!hears_others() || up.hello.epoch != roster_->epoch) return;
+  session_->told(up.member, up.hello, now_);
+  follow_session();
+}
+
+void PeerMachine::handle(peer::LinkDown& down) {
+  if (renewal_ != Renewal::kDone) return;
+  up_.erase(down.member);
+  assemblers_.erase(down.member);
+  if (!hears_others()) return;
+  session_->link_lost(down.member, now_);
+  follow_session();
+}
+
+void PeerMachine::handle(peer::MessageCame& came) {
+  const protocol::Message& message = came.envelope.message;
+  if (const auto* hello = std::get_if<PeerHello>(&message)) {
+    peer::LinkUp up{came.from, *hello};
+    return handle(up);
+  }
+  if (const auto* ask = std::get_if<protocol::RosterAsk>(&message)) {
+    if (!roster_) return;
+    for (auto& part : issuer::roster_parts(*roster_.whole(), *ask)) {
+      act(peer::Send{came.from, std::move(part.message), std::move(part.payload)});
+    }
+  } else if (const auto* part = std::get_if<protocol::RosterPart>(&message)) {
+    take(came.from, *part, came.envelope.payload.view());
+  } else if (const auto* ping = std::get_if<protocol::Ping>(&message)) {
+    act(peer::Send{came.from, protocol::Pong{ping->nonce}});
+  } else if (hears_others()) {
+    session_->take(came.from, message, now_);
+    follow_session();
+  }
+}
+
+Result<void> PeerMachine::check(Member from, const protocol::Parcel& parcel) const {
+  if (hears_others()) return session_->check(from, parcel);
+  return rejected("other-epoch", "this peer is not in that epoch");
+}
+
+void PeerMachine::handle(peer::ParcelRefused& refused) {
+  if (!hears_others()) return;
+  session_->overhear(refused.from, refused.parcel, now_);
+  follow_session();
+}
+
+void PeerMachine::handle(peer::ParcelCame& came) {
+  if (!hears_others() || came.whole.parcel.epoch != session_->epoch()) return;
+  ++arrived_;
+  arrived_in_ = session_->run_id();
+  session_->take(came.from, std::move(came.whole), now_);
+  follow_session();
+}
+
+// --- time ---------------------------------------------------------------------------------------
+
+void PeerMachine::handle(peer::Tick&) {
+  if (closing_until_) {
+    if (now_ >= *closing_until_) finish_closing();
+    return;
+  }
+  if (!roster_) return;
+  if (!expired_ && roster_.is_expired(clock())) expire();
+  if (hears_others()) {
+    session_->tick(now_);
+    follow_session();
+  }
+  if (now_ >= report_at_) send_report();
+}
+
+std::optional<TimePoint> PeerMachine::next_deadline() const {
+  if (closed_ || (!roster_ && !closing_until_)) return std::nullopt;
+  if (closing_until_) return closing_until_;
+  const auto next = hears_others() ? session_->next_deadline() : std::nullopt;
+  return std::min(report_at_, next.value_or(report_at_));
+}
+
+Traffic PeerMachine::traffic() const {
+  Traffic sum = traffic_before_;
+  if (session_) sum += session_->course().progress().traffic;
+  return sum;
+}
+
+protocol::PeerReport PeerMachine::report(TimePoint now, WallTime wall) const {
+  protocol::PeerReport report;
+  if (roster_) report.epoch = roster_->epoch;
+  report.problem = problem_;
+  report.arrived = arrived_;
+  const Traffic counts = traffic();
+  report.late = counts.late;
+  report.lost = counts.lost;
+  report.staleness = counts.staleness;
+  report.state = !roster_ || preparing_ ? "joining"
+                 : standby(now, wall)   ? "fallback-roster"
+                                        : "refused";
+  if (roster_ && roster_->stopped()) report.state = "ended";
+  if (!session_) {
+    const bool same_run =
+        ended_ && (roster_->stopped() ? roster_->run == ended_->run_name
+                                      : roster_->run_identity() == ended_->run_id);
+    if (same_run) {
+      report.exchange = ended_->progress.exchange;
+      report.step = ended_->progress.step;
+    }
+    return report;
+  }
+  const CourseProgress progress = session_->course().progress();
+  report.exchange = progress.exchange;
+  report.step = progress.step;
+  report.state = progress.state;
+  report.neighbours = progress.heard;
+  report.expected = progress.expected;
+  report.reachable = static_cast<std::uint32_t>(session_->reachable());
+  report.loss_steps = progress.loss_steps - reported_steps_;
+  if (report.loss_steps > 0) {
+    report.loss = (progress.loss_sum - reported_loss_) / static_cast<double>(report.loss_steps);
+  }
+  return report;
+}
+
+void PeerMachine::send_report() {
+  report_at_ = now_ + options_.report_every;
+  act(peer::Report{report(now_, wall_)});
+  if (!session_) return;
+  const CourseProgress progress = session_->course().progress();
+  reported_loss_ = progress.loss_sum;
+  reported_steps_ = progress.loss_steps;
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+void PeerMachine::handle(peer::Close&) {
+  closing_until_ = now_ + options_.last_computation;
+  if (session_) session_->leave(false);
+  if (preparing_) act(peer::CancelPreparation{});
+  if (!is_computing()) finish_closing();
+}
+
+// What was being computed has come to its end, so that the checkpoint is of now, or takes too long.
+void PeerMachine::finish_closing() {
+  if (std::exchange(closed_, true)) return;
+  if (session_) {
+    keep_checkpoint(is_finished());
+    if (session_->is_external() && is_computing()) keep_latest(false);
+    session_->cancel_training();
+    session_.reset();
+  }
+  act(peer::Closed{});
+}
+
+}  // namespace starling::gossip

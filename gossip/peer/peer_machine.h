@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a gossip peer decides, as a deterministic machine: it follows the roster that it is given,
+// begins its run, begins anew with what it has learned where the members change, falls silent when
+// the roster expires, goes on from its checkpoint, and stands by for the time without a
+// coordinator. It owns no socket, clock, thread or file: events come in with the time, actions go
+// out for a shell to perform in order. What happens within an epoch is EpochSession's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/identity/identity_directory.h"
+#include "core/issuer/roster_parts.h"
+#include "gossip/peer/epoch_session.h"
+#include "gossip/peer/peer_events.h"
+#include "gossip/peer/roster_in_force.h"
+
+namespace starling::gossip {
+
+struct PeerOptions {
+  membership::SwimOptions membership;
+  std::string software = "starling-edge";
+  bool listens = false;  // others can dial this peer
+  Duration checkpoint_every = std::chrono::seconds(30);
+  Duration report_every = std::chrono::seconds(1);
+  Duration patience_min = std::chrono::seconds(2);
+  Duration patience_max = std::chrono::seconds(60);
+  Duration start_patience = std::chrono::seconds(60);
+  // How long the end waits for what is being computed.
+  Duration last_computation = std::chrono::seconds(5);
+  std::uint64_t seed = 1;  // of what must differ between processes: probes, backoff, incarnation
+};
+
+class PeerMachine {
+ public:
+  // What a member trains with in a run, from `step` on; `pace`: of a fallback.
+  using MakeLocalSteps = std::function<std::shared_ptr<LocalSteps>(
+      const NetworkRun& run, Member self, std::uint64_t step, std::optional<FallbackPace> pace)>;
+
+  // `self` must outlive it.
+  PeerMachine(PeerOptions options, const identity::IdentityDirectory& self,
+              MakeLocalSteps make_local_steps);
+  ~PeerMachine();  // at any time; the task of a trainer that is at work ends soon
+  PeerMachine(const PeerMachine&) = delete;
+  PeerMachine& operator=(const PeerMachine&) = delete;
+
+  std::vector<peer::Action> on(peer::Event event, TimePoint now, WallTime wall);
+  // When Tick is due; nothing while only others can move.
+  std::optional<TimePoint> next_deadline() const;
+
+  // Whether an announced parcel is wanted, asked before memory is taken for it. Where it is not,
+  // ParcelRefused is to follow.
+  [[nodiscard]] Result<void> check(Member from, const protocol::Parcel& parcel) const;
+  protocol::PeerHello hello() const;  // what this peer says of itself
+  // Without what the links count.
+  protocol::PeerReport report(TimePoint now, WallTime wall) const;
+  bool is_finished() const { return session_ && session_->course().is_finished(); }
+  const RosterInForce& roster() const { return roster_; }
+  // Why the run of the roster in force cannot go on here; none: it can.
+  const std::optional<Error>& failure() const { return failure_; }
+
+  // A fallback's roster only stands by: its terms, while it is current and names this device.
+  std::optional<FallbackTerms> standby(TimePoint now, WallTime wall) const;
+  // What came of the fallback so far, without the local phase at work. None where it ended by
+  // itself before it began.
+  std::optional<fallback::Trained> gossiped() const;
+
+ private:
+  struct Former {  // what of a session the next one continues with
+    std::string run_id;
+    Settings settings;
+    std::shared_ptr<LocalSteps> local;
+    protocol::Support support;
+    std::optional<Handover> course;
+  };
+  struct Ended {  // the session before
+    std::string run_id;
+    std::string run_name;
+    CourseProgress progress;
+    // Its members; nothing: all may come back.
+    std::optional<std::map<std::string, bool>> there;
+  };
+  struct RunStart {  // of a run, in this process
+    std::string run_id;
+    TimePoint at{};
+    Duration computing_max{};  // the longest computation since then
+  };
+  struct Fallback {
+    std::string run_id;
+    Duration start_patience{};
+    std::uint64_t steps_before = 0;  // in earlier absences of the coordinator
+    FallbackPace pace;
+    fallback::Trained before;                  // by earlier processes in this one
+    std::optional<CourseProgress> mixed = {};  // when the model was mixed last
+  };
+
+  void handle(peer::RosterCame& came);
+  void handle(peer::LinksRenewed& renewed);
+  void handle(peer::LinkUp& up);
+  void handle(peer::LinkDown& down);
+  void handle(peer::MessageCame& came);
+  void handle(peer::ParcelCame& came);
+  void handle(peer::ParcelRefused& refused);
+  void handle(peer::Prepared& prepared);
+  void handle(peer::Computed& computed);
+  void handle(peer::TrainerFailed& failed);
+  void handle(peer::BeginFallback& begun);
+  void handle(peer::EndFallback&);
+  void handle(peer::Close&);
+  void handle(peer::Tick&);
+
+  RosterClock clock() const { return clock_at(now_, wall_); }
+  RosterClock clock_at(TimePoint now, WallTime wall) const;
+  bool is_member() const;
+  bool is_computing() const;
+  bool hears_others() const { return session_ && session_->is_open(); }
+  void take(Member from, const protocol::RosterPart& part, ByteView piece);
+  void adopt();
+  void expire();
+  void leave_session();
+  void cancel_useless_task();
+  void prepare();
+  void begin_session(NetworkRun run);
+  CourseStart course_start(const NetworkRun& run);
+  std::set<Member> absent() const;
+  Duration start_patience();
+  void end_session();
+  void follow_session();
+  void finished();
+  void fail(const Error& error);
+  void keep_checkpoint(bool model_too);
+  void keep_latest(bool model_too);
+  void keep_links();
+  void send_report();
+  void finish_closing();
+  Traffic traffic() const;
+  void act(peer::Action action) { actions_.push_back(std::move(action)); }
+  void say(LogLevel level, std::string line);
+
+  const PeerOptions options_;
+  const identity::IdentityDirectory& self_;
+  const MakeLocalSteps make_local_steps_;
+  Rng rng_;
+  TimePoint now_{};
+  WallTime wall_{};
+  std::vector<peer::Action> actions_;
+
+  RosterInForce roster_;
+  bool expired_ = false;  // and its links are cut
+  // The members of the session at work are those of an earlier roster: it is left when nothing is
+  // computed, and then the present roster adopted.
+  bool switching_ = false;
+  // What follows the answer to SetRoster; until then the members' places are not known.
+  enum class Renewal { kDone, kNobody, kSameEpoch, kNextEpoch };
+  Renewal renewal_ = Renewal::kDone;
+  UpLinks up_;
+  std::map<Member, issuer::RosterAssembler> assemblers_;
+  std::optional<protocol::Epoch> preparing_;
+  std::shared_ptr<EpochSession> session_;
+  std::optional<Former> former_;
+  std::optional<Ended> ended_;
+  std::optional<RunStart> start_;
+  std::optional<Fallback> fallback_;          // none: a fallback's roster only stands by
+  std::shared_ptr<const Checkpoint> latest_;  // kept last, in this process or an earlier one
+  std::optional<Error> failure_;
+  std::string problem_;
+  bool trainer_fails_ = false;  // since it did a task
+
+  TimePoint report_at_{};
+  std::uint64_t arrived_ = 0;  // messages
+  std::string arrived_in_;     // the run of the last of them
+  Traffic traffic_before_;     // of sessions that have ended
+  double reported_loss_ = 0;
+  std::uint64_t reported_steps_ = 0;
+  std::optional<TimePoint> closing_until_;  // none: it is not closing
+  bool closed_ = false;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/roster_in_force.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace starling::gossip {
+namespace {
+
+// Clocks differ so much.
+constexpr auto kClockSlack = std::chrono::minutes(5);
+
+}  // namespace
+
+Result<void> RosterInForce::check(const identity::Roster& roster, peer::Source source,
+                                  const RosterClock& clock) const {
+  if (!roster_) return {};
+  const identity::Roster& held = roster_->roster();
+  if (!roster.newer_than(held)) return rejected("not-newer", "the roster is not newer");
+  // One that is over has no place beside one that holds: else a lost key of long ago, whose
+  // certificate was good when the roster says that it was signed, could end any network.
+  if (source == peer::Source::kOther && !is_expired(clock) && roster.expired(judge(clock))) {
+    return rejected("not-newer", "the roster is over");
+  }
+  if (roster.replaces(held)) return {};
+  return rejected(
+      "roster-differs",
+      fmt::format("a roster of epoch {} that says other things than the one held is not taken: its "
+                  "issuer must give it a later epoch",
+                  roster.epoch));
+}
+
+void RosterInForce::take(std::shared_ptr<const identity::SignedRoster> roster, peer::Source source,
+                         const RosterClock& clock) {
+  roster_ = std::move(roster);
+  taken_at_ = clock.now;
+  const identity::Roster& taken = roster_->roster();
+  clock_is_wrong_ = source == peer::Source::kIssuer &&
+                    (clock.wall < taken.issued - kClockSlack || taken.expired(clock.wall));
+}
+
+WallTime RosterInForce::judge(const RosterClock& clock) const {
+  const auto held_for = std::chrono::floor<std::chrono::milliseconds>(clock.now - taken_at_);
+  const WallTime known = std::max(clock.authenticated, roster_->roster().issued + held_for);
+  return clock_is_wrong_ ? known : std::max(known, clock.wall);
+}
+
+std::string RosterInForce::expiry() const {
+  return fmt::format("the roster expired at {}", format_rfc3339(roster_->roster().expires));
+}
+
+}  // namespace starling::gossip
