@@ -75,6 +75,8 @@ struct SwimNews {
   friend bool operator==(const SwimNews&, const SwimNews&) = default;
 };
 
+inline constexpr std::size_t kBeatsMax = 4096;  // members of a group whose heartbeats are told
+
 struct Swim {
   enum class Kind : std::uint8_t {
     kPing,         // answer me
@@ -86,6 +88,8 @@ struct Swim {
   std::uint64_t sequence = 0;
   Member target = 0;
   std::vector<SwimNews> news;
+  // Heartbeats of all members, by place, where not everybody probes everybody; else empty.
+  std::vector<std::uint64_t> beats = {};
   friend bool operator==(const Swim&, const Swim&) = default;
 };
 

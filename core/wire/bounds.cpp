@@ -8,7 +8,9 @@ namespace starling::wire {
 namespace {
 
 constexpr std::uint32_t kPayloadBytesMax = protocol::kChunkBytesMax;
-constexpr std::uint32_t kNumbersWords = 32;    // numbers and at most one digest
+constexpr std::uint32_t kNumbersWords = 32;  // numbers and at most one digest
+constexpr std::uint32_t kSwimWords =
+    128 + protocol::kBeatsMax;                 // news, and a heartbeat of each member
 constexpr std::uint32_t kNamesWords = 128;     // and up to two names
 constexpr std::uint32_t kSentenceWords = 192;  // and a code and a sentence
 constexpr std::uint32_t kReportWords = 256;    // numbers, a name and a sentence
@@ -43,8 +45,9 @@ Bound bound_of(FrameType type) {
     case FrameType::kOperatorReply:
       return {kSentenceWords, kPayloadBytesMax};
     case FrameType::kPeerHello:
-    case FrameType::kSwim:
       return {kNamesWords, 0};
+    case FrameType::kSwim:
+      return {kSwimWords, 0};
     case FrameType::kRosterAsk:
     case FrameType::kParcel:
     case FrameType::kColumnsAsk:

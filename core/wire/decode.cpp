@@ -298,11 +298,15 @@ Result<protocol::RosterPart> read(schema::RosterPart::Reader from) {
 
 Result<protocol::Swim> read(schema::Swim::Reader from) {
   STARLING_ASSIGN(auto news, read_news(from.getNews()));
+  STARLING_TRY(check_count("beats", from.getBeats().size(), protocol::kBeatsMax));
+  std::vector<std::uint64_t> beats;
+  for (const std::uint64_t beat : from.getBeats()) beats.push_back(beat);
   return protocol::Swim{.kind = static_cast<protocol::Swim::Kind>(from.getKind()),
                         .epoch = from.getEpoch(),
                         .sequence = from.getSequence(),
                         .target = from.getTarget(),
-                        .news = std::move(news)};
+                        .news = std::move(news),
+                        .beats = std::move(beats)};
 }
 
 Result<protocol::Parcel> read(schema::Parcel::Reader from) {

@@ -280,6 +280,9 @@ void write(capnp::MessageBuilder& message, const protocol::Swim& swim) {
   to.setTarget(swim.target);
   auto news = to.initNews(length(swim.news.size()));
   for (unsigned i = 0; i < news.size(); ++i) news.set(i, word_of(swim.news[i]));
+  if (swim.beats.empty()) return;
+  auto beats = to.initBeats(length(swim.beats.size()));
+  for (unsigned i = 0; i < beats.size(); ++i) beats.set(i, swim.beats[i]);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::Parcel& parcel) {

@@ -244,6 +244,7 @@ Result<void> check(const protocol::RosterPart& part) {
 Result<void> check(const protocol::Swim& swim) {
   STARLING_TRY(expect(swim.kind <= protocol::Swim::Kind::kPingRequest, "there is no such kind"));
   STARLING_TRY(check_count("news", swim.news.size(), kSwimNewsMax));
+  STARLING_TRY(check_count("beats", swim.beats.size(), protocol::kBeatsMax));
   for (const protocol::SwimNews& news : swim.news) {
     STARLING_TRY(expect(news.member < kMembersMax && news.by < kMembersMax,
                         "the news are of or by no member that a roster could have"));

@@ -165,6 +165,7 @@ struct Swim {
   # One word each: member in bits 0 to 15, by in 16 to 31, incarnation in 32 to 61,
   # state in 62 and 63.
   news @4 :List(UInt64);
+  beats @5 :List(UInt64);
 }
 
 struct Parcel {

@@ -20,13 +20,14 @@ unsigned transmissions(const SwimOptions& options, Member members) {
 }  // namespace
 
 SwimMachine::SwimMachine(const SwimOptions& options, protocol::Epoch epoch, Member self,
-                         Member members, Rng rng, TimePoint now)
+                         Member members, Rng rng, TimePoint now, std::optional<Overlay> overlay)
     : options_(options),
       epoch_(epoch),
       self_(self),
       suspicion_times_(SuspicionTimes::of(options, members)),
       rng_(rng),
       now_(now),
+      overlay_(std::move(overlay)),
       peers_(members),
       news_(members, transmissions(options, members)),
       sequence_(rng_.next_u64() >> 1),
@@ -36,17 +37,21 @@ SwimMachine::SwimMachine(const SwimOptions& options, protocol::Epoch epoch, Memb
   STARLING_CHECK(validate(options) && self < members);
   for (Member member = 0; member < members; ++member) {
     peers_[member].by = member;
-    if (member != self) order_.push_back(member);
+    if (member != self) dead_order_.push_back(member);
   }
-  rng_.shuffle(std::span(order_));
-  dead_order_ = order_;
+  rng_.shuffle(std::span(dead_order_));
+  order_ = dead_order_;
+  if (overlay_) {
+    beats_.emplace(self, members, now);
+    choose_watched();
+  }
   // Not all at once when a roster's members start together.
   probe_at_ = now_ + from_seconds(rng_.uniform() * to_seconds(options_.probe_period));
 }
 
 std::vector<Action> SwimMachine::on(const Event& event, TimePoint now) {
   actions_.clear();
-  if (order_.empty()) return {};
+  if (peers_.size() < 2) return {};
   notice_lateness(now);
   std::visit([this](const auto& it) { handle(it); }, event);
   return std::exchange(actions_, {});
@@ -66,7 +71,7 @@ void SwimMachine::notice_lateness(TimePoint now) {
 }
 
 std::optional<TimePoint> SwimMachine::next_due() const {
-  if (order_.empty()) return std::nullopt;
+  if (peers_.size() < 2) return std::nullopt;
   TimePoint next = probe_at_;
   if (dead_ > 0) next = std::min(next, dead_probe_at_);
   if (const auto probe = probes_.next()) next = std::min(next, *probe);
@@ -89,7 +94,12 @@ void SwimMachine::handle(const Tick&) {
     relays_.erase(relays_.begin());
   }
   if (now_ >= probe_at_) {
-    probe_next();
+    if (beats_) {
+      beats_->beat();
+      suspect_the_silent();
+    }
+    const std::size_t probes = beats_ ? std::min(order_.size(), kProbesMax) : 1;
+    for (std::size_t i = 0; i < probes; ++i) probe_next();
     probe_at_ = now_ + options_.probe_period;
   }
   if (dead_ > 0 && now_ >= dead_probe_at_) {
@@ -103,6 +113,7 @@ void SwimMachine::handle(const Received& received) {
   if (!is_other(from) || swim.epoch != epoch_) return;
   const std::size_t count = std::min(swim.news.size(), kNewsReadMax);
   for (std::size_t i = 0; i < count; ++i) learn(from, swim.news[i]);
+  if (beats_) hear_beats(swim.beats);
   switch (swim.kind) {
     case protocol::Swim::Kind::kPing:
       send(from, protocol::Swim::Kind::kAck, swim.sequence, self_);
@@ -122,7 +133,10 @@ void SwimMachine::handle(const Heard& heard) {
 }
 
 void SwimMachine::handle(const LinkLost& lost) {
-  if (is_other(lost.member) && peers_[lost.member].state != State::kDead) probe(lost.member, false);
+  if (!is_other(lost.member) || peers_[lost.member].state == State::kDead) return;
+  if (!beats_) return probe(lost.member, false);
+  // Nobody can be asked in its place; the ping finds another link, or none.
+  if (std::ranges::find(order_, lost.member) != order_.end()) probe(lost.member);
 }
 
 std::size_t SwimMachine::entries() const {

@@ -14,7 +14,9 @@
 #include "core/base/rng.h"
 #include "core/protocol/peer_messages.h"
 #include "gossip/membership/deadlines.h"
+#include "gossip/membership/heartbeats.h"
 #include "gossip/membership/news_queue.h"
+#include "gossip/membership/overlay.h"
 #include "gossip/membership/round_trip.h"
 #include "gossip/membership/suspicion.h"
 #include "gossip/membership/swim_options.h"
@@ -40,6 +42,11 @@ namespace starling::gossip::membership {
 //   - Health (Lifeguard's, there by missed nacks) worsens when this machine is called late, must
 //     refute, or fails in a probe and hears nobody meanwhile; it recovers with each answer. It
 //     slows the judgement, not the period: a lone survivor still finds all others dead in time.
+//   - Where not everybody watches everybody (see Overlay), all whom a member watches are pinged
+//     every P, at most kProbesMax at a time, nobody is asked to ping for it, and every message
+//     bears the heartbeats of all. Whose heart is not heard for kSilence P is suspect, as if a
+//     probe had failed; a suspect's death is postponed while it is heard, and who is dead and heard
+//     is told that it was called so, which it can refute.
 //   - Time in which the process did not run (see late_min) does not count, and P more is granted
 //     after it, to hear what waits to be read.
 // Bounds, with h = 0, once a member stops:
@@ -57,6 +64,8 @@ namespace starling::gossip::membership {
 inline constexpr std::uint32_t kIncarnationMax = (1U << 30) - 1;
 inline constexpr std::uint32_t kIncarnationJumpMax = 64;
 inline constexpr std::uint32_t kRelaysMax = 16;  // ping-requests at work for one member
+inline constexpr std::size_t kProbesMax = 16;
+inline constexpr int kSilence = 5;
 
 using protocol::Member;
 using State = protocol::SwimNews::State;
@@ -90,9 +99,10 @@ using Action = std::variant<Send, Changed>;
 
 class SwimMachine {
  public:
-  // All begin alive, at incarnation 0. Requires: validate(options), self < members.
+  // All begin alive, at incarnation 0. Requires: validate(options), self < members. `overlay`: whom
+  // to watch, of this member; none: all, as do all others then.
   SwimMachine(const SwimOptions& options, protocol::Epoch epoch, Member self, Member members,
-              Rng rng, TimePoint now);
+              Rng rng, TimePoint now, std::optional<Overlay> overlay = {});
 
   // What names no other member of this epoch's roster is ignored.
   std::vector<Action> on(const Event& event, TimePoint now);
@@ -157,6 +167,9 @@ class SwimMachine {
   void relay_ping(Member requester, const protocol::Swim& request);
   void receive_ack(Member from, const protocol::Swim& ack);
   void hear(Member member);
+  void hear_beats(const std::vector<std::uint64_t>& beats);
+  void suspect_the_silent();
+  void choose_watched();
   void worsen() { health_ = std::min(health_ + 1, options_.health_max); }
   Duration slowed(Duration duration) const { return (1 + health_) * duration; }
   TimePoint next_dead_probe();
@@ -181,13 +194,15 @@ class SwimMachine {
   Duration lost_{};  // in which the process did not run
   std::vector<Action> actions_;
 
+  std::optional<Overlay> overlay_;
+  std::optional<Heartbeats> beats_;  // with the overlay
   std::vector<Peer> peers_;
   std::size_t dead_ = 0;
   NewsQueue news_;
   unsigned health_ = 0;
   std::optional<TimePoint> heard_;  // anybody
 
-  std::vector<Member> order_;  // of the others, shuffled anew for each round
+  std::vector<Member> order_;  // of those who are watched, shuffled anew for each round
   std::size_t place_ = 0;
   std::vector<Member> dead_order_;  // shuffled once
   std::size_t dead_place_ = 0;

@@ -100,6 +100,7 @@ void SwimMachine::set_state(Member member, State state, Member by) {
   if (state == before) return;
   if (before == State::kDead) --dead_;
   if (state == State::kDead && dead_++ == 0) dead_probe_at_ = next_dead_probe();
+  if (overlay_ && (before == State::kDead || state == State::kDead)) choose_watched();
   actions_.emplace_back(Changed{member, state});
 }
 
@@ -120,6 +121,7 @@ void SwimMachine::send(Member to, protocol::Swim::Kind kind, std::uint64_t seque
   if (accused) swim.news.push_back(news_of(to));
   if (accused_target) swim.news.push_back(news_of(target));
   for (const Member member : others) swim.news.push_back(news_of(member));
+  if (beats_) swim.beats = beats_->counts();
   actions_.emplace_back(Send{to, std::move(swim)});
 }
 

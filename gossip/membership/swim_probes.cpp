@@ -83,6 +83,7 @@ void SwimMachine::advance_probe(Member member) {
 
 // The next ones from a random place of the shuffled order that are alive.
 void SwimMachine::ask_helpers(Member member) {
+  if (beats_) return;  // they would make links for it; heartbeats come by others in any case
   Probe& probe = peers_[member].probe;
   std::size_t place = static_cast<std::size_t>(rng_.below(order_.size()));
   for (std::size_t turn = 0; turn < order_.size(); ++turn, ++place) {
@@ -110,6 +111,7 @@ void SwimMachine::answered(Member member) {
 }
 
 void SwimMachine::relay_ping(Member requester, const Swim& request) {
+  if (beats_) return;
   Peer& peer = peers_[requester];
   if (!is_other(request.target) || request.target == requester) return;
   if (peer.relays == kRelaysMax) return;
@@ -154,6 +156,32 @@ void SwimMachine::hear(Member member) {
   } else if (peer.probe.stage != Probe::Stage::kNone) {
     end_probe(member);
   }
+}
+
+// Evidence by hearsay, of those who say it to each other as well.
+void SwimMachine::hear_beats(const std::vector<std::uint64_t>& beats) {
+  for (const Member member : beats_->take(beats, now_)) {
+    Peer& peer = peers_[member];
+    peer.heard = now_;
+    if (peer.state != State::kAlive) {
+      news_.add(member);
+    } else if (peer.probe.stage == Probe::Stage::kIndirect) {
+      answered(member);
+    }
+  }
+}
+
+void SwimMachine::suspect_the_silent() {
+  for (const Member member : dead_order_) {
+    const bool is_silent = beats_->risen(member) + kSilence * options_.probe_period < now_;
+    if (is_silent && peers_[member].state != State::kDead) accuse(member, self_);
+  }
+}
+
+void SwimMachine::choose_watched() {
+  order_ =
+      overlay_->watched([this](Member member) { return peers_[member].state == State::kDead; });
+  place_ = 0;
 }
 
 }  // namespace starling::gossip::membership

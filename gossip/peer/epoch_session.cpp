@@ -48,8 +48,11 @@ EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
       .epoch = epoch_, .self = self_, .names = names_, .absent = std::move(setup.absent)};
   course_ =
       make_course(run_, *local_, *this, std::move(place), setup.patience, std::move(setup.start));
-  members_ = std::make_unique<membership::SwimMachine>(
-      setup.membership, epoch_, self_, static_cast<Member>(names_.size()), setup.rng, now);
+  const auto members = static_cast<Member>(names_.size());
+  std::optional<membership::Overlay> overlay;
+  if (run_.sparse) overlay.emplace(self_, members, epoch_, course_->neighbours());
+  members_ = std::make_unique<membership::SwimMachine>(setup.membership, epoch_, self_, members,
+                                                       setup.rng, now, std::move(overlay));
 }
 
 void EpochSession::begin(TimePoint now) {

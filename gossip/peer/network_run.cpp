@@ -59,6 +59,15 @@ std::uint64_t spread_of(const topologies::Topology& topology) {
   return topology.period() * (there + std::uint64_t{back});
 }
 
+// Whether the graph, and a cycle through all nodes, have fewer than half of all pairs. One that is
+// drawn anew for every step leads to everybody in time.
+bool is_sparse(const topologies::Topology& topology) {
+  if (topology.period() == 0 || topology.nodes() > protocol::kBeatsMax) return false;
+  const auto graph = topologies::union_graph(topology);
+  const std::uint64_t nodes = topology.nodes();
+  return graph && 4 * (graph->edges() + nodes) < nodes * (nodes - 1);
+}
+
 Result<NetworkRun> make_run(Said said, std::shared_ptr<const model::Model> model,
                             model::Parameters initial) {
   const NetOptions& options = said.options;
@@ -69,13 +78,15 @@ Result<NetworkRun> make_run(Said said, std::shared_ptr<const model::Model> model
   STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, {topology.get(), accounts}, nodes,
                                             options.run.seed));
   const std::uint64_t spread = topology ? spread_of(*topology) : 1;
+  const bool sparse = topology && is_sparse(*topology);
   return NetworkRun{.options = std::move(said.options),
                     .model = std::move(model),
                     .topology = std::move(topology),
                     .plan = std::move(plan),
                     .initial = std::move(initial),
                     .lossy = said.lossy,
-                    .spread = spread};
+                    .spread = spread,
+                    .sparse = sparse};
 }
 
 }  // namespace

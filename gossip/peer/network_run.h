@@ -28,6 +28,8 @@ struct NetworkRun {
   model::Parameters initial;
   bool lossy = true;         // messages may be lost, members may go
   std::uint64_t spread = 1;  // exchanges until a word has reached every node
+  // The graph is, so that failure detection keeps to it too (membership::Overlay).
+  bool sparse = false;
 
   Node nodes() const { return plan.nodes; }
   const std::shared_ptr<const model::Layout>& layout() const { return initial.layout(); }

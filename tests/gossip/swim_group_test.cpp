@@ -218,5 +218,42 @@ TEST(SwimGroup, TheSameSeedDoesTheSame) {
   EXPECT_NE(run(1).first, run(2).first);
 }
 
+// On a ring of 64 every member speaks with its two neighbours and with two on the overlay's cycle.
+TEST(SwimGroup, OnARingAMemberSpeaksWithFour) {
+  Group group({.members = 64, .ring = true});
+  group.run_for(minutes(1));
+  EXPECT_TRUE(group.changes().empty());
+  for (Member m = 0; m < 64; ++m) EXPECT_LE(group.partners(m), 4U) << m;
+}
+
+// Though most of the other half were never spoken with.
+TEST(SwimGroup, OnARingEachHalfFindsTheOtherOneGoneAndBack) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Group group({.members = 64, .seed = seed, .ring = true});
+    group.run_for(seconds(20));
+    const auto side = [](Member m) { return m < 32; };
+    for (Member a = 0; a < 64; ++a) {
+      for (Member b = 0; b < 64; ++b) {
+        if (side(a) != side(b)) group.cut(a, b);
+      }
+    }
+    const auto the_others_are_dead = [&](bool dead) {
+      for (Member at = 0; at < 64; ++at) {
+        for (Member m = 0; m < 64; ++m) {
+          const bool expected = dead && side(at) != side(m);
+          if ((group.machine(at).state(m) == State::kDead) != expected) return false;
+        }
+      }
+      return true;
+    };
+    const auto within = [&](Duration time, bool dead) {
+      return group.run_until(group.now() + time, [&] { return the_others_are_dead(dead); });
+    };
+    EXPECT_TRUE(within(seconds(30), true)) << "seed " << seed;
+    group.heal();
+    EXPECT_TRUE(within(seconds(30), false)) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace starling::gossip::membership

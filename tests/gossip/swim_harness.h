@@ -25,6 +25,7 @@ struct GroupOptions {
   Duration latency_min = std::chrono::milliseconds(1);
   Duration latency_max = std::chrono::milliseconds(5);
   SwimOptions swim;
+  bool ring = false;  // all watch those of a ring, and of the overlay's cycle; else all watch all
 };
 
 class Group {
@@ -42,6 +43,7 @@ class Group {
         network_rng_({.seed = options.seed, .purpose = Purpose::kNetwork}),
         nodes_(options.members),
         cut_(std::size_t{options.members} * options.members, false),
+        spoke_(cut_.size(), false),
         views_(cut_.size(), State::kAlive) {
     for (Member m = 0; m < options.members; ++m) start(m);
   }
@@ -52,6 +54,15 @@ class Group {
   bool lives(Member m) const { return nodes_[m].lives; }
   const std::vector<Change>& changes() const { return changes_; }
   std::uint64_t messages() const { return messages_; }
+  // With how many others it exchanged messages so far.
+  std::size_t partners(Member m) const {
+    std::size_t count = 0;
+    for (Member other = 0; other < members(); ++other) {
+      count +=
+          spoke_[std::size_t{m} * members() + other] || spoke_[std::size_t{other} * members() + m];
+    }
+    return count;
+  }
   std::uint64_t trace() const { return trace_; }  // digest of all actions and their times
 
   // Every living member thinks all the living alive and all others dead.
@@ -135,7 +146,12 @@ class Group {
   void start(Member m) {
     Node& node = nodes_[m];
     const StreamKey key{options_.seed, Purpose::kTest, m, 0, node.starts++};
-    node.machine.emplace(options_.swim, 1, m, options_.members, Rng(key), now());
+    std::optional<Overlay> overlay;
+    if (options_.ring) {
+      const Member n = options_.members;
+      overlay.emplace(m, n, 1, std::vector<Member>{(m + 1) % n, (m + n - 1) % n});
+    }
+    node.machine.emplace(options_.swim, 1, m, options_.members, Rng(key), now(), overlay);
     node.lives = true;
     node.paused = false;
     node.wake_at.reset();
@@ -190,6 +206,7 @@ class Group {
 
   void deliver(Member from, Send send) {
     ++messages_;
+    spoke_[std::size_t{from} * options_.members + send.to] = true;
     mix({2, from, send.to, static_cast<std::uint64_t>(send.swim.kind), send.swim.sequence});
     for (const auto& news : send.swim.news) {
       mix({news.member, static_cast<std::uint64_t>(news.state), news.incarnation, news.by});
@@ -231,6 +248,7 @@ class Group {
   sim::EventQueue<Happening> events_;
   std::vector<Node> nodes_;
   std::vector<bool> cut_;
+  std::vector<bool> spoke_;
   std::vector<State> views_;  // as the changes tell them, of each by each
   std::vector<Change> changes_;
   std::uint64_t messages_ = 0;

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <ranges>
 
 #include "tests/gossip/simulation_cases.h"
 #include "tests/gossip_peer/peer_cluster.h"
@@ -40,6 +41,27 @@ TEST(PeerWorlds, WithoutFaultsTheModelsAreTheRecurrences) {
       }
     }
   }
+}
+
+// Neighbours in the graph, and two on the cycle of failure detection.
+TEST(PeerWorlds, OnARingAPeerHasFourLinks) {
+  PeerWorld world(testing::small_network_of_steps(200, "ring", 24), 1);
+  world.phase = [] { return std::chrono::milliseconds(100); };
+  world.start_all();
+  world.publish(world.roster(1));
+  const auto far = [&] { return world.peers[0]->shell().report().step >= 100; };
+  world.run_until(far, 10min, "a hundred steps are done");
+  for (const auto& peer : world.peers) {
+    EXPECT_LE(peer->shell().transport().all_up().size(), 4U) << peer->name;
+    EXPECT_EQ(peer->shell().report().reachable, 24U) << peer->name;
+  }
+  for (std::size_t i = 8; i < 24; ++i) world.kill(i);  // a third is left: no quorum
+  const auto know = [&] {
+    return std::ranges::all_of(std::views::iota(0, 8), [&](int i) {
+      return world.peers[i]->shell().report().reachable == 8;
+    });
+  };
+  world.run_until(know, 1min, "those who are left know it");
 }
 
 // In good order: what was learned is kept, and the next process goes on from it.

@@ -66,7 +66,7 @@ TEST(Bounds, HeadersAreSmallExceptThoseWithLists) {
   for (std::uint16_t number = 1; number <= kFrameTypeMax; ++number) {
     const auto type = static_cast<FrameType>(number);
     const bool lists = type == kRoundPlan || type == kUpdateOffer || type == kOperatorRequest ||
-                       type == kReduceNote || type == kRelay;
+                       type == kReduceNote || type == kRelay || type == kSwim;
     const std::size_t bytes = bound_of(type).header_words_max * 8U;
     EXPECT_LE(bytes, lists ? kHeaderBytesMax : 2048U) << to_string(type);
   }

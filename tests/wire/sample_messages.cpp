@@ -76,6 +76,23 @@ protocol::UpdateOffer update_offer() {
            .payload_checksum = 0x0123456789ABCDEF}};
 }
 
+protocol::Swim swim_v1() {
+  using protocol::SwimNews;
+  return {
+      .kind = protocol::Swim::Kind::kPingRequest,
+      .epoch = 3,
+      .sequence = 77,
+      .target = 31,
+      .news = {
+          {.member = 5, .state = SwimNews::State::kAlive, .incarnation = 2},
+          {.member = 9, .state = SwimNews::State::kDead, .incarnation = wire::kIncarnationMax}}};
+}
+protocol::Swim swim_v2() {
+  protocol::Swim swim = swim_v1();
+  swim.beats = {12, 0, 1ULL << 40};
+  return swim;
+}
+
 protocol::UpdateOffer update_offer_v2() {
   protocol::UpdateOffer offer = update_offer();
   offer.head.base.run_key = 0x01020304;
@@ -195,14 +212,8 @@ std::vector<Sample> sample_messages() {
       {"roster_ask_v1", RosterAsk{.epoch = 3, .issued_ms = 1'795'161'600'000, .offset = 1 << 20}},
       {"roster_part_v1",
        RosterPart{.epoch = 4, .offset = 65'536, .total = 70'000, .issued_ms = 1'795'161'600'000}},
-      {"swim_v1", Swim{.kind = Swim::Kind::kPingRequest,
-                       .epoch = 3,
-                       .sequence = 77,
-                       .target = 31,
-                       .news = {{.member = 5, .state = SwimNews::State::kAlive, .incarnation = 2},
-                                {.member = 9,
-                                 .state = SwimNews::State::kDead,
-                                 .incarnation = wire::kIncarnationMax}}}},
+      {"swim_v1", swim_v1(), false},
+      {"swim_v2", swim_v2()},
       {"parcel_v1",
        Parcel{.transfer = kTask,
               .kind = Parcel::Kind::kReduce,
