@@ -33,7 +33,7 @@ std::string next_step(const std::string& code) {
     return "; copy it once more from where it was signed";
   }
   if (code == "roster-signer" || code == "roster-federation") {
-    return fmt::format("; have it signed with an operator's key of this federation: {}", kSign);
+    return fmt::format("; have it signed with the authority's key of this federation: {}", kSign);
   }
   if (code == "file-missing") return fmt::format("; the owner makes one: {}", kSign);
   return "";
@@ -75,8 +75,13 @@ Result<bool> is_new(const SignedRoster& fresh, const fs::path& file, const State
                     const IdentityDirectory& self) {
   SystemDisk disk;
   const auto held = gossip::load_held_roster(disk, state.gossip(), self);
-  if (!held || !*held || fresh.roster().replaces((*held)->roster())) return true;
+  if (!held || !*held) return true;
   if (std::ranges::equal((*held)->bytes().view(), fresh.bytes().view())) return false;
+  const auto follows = fresh.may_follow(**held);
+  if (follows) return true;
+  const std::string& code = follows.error().code();
+  if (code != "roster-old" && code != "roster-changed")
+    return follows.error().within(file.string());
   const Roster& ours = (*held)->roster();
   return rejected(
       "roster-older",

@@ -13,8 +13,10 @@
 #include "coordinator/commands/commands.h"
 #include "coordinator/commands/text_table.h"
 #include "coordinator/service/gossip_run.h"
+#include "coordinator/service/state_directory.h"
 #include "core/base/counted.h"
 #include "core/base/durable_file.h"
+#include "core/identity/certificate_authority.h"
 
 namespace starling::coordinator {
 namespace {
@@ -119,11 +121,31 @@ int start(NetFlags& flags, CommandContext& context) {
 
 // --- offline ------------------------------------------------------------------------------------
 
+// Whoever has the authority's key signs, with a key and a certificate that are made for this one
+// signature and kept nowhere: an operator's key alone signs no rosters.
+Result<identity::CertificateAuthority> load_authority(const SignFlags& flags) {
+  const StateDirectory state(flags.common.state);
+  auto authority = identity::CertificateAuthority::load(state.authority());
+  if (authority) return authority;
+  return not_authorised(
+      "no-authority",
+      fmt::format("rosters are signed with the authority's key, which is in 'ca' of the "
+                  "coordinator's state directory, and {} has none that can be read ({}); run this "
+                  "where it is, or name the directory with --state",
+                  fs::absolute(state.root()).string(), authority.error().message()));
+}
+
+Result<identity::Credentials> make_issuer(const identity::CertificateAuthority& authority,
+                                          WallTime now) {
+  return authority.issue_credentials(
+      {.role = identity::Role::kIssuer, .name = "owner", .lifetime = std::chrono::hours(1)}, now);
+}
+
 // The roster that is at --to already; it is replaced only where it is of this federation.
-Result<std::optional<identity::SignedRoster>> load_kept(const SignFlags& flags,
-                                                        const identity::IdentityDirectory& owner) {
-  auto kept = identity::SignedRoster::load(flags.to, owner.credentials().authorities,
-                                           owner.identity().federation);
+Result<std::optional<identity::SignedRoster>> load_kept(
+    const SignFlags& flags, const identity::CertificateAuthority& authority) {
+  auto kept = identity::SignedRoster::load(flags.to, std::span(&authority.certificate(), 1),
+                                           authority.federation());
   if (kept) return std::optional(*std::move(kept));
   if (kept.error().code() == "file-missing") return std::optional<identity::SignedRoster>();
   return kept.error().with_message(kept.error().message() +
@@ -165,22 +187,25 @@ Result<identity::SignedRoster> sign(SignFlags& flags, const Clock& clock) {
   if (lifetime <= Duration::zero() || lifetime > identity::kRosterLifetimeMax) {
     return config::usage_error("--expires is out of range; a roster holds for 365 days at most");
   }
-  STARLING_ASSIGN(const auto owner, load_operator_identity(flags.common.state));
-  STARLING_ASSIGN(const auto kept, load_kept(flags, owner));
+  STARLING_ASSIGN(const auto authority, load_authority(flags));
+  STARLING_ASSIGN(const auto kept, load_kept(flags, authority));
   const identity::SignedRoster* replaced = kept ? &*kept : nullptr;
   STARLING_ASSIGN(const std::uint64_t epoch, next_epoch(flags, replaced));
   const WallTime now = clock.wall_now();
+  STARLING_ASSIGN(const auto issuer, make_issuer(authority, now));
+  STARLING_ASSIGN(auto revoked, load_revoked(StateDirectory(flags.common.state)));
   auto settings = settings_for(run.settings, members.size());
   identity::Roster roster{
-      .federation = owner.identity().federation,
+      .federation = authority.federation(),
       .run = run.name,
       .epoch = epoch,
       .issued = now,
       .expires = now + std::chrono::duration_cast<std::chrono::milliseconds>(lifetime),
       .settings = std::move(settings),
-      .members = std::move(members)};
+      .members = std::move(members),
+      .revoked = std::move(revoked)};
   name_run(roster, replaced, now);
-  return identity::SignedRoster::sign(roster, owner.credentials());
+  return identity::SignedRoster::sign(roster, issuer);
 }
 
 Result<void> sign_and_save(SignFlags& flags, CommandContext& context) {
@@ -230,7 +255,7 @@ void add_plain(CLI::App& group, CommandContext& context, const std::string& word
 
 void add_sign(CLI::App& group, CommandContext& context) {
   CLI::App* command =
-      group.add_subcommand("sign", "sign a roster with the operator's key, without any service");
+      group.add_subcommand("sign", "sign a roster with the authority's key, without any service");
   const auto flags = std::make_shared<SignFlags>();
   add_net_flags(*command, *flags, "30d");
   command->add_option("--members", flags->members, "lines of NAME KEY [HOST:PORT]")

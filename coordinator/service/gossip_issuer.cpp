@@ -16,7 +16,6 @@ namespace {
 
 constexpr Duration kCheckMax = std::chrono::hours(1);
 constexpr Duration kRetry = std::chrono::seconds(5);
-constexpr std::uint64_t kAheadMax = 1'000'000;  // epochs at a time
 
 using Members = std::vector<identity::RosterMember>;
 
@@ -108,6 +107,17 @@ Result<std::vector<identity::RosterMember>> GossipIssuer::members() const {
   return members;
 }
 
+// Those of the present roster too: members take none that leaves one of them out.
+Result<std::vector<Sha256Digest>> GossipIssuer::revoked() const {
+  STARLING_ASSIGN(const auto listed, load_revoked(parts_.state));
+  std::vector<Sha256Digest> keys;
+  if (roster()) keys = roster()->revoked;
+  for (const Sha256Digest& key : listed) {
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
+  }
+  return keys;
+}
+
 Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
   if (unreadable_) return *unreadable_;
   STARLING_ASSIGN(auto listed, members());
@@ -124,6 +134,7 @@ Result<void> GossipIssuer::start(const GossipRun& run, Duration lifetime) {
                           .settings = std::move(settings),
                           .members = std::move(listed)};
   roster.begin_run(parts_.clock.wall_now());
+  STARLING_ASSIGN(roster.revoked, revoked());
   reports_.clear();
   set_problem("");
   return issue(std::move(roster), lifetime);
@@ -137,6 +148,7 @@ Result<void> GossipIssuer::stop() {
   identity::Roster next = *roster();
   next.epoch = next_epoch();
   next.settings = identity::stopped_settings();
+  STARLING_ASSIGN(next.revoked, revoked());
   set_problem("");
   return issue(std::move(next), roster()->expires - roster()->issued);
 }
@@ -181,7 +193,7 @@ void GossipIssuer::take_report(const std::string& member, const protocol::PeerRe
 // No member can make the service use up the epochs, whatever it claims.
 std::uint64_t GossipIssuer::next_epoch() const {
   const std::uint64_t epoch = roster() ? roster()->epoch : 0;
-  return std::max(epoch, std::min(ahead_, epoch + kAheadMax)) + 1;
+  return std::max(epoch, std::min(ahead_, epoch + identity::kRosterEpochStepMax - 1)) + 1;
 }
 
 void GossipIssuer::set_alarm(Duration lifetime) {
@@ -249,8 +261,9 @@ Result<void> GossipIssuer::refresh_now() {
     alarm_.set(parts_.loop.now() + (*changed_at_ + kNewcomersEvery - parts_.clock.now()));
     return {};
   }
-  if (listed != current.members) {
-    changed_at_ = parts_.clock.now();
+  STARLING_ASSIGN(next.revoked, revoked());
+  if (listed != current.members || next.revoked != current.revoked) {
+    if (listed != current.members) changed_at_ = parts_.clock.now();
     next.epoch = next_epoch();
     next.settings = settings_for(current.settings, listed.size());
     next.members = std::move(listed);

@@ -76,6 +76,7 @@ class GossipIssuer {
  private:
   Result<std::vector<identity::RosterMember>> members() const;
   Result<std::map<std::string, std::string>> addresses() const;
+  Result<std::vector<Sha256Digest>> revoked() const;
   // Signs, keeps, publishes.
   Result<void> issue(identity::Roster roster, Duration lifetime);
   Result<void> refresh_now();

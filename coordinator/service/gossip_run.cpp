@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
 #include "coordinator/job/job_text.h"
+#include "core/base/durable_file.h"
 #include "core/base/nearest_name.h"
 #include "core/identity/host_port.h"
 #include "core/identity/identity.h"
@@ -147,6 +149,31 @@ Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
   return wrong_setting(
       "members-malformed",
       fmt::format("{} names no members; a line is NAME KEY [HOST:PORT]", file_name));
+}
+
+Result<std::vector<Sha256Digest>> load_revoked(const StateDirectory& state) {
+  constexpr std::size_t kBytesMax = 1 << 20;
+  const auto text = read_text_file(state.revoked().string(), kBytesMax);
+  if (!text && text.error().code() == "file-missing") return std::vector<Sha256Digest>();
+  if (!text) return text.error();
+  std::vector<Sha256Digest> keys;
+  std::istringstream lines(*text);
+  std::string line;
+  for (std::size_t number = 1; std::getline(lines, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string word;
+    std::string surplus;
+    if (!(words >> word)) continue;
+    const auto key = Sha256Digest::parse(word);
+    if (!key || words >> surplus) {
+      return wrong_setting("revoked-malformed",
+                           fmt::format("{}:{}: a line is the SHA-256 of a public key, and '#' "
+                                       "begins a comment",
+                                       state.revoked().string(), number));
+    }
+    if (std::ranges::find(keys, *key) == keys.end()) keys.push_back(*key);
+  }
+  return keys;
 }
 
 }  // namespace starling::coordinator

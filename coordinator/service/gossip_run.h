@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/service/state_directory.h"
 #include "core/base/error.h"
 #include "core/base/settings.h"
 #include "core/identity/roster.h"
@@ -36,5 +37,9 @@ Settings settings_for(Settings settings, std::size_t members);
 // "members-malformed" with the line.
 [[nodiscard]] Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
                                                                         std::string_view file_name);
+
+// The keys whose signatures on later rosters do not count, as StateDirectory::revoked() lists them;
+// none without the file. "revoked-malformed" with the line.
+[[nodiscard]] Result<std::vector<Sha256Digest>> load_revoked(const StateDirectory& state);
 
 }  // namespace starling::coordinator

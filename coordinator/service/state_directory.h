@@ -23,6 +23,8 @@ class StateDirectory {
   std::filesystem::path models() const { return root_ / "models"; }
   std::filesystem::path models(RunId run) const { return models() / std::to_string(run.value()); }
   std::filesystem::path roster() const { return root_ / "gossip" / "roster"; }
+  // Lines of SHA-256 of public keys: what rosters revoke. Written by hand; there need be none.
+  std::filesystem::path revoked() const { return root_ / "gossip" / "revoked"; }
   std::filesystem::path spool() const { return root_ / "spool"; }
   std::filesystem::path trainer() const { return root_ / "trainer"; }  // what it keeps itself
   std::filesystem::path authority() const { return root_ / "ca"; }

@@ -83,6 +83,7 @@ std::string key_usages(Role role) {
       return "serverAuth,clientAuth";
     case Role::kOperator:
     case Role::kDevice:
+    case Role::kIssuer:
       return "clientAuth";
   }
   return "";

@@ -8,7 +8,8 @@ namespace starling::identity {
 namespace {
 
 constexpr std::size_t kNameBytesMax = 64;
-constexpr std::array kRoles = {Role::kCoordinator, Role::kOperator, Role::kDevice, Role::kPeer};
+constexpr std::array kRoles = {Role::kCoordinator, Role::kOperator, Role::kDevice, Role::kPeer,
+                               Role::kIssuer};
 
 bool is_name_character(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
@@ -39,6 +40,8 @@ std::string_view to_string(Role role) {
       return "device";
     case Role::kPeer:
       return "peer";
+    case Role::kIssuer:
+      return "issuer";
   }
   return "";
 }
@@ -47,7 +50,7 @@ Result<Role> parse_role(std::string_view text) {
   for (Role role : kRoles) {
     if (to_string(role) == text) return role;
   }
-  return wrong_setting("bad-role", "a role is coordinator, operator, device or peer");
+  return wrong_setting("bad-role", "a role is coordinator, operator, device, peer or issuer");
 }
 
 std::string to_string(const RoleSet& roles) {

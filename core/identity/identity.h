@@ -14,7 +14,9 @@ namespace starling::identity {
 
 inline constexpr std::string_view kScheme = "starling://";
 
-enum class Role { kCoordinator, kOperator, kDevice, kPeer };
+// kIssuer: of one who signs a gossip network's rosters where no service runs. Only `gossip sign`
+// makes such a certificate, from the authority's key, and it never connects to anybody.
+enum class Role { kCoordinator, kOperator, kDevice, kPeer, kIssuer };
 
 std::string_view to_string(Role role);
 [[nodiscard]] Result<Role> parse_role(std::string_view text);

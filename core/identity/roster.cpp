@@ -76,6 +76,17 @@ Result<void> check_members(const std::vector<RosterMember>& members) {
   return {};
 }
 
+Result<void> check_revoked(const std::vector<Sha256Digest>& revoked) {
+  if (revoked.size() > kRosterRevokedMax) {
+    return bad_roster("revokes more than " + std::to_string(kRosterRevokedMax) + " keys");
+  }
+  std::unordered_set<std::string_view> seen;
+  for (const Sha256Digest& key : revoked) {
+    if (!seen.insert(as_text(key.bytes())).second) return bad_roster("revokes a key twice");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> Roster::find(std::string_view name) const {
@@ -94,8 +105,8 @@ bool Roster::newer_than(const Roster& other) const {
 }
 
 bool Roster::replaces(const Roster& held) const {
-  const bool renews =
-      std::tie(run, settings, members) == std::tie(held.run, held.settings, held.members);
+  const bool renews = std::tie(run, settings, members, revoked) ==
+                      std::tie(held.run, held.settings, held.members, held.revoked);
   return newer_than(held) && (epoch > held.epoch || renews);
 }
 
@@ -110,7 +121,18 @@ void Roster::begin_run(WallTime now) {
   std::string text =
       federation + "\n" + run + "\n" + std::to_string(epoch) + "\n" + format_rfc3339(now) + "\n";
   for (const auto& [key, value] : settings) text += key + "=" + value + "\n";
-  settings.emplace_back(kRunIdKey, sha256(as_bytes(text)).hex().substr(0, kDigits));
+  settings.emplace_back(
+      kRunIdKey, sha256(as_bytes(text)).hex().substr(0, kDigits) + "@" + format_rfc3339(now));
+}
+
+std::optional<WallTime::duration> Roster::run_age() const {
+  const auto id = std::ranges::find(settings, kRunIdKey, &Settings::value_type::first);
+  if (id == settings.end()) return std::nullopt;
+  const std::size_t at = id->second.find('@');
+  if (at == std::string::npos) return std::nullopt;
+  const auto time = parse_rfc3339(id->second.substr(at + 1));
+  if (!time) return std::nullopt;
+  return std::max(issued - *time, WallTime::duration::zero());
 }
 
 Settings stopped_settings() { return {{"stopped", "true"}}; }
@@ -136,6 +158,7 @@ Result<void> Roster::validate() const {
     return bad_roster("is valid for more than 365 days");
   }
   STARLING_TRY(check_settings(settings));
+  STARLING_TRY(check_revoked(revoked));
   return check_members(members);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is a member of a gossip network, and what the network trains: decided by an issuer (a
-// coordinator, or an owner's operator key offline) and passed on as it was signed. Refusals:
-//   bad-roster roster-signature roster-signer roster-federation roster-expired
+// coordinator, or the owner of the authority's key offline) and passed on as it was signed.
+// Refusals:
+//   bad-roster roster-signature roster-signer roster-federation roster-expired roster-old
+//   roster-changed roster-jump roster-revoked roster-revocations
 #pragma once
 
 #include <chrono>
@@ -25,14 +27,21 @@ namespace starling::identity {
 inline constexpr std::size_t kRosterMembersMax = 10'000;
 // Epochs only grow, so one that left no room for the next would be the last for ever.
 inline constexpr std::uint64_t kRosterEpochMax = std::uint64_t{1} << 53;  // exact in JSON too
+// A member takes an epoch that is at most so much later than the one it holds, and an issuer never
+// goes further at a time. An issuer that lost its disk finds its members again with one epoch, and
+// a stolen key cannot use up the epochs: it would have to sign nine thousand million rosters, each
+// of which a member verifies and writes to its disk.
+inline constexpr std::uint64_t kRosterEpochStepMax = 1'000'000;
+inline constexpr std::size_t kRosterRevokedMax = 1'000;
 inline constexpr std::chrono::hours kRosterLifetimeMax{24 * 365};
 inline constexpr std::size_t kRosterBytesMax = 4 << 20;  // with its signature
 inline constexpr std::size_t kRosterSettingsMax = 256;
 inline constexpr std::size_t kRosterSettingKeyBytesMax = 128;
 inline constexpr std::size_t kRosterSettingValueBytesMax = 1024;
 
-// The setting that tells a run from others of its name. A roster without it, as earlier issuers
-// signed them, is of the run that its name says.
+// The setting that tells a run from others of its name: 16 hexadecimal digits, '@', and when the
+// run began by its issuer's clock in RFC 3339. Earlier issuers wrote the digits alone, or no such
+// setting: then the roster is of the run that its name says.
 inline constexpr std::string_view kRunIdKey = "run-id";
 
 struct RosterMember {
@@ -50,6 +59,8 @@ struct Roster {
   WallTime expires{};
   Settings settings;                  // of the run: {"algorithm.name", "dpsgd"}, ...
   std::vector<RosterMember> members;  // in the order of the topology's nodes
+  // Certificate::public_key_digest() of those whose signatures on later rosters do not count.
+  std::vector<Sha256Digest> revoked = {};
 
   // The node number of a member.
   std::optional<std::uint32_t> find(std::string_view name) const;
@@ -62,8 +73,12 @@ struct Roster {
   // What members keep their checkpoints by: the run's name, and its id where it has one. A stopped
   // roster says the name alone.
   std::string run_identity() const;
-  // Gives the run an id that no run before it has, from everything that this roster says at `now`.
+  // Gives the run an id that no run before it has, from everything that this roster says at `now`,
+  // and says that it begins then.
   void begin_run(WallTime now);
+  // How long the run had been going on when this was issued, never negative; none where the roster
+  // does not say it, as earlier issuers signed them.
+  std::optional<WallTime::duration> run_age() const;
   // Whether this tells the members to end: the run's settings are stopped_settings().
   bool stopped() const;
   bool expired(WallTime now) const { return now >= expires; }
@@ -86,7 +101,7 @@ class SignedRoster {
  public:
   // Signs and verifies: whatever this returns, members whose authorities are the signer's take.
   [[nodiscard]] static Result<SignedRoster> sign(const Roster& roster, const Credentials& signer);
-  // The signer must be a coordinator or operator of `federation` whose certificate one of the
+  // The signer must be a coordinator or issuer of `federation` whose certificate one of the
   // authorities issued and which was valid when the roster was issued. Whether the roster has
   // expired is the caller's to judge.
   [[nodiscard]] static Result<SignedRoster> verify(ByteView bytes,
@@ -97,18 +112,30 @@ class SignedRoster {
                                                  std::string_view federation);
   [[nodiscard]] Result<void> save(const std::filesystem::path& path) const;  // durably
 
+  // Whether a member that holds `held` takes this in its place:
+  //   roster-old          it is not newer
+  //   roster-changed      it is of the same epoch and says other things
+  //   roster-jump         its epoch is more than kRosterEpochStepMax later
+  //   roster-revoked      `held` revokes the key that signed it
+  //   roster-revocations  a coordinator signed it, and it does not revoke all that `held` revokes:
+  //                       only an issuer, who has the authority's key, takes a revocation back
+  [[nodiscard]] Result<void> may_follow(const SignedRoster& held) const;
+
   const Roster& roster() const { return *roster_; }
   const Identity& signer() const { return signer_; }
+  const Sha256Digest& signer_key() const { return signer_key_; }
   const SharedBytes& bytes() const { return bytes_; }
 
  private:
-  SignedRoster(Roster roster, Identity signer, SharedBytes bytes)
+  SignedRoster(Roster roster, Identity signer, const Sha256Digest& signer_key, SharedBytes bytes)
       : roster_(std::make_shared<const Roster>(std::move(roster))),
         signer_(std::move(signer)),
+        signer_key_(signer_key),
         bytes_(std::move(bytes)) {}
 
   std::shared_ptr<const Roster> roster_;
   Identity signer_;
+  Sha256Digest signer_key_;
   SharedBytes bytes_;
 };
 

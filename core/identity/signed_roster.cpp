@@ -4,9 +4,11 @@
 //   federation NAME / run NAME / epoch N / issued TIME / expires TIME, a line each
 //   setting KEY=VALUE, any number
 //   member NAME KEY ADDRESS, one or more; "-" for no address
+//   revoked KEY, any number
 //   the signer's certificate in PEM
 //   signature HEX, over all before this line
 // A parsed text is written again and compared, so that what is signed has exactly one form.
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -43,6 +45,7 @@ std::string write_body(const Roster& roster) {
     line("member", member.name + " " + member.key.hex() + " " +
                        (member.address.empty() ? std::string(kNoAddress) : member.address));
   }
+  for (const Sha256Digest& key : roster.revoked) line("revoked", key.hex());
   return text;
 }
 
@@ -110,6 +113,12 @@ Result<void> parse_lists(Lines& lines, Roster& roster) {
     if (roster.members.size() == kRosterMembersMax) return malformed("too many members");
     STARLING_ASSIGN(RosterMember member, parse_member(*value));
     roster.members.push_back(std::move(member));
+  }
+  while (const auto value = lines.take("revoked")) {
+    if (roster.revoked.size() == kRosterRevokedMax) return malformed("too many revoked keys");
+    const auto key = Sha256Digest::parse(*value);
+    if (!key) return malformed("a revoked key is no SHA-256");
+    roster.revoked.push_back(*key);
   }
   return {};
 }
@@ -188,10 +197,20 @@ Result<Identity> judge_signer(const Certificate& certificate,
                               std::span<const Certificate> authorities, std::string_view federation,
                               WallTime issued) {
   const PeerPolicy policy{.federation = std::string(federation),
-                          .roles = {Role::kCoordinator, Role::kOperator},
+                          .roles = {Role::kCoordinator, Role::kIssuer},
                           .time = [issued] { return JudgementTime{.now = issued}; }};
   auto judged = judge_peer(std::span(&certificate, 1), authorities, Side::kClient, policy);
-  if (!judged) return signer_refused(judged.error());
+  if (!judged) {
+    const auto who = certificate.identity();
+    if (judged.error().code() == "wrong-role" && who && who->role == Role::kOperator) {
+      return rejected("roster-signer",
+                      "the roster was signed with the key of the operator " + who->name +
+                          ", and operators sign none any more: sign it again with "
+                          "'starling-coordinator gossip sign' where the authority's key is, in the "
+                          "coordinator's state directory");
+    }
+    return signer_refused(judged.error());
+  }
   return std::move(judged->identity);
 }
 
@@ -199,6 +218,12 @@ Result<Identity> judge_signer(const Certificate& certificate,
 
 Result<SignedRoster> SignedRoster::sign(const Roster& roster, const Credentials& signer) {
   STARLING_TRY(roster.validate());
+  const Sha256Digest key = signer.certificate.public_key_digest();
+  if (std::ranges::find(roster.revoked, key) != roster.revoked.end()) {
+    return rejected("roster-revoked",
+                    "the roster would revoke the key that signs it: give its signer "
+                    "another key first");
+  }
   std::string text = write_body(roster) + signer.certificate.pem();
   const Signature signature = identity::sign(signer.key, as_bytes(text));
   text.append(kSignature).append(to_hex(signature)).append("\n");
@@ -220,7 +245,42 @@ Result<SignedRoster> SignedRoster::verify(ByteView bytes, std::span<const Certif
   }
   STARLING_ASSIGN(Identity signer,
                   judge_signer(certificate, authorities, federation, roster.issued));
-  return SignedRoster(std::move(roster), std::move(signer), SharedBytes::own(to_bytes(bytes)));
+  return SignedRoster(std::move(roster), std::move(signer), certificate.public_key_digest(),
+                      SharedBytes::own(to_bytes(bytes)));
+}
+
+Result<void> SignedRoster::may_follow(const SignedRoster& held) const {
+  const Roster& fresh = roster();
+  const Roster& old = held.roster();
+  const std::string epoch = "the roster of epoch " + std::to_string(fresh.epoch);
+  if (!fresh.newer_than(old)) {
+    return rejected("roster-old", epoch + " is not newer than the one held, of epoch " +
+                                      std::to_string(old.epoch));
+  }
+  if (!fresh.replaces(old)) {
+    return rejected("roster-changed", epoch +
+                                          " says other things than the one held of the same epoch: "
+                                          "its issuer must give it a later epoch");
+  }
+  if (fresh.epoch - old.epoch > kRosterEpochStepMax) {
+    return rejected("roster-jump", epoch + " is more than " + std::to_string(kRosterEpochStepMax) +
+                                       " epochs later than the one held, of epoch " +
+                                       std::to_string(old.epoch) +
+                                       ": its issuer must give it an earlier epoch");
+  }
+  const auto revokes = [](const Roster& roster, const Sha256Digest& key) {
+    return std::ranges::find(roster.revoked, key) != roster.revoked.end();
+  };
+  if (revokes(old, signer_key_)) {
+    return rejected("roster-revoked",
+                    epoch + " was signed by " + signer_.name + ", whose key was revoked");
+  }
+  const auto is_kept = [&](const Sha256Digest& key) { return revokes(fresh, key); };
+  if (signer_.role == Role::kIssuer || std::ranges::all_of(old.revoked, is_kept)) return {};
+  return rejected("roster-revocations",
+                  epoch +
+                      " does not revoke all keys that the one held revokes; list them in "
+                      "gossip/revoked of the coordinator's state directory");
 }
 
 Result<SignedRoster> SignedRoster::load(const std::filesystem::path& path,

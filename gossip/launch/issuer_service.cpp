@@ -147,6 +147,7 @@ Result<void> IssuerService::publish(std::vector<identity::RosterMember> members,
                           .expires = now + kRosterLifetime,
                           .settings = std::move(settings),
                           .members = std::move(members)};
+  roster.begin_run(now);
   STARLING_ASSIGN(auto signed_roster, identity::SignedRoster::sign(roster, credentials_));
   return desk_.publish(std::move(signed_roster));
 }

@@ -19,6 +19,8 @@ struct CourseStart {
   // Of the epoch before, in place of model and state, taken by the course; null: none.
   std::shared_ptr<Handover> former = {};
   std::uint32_t incarnation = 1;  // of this process, never 0: ends of edges are told apart by it
+  // How long the run has been going on, where its roster says it; see JumpBound.
+  std::optional<Duration> run_age = {};
 };
 
 struct CoursePlace {

@@ -45,8 +45,8 @@ void PeerMachine::say(LogLevel level, std::string line) { act(peer::Say{level, s
 void PeerMachine::handle(peer::RosterCame& came) {
   if (closing_until_) return;
   const identity::Roster& roster = came.roster->roster();
-  if (const auto checked = roster_.check(roster, came.source, clock()); !checked) {
-    if (checked.error().code() != "not-newer") say(LogLevel::kWarning, checked.error().message());
+  if (const auto checked = roster_.check(*came.roster, came.source, clock()); !checked) {
+    if (checked.error().code() != "roster-old") refuse_roster(checked.error());
     return;
   }
   const bool has_failed = failure_ && roster_->epoch == roster.epoch;
@@ -172,8 +172,14 @@ void PeerMachine::take(Member from, const protocol::RosterPart& part, ByteView p
                           peer::Source::kOther};
     handle(came);
   } else {
-    say(LogLevel::kWarning, "a peer passed on a bad roster: " + roster.error().message());
+    refuse_roster(roster.error());
   }
+}
+
+// Whoever holds it sends it again with every greeting: one line is enough.
+void PeerMachine::refuse_roster(const Error& why) {
+  if (std::exchange(refused_roster_, why.message()) == why.message()) return;
+  say(LogLevel::kWarning, "a roster is not taken: " + why.message());
 }
 
 // --- while the coordinator is gone --------------------------------------------------------------
@@ -311,6 +317,7 @@ void PeerMachine::begin_session(NetworkRun run) {
     return fail(rejected("wrong-vectors", "the model that is held is not of the roster's run"));
   }
   CourseStart start = course_start(run);
+  start.run_age = roster_.run_age(now_);
   std::optional<Former> former = std::exchange(former_, std::nullopt);
   const bool continues = former && former->run_id == roster.run_identity() &&
                          former->settings == lasting_settings(roster.settings);

@@ -120,6 +120,7 @@ class PeerMachine {
   bool is_computing() const;
   bool hears_others() const { return session_ && session_->is_open(); }
   void take(Member from, const protocol::RosterPart& part, ByteView piece);
+  void refuse_roster(const Error& why);
   void adopt();
   void expire();
   void leave_session();
@@ -151,7 +152,8 @@ class PeerMachine {
   std::vector<peer::Action> actions_;
 
   RosterInForce roster_;
-  bool expired_ = false;  // and its links are cut
+  bool expired_ = false;        // and its links are cut
+  std::string refused_roster_;  // why the last one was, that was not taken
   // The members of the session at work are those of an earlier roster: it is left when nothing is
   // computed, and then the present roster adopted.
   bool switching_ = false;

@@ -14,22 +14,16 @@ constexpr auto kClockSlack = std::chrono::minutes(5);
 
 }  // namespace
 
-Result<void> RosterInForce::check(const identity::Roster& roster, peer::Source source,
+Result<void> RosterInForce::check(const identity::SignedRoster& roster, peer::Source source,
                                   const RosterClock& clock) const {
   if (!roster_) return {};
-  const identity::Roster& held = roster_->roster();
-  if (!roster.newer_than(held)) return rejected("not-newer", "the roster is not newer");
   // One that is over has no place beside one that holds: else a lost key of long ago, whose
   // certificate was good when the roster says that it was signed, could end any network.
-  if (source == peer::Source::kOther && !is_expired(clock) && roster.expired(judge(clock))) {
-    return rejected("not-newer", "the roster is over");
+  if (source == peer::Source::kOther && !is_expired(clock) &&
+      roster.roster().expired(judge(clock))) {
+    return rejected("roster-old", "the roster is over");
   }
-  if (roster.replaces(held)) return {};
-  return rejected(
-      "roster-differs",
-      fmt::format("a roster of epoch {} that says other things than the one held is not taken: its "
-                  "issuer must give it a later epoch",
-                  roster.epoch));
+  return roster.may_follow(*roster_);
 }
 
 void RosterInForce::take(std::shared_ptr<const identity::SignedRoster> roster, peer::Source source,
@@ -45,6 +39,12 @@ WallTime RosterInForce::judge(const RosterClock& clock) const {
   const auto held_for = std::chrono::floor<std::chrono::milliseconds>(clock.now - taken_at_);
   const WallTime known = std::max(clock.authenticated, roster_->roster().issued + held_for);
   return clock_is_wrong_ ? known : std::max(known, clock.wall);
+}
+
+std::optional<Duration> RosterInForce::run_age(TimePoint now) const {
+  const auto age = roster_->roster().run_age();
+  if (!age) return std::nullopt;
+  return *age + (now - taken_at_);
 }
 
 std::string RosterInForce::expiry() const {

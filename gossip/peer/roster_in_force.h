@@ -22,9 +22,9 @@ struct RosterClock {
 
 class RosterInForce {
  public:
-  // Whether this one takes the place of what is held: newer, and not over where that one holds.
-  // "not-newer"; "roster-differs" where an epoch's rosters contradict each other.
-  [[nodiscard]] Result<void> check(const identity::Roster& roster, peer::Source source,
+  // Whether this one takes the place of what is held: as SignedRoster::may_follow, and "roster-old"
+  // too where it is over and that one holds.
+  [[nodiscard]] Result<void> check(const identity::SignedRoster& roster, peer::Source source,
                                    const RosterClock& clock) const;
   void take(std::shared_ptr<const identity::SignedRoster> roster, peer::Source source,
             const RosterClock& clock);
@@ -39,6 +39,8 @@ class RosterInForce {
     return roster_->roster().expired(judge(clock));
   }
   std::string expiry() const;  // a sentence without its end
+  // How long its run has been going on, as Roster::run_age.
+  std::optional<Duration> run_age(TimePoint now) const;
 
  private:
   WallTime judge(const RosterClock& clock) const;

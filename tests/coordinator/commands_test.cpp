@@ -745,7 +745,8 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
   EXPECT_THAT(err, HasSubstr("is of epoch 2, so --epoch must be at least 3"));
   const auto roster = identity::SignedRoster::load(file, owner->credentials().authorities, "test");
   ASSERT_TRUE(roster) << roster.error().message();
-  EXPECT_EQ(roster->signer().role, identity::Role::kOperator);
+  EXPECT_EQ(roster->signer().role, identity::Role::kIssuer);
+  EXPECT_TRUE(roster->roster().revoked.empty());
   EXPECT_EQ(roster->roster().members[1].name, "cam-2");
   EXPECT_EQ(roster->roster().expires - roster->roster().issued, std::chrono::hours(24 * 5));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "9"}), 0);
@@ -757,12 +758,40 @@ TEST_F(CommandsTest, AnOwnerSignsARosterWithoutAService) {
             2);
   EXPECT_THAT(err, HasSubstr("365 days"));
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--expires", "0s"}), 2);
+  std::filesystem::create_directories(federation.state().revoked().parent_path());
+  std::ofstream(federation.state().revoked()) << "# the server that was stolen\n"
+                                              << std::string(64, '3') << "  # in May\n";
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file}), 0) << err;
+  EXPECT_EQ(identity::SignedRoster::load(file, owner->credentials().authorities, "test")
+                ->roster()
+                .revoked,
+            std::vector{*Sha256Digest::parse(std::string(64, '3'))});
+  std::ofstream(federation.state().revoked(), std::ios::app) << "33 33\n";
+  EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file}), 2);
+  EXPECT_THAT(err, HasSubstr("revoked:3: "));
+  std::filesystem::remove(federation.state().revoked());
   std::ofstream(file) << "damaged";
   EXPECT_EQ(ask({"gossip", "sign", net, "--members", members, "--to", file, "--epoch", "11"}), 1);
   EXPECT_THAT(err, HasSubstr("what is there is not replaced"));
   std::ofstream(members) << "cam-1\n";
   EXPECT_EQ(ask(words), 2);
   EXPECT_THAT(err, HasSubstr("members:1"));
+}
+
+// A lost operator's key signs nothing.
+TEST_F(CommandsTest, AnOperatorElsewhereSignsNoRoster) {
+  federation.start_service();
+  const auto token = ask_json({"token", "new", "ops-2", "--role", "operator"});
+  const auto state = directory.path().string();
+  EXPECT_EQ(run({"join", token.at("token").as_string().c_str(), "--state", state}), 0) << err;
+  const std::string net = write_job("[topology]\nspec = \"ring\"\n");
+  const auto members = (directory.path() / "members").string();
+  std::ofstream(members) << "cam-1 " << std::string(64, '1') << "\n"
+                         << "cam-2 " << std::string(64, '2') << "\n";
+  EXPECT_NE(run({"gossip", "sign", net, "--members", members, "--to", state + "/roster", "--state",
+                 state}),
+            0);
+  EXPECT_THAT(err, HasSubstr("rosters are signed with the authority's key"));
 }
 
 TEST_F(CommandsTest, AnOperatorJoinsFromAnotherMachine) {

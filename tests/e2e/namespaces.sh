@@ -256,7 +256,7 @@ if take peer-1 2>refused.log; then fail "an older roster was taken"; fi
 grep -q "but this device holds epoch 1 of direct.* --epoch 2" refused.log || fail "another reason"
 sign --epoch 2
 for k in 1 2; do take "peer-$k" >taken.log; done
-grep -q "^epoch 2 of offline with 2 members, .* signed by operator" taken.log || fail "what is it?"
+grep -q "^epoch 2 of offline with 2 members, .* signed by issuer" taken.log || fail "what is it?"
 start_peers
 count_traffic
 both_trained offline

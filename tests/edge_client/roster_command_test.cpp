@@ -96,7 +96,7 @@ class RosterCommandTest : public ::testing::Test {
   const std::filesystem::path file_ = directory_.path() / "net.roster";
   CertificateAuthority authority_ = make_authority("kitchen");
   Credentials owner_ =
-      *authority_.issue_credentials({.role = Role::kOperator, .name = "owner"}, kRosterNow);
+      *authority_.issue_credentials({.role = Role::kIssuer, .name = "owner"}, kRosterNow);
   Credentials device_ =
       *authority_.issue_credentials({.role = Role::kPeer, .name = "cam-7"}, kRosterNow);
 };
@@ -106,7 +106,7 @@ TEST_F(RosterCommandTest, TakesARosterAndSaysWhatItIs) {
   EXPECT_EQ(printed.exit_code, 0) << printed.err;
   EXPECT_EQ(
       printed.out,
-      "epoch 3 of faces with 2 members, valid until 2026-11-20T09:10:00.000Z, signed by operator "
+      "epoch 3 of faces with 2 members, valid until 2026-11-20T09:10:00.000Z, signed by issuer "
       "owner; cam-7 is a member that others dial at 10.0.0.7:7000\n"
       "installed; run: " +
           state_.command("start") + "\n");
@@ -158,13 +158,13 @@ TEST_F(RosterCommandTest, RefusesWhatWasNotSignedByWhoMay) {
   expect_refused(file_of_text(""), "malformed");
   CertificateAuthority strangers = make_authority("kitchen");
   expect_refused(file_of(roster_of(3), *strangers.issue_credentials(
-                                           {.role = Role::kOperator, .name = "owner"}, kRosterNow)),
-                 "with an operator's key of this federation");
+                                           {.role = Role::kIssuer, .name = "owner"}, kRosterNow)),
+                 "with the authority's key of this federation");
   CertificateAuthority garage = make_authority("garage");
   Roster foreign = roster_of(3);
   foreign.federation = "garage";
   expect_refused(file_of(foreign, *garage.issue_credentials(
-                                      {.role = Role::kOperator, .name = "owner"}, kRosterNow)),
+                                      {.role = Role::kIssuer, .name = "owner"}, kRosterNow)),
                  "of the federation garage, not of kitchen");
   expect_refused(directory_.path() / "none", "starling-coordinator gossip sign");
 }

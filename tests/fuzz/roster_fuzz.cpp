@@ -17,7 +17,7 @@ struct Federation {
   identity::CertificateAuthority authority =
       *identity::CertificateAuthority::make({.federation = "kitchen"}, kNow);
   identity::Credentials owner =
-      *authority.issue_credentials({.role = identity::Role::kOperator, .name = "owner"}, kNow);
+      *authority.issue_credentials({.role = identity::Role::kIssuer, .name = "owner"}, kNow);
 };
 
 // What is taken is sound and says, signed again, the same.

@@ -9,7 +9,8 @@ namespace starling::identity {
 namespace {
 
 TEST(Identity, ReadsWhatItWrites) {
-  for (Role role : {Role::kCoordinator, Role::kOperator, Role::kDevice, Role::kPeer}) {
+  for (Role role :
+       {Role::kCoordinator, Role::kOperator, Role::kDevice, Role::kPeer, Role::kIssuer}) {
     const Identity identity{.federation = "kitchen.example", .role = role, .name = "cam-7_b"};
     const auto parsed = Identity::parse(identity.uri());
     ASSERT_TRUE(parsed);

@@ -66,7 +66,7 @@ class RosterTest : public ::testing::Test {
 };
 
 TEST_F(RosterTest, ComesBackAsItWasSigned) {
-  for (const Role role : {Role::kCoordinator, Role::kOperator}) {
+  for (const Role role : {Role::kCoordinator, Role::kIssuer}) {
     const auto made = SignedRoster::sign(small_roster(), credentials(role));
     ASSERT_TRUE(made) << made.error().message();
     const auto read = verify(made->bytes().view());
@@ -145,11 +145,17 @@ TEST_F(RosterTest, AnUppercaseKeyIsAnotherForm) {
   EXPECT_EQ(verdict(signed_text(body, hub)), "bad-roster");
 }
 
-TEST_F(RosterTest, OnlyCoordinatorsAndOperatorsSign) {
-  for (const Role role : {Role::kDevice, Role::kPeer}) {
+TEST_F(RosterTest, OnlyCoordinatorsAndIssuersSign) {
+  for (const Role role : {Role::kDevice, Role::kPeer, Role::kOperator}) {
     EXPECT_EQ(SignedRoster::sign(small_roster(), credentials(role)).error().code(),
               "roster-signer");
   }
+  // A roster of a time when operators signed: one sentence says what to do.
+  const std::string body = body_of(*SignedRoster::sign(small_roster(), hub));
+  const auto refused = verify(as_bytes(signed_text(body, credentials(Role::kOperator))));
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("sign it again with 'starling-coordinator gossip sign'"),
+            std::string::npos);
   // The authority does not sign rosters itself, and a certificate needs its own key.
   Credentials stolen = hub;
   stolen.key = PrivateKey::generate();
@@ -159,7 +165,7 @@ TEST_F(RosterTest, OnlyCoordinatorsAndOperatorsSign) {
 TEST_F(RosterTest, ForeignAuthoritiesAndFederationsAreRefused) {
   const auto other = CertificateAuthority::make({.federation = "kitchen"}, kRosterNow);
   const auto garden = CertificateAuthority::make({.federation = "garden"}, kRosterNow);
-  const CertificateProfile profile{.role = Role::kOperator, .name = "hub"};
+  const CertificateProfile profile{.role = Role::kIssuer, .name = "hub"};
   const auto foreign =
       SignedRoster::sign(small_roster(), *other->issue_credentials(profile, kRosterNow));
   EXPECT_EQ(verdict(foreign->bytes().view()), "roster-signer");
@@ -193,6 +199,87 @@ TEST_F(RosterTest, SaysThatTheRunIsStopped) {
   const auto made = SignedRoster::sign(roster, hub);
   ASSERT_TRUE(made);
   EXPECT_TRUE(verify(made->bytes().view())->roster().stopped());
+}
+
+// --- what may take the place of a roster that is held -------------------------------------------
+
+TEST_F(RosterTest, AnEpochDoesNotJump) {
+  const auto of = [&](std::uint64_t epoch) {
+    Roster roster = small_roster();
+    roster.epoch = epoch;
+    return *SignedRoster::sign(roster, hub);
+  };
+  const auto held = of(3);
+  EXPECT_TRUE(of(4).may_follow(held));
+  EXPECT_TRUE(of(3 + kRosterEpochStepMax).may_follow(held));
+  EXPECT_EQ(of(4 + kRosterEpochStepMax).may_follow(held).error().code(), "roster-jump");
+  EXPECT_EQ(of(kRosterEpochMax).may_follow(held).error().code(), "roster-jump");
+  EXPECT_EQ(of(3).may_follow(held).error().code(), "roster-old");
+  EXPECT_EQ(of(2).may_follow(held).error().code(), "roster-old");
+  Roster changed = small_roster();
+  changed.issued += std::chrono::minutes(1);
+  changed.run = "hands";
+  EXPECT_EQ(SignedRoster::sign(changed, hub)->may_follow(held).error().code(), "roster-changed");
+}
+
+// The key of a coordinator was stolen: the next roster says so, and from then on the thief's do not
+// count, whatever they say; nor does the thief revoke the owner for good.
+TEST_F(RosterTest, WhoseKeyIsRevokedSignsNoLaterRoster) {
+  const Credentials stolen = credentials(Role::kCoordinator);
+  const Sha256Digest stolen_key = stolen.certificate.public_key_digest();
+  const Sha256Digest good_key = hub.certificate.public_key_digest();
+  const auto of = [&](std::uint64_t epoch, std::vector<Sha256Digest> revoked,
+                      const Credentials& signer) {
+    Roster roster = small_roster();
+    roster.epoch = epoch;
+    roster.revoked = std::move(revoked);
+    const auto made = SignedRoster::sign(roster, signer);
+    EXPECT_TRUE(made) << made.error().message();
+    return *made;
+  };
+  const auto held = of(4, {stolen_key}, hub);
+  EXPECT_EQ(verify(held.bytes().view())->roster().revoked, std::vector{stolen_key});
+  EXPECT_EQ(of(5, {}, stolen).may_follow(held).error().code(), "roster-revoked");
+  EXPECT_EQ(of(5, {}, hub).may_follow(held).error().code(), "roster-revocations");
+  EXPECT_TRUE(of(5, {key_of("another"), stolen_key}, hub).may_follow(held));
+  Roster itself = small_roster();
+  itself.revoked = {good_key};
+  EXPECT_EQ(SignedRoster::sign(itself, hub).error().code(), "roster-revoked");
+  // The thief was first.
+  const auto hijacked = of(4, {good_key}, stolen);
+  EXPECT_EQ(of(5, {stolen_key}, hub).may_follow(hijacked).error().code(), "roster-revoked");
+  const Credentials owner = credentials(Role::kIssuer);
+  EXPECT_TRUE(of(5, {stolen_key}, owner).may_follow(hijacked));
+}
+
+TEST_F(RosterTest, RevokesEachKeyOnce) {
+  Roster roster = small_roster();
+  roster.revoked = {key_of("a"), key_of("a")};
+  EXPECT_EQ(SignedRoster::sign(roster, hub).error().code(), "bad-roster");
+  roster.revoked.clear();
+  for (std::size_t i = 0; i <= kRosterRevokedMax; ++i) {
+    roster.revoked.push_back(key_of(std::to_string(i)));
+  }
+  EXPECT_EQ(SignedRoster::sign(roster, hub).error().code(), "bad-roster");
+  roster.revoked.pop_back();
+  EXPECT_TRUE(SignedRoster::sign(roster, hub));
+}
+
+TEST_F(RosterTest, SaysHowLongItsRunHasBeenGoingOn) {
+  Roster roster = small_roster();
+  EXPECT_FALSE(roster.run_age());
+  roster.begin_run(roster.issued);
+  EXPECT_EQ(roster.run_age(), std::chrono::milliseconds(0));
+  const std::string run = roster.run_identity();
+  roster.issued += hours(3);
+  EXPECT_EQ(roster.run_age(), hours(3));
+  roster.issued -= hours(4);
+  EXPECT_EQ(roster.run_age(), std::chrono::milliseconds(0)) << "an issuer whose clock went back";
+  EXPECT_EQ(roster.run_identity(), run);
+  for (const char* id : {"0123456789abcdef", "0123456789abcdef@", "0123456789abcdef@yesterday"}) {
+    roster.settings = {{std::string(kRunIdKey), id}};
+    EXPECT_FALSE(roster.run_age()) << id;
+  }
 }
 
 TEST_F(RosterTest, ExpiresAtItsTime) {

@@ -15,8 +15,8 @@ inline const WallTime kRosterTime = *parse_rfc3339("2026-11-20T09:00:00Z");
 struct RosterOwner {
   identity::CertificateAuthority authority =
       *identity::CertificateAuthority::make({.federation = "kitchen"}, kRosterTime);
-  identity::Credentials credentials = *authority.issue_credentials(
-      {.role = identity::Role::kOperator, .name = "owner"}, kRosterTime);
+  identity::Credentials credentials =
+      *authority.issue_credentials({.role = identity::Role::kIssuer, .name = "owner"}, kRosterTime);
 
   static identity::RosterMember member(const std::string& name, const std::string& address = "") {
     return {.name = name, .key = sha256(as_bytes(name)), .address = address};
