@@ -60,6 +60,8 @@ class AsyncAlgorithm {
   virtual void restart(std::span<const T> model) = 0;
   // As of Algorithm, at any time.
   virtual void visit_state(StateVisitor&) {}
+  // Whether that sender can have encoded these bytes.
+  virtual bool can_read(Node, std::span<const std::byte>) const { return true; }
   // What an encoded message would bring, and this node's own of the same kind. None where it is not
   // encoded, or brings nothing.
   virtual std::optional<Unpacked<T>> unpack(Node, const AsyncMessage<T>&) const {

@@ -70,6 +70,11 @@ bool PushSum<T>::brings_mass(Node from, const AsyncMessage<T>& message) const {
 }
 
 template <class T>
+bool PushSum<T>::can_read(Node from, std::span<const std::byte> packed) const {
+  return ledger_ ? ledger_->is_plausible(from, packed) : packed.empty();
+}
+
+template <class T>
 std::optional<Unpacked<T>> PushSum<T>::unpack(Node from, const AsyncMessage<T>& message) const {
   if (!ledger_ || !brings_mass(from, message)) return std::nullopt;
   Unpacked<T> unpacked{.theirs = {z_.begin(), z_.end()}, .own = {z_.begin(), z_.end()}};

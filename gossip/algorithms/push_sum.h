@@ -28,6 +28,7 @@ class PushSum final : public AsyncAlgorithm<T> {
                                     Rng& rng) override;
   // Messages of one sender may overtake each other.
   std::vector<AsyncSend<T>> receive(Node from, const AsyncMessage<T>& message) override;
+  bool can_read(Node from, std::span<const std::byte> packed) const override;
   std::optional<Unpacked<T>> unpack(Node from, const AsyncMessage<T>& message) const override;
   bool waiting() const override { return false; }
   void unanswered() override {}

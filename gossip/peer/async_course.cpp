@@ -59,6 +59,7 @@ AsyncCourse::AsyncCourse(const NetworkRun& run, LocalSteps& local, CourseHost& h
       algorithm_(make_async_algorithm<float>(run.plan, self_, std::span<const float>(start.model))),
       rng_({.seed = run.options.run.seed, .purpose = Purpose::kAlgorithm, .node = self_}),
       quorum_(names_.size(), host.now(), start.support),
+      jumps_(start.run_age, host.now()),
       phases_(std::min(start.exchange, total_)),
       matrix_(run.topology->at(phases_)) {
   if (start.state.empty()) return;
@@ -114,19 +115,33 @@ bool AsyncCourse::outranks(const Neighbour& neighbour) const {
          quorum_.outranked_by(neighbour.support, neighbour.told_at, host_.now());
 }
 
-// Whose model is to be taken in place of our own.
-std::vector<Member> AsyncCourse::donors() const {
-  std::vector<Member> majority, further;
+// Those who are far ahead, where enough neighbours confirm it: two, or the only one that is there,
+// as far as it can be.
+std::vector<Member> AsyncCourse::far_ahead() const {
+  std::vector<Member> further;
+  Exchange furthest = 0;
   std::size_t open = 0;
   for (const auto& [member, neighbour] : neighbours_) {
     open += neighbour.open() ? 1 : 0;
-    if (outranks(neighbour)) majority.push_back(member);
-    if (neighbour.far_ahead) further.push_back(member);
+    if (!neighbour.far_ahead) continue;
+    further.push_back(member);
+    furthest = std::max(furthest, neighbour.phases);
   }
-  const bool confirmed = further.size() >= std::min(AheadBound::kWitnesses, open);
-  std::vector<Member>& chosen = majority.empty() && confirmed ? further : majority;
+  if (further.size() >= AheadBound::kWitnesses) return further;
+  const auto limit = jumps_.limit(1, 0, host_.now());
+  if (open > 1 || furthest > limit.value_or(furthest)) further.clear();
+  return further;
+}
+
+// Whose model is to be taken in place of our own.
+std::vector<Member> AsyncCourse::donors() const {
+  std::vector<Member> chosen;
+  for (const auto& [member, neighbour] : neighbours_) {
+    if (outranks(neighbour)) chosen.push_back(member);
+  }
+  if (chosen.empty()) chosen = far_ahead();
   chosen.resize(std::min(chosen.size(), kAsyncDonorsMax));
-  return std::move(chosen);
+  return chosen;
 }
 
 void AsyncCourse::begin_if_joined() {
@@ -175,13 +190,16 @@ void AsyncCourse::compute_phase() {
 void AsyncCourse::phase_ended(Phase& phase) {
   computing_ = false;
   if (!phase.loss_sum) return host_.failed(phase.loss_sum.error());
+  work_ = host_.now() - phase.began;
+  jumps_.trained(work_);
   if (behind()) return go_on();  // what was learnt from a model that is about to be dropped
   loss_sum_ += *phase.loss_sum;
   loss_steps_ += phase.steps;
   if (!std::isfinite(*phase.loss_sum)) {
-    return host_.failed(diverged(schedule_.after(phases_)));
+    const auto suspect = usual_.suspect();
+    return host_.failed(
+        diverged(schedule_.after(phases_), suspect ? names_[*suspect] : std::string()));
   }
-  work_ = host_.now() - phase.began;
   ++phases_;
   mix(phase.trained);
   matrix_ = run_.topology->at(phases_);
@@ -324,6 +342,10 @@ void AsyncCourse::receive(Member from, const Parcel& parcel, const SharedBytes& 
                      fmt::format("{} sent what is not a number: ignored", names_[from]));
   }
   const ByteView packed = data.view().subspan(values.size_bytes());
+  if (!packed.empty() && !algorithm_->can_read(from, packed)) {
+    return host_.say(LogLevel::kWarning, fmt::format("{} sent what is no message of {}: ignored",
+                                                     names_[from], run_.plan.traits.name));
+  }
   const AsyncMessage<float> message{.kind = message_kind(parcel.kind),
                                     .number = parcel.exchange,
                                     .vector = {values.begin(), values.end()},
@@ -372,14 +394,19 @@ void AsyncCourse::reach(Member member, bool reachable) {
   begin_if_joined();
 }
 
-// Also where nobody gave a model: the same neighbours would be asked again and again.
+// Also where nobody gave a model: the same neighbours would be asked again and again. Of several
+// the second furthest counts, so that no single one makes this peer believe that it has caught up
+// with more than there is.
 void AsyncCourse::caught_up() {
   state_ = State::kTraining;
+  std::vector<Exchange> claims;
   for (auto& [member, neighbour] : neighbours_) {
-    if (std::exchange(neighbour.far_ahead, false)) {
-      caught_up_ = std::max(caught_up_, neighbour.phases);
-    }
+    if (std::exchange(neighbour.far_ahead, false)) claims.push_back(neighbour.phases);
   }
+  if (claims.empty()) return;
+  std::ranges::sort(claims, std::greater<>());
+  const std::size_t witness = std::min(claims.size(), AheadBound::kWitnesses) - 1;
+  caught_up_ = std::max(caught_up_, claims[witness]);
 }
 
 // Mass and the weight that this peer's model counts with stay as they are: there the difference is

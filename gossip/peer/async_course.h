@@ -10,6 +10,7 @@
 #include "core/base/rng.h"
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/usual_distance.h"
+#include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
 #include "gossip/training/patience.h"
 #include "gossip/training/traffic.h"
@@ -74,6 +75,7 @@ class AsyncCourse final : public Course {
 
   bool has_joined() const;
   bool outranks(const Neighbour& neighbour) const;
+  std::vector<Member> far_ahead() const;
   std::vector<Member> donors() const;
   bool behind() const { return state_ == State::kCopying || !donors().empty(); }
   bool somebody_trains() const;
@@ -105,6 +107,7 @@ class AsyncCourse final : public Course {
   std::unique_ptr<AsyncAlgorithm<float>> algorithm_;
   Rng rng_;  // whom it asks
   Quorum quorum_;
+  JumpBound jumps_;
   UsualDistance usual_;
   State state_ = State::kJoining;
   bool computing_ = false;

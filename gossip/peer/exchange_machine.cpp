@@ -45,7 +45,8 @@ ExchangeMachine::ExchangeMachine(ExchangeOptions options, const topologies::Topo
       matrix_(topology.at(exchange)),
       graph_(neighbours_of(topology, self, exchange)),
       started_(now),
-      quorum_(names_.size(), now, support) {
+      quorum_(names_.size(), now, support),
+      jumps_(options.run_age, now) {
   ahead_.in_step(exchange, now);
   STARLING_CHECK(names_.size() == topology.nodes() && self < topology.nodes());
 }
@@ -105,6 +106,7 @@ void ExchangeMachine::handle(const Begin& begin) {
   STARLING_CHECK(state_ == State::kIdle);
   if (!begin.trained) return go_on_or_finish();
   began_ = now_;
+  trained_before_ = true;
   state_ = State::kTraining;
   handle(Trained{});
 }
@@ -149,6 +151,7 @@ void ExchangeMachine::handle(const Trained&) {
   state_ = State::kWaiting;
   waiting_ = patient_since_ = now_;
   work_ = now_ - began_;
+  if (!std::exchange(trained_before_, false)) jumps_.trained(work_);
   for (std::size_t place = 0; place < matrix_->receivers(self_).size(); ++place) announce_to(place);
   mix_if_complete();
 }
@@ -379,6 +382,7 @@ bool ExchangeMachine::rejoin_majority() {
     copy.donors.push_back(member);
   }
   if (copy.donors.empty()) return false;
+  donors_ = copy.donors.size();
   say(LogLevel::kInfo,
       fmt::format("a quorum went on without this peer: taking the model of {} in place of what was "
                   "learned apart",
@@ -438,13 +442,15 @@ Exchange ExchangeMachine::furthest() const {
   const Exchange witnessed = claims[claims.size() - needed];
   if (witnessed <= exchange_ + options_.spread) return std::max(witnessed, alone);
   const auto beyond = std::ranges::upper_bound(claims, witnessed + options_.spread);
-  return std::max(alone, std::min(*std::prev(beyond), explainable()));
+  return std::max(alone, std::min(*std::prev(beyond), explainable(needed)));
 }
 
-// What may be, if somebody confirms it.
-Exchange ExchangeMachine::explainable() const {
-  if (!quorum_.knows_pace()) return last_;
-  return std::min(last_, *ahead_.confirmed(quorum_.pace({}), now_, 2 * options_.spread));
+// What may be, if so many confirm it.
+Exchange ExchangeMachine::explainable(std::size_t witnesses) const {
+  const Exchange slack = 2 * options_.spread;
+  const Exchange most = std::min(last_, jumps_.limit(witnesses, slack, now_).value_or(last_));
+  if (!quorum_.knows_pace()) return most;
+  return std::min(most, *ahead_.confirmed(quorum_.pace({}), now_, slack));
 }
 
 bool ExchangeMachine::is_stale() const {
@@ -478,7 +484,7 @@ void ExchangeMachine::handle(const Copied& copied) {
     say(LogLevel::kWarning, "nobody gave a model: goes on with its own");
   }
   // A donor's word of its exchange is believed no further than that of others.
-  const Exchange given = std::min(copied.exchange.value_or(0), explainable());
+  const Exchange given = std::min(copied.exchange.value_or(0), explainable(donors_));
   if (majority && copied.exchange) {
     quorum_.rejoin(majority->first, majority->second);
     if (given != exchange_) go_to(given);

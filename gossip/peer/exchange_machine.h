@@ -17,6 +17,7 @@
 #include "core/base/shared_bytes.h"
 #include "core/protocol/peer_messages.h"
 #include "gossip/progress/ahead_bound.h"
+#include "gossip/progress/jump_bound.h"
 #include "gossip/progress/quorum.h"
 #include "gossip/training/step_schedule.h"
 #include "gossip/training/traffic.h"
@@ -151,6 +152,8 @@ struct ExchangeOptions {
   // For those who were never heard: how long the first exchange waits for the others to start.
   Duration start_patience = std::chrono::seconds(60);
   std::size_t donors_max = 4;
+  // How long the run has been going on; see JumpBound.
+  std::optional<Duration> run_age = {};
 };
 
 // Who is waited for is asked where its message is. As long as it has not sent it, it is slow, and
@@ -261,7 +264,7 @@ class ExchangeMachine {
   bool is_past(const Neighbour& neighbour) const;
   std::size_t witnesses_needed(std::size_t claims) const;
   exchange::Exchange furthest() const;
-  exchange::Exchange explainable() const;
+  exchange::Exchange explainable(std::size_t witnesses) const;
   bool is_stale() const;
   void go_to(exchange::Exchange target);
   std::optional<TimePoint> held_back_until() const;
@@ -297,6 +300,9 @@ class ExchangeMachine {
   Quorum quorum_;
   Traffic traffic_;
   AheadBound ahead_;  // in step: all were heard, or a common exchange was found
+  JumpBound jumps_;
+  std::size_t donors_ = 0;       // kCopying: that were asked
+  bool trained_before_ = false;  // the present local phase, before Begin
   // kCopying: of the majority, whose word this is; none: only of those who are further.
   std::optional<std::pair<protocol::Support, TimePoint>> majority_;
   std::uint32_t heard_count_ = 0;

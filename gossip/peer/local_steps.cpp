@@ -32,7 +32,13 @@ double LocalSteps::rate_at(std::uint64_t step) const {
                                  static_cast<Round>(steps_));
 }
 
-Error diverged(std::uint64_t step) {
+Error diverged(std::uint64_t step, const std::string& suspect) {
+  if (!suspect.empty()) {
+    return rejected("diverged",
+                    fmt::format("the loss is not finite in step {}, after {} sent a model far from "
+                                "this peer's: look after that member, or revoke it",
+                                step + 1, suspect));
+  }
   return rejected("diverged",
                   fmt::format("the loss is not finite in step {}: lower train.learning-rate or "
                               "set train.clip-norm",

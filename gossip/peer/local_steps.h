@@ -44,7 +44,8 @@ class LocalSteps {
   std::unique_ptr<NodeTrainings> trainings_;
 };
 
-// "diverged": what a run ends with whose loss in this step was no number.
-Error diverged(std::uint64_t step);
+// "diverged": what a run ends with whose loss in this step was no number. `suspect`: the member
+// that sent numbers that may have done it, or empty.
+Error diverged(std::uint64_t step, const std::string& suspect = {});
 
 }  // namespace starling::gossip

@@ -53,7 +53,8 @@ std::unique_ptr<Course> make_course(const NetworkRun& run, LocalSteps& local, Co
                           .patience_min = run.lossy ? patience.min : patience.max,
                           .patience_max = patience.max,
                           .link_grace = run.lossy ? kLinkGrace : patience.max,
-                          .start_patience = patience.start},
+                          .start_patience = patience.start,
+                          .run_age = start.run_age},
           std::move(start));
     case Pattern::kMean:
       return std::make_unique<MeanCourse>(run, local, host, std::move(place), patience,

@@ -195,7 +195,8 @@ void NeighbourCourse::trained(const Result<double>& loss_sum, int steps) {
   loss_sum_ += *loss_sum;
   loss_steps_ += static_cast<std::uint64_t>(steps);
   if (!std::isfinite(*loss_sum)) {
-    return host_.failed(diverged(machine_.step()));
+    const auto suspect = usual_first_.suspect() ? usual_first_.suspect() : usual_second_.suspect();
+    return host_.failed(diverged(machine_.step(), suspect ? names_[*suspect] : std::string()));
   }
   take_postponed();
   on(exchange::Trained{});

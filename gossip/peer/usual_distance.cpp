@@ -51,6 +51,7 @@ bool UsualDistance::accepts(protocol::Member from, std::span<const float> theirs
     limit_ = std::max(kTimesNorm * norm, kTimesUsual * std::max(of_this, of_all_.median()));
   }
   if (!(distance_ <= limit_)) return false;  // what is not a number is not usual
+  if (distance_ > kTimesNorm * norm) suspect_ = from;
   of_sender.add(distance_);
   of_all_.add(distance_);
   return true;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 
 #include "core/base/recent_median.h"
@@ -25,12 +26,16 @@ class UsualDistance {
   // Of the last vector, and what it was held against.
   double distance() const { return distance_; }
   double limit() const { return limit_; }
+  // Who last sent a vector that was used though it was more than 8 times as far as one's own is
+  // long, as may be at first: if anybody spoilt the model, this member did.
+  std::optional<protocol::Member> suspect() const { return suspect_; }
 
  private:
   std::map<protocol::Member, RecentMedian> by_sender_;
   RecentMedian of_all_;
   double distance_ = 0;
   double limit_ = 0;
+  std::optional<protocol::Member> suspect_;
 };
 
 }  // namespace starling::gossip

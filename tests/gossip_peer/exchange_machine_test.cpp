@@ -429,6 +429,81 @@ TEST(ExchangeMachine, ALiarThatIsThereFromTheStartMovesNobody) {
   }
 }
 
+// Who has no neighbour but a liar, from the start, and hears of exchange 2^60 or of the last one
+// before it knows what an exchange takes: it goes no faster than four times its own steps allow.
+TEST(ExchangeMachine, AnOnlyNeighbourThatLiesDoesNotEndTheRun) {
+  for (const Exchange claim : {Exchange{1} << 60, Exchange{1000}, Exchange{999}}) {
+    for (std::uint64_t seed = 0; seed < 6; ++seed) {
+      auto of = world(seed, 1000);
+      of.topology = "star";
+      of.members = 5;
+      of.options.spread = 2;
+      of.seconds_max = 2000;
+      ExchangeNetwork network(of);
+      network.replace_by_liar(0);
+      for (double when = 0.001; when < 60; when += 0.01) {
+        network.at(when, [&] { network.lie(0, claim); });
+      }
+      for (double when = 0.1; when < 5; when += 0.1) {
+        network.at(when, [&, when] {
+          for (Member leaf = 1; leaf < 5; ++leaf) {
+            EXPECT_LE(static_cast<double>(network.exchange(leaf)), 4 * when / 0.025 + 13)
+                << seed << " claims " << claim << " at " << when;
+          }
+        });
+      }
+      ASSERT_EQ(network.run(), "") << seed;
+      // The quickest phase is half of the mean one.
+      EXPECT_GE(network.waits().size(), 4 * 1000 / 12U) << seed << " claims " << claim;
+    }
+  }
+}
+
+// Its other neighbour is gone: what it hears of the liar is not passed on as a word of its own that
+// a neighbour of both would believe.
+TEST(ExchangeMachine, WhatALiarSaysIsNotContagious) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    auto of = world(seed, 600);
+    of.topology = "ring";
+    of.members = 8;
+    of.options.spread = 4;
+    of.options.start_patience = std::chrono::milliseconds(500);
+    of.seconds_max = 2000;
+    ExchangeNetwork network(of);
+    network.at(0.0005, [&] { network.die(5); });
+    network.replace_by_liar(3);
+    for (double when = 0.001; when < 120; when += 0.02) {
+      network.at(when, [&] { network.lie(3, 600); });
+    }
+    ASSERT_EQ(network.run(), "") << seed;
+    for (const Member member : {0U, 1U, 6U, 7U}) {
+      EXPECT_LE(network.skipped_by(member), 40U) << seed << " member " << member;
+    }
+  }
+}
+
+// Whoever comes 10,000 exchanges late is with the others at once, also where only one neighbour can
+// tell it where they are.
+TEST(ExchangeMachine, WhoComesTenThousandExchangesLateCatchesUp) {
+  for (const std::string topology : {"path", "ring", "complete"}) {
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      auto of = world(seed, 14'000);
+      of.topology = topology;
+      of.members = 4;
+      of.options.spread = 6;
+      of.work = 0.01;
+      of.seconds_max = 2000;
+      ExchangeNetwork network(of);
+      network.at(1, [&] { network.kill(0, 170, 1U << 30); });
+      Exchange late = 0, others = 0;
+      network.at(173, [&] { late = network.exchange(0), others = network.exchange(1); });
+      ASSERT_EQ(network.run(), "") << topology << " " << seed;
+      EXPECT_GT(others, 10'000U) << topology << " " << seed;
+      EXPECT_GE(late + of.options.spread + 1, others) << topology << " " << seed;
+    }
+  }
+}
+
 // A device that starts again within an exchange or two of the others, beside one that never will:
 // the whole ring waits for it, so it must not wait as if the network were starting.
 TEST(ExchangeMachine, WhoGoesOnFromACheckpointDoesNotWaitForTheDead) {

@@ -128,8 +128,10 @@ std::size_t ExchangeNetwork::copies() const {
 void ExchangeNetwork::start(Member member, Exchange from) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < nodes_.size(); ++i) names.push_back(fmt::format("node-{}", i));
-  nodes_[member].machine = std::make_unique<ExchangeMachine>(world_.options, *topology_, member,
-                                                             names, from, queue_.now());
+  ExchangeOptions options = world_.options;
+  options.run_age = queue_.now() - TimePoint{};
+  nodes_[member].machine =
+      std::make_unique<ExchangeMachine>(options, *topology_, member, names, from, queue_.now());
   nodes_[member].finished = false;
   forget_mixed(member);
   nodes_[member].alarm = {};

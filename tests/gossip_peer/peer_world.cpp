@@ -196,6 +196,7 @@ identity::SignedRoster PeerWorld::roster(std::uint64_t epoch, std::vector<std::s
   roster.expires = roster.issued + std::chrono::floor<std::chrono::milliseconds>(lifetime);
   gossip::NetOptions net = experiment.options;
   roster.settings = gossip::run_settings(net, lossy_);
+  roster.settings.emplace_back(identity::kRunIdKey, "0123456789abcdef@" + format_rfc3339(began_));
   for (const std::size_t index : members) {
     const Peer& peer = *peers[index];
     roster.members.push_back({peer.name,

@@ -134,6 +134,63 @@ TEST(UsualDistance, AMemberThatSendsHugeNumbersSpoilsNothing) {
   }
 }
 
+// Of every algorithm: no peer's run ends, and whoever sends to a peer what is no number, or the
+// largest there is, is named by it.
+TEST(UsualDistance, WhoSendsWhatIsNoNumberIsNamedAndNobodysRunEnds) {
+  using Setting = std::pair<const char*, const char*>;
+  for (const auto& [algorithm, topology] : {Setting{"dpsgd", "ring"},
+                                            {"gradient-tracking", "ring"},
+                                            {"relaysgd", "path"},
+                                            {"qg-dsgdm", "ring"},
+                                            {"detag", "ring"},
+                                            {"diloco", "ring"},
+                                            {"ad-psgd", "ring"},
+                                            {"choco", "ring"},
+                                            {"sgp", "ring"},
+                                            {"push-sum", "ring"}}) {
+    for (const float number : {3e38F, -3e38F, std::numeric_limits<float>::infinity(),
+                               std::numeric_limits<float>::quiet_NaN()}) {
+      FakeNetwork net(testing::small_network_of_steps(60, topology, 4, algorithm), 5);
+      net.falsify = [&](protocol::Member from, SharedBytes data) {
+        if (from != 3 || data.size() == 0) return data;
+        Bytes bytes = to_bytes(data.view());
+        for (std::size_t at = 0; at + sizeof number <= bytes.size(); at += sizeof number) {
+          std::memcpy(bytes.data() + at, &number, sizeof number);
+        }
+        return SharedBytes::own(std::move(bytes));
+      };
+      start_and_connect(net);
+      net.run_to_rest();
+      bool named = false;
+      for (const protocol::Member member : {0U, 1U, 2U}) {
+        const auto& peer = *net.peers[member];
+        EXPECT_FALSE(peer.failure) << algorithm << " " << number << ": " << peer.failure->message();
+        EXPECT_EQ(peer.finishes, 1) << algorithm << " " << number;
+        named = named || std::ranges::any_of(peer.said, [](const std::string& line) {
+                  return line.find("node-3 sent") != std::string::npos;
+                });
+      }
+      EXPECT_TRUE(named) << algorithm << " " << number;
+    }
+  }
+}
+
+TEST(UsualDistance, KnowsWhoMayHaveSpoiltAModel) {
+  const std::vector<float> own(100, 0.5F);
+  std::vector<float> theirs = own;
+  UsualDistance usual;
+  theirs[0] += 20;
+  EXPECT_TRUE(usual.accepts(2, theirs, own));
+  EXPECT_FALSE(usual.suspect());
+  theirs[0] += 4000;
+  EXPECT_TRUE(usual.accepts(3, theirs, own)) << "as long as little was seen";
+  EXPECT_EQ(usual.suspect(), 3U);
+  const std::string sentence = diverged(41, "node-3").message();
+  EXPECT_NE(sentence.find("step 42, after node-3 sent"), std::string::npos);
+  EXPECT_EQ(sentence.find("learning-rate"), std::string::npos);
+  EXPECT_NE(diverged(41).message().find("learning-rate"), std::string::npos);
+}
+
 // One message in a while spoils the mean that all wait for. Nobody waits longer for it, and all who
 // are honest leave out the same means.
 TEST(UsualDistance, WhoeverAMeanReachesLeavesOutTheSameOnes) {
