@@ -11,10 +11,10 @@ constexpr Duration kFramePauseMin = std::chrono::milliseconds(20);
 
 }  // namespace
 
-Duration FrameBudget::take(const Frame& frame, TimePoint now) {
-  if (frame.payload.size() >= kBulkBytes) return Duration::zero();
+Duration FrameBudget::take(const Frame& frame, TimePoint now, double cost) {
+  if (frame.payload.size() >= kBulkBytes && cost <= 1) return Duration::zero();
   const double earned = to_seconds(now - updated_) * options_.per_second;
-  level_ = std::min(options_.per_second, level_ + earned) - 1;
+  level_ = std::min(options_.per_second, level_ + earned) - cost;
   updated_ = now;
   if (level_ >= 1) return Duration::zero();
   return std::max(kFramePauseMin, from_seconds((1 - level_) / options_.per_second));

@@ -21,8 +21,9 @@ class FrameBudget {
 
   explicit FrameBudget(const Options& options) : options_(options), level_(options.per_second) {}
 
-  // Counts a frame that was read. How long to wait before the next one is read; mostly 0.
-  Duration take(const Frame& frame, TimePoint now);
+  // Counts a frame that was read, as so many small ones: what it makes us do. Bulk counts where it
+  // costs more than one. How long to wait before the next one is read; mostly 0.
+  Duration take(const Frame& frame, TimePoint now, double cost = 1);
 
  private:
   Options options_;

@@ -17,6 +17,7 @@ PeerLinks::PeerLinks(World world, Options options, Handlers handlers, RelayLine:
       options_(std::move(options)),
       handlers_(std::move(handlers)),
       rng_(backoff),
+      handshakes_(options_.handshakes),
       line_({.busy_bytes = options_.queue_low, .waiting_bytes_max = options_.relay_waiting_max},
             std::move(issuer)),
       alarm_(world.loop, [this] { on_alarm(); }),
@@ -109,6 +110,9 @@ Result<void> PeerLinks::listen() {
   net::ListenerHandlers handlers;
   handlers.on_connection = [this](std::unique_ptr<net::Connection> connection) {
     adopt(std::move(connection), false);
+  };
+  handlers.may_connect = [this](const std::string& address) {
+    return handshakes_.allow(address, world_.loop.now());
   };
   handlers.on_refused = [this](const net::Refusal& refusal) {
     // Who dials while we have no roster comes again: nothing to be told of.

@@ -20,6 +20,7 @@
 #include "core/net/alarm.h"
 #include "core/net/connect.h"
 #include "core/net/frame_budget.h"
+#include "core/net/handshake_budget.h"
 #include "core/net/listener.h"
 #include "core/net/refusal_log.h"
 #include "core/net/task_group.h"
@@ -45,8 +46,10 @@ class PeerLinks final : public PeerTransport {
                              .maximum = std::chrono::seconds(5)};
     Duration greeting_deadline = std::chrono::seconds(10);
     Duration goodbye = std::chrono::seconds(1);
-    double frames_per_second = 4000;     // that are read of one member; see net/frame_budget.h
-    std::size_t queue_low = 256 * 1024;  // bytes under way to the socket before more is taken
+    // That are read of one member, counted as work_of() says; see net/frame_budget.h.
+    double frames_per_second = 4000;
+    net::HandshakeBudget::Options handshakes;  // of those who dial this peer
+    std::size_t queue_low = 256 * 1024;        // bytes under way to the socket before more is taken
     std::size_t relay_waiting_max = 1024 * 1024;  // bytes that wait for the link with the issuer
     // Of a relayed parcel before its receiver gives credit: a constant of the protocol, so small
     // that several senders at once do not fill the issuer's queue for one receiver.
@@ -130,7 +133,8 @@ class PeerLinks final : public PeerTransport {
   LinkPtr begin(const std::string& name, std::shared_ptr<PeerChannel> channel, bool by_us,
                 std::uint64_t window_bytes);
   net::Async<void> serve(LinkPtr link, std::shared_ptr<net::Connection> connection);
-  net::FrameBudget& budget_of(const std::string& name);
+  // How long to read nothing more of this member.
+  Duration charge(const std::string& name, const net::Frame& frame);
   net::Async<void> expect_hello(LinkPtr link, std::shared_ptr<net::Connection> connection);
 
   LinkPtr begin_relayed(const std::string& name, bool by_us);
@@ -164,7 +168,12 @@ class PeerLinks final : public PeerTransport {
   std::map<std::string, Dialling> diallings_;
   std::map<std::string, LinkPtr> links_;  // greeted, by name
   std::set<LinkPtr> greeting_;
-  std::map<std::string, net::FrameBudget> budgets_;  // of those that were members, by name
+  struct Budget {
+    net::FrameBudget frames;
+    bool said = false;  // that it was exceeded
+  };
+  std::map<std::string, Budget> budgets_;  // of those that were members, by name
+  net::HandshakeBudget handshakes_;
   RelayLine line_;
   std::string last_pumped_;     // of the relayed links, which take turns
   std::set<std::string> told_;  // who is known, and said, to be relayed

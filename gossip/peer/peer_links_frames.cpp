@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/net/deadline.h"
+#include "gossip/peer/frame_work.h"
 #include "gossip/peer/link_rules.h"
 #include "gossip/peer/peer_links.h"
 
@@ -46,6 +47,7 @@ void PeerLinks::adopt(std::unique_ptr<net::Connection> connection, bool dialled)
   }
   const LinkPtr link = begin(name, channel, dialled, ParcelFlow::Options().window_bytes);
   link->key = key;
+  handshakes_.know(shared->remote_address());
   shared->set_drain_handler([this, weak = std::weak_ptr(link)] {
     if (const LinkPtr drained = weak.lock()) pump(drained);
   });
@@ -93,7 +95,7 @@ net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection>
       break;
     }
     if (!take_frame(link, *frame)) break;
-    const Duration pause = budget_of(link->name).take(*frame, world_.loop.now());
+    const Duration pause = charge(link->name, *frame);
     if (pause > Duration::zero()) {
       auto slept = co_await net::sleep_until(world_.loop, world_.loop.now() + pause);
       if (!slept) break;
@@ -101,10 +103,16 @@ net::Async<void> PeerLinks::serve(LinkPtr link, std::shared_ptr<net::Connection>
   }
 }
 
-// It outlives the link: who dials anew goes on with what it had left.
-net::FrameBudget& PeerLinks::budget_of(const std::string& name) {
+// The budget outlives the link: who dials again goes on with what it had left.
+Duration PeerLinks::charge(const std::string& name, const net::Frame& frame) {
   const net::FrameBudget fresh({.per_second = options_.frames_per_second});
-  return budgets_.try_emplace(name, fresh).first->second;
+  Budget& budget = budgets_.try_emplace(name, Budget{.frames = fresh}).first->second;
+  const Duration pause = budget.frames.take(frame, world_.loop.now(), work_of(frame.type));
+  if (pause > Duration::zero() && !std::exchange(budget.said, true)) {
+    world_.log.warning("{} sends more than {:.0f} frames a second: no more of it are read", name,
+                       options_.frames_per_second);
+  }
+  return pause;
 }
 
 bool PeerLinks::take_frame(const LinkPtr& link, const net::Frame& frame) {

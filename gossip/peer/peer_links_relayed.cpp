@@ -78,6 +78,11 @@ void PeerLinks::take_on(const LinkPtr& link, const protocol::Relay& relay,
   if (!link->hello && !begins) return;
   const auto envelope = link->relay->receive(relay, payload, link->limits);
   if (!envelope) return end(link, envelope.error(), true);
+  // The issuer's link is everybody's: it goes on being read, and this one ends.
+  const net::Frame frame{.type = relay.type, .header = relay.header, .payload = payload.view()};
+  if (charge(link->name, frame) > Duration::zero()) {
+    return end(link, overloaded("too-many-frames", link->name + " sends too many frames"), true);
+  }
   take(link, *envelope);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/net/frame_assembler.h"
 #include "core/net/frame_budget.h"
+#include "core/net/handshake_budget.h"
 #include "tests/net/loopback.h"
 #include "tests/net/raw_client.h"
 
@@ -156,6 +157,39 @@ TEST(FrameBudget, BulkIsNotCounted) {
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(budget.take({.type = 1, .payload = payload}, TimePoint()), Duration::zero());
   }
+}
+
+TEST(FrameBudget, CountsWorkNotFrames) {
+  FrameBudget budget({.per_second = 100});
+  const Bytes payload(FrameBudget::kBulkBytes);
+  const TimePoint start(std::chrono::hours(1));
+  TimePoint now = start;
+  int frames = 0;
+  while (now < start + std::chrono::seconds(10)) {
+    now += budget.take({.type = 1, .payload = payload}, now, 50);
+    ++frames;
+  }
+  EXPECT_NEAR(frames, 2 + 10 * 2, 1);
+}
+
+// Strangers of one address, then of ever new ones, beside members that were there before.
+TEST(HandshakeBudget, StrangersHaveALimitAndKnownAddressesTheirOwn) {
+  HandshakeBudget budget({.of_address = {.per_second = 10, .burst = 20},
+                          .of_strangers = {.per_second = 40, .burst = 50}});
+  TimePoint now(std::chrono::hours(1));
+  budget.know("10.0.0.1");
+  int of_one = 0;
+  for (int i = 0; i < 1200; ++i, now += milliseconds(8)) of_one += budget.allow("10.9.9.9", now);
+  EXPECT_NEAR(of_one, 20 + 96, 3) << "120 a second for ten seconds";
+  now += std::chrono::seconds(10);
+  int of_many = 0;
+  int of_members = 0;
+  for (int i = 0; i < 1200; ++i, now += milliseconds(8)) {
+    of_many += budget.allow("10.1." + std::to_string(i % 256) + "." + std::to_string(i / 256), now);
+    if (i % 120 == 0) of_members += budget.allow("10.0.0.1", now);
+  }
+  EXPECT_NEAR(of_many, 50 + 384, 3);
+  EXPECT_EQ(of_members, 10);
 }
 
 TEST(FrameBudget, ConnectionsOfOneIdentityShareIt) {
