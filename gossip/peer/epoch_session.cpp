@@ -41,6 +41,7 @@ EpochSession::EpochSession(Setup setup, const UpLinks& up, TimePoint now)
       now_(now),
       silent_(setup.absent),
       copy_patience_(setup.patience.max),
+      copies_({.lag = run_.spread}),
       handed_in_at_(run_.options.schedule().after(setup.start.exchange) /
                     run_.options.evaluate_every()),
       checkpoint_at_(now + setup.checkpoint_every) {
@@ -76,6 +77,7 @@ void EpochSession::told(Member member, const PeerHello& hello, TimePoint now) {
   if (const auto unsent = unsent_.extract(member)) {
     outcome_.actions.push_back(peer::Send{member, unsent.mapped()});
   }
+  copies_.greeted(member, hello, course_->progress().exchange);
   course_->told(member, hello);
 }
 
@@ -101,7 +103,9 @@ void EpochSession::take(Member from, const protocol::Message& message, TimePoint
     perform(members_->on(membership::Received{from, *swim}, now_));
   } else if (const auto* ask = std::get_if<protocol::ColumnsAsk>(&message)) {
     const auto waiting = std::ranges::count(asks_, from, &Ask::first);
-    if (ask->epoch == epoch_ && waiting < kAsksMax) asks_.emplace_back(from, *ask);
+    if (ask->epoch == epoch_ && waiting < kAsksMax && gives(from, *ask)) {
+      asks_.emplace_back(from, *ask);
+    }
     answer_asks();
   } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
     if (note->epoch == epoch_) course_->take(from, *note);
@@ -177,6 +181,11 @@ void EpochSession::continue_copy() {
     copy_.reset();
     course_->copied(copy.progress(), copy.model());
   }
+}
+
+bool EpochSession::gives(Member to, const protocol::ColumnsAsk& columns) {
+  const bool is_neighbour = std::ranges::binary_search(course_->neighbours(), to);
+  return copies_.give(to, is_neighbour, columns, run_.initial.size(), now_);
 }
 
 // In the background, so that a member that copies the model delays no exchange.

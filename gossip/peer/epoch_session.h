@@ -14,6 +14,7 @@
 #include "core/identity/roster.h"
 #include "gossip/membership/swim_machine.h"
 #include "gossip/peer/checkpoint.h"
+#include "gossip/peer/copy_rules.h"
 #include "gossip/peer/course.h"
 #include "gossip/peer/local_steps.h"
 #include "gossip/peer/make_course.h"
@@ -123,6 +124,7 @@ class EpochSession final : private CourseHost {
   void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
   void heard(Member member);
   void perform(const std::vector<membership::Action>& actions);
+  bool gives(Member to, const protocol::ColumnsAsk& columns);
   void take_columns(Member from, const ParcelFlow::Whole& whole);
   void answer_asks();
   void continue_copy();
@@ -148,6 +150,7 @@ class EpochSession final : private CourseHost {
   std::map<Member, protocol::Swim> unsent_;  // probes that wait for a link
   std::optional<ModelCopy> copy_;
   const Duration copy_patience_;
+  CopyRules copies_;  // of this member's model, for others
   using Ask = std::pair<Member, protocol::ColumnsAsk>;
   std::vector<Ask> asks_;
   std::uint64_t handed_in_at_;  // evaluations so far

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <array>
+#include <cstring>
 #include <future>
 
 #include "core/base/rng.h"
+#include "core/issuer/roster_parts.h"
 #include "core/net/frame_assembler.h"
 #include "core/wire/codec.h"
 #include "tests/gossip/simulation_cases.h"
@@ -346,6 +349,185 @@ TEST(HostilePeers, AMemberGoneBadLosesItsOwnLinkAndNoMore) {
         return true;
       },
       "the three train on with one another");
+}
+
+// --- a member that floods, lies and asks for what is not its own --------------------------------
+
+// Three of a ring of four; the fourth is a member whose key a test has.
+class AHostileMember : public ::testing::Test {
+ protected:
+  void begin() {
+    cluster.hurry();
+    for (const std::size_t i : {0U, 1U, 2U}) cluster.start(i);
+    cluster.peers[3]->port = 1;  // nobody is there; it dials
+    cluster.publish(cluster.roster(1));
+    cluster.run_until([&] { return step_of(0) > 10; }, "three train");
+  }
+  std::uint64_t step_of(std::size_t i) { return cluster.peers[i]->node->peer().report().step; }
+  // What it is answered until the link ends.
+  std::string say(std::size_t to, const std::string& words) {
+    auto talk = std::async(std::launch::async, [&] {
+      return talk_tls(
+          cluster.peers[to]->port,
+          {.alpn = kPeerAlpn, .credentials = &cluster.peers[3]->identity->credentials()}, words);
+    });
+    return cluster.run_until_ready(talk, "the link has ended").received;
+  }
+  void expect_that_three_train_on() {
+    const std::uint64_t before = step_of(1);
+    cluster.run_until([&] { return step_of(0) > before + 50 && step_of(2) > before + 50; },
+                      "the three train on");
+  }
+  // A greeting of who is at `exchange`.
+  static std::string hello(protocol::Exchange exchange) {
+    return frame(PeerHello{.epoch = 1, .exchange = exchange, .begun = true});
+  }
+  static std::size_t count(const std::string& answer, wire::FrameType type) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; at + net::kHeadBytes <= answer.size();) {
+      std::array<std::byte, net::kHeadBytes> bytes{};
+      std::memcpy(bytes.data(), answer.data() + at, bytes.size());
+      const auto head = net::FrameHead::decode(bytes);
+      found += head.type == static_cast<std::uint16_t>(type) ? 1 : 0;
+      at += net::kHeadBytes + head.header_bytes() + head.payload_bytes;
+    }
+    return found;
+  }
+  const std::string bye = frame(protocol::Bye{"stopping", ""});
+
+  PeerCluster cluster{testing::small_network_of_steps(1'000'000, "ring", 4), true};
+};
+
+TEST_F(AHostileMember, ThatFloodsIsReadAtItsRateAndNamedOnce) {
+  cluster.options.links.frames_per_second = 2000;
+  begin();
+  std::string flood;
+  for (int i = 0; i < 6000; ++i) flood += frame(protocol::Ping{1});
+  const TimePoint began = cluster.loop.now();
+  const std::uint64_t before = step_of(1);
+  const std::string answer = say(1, hello(20) + flood + bye);
+  const double took = to_seconds(cluster.loop.now() - began);
+  EXPECT_GE(took, 1.9) << "2,000 at once, then 2,000 a second";
+  EXPECT_GT(count(answer, wire::FrameType::kPong), 5000U)
+      << "what is queued at a goodbye is dropped";
+  EXPECT_GT(step_of(1), before) << "it trained meanwhile";
+  EXPECT_EQ(cluster.log.count("node-04 sends more than 2000 frames a second"), 1U);
+  expect_that_three_train_on();
+}
+
+// A greeting may be answered with models, so it costs more than a ping.
+TEST_F(AHostileMember, ThatGreetsWithoutEndIsReadSlower) {
+  cluster.options.links.frames_per_second = 2000;
+  begin();
+  std::string flood;
+  for (int i = 0; i < 60; ++i) flood += hello(20);
+  const TimePoint began = cluster.loop.now();
+  say(1, hello(20) + flood + bye);
+  EXPECT_GE(to_seconds(cluster.loop.now() - began), 1.9) << "60 times 100, of 2,000 a second";
+  expect_that_three_train_on();
+}
+
+TEST_F(AHostileMember, ThatClaimsAnExchangeFarAwayMovesNobody) {
+  begin();
+  for (const protocol::Exchange claim :
+       {protocol::Exchange{1} << 60, protocol::Exchange{999'999}}) {
+    for (const std::size_t to : {0U, 1U, 2U}) {
+      const std::string parcel = frame(Parcel{.transfer = TaskId(5),
+                                              .kind = Parcel::Kind::kMix,
+                                              .epoch = 1,
+                                              .exchange = claim,
+                                              .first = 1});
+      say(to, hello(claim) + hello(claim) + parcel + bye);
+    }
+  }
+  expect_that_three_train_on();
+  for (const std::size_t i : {0U, 1U, 2U}) {
+    EXPECT_LT(cluster.peers[i]->node->peer().report().exchange, 500'000U);
+  }
+}
+
+// Member 1 is no neighbour of member 3 in the ring.
+TEST_F(AHostileMember, ThatIsNoNeighbourIsNotGivenTheModel) {
+  begin();
+  const std::uint64_t size = cluster.experiment.initial.size();
+  const std::string ask = frame(protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
+  // While these are read local phases end, and questions are answered.
+  std::string pings;
+  for (int i = 0; i < 500; ++i) pings += frame(protocol::Ping{1});
+  const std::string answer = say(1, hello(1'000'000) + ask + ask + pings + ask + pings + bye);
+  EXPECT_GT(count(answer, wire::FrameType::kPong), 500U) << "the first questions were read";
+  EXPECT_EQ(count(answer, wire::FrameType::kParcel), 0U);
+  expect_that_three_train_on();
+}
+
+TEST_F(AHostileMember, ThatForgesLinesWithItsGoodbyeDoesNotForgeAny) {
+  begin();
+  say(1,
+      hello(20) + frame(protocol::Bye{"stop\x1b[2J", "gone\n2026-11-26 error: forged \xc2\x9b"}));
+  cluster.run_until([&] { return cluster.log.count("forged") > 0; }, "its goodbye is told");
+  EXPECT_EQ(cluster.log.count("\x1b"), 0U) << cluster.log.all();
+  EXPECT_EQ(cluster.log.count("\n2026"), 0U);
+  EXPECT_EQ(cluster.log.count("\xc2\x9b"), 0U);
+  EXPECT_GT(cluster.log.count("\\n2026"), 0U);
+}
+
+// It may have stolen the coordinator's key: an epoch does not jump, and what was revoked counts no
+// more. The roster comes again and again; one line says that it is not taken.
+TEST_F(AHostileMember, ThatPassesOnARosterOfTheLastEpochIsRefused) {
+  begin();
+  const auto last = cluster.roster(identity::kRosterEpochMax, {3});
+  for (int i = 0; i < 3; ++i) {
+    std::string parts;
+    for (const auto& part : issuer::roster_parts(last, {})) {
+      const std::string head = frame(part.message, part.payload.size());
+      parts += head.substr(0, head.size() - part.payload.size());
+      parts += std::string(as_text(part.payload.view()));
+    }
+    say(1, hello(20) + parts + bye);
+  }
+  EXPECT_EQ(cluster.peers[1]->node->peer().report().epoch, 1U);
+  EXPECT_EQ(cluster.log.count("a roster is not taken: the roster of epoch 9007199254740992 is more "
+                              "than 1000000 epochs later"),
+            1U)
+      << cluster.log.all();
+  expect_that_three_train_on();
+  cluster.publish(cluster.roster(2));
+  EXPECT_EQ(cluster.peers[1]->node->peer().report().epoch, 2U);
+}
+
+// Whoever can connect can make a peer compute: so many strangers a second, and no more.
+TEST(HostilePeers, StrangersThatBeginHandshakesAreLimitedAndNamed) {
+  PeerCluster cluster(testing::small_network_of_steps(3000, "ring", 4));
+  cluster.options.links.handshakes.of_address = {.per_second = 10, .burst = 30};
+  cluster.start_all();
+  cluster.publish(cluster.roster(1));
+  cluster.run_until([&] { return cluster.peers[0]->node->peer().report().step > 0; }, "they train");
+  std::atomic<int> handshakes = 0;
+  std::atomic<int> tries = 0;
+  const TimePoint began = cluster.loop.now();
+  Attacks attacks(cluster);
+  const auto other =
+      *CertificateAuthority::make({.federation = "kitchen"}, cluster.clock.wall_now());
+  const auto stranger =
+      *other.issue_credentials({.role = Role::kPeer, .name = "node-02", .addresses = {"127.0.0.1"}},
+                               cluster.clock.wall_now());
+  for (int thread = 0; thread < 2; ++thread) {
+    attacks.begin("a flood of handshakes", [&](std::uint16_t port) {
+      for (int i = 0; i < 30; ++i) {
+        ++tries;
+        const auto outcome = talk_tls(port, {.alpn = kPeerAlpn, .credentials = &stranger}, "");
+        handshakes += outcome.handshake ? 1 : 0;
+      }
+      return std::string();
+    });
+  }
+  cluster.run_until_finished();
+  attacks.call_off();
+  const double took = to_seconds(cluster.loop.now() - began);
+  EXPECT_LE(handshakes, 4 * (30 + 10 * took) + 4) << "of " << tries;
+  EXPECT_LT(handshakes, tries);
+  EXPECT_GE(cluster.log.count("rate-limited"), 1U);
+  expect_the_simulations_bits(cluster);
 }
 
 }  // namespace

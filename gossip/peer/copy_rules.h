@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is given this peer's model, and how often: its neighbours in the graph, and members that said
+// that they must catch up; of each of them a few models at first, then one in a while. A member has
+// no other use for a whole model, and copying it costs bandwidth and privacy.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "core/base/clock.h"
+#include "core/protocol/peer_messages.h"
+
+namespace starling::gossip {
+
+class CopyRules {
+ public:
+  struct Options {
+    // Who is further behind than this, in exchanges, cannot catch up by messages.
+    protocol::Exchange lag = 1;
+    double models_at_once = 3;
+    Duration model_every = std::chrono::seconds(30);
+  };
+
+  explicit CopyRules(const Options& options) : options_(options) {}
+
+  // A member says where it is, while this peer is at exchange `ours`. What it says at a later time
+  // takes the place of this.
+  void greeted(protocol::Member member, const protocol::PeerHello& hello, protocol::Exchange ours);
+
+  // Whether `member` is given these columns of a model of `size` floats now; counts them if so.
+  bool give(protocol::Member member, bool is_neighbour, const protocol::ColumnsAsk& columns,
+            std::uint64_t size, TimePoint now);
+
+ private:
+  struct Account {
+    bool must_catch_up = false;
+    double models = 0;  // that it may still have
+    TimePoint at{};     // then
+  };
+
+  Account& account_of(protocol::Member member);
+
+  Options options_;
+  std::map<protocol::Member, Account> accounts_;
+};
+
+}  // namespace starling::gossip

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/peer/copy_rules.h"
+
+#include <gtest/gtest.h>
+
+namespace starling::gossip {
+namespace {
+
+using protocol::ColumnsAsk;
+using protocol::PeerHello;
+
+const TimePoint kStart(std::chrono::hours(1));
+constexpr std::uint64_t kSize = 100;
+
+class CopyRulesTest : public ::testing::Test {
+ protected:
+  bool gives(protocol::Member member, bool is_neighbour, TimePoint now = kStart,
+             ColumnsAsk columns = {.begin = 0, .end = kSize}) {
+    return rules.give(member, is_neighbour, columns, kSize, now);
+  }
+  CopyRules rules{{.lag = 4, .models_at_once = 2, .model_every = std::chrono::seconds(30)}};
+};
+
+TEST_F(CopyRulesTest, NeighboursAndThoseWhoAreBehindAreGivenTheModel) {
+  EXPECT_TRUE(gives(1, true));
+  EXPECT_FALSE(gives(2, false)) << "it was never heard";
+  rules.greeted(2, {.exchange = 100, .begun = true}, 100);
+  EXPECT_FALSE(gives(2, false));
+  rules.greeted(2, {.exchange = 96, .begun = true}, 100);
+  EXPECT_FALSE(gives(2, false)) << "messages bring it up to date";
+  rules.greeted(2, {.exchange = 95, .begun = true}, 100);
+  EXPECT_TRUE(gives(2, false));
+  rules.greeted(2, {.exchange = 101, .begun = true}, 101);
+  EXPECT_FALSE(gives(2, false)) << "it has caught up";
+  rules.greeted(3, {.begun = false}, 0);
+  EXPECT_TRUE(gives(3, false));
+  rules.greeted(4, {.exchange = 120, .begun = true, .support = {.minority = true}}, 100);
+  EXPECT_TRUE(gives(4, false));
+  rules.greeted(5, {.exchange = ~std::uint64_t{0}, .begun = true}, 100);
+  EXPECT_FALSE(gives(5, false));
+  rules.greeted(6, {.exchange = 0, .begun = true}, 0);
+  EXPECT_FALSE(gives(6, false));
+}
+
+TEST_F(CopyRulesTest, AFewModelsAtOnceAndThenOneInAWhile) {
+  EXPECT_TRUE(gives(1, true));
+  EXPECT_TRUE(gives(1, true));
+  EXPECT_FALSE(gives(1, true));
+  EXPECT_TRUE(gives(2, true)) << "each member for itself";
+  EXPECT_FALSE(gives(1, true, kStart + std::chrono::seconds(29)));
+  EXPECT_TRUE(gives(1, true, kStart + std::chrono::seconds(30)));
+  EXPECT_FALSE(gives(1, true, kStart + std::chrono::seconds(31)));
+}
+
+TEST_F(CopyRulesTest, PartsCountAsParts) {
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    EXPECT_TRUE(gives(1, true, kStart, {.begin = 0, .end = 25})) << i;
+  }
+  EXPECT_FALSE(gives(1, true, kStart, {.begin = 0, .end = 25}));
+}
+
+TEST_F(CopyRulesTest, WhatIsNoPartOfTheModelIsNotGiven) {
+  EXPECT_FALSE(gives(1, true, kStart, {.begin = 0, .end = kSize + 1}));
+  EXPECT_FALSE(gives(1, true, kStart, {.begin = 5, .end = 5}));
+  EXPECT_TRUE(gives(1, true));
+}
+
+}  // namespace
+}  // namespace starling::gossip
