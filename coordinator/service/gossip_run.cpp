@@ -78,7 +78,7 @@ Result<void> check_options(const gossip::NetOptions& options, std::size_t member
                   gossip::make_peer_graph(options, static_cast<std::uint32_t>(members)));
   // Of all-reduce nobody's loss is accounted for: who dies is left out.
   const bool accounts = graph && gossip::traits(options.algorithm).loss_safe;
-  return gossip::check_fit(options.algorithm, {graph.get(), accounts});
+  return gossip::check_fit(options.algorithm, {graph.get(), accounts, options.robust});
 }
 
 }  // namespace

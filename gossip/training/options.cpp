@@ -14,6 +14,7 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("", run);
   binder.bind("topology", topology);
   binder.bind("algorithm", algorithm);
+  binder.bind("robust", robust);
   binder.bind("train", train);
   binder.bind("model", model);
   binder.bind("trainer", trainer);
@@ -22,6 +23,7 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("evaluate", evaluate);
   binder.bind("network", network);
   binder.bind("nodes", nodes);
+  binder.bind("attack", attack);
 }
 
 Result<void> NetOptions::validate() const {

@@ -16,6 +16,8 @@
 #include "core/sim/population.h"
 #include "core/train/train_options.h"
 #include "gossip/algorithms/algorithm_options.h"
+#include "gossip/algorithms/robust_options.h"
+#include "gossip/training/attack_options.h"
 #include "gossip/training/step_schedule.h"
 
 namespace starling::gossip {
@@ -60,6 +62,7 @@ struct NetOptions {
   RunOptions run;
   NetTopologyOptions topology;
   AlgorithmOptions algorithm;
+  RobustOptions robust;
   NetTrainOptions train;
   model::ModelSpec model;
   NetDataOptions data;
@@ -67,6 +70,7 @@ struct NetOptions {
   NetEvaluateOptions evaluate;
   sim::NetworkOptions network;
   sim::NodeOptions nodes;
+  AttackOptions attack;
 
   NetOptions() { model.kind = "softmax-regression"; }
   // Binds every key to this object, which must outlive the binder's use.
@@ -81,10 +85,12 @@ struct NetOptions {
 };
 
 // Flags as people call these keys, whose last words are taken or say too little.
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNetShortNames = {
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kNetShortNames = {
     {{"topology.spec", "topology"},
      {"topology.nodes", "nodes"},
      {"algorithm.name", "algorithm"},
+     {"robust.rule", "robust"},
+     {"attack.kind", "attack"},
      {"data.dataset", "dataset"},
      {"model.kind", "model"}}};
 
