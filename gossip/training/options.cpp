@@ -26,6 +26,23 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("attack", attack);
 }
 
+Settings NetOptions::device_settings() const {
+  const auto settings_of = [](NetOptions options) {
+    config::Binder binder;
+    options.bind(binder);
+    return binder.settings();
+  };
+  const Settings defaults = settings_of({});
+  Settings settings = settings_of(*this);
+  std::erase_if(settings, [&](const auto& setting) {
+    const std::string_view key = setting.first;
+    if (key.starts_with("attack.")) return true;
+    const bool is_later = key.starts_with("robust.") || key.starts_with("trainer.");
+    return is_later && std::ranges::find(defaults, setting) != defaults.end();
+  });
+  return settings;
+}
+
 Result<void> NetOptions::validate() const {
   if (algorithm.name == "detag" && (train.train.optimizer != "sgd" || train.train.clip_norm > 0)) {
     return wrong_setting(

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fields.h"
+#include "core/base/settings.h"
 #include "core/client/training_settings.h"
 #include "core/config/binder.h"
 #include "core/model/model_spec.h"
@@ -75,6 +76,9 @@ struct NetOptions {
   NetOptions() { model.kind = "softmax-regression"; }
   // Binds every key to this object, which must outlive the binder's use.
   void bind(config::Binder& binder);
+  // What devices are told of the network: every key, without [attack], which is simulated, and
+  // without later keys at their defaults, which devices of an earlier version do not know.
+  Settings device_settings() const;
   // What the ranges of single keys cannot say.
   [[nodiscard]] Result<void> validate() const;
   // Local steps between two evaluations.
