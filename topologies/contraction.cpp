@@ -56,7 +56,7 @@ std::optional<Contraction> of_path(const MixingMatrix& matrix) {
   };
   const double smallest = eigenvalue(n - 1);
   return Contraction{Figure{std::max(std::abs(eigenvalue(1)), std::abs(smallest))},
-                     Figure{smallest}};
+                     Figure{smallest}, Figure{eigenvalue(1)}};
 }
 
 // A hub and n - 1 leaves of the same weight w: eigenvalues 1 - w (n - 2 times) and 1 - n w.
@@ -72,7 +72,8 @@ std::optional<Contraction> of_star(const MixingMatrix& matrix) {
     return std::nullopt;
   }
   const double smallest = std::min(1 - w, 1 - n * w);
-  return Contraction{Figure{std::max(std::abs(1 - w), std::abs(1 - n * w))}, Figure{smallest}};
+  return Contraction{Figure{std::max(std::abs(1 - w), std::abs(1 - n * w))}, Figure{smallest},
+                     Figure{std::max(1 - w, 1 - n * w)}};
 }
 
 Contraction of_symmetry(const Topology& topology, const Group& group) {
@@ -84,12 +85,17 @@ Contraction of_symmetry(const Topology& topology, const Group& group) {
   Contraction found;
   double largest = 0;
   double smallest = 1;
+  double second = -1;
   for (std::size_t k = 1; k < product.size(); ++k) {
     largest = std::max(largest, std::abs(product[k]));
     smallest = std::min(smallest, product[k].real());
+    second = std::max(second, product[k].real());
   }
   found.slem = Figure{std::pow(largest, 1 / static_cast<double>(topology.period()))};
-  if (!topology.time_varying() && topology.at(0)->symmetric()) found.lambda_min = Figure{smallest};
+  if (!topology.time_varying() && topology.at(0)->symmetric()) {
+    found.lambda_min = Figure{smallest};
+    found.lambda_2 = Figure{second};
+  }
   return found;
 }
 
@@ -108,7 +114,7 @@ Contraction of_real_spectrum(const std::vector<double>& ascending) {
   const double smallest = ascending.front();
   const double second = ascending[ascending.size() - 2];
   return {Figure{std::max(std::abs(smallest), std::abs(second)), Certainty::kNumeric},
-          Figure{smallest, Certainty::kNumeric}};
+          Figure{smallest, Certainty::kNumeric}, Figure{second, Certainty::kNumeric}};
 }
 
 Contraction of_symmetric(const Topology& topology) {
@@ -123,8 +129,8 @@ Contraction of_symmetric(const Topology& topology) {
       linalg::extreme_eigenvalues(matrix->nodes(), [&](auto x, auto y) { mix(*matrix, x, y); },
                                   {.deflate = mean, .steps_max = steps_max(topology)});
   const double slem = std::max(std::abs(ends.smallest), std::abs(ends.largest));
-  return {Figure{slem, certainty(ends.converged)},
-          Figure{ends.smallest, certainty(ends.converged)}};
+  return {Figure{slem, certainty(ends.converged)}, Figure{ends.smallest, certainty(ends.converged)},
+          Figure{ends.largest, certainty(ends.converged)}};
 }
 
 // p with p_i W_ij = p_j W_ji for every message, if there is one: walks along messages from each
@@ -183,7 +189,7 @@ std::optional<Contraction> of_balanced(const Topology& topology) {
   const auto ends = linalg::extreme_eigenvalues(
       matrix->nodes(), apply, {.deflate = direction, .steps_max = steps_max(topology)});
   const double slem = std::max(std::abs(ends.smallest), std::abs(ends.largest));
-  return Contraction{Figure{slem, certainty(ends.converged)}, std::nullopt};
+  return Contraction{Figure{slem, certainty(ends.converged)}, {}, {}};
 }
 
 Contraction of_any_static(const Topology& topology) {
@@ -196,7 +202,7 @@ Contraction of_any_static(const Topology& topology) {
     for (std::size_t k = 1; k < values.size(); ++k) {
       largest = std::max(largest, std::abs(values[k]));
     }
-    return {Figure{std::min(largest, 1.0), Certainty::kNumeric}, std::nullopt};
+    return {Figure{std::min(largest, 1.0), Certainty::kNumeric}, {}, {}};
   }
   // Vectors of equal values are invariant where rows sum to 1, those of sum 0 where columns do;
   // either way the rest of the spectrum is that of P W P.
@@ -204,7 +210,7 @@ Contraction of_any_static(const Topology& topology) {
   const auto found =
       linalg::largest_modulus(matrix->nodes(), [&](auto x, auto y) { mix(*matrix, x, y); },
                               {.deflate = mean, .steps_max = steps_max(topology)});
-  return {Figure{found.value, certainty(found.converged)}, std::nullopt};
+  return {Figure{found.value, certainty(found.converged)}, {}, {}};
 }
 
 // The largest singular value of the product of a period, outside the mean.
@@ -255,7 +261,7 @@ Vector random_vector(Node nodes, std::uint64_t attempt) {
 
 Contraction of_draws(const Topology& topology) {
   if (const auto factor = topology.expected_squared_factor()) {
-    return {Figure{std::sqrt(*factor)}, std::nullopt};
+    return {Figure{std::sqrt(*factor)}, {}, {}};
   }
   const auto draws =
       static_cast<std::uint64_t>(std::clamp(kSampledValues / topology.nodes(), 20.0, 20'000.0));
@@ -267,7 +273,7 @@ Contraction of_draws(const Topology& topology) {
     mix(*topology.at(draw), x, mixed);
     sum += square(mixed) / square(x);
   }
-  return {Figure{std::sqrt(sum / static_cast<double>(draws)), Certainty::kSampled}, std::nullopt};
+  return {Figure{std::sqrt(sum / static_cast<double>(draws)), Certainty::kSampled}, {}, {}};
 }
 
 }  // namespace
@@ -293,7 +299,7 @@ Contraction contraction(const Topology& topology, const std::optional<Group>& gr
                         bool connected) {
   if (topology.period() == 0) return of_draws(topology);
   // An edge list of one line may name ten million nodes.
-  if (!connected && topology.nodes() > kDenseNodesMax) return {Figure{1}, std::nullopt};
+  if (!connected && topology.nodes() > kDenseNodesMax) return {Figure{1}, {}, {}};
   Contraction found;
   if (group) {
     found = of_symmetry(topology, *group);

@@ -18,6 +18,7 @@ void mix_transposed(const MixingMatrix& matrix, std::span<const double> x, std::
 struct Contraction {
   std::optional<Figure> slem;        // as SpectralReport
   std::optional<Figure> lambda_min;  // likewise
+  std::optional<Figure> lambda_2;    // likewise
 };
 
 // Of a topology with symmetry: the Fourier transform. A path or star: closed forms. Other symmetric

@@ -109,6 +109,7 @@ Result<SpectralReport> analyse(const Topology& topology, const ReportOptions& op
   const Contraction found = contraction(topology, group, together);
   report.slem = found.slem;
   report.lambda_min = found.lambda_min;
+  report.lambda_2 = found.lambda_2;
   if (together) report.finite_time = finite_time(topology);
   if (report.finite_time && report.slem) report.slem->value = 0;
   if (report.slem) {

@@ -12,7 +12,8 @@
 namespace starling::topologies {
 
 // How a number was found: in closed form or by a Fourier transform; by an eigen-solver; as a bound
-// (slem and the diameter from below, lambda_min from above, rounds from below); from drawn steps.
+// (slem and the diameter from below, lambda_2 and rounds from below, lambda_min from above); from
+// drawn steps.
 enum class Certainty { kExact, kNumeric, kBound, kSampled };
 
 struct Figure {
@@ -34,6 +35,7 @@ struct SpectralReport {
   // distance from the mean shrinks a step, geometric mean over a period (0 where it ends exactly).
   std::optional<Figure> slem;
   std::optional<Figure> lambda_min;  // the smallest eigenvalue; symmetric static matrices only
+  std::optional<Figure> lambda_2;    // the second largest; likewise
   double spectral_gap() const;       // 1 - slem
   std::optional<Figure>
       rounds_to_consensus;  // until the distance from the mean is `error` of the first

@@ -47,6 +47,7 @@ struct NetFlags {
 
 void note_what_is_simulated(const NetFlags& flags, CommandContext& context) {
   note_simulated_sections(flags.binder, context);
+  if (flags.binder.says("attack")) note_simulated("[attack]", context);
   if (flags.options.run.virtual_time > Duration::zero()) note_simulated("virtual-time", context);
 }
 

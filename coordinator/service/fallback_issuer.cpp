@@ -15,10 +15,7 @@ namespace {
 std::string name_of(RunId run) { return fmt::format("fallback-of-run-{}", run.value()); }
 
 GossipRun network_of(RunId run, const Job& job) {
-  gossip::NetOptions options = fallback_options(job);
-  config::Binder binder;
-  options.bind(binder);
-  Settings settings = binder.settings();
+  Settings settings = fallback_options(job).device_settings();
   for (auto& setting : gossip::fallback_settings(fallback_terms(run, job))) {
     settings.push_back(std::move(setting));
   }

@@ -80,7 +80,7 @@ Result<void> check_options(const gossip::NetOptions& options, std::size_t member
                   gossip::make_peer_graph(options, static_cast<std::uint32_t>(members)));
   // Of all-reduce nobody's loss is accounted for: who dies is left out.
   const bool accounts = graph && gossip::traits(options.algorithm).loss_safe;
-  return gossip::check_fit(options.algorithm, {graph.get(), accounts});
+  return gossip::check_fit(options.algorithm, {graph.get(), accounts, options.robust});
 }
 
 }  // namespace
@@ -98,13 +98,7 @@ Result<GossipRun> parse_gossip_run(std::string name, std::string_view text,
                          "model.initial is a file of this machine, and the devices' trainers make "
                          "the model that a gossip run begins with: leave it out");
   }
-  Settings settings = binder.settings();
-  // Devices of an earlier version do not know it.
-  if (options.trainer.settings.empty()) {
-    std::erase_if(settings,
-                  [](const auto& setting) { return setting.first == "trainer.settings"; });
-  }
-  return GossipRun{std::move(name), std::move(settings)};
+  return GossipRun{std::move(name), options.device_settings()};
 }
 
 std::string gossip_run_to_toml(gossip::NetOptions options) {

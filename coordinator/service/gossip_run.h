@@ -18,7 +18,7 @@ namespace starling::coordinator {
 
 struct GossipRun {
   std::string name;
-  Settings settings;  // every key with its value
+  Settings settings;  // as NetOptions::device_settings()
 };
 
 // "bad-name", and what the binder says of a text of NET.toml.

@@ -81,6 +81,13 @@ struct Columns {
   std::size_t end = 0;
 };
 
+// What became of one message under a robust rule (robust_mixing.h).
+struct Bounded {
+  double distance = 0;  // of its model from the node's own; infinite where it is not a number
+  double kept = 1;      // part of its weight that was mixed: 1 all of it, 0 nothing
+  bool is_far = false;  // much farther than others, or infinitely: it is no honest model
+};
+
 // An encoded message as vectors that can be compared, [d] each.
 template <class T>
 struct Unpacked {
@@ -108,6 +115,10 @@ class Algorithm {
   // different threads at once; every column is absorbed once. Bits do not depend on how columns
   // are divided. Algorithms whose traits say so are always given all columns at once.
   virtual void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) = 0;
+
+  // Of the last absorb() under a robust rule: an entry for each message that came, in the inbox's
+  // order. Empty without a rule.
+  virtual std::span<const Bounded> bounded() const { return {}; }
 
   // Once, after all columns: scalars, and what becomes the model. Ends the messages' validity.
   virtual void conclude(const Links& links, std::span<const Received<T>> inbox) = 0;

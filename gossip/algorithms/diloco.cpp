@@ -6,12 +6,14 @@
 namespace starling::gossip {
 
 template <class T>
-Diloco<T>::Diloco(double outer_rate, double outer_momentum, std::span<const T> model)
+Diloco<T>::Diloco(double outer_rate, double outer_momentum, const RobustOptions& robust,
+                  std::span<const T> model)
     : rate_(outer_rate),
       momentum_(outer_momentum),
       phi_(model.begin(), model.end()),
       theta_(model.size()),
-      velocity_(model.size()) {}
+      velocity_(model.size()),
+      robust_(robust) {}
 
 template <class T>
 Result<double> Diloco<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
@@ -29,8 +31,9 @@ const Message<T>& Diloco<T>::message(std::size_t) const {
 // phi + eta_o (m - phi) + mu v is written as m + (eta_o - 1) (m - phi) + mu v, m = sum_j W_ij
 // theta_j: with eta_o = 1 and mu = 0 that is m itself.
 template <class T>
-void Diloco<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
-  const MixTerms<T>& terms = terms_of(inbox);
+void Diloco<T>::absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) {
+  MixTerms<T>& terms = terms_of(inbox);
+  if (robust_.is_on()) robust_.bound(terms, theta_, robust_.bad_weight(links));
   const T rate = static_cast<T>(rate_), beyond = static_cast<T>(rate_ - 1);
   const T momentum = static_cast<T>(momentum_);
   for_parts(columns, [&](Columns part) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
+#include "gossip/algorithms/robust_mixing.h"
 
 namespace starling::gossip {
 
@@ -15,12 +16,14 @@ namespace starling::gossip {
 template <class T>
 class Diloco final : public Algorithm<T> {
  public:
-  Diloco(double outer_rate, double outer_momentum, std::span<const T> model);
+  Diloco(double outer_rate, double outer_momentum, const RobustOptions& robust,
+         std::span<const T> model);
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
+  std::span<const Bounded> bounded() const override { return robust_.report(); }
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return phi_; }
   void restart(std::span<const T> model) override;
@@ -35,6 +38,7 @@ class Diloco final : public Algorithm<T> {
   Vector<T> theta_;
   Vector<T> velocity_;
   Message<T> message_;
+  RobustMixing<T> robust_;
 };
 
 }  // namespace starling::gossip

@@ -6,8 +6,11 @@
 namespace starling::gossip {
 
 template <class T>
-Dpsgd<T>::Dpsgd(bool adapt_first, std::span<const T> model)
-    : adapt_first_(adapt_first), x_(model.begin(), model.end()), next_(model.size()) {}
+Dpsgd<T>::Dpsgd(bool adapt_first, const RobustOptions& robust, std::span<const T> model)
+    : adapt_first_(adapt_first),
+      x_(model.begin(), model.end()),
+      next_(model.size()),
+      robust_(robust) {}
 
 template <class T>
 Result<double> Dpsgd<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase, const Links&) {
@@ -24,9 +27,11 @@ const Message<T>& Dpsgd<T>::message(std::size_t) const {
 }
 
 template <class T>
-void Dpsgd<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
+void Dpsgd<T>::absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) {
   const T* const base = adapt_first_ ? x_.data() : next_.data();
-  mix<T>(terms_of(inbox), base, x_.data(), next_.data(), columns);
+  MixTerms<T>& terms = terms_of(inbox);
+  if (robust_.is_on()) robust_.bound(terms, x_, robust_.bad_weight(links));
+  mix<T>(terms, base, x_.data(), next_.data(), columns);
 }
 
 template <class T>

@@ -7,18 +7,20 @@
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
+#include "gossip/algorithms/robust_mixing.h"
 
 namespace starling::gossip {
 
 template <class T>
 class Dpsgd final : public Algorithm<T> {
  public:
-  Dpsgd(bool adapt_first, std::span<const T> model);
+  Dpsgd(bool adapt_first, const RobustOptions& robust, std::span<const T> model);
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
+  std::span<const Bounded> bounded() const override { return robust_.report(); }
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return x_; }
   void restart(std::span<const T> model) override;
@@ -28,6 +30,7 @@ class Dpsgd final : public Algorithm<T> {
   Vector<T> x_;     // what travels
   Vector<T> next_;  // combine-while-adapt: x + u until it is absorbed
   Message<T> message_;
+  RobustMixing<T> robust_;
 };
 
 }  // namespace starling::gossip

@@ -23,6 +23,7 @@ void Epidemic<T>::absorb(const Links&, std::span<const Received<T>> inbox, Colum
   MixTerms<T>& terms = terms_of(inbox);
   const double weight = 1 / (1 + static_cast<double>(terms.weights.size()));
   std::ranges::fill(terms.weights, static_cast<T>(weight));
+  if (robust_.is_on()) robust_.bound(terms, x_, robust_.bad_weight(weight));
   mix<T>(terms, x_.data(), x_.data(), next_.data(), columns);
 }
 

@@ -6,19 +6,21 @@
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
+#include "gossip/algorithms/robust_mixing.h"
 
 namespace starling::gossip {
 
 template <class T>
 class Epidemic final : public Algorithm<T> {
  public:
-  explicit Epidemic(std::span<const T> model)
-      : x_(model.begin(), model.end()), next_(model.size()) {}
+  Epidemic(const RobustOptions& robust, std::span<const T> model)
+      : x_(model.begin(), model.end()), next_(model.size()), robust_(robust) {}
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
+  std::span<const Bounded> bounded() const override { return robust_.report(); }
   void conclude(const Links& links, std::span<const Received<T>> inbox) override;
   std::span<const T> model() const override { return x_; }
   void restart(std::span<const T> model) override;
@@ -27,6 +29,7 @@ class Epidemic final : public Algorithm<T> {
   Vector<T> x_;
   Vector<T> next_;
   Message<T> message_;
+  RobustMixing<T> robust_;
 };
 
 }  // namespace starling::gossip

@@ -292,10 +292,20 @@ Result<void> check_topology(const Case& c) {
   return {};
 }
 
+Result<void> check_robust(const AlgorithmOptions& options, const RobustOptions& robust) {
+  if (!robust.is_on() || traits(options).mixes_models) return {};
+  return wrong_setting(
+      "algorithm-robust",
+      fmt::format("robust.rule = {} cannot bound what {} exchanges, which is not models mixed by "
+                  "their weights; use one of the algorithms {}, or set robust.rule = off",
+                  robust.rule, options.name, names_that_mix_models()));
+}
+
 }  // namespace
 
 Result<void> check_fit(const AlgorithmOptions& options, const Setting& setting) {
   STARLING_TRY(check_outer(options));
+  STARLING_TRY(check_robust(options, setting.robust));
   if (traits(options).pattern == Pattern::kMean) return {};
   STARLING_CHECK(setting.topology != nullptr);
   STARLING_TRY(check_network(options, setting));
@@ -309,7 +319,9 @@ Result<Plan> plan_algorithm(const AlgorithmOptions& options, const Setting& sett
                .traits = traits(options),
                .nodes = nodes,
                .lossy = setting.lossy,
-               .seed = seed};
+               .seed = seed,
+               .robust = setting.robust};
+  if (setting.robust.is_on()) plan.traits.whole_columns = true;
   if (options.name == "sgp") plan.traits.per_receiver = setting.lossy;
   if (options.name == "detag") {
     STARLING_ASSIGN(const topologies::SpectralReport report,

@@ -26,17 +26,17 @@ namespace {
 
 // In float; a vector of doubles counts 2.
 constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
-    {.name = "dpsgd", .plain_means = true, .state_vectors = 2},
+    {.name = "dpsgd", .plain_means = true, .mixes_models = true, .state_vectors = 2},
     {.name = "sgp", .weighs = true, .state_vectors = 2},
     {.name = "gradient-tracking", .loss_safe = false, .steps_itself = true, .state_vectors = 5},
     {.name = "choco", .loss_safe = false, .whole_columns = true, .state_vectors = 5},
     {.name = "d2", .loss_safe = false, .state_vectors = 4},
-    {.name = "epidemic", .plain_means = true, .state_vectors = 2},
-    {.name = "qg-dsgdm", .steps_itself = true, .state_vectors = 3},
+    {.name = "epidemic", .plain_means = true, .mixes_models = true, .state_vectors = 2},
+    {.name = "qg-dsgdm", .steps_itself = true, .mixes_models = true, .state_vectors = 3},
     {.name = "relaysgd", .per_receiver = true, .plain_means = true, .state_vectors = 1},
     {.name = "ad-psgd", .pattern = Pattern::kPairs, .state_vectors = 2},
     {.name = "push-sum", .pattern = Pattern::kPairs, .weighs = true, .state_vectors = 1},
-    {.name = "diloco", .state_vectors = 3},
+    {.name = "diloco", .mixes_models = true, .state_vectors = 3},
     {.name = "detag", .loss_safe = false, .steps_itself = true, .state_vectors = 11},
     {.name = "all-reduce", .pattern = Pattern::kMean, .plain_means = true, .state_vectors = 2},
     {.name = "diloco-all", .pattern = Pattern::kMean, .state_vectors = 3},
@@ -59,19 +59,30 @@ AlgorithmTraits traits(const AlgorithmOptions& options) {
   return result;
 }
 
+std::string names_that_mix_models() {
+  std::string names;
+  for (const AlgorithmTraits& of : kTraits) {
+    if (!of.mixes_models) continue;
+    if (!names.empty()) names += ", ";
+    names += of.name;
+  }
+  return names;
+}
+
 template <class T>
 std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
                                              std::span<const T> model) {
   const AlgorithmOptions& o = plan.options;
-  if (o.name == "dpsgd") return make<T, Dpsgd<T>>(o.order == "adapt-then-combine", model);
+  const RobustOptions& r = plan.robust;
+  if (o.name == "dpsgd") return make<T, Dpsgd<T>>(o.order == "adapt-then-combine", r, model);
   if (o.name == "sgp") return plan.lossy ? make<T, LossySgp<T>>(model) : make<T, Sgp<T>>(model);
   if (o.name == "gradient-tracking") return make<T, GradientTracking<T>>(model);
   if (o.name == "choco") return make<T, Choco<T>>(o, plan.seed, node, model);
   if (o.name == "d2") return make<T, D2<T>>(model);
-  if (o.name == "epidemic") return make<T, Epidemic<T>>(model);
-  if (o.name == "qg-dsgdm") return make<T, QgDsgdm<T>>(o.momentum, model);
+  if (o.name == "epidemic") return make<T, Epidemic<T>>(r, model);
+  if (o.name == "qg-dsgdm") return make<T, QgDsgdm<T>>(o.momentum, r, model);
   if (o.name == "relaysgd") return make<T, RelaySgd<T>>(plan.nodes, model);
-  if (o.name == "diloco") return make<T, Diloco<T>>(o.outer_rate, outer_momentum(o), model);
+  if (o.name == "diloco") return make<T, Diloco<T>>(o.outer_rate, outer_momentum(o), r, model);
   if (o.name == "detag") return make<T, Detag<T>>(plan.slem, o.gossip_rounds, model);
   if (o.name == "diloco-all") return make<T, DilocoAll<T>>(o.outer_rate, outer_momentum(o), model);
   STARLING_CHECK(o.name == "all-reduce");

@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "gossip/algorithms/algorithm.h"
 #include "gossip/algorithms/algorithm_options.h"
 #include "gossip/algorithms/async_algorithm.h"
+#include "gossip/algorithms/robust_options.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {
@@ -32,32 +34,40 @@ struct AlgorithmTraits {
   // Models change by training and by convex means of models alone: what is no parameter, such as a
   // running variance, stays what it is.
   bool plain_means = false;
+  // Its messages are models, mixed by their weights: a robust rule can bound what each one does.
+  bool mixes_models = false;
   bool weighs = false;    // its state holds a share of a weight that all nodes hold together
   int state_vectors = 1;  // [d]-vectors of float that a node holds (without per-edge state)
 };
 
 // `options.name` is one of kAlgorithms.
 AlgorithmTraits traits(const AlgorithmOptions& options);
+// "dpsgd, epidemic, ...": whose traits say mixes_models.
+std::string names_that_mix_models();
 
 // What is known of the world before the first step.
 struct Setting {
   const topologies::Topology* topology = nullptr;  // null where the pattern is kMean
   bool lossy = false;                              // messages may be lost, nodes may be away
+  RobustOptions robust = {};
 };
 
-// Refuses what cannot converge or cannot be: "algorithm-topology" or "algorithm-network", with the
-// reason and the remedy.
+// Refuses what cannot converge or cannot be: "algorithm-topology", "algorithm-network" or
+// "algorithm-robust", with the reason and the remedy.
 [[nodiscard]] Result<void> check_fit(const AlgorithmOptions& options, const Setting& setting);
 
 // What check_fit had to compute once for all nodes, so that each need not.
 struct Plan {
   AlgorithmOptions options;  // detag: gossip_rounds is chosen
-  AlgorithmTraits traits;    // for this network: sgp's messages depend on the receiver where lossy
+  // For this network: sgp's messages depend on the receiver where lossy, and a robust rule compares
+  // whole models.
+  AlgorithmTraits traits;
   Node nodes = 0;
   bool lossy = false;
   double slem = 0;  // of the topology, where the algorithm wants it (detag), else 0
   std::uint64_t seed = 1;
   std::vector<std::uint8_t> active = {};  // ad-psgd: which side of the bipartition asks
+  RobustOptions robust = {};
 };
 // check_fit, and the constants that follow from the topology.
 [[nodiscard]] Result<Plan> plan_algorithm(const AlgorithmOptions& options, const Setting& setting,

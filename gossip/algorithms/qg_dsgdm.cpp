@@ -6,11 +6,12 @@
 namespace starling::gossip {
 
 template <class T>
-QgDsgdm<T>::QgDsgdm(double momentum, std::span<const T> model)
+QgDsgdm<T>::QgDsgdm(double momentum, const RobustOptions& robust, std::span<const T> model)
     : momentum_(momentum),
       x_(model.begin(), model.end()),
       half_(model.size()),
-      buffer_(model.size()) {}
+      buffer_(model.size()),
+      robust_(robust) {}
 
 template <class T>
 Result<double> QgDsgdm<T>::adapt(LocalTraining<T>& training, const LocalPhase& phase,
@@ -34,8 +35,9 @@ const Message<T>& QgDsgdm<T>::message(std::size_t) const {
 }
 
 template <class T>
-void QgDsgdm<T>::absorb(const Links&, std::span<const Received<T>> inbox, Columns columns) {
-  const MixTerms<T>& terms = terms_of(inbox);
+void QgDsgdm<T>::absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) {
+  MixTerms<T>& terms = terms_of(inbox);
+  if (robust_.is_on()) robust_.bound(terms, half_, robust_.bad_weight(links));
   const T keep = static_cast<T>(whole_ > 0 ? momentum_ : 1);
   const T factor = static_cast<T>(whole_ > 0 ? (1 - momentum_) / whole_ : 0);
   for_parts(columns, [&](Columns part) {

@@ -6,18 +6,20 @@
 #pragma once
 
 #include "gossip/algorithms/mixer.h"
+#include "gossip/algorithms/robust_mixing.h"
 
 namespace starling::gossip {
 
 template <class T>
 class QgDsgdm final : public Algorithm<T> {
  public:
-  QgDsgdm(double momentum, std::span<const T> model);
+  QgDsgdm(double momentum, const RobustOptions& robust, std::span<const T> model);
 
   Result<double> adapt(LocalTraining<T>& training, const LocalPhase& phase,
                        const Links& links) override;
   const Message<T>& message(std::size_t receiver) const override;
   void absorb(const Links& links, std::span<const Received<T>> inbox, Columns columns) override;
+  std::span<const Bounded> bounded() const override { return robust_.report(); }
   void conclude(const Links&, std::span<const Received<T>>) override {}
   std::span<const T> model() const override { return x_; }
   void restart(std::span<const T> model) override;
@@ -30,6 +32,7 @@ class QgDsgdm final : public Algorithm<T> {
   Vector<T> buffer_;  // m
   double whole_ = 0;  // H eta of the last local steps
   Message<T> message_;
+  RobustMixing<T> robust_;
 };
 
 }  // namespace starling::gossip

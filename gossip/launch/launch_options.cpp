@@ -49,6 +49,9 @@ Result<void> check_launchable(const config::Binder& binder, const NetOptions& op
         "[nodes] describes simulated devices; to slow, stop or kill real ones name them in "
         "--events");
   }
+  if (options.attack.kind != "none") {
+    return refuse("[attack] describes simulated nodes that lie; say it to simulate");
+  }
   if (options.run.virtual_time > Duration::zero()) {
     return refuse("virtual-time means nothing for real processes; say steps");
   }

@@ -64,7 +64,8 @@ NeighbourCourse::NeighbourCourse(const NetworkRun& run, LocalSteps& local, Cours
       kept_max_(options.held_max),
       machine_(options, *run.topology, self_, names_, start.exchange, host.now(), start.support),
       algorithm_(take_algorithm(run, self_, start)),
-      tags_edges_(algorithm_->counts_on_edges()) {
+      tags_edges_(algorithm_->counts_on_edges()),
+      far_(run.plan.robust.rule, names_) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
   if (!restored) host_.say(LogLevel::kWarning, restored.error().message());
@@ -266,7 +267,9 @@ std::optional<Message<float>> NeighbourCourse::read(Member from,
   const ByteView packed = arrival.data.view().subspan(4 * all.size());
   const bool alike = parcel.first == own.first.size() && parcel.second == own.second.size() &&
                      parcel.packed == own.packed.size() && parcel.has_scalar == own.has_scalar;
-  if (!alike || !is_finite(all) || !algorithm_->can_read(from, packed)) return std::nullopt;
+  // A robust rule judges all values itself, as in the simulation.
+  const bool fit_to_mix = run_.plan.robust.is_on() || is_finite(all);
+  if (!alike || !fit_to_mix || !algorithm_->can_read(from, packed)) return std::nullopt;
   return Message<float>{.first = all.first(parcel.first),
                         .second = all.subspan(parcel.first),
                         .packed = packed,
@@ -276,6 +279,7 @@ std::optional<Message<float>> NeighbourCourse::read(Member from,
 
 // False: it is left out, and its weight is added to our own.
 bool NeighbourCourse::is_usual(Member from, const Message<float>& message) {
+  if (run_.plan.robust.is_on()) return true;
   const Message<float>& own = algorithm_->message(0);
   const UsualDistance* far = nullptr;
   if (const auto unpacked = algorithm_->unpack(from, message)) {
@@ -328,12 +332,26 @@ void NeighbourCourse::perform(exchange::Mix& mix) {
 
 void NeighbourCourse::mixed() {
   computing_ = false;
+  name_far();
   packed_.clear();
   arrivals_.clear();
   fresh_ = true;
   take_postponed();
   on(exchange::Mixed{});
   look();
+}
+
+// Who exceeded the bound of the robust rule in the exchange that was mixed.
+void NeighbourCourse::name_far() {
+  const std::span<const Bounded> bounded = algorithm_->bounded();
+  std::size_t entry = 0;
+  for (const Received<float>& received : inbox_) {
+    if (received.message == nullptr || entry == bounded.size()) continue;
+    if (auto line = far_.note(received.from, machine_.exchange(), bounded[entry])) {
+      host_.say(LogLevel::kWarning, std::move(*line));
+    }
+    ++entry;
+  }
 }
 
 // While the model may be read: not once the next training has begun.
@@ -345,7 +363,10 @@ void NeighbourCourse::perform(exchange::Copy& copy) { host_.copy_model(std::move
 
 void NeighbourCourse::perform(exchange::Say& say) { host_.say(say.level, std::move(say.line)); }
 
-void NeighbourCourse::perform(exchange::Finish&) { host_.finished(); }
+void NeighbourCourse::perform(exchange::Finish&) {
+  for (std::string& line : far_.finish()) host_.say(LogLevel::kWarning, std::move(line));
+  host_.finished();
+}
 
 // --- what comes ---------------------------------------------------------------------------------
 

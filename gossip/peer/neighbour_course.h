@@ -8,6 +8,7 @@
 #include <set>
 
 #include "gossip/peer/exchange_machine.h"
+#include "gossip/peer/far_neighbours.h"
 #include "gossip/peer/make_course.h"
 #include "gossip/peer/usual_distance.h"
 
@@ -71,6 +72,7 @@ class NeighbourCourse final : public Course {
   bool agree_on_edge(Member from, const protocol::Parcel& parcel);
   std::optional<Message<float>> read(Member from, const exchange::Arrival& arrival) const;
   bool is_usual(Member from, const Message<float>& message);
+  void name_far();
 
   const NetworkRun& run_;
   LocalSteps& local_;
@@ -97,6 +99,7 @@ class NeighbourCourse final : public Course {
   std::vector<Received<float>> inbox_;
   UsualDistance usual_first_;  // of messages' vectors from our own
   UsualDistance usual_second_;
+  FarNeighbours far_;  // under a robust rule, which takes the place of what is usual
   std::map<Member, std::uint32_t> incarnations_;   // of the other ends
   std::map<Member, ParcelFlow::Whole> postponed_;  // of other incarnations, until it is computed
   double loss_sum_ = 0;

@@ -7,6 +7,8 @@
 #include "core/data/partition.h"
 #include "core/model/external_model.h"
 #include "core/train/row_block.h"
+#include "gossip/algorithms/robust_fit.h"
+#include "gossip/simulation/attack.h"
 #include "gossip/training/builtin_trainings.h"
 
 namespace starling::gossip {
@@ -98,7 +100,8 @@ Result<Arranged> arrange(const NetOptions& options, const std::vector<data::Data
   const Node nodes = options.topology.nodes;
   STARLING_ASSIGN(auto network, sim::Network::make(options.network, nodes, options.run.seed));
   STARLING_ASSIGN(auto population, sim::Population::make(options.nodes, nodes, options.run.seed));
-  const Setting setting{topology.get(), network.lossy() || population.churns()};
+  const Setting setting{topology.get(), network.lossy() || population.churns(), options.robust};
+  STARLING_TRY(check_attack(options));
   STARLING_ASSIGN(Plan plan, plan_algorithm(options.algorithm, setting, nodes, options.run.seed));
   return Arranged{std::move(topology), std::move(network), std::move(population), std::move(plan)};
 }
@@ -155,6 +158,13 @@ Result<void> check(const NetOptions& options) {
   if (needs_labels(options)) return {};
   STARLING_TRY(arrange(options, {}));
   return {};
+}
+
+std::vector<std::string> warnings(const NetOptions& options) {
+  if (!options.robust.is_on() || needs_labels(options)) return {};
+  const auto topology = make_topology(options, {});
+  if (!topology || !*topology) return {};  // refused elsewhere
+  return robust_warnings(options.robust, **topology);
 }
 
 Result<Experiment> prepare(const NetOptions& options,

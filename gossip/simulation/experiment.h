@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/data/dataset.h"
@@ -42,6 +43,9 @@ struct Experiment {
 
 // What prepare() refuses that can be seen without data, models and trainers.
 [[nodiscard]] Result<void> check(const NetOptions& options);
+
+// What is allowed and may not do what the user expects: a sentence each.
+std::vector<std::string> warnings(const NetOptions& options);
 
 // `trainers`: with model.kind = "external". Fails with the sentence of whichever part refuses.
 [[nodiscard]] Result<Experiment> prepare(const NetOptions& options,

@@ -33,6 +33,7 @@ class NetworkSimulation {
   [[nodiscard]] virtual Result<void> advance(std::uint64_t step, double until) = 0;
 
   virtual const Totals& totals() const = 0;
+  // Whether it is there and honest: it is measured.
   virtual bool present(Node node) const = 0;
   virtual std::span<const float> model(Node node) const = 0;
   // What decided the course so far beyond models and totals: times, who is there.

@@ -403,6 +403,11 @@ Result<std::unique_ptr<NetworkSimulation>> make_protocol_simulation(const Experi
                        "whole peers are simulated with built-in models only: leave out "
                        "--real-protocol, or use 'starling-gossip launch' for a custom trainer");
   }
+  if (experiment.options.attack.kind != "none") {
+    return unsupported("unsupported",
+                       "[attack] is of the simulated recurrence: leave out --real-protocol, or set "
+                       "attack.kind = none");
+  }
   auto simulation = std::make_unique<ProtocolSimulation>(experiment, pool);
   STARLING_TRY(simulation->begin());
   return std::unique_ptr<NetworkSimulation>(std::move(simulation));

@@ -43,6 +43,7 @@ SynchronousSimulation::SynchronousSimulation(const Experiment& experiment, Compu
       pool_(pool),
       trainings_(experiment.trainings(pool.threads())),
       clock_(experiment.network, experiment.population, experiment.nodes(), experiment.lossy()),
+      attack_(experiment),
       late_(experiment.nodes()),
       losses_(experiment.nodes(), Result<double>(0.0)),
       bytes_(experiment.nodes()),
@@ -182,6 +183,7 @@ void SynchronousSimulation::mix_neighbours(const topologies::MixingMatrix& matri
     bytes_[node] = sends ? algorithms_[node]->message(0).bytes() : 0;
     inbox_begin_[node + 1] = inbox_begin_[node] + matrix.senders(node).size();
   }
+  forge();
   clock_.exchange(matrix, bytes_, {exchanges_, traits.sends_before_training}, pool_);
   inboxes_.resize(matrix.messages());
   for_each_present(kMomentPart, [&](Node node, unsigned) {
@@ -208,8 +210,19 @@ void SynchronousSimulation::mix_neighbours(const topologies::MixingMatrix& matri
   }
 }
 
+// What liars send follows from what the honest send.
+void SynchronousSimulation::forge() {
+  if (!attack_.is_on()) return;
+  std::vector<std::span<const float>> honest;
+  for (Node node = 0; node < experiment_.nodes(); ++node) {
+    if (present(node)) honest.push_back(algorithms_[node]->message(0).first);
+  }
+  attack_.forge(honest, pool_);
+}
+
 const Message<float>& SynchronousSimulation::message(const topologies::MixingMatrix& matrix,
                                                      Node from, Node to) const {
+  if (attack_.is_liar(from)) return attack_.message();
   std::size_t place = 0;
   if (experiment_.plan.traits.per_receiver) {
     const auto receivers = matrix.receivers(from);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/linalg/aligned.h"
+#include "gossip/simulation/attack.h"
 #include "gossip/simulation/network_simulation.h"
 #include "gossip/simulation/step_clock.h"
 #include "gossip/training/node_trainings.h"
@@ -19,7 +20,7 @@ class SynchronousSimulation final : public NetworkSimulation {
 
   [[nodiscard]] Result<void> advance(std::uint64_t step, double until) override;
   const Totals& totals() const override { return totals_; }
-  bool present(Node node) const override { return clock_.present(node); }
+  bool present(Node node) const override { return clock_.present(node) && !attack_.is_liar(node); }
   std::span<const float> model(Node node) const override { return algorithms_[node]->model(); }
   void trace(Sha256& hash) const override;
 
@@ -28,6 +29,7 @@ class SynchronousSimulation final : public NetworkSimulation {
   void welcome_returning(const topologies::MixingMatrix* matrix);
   [[nodiscard]] Result<void> adapt(const topologies::MixingMatrix* matrix, int steps);
   void mix_neighbours(const topologies::MixingMatrix& matrix);
+  void forge();
   void mix_mean();
   Links links(const topologies::MixingMatrix* matrix, Node node) const;
   // Calls body(node, thread) for every node that is there, `part` nodes a job.
@@ -59,6 +61,7 @@ class SynchronousSimulation final : public NetworkSimulation {
   std::unique_ptr<NodeTrainings> trainings_;
   std::vector<std::unique_ptr<Algorithm<float>>> algorithms_;
   StepClock clock_;
+  Attack attack_;
   std::vector<std::vector<LateMessage>> late_;  // [nodes] of the receivers
   Totals totals_;
   std::uint64_t exchanges_ = 0;

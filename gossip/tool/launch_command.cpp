@@ -151,6 +151,9 @@ Result<void> run_launch(LaunchFlags& flags, CommandContext& context) {
     STARLING_ASSIGN(trainers, NetworkTrainers::start(config.net, trainer, flags.threads, *log));
   }
   STARLING_ASSIGN(const Experiment experiment, prepare(config.net, std::move(trainers)));
+  for (const std::string& sentence : warnings(config.net)) {
+    context.err << "warning: " << sentence << std::endl;
+  }
   const bool on_links = std::ranges::any_of(script, &FaultEvent::on_links);
   LaunchRequest request{.experiment = experiment,
                         .options = config.launch,

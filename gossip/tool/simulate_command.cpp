@@ -78,13 +78,22 @@ Result<SimulationResult> run_network(const SimulateFlags& flags, const std::file
   return result;
 }
 
-// Keys that have no effect as the options are now.
-std::vector<std::string> warnings(const SimulateFlags& flags) {
+std::vector<config::Needs> needs_of_network() {
+  std::vector<config::Needs> needs = config::needs_of_simulation();
+  needs.push_back({"robust.rule", "off", {"robust.bad"}});
+  needs.push_back({"attack.kind", "none", {"attack.nodes", "attack.scale"}});
+  return needs;
+}
+
+// Keys that have no effect as the options are now, and what they may not do.
+std::vector<std::string> warnings_of(const SimulateFlags& flags) {
   NetOptions defaults;
   config::Binder of_defaults;
   defaults.bind(of_defaults);
-  return config::unmet_needs(config::needs_of_simulation(), flags.binder.settings(),
-                             of_defaults.settings());
+  auto sentences =
+      config::unmet_needs(needs_of_network(), flags.binder.settings(), of_defaults.settings());
+  for (std::string& sentence : warnings(flags.options)) sentences.push_back(std::move(sentence));
+  return sentences;
 }
 
 // --- one run -------------------------------------------------------------------------------------
@@ -112,7 +121,7 @@ Result<SimulationResult> run_with_progress(const SimulateFlags& flags, CommandCo
 }
 
 Result<void> run_once(const SimulateFlags& flags, CommandContext& context) {
-  for (const std::string& sentence : warnings(flags)) {
+  for (const std::string& sentence : warnings_of(flags)) {
     context.err << "warning: " << sentence << std::endl;
   }
   STARLING_ASSIGN(const SimulationResult result, run_with_progress(flags, context));
@@ -160,7 +169,7 @@ Result<config::ExitCode> run_study(SimulateFlags& flags, CommandContext& context
       },
       .check = [&]() -> Result<void> {
         STARLING_TRY(check_trainer_flags(flags.binder, flags.trainer));
-        for (std::string& sentence : warnings(flags)) {
+        for (std::string& sentence : warnings_of(flags)) {
           if (warned.insert(sentence).second) context.err << "warning: " << sentence << std::endl;
         }
         return check(flags.options);

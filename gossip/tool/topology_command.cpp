@@ -27,8 +27,13 @@ Result<std::string> view(const TopologyFlags& flags) {
   if (flags.format == "csv") return to_csv(*topology->at(flags.step));
   if (flags.format == "svg") return draw(*topology);
   STARLING_ASSIGN(const auto report, topologies::analyse(*topology, flags.report));
-  if (flags.format == "json") return boost::json::serialize(to_json(report)) + "\n";
-  return to_text(report, flags.report.consensus_error);
+  const auto robustness = topologies::robustness(*topology, report);
+  if (flags.format == "json") {
+    boost::json::object object = to_json(report);
+    object["robustness"] = to_json(robustness);
+    return boost::json::serialize(object) + "\n";
+  }
+  return to_text(report, flags.report.consensus_error) + to_text(robustness);
 }
 
 int run(const TopologyFlags& flags, CommandContext& context) {

@@ -22,6 +22,7 @@ using topologies::Certainty;
 using topologies::Figure;
 using topologies::MixingMatrix;
 using topologies::Node;
+using topologies::Robustness;
 using topologies::SpectralReport;
 using topologies::Topology;
 using topologies::Weight;
@@ -220,7 +221,7 @@ std::string caption_of(const Topology& topology) {
 std::string caption_of(const Topology& topology, bool some_left) {
   std::string steps = caption_of(topology);
   if (!some_left) return steps;
-  return steps + (steps.empty() ? "" : "; ") + "hollow: not there at the end";
+  return steps + (steps.empty() ? "" : "; ") + "hollow: not there at the end, or lying";
 }
 
 }  // namespace
@@ -272,6 +273,29 @@ std::string to_text(const SpectralReport& report, double consensus_error) {
             "at least",
             report.rounds_to_consensus && report.rounds_to_consensus->value == 1 ? "step" : "steps",
             "never");
+  return std::move(lines).take();
+}
+
+json::value to_json(const std::optional<Robustness>& robustness) {
+  if (!robustness) return nullptr;
+  return {{"mu2", robustness->mu2.value},
+          {"clip_sure", robustness->clip_sure},
+          {"remove_sure", robustness->remove_sure},
+          {"possible", robustness->possible}};
+}
+
+std::string to_text(const std::optional<Robustness>& robustness) {
+  Lines lines;
+  if (!robustness) {
+    lines.add("lying neighbours", "-", "known for static graphs with symmetric weights only");
+    return std::move(lines).take();
+  }
+  lines.add("mu2", robustness->mu2, "at most");
+  lines.add("lying neighbours",
+            fmt::format("clip bears {} for sure, remove {}", robustness->clip_sure,
+                        robustness->remove_sure),
+            fmt::format("{} or more of each node are too many for any rule to be sure",
+                        robustness->possible + 1));
   return std::move(lines).take();
 }
 

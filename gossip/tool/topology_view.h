@@ -3,9 +3,12 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "topologies/robustness.h"
 #include "topologies/spectral_report.h"
 
 namespace starling::gossip {
@@ -15,9 +18,13 @@ namespace starling::gossip {
 // the figures that are bounds], sampled: [those found from drawn steps]}; what is not known is
 // null.
 boost::json::object to_json(const topologies::SpectralReport& report);
+// {mu2, clip_sure, remove_sure, possible} (robustness.h); null where it is not known.
+boost::json::value to_json(const std::optional<topologies::Robustness>& robustness);
 
 // A line a fact, with a word on those that are bounds or sampled.
 std::string to_text(const topologies::SpectralReport& report, double consensus_error);
+// Lines on what the topology bears under the rules of `[robust]`.
+std::string to_text(const std::optional<topologies::Robustness>& robustness);
 
 // Lines of numbers up to 1,000 nodes, without a header; beyond, "receiver,sender,weight" lines of
 // what is not 0, with one. Numbers read back as the same bits.

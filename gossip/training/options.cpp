@@ -14,6 +14,7 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("", run);
   binder.bind("topology", topology);
   binder.bind("algorithm", algorithm);
+  binder.bind("robust", robust);
   binder.bind("train", train);
   binder.bind("model", model);
   binder.bind("trainer", trainer);
@@ -22,6 +23,24 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("evaluate", evaluate);
   binder.bind("network", network);
   binder.bind("nodes", nodes);
+  binder.bind("attack", attack);
+}
+
+Settings NetOptions::device_settings() const {
+  const auto settings_of = [](NetOptions options) {
+    config::Binder binder;
+    options.bind(binder);
+    return binder.settings();
+  };
+  const Settings defaults = settings_of({});
+  Settings settings = settings_of(*this);
+  std::erase_if(settings, [&](const auto& setting) {
+    const std::string_view key = setting.first;
+    if (key.starts_with("attack.")) return true;
+    const bool is_later = key.starts_with("robust.") || key.starts_with("trainer.");
+    return is_later && std::ranges::find(defaults, setting) != defaults.end();
+  });
+  return settings;
 }
 
 Result<void> NetOptions::validate() const {

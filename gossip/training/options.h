@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fields.h"
+#include "core/base/settings.h"
 #include "core/client/training_settings.h"
 #include "core/config/binder.h"
 #include "core/model/model_spec.h"
@@ -16,6 +17,8 @@
 #include "core/sim/population.h"
 #include "core/train/train_options.h"
 #include "gossip/algorithms/algorithm_options.h"
+#include "gossip/algorithms/robust_options.h"
+#include "gossip/training/attack_options.h"
 #include "gossip/training/step_schedule.h"
 
 namespace starling::gossip {
@@ -60,6 +63,7 @@ struct NetOptions {
   RunOptions run;
   NetTopologyOptions topology;
   AlgorithmOptions algorithm;
+  RobustOptions robust;
   NetTrainOptions train;
   model::ModelSpec model;
   NetDataOptions data;
@@ -67,10 +71,14 @@ struct NetOptions {
   NetEvaluateOptions evaluate;
   sim::NetworkOptions network;
   sim::NodeOptions nodes;
+  AttackOptions attack;
 
   NetOptions() { model.kind = "softmax-regression"; }
   // Binds every key to this object, which must outlive the binder's use.
   void bind(config::Binder& binder);
+  // What devices are told of the network: every key, without [attack], which is simulated, and
+  // without later keys at their defaults, which devices of an earlier version do not know.
+  Settings device_settings() const;
   // What the ranges of single keys cannot say.
   [[nodiscard]] Result<void> validate() const;
   // Local steps between two evaluations.
@@ -81,10 +89,12 @@ struct NetOptions {
 };
 
 // Flags as people call these keys, whose last words are taken or say too little.
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kNetShortNames = {
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kNetShortNames = {
     {{"topology.spec", "topology"},
      {"topology.nodes", "nodes"},
      {"algorithm.name", "algorithm"},
+     {"robust.rule", "robust"},
+     {"attack.kind", "attack"},
      {"data.dataset", "dataset"},
      {"model.kind", "model"}}};
 

@@ -336,6 +336,8 @@ TEST_F(GossipIssuerTest, MembersOfALaterEpochAreNamedAndOvertaken) {
 TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   gossip::NetOptions options;
   options.algorithm.name = "choco";
+  options.robust.rule = "clip";
+  options.robust.bad = 2;
   options.train.train.learning_rate = 0.1234567;
   options.data.dataset = "csv:C:\\data\\\"a\".csv";
   options.model.kind = "external";
@@ -344,13 +346,19 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   ASSERT_TRUE(run) << run.error().message();
   config::Binder binder;
   options.bind(binder);
-  EXPECT_EQ(run->settings, binder.settings());
+  gossip::NetOptions at_device;
+  config::Binder of_device;
+  at_device.bind(of_device);
+  ASSERT_TRUE(of_device.set(run->settings));
+  EXPECT_EQ(of_device.settings(), binder.settings());
   EXPECT_LE(run->settings.size(), identity::kRosterSettingsMax);
   EXPECT_EQ(parse_gossip_run("a b", "", "NET.toml").error().code(), "bad-name");
   // Devices of an earlier version do not know it.
-  const auto without = parse_gossip_run("faces", "", "NET.toml");
-  EXPECT_EQ(std::ranges::count(without->settings, "trainer.settings", &Settings::value_type::first),
-            0);
+  const auto without =
+      parse_gossip_run("faces", "[attack]\nkind = \"alie\"\n[robust]\nbad = 1", "NET.toml");
+  for (const auto& [key, value] : without->settings) {
+    EXPECT_FALSE(key.starts_with("robust.") || key.starts_with("attack.")) << key;
+  }
   EXPECT_EQ(parse_gossip_run("faces", "[model]\ninitial = \"m\"", "NET.toml").error().code(),
             "setting-invalid");
 }

@@ -54,6 +54,26 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, ProtocolSimulations,
                            return name;
                          });
 
+TEST(ProtocolSimulation, WithARobustRuleTheModelsAreTheRecurrences) {
+  for (const char* algorithm : {"dpsgd", "epidemic", "qg-dsgdm", "diloco"}) {
+    for (const char* rule : {"clip", "remove"}) {
+      auto options = small_network("complete", 5, algorithm);
+      options.robust.rule = rule;
+      EXPECT_EQ(run_with(options, Simulated::kPeers).models,
+                run_with(options, Simulated::kRecurrence).models)
+          << algorithm << ' ' << rule;
+    }
+  }
+}
+
+TEST(ProtocolSimulation, AttacksAreOfTheRecurrence) {
+  auto options = small_network("complete", 5);
+  options.attack.kind = "alie";
+  const Experiment experiment = prepare(options).value();
+  const auto refused = simulate(experiment, 1, SystemClock(), {}, Simulated::kPeers);
+  EXPECT_THAT(refused.error().message(), ::testing::HasSubstr("attack.kind = none"));
+}
+
 TEST(ProtocolSimulation, TheSameSeedGivesTheSameRunOnAnyNumberOfThreads) {
   auto options = small_network("exponential", 8, "sgp");
   options.network.splits = "10s-25s:2";

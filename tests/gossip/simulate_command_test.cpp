@@ -154,7 +154,7 @@ TEST_F(SimulateCommand, DrawsWhoIsGoneAtTheEndHollow) {
     ++hollow;
   }
   EXPECT_EQ(hollow, gone);
-  EXPECT_THAT(svg, HasSubstr("hollow: not there at the end</text>"));
+  EXPECT_THAT(svg, HasSubstr("hollow: not there at the end, or lying</text>"));
 }
 
 TEST_F(SimulateCommand, WritesWhatTheReadmeSays) {

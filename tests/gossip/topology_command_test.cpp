@@ -58,7 +58,7 @@ TEST(TopologyCommand, JsonHasEveryField) {
   const auto object = json({"base-graph:k=1", "--nodes", "25"});
   for (const char* key : {"name", "nodes", "edges", "directed", "time_varying", "period", "degree",
                           "diameter", "connected", "slem", "spectral_gap", "rounds_to_consensus",
-                          "lambda_min", "finite_time", "bounds", "sampled"}) {
+                          "lambda_min", "finite_time", "bounds", "sampled", "robustness"}) {
     EXPECT_TRUE(object.contains(key)) << key;
   }
   EXPECT_EQ(object.at("name"), "base-graph:k=1");
@@ -67,6 +67,22 @@ TEST(TopologyCommand, JsonHasEveryField) {
   EXPECT_EQ(object.at("degree").at("max"), 1);
   EXPECT_EQ(object.at("slem").to_number<double>(), 0);
   EXPECT_TRUE(object.at("lambda_min").is_null());
+}
+
+TEST(TopologyCommand, SaysHowManyLiarsATopologyBears) {
+  EXPECT_THAT(run({"complete", "--nodes", "16"}).out,
+              HasSubstr("mu2                   16\n"
+                        "lying neighbours      clip bears 3 for sure, remove 1  (6 or more of each "
+                        "node are too many for any rule to be sure)\n"));
+  EXPECT_THAT(run({"ring", "--nodes", "16"}).out, HasSubstr("clip bears 0 for sure, remove 0"));
+  EXPECT_THAT(run({"exponential", "--nodes", "16"}).out,
+              HasSubstr("lying neighbours      -  (known for static"));
+  const auto bears = json({"complete", "--nodes", "16"}).at("robustness");
+  EXPECT_EQ(bears.at("clip_sure"), 3);
+  EXPECT_EQ(bears.at("remove_sure"), 1);
+  EXPECT_EQ(bears.at("possible"), 5);
+  EXPECT_NEAR(bears.at("mu2").to_number<double>(), 16, 1e-9);
+  EXPECT_TRUE(json({"exponential", "--nodes", "16"}).at("robustness").is_null());
 }
 
 TEST(TopologyCommand, JsonNamesWhatIsNotExact) {

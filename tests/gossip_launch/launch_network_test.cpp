@@ -109,6 +109,20 @@ TEST_F(LaunchNetwork, EverySynchronousAlgorithmEndsWithTheSimulationsBits) {
   }
 }
 
+TEST_F(LaunchNetwork, RobustRulesEndWithTheSimulationsBits) {
+  for (const std::string rule : {"clip", "remove"}) {
+    const Words network{
+        "--topology", "complete", "--nodes",     "5",
+        "--robust",   rule,       "--partition", "balanced-dirichlet:alpha=0.1",
+        "--steps",    "20",       "--dataset",   "synthetic:rows=400,features=12,classes=3"};
+    run("simulate", network, {}, rule + "-simulated");
+    run("launch", network, {}, rule + "-launched");
+    EXPECT_EQ(models_digest(rule + "-launched"), models_digest(rule + "-simulated"))
+        << rule << "\n"
+        << logs(rule + "-launched");
+  }
+}
+
 // --- custom trainers ----------------------------------------------------------------------------
 
 class LaunchedTrainers : public LaunchNetwork {

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Robust rules on peers: the bits of the simulation, and a liar that is named once.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/train/evaluator.h"
+#include "gossip/peer/far_neighbours.h"
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/fake_network.h"
+
+namespace starling::gossip {
+namespace {
+
+using starling::testing::FakeNetwork;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+NetOptions robust_network(const std::string& rule, const std::string& algorithm = "dpsgd") {
+  NetOptions options = testing::small_network_of_steps(200, "complete", 5, algorithm);
+  options.robust.rule = rule;
+  return options;
+}
+
+void run_all(FakeNetwork& net) {
+  for (protocol::Member member = 0; member < net.peers.size(); ++member) {
+    net.start(member, member + 1);
+  }
+  net.connect_all();
+  net.run_to_rest();
+}
+
+TEST(RobustPeers, TheModelsAreThoseOfTheSimulation) {
+  for (const std::string algorithm : {"dpsgd", "epidemic", "qg-dsgdm", "diloco"}) {
+    for (const std::string rule : {"clip", "remove"}) {
+      NetOptions options = robust_network(rule, algorithm);
+      options.run.steps = 30;
+      FakeNetwork net(options, 5);
+      run_all(net);
+      const auto simulated = testing::run_well(options);
+      Sha256 checksums;
+      std::vector<std::uint64_t> of_peers;
+      for (const auto& peer : net.peers) {
+        EXPECT_THAT(peer->said, IsEmpty()) << algorithm << rule;
+        of_peers.push_back(checksum(std::as_bytes(*peer->course->model())));
+      }
+      checksums.update(std::as_bytes(std::span(of_peers)));
+      EXPECT_EQ(std::move(checksums).finish(), simulated.models) << algorithm << rule;
+    }
+  }
+}
+
+std::vector<std::string> about_far(const FakeNetwork::Peer& peer) {
+  std::vector<std::string> lines;
+  for (const std::string& line : peer.said) {
+    if (line.find("robust.rule") != line.npos || line.find("too far") != line.npos) {
+      lines.push_back(line);
+    }
+  }
+  return lines;
+}
+
+// What the last of five peers does, the others name in two lines and survive.
+void expect_named(const std::string& rule, const std::string& what,
+                  const std::function<float(float)>& lie) {
+  SCOPED_TRACE(rule + ' ' + what);
+  FakeNetwork net(robust_network(rule), 5);
+  net.falsify = [&](protocol::Member from, SharedBytes data) {
+    if (from != 4 || data.size() == 0) return data;
+    std::vector<float> values(data.size() / sizeof(float));
+    std::memcpy(values.data(), data.view().data(), data.size());
+    std::ranges::transform(values, values.begin(), lie);
+    return SharedBytes::own(to_bytes(as_bytes(std::span(values))));
+  };
+  run_all(net);
+  for (const protocol::Member member : {0U, 1U, 2U, 3U}) {
+    const auto& peer = *net.peers[member];
+    EXPECT_FALSE(peer.failure);
+    EXPECT_THAT(about_far(peer),
+                ElementsAre(AllOf(HasSubstr("robust.rule = " + rule), HasSubstr("in exchange")),
+                            AllOf(HasSubstr("models of"), HasSubstr("were too far"))));
+    const auto evaluated =
+        train::evaluate(*net.experiment.model, *peer.course->model(), net.experiment.parts.front());
+    EXPECT_GT(evaluated->accuracy, 0.85);
+  }
+}
+
+TEST(RobustPeers, AMemberThatLiesIsNamedOnceWithTheCountAtTheEnd) {
+  for (const std::string rule : {"clip", "remove"}) {
+    expect_named(rule, "1e38", [](float) { return 1e38F; });
+    expect_named(rule, "3e38", [](float x) { return x < 0 ? 3e38F : -3e38F; });
+    expect_named(rule, "not a number",
+                 [](float) { return std::numeric_limits<float>::quiet_NaN(); });
+    expect_named(rule, "outlier", [](float x) { return x + 100; });
+  }
+}
+
+TEST(FarNeighbours, ALineWhenItBeginsAndTheCountOnceItHasEnded) {
+  FarNeighbours far("clip", {"cam-0", "cam-1"});
+  const Bounded wrong{.distance = 123, .kept = 0.25, .is_far = true};
+  EXPECT_FALSE(far.note(1, 1, {.distance = 1}));
+  EXPECT_EQ(far.note(1, 2, wrong),
+            "the model of cam-1 in exchange 2 is 123 away from this peer's, much farther than the "
+            "other neighbours': robust.rule = clip mixes 0.25 of its weight; a line follows when "
+            "this ends");
+  // Every second one: still the same case.
+  for (Exchange exchange = 3; exchange <= 40; ++exchange) {
+    EXPECT_FALSE(far.note(1, exchange, exchange % 2 == 0 ? wrong : Bounded{}));
+  }
+  for (Exchange exchange = 41; exchange < 56; ++exchange) EXPECT_FALSE(far.note(1, exchange, {}));
+  EXPECT_EQ(far.note(1, 56, {}),
+            "20 models of cam-1 from exchange 2 to 40 were too far from this peer's");
+  EXPECT_FALSE(far.note(1, 57, {}));
+  EXPECT_THAT(far.finish(), IsEmpty());
+  const Bounded no_number{.distance = INFINITY, .kept = 0, .is_far = true};
+  EXPECT_THAT(*far.note(0, 60, no_number), HasSubstr("has values that are not numbers or are too"));
+  EXPECT_THAT(far.finish(), ElementsAre("1 model of cam-0 from exchange 60 to 60 were too far "
+                                        "from this peer's"));
+}
+
+}  // namespace
+}  // namespace starling::gossip
