@@ -29,6 +29,21 @@ if(NOT output MATCHES "run completed")
   message(FATAL_ERROR "the example's run does not complete:\n${output}")
 endif()
 
+# An algorithm of one's own, in the ordinary command: of the recurrence and of whole peers alike.
+run(${CMAKE_COMMAND} -S ${examples}/own_algorithm -B ${scratch}/own_algorithm -G ${generator}
+  -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}
+  -D CMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON)
+run(${CMAKE_COMMAND} --build ${scratch}/own_algorithm)
+set(own_run ${scratch}/own_algorithm/own_algorithm simulate --algorithm median --topology ring --nodes 6
+  --dataset synthetic:rows=600,features=12,classes=3 --steps 40 --format json)
+run(${own_run})
+string(JSON models GET "${output}" models_sha256)
+run(${own_run} --real-protocol)
+string(JSON models_of_peers GET "${output}" models_sha256)
+if(NOT models STREQUAL models_of_peers)
+  message(FATAL_ERROR "the example's models differ: ${models} and ${models_of_peers}")
+endif()
+
 # Components ask for no more packages than they need.
 run(${CMAKE_COMMAND} -S ${component} -B ${scratch}/component -G ${generator}
   -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}
