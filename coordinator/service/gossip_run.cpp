@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <sstream>
 
@@ -91,17 +93,18 @@ Result<GossipRun> parse_gossip_run(std::string name, std::string_view text,
   options.bind(binder);
   STARLING_TRY(binder.read_toml(text, file_name));
   STARLING_TRY(options.validate());
-  if (!options.model.initial.empty()) {
+  if (options.model.is_external() && !options.model.initial.empty()) {
     return wrong_setting("setting-invalid",
                          "model.initial is a file of this machine, and the devices' trainers make "
                          "the model that a gossip run begins with: leave it out");
   }
   Settings settings = binder.settings();
-  // Devices of an earlier version do not know it.
-  if (options.trainer.settings.empty()) {
-    std::erase_if(settings,
-                  [](const auto& setting) { return setting.first == "trainer.settings"; });
-  }
+  // Devices of an earlier version do not know them.
+  constexpr std::array<std::string_view, 3> kNewer = {"trainer.settings", "network.links",
+                                                      "nodes.speeds"};
+  std::erase_if(settings, [&](const auto& setting) {
+    return setting.second.empty() && std::ranges::find(kNewer, setting.first) != kNewer.end();
+  });
   return GossipRun{std::move(name), std::move(settings)};
 }
 

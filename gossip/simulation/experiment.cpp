@@ -8,6 +8,7 @@
 #include "core/model/external_model.h"
 #include "core/train/row_block.h"
 #include "gossip/training/builtin_trainings.h"
+#include "gossip/training/initial_models.h"
 
 namespace starling::gossip {
 namespace {
@@ -173,6 +174,10 @@ Result<Experiment> prepare(const NetOptions& options,
                             .parts = std::move(parts),
                             .evaluation = std::move(evaluation),
                             .initial = std::move(initial)});
+}
+
+std::vector<float> Experiment::initial_of(Node node) const {
+  return initial_model_of(options, initial.values(), node);
 }
 
 std::unique_ptr<NodeTrainings> Experiment::trainings(unsigned threads) const {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "gossip/training/initial_models.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -31,6 +33,7 @@ Result<void> NetOptions::validate() const {
         "detag steps along the gradient that it tracks, without a local optimizer: set "
         "train.optimizer = sgd and train.clip-norm = 0, or use gradient-tracking");
   }
+  STARLING_TRY(initial_spread(model));
   STARLING_TRY(client::check_settings(trainer, model));
   return train::validate(train.train);
 }

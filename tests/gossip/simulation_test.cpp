@@ -385,6 +385,60 @@ TEST(Simulation, WhoWasWaitingWhenItCrashedTrainsAgain) {
   EXPECT_LT(result.totals.virtual_seconds, 40);
 }
 
+// Each node's first model has that distance from the common one: the mean of all is near it, and
+// their distance from the mean is nearly as large.
+TEST(Simulation, NodesMayBeginApart) {
+  NetOptions options = small_network("ring", 16);
+  const SimulationResult together = run_well(options);
+  EXPECT_EQ(together.measurements.front().consensus_distance, 0);
+  options.model.initial = "spread=2.5";
+  const Experiment experiment = prepare(options).value();
+  const auto common = experiment.initial.values();
+  for (Node node = 0; node < 16; ++node) {
+    const std::vector<float> model = experiment.initial_of(node);
+    double squares = 0;
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      squares += std::pow(static_cast<double>(model[i]) - static_cast<double>(common[i]), 2);
+    }
+    EXPECT_NEAR(std::sqrt(squares), 2.5, 1e-5) << node;
+  }
+  EXPECT_NE(experiment.initial_of(0), experiment.initial_of(1));
+  const SimulationResult apart = run_well(options);
+  EXPECT_NEAR(apart.measurements.front().consensus_distance, 2.5, 0.5);
+  EXPECT_LT(apart.measurements.back().consensus_distance,
+            apart.measurements.front().consensus_distance / 4);
+  EXPECT_EQ(run_well(options, 3).trace, apart.trace);
+  options.run.seed = 2;
+  EXPECT_NE(prepare(options)->initial_of(0), experiment.initial_of(0));
+}
+
+// From so far apart, all come together and learn.
+TEST_P(Courses, LearnFromDifferentBeginnings) {
+  NetOptions options = small_network_of_steps(240, GetParam().topology, 8, GetParam().algorithm);
+  GetParam().world(options);
+  options.model.initial = "spread=1";
+  const SimulationResult result = run_well(options, 2);
+  EXPECT_NEAR(result.measurements.front().consensus_distance, 1, 0.3);
+  EXPECT_LT(result.measurements.back().consensus_distance, 0.5);
+  EXPECT_GT(*result.measurements.back().eval_accuracy_mean_model, 0.9);
+}
+
+TEST(Simulation, BeginningsApartAreOfBuiltInModels) {
+  NetOptions options = small_network("ring", 4);
+  for (const char* text : {"spread", "spread=", "spread=-1", "spread=1e9", "spread=nan", "file"}) {
+    options.model.initial = text;
+    const auto experiment = prepare(options);
+    ASSERT_FALSE(experiment) << text;
+    EXPECT_NE(experiment.error().message().find("write spread=DISTANCE"), std::string::npos)
+        << experiment.error().message();
+  }
+  options.model.kind = "external";
+  options.model.initial = "spread=1";
+  const auto refused = check(options);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("is for built-in models"), std::string::npos);
+}
+
 TEST(Simulation, RefusesWhatDoesNotFit) {
   const auto refused = [](const NetOptions& options) {
     const auto experiment = prepare(options);
