@@ -99,11 +99,16 @@ Result<GossipRun> parse_gossip_run(std::string name, std::string_view text,
                          "the model that a gossip run begins with: leave it out");
   }
   Settings settings = binder.settings();
-  // Devices of an earlier version do not know them.
-  constexpr std::array<std::string_view, 3> kNewer = {"trainer.settings", "network.links",
-                                                      "nodes.speeds"};
+  // Devices of an earlier version do not know these, and go on without where they say nothing.
+  constexpr std::array<std::string_view, 4> kNewer = {"trainer.settings", "network.links",
+                                                      "nodes.speeds", "evaluate.hold-out"};
+  gossip::NetOptions standard;
+  config::Binder of_standard;
+  standard.bind(of_standard);
+  const Settings defaults = of_standard.settings();
   std::erase_if(settings, [&](const auto& setting) {
-    return setting.second.empty() && std::ranges::find(kNewer, setting.first) != kNewer.end();
+    return std::ranges::find(kNewer, setting.first) != kNewer.end() &&
+           std::ranges::find(defaults, setting) != defaults.end();
   });
   return GossipRun{std::move(name), std::move(settings)};
 }

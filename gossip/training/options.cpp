@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/base/check.h"
+#include "core/data/load.h"
 #include "gossip/training/initial_models.h"
 
 namespace starling::gossip {
@@ -41,6 +43,14 @@ Result<void> NetOptions::validate() const {
 std::uint64_t NetOptions::evaluate_every() const {
   if (evaluate.every > 0) return evaluate.every;
   return std::max<std::uint64_t>(1, run.steps / kEvaluations);
+}
+
+double NetOptions::held_out() const {
+  if (model.is_external() || evaluate.dataset != "auto") return 0;
+  const auto spec = data::DatasetSpec::parse(data.dataset);
+  STARLING_CHECK(spec);
+  const bool has_other = spec->kind != data::DatasetKind::kCsv && spec->split != data::Split::kTest;
+  return has_other ? 0 : evaluate.hold_out;
 }
 
 StepSchedule NetOptions::schedule() const {

@@ -452,6 +452,9 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
       {{"--out", out, "--sweep", "network.latency=1ms,20"}, "network.latency: '20'"},
       {{"--out", out, "--sweep", "partition=iid,dirichle"}, "did you mean 'dirichlet'?"},
       {{"--out", out, "--sweep", "model=external"}, "--trainer"},
+      {{"--out", out, "--sweep", "dataset=synthetic,csv:/no/such/file"}, "no file /no/such/file"},
+      {{"--out", out, "--sweep", "evaluate.dataset=auto,idx:/no/such"}, "no directory /no/such"},
+      {{"--out", out, "--sweep", "links=/no/such/links.csv"}, "no file /no/such/links.csv"},
       {{"--out", out, "--seeds", "1..2", "--optimizer", "adamx"}, "adamx"}};
   for (const auto& [flags, said] : cases) {
     const Answer answer = run_small(flags);
