@@ -320,6 +320,9 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   options.data.dataset = "csv:C:\\data\\\"a\".csv";
   options.model.kind = "external";
   options.trainer.settings = R"({"hidden":200})";
+  options.network.links = "links.csv";
+  options.nodes.speeds = "speeds.csv";
+  options.evaluate.hold_out = 0.5;
   const auto run = parse_gossip_run("faces", gossip_run_to_toml(options), "NET.toml");
   ASSERT_TRUE(run) << run.error().message();
   config::Binder binder;
@@ -327,12 +330,21 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   EXPECT_EQ(run->settings, binder.settings());
   EXPECT_LE(run->settings.size(), identity::kRosterSettingsMax);
   EXPECT_EQ(parse_gossip_run("a b", "", "NET.toml").error().code(), "bad-name");
-  // Devices of an earlier version do not know it.
+  // Devices of an earlier version do not know them.
   const auto without = parse_gossip_run("faces", "", "NET.toml");
-  EXPECT_EQ(std::ranges::count(without->settings, "trainer.settings", &Settings::value_type::first),
-            0);
-  EXPECT_EQ(parse_gossip_run("faces", "[model]\ninitial = \"m\"", "NET.toml").error().code(),
-            "setting-invalid");
+  for (const char* key :
+       {"trainer.settings", "network.links", "nodes.speeds", "evaluate.hold-out"}) {
+    EXPECT_EQ(std::ranges::count(without->settings, key, &Settings::value_type::first), 0) << key;
+  }
+}
+
+TEST(GossipRun, ModelsBeginApartOrAsTheTrainersMakeThem) {
+  EXPECT_TRUE(parse_gossip_run("faces", "[model]\ninitial = \"spread=1\"", "NET.toml"));
+  for (const char* model : {"initial = \"m\"", "kind = \"external\"\ninitial = \"m\"",
+                            "kind = \"external\"\ninitial = \"spread=1\""}) {
+    const auto run = parse_gossip_run("faces", std::string("[model]\n") + model, "NET.toml");
+    EXPECT_EQ(run.error().code(), "setting-invalid") << model;
+  }
 }
 
 TEST(GossipRun, MembersAreReadFromLines) {
