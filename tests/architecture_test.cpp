@@ -51,7 +51,7 @@ const std::vector<Folder>& folders() {
       {"core/enrol", {"core/net", "core/wire"}},
       {"core/store", {"core/update"}},
       {"core/config", {"core/base"}},
-      {"core/sim", {"core/base"}},
+      {"core/sim", {"core/data"}},
       {"core/telemetry", {"core/base"}},
       {"core/report", {"core/telemetry", "core/graph"}},
       {"core/study", {"core/config", "core/report"}},

@@ -30,6 +30,7 @@ gossip::NetOptions fallback_options(const Job& job) {
   options.train.train.local_epochs = 1;
   options.train.train.local_steps = job.fallback.local_steps;
   options.model = job.training.model;
+  options.model.initial.clear();  // they go on from the round's model
   return options;
 }
 

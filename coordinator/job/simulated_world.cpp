@@ -52,6 +52,11 @@ void WorldOptions::bind(config::Binder& binder) {
 Result<SimulatedWorld> SimulatedWorld::make(const WorldOptions& options, std::uint32_t clients,
                                             std::uint64_t seed) {
   STARLING_ASSIGN(auto network, sim::Network::make(options.network, clients + 1, seed));
+  if (network.has_link_bandwidths()) {
+    return wrong_setting("values-malformed",
+                         "network.links: a client has one link, its access link: say its bandwidth "
+                         "in a row without 'to'");
+  }
   STARLING_ASSIGN(auto population, sim::Population::make(options.nodes, clients, seed));
   std::optional<double> bandwidth;
   if (const std::string& text = options.coordinator_link.coordinator_bandwidth; !text.empty()) {

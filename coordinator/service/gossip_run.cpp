@@ -93,7 +93,7 @@ Result<GossipRun> parse_gossip_run(std::string name, std::string_view text,
   options.bind(binder);
   STARLING_TRY(binder.read_toml(text, file_name));
   STARLING_TRY(options.validate());
-  if (!options.model.initial.empty()) {
+  if (options.model.is_external() && !options.model.initial.empty()) {
     return wrong_setting("setting-invalid",
                          "model.initial is a file of this machine, and the devices' trainers make "
                          "the model that a gossip run begins with: leave it out");

@@ -22,7 +22,7 @@ struct ModelSpec {
   std::vector<int> channels = {32, 64};
   int kernel_size = 5;
   std::vector<int> dense = {512};
-  std::string initial;  // external
+  std::string initial;  // external; built-in models of gossip networks: spread=DISTANCE
   std::string layout;   // external
 
   bool is_external() const { return kind == kExternalKind; }
@@ -51,7 +51,8 @@ void describe(V& visit, ModelSpec& o) {
             .help = "cnn: widths of the dense layers before the last", .min = 1, .max = 1 << 20});
   visit("initial", o.initial,
         FieldInfo{.help = "external: safetensors file of the initial model, at the coordinator; "
-                          "empty: a trainer makes it"});
+                          "empty: a trainer makes it. Built-in models of gossip networks: "
+                          "spread=DISTANCE, how far from the common model each node begins"});
   visit("layout", o.layout,
         FieldInfo{.help = "external: SHA-256 of the tensors' names, shapes and roles; empty: that "
                           "of model.initial, else they must be these"});

@@ -124,9 +124,9 @@ double shared_bytes(const Run& run, double bytes, bool by_node) {
 
 // "0.8123 (0.8101 to 0.8150)"
 std::string accuracy_cell(const Run& run, const SeedRange* range) {
-  const std::string cell = number_cell(run.last(Measure::kEvalAccuracy), 4);
-  if (range == nullptr || range->seeds == 1 || !range->lowest || !range->highest) return cell;
-  return fmt::format("{} ({:.4f} to {:.4f})", cell, *range->lowest, *range->highest);
+  const bool several = range != nullptr && range->seeds > 1;
+  if (!several || !range->mean) return number_cell(run.last(Measure::kEvalAccuracy), 4);
+  return fmt::format("{:.4f} ({:.4f} to {:.4f})", *range->mean, *range->lowest, *range->highest);
 }
 
 // `range`: null where no run stands for several.

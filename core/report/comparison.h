@@ -52,10 +52,11 @@ struct Comparison {
   std::vector<ComparisonColumn> columns;
   std::vector<std::vector<std::string>> rows;
 };
-// Of a run that stands for several seeds: how many, and the final accuracies of the worst and best.
+// Of a run that stands for several seeds: how many, and of their own final accuracies the mean, the
+// lowest and the highest. Seeds may end at different steps.
 struct SeedRange {
   std::size_t seeds = 1;
-  std::optional<double> lowest, highest;
+  std::optional<double> mean, lowest, highest;
 };
 // `ranges`: one for each run, or none.
 Comparison compare(std::span<const Run> runs, std::span<const std::string> names,

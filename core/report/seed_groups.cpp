@@ -126,12 +126,15 @@ void add_group(std::span<const Run> runs, const std::vector<std::size_t>& member
 
 SeedRange range_of(std::span<const Run> runs, const std::vector<std::size_t>& members) {
   SeedRange range{.seeds = members.size()};
+  double sum = 0;
   for (const std::size_t i : members) {
     const auto last = runs[i].last(Measure::kEvalAccuracy);
     if (!last) return {.seeds = members.size()};
+    sum += *last;
     range.lowest = std::min(range.lowest.value_or(*last), *last);
     range.highest = std::max(range.highest.value_or(*last), *last);
   }
+  if (!members.empty()) range.mean = sum / static_cast<double>(members.size());
   return range;
 }
 

@@ -68,7 +68,10 @@ Result<Network> Network::make(const NetworkOptions& options, std::uint32_t nodes
                   Distribution::parse(options.jitter, Unit::kDuration, "network.jitter"));
   STARLING_ASSIGN(const auto bandwidth,
                   Distribution::parse(options.bandwidth, Unit::kRate, "network.bandwidth"));
-  if (bandwidth.constant()) {
+  if (!options.links.empty()) {
+    STARLING_ASSIGN(network.links_, LinkValues::read(options.links, nodes));
+  }
+  if (bandwidth.constant() && !network.links_.has_access()) {
     network.bandwidth_ = bandwidth.least();
   } else {
     // A link without any bandwidth would never deliver.
@@ -76,7 +79,8 @@ Result<Network> Network::make(const NetworkOptions& options, std::uint32_t nodes
     network.bandwidths_.resize(nodes);
     for (std::uint32_t node = 0; node < nodes; ++node) {
       Rng rng = network_stream(seed, kBandwidth, node);
-      network.bandwidths_[node] = std::max(bandwidth.draw(rng), kLeastBytesPerSecond);
+      const double drawn = std::max(bandwidth.draw(rng), kLeastBytesPerSecond);
+      network.bandwidths_[node] = network.links_.access(node).value_or(drawn);
     }
   }
   network.loss_ = options.loss;
@@ -108,10 +112,12 @@ Result<void> Network::read_splits(std::string_view text) {
   return {};
 }
 
+// Of whole nanoseconds, so that a file can hold it as it is.
 double Network::latency(std::uint32_t from, std::uint32_t to) const {
+  if (const auto said = links_.link(from, to).latency) return *said;
   if (latency_.constant()) return latency_.least();
   Rng rng = network_stream(seed_, kLatency, link_of(std::min(from, to), std::max(from, to)));
-  return latency_.draw(rng);
+  return to_seconds(from_seconds(latency_.draw(rng)));
 }
 
 std::uint32_t Network::part_of(std::uint32_t node, std::size_t split) const {
@@ -137,21 +143,26 @@ std::optional<double> Network::separated_until(std::uint32_t a, std::uint32_t b,
 
 Network::Passage Network::pass(const Message& message, bool retransmit) const {
   const double latency = this->latency(message.from, message.to);
+  const double loss = this->loss(message.from, message.to);
   Passage passage{.seconds = latency};
-  if (loss_ > 0 || !jitter_.constant()) {
+  if (loss > 0 || !jitter_.constant()) {
     Rng rng = network_stream(seed_, kMessage, link_of(message.from, message.to), message.number);
     passage.seconds += jitter_.draw(rng);
     if (retransmit) {
-      const Losses losses = draw_losses(rng, loss_, pieces_of(message.bytes));
+      const Losses losses = draw_losses(rng, loss, pieces_of(message.bytes));
       passage.seconds += losses.rounds * retransmit_after_;
       passage.resent_bytes = losses.pieces * message.bytes / pieces_of(message.bytes);
     } else {
-      const double whole = std::pow(1 - loss_, static_cast<double>(pieces_of(message.bytes)));
+      const double whole = std::pow(1 - loss, static_cast<double>(pieces_of(message.bytes)));
       passage.lost = rng.uniform() >= whole;
     }
   } else {
     passage.seconds += jitter_.least();
   }
+  // Callers count the slower of the two access links.
+  const double access = std::min(bandwidth(message.from), bandwidth(message.to));
+  const double slower = link_seconds(message) - static_cast<double>(message.bytes) / access;
+  passage.seconds += std::max(0.0, slower);
   const double round_trip = 2 * latency;
   passage.missed_at = message.sent + passage.seconds + round_trip;
   if (const Split* split = separation(message.from, message.to, message.sent)) {

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/fields.h"
 #include "core/sim/distribution.h"
+#include "core/sim/link_values.h"
 
 namespace starling::sim {
 
@@ -30,6 +31,7 @@ struct NetworkOptions {
   Duration retransmit_after = std::chrono::milliseconds(200);
   Duration deadline = std::chrono::seconds(10);
   std::string splits;  // "60s-120s:2" or several with ';'
+  std::string links;   // a file
 };
 
 template <class V>
@@ -60,11 +62,14 @@ void describe(V& visit, NetworkOptions& o) {
   visit("splits", o.splits,
         FieldInfo{.help = "times when the network falls into parts that do not hear each other: "
                           "FROM-TO:PARTS, several separated by ';', such as 60s-120s:2"});
+  visit("links", o.links,
+        FieldInfo{.help = "CSV file of links with values of their own: columns from, to and any of "
+                          "latency, bandwidth and loss; empty: all are drawn"});
 }
 
 class Network {
  public:
-  // Fails with "bad-distribution" or "bad-split".
+  // Reads options.links. Fails with "bad-distribution" or "bad-split", or as LinkValues.
   [[nodiscard]] static Result<Network> make(const NetworkOptions& options, std::uint32_t nodes,
                                             std::uint64_t seed);
 
@@ -76,8 +81,21 @@ class Network {
   double transfer_seconds(std::uint32_t node, std::uint64_t bytes) const {
     return static_cast<double>(bytes) / bandwidth(node);
   }
-  // Of the pair alone, seconds; symmetric.
+  // Of the pair alone, seconds; symmetric, unless the file of links has both directions.
   double latency(std::uint32_t from, std::uint32_t to) const;
+  // Probability that a piece of a message is lost on this way.
+  double loss(std::uint32_t from, std::uint32_t to) const {
+    return links_.link(from, to).loss.value_or(loss_);
+  }
+  // Of the way between the two access links, bytes a second; nothing unless the file of links says
+  // it.
+  std::optional<double> link_bandwidth(std::uint32_t from, std::uint32_t to) const {
+    return links_.link(from, to).bandwidth;
+  }
+  bool has_link_bandwidths() const { return links_.has_bandwidths(); }
+  // What differs from one link or node to another: drawn, or said by the file of links.
+  bool links_differ() const { return !latency_.constant() || !links_.empty(); }
+  bool bandwidths_differ() const { return !bandwidths_.empty(); }
 
   // A message as its sender's link lets go of it.
   struct Message {
@@ -88,16 +106,25 @@ class Network {
     double sent = 0;  // seconds
   };
   struct Passage {
-    double seconds = 0;  // latency, jitter and the waits before retransmissions
+    // Latency, jitter, the waits before retransmissions, and what the way between is slower than
+    // both access links.
+    double seconds = 0;
     std::uint64_t resent_bytes = 0;
     bool lost = false;
     // Where it is lost: when the receiver can know, seconds. A round trip after it should have
     // come, or after the split that holds it began.
     double missed_at = 0;
   };
+  // As if it were alone on its link (link_queues.h).
   Passage pass(const Message& message) const { return pass(message, retransmit_); }
   // As over a connection that sends again what was lost, whatever the options say.
   Passage pass_reliably(const Message& message) const { return pass(message, true); }
+
+  // Seconds that a link with a bandwidth of its own is occupied by a message; else 0.
+  double link_seconds(const Message& message) const {
+    const auto rate = link_bandwidth(message.from, message.to);
+    return rate ? static_cast<double>(message.bytes) / *rate : 0;
+  }
 
   double deadline() const { return deadline_; }  // seconds
   // A time at which the network falls into parts, and these into one again: seconds.
@@ -110,14 +137,15 @@ class Network {
   // The end of the split that keeps them apart at `time`, or nothing.
   std::optional<double> separated_until(std::uint32_t a, std::uint32_t b, double time) const;
   // Messages may fail to come.
-  bool lossy() const { return (loss_ > 0 && !retransmit_) || !splits_.empty(); }
+  bool lossy() const { return (loses() && !retransmit_) || !splits_.empty(); }
   // Messages may need more bytes than they have.
-  bool resends() const { return loss_ > 0 && retransmit_; }
+  bool resends() const { return loses() && retransmit_; }
 
  private:
   Network() = default;
   [[nodiscard]] Result<void> read_splits(std::string_view text);
   Passage pass(const Message& message, bool retransmit) const;
+  bool loses() const { return loss_ > 0 || links_.loss_max() > 0; }
   const Split* separation(std::uint32_t a, std::uint32_t b, double time) const;
   std::uint32_t part_of(std::uint32_t node, std::size_t split) const;
 
@@ -127,6 +155,7 @@ class Network {
   double bandwidth_ = 0;
   std::vector<double> bandwidths_;  // empty: all alike
   double loss_ = 0;
+  LinkValues links_;
   bool retransmit_ = false;
   double retransmit_after_ = 0;
   double deadline_ = 0;

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <span>
 
+#include "core/sim/value_file.h"
+
 namespace starling::sim {
 namespace {
 
@@ -14,6 +16,7 @@ enum Stream : std::uint32_t { kSpeed = 1, kStep = 2, kLife = 3, kStragglers = 4 
 
 // Slower than this is as good as away.
 constexpr double kSpeedMin = 1e-6;
+constexpr double kSpeedMax = 1e6;
 
 Rng stream(std::uint64_t seed, Stream which, std::uint64_t node, std::uint64_t step = 0) {
   return Rng({.seed = seed,
@@ -43,6 +46,7 @@ Result<Population> Population::make(const NodeOptions& options, std::uint32_t no
     population.speeds_[node] = static_cast<float>(drawn);
   }
   population.slow_down_stragglers();
+  if (!options.speeds.empty()) STARLING_TRY(population.read_speeds(options.speeds));
   population.churns_ = options.join_within > Duration::zero() ||
                        options.leave_after > Duration::zero() ||
                        options.crash_every > Duration::zero();
@@ -59,6 +63,25 @@ void Population::slow_down_stragglers() {
       std::llround(options_.stragglers * static_cast<double>(drawn.size()))));
   for (const std::uint32_t node : drawn) {
     speeds_[node] /= static_cast<float>(options_.slowdown);
+  }
+}
+
+Result<void> Population::read_speeds(const std::string& path) {
+  STARLING_ASSIGN(auto row, ValueFile::open(path, "nodes.speeds", {"node", "speed"}, {}));
+  std::vector<bool> said(speeds_.size());
+  for (;;) {
+    STARLING_ASSIGN(const bool more, row.next());
+    if (!more) return {};
+    STARLING_ASSIGN(const std::uint32_t node,
+                    row.node("node", static_cast<std::uint32_t>(speeds_.size())));
+    if (said[node]) return row.wrong("node", "has a row already");
+    said[node] = true;
+    STARLING_ASSIGN(const auto speed, row.value("speed", Unit::kFactor));
+    if (!speed) return row.wrong("speed", "is not a number");
+    if (!(*speed >= kSpeedMin && *speed <= kSpeedMax)) {
+      return row.wrong("speed", "is not between 0.000001 and 1000000");
+    }
+    speeds_[node] = static_cast<float>(*speed);
   }
 }
 

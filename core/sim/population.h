@@ -26,6 +26,7 @@ struct NodeOptions {
   Duration leave_after{};
   Duration crash_every{};
   Duration return_after = std::chrono::seconds(10);
+  std::string speeds;  // a file
 };
 
 template <class V>
@@ -63,6 +64,9 @@ void describe(V& visit, NodeOptions& o) {
       "return-after", o.return_after,
       FieldInfo{
           .help = "mean time until a crashed node is back, exponential", .min = 0.001, .max = 1e9});
+  visit("speeds", o.speeds,
+        FieldInfo{.help = "CSV file of nodes with a speed of their own: columns node and speed; "
+                          "empty: all are drawn"});
 }
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -70,10 +74,12 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 // Times are virtual seconds from the start.
 class Population {
  public:
-  // Fails with "bad-distribution".
+  // Reads options.speeds. Fails with "bad-distribution", or as ValueFile.
   [[nodiscard]] static Result<Population> make(const NodeOptions& options, std::uint32_t nodes,
                                                std::uint64_t seed);
 
+  // Of a node: how many times faster than nodes.step-time says.
+  double speed(std::uint32_t node) const { return static_cast<double>(speeds_[node]); }
   // Of local step `step` (from 0) on `node`.
   double step_seconds(std::uint32_t node, std::uint64_t step) const;
 
@@ -94,6 +100,7 @@ class Population {
 
   Population() = default;
   void slow_down_stragglers();
+  [[nodiscard]] Result<void> read_speeds(const std::string& path);
   void begin_lives(std::uint32_t nodes);
   // The index of the first change after `time`; odd: the node is there.
   std::size_t changes_until(std::uint32_t node, double time) const;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,11 @@ inline constexpr std::array<std::string_view, 2> kOrders = {"adapt-then-combine"
                                                             "combine-while-adapt"};
 inline constexpr std::array<std::string_view, 4> kCompressors = {"none", "top-k", "sign", "qsgd"};
 
+class AlgorithmCatalogue;  // algorithm_catalogue.h
+
+// The built-in ones, and those of the catalogue unless it is null.
+std::span<const std::string_view> algorithm_names(const AlgorithmCatalogue* own);
+
 struct AlgorithmOptions {
   std::string name = "dpsgd";
   std::string order = "adapt-then-combine";  // dpsgd, choco
@@ -29,6 +35,8 @@ struct AlgorithmOptions {
   double outer_rate = 0.7;                   // diloco, diloco-all: eta_o
   double outer_momentum = -1;  // diloco, diloco-all: mu; negative: as outer_momentum()
   int gossip_rounds = 0;       // detag: R; 0: from the topology's slem
+  // Algorithms beside the built-in ones; not a key. Must outlive the options. Null: none.
+  const AlgorithmCatalogue* own = nullptr;
 };
 
 // Over gossip much less momentum is stable than where everybody is in step.
@@ -39,7 +47,8 @@ inline double outer_momentum(const AlgorithmOptions& o) {
 
 template <class V>
 void describe(V& visit, AlgorithmOptions& o) {
-  visit("name", o.name, FieldInfo{.help = "see gossip/README.md", .choices = kAlgorithms});
+  visit("name", o.name,
+        FieldInfo{.help = "see gossip/README.md", .choices = algorithm_names(o.own)});
   visit("order", o.order,
         FieldInfo{.help = "dpsgd: mix the models after the local steps, or those from before them "
                           "while they run; choco: mix with the copies after this step's messages, "

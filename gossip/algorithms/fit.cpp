@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "gossip/algorithms/algorithm_catalogue.h"
 #include "gossip/algorithms/detag.h"
 #include "gossip/algorithms/disagreement.h"
 #include "gossip/algorithms/make_algorithm.h"
@@ -22,8 +23,6 @@ namespace {
 using topologies::MixingMatrix;
 using topologies::Topology;
 
-// What an algorithm asks of the matrices.
-enum class Sums { kAny, kAlike, kColumns, kDouble };
 struct Needs {
   std::string_view name;
   Sums sums = Sums::kDouble;
@@ -278,11 +277,19 @@ Result<void> check_network(const AlgorithmOptions& options, const Setting& setti
   return {};
 }
 
-Result<void> check_topology(const Case& c) {
-  const auto* needs = std::ranges::find(kNeeds, c.options.name, &Needs::name);
+Needs needs_of(const AlgorithmOptions& options) {
+  if (const auto* own = options.own == nullptr ? nullptr : options.own->find(options.name)) {
+    return {own->traits.name, own->sums, own->symmetric_static};
+  }
+  const auto* needs = std::ranges::find(kNeeds, options.name, &Needs::name);
   STARLING_CHECK(needs != kNeeds.end());
-  if (needs->symmetric_static) STARLING_TRY(check_symmetric_static(c));
-  STARLING_TRY(check_sums(c, needs->sums));
+  return *needs;
+}
+
+Result<void> check_topology(const Case& c) {
+  const Needs needs = needs_of(c.options);
+  if (needs.symmetric_static) STARLING_TRY(check_symmetric_static(c));
+  STARLING_TRY(check_sums(c, needs.sums));
   STARLING_ASSIGN(const graph::Graph graph, connected_union(c));
   if (c.options.name == "relaysgd") STARLING_TRY(check_tree(c, graph));
   if (c.options.name == "ad-psgd") STARLING_TRY(check_bipartite(c, graph));

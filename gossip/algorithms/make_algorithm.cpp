@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "core/base/check.h"
 #include "gossip/algorithms/ad_psgd.h"
+#include "gossip/algorithms/algorithm_catalogue.h"
 #include "gossip/algorithms/all_reduce.h"
 #include "gossip/algorithms/choco.h"
 #include "gossip/algorithms/d2.h"
@@ -42,6 +44,10 @@ constexpr std::array<AlgorithmTraits, kAlgorithms.size()> kTraits = {{
     {.name = "diloco-all", .pattern = Pattern::kMean, .state_vectors = 3},
 }};
 
+const OwnAlgorithm* own_of(const AlgorithmOptions& options) {
+  return options.own == nullptr ? nullptr : options.own->find(options.name);
+}
+
 template <class T, class Made, class... Arguments>
 std::unique_ptr<Algorithm<T>> make(const Arguments&... arguments) {
   return std::make_unique<Made>(arguments...);
@@ -50,6 +56,7 @@ std::unique_ptr<Algorithm<T>> make(const Arguments&... arguments) {
 }  // namespace
 
 AlgorithmTraits traits(const AlgorithmOptions& options) {
+  if (const OwnAlgorithm* own = own_of(options)) return own->traits;
   const auto* found = std::ranges::find(kTraits, options.name, &AlgorithmTraits::name);
   STARLING_CHECK(found != kTraits.end());
   AlgorithmTraits result = *found;
@@ -74,6 +81,9 @@ std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
                                              std::span<const T> model) {
   const AlgorithmOptions& o = plan.options;
   const RobustOptions& r = plan.robust;
+  if constexpr (std::is_same_v<T, float>) {
+    if (const OwnAlgorithm* own = own_of(o)) return own->make(plan, node, model);
+  }
   if (o.name == "dpsgd") return make<T, Dpsgd<T>>(o.order == "adapt-then-combine", r, model);
   if (o.name == "sgp") return plan.lossy ? make<T, LossySgp<T>>(model) : make<T, Sgp<T>>(model);
   if (o.name == "gradient-tracking") return make<T, GradientTracking<T>>(model);
@@ -92,6 +102,9 @@ std::unique_ptr<Algorithm<T>> make_algorithm(const Plan& plan, Node node,
 template <class T>
 std::unique_ptr<AsyncAlgorithm<T>> make_async_algorithm(const Plan& plan, Node node,
                                                         std::span<const T> model) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (const OwnAlgorithm* own = own_of(plan.options)) return own->make_async(plan, node, model);
+  }
   if (plan.options.name == "ad-psgd") {
     return std::make_unique<AdPsgd<T>>(plan.active.at(node) != 0, model);
   }

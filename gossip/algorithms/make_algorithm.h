@@ -22,6 +22,14 @@ enum class Pattern {
   kPairs,       // AsyncAlgorithm
 };
 
+// What an algorithm asks of the mixing matrices.
+enum class Sums {
+  kAny,
+  kAlike,    // plain means keep the mean of all: regular graphs, or drawn anew for every step
+  kColumns,  // the weights of a sender sum to 1, and it keeps some
+  kDouble,   // doubly stochastic
+};
+
 struct AlgorithmTraits {
   std::string_view name;
   Pattern pattern = Pattern::kNeighbours;
@@ -40,7 +48,7 @@ struct AlgorithmTraits {
   int state_vectors = 1;  // [d]-vectors of float that a node holds (without per-edge state)
 };
 
-// `options.name` is one of kAlgorithms.
+// `options.name` is one of algorithm_names(options.own).
 AlgorithmTraits traits(const AlgorithmOptions& options);
 // "dpsgd, epidemic, ...": whose traits say mixes_models.
 std::string names_that_mix_models();

@@ -12,6 +12,9 @@ namespace {
 
 // Each node is a process.
 constexpr Node kNodesMax = 1000;
+constexpr std::string_view kNoLosses =
+    "losses are of simulated messages, and a real connection sends again what is lost; say delays, "
+    "stalls or resets in --events, or simulate it";
 
 Error refuse(const std::string& what) { return wrong_setting("launch-options", what); }
 
@@ -56,9 +59,7 @@ Result<void> check_launchable(const config::Binder& binder, const NetOptions& op
     return refuse("virtual-time means nothing for real processes; say steps");
   }
   if (options.network.loss > 0) {
-    return refuse(
-        "network.loss is of simulated messages: a real connection sends again what is lost; say "
-        "delays, stalls or resets in --events, or simulate it");
+    return refuse(fmt::format("network.loss: {}", kNoLosses));
   }
   const sim::NetworkOptions standard;
   if (options.network.jitter != standard.jitter) {
@@ -90,9 +91,14 @@ Result<NetworkFaults> network_faults(const NetOptions& options) {
   for (Node a = 0; a < nodes; ++a) {
     for (Node b = 0; b < nodes; ++b) {
       if (a == b) continue;
+      if (network.loss(a, b) > 0) {
+        return refuse(
+            fmt::format("network.links has a loss from node {} to node {}: {}", a, b, kNoLosses));
+      }
+      const double access = std::min(network.bandwidth(a), network.bandwidth(b));
       faults.links[{a, b}] = {
           .delay = from_seconds(network.latency(a, b)),
-          .bytes_per_second = std::min(network.bandwidth(a), network.bandwidth(b))};
+          .bytes_per_second = std::min(access, network.link_bandwidth(a, b).value_or(access))};
     }
   }
   for (std::size_t i = 0; i < network.splits().size(); ++i) {

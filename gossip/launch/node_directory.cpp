@@ -77,6 +77,8 @@ Result<std::string> edge_toml(const NodePlace& place, Node node, const NetOption
     part.of = options.topology.nodes;
     trains_on = fmt::format("[data]\ndataset = {}\npartition = {}\n",
                             toml_text(options.data.dataset), toml_text(part.to_string()));
+    const double held_out = options.held_out();
+    if (held_out > 0) trains_on += fmt::format("hold-out = {}\n", held_out);
   } else {
     std::vector<std::string> words;
     for (const std::string& word : trainer) words.push_back(toml_text(word));

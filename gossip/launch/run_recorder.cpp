@@ -42,7 +42,10 @@ RunRecorder::RunRecorder(const Experiment& experiment, ComputePool& pool, Option
   STARLING_CHECK(names.size() == nodes_.size());
   for (std::string& name : names) rows_.push_back({.name = std::move(name), .state = "down"});
   HandIns everybody;
-  for (Node node = 0; node < experiment.nodes(); ++node) everybody[node] = {};
+  for (Node node = 0; node < experiment.nodes(); ++node) {
+    everybody[node] = {};
+    initial_.push_back(experiment.initial_of(node));
+  }
   measurements_.push_back(measure(0, everybody, now));
 }
 
@@ -210,7 +213,7 @@ Totals RunRecorder::totals(std::uint64_t step, TimePoint now) const {
 
 std::span<const float> RunRecorder::model_of(Node node) const {
   const SharedBytes& model = nodes_[node].measured.model;
-  return model.empty() ? experiment_.initial.values() : as_floats(model);
+  return model.empty() ? std::span<const float>(initial_[node]) : as_floats(model);
 }
 
 Measurement RunRecorder::measure(std::uint64_t step, const HandIns& models, TimePoint now) {

@@ -25,7 +25,7 @@ class RunRecorder {
     Duration patience = std::chrono::minutes(2);
   };
 
-  // Both references must outlive it. Measures the common initial model at once. Names are those of
+  // Both references must outlive it. Measures the initial models at once. Names are those of
   // the nodes, in order. Times are counted from the first start of a process.
   RunRecorder(const Experiment& experiment, ComputePool& pool, Options options,
               std::vector<std::string> names, TimePoint now);
@@ -106,6 +106,7 @@ class RunRecorder {
   TimePoint measured_at_ = TimePoint::min();
   TimePoint progressed_;
   std::vector<NodeRecord> nodes_;
+  std::vector<std::vector<float>> initial_;  // [nodes] models
   std::vector<PeerRow> rows_;
   std::map<protocol::Exchange, Evaluation> waiting_;
   std::optional<protocol::Exchange> measured_;  // the last

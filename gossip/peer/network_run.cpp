@@ -19,8 +19,10 @@ struct Said {
   bool lossy = true;
 };
 
-Result<Said> read_settings(const identity::Roster& roster) {
+Result<Said> read_settings(const identity::Roster& roster,
+                           const AlgorithmCatalogue* own = nullptr) {
   Said said;
+  said.options.algorithm.own = own;
   Settings keys;
   for (const auto& [key, value] : roster.settings) {
     if (is_fallback({{key, value}}) || key == identity::kRunIdKey) continue;
@@ -117,9 +119,9 @@ Settings run_settings(NetOptions& options, bool lossy) {
   return settings;
 }
 
-Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape& shape,
-                              int classes) {
-  STARLING_ASSIGN(Said said, read_settings(roster));
+Result<NetworkRun> derive_run(const identity::Roster& roster, const data::Shape& shape, int classes,
+                              const AlgorithmCatalogue* own) {
+  STARLING_ASSIGN(Said said, read_settings(roster, own));
   STARLING_ASSIGN(const auto fallback, read_fallback(roster.settings));
   if (fallback) classes = fallback->classes;
   STARLING_ASSIGN(auto model, model::make_model(said.options.model, shape, classes));
@@ -146,8 +148,8 @@ Result<NetworkRun> derive_run(const identity::Roster& roster, const MemberTraine
   return make_run(std::move(said), {}, std::move(initial));
 }
 
-Result<bool> is_external(const identity::Roster& roster) {
-  STARLING_ASSIGN(const Said said, read_settings(roster));
+Result<bool> is_external(const identity::Roster& roster, const AlgorithmCatalogue* own) {
+  STARLING_ASSIGN(const Said said, read_settings(roster, own));
   return said.options.model.is_external();
 }
 

@@ -38,8 +38,10 @@ struct NetworkRun {
 // Of a run whose model is built in. `shape`, `classes`: of this member's data. Fails with
 // "unknown-setting" or "setting-invalid" where the settings are not those of a network, and as
 // check_fit where they do not fit together. A fallback's settings say the classes themselves.
+// `own`: algorithms beside the built-in ones, which must outlive the run.
 [[nodiscard]] Result<NetworkRun> derive_run(const identity::Roster& roster,
-                                            const data::Shape& shape, int classes);
+                                            const data::Shape& shape, int classes,
+                                            const AlgorithmCatalogue* own = nullptr);
 // A member's own trainer.
 struct MemberTrainer {
   client::TrainerHost& host;
@@ -53,7 +55,8 @@ struct MemberTrainer {
                                             const MemberTrainer& trainer,
                                             const std::atomic<bool>& stop);
 // Whether the run's model is external.
-[[nodiscard]] Result<bool> is_external(const identity::Roster& roster);
+[[nodiscard]] Result<bool> is_external(const identity::Roster& roster,
+                                       const AlgorithmCatalogue* own = nullptr);
 
 // With whom a node exchanges anything, both directions, ascending; of a topology drawn anew, at
 // `step`.

@@ -7,6 +7,7 @@
 
 #include "core/base/counted.h"
 #include "gossip/peer/held_roster.h"
+#include "gossip/training/initial_models.h"
 
 namespace starling::gossip {
 
@@ -259,7 +260,7 @@ void PeerMachine::handle(peer::Prepared& prepared) {
   begin_session(std::move(*prepared.run));
 }
 
-CourseStart PeerMachine::course_start(const NetworkRun& run) {
+CourseStart PeerMachine::course_start(const NetworkRun& run, Member self) {
   CourseStart start;
   start.incarnation = rng_.next_u32() | 1U;
   const std::string id = roster_->run_identity();
@@ -276,7 +277,7 @@ CourseStart PeerMachine::course_start(const NetworkRun& run) {
       say(LogLevel::kInfo, fmt::format("goes on from exchange {}", start.exchange));
     }
   } else {
-    start.model.assign(run.initial.values().begin(), run.initial.values().end());
+    start.model = initial_model_of(run.options, run.initial.values(), self);
   }
   return start;
 }
@@ -316,7 +317,7 @@ void PeerMachine::begin_session(NetworkRun run) {
   if (fallback_ && latest_->model.size() != run.initial.size()) {
     return fail(rejected("wrong-vectors", "the model that is held is not of the roster's run"));
   }
-  CourseStart start = course_start(run);
+  CourseStart start = course_start(run, self);
   start.run_age = roster_.run_age(now_);
   std::optional<Former> former = std::exchange(former_, std::nullopt);
   const bool continues = former && former->run_id == roster.run_identity() &&

@@ -127,7 +127,7 @@ class PeerMachine {
   void cancel_useless_task();
   void prepare();
   void begin_session(NetworkRun run);
-  CourseStart course_start(const NetworkRun& run);
+  CourseStart course_start(const NetworkRun& run, Member self);
   std::set<Member> absent() const;
   Duration start_patience();
   void end_session();

@@ -198,12 +198,12 @@ Result<NetworkRun> PeerShell::derive(const identity::Roster& roster) const {
             " has texts as labels; in a gossip network write the classes' numbers, from "
             "0, which mean the same on every device");
   }
-  return derive_run(roster, dataset.shape(), dataset.classes());
+  return derive_run(roster, dataset.shape(), dataset.classes(), options_.own);
 }
 
 void PeerShell::perform(peer::Prepare& action) {
   const identity::Roster& roster = action.roster->roster();
-  const auto external = is_external(roster);
+  const auto external = is_external(roster, options_.own);
   if (!external) return prepared(action, external.error());
   if (!*external) return prepared(action, derive(roster));
   if (data_.trainer != nullptr) return prepare_with_trainer(action);

@@ -45,6 +45,7 @@ class PeerShell {
   struct Options : PeerOptions {
     std::filesystem::path directory;  // holds `roster` and the checkpoint
     bool own_classes = false;         // labels are texts that only this member's file numbers
+    const AlgorithmCatalogue* own = nullptr;  // AlgorithmOptions::own; must outlive the shell
   };
   // To the roster's issuer, where there is a link with it; else dropped.
   struct Issuer {

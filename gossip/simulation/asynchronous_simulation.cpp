@@ -27,8 +27,8 @@ AsynchronousSimulation::AsynchronousSimulation(const Experiment& experiment, Com
   const std::uint64_t seed = experiment.options.run.seed;
   nodes_.reserve(experiment.nodes());
   for (Node node = 0; node < experiment.nodes(); ++node) {
-    nodes_.push_back({.algorithm = make_async_algorithm<float>(experiment.plan, node,
-                                                               experiment.initial.values()),
+    const std::vector<float> initial = experiment.initial_of(node);
+    nodes_.push_back({.algorithm = make_async_algorithm<float>(experiment.plan, node, initial),
                       .rng = Rng({.seed = seed, .purpose = Purpose::kAlgorithm, .node = node}),
                       .phase = nullptr});
   }
@@ -82,9 +82,10 @@ Links AsynchronousSimulation::open_links(Node node) {
   open_receivers_.clear();
   if (nodes_[node].uplink_free <= now()) {
     std::ranges::copy_if(open.receivers, std::back_inserter(open_receivers_),
-                         [this](const topologies::Weight& receiver) {
-                           return nodes_[receiver.node].queued <
-                                  matrix_->senders(receiver.node).size();
+                         [&](const topologies::Weight& receiver) {
+                           return !queues_.busy(node, receiver.node, now()) &&
+                                  nodes_[receiver.node].queued <
+                                      matrix_->senders(receiver.node).size();
                          });
   }
   open.receivers = open_receivers_;
@@ -233,19 +234,22 @@ void AsynchronousSimulation::transmit(Node from, const std::vector<AsyncSend<flo
     const double out = experiment_.network.transfer_seconds(from, bytes);
     const double in = experiment_.network.transfer_seconds(send.to, bytes);
     const double sent = std::max(now(), sender.uplink_free) + out;
-    const auto passage = experiment_.network.pass(
-        {.from = from, .to = send.to, .number = sender.sent++, .bytes = bytes, .sent = sent});
+    const sim::Network::Message message{
+        .from = from, .to = send.to, .number = sender.sent++, .bytes = bytes, .sent = sent};
+    const auto passage = experiment_.network.pass(message);
     const double again = experiment_.network.transfer_seconds(from, passage.resent_bytes);
     sender.uplink_free = sent + again;
     totals_.traffic += {.messages = 1,
                         .bytes_sent = bytes + passage.resent_bytes,
                         .lost = passage.lost ? std::uint64_t{1} : 0};
     if (passage.lost) continue;
-    schedule(sent + again + passage.seconds, Reached{.from = from,
-                                                     .to = send.to,
-                                                     .message = send.message,
-                                                     .receiver_steps = nodes_[send.to].steps,
-                                                     .slower = std::max(0.0, in - out)});
+    const double reaches =
+        queues_.passes(experiment_.network, message, sent + again + passage.seconds);
+    schedule(reaches, Reached{.from = from,
+                              .to = send.to,
+                              .message = send.message,
+                              .receiver_steps = nodes_[send.to].steps,
+                              .slower = std::max(0.0, in - out)});
   }
 }
 

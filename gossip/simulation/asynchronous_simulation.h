@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/sim/event_queue.h"
+#include "core/sim/link_queues.h"
 #include "gossip/simulation/network_simulation.h"
 #include "gossip/training/node_trainings.h"
 #include "gossip/training/patience.h"
@@ -99,9 +100,9 @@ class AsynchronousSimulation final : public NetworkSimulation {
   void transmit(Node from, const std::vector<AsyncSend<float>>& sends);
   // The edges of now: the topology's step advances as the mean node does.
   Links links(Node node);
-  // Those of them that can take a message: none while the node's own link is busy, and no receiver
-  // at whose link as many messages wait as it has senders. So no queue grows beyond that, and what
-  // is not sent now is part of what is sent next.
+  // Those of them that can take a message: none while the node's own link is busy, no receiver
+  // behind a link that is, and none at whose link as many messages wait as it has senders. So no
+  // queue grows beyond that, and what is not sent now is part of what is sent next.
   Links open_links(Node node);
   std::optional<Node> donor(Node node);
 
@@ -111,6 +112,7 @@ class AsynchronousSimulation final : public NetworkSimulation {
   std::atomic<bool> ending_ = false;  // no phase is of use any more
   std::vector<NodeState> nodes_;
   sim::EventQueue<Event> queue_;
+  sim::LinkQueues queues_;
   std::shared_ptr<const topologies::MixingMatrix> matrix_;
   std::uint64_t matrix_step_ = 0;
   std::vector<topologies::Weight> open_receivers_;  // of the last open_links()

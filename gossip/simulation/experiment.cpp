@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "core/data/hold_out.h"
 #include "core/data/load.h"
 #include "core/data/partition.h"
 #include "core/model/external_model.h"
@@ -10,9 +14,20 @@
 #include "gossip/algorithms/robust_fit.h"
 #include "gossip/simulation/attack.h"
 #include "gossip/training/builtin_trainings.h"
+#include "gossip/training/initial_models.h"
 
 namespace starling::gossip {
 namespace {
+
+// Says before anything is loaded that files of one's own are missing, as loading them would.
+Result<void> check_exists(const data::DatasetSpec& spec) {
+  const bool is_file = spec.kind == data::DatasetKind::kCsv;
+  if (!is_file && spec.kind != data::DatasetKind::kIdx) return {};
+  std::error_code ignored;
+  if (std::filesystem::exists(spec.path, ignored)) return {};
+  return wrong_setting("dataset-missing",
+                       fmt::format("there is no {} {}", is_file ? "file" : "directory", spec.path));
+}
 
 Result<std::vector<data::DatasetView>> load_parts(const NetOptions& options,
                                                   const data::DatasetSpec& dataset_spec) {
@@ -23,16 +38,33 @@ Result<std::vector<data::DatasetView>> load_parts(const NetOptions& options,
   return data::partition_views(dataset, partition, options.topology.nodes);
 }
 
+// Takes from each part what its node holds out, as a device does (data.hold-out), and returns it.
+std::optional<data::DatasetView> hold_out(std::vector<data::DatasetView>& parts, double fraction) {
+  std::vector<std::uint32_t> rows;
+  for (data::DatasetView& part : parts) {
+    data::Divided divided = data::hold_out(part, fraction);
+    part = std::move(divided.training);
+    if (!divided.held_out) continue;
+    for (std::size_t i = 0; i < divided.held_out->size(); ++i) {
+      rows.push_back(divided.held_out->row(i));
+    }
+  }
+  if (rows.empty()) return std::nullopt;
+  std::ranges::sort(rows);
+  return data::DatasetView{parts.front().dataset,
+                           std::make_shared<const std::vector<std::uint32_t>>(std::move(rows))};
+}
+
 Result<std::optional<data::DatasetView>> load_evaluation(const NetOptions& options,
-                                                         const data::DatasetSpec& training) {
+                                                         const data::DatasetSpec& training,
+                                                         std::vector<data::DatasetView>& parts) {
   const std::string& wanted = options.evaluate.dataset;
   if (wanted == "none") return std::optional<data::DatasetView>();
   data::DatasetSpec spec = training;
   if (wanted != "auto") {
     STARLING_ASSIGN(spec, data::DatasetSpec::parse(wanted));
   } else if (spec.kind == data::DatasetKind::kCsv || spec.split == data::Split::kTest) {
-    // There is no other half to measure on.
-    return std::optional<data::DatasetView>();
+    return hold_out(parts, options.held_out());
   } else {
     spec.split = data::Split::kTest;
   }
@@ -149,11 +181,15 @@ Result<Experiment> prepare_external(const NetOptions& options,
 
 Result<void> check(const NetOptions& options) {
   STARLING_TRY(options.validate());
-  STARLING_TRY(data::DatasetSpec::parse(options.data.dataset));
   STARLING_TRY(data::PartitionSpec::parse(options.data.partition));
   const std::string& evaluation = options.evaluate.dataset;
-  if (evaluation != "auto" && evaluation != "none") {
-    STARLING_TRY(data::DatasetSpec::parse(evaluation));
+  if (!options.model.is_external()) {
+    STARLING_ASSIGN(const auto training, data::DatasetSpec::parse(options.data.dataset));
+    STARLING_TRY(check_exists(training));
+    if (evaluation != "auto" && evaluation != "none") {
+      STARLING_ASSIGN(const auto other, data::DatasetSpec::parse(evaluation));
+      STARLING_TRY(check_exists(other));
+    }
   }
   if (needs_labels(options)) return {};
   STARLING_TRY(arrange(options, {}));
@@ -175,7 +211,7 @@ Result<Experiment> prepare(const NetOptions& options,
   STARLING_ASSIGN(auto parts, load_parts(options, dataset_spec));
   const data::Dataset& dataset = *parts.front().dataset;
   STARLING_ASSIGN(auto model, model::make_model(options.model, dataset.shape(), dataset.classes()));
-  STARLING_ASSIGN(auto evaluation, load_evaluation(options, dataset_spec));
+  STARLING_ASSIGN(auto evaluation, load_evaluation(options, dataset_spec, parts));
   if (evaluation) STARLING_TRY(check_split(options, *evaluation->dataset, *model));
   model::Parameters initial = model::initial_parameters(*model, options.run.seed);
   return complete(options, {.model = std::move(model),
@@ -183,6 +219,10 @@ Result<Experiment> prepare(const NetOptions& options,
                             .parts = std::move(parts),
                             .evaluation = std::move(evaluation),
                             .initial = std::move(initial)});
+}
+
+std::vector<float> Experiment::initial_of(Node node) const {
+  return initial_model_of(options, initial.values(), node);
 }
 
 std::unique_ptr<NodeTrainings> Experiment::trainings(unsigned threads) const {

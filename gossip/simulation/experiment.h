@@ -29,11 +29,13 @@ struct Experiment {
   Plan plan;
   sim::Network network;
   sim::Population population;
-  model::Parameters initial;
+  model::Parameters initial;  // common to all nodes; initial_of() may lie around it
 
   Node nodes() const { return options.topology.nodes; }
   std::size_t parameters() const { return initial.size(); }
   const std::shared_ptr<const model::Layout>& layout() const { return initial.layout(); }
+  // What a node begins with.
+  std::vector<float> initial_of(Node node) const;
   // What all nodes train with, on so many threads: with trainers no more than they have workers.
   // Must not outlive the experiment.
   std::unique_ptr<NodeTrainings> trainings(unsigned threads) const;

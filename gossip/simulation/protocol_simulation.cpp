@@ -8,6 +8,7 @@
 
 #include "core/base/scratch_directory.h"
 #include "core/identity/certificate_authority.h"
+#include "core/sim/link_queues.h"
 #include "core/sim/simulated_disk.h"
 #include "core/sim/virtual_computation.h"
 #include "gossip/peer/network_run.h"
@@ -39,17 +40,19 @@ class Passage {
   double seconds(Node from, Node to, std::size_t bytes, double now) {
     const double begins = std::max(now, sends_until_[from]);
     const double transfer = network_.transfer_seconds(from, bytes);
-    const auto way = network_.pass_reliably({from, to, numbers_[from]++, bytes, begins + transfer});
+    const sim::Network::Message message{from, to, numbers_[from]++, bytes, begins + transfer};
+    const auto way = network_.pass_reliably(message);
     const double sent = begins + network_.transfer_seconds(from, bytes + way.resent_bytes);
     sends_until_[from] = sent;
     resent_bytes_ += way.resent_bytes;
     const double slower = std::max(0.0, network_.transfer_seconds(to, bytes) - transfer);
-    return sent + way.seconds + slower - now;
+    return queues_.passes(network_, message, sent + way.seconds) + slower - now;
   }
   std::uint64_t resent_bytes() const { return resent_bytes_; }
 
  private:
   const sim::Network& network_;
+  sim::LinkQueues queues_;
   std::vector<double> sends_until_;
   std::vector<std::uint64_t> numbers_;
   std::uint64_t resent_bytes_ = 0;
@@ -166,8 +169,7 @@ ProtocolSimulation::ProtocolSimulation(const Experiment& experiment, ComputePool
   for (Node node = 0; node < experiment.nodes(); ++node) {
     peers_.push_back(std::make_unique<Peer>(fmt::format("node-{:05}", node), node, failure_));
     nodes_[peers_.back()->name] = node;
-    const auto initial = experiment.initial.values();
-    peers_.back()->model.assign(initial.begin(), initial.end());
+    peers_.back()->model = experiment.initial_of(node);
   }
 }
 
@@ -288,6 +290,7 @@ std::unique_ptr<PeerShell> ProtocolSimulation::make_shell(Node node, Process& pr
   PeerShell::Options options;
   options.directory = "gossip";
   options.listens = true;
+  options.own = experiment_.options.algorithm.own;
   Rng of_process({.seed = experiment_.options.run.seed,
                   .purpose = Purpose::kBackoff,
                   .node = node,

@@ -70,15 +70,17 @@ double ReduceClock::send(std::size_t from, std::size_t to, std::uint64_t floats,
   const double out = network_.transfer_seconds(sender.node, bytes);
   const double in = network_.transfer_seconds(members_[to].node, bytes);
   const double sent = std::max(time, sender.uplink_free) + out;
-  const auto passage = network_.pass_reliably({.from = sender.node,
-                                               .to = members_[to].node,
-                                               .number = number_,
-                                               .bytes = bytes,
-                                               .sent = sent});
+  const sim::Network::Message message{.from = sender.node,
+                                      .to = members_[to].node,
+                                      .number = number_,
+                                      .bytes = bytes,
+                                      .sent = sent};
+  const auto passage = network_.pass_reliably(message);
   const double again = network_.transfer_seconds(sender.node, passage.resent_bytes);
   sender.uplink_free = sent + again;
   traffic_ += {.messages = 1, .bytes_sent = bytes + passage.resent_bytes, .arrived = 1};
-  return sent + again + passage.seconds + std::max(0.0, in - out);
+  const double through = queues_.passes(network_, message, sent + again + passage.seconds);
+  return through + std::max(0.0, in - out);
 }
 
 double ReduceClock::receive(std::size_t to, std::uint64_t floats, double reaches) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/sim/link_queues.h"
 #include "core/sim/network.h"
 #include "gossip/collective/reduce_shape.h"
 #include "gossip/training/traffic.h"
@@ -48,6 +49,7 @@ class ReduceClock {
   void descend(std::size_t member, std::uint64_t floats);
 
   const sim::Network& network_;
+  sim::LinkQueues queues_;
   std::vector<Member> members_;
   double leader_begins_ = 0;
   std::uint64_t number_ = 0;  // of the words or pieces at work, at most one from node to node

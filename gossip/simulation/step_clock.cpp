@@ -172,7 +172,9 @@ void StepClock::find_incoming(const topologies::MixingMatrix& matrix,
     const auto turn = static_cast<double>(turn_of(receivers, from, place) + 1);
     const double sent = departs_[from] + turn * network_.transfer_seconds(from, bytes[from]) +
                         network_.transfer_seconds(from, passage.resent_bytes);
-    incoming.arrivals.push_back({sent + passage.seconds, false, k});
+    const double through = nodes_[node].links.passes(
+        network_, {.from = from, .to = node, .bytes = bytes[from]}, sent + passage.seconds);
+    incoming.arrivals.push_back({through, false, k});
   }
   const auto& late = nodes_[node].late;
   for (std::size_t k = 0; k < late.size(); ++k) {

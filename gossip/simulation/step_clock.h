@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/compute_pool.h"
+#include "core/sim/link_queues.h"
 #include "core/sim/network.h"
 #include "core/sim/population.h"
 #include "gossip/training/traffic.h"
@@ -84,6 +85,7 @@ class StepClock {
     double finished = 0;
     double gone = 0;  // not present: when it went away
     double uplink_free = 0;
+    sim::LinkQueues links;  // to this node
     double downlink_free = 0;
     std::vector<Late> late;  // by exchange
     Traffic traffic;         // of the exchange: what it sent, and what came of messages to it

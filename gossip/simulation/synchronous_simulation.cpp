@@ -50,8 +50,8 @@ SynchronousSimulation::SynchronousSimulation(const Experiment& experiment, Compu
       inbox_begin_(experiment.nodes() + std::size_t{1}) {
   algorithms_.reserve(experiment.nodes());
   for (Node node = 0; node < experiment.nodes(); ++node) {
-    algorithms_.push_back(
-        make_algorithm<float>(experiment.plan, node, experiment.initial.values()));
+    const std::vector<float> initial = experiment.initial_of(node);
+    algorithms_.push_back(make_algorithm<float>(experiment.plan, node, initial));
   }
 }
 

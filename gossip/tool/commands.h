@@ -15,13 +15,16 @@ class App;
 
 namespace starling::gossip {
 
+class AlgorithmCatalogue;
+
 // What main lends to the commands.
 struct CommandContext {
   const Clock& clock;
   std::ostream& out;
   std::ostream& err;
-  std::function<int()> run;           // set by the command that was named
-  telemetry::Terminal terminal = {};  // that `out` is shown on
+  std::function<int()> run;                        // set by the command that was named
+  telemetry::Terminal terminal = {};               // that `out` is shown on
+  const AlgorithmCatalogue* algorithms = nullptr;  // beside the built-in ones, for `simulate`
 };
 
 void add_simulate_command(CLI::App& app, CommandContext& context);

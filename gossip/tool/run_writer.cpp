@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 
@@ -10,6 +11,7 @@
 #include "core/linalg/kernels.h"
 #include "core/model/safetensors.h"
 #include "core/report/run_directory.h"
+#include "core/sim/written_values.h"
 #include "gossip/tool/topology_view.h"
 #include "topologies/spectral_report.h"
 
@@ -50,6 +52,35 @@ boost::json::object totals_to_json(const SimulationResult& result) {
           {"node_steps", totals.node_steps},
           {"node_steps_per_second",
            number(std::optional(static_cast<double>(totals.node_steps) / seconds))}};
+}
+
+// All pairs of nodes, or in large networks those that an edge joins in some step of the topology's
+// period: what the run used, unless nodes find each other.
+constexpr Node kAllPairsMax = 512;
+using Pairs = std::vector<std::pair<Node, Node>>;
+
+Result<Pairs> written_pairs(const Experiment& experiment) {
+  Pairs pairs;
+  const Node nodes = experiment.nodes();
+  if (nodes <= kAllPairsMax) {
+    for (Node a = 0; a < nodes; ++a) {
+      for (Node b = a + 1; b < nodes; ++b) pairs.emplace_back(a, b);
+    }
+    return pairs;
+  }
+  if (!experiment.topology || experiment.topology->period() == 0) return pairs;
+  STARLING_ASSIGN(const auto edges, topologies::union_graph(*experiment.topology));
+  for (Node a = 0; a < nodes; ++a) {
+    for (const Node b : edges.successors(a)) pairs.emplace_back(std::min(a, b), std::max(a, b));
+  }
+  std::ranges::sort(pairs);
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  return pairs;
+}
+
+Result<void> write_unless_empty(const std::filesystem::path& path, const std::string& text) {
+  if (text.empty()) return {};
+  return write_durably(path, as_bytes(text));
 }
 
 }  // namespace
@@ -100,7 +131,8 @@ Result<RunWriter> RunWriter::make(const std::filesystem::path& directory) {
 }
 
 std::vector<std::string> RunWriter::files() {
-  return {"metrics.jsonl", "model.safetensors", "topology.svg", "report.html", "summary.json"};
+  return {"metrics.jsonl", "model.safetensors", "topology.svg", "links.csv",
+          "speeds.csv",    "report.html",       "summary.json"};
 }
 
 Result<void> RunWriter::write(const Measurement& measurement) {
@@ -134,6 +166,11 @@ Result<void> RunWriter::finish(std::string_view program, const Experiment& exper
   } else {
     summary["topology"] = nullptr;
   }
+  STARLING_ASSIGN(const Pairs pairs, written_pairs(experiment));
+  STARLING_TRY(write_unless_empty(
+      directory_ / "links.csv", sim::links_to_csv(experiment.network, experiment.nodes(), pairs)));
+  STARLING_TRY(write_unless_empty(directory_ / "speeds.csv",
+                                  sim::speeds_to_csv(experiment.population, experiment.nodes())));
   const model::Metadata metadata{{"algorithm", options.algorithm.name},
                                  {"nodes", std::to_string(options.topology.nodes)},
                                  {"step", std::to_string(result.totals.step)}};

@@ -28,8 +28,9 @@ class RunWriter {
   // Appends a line to metrics.jsonl.
   [[nodiscard]] Result<void> write(const Measurement& measurement);
 
-  // model.safetensors, topology.svg and report.html, and summary.json, which says that all is there
-  // and so comes last. `program`: what ran, as in "starling-gossip simulate".
+  // model.safetensors, topology.svg, what was drawn for links and nodes, report.html, and
+  // summary.json, which says that all is there and so comes last. `program`: what ran, as in
+  // "starling-gossip simulate".
   [[nodiscard]] Result<void> finish(std::string_view program, const Experiment& experiment,
                                     const SimulationResult& result, const Settings& settings);
 

@@ -226,6 +226,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   config::add_study_flags(*command, flags->study);
   config::add_format(*command, flags->format);
+  flags->options.algorithm.own = context.algorithms;
   flags->options.bind(flags->binder);
   flags->binder.add_config(*command);
   flags->binder.add_flags(*command, kNetShortNames);

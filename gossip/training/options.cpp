@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "core/base/check.h"
+#include "core/data/load.h"
+#include "gossip/training/initial_models.h"
+
 namespace starling::gossip {
 namespace {
 
@@ -37,7 +41,9 @@ Settings NetOptions::device_settings() const {
   std::erase_if(settings, [&](const auto& setting) {
     const std::string_view key = setting.first;
     if (key.starts_with("attack.")) return true;
-    const bool is_later = key.starts_with("robust.") || key.starts_with("trainer.");
+    const bool is_later = key.starts_with("robust.") || key.starts_with("trainer.") ||
+                          key == "network.links" || key == "nodes.speeds" ||
+                          key == "evaluate.hold-out";
     return is_later && std::ranges::find(defaults, setting) != defaults.end();
   });
   return settings;
@@ -50,6 +56,7 @@ Result<void> NetOptions::validate() const {
         "detag steps along the gradient that it tracks, without a local optimizer: set "
         "train.optimizer = sgd and train.clip-norm = 0, or use gradient-tracking");
   }
+  STARLING_TRY(initial_spread(model));
   STARLING_TRY(client::check_settings(trainer, model));
   return train::validate(train.train);
 }
@@ -57,6 +64,14 @@ Result<void> NetOptions::validate() const {
 std::uint64_t NetOptions::evaluate_every() const {
   if (evaluate.every > 0) return evaluate.every;
   return std::max<std::uint64_t>(1, run.steps / kEvaluations);
+}
+
+double NetOptions::held_out() const {
+  if (model.is_external() || evaluate.dataset != "auto") return 0;
+  const auto spec = data::DatasetSpec::parse(data.dataset);
+  STARLING_CHECK(spec);
+  const bool has_other = spec->kind != data::DatasetKind::kCsv && spec->split != data::Split::kTest;
+  return has_other ? 0 : evaluate.hold_out;
 }
 
 StepSchedule NetOptions::schedule() const {

@@ -57,6 +57,7 @@ struct NetEvaluateOptions {
   std::uint64_t every = 0;
   std::uint32_t nodes = 64;
   std::string dataset = "auto";
+  double hold_out = 0.2;
 };
 
 struct NetOptions {
@@ -83,6 +84,9 @@ struct NetOptions {
   [[nodiscard]] Result<void> validate() const;
   // Local steps between two evaluations.
   std::uint64_t evaluate_every() const;
+  // The part of each node's rows that it does not train on: evaluate.hold-out where the rows that
+  // evaluations are made on are its own, else 0. Requires: a data set that can be parsed.
+  double held_out() const;
   StepSchedule schedule() const;
   // The seed that random topologies are drawn from.
   std::uint64_t topology_seed() const { return topology.seed == 0 ? run.seed : topology.seed; }
@@ -175,8 +179,16 @@ void describe(V& visit, NetEvaluateOptions& o) {
         FieldInfo{.help = "how many nodes' models are evaluated, drawn from the seed",
                   .min = 1,
                   .max = 1e7});
-  visit("dataset", o.dataset,
-        FieldInfo{.help = "KIND:PATH[:SPLIT]; auto: the test split of data.dataset; none"});
+  visit(
+      "dataset", o.dataset,
+      FieldInfo{.help = "KIND:PATH[:SPLIT]; auto: the test split of data.dataset, or where it has "
+                        "none (csv) what the nodes hold out; none"});
+  visit(
+      "hold-out", o.hold_out,
+      FieldInfo{.help = "auto without a test split: part of each node's rows that is evaluated on "
+                        "and never trained on",
+                .min = 0,
+                .max = 0.9});
 }
 
 }  // namespace starling::gossip

@@ -342,6 +342,9 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   options.data.dataset = "csv:C:\\data\\\"a\".csv";
   options.model.kind = "external";
   options.trainer.settings = R"({"hidden":200})";
+  options.network.links = "links.csv";
+  options.nodes.speeds = "speeds.csv";
+  options.evaluate.hold_out = 0.5;
   const auto run = parse_gossip_run("faces", gossip_run_to_toml(options), "NET.toml");
   ASSERT_TRUE(run) << run.error().message();
   config::Binder binder;
@@ -353,14 +356,24 @@ TEST(GossipRun, EveryKeyTravelsAndComesBack) {
   EXPECT_EQ(of_device.settings(), binder.settings());
   EXPECT_LE(run->settings.size(), identity::kRosterSettingsMax);
   EXPECT_EQ(parse_gossip_run("a b", "", "NET.toml").error().code(), "bad-name");
-  // Devices of an earlier version do not know it.
+  // Devices of an earlier version do not know them.
   const auto without =
       parse_gossip_run("faces", "[attack]\nkind = \"alie\"\n[robust]\nbad = 1", "NET.toml");
   for (const auto& [key, value] : without->settings) {
-    EXPECT_FALSE(key.starts_with("robust.") || key.starts_with("attack.")) << key;
+    EXPECT_FALSE(key.starts_with("robust.") || key.starts_with("attack.") ||
+                 key == "trainer.settings" || key == "network.links" || key == "nodes.speeds" ||
+                 key == "evaluate.hold-out")
+        << key;
   }
-  EXPECT_EQ(parse_gossip_run("faces", "[model]\ninitial = \"m\"", "NET.toml").error().code(),
-            "setting-invalid");
+}
+
+TEST(GossipRun, ModelsBeginApartOrAsTheTrainersMakeThem) {
+  EXPECT_TRUE(parse_gossip_run("faces", "[model]\ninitial = \"spread=1\"", "NET.toml"));
+  for (const char* model : {"initial = \"m\"", "kind = \"external\"\ninitial = \"m\"",
+                            "kind = \"external\"\ninitial = \"spread=1\""}) {
+    const auto run = parse_gossip_run("faces", std::string("[model]\n") + model, "NET.toml");
+    EXPECT_EQ(run.error().code(), "setting-invalid") << model;
+  }
 }
 
 TEST(GossipRun, MembersAreReadFromLines) {

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "coordinator/simulation/simulate.h"
+#include "tests/support/temporary_directory.h"
 
 namespace starling::coordinator {
 namespace {
@@ -111,6 +114,24 @@ TEST(SimulatedWorld, NamesWhatItCannotRead) {
   options.coordinator_link.coordinator_bandwidth = "uniform:1MB/s,2MB/s";
   EXPECT_NE(SimulatedWorld::make(options, 2, 1).error().message().find("coordinator-bandwidth"),
             std::string::npos);
+  const testing::TemporaryDirectory directory;
+  options = {};
+  options.network.links = (directory.path() / "links.csv").string();
+  std::ofstream(options.network.links) << "from,to,bandwidth\n0,2,1MB/s\n";
+  EXPECT_NE(SimulatedWorld::make(options, 2, 1).error().message().find("in a row without 'to'"),
+            std::string::npos);
+}
+
+// The coordinator is the node after the last client.
+TEST(SimulatedWorld, LinksOfAFileReplaceWhatIsDrawn) {
+  const testing::TemporaryDirectory directory;
+  WorldOptions options = constant_world();
+  options.network.links = (directory.path() / "links.csv").string();
+  std::ofstream(options.network.links) << "from,to,latency,bandwidth\n0,4,1s,\n1,,,100kB/s\n";
+  SimulatedWorld world = make_world(options);
+  EXPECT_DOUBLE_EQ(world.connect_seconds(0), 4);
+  EXPECT_DOUBLE_EQ(world.connect_seconds(1), 0.08);
+  EXPECT_DOUBLE_EQ(world.network().bandwidth(1), 100'000);
 }
 
 // --- federations --------------------------------------------------------------------------------

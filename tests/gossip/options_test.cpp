@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kReadme = testing::source_root() / "gossip/README.md";
+const std::string kReadme = starling::testing::source_root() / "gossip/README.md";
 
 TEST(NetOptions, TheReadmeHasEveryKey) {
   NetOptions options;

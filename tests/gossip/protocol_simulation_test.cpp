@@ -5,7 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "gossip/algorithms/algorithm_catalogue.h"
+#include "gossip/algorithms/dpsgd.h"
 #include "tests/gossip/simulation_cases.h"
+#include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {
 namespace {
@@ -40,6 +45,17 @@ TEST_P(ProtocolSimulations, WithoutFaultsTheModelsAreTheRecurrences) {
   const double extra = peers.totals.virtual_seconds - recurrence.totals.virtual_seconds;
   EXPECT_GE(extra, 0);
   EXPECT_LE(extra, 0.3);
+}
+
+TEST_P(ProtocolSimulations, FromDifferentBeginningsToo) {
+  auto options = small_network(GetParam().topology, 4, GetParam().algorithm);
+  options.model.initial = "spread=1";
+  const auto peers = run_with(options, Simulated::kPeers);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
+  EXPECT_EQ(peers.models, recurrence.models);
+  EXPECT_GT(peers.measurements.front().consensus_distance, 0.5);
+  EXPECT_EQ(peers.measurements.front().consensus_distance,
+            recurrence.measurements.front().consensus_distance);
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, ProtocolSimulations,
@@ -98,6 +114,45 @@ TEST(ProtocolSimulation, ASplitKeepsNobodyFromItsOwnPart) {
   const double split = run_with(options, Simulated::kPeers).totals.virtual_seconds;
   EXPECT_GT(split, whole);
   EXPECT_LT(split, whole + 20);
+}
+
+TEST(ProtocolSimulation, WholePeersRunAnAlgorithmOfOnesOwn) {
+  AlgorithmCatalogue own;
+  OwnAlgorithm mine;
+  mine.make = [](const Plan&, Node, std::span<const float> model) {
+    return std::make_unique<Dpsgd<float>>(true, model);
+  };
+  own.add("mine", mine);
+  auto options = small_network("ring", 4, "mine");
+  options.algorithm.own = &own;
+  const auto peers = run_with(options, Simulated::kPeers);
+  EXPECT_EQ(peers.models, run_with(small_network("ring", 4), Simulated::kRecurrence).models);
+}
+
+// Sums are made in another order.
+TEST(ProtocolSimulation, AllReduceMeansDifferentBeginnings) {
+  auto options = small_network("ring", 5, "all-reduce");
+  options.model.initial = "spread=1";
+  const Measurement peers = run_with(options, Simulated::kPeers).measurements.back();
+  const Measurement recurrence = run_with(options, Simulated::kRecurrence).measurements.back();
+  EXPECT_EQ(peers.consensus_distance, 0);
+  EXPECT_EQ(recurrence.consensus_distance, 0);
+  EXPECT_NEAR(*peers.eval_loss, *recurrence.eval_loss, 1e-5);
+}
+
+// A model of 240 kB passes one slow link at its pace, piece by piece, as in the recurrence.
+TEST(ProtocolSimulation, ASlowLinkCarriesOnePieceAfterTheOther) {
+  const starling::testing::TemporaryDirectory directory;
+  auto options = small_network("ring", 4);
+  options.data.dataset = "synthetic:rows=60,features=20000,classes=3";
+  options.network.links = (directory.path() / "links.csv").string();
+  std::ofstream(options.network.links) << "from,to,bandwidth\n0,1,120kB/s\n";
+  options.run.steps = 5;
+  const auto peers = run_with(options, Simulated::kPeers);
+  const auto recurrence = run_with(options, Simulated::kRecurrence);
+  EXPECT_EQ(peers.models, recurrence.models);
+  EXPECT_GE(recurrence.totals.virtual_seconds, 5 * 2);
+  EXPECT_NEAR(peers.totals.virtual_seconds, recurrence.totals.virtual_seconds, 0.5);
 }
 
 TEST(ProtocolSimulation, AllReduceGoesOnWithoutWhoIsAway) {

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+
+#include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {
 namespace {
@@ -36,6 +39,20 @@ TEST(ReduceClock, ARingTakesTwoTurnsOfSegmentsAndFourWords) {
   EXPECT_EQ(traffic.messages, 30U * 16);
   EXPECT_EQ(traffic.arrived, traffic.messages);
   EXPECT_EQ(traffic.bytes_sent, 30U * kBytes);
+}
+
+// Every piece passes the ring's slowest link, one after the other: the last leaves it when all
+// have.
+TEST(ReduceClock, ARingIsAsFastAsItsSlowestLink) {
+  constexpr std::uint64_t kBytes = 16'000'000;
+  const starling::testing::TemporaryDirectory directory;
+  const std::string links = (directory.path() / "links.csv").string();
+  std::ofstream(links) << "from,to,bandwidth\n3,4,1MB/s\n";
+  const sim::Network network =
+      make_reduce_network({.latency = "0s", .bandwidth = "1GB/s", .links = links});
+  ReduceClock clock = begun(network, 16);
+  (void)clock.run(kBytes, 0);
+  EXPECT_NEAR(clock.members()[4].ready, 30, 0.5);
 }
 
 // Up along 15 -> 14 -> 12 -> 8 -> 0, and down again: ceil(log2 P) transfers of d each way.

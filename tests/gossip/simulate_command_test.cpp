@@ -178,6 +178,43 @@ TEST_F(SimulateCommand, WritesWhatTheReadmeSays) {
   EXPECT_EQ(summary.at("final"), lines.back());
 }
 
+// Another seed draws other links and nodes; with the files of the first run it has them, and the
+// first run's settings with its own files are the first run.
+TEST_F(SimulateCommand, WhatWasDrawnIsWrittenAndGivesTheSameRun) {
+  const std::vector<std::string> drawn = {"--latency",    "lognormal:20ms,0.5",
+                                          "--bandwidth",  "uniform:10kB/s,1MB/s",
+                                          "--loss",       "0.05",
+                                          "--speed",      "lognormal:1,0.5",
+                                          "--stragglers", "0.34"};
+  const auto run_to = [&](const std::string& name, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--out", path(name)});
+    const Answer answer = run_small(flags);
+    EXPECT_EQ(answer.code, 0) << answer.err;
+    return read_json(path(name) + "/summary.json").at("trace_sha256").as_string();
+  };
+  const auto with_files = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(),
+                 {"--links", path("first/links.csv"), "--speeds", path("first/speeds.csv")});
+    return flags;
+  };
+  const auto first = run_to("first", drawn);
+  EXPECT_EQ(run_to("again", with_files(drawn)), first);
+  EXPECT_EQ(run_to("given", with_files({"--loss", "0.05"})), first);
+  EXPECT_NE(run_to("other", {"--loss", "0.05"}), first);
+  EXPECT_EQ(read_text_file(path("again/links.csv"), 1 << 20).value(),
+            read_text_file(path("first/links.csv"), 1 << 20).value());
+  EXPECT_EQ(read_text_file(path("given/speeds.csv"), 1 << 20).value(),
+            read_text_file(path("first/speeds.csv"), 1 << 20).value());
+  EXPECT_FALSE(std::filesystem::exists(path("other/links.csv")));
+}
+
+TEST_F(SimulateCommand, NodesBeginApart) {
+  const std::string out = path("apart");
+  ASSERT_EQ(run_small({"--initial", "spread=1", "--out", out}).code, 0);
+  const auto first = read_lines(std::filesystem::path(out) / "metrics.jsonl").front();
+  EXPECT_NEAR(first.at("consensus_distance").as_double(), 0.9, 0.2);
+}
+
 // Every field that a line of metrics.jsonl has is explained in the README, and no other.
 TEST_F(SimulateCommand, TheReadmeExplainsEveryMetric) {
   ASSERT_EQ(run_small({"--out", path("run")}).code, 0);
@@ -258,6 +295,9 @@ TEST_F(SimulateCommand, BadValuesAreOneSentenceAndExitCodeTwo) {
       {{"--bandwidth", "fast"}, "network.bandwidth: 'fast'"},
       {{"--splits", "60s:2"}, "network.splits: '60s:2'"},
       {{"--speed", "uniform:2,1"}, "nodes.speed: 'uniform:2,1'"},
+      {{"--links", "/no/such/links.csv"}, "network.links: there is no file /no/such/links.csv"},
+      {{"--speeds", "/no/such/speeds.csv"}, "nodes.speeds: there is no file"},
+      {{"--initial", "apart"}, "write spread=DISTANCE"},
       {{"--partition", "dirichle"}, "did you mean 'dirichlet'?"},
       {{"--dataset", "mnist"}, "mnist"},
       {{"--partition", "shards:per-client=1000"}, "shards"},
@@ -412,6 +452,9 @@ TEST_F(SimulateCommand, AStudyThatCannotBeginIsOneSentence) {
       {{"--out", out, "--sweep", "network.latency=1ms,20"}, "network.latency: '20'"},
       {{"--out", out, "--sweep", "partition=iid,dirichle"}, "did you mean 'dirichlet'?"},
       {{"--out", out, "--sweep", "model=external"}, "--trainer"},
+      {{"--out", out, "--sweep", "dataset=synthetic,csv:/no/such/file"}, "no file /no/such/file"},
+      {{"--out", out, "--sweep", "evaluate.dataset=auto,idx:/no/such"}, "no directory /no/such"},
+      {{"--out", out, "--sweep", "links=/no/such/links.csv"}, "no file /no/such/links.csv"},
       {{"--out", out, "--seeds", "1..2", "--optimizer", "adamx"}, "adamx"}};
   for (const auto& [flags, said] : cases) {
     const Answer answer = run_small(flags);

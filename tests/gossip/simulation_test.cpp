@@ -8,13 +8,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <numbers>
 #include <random>
+#include <set>
 
 #include "core/data/batch_sampler.h"
+#include "core/data/hold_out.h"
+#include "core/data/load.h"
 #include "core/train/evaluator.h"
 #include "core/train/stepper.h"
 #include "tests/gossip/simulation_cases.h"
+#include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {
 namespace {
@@ -383,6 +388,104 @@ TEST(Simulation, WhoWasWaitingWhenItCrashedTrainsAgain) {
   // 800 local steps of 10 ms, by two nodes that are there a fifth of the time, and of that a tenth
   // lost to phases cut short.
   EXPECT_LT(result.totals.virtual_seconds, 40);
+}
+
+// Each node's first model has that distance from the common one: the mean of all is near it, and
+// their distance from the mean is nearly as large.
+TEST(Simulation, NodesMayBeginApart) {
+  NetOptions options = small_network("ring", 16);
+  const SimulationResult together = run_well(options);
+  EXPECT_EQ(together.measurements.front().consensus_distance, 0);
+  options.model.initial = "spread=2.5";
+  const Experiment experiment = prepare(options).value();
+  const auto common = experiment.initial.values();
+  for (Node node = 0; node < 16; ++node) {
+    const std::vector<float> model = experiment.initial_of(node);
+    double squares = 0;
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      squares += std::pow(static_cast<double>(model[i]) - static_cast<double>(common[i]), 2);
+    }
+    EXPECT_NEAR(std::sqrt(squares), 2.5, 1e-5) << node;
+  }
+  EXPECT_NE(experiment.initial_of(0), experiment.initial_of(1));
+  const SimulationResult apart = run_well(options);
+  EXPECT_NEAR(apart.measurements.front().consensus_distance, 2.5, 0.5);
+  EXPECT_LT(apart.measurements.back().consensus_distance,
+            apart.measurements.front().consensus_distance / 4);
+  EXPECT_EQ(run_well(options, 3).trace, apart.trace);
+  options.run.seed = 2;
+  EXPECT_NE(prepare(options)->initial_of(0), experiment.initial_of(0));
+}
+
+// From so far apart, all come together and learn.
+TEST_P(Courses, LearnFromDifferentBeginnings) {
+  NetOptions options = small_network_of_steps(240, GetParam().topology, 8, GetParam().algorithm);
+  GetParam().world(options);
+  options.algorithm.ratio = 0.5;  // choco: a hundredth of 39 parameters mixes too slowly
+  options.model.initial = "spread=1";
+  const SimulationResult result = run_well(options, 2);
+  EXPECT_NEAR(result.measurements.front().consensus_distance, 1, 0.3);
+  EXPECT_LT(result.measurements.back().consensus_distance, 0.5);
+  EXPECT_GT(*result.measurements.back().eval_accuracy_mean_model, 0.9);
+}
+
+// Of a file without a test split every node keeps a fifth of its rows back, those that a device
+// with data.hold-out = 0.2 keeps back of the same part.
+TEST(Simulation, DataOfOnesOwnAreEvaluatedOnRowsHeldOut) {
+  const starling::testing::TemporaryDirectory directory;
+  const std::string path = (directory.path() / "rows.csv").string();
+  std::ofstream file(path);
+  file << "a,b,label\n";
+  for (int row = 0; row < 100; ++row) file << row << "," << row % 7 << "," << row % 2 << "\n";
+  file.close();
+  NetOptions options = small_network("ring", 8);
+  options.data.dataset = "csv:" + path;
+  const Experiment experiment = prepare(options).value();
+  ASSERT_TRUE(experiment.evaluation);
+  std::set<std::uint32_t> rows;
+  for (std::size_t i = 0; i < experiment.evaluation->size(); ++i) {
+    rows.insert(experiment.evaluation->row(i));
+  }
+  EXPECT_EQ(rows.size(), 8U * 2);  // of 12 or 13
+  data::PartitionSpec partition = data::PartitionSpec::parse("iid").value();
+  partition.of = 8;
+  for (Node node = 0; node < 8; ++node) {
+    const data::DatasetView& part = experiment.parts[node];
+    for (std::size_t i = 0; i < part.size(); ++i) EXPECT_TRUE(rows.insert(part.row(i)).second);
+    partition.index = node + 1;
+    const data::DatasetView device{
+        data::load_part(data::DatasetSpec::parse(options.data.dataset).value(), partition).value()};
+    const data::DatasetView trained_on = data::hold_out(device, 0.2).training;
+    ASSERT_EQ(part.size(), trained_on.size());
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      EXPECT_EQ(part.features(i)[0], trained_on.features(i)[0]);
+    }
+  }
+  EXPECT_EQ(rows.size(), 100U);
+  EXPECT_TRUE(run_well(options).measurements.back().eval_accuracy);
+  for (const auto& [dataset, hold_out] : {std::pair("none", 0.2), std::pair("auto", 0.0)}) {
+    options.evaluate.dataset = dataset;
+    options.evaluate.hold_out = hold_out;
+    const Experiment without = prepare(options).value();
+    EXPECT_FALSE(without.evaluation);
+    EXPECT_EQ(without.parts[0].size(), 13U);
+  }
+}
+
+TEST(Simulation, BeginningsApartAreOfBuiltInModels) {
+  NetOptions options = small_network("ring", 4);
+  for (const char* text : {"spread", "spread=", "spread=-1", "spread=1e9", "spread=nan", "file"}) {
+    options.model.initial = text;
+    const auto experiment = prepare(options);
+    ASSERT_FALSE(experiment) << text;
+    EXPECT_NE(experiment.error().message().find("write spread=DISTANCE"), std::string::npos)
+        << experiment.error().message();
+  }
+  options.model.kind = "external";
+  options.model.initial = "spread=1";
+  const auto refused = check(options);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("is for built-in models"), std::string::npos);
 }
 
 TEST(Simulation, RefusesWhatDoesNotFit) {

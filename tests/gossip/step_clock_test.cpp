@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "gossip/training/patience.h"
+#include "tests/support/temporary_directory.h"
 #include "topologies/topology.h"
 
 namespace starling::gossip {
@@ -52,6 +54,19 @@ TEST(StepClock, ARingWaitsForTwoTransfersAndALatency) {
   EXPECT_NEAR(clock.now(), 4 * (0.01 + 2 * 0.1 + 0.02), kShareTolerance);
   EXPECT_EQ(clock.traffic().messages, 4U * 12);
   EXPECT_EQ(clock.traffic().bytes_sent, 4U * 12 * 100'000);
+}
+
+// Two neighbours send at once, and neither sends again before the other's message has come: so the
+// link from 0 to 1 has the second message while the first still passes it.
+TEST(StepClock, ASlowLinkSetsThePace) {
+  const starling::testing::TemporaryDirectory directory;
+  const std::string links = (directory.path() / "links.csv").string();
+  std::ofstream(links) << "from,to,bandwidth\n0,1,100kB/s\n1,0,1GB/s\n";
+  World world({.latency = "0s", .bandwidth = "1GB/s", .links = links},
+              {.step_time = Duration::zero()}, "path", 2, 100'000);
+  StepClock clock(world.network, world.population, 2, false);
+  for (std::uint64_t step = 0; step < 10; ++step) ASSERT_TRUE(world.step(clock, step));
+  EXPECT_NEAR(clock.now(), 10, 0.01);
 }
 
 // The hub's link takes in all leaves' messages, one after the other, and sends as many.

@@ -123,6 +123,28 @@ TEST_F(LaunchNetwork, RobustRulesEndWithTheSimulationsBits) {
   }
 }
 
+// Peers begin with the models that simulate gives them, and train on the rows that it does not hold
+// out.
+TEST_F(LaunchNetwork, DifferentBeginningsAndDataOfOnesOwnAreTheSimulations) {
+  std::string rows = "a,b,label\n";
+  for (int row = 0; row < 200; ++row) {
+    rows += std::to_string(row % 3 + row / 1000.0) + "," + std::to_string(row % 7) + "," +
+            std::to_string(row % 3) + "\n";
+  }
+  const Words network{"--topology", "ring",
+                      "--nodes",    "4",
+                      "--steps",    "20",
+                      "--initial",  "spread=1",
+                      "--dataset",  "csv:" + write("rows.csv", rows).string()};
+  run("simulate", network);
+  run("launch", network);
+  EXPECT_EQ(models_digest("launch"), models_digest("simulate")) << logs("launch");
+  EXPECT_EQ(metrics("launch").front().at("consensus_distance"),
+            metrics("simulate").front().at("consensus_distance"));
+  EXPECT_EQ(metrics("launch").back().at("eval_accuracy"),
+            metrics("simulate").back().at("eval_accuracy"));
+}
+
 // --- custom trainers ----------------------------------------------------------------------------
 
 class LaunchedTrainers : public LaunchNetwork {

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/base/durable_file.h"
 #include "gossip/launch/fault_script.h"
 #include "tests/support/paths.h"
+#include "tests/support/temporary_directory.h"
 
 namespace starling::gossip {
 namespace {
@@ -99,6 +102,25 @@ TEST(LaunchOptions, LinksAreAsTheSimulatedNetworks) {
     EXPECT_TRUE(network->separated_until(from, to, 10.0));
   }
   EXPECT_EQ(split.links.size(), 2 * split.nodes.size() * (4 - split.nodes.size()));
+}
+
+TEST(LaunchOptions, LinksOfAFileAreTaken) {
+  const starling::testing::TemporaryDirectory directory;
+  NetOptions options;
+  options.topology.nodes = 3;
+  options.network.latency = "5ms";
+  options.network.bandwidth = "8Mbit/s";
+  options.network.links = (directory.path() / "links.csv").string();
+  std::ofstream(options.network.links) << "from,to,latency,bandwidth\n0,1,70ms,100kB/s\n"
+                                          "0,2,,9GB/s\n2,,,500kB/s\n";
+  const auto links = network_faults(options).value().links;
+  EXPECT_EQ(links.at({1, 0}).delay, milliseconds(70));
+  EXPECT_EQ(links.at({1, 0}).bytes_per_second, 1e5);
+  EXPECT_EQ(links.at({0, 2}).delay, milliseconds(5));
+  EXPECT_EQ(links.at({0, 2}).bytes_per_second, 5e5);
+  std::ofstream(options.network.links) << "from,to,loss\n0,1,0.1\n";
+  EXPECT_THAT(network_faults(options).error().message(),
+              HasSubstr("network.links has a loss from node 0 to node 1: losses are of simulated"));
 }
 
 }  // namespace

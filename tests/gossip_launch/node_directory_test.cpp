@@ -72,6 +72,20 @@ TEST(NodeDirectory, PathsWithQuotesAreStillToml) {
   EXPECT_EQ(value_of(*toml, "data.dataset"), options.data.dataset);
 }
 
+// Of data without a test split, which are evaluated on what the nodes hold out.
+TEST(NodeDirectory, APeerHoldsOutWhatSimulateDoes) {
+  NetOptions options;
+  options.data.dataset = "csv:/rows.csv";
+  options.evaluate.hold_out = 0.25;
+  EXPECT_EQ(value_of(*edge_toml({.address = "127.0.0.1"}, 0, options, {}), "data.hold-out"),
+            "0.25");
+  for (const char* evaluation : {"none", "csv:/others.csv"}) {
+    options.evaluate.dataset = evaluation;
+    const auto toml = *edge_toml({.address = "127.0.0.1"}, 0, options, {});
+    EXPECT_EQ(toml.find("hold-out"), toml.npos) << evaluation;
+  }
+}
+
 // What the file says is what simulate gives the node, row by row.
 TEST(NodeDirectory, APeerHoldsThePartThatSimulateGivesIt) {
   for (const char* scheme : {"iid", "shards:per-part=1", "dirichlet:alpha=1,min=2,seed=3",

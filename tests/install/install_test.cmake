@@ -29,6 +29,24 @@ if(NOT output MATCHES "run completed")
   message(FATAL_ERROR "the example's run does not complete:\n${output}")
 endif()
 
+# An algorithm of one's own, in the ordinary command: of the recurrence and of whole peers alike.
+run(${CMAKE_COMMAND} -S ${examples}/own_algorithm -B ${scratch}/own_algorithm -G ${generator}
+  -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}
+  -D CMAKE_DISABLE_FIND_PACKAGE_SQLite3=ON)
+run(${CMAKE_COMMAND} --build ${scratch}/own_algorithm)
+foreach(kind "" "--real-protocol")
+  set(own_run ${scratch}/own_algorithm/run${kind})
+  run(${scratch}/own_algorithm/own_algorithm simulate --algorithm median --topology ring --nodes 6
+    --dataset synthetic:rows=600,features=12,classes=3 --steps 40 --out ${own_run} ${kind})
+  file(READ ${own_run}/summary.json summary)
+  string(JSON models GET "${summary}" models_sha256)
+  list(APPEND own_models ${models})
+endforeach()
+list(REMOVE_DUPLICATES own_models)
+if(NOT own_models MATCHES "^[0-9a-f]+$")
+  message(FATAL_ERROR "the models of the recurrence and of whole peers differ: ${own_models}")
+endif()
+
 # Components ask for no more packages than they need.
 run(${CMAKE_COMMAND} -S ${component} -B ${scratch}/component -G ${generator}
   -D CMAKE_CXX_COMPILER=${compiler} -D CMAKE_PREFIX_PATH=${prefix}

@@ -67,6 +67,23 @@ TEST(SeedGroups, AlignWhereAllHaveAnEvaluation) {
   EXPECT_TRUE(std::isnan(groups.highest[0].evaluations[0].at(Measure::kEvalLoss)));
 }
 
+// A seed that goes on for longer has its own last accuracy, of which neither the mean nor its range
+// is that of the last step that all have.
+TEST(SeedGroups, TheFinalAccuracyIsTheMeanOfTheSeedsOwn) {
+  std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "ring", 0.7), run_of("1", "star", 0.4),
+                      run_of("2", "star", 0.4)};
+  report::Evaluation longer = runs[1].evaluations.back();
+  longer.at(Measure::kStep) = 150;
+  longer.at(Measure::kEvalAccuracy) = 0.9;
+  runs[1].evaluations.push_back(longer);
+  const SeedGroups groups = make_seed_groups(runs);
+  EXPECT_NEAR(groups.ranges[0].mean.value(), 0.7, 1e-12);
+  const std::vector<std::string> names = {"ring", "star"};
+  const Comparison comparison = compare(groups.means, names, groups.ranges);
+  EXPECT_EQ(comparison.rows[0][2], "0.7000 (0.5000 to 0.9000)");
+  EXPECT_EQ(comparison.rows[1][2], "0.4000 (0.4000 to 0.4000)");
+}
+
 TEST(SeedGroups, HaveTheMetricsThatAllMembersSay) {
   std::vector runs = {run_of("1", "ring", 0.5), run_of("2", "ring", 0.7)};
   const MetricKey both{"mae", Source::kEval};

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What waits at links with a bandwidth of their own: messages pass such a link one after the other.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+
+#include "core/sim/network.h"
+
+namespace starling::sim {
+
+class LinkQueues {
+ public:
+  // When a message is through its link, seconds; alone on it, it would be at `alone`
+  // (Network::pass). Called in the order in which messages are sent.
+  double passes(const Network& network, const Network::Message& message, double alone) {
+    const double seconds = network.link_seconds(message);
+    if (seconds == 0) return alone;
+    double& free = free_[key_of(message.from, message.to)];
+    free = std::max(alone, free + seconds);
+    return free;
+  }
+  // Whether a message is still passing it.
+  bool busy(std::uint32_t from, std::uint32_t to, double time) const {
+    const auto found = free_.find(key_of(from, to));
+    return found != free_.end() && found->second > time;
+  }
+
+ private:
+  static std::uint64_t key_of(std::uint32_t from, std::uint32_t to) {
+    return (std::uint64_t{from} << 32) | to;
+  }
+
+  std::unordered_map<std::uint64_t, double> free_;
+};
+
+}  // namespace starling::sim

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links with values of their own, as measured or as an earlier run wrote them: a CSV file with the
+// columns from and to, and any of latency, bandwidth and loss.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <unordered_map>
+
+#include "core/base/error.h"
+
+namespace starling::sim {
+
+class LinkValues {
+ public:
+  struct Values {
+    std::optional<double> latency;    // seconds
+    std::optional<double> bandwidth;  // bytes a second
+    std::optional<double> loss;       // probability, of a piece
+  };
+
+  // No link has values of its own.
+  LinkValues() = default;
+  // A row holds for both directions, unless another row has the other direction. A row without `to`
+  // is the access link of node `from`, which has a bandwidth only. Fails as ValueFile.
+  [[nodiscard]] static Result<LinkValues> read(const std::filesystem::path& path,
+                                               std::uint32_t nodes);
+
+  bool empty() const { return links_.empty(); }
+  bool has_access() const { return !access_.empty(); }
+  // Of the way from one node to another; empty() says that no link has any.
+  Values link(std::uint32_t from, std::uint32_t to) const;
+  // Bandwidth of a node's access link.
+  std::optional<double> access(std::uint32_t node) const;
+  // The largest probability of a loss that the file names.
+  double loss_max() const { return loss_max_; }
+  // Whether a link, not only access links, has a bandwidth.
+  bool has_bandwidths() const { return has_bandwidths_; }
+
+ private:
+  std::unordered_map<std::uint64_t, Values> links_;  // both directions
+  std::unordered_map<std::uint32_t, double> access_;
+  double loss_max_ = 0;
+  bool has_bandwidths_ = false;
+};
+
+}  // namespace starling::sim

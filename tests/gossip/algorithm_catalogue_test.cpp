@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Algorithms that a program adds, in networks beside the built-in ones.
+#include "gossip/algorithms/algorithm_catalogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gossip/algorithms/dpsgd.h"
+#include "gossip/algorithms/push_sum.h"
+#include "tests/gossip/simulation_cases.h"
+
+namespace starling::gossip {
+namespace {
+
+using testing::run_well;
+using testing::small_network;
+
+// D-PSGD and push-sum under other names.
+class Catalogue : public ::testing::Test {
+ protected:
+  Catalogue() {
+    OwnAlgorithm mine;
+    mine.make = [](const Plan&, Node, std::span<const float> model) {
+      return std::make_unique<Dpsgd<float>>(true, model);
+    };
+    own_.add("mine", mine);
+    OwnAlgorithm pairs;
+    pairs.traits.pattern = Pattern::kPairs;
+    pairs.sums = Sums::kColumns;
+    pairs.make_async = [](const Plan& plan, Node, std::span<const float> model) {
+      return std::make_unique<PushSum<float>>(plan.lossy, model);
+    };
+    own_.add("pairs", pairs);
+  }
+  NetOptions network(const std::string& topology, const std::string& algorithm) const {
+    NetOptions options = small_network(topology, 8, algorithm);
+    options.algorithm.own = &own_;
+    return options;
+  }
+
+  AlgorithmCatalogue own_;
+};
+
+TEST_F(Catalogue, RunsAsBuiltInOnes) {
+  EXPECT_EQ(run_well(network("ring", "mine")).trace, run_well(network("ring", "dpsgd")).trace);
+  EXPECT_EQ(run_well(network("exponential", "pairs")).trace,
+            run_well(network("exponential", "push-sum")).trace);
+}
+
+TEST_F(Catalogue, WhatItNeedsOfATopologyIsChecked) {
+  const auto refused = prepare(network("star", "mine"));
+  EXPECT_TRUE(refused) << refused.error().message();
+  NetOptions pushed = network("star", "mine");
+  pushed.topology.mixing = "push";
+  const auto unfit = prepare(pushed);
+  ASSERT_FALSE(unfit);
+  EXPECT_THAT(unfit.error().message(), ::testing::HasSubstr("mine cannot run on star"));
+}
+
+TEST_F(Catalogue, ItsNamesAreChoicesBesideTheBuiltInOnes) {
+  NetOptions options;
+  options.algorithm.own = &own_;
+  config::Binder binder;
+  options.bind(binder);
+  EXPECT_TRUE(binder.set({{"algorithm.name", "mine"}}));
+  EXPECT_EQ(options.algorithm.name, "mine");
+  EXPECT_TRUE(binder.set({{"algorithm.name", "sgp"}}));
+  const auto wrong = binder.set({{"algorithm.name", "mien"}});
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().message(), ::testing::HasSubstr("mine"));
+  NetOptions built_in;
+  config::Binder of_built_in;
+  built_in.bind(of_built_in);
+  EXPECT_FALSE(of_built_in.set({{"algorithm.name", "mine"}}));
+}
+
+}  // namespace
+}  // namespace starling::gossip
