@@ -216,7 +216,7 @@ void EpochSession::send(Member to, Parcel parcel, SharedBytes data) {
   parcel.epoch = epoch_;
   // The course sends again what is lost for want of a link.
   if (!up_.contains(to)) outcome_.actions.push_back(peer::Reach{to});
-  outcome_.actions.push_back(peer::SendParcel{to, std::move(parcel), std::move(data)});
+  outcome_.actions.push_back(peer::SendParcel{to, parcel, std::move(data)});
 }
 
 void EpochSession::send(Member to, protocol::ReduceNote note) {
