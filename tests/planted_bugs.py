@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the tests of whole gossip networks find bugs: plants each of a list in a copy of the
-sources, builds gossip_peer_test and runs it, and says which test found it. Run by hand; the copy and
-its build stay, so that the next time takes less."""
+"""Whether the tests of whole gossip networks find bugs: plants those of a list in a copy of the
+sources, builds gossip_peer_test there, lets one bug after the other show and says which test found
+it. Run by hand; the copy and its build stay, so that the next time takes less."""
 
 import argparse
 import os
@@ -20,6 +20,15 @@ LIST = ROOT / "tests" / "gossip_peer" / "planted_bugs.toml"
 UNIT_TESTS = "PeerMachine*:Fallbacks*:RostersInForce*:ExchangeMachine*:NeighbourCourse*:" \
              "AsyncCourse*:AsyncCourse/*:Checkpoints*:CourseState*:PeerWorlds*"
 SEEDS_AT_A_TIME = 50
+VARIABLE = "STARLING_PLANTED_BUG"
+HEADER = f"""// Which bug of tests/gossip_peer/planted_bugs.toml is to show, from 1; 0: none.
+#pragma once
+#include <cstdlib>
+inline bool planted_bug(int number) {{
+  static const int shown = std::getenv("{VARIABLE}") ? std::atoi(std::getenv("{VARIABLE}")) : 0;
+  return shown == number;
+}}
+"""
 
 
 def sources():
@@ -29,21 +38,29 @@ def sources():
     return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
-def copy_sources(to):
-    """Only what differs, so that no more is compiled again."""
-    names = sources()
-    for name in names:
-        content = (ROOT / name).read_bytes()
+def copy_with_bugs(to, bugs):
+    """Writes only what differs, so that no more is compiled again."""
+    contents = {name: (ROOT / name).read_bytes() for name in sources()}
+    contents["planted_bug.h"] = HEADER.encode()
+    for number, bug in enumerate(bugs, 1):
+        planted = bug["replacement"].replace("PLANTED", f"planted_bug({number})")
+        content = contents[bug["file"]].decode()
+        if bug["text"] not in content:
+            sys.exit(f"error: {bug['name']}: another bug has changed its text")
+        if '"planted_bug.h"' not in content:
+            content = '#include "planted_bug.h"\n' + content
+        contents[bug["file"]] = content.replace(bug["text"], planted).encode()
+    for name, content in contents.items():
         there = to / name
         if there.is_file() and there.read_bytes() == content:
             continue
         there.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, there)
-        os.utime(there)
-    wanted = set(names)
+        there.write_bytes(content)
+        if (ROOT / name).is_file():
+            shutil.copymode(ROOT / name, there)
     for path in to.rglob("*"):
         name = path.relative_to(to)
-        if path.is_file() and name.parts[0] != "build" and str(name) not in wanted:
+        if path.is_file() and name.parts[0] != "build" and str(name) not in contents:
             path.unlink()
 
 
@@ -53,9 +70,10 @@ def check(bugs):
     for bug in bugs:
         file = ROOT / bug["file"]
         count = file.read_text().count(bug["text"]) if file.is_file() else 0
-        if count != 1 or bug["text"] == bug["replacement"]:
-            print(f"error: {bug['name']}: its text stands {count} times in {bug['file']}: "
-                  f"mend it in {LIST.relative_to(ROOT)}", file=sys.stderr)
+        if count != 1 or "PLANTED" not in bug["replacement"]:
+            print(f"error: {bug['name']}: its text stands {count} times in {bug['file']}, or its "
+                  f"replacement is without PLANTED: mend it in {LIST.relative_to(ROOT)}",
+                  file=sys.stderr)
             wrong += 1
     if wrong:
         sys.exit(2)
@@ -81,17 +99,17 @@ def first_failure(log):
     return name + (f" ({sentence.group(1)[:120]})" if sentence else "")
 
 
-def test(program, seeds, work):
+def test(program, number, seeds, unit_tests, log):
     """What failed first; None: nothing did."""
     fast = "--gtest_fail_fast"
-    steps = [([program, fast, f"--gtest_filter={UNIT_TESTS}"], None)]
+    shows = os.environ | {VARIABLE: str(number)}
+    steps = [([program, fast, f"--gtest_filter={unit_tests}"], shows)] if unit_tests else []
     for begin in range(1, seeds + 1, SEEDS_AT_A_TIME):
         end = min(begin + SEEDS_AT_A_TIME - 1, seeds)
-        environment = os.environ | {"STARLING_SEEDS": f"{begin}-{end}"}
+        environment = shows | {"STARLING_SEEDS": f"{begin}-{end}"}
         steps.append(([program, fast, "--gtest_filter=*PeerWorldSeeds.*/0"], environment))
-    log = work / "test.log"
     for command, environment in steps:
-        code = run(command, work, log, environment, timeout=900)
+        code = run(command, log.parent, log, environment, timeout=900)
         if code is None:
             return "a test that did not end within 900 s"
         if code != 0:
@@ -107,6 +125,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time")
     parser.add_argument("--directory", type=Path, default=ROOT / "build" / "planted_bugs",
                         help="where the copy is kept (default build/planted_bugs)")
+    parser.add_argument("--seeds-only", action="store_true",
+                        help="without the unit tests: what do whole networks find?")
     parser.add_argument("--check", action="store_true",
                         help="only whether the list fits the sources")
     arguments = parser.parse_args()
@@ -116,43 +136,37 @@ def main():
     check(bugs)
     if arguments.check:
         return 0
-    bugs = [bug for bug in bugs if arguments.only in bug["name"]]
 
     work = arguments.directory.resolve()
     copy = work / "source"
     copy.mkdir(parents=True, exist_ok=True)
-    copy_sources(copy)
+    copy_with_bugs(copy, bugs)
     log = work / "build.log"
     if run(["cmake", "--preset", "release", "-DSTARLING_TEST_SET=unit"], copy, log) != 0:
         sys.exit(f"error: the copy cannot be configured: see {log}")
-    build = ["cmake", "--build", "build/release", "--parallel", str(arguments.jobs), "--target",
-             "gossip_peer_test"]
+    if run(["cmake", "--build", "build/release", "--parallel", str(arguments.jobs), "--target",
+            "gossip_peer_test"], copy, log) != 0:
+        sys.exit(f"error: the copy cannot be built: see {log}")
     program = copy / "build" / "release" / "bin" / "gossip_peer_test"
+    unit_tests = "" if arguments.seeds_only else UNIT_TESTS
 
     print(f"without a bug, {arguments.seeds} seeds: ", end="", flush=True)
-    if run(build, copy, log) != 0:
-        sys.exit(f"it cannot be built: see {log}")
-    if failure := test(program, arguments.seeds, work):
+    if failure := test(program, 0, arguments.seeds, unit_tests, work / "test.log"):
         sys.exit(f"{failure} fails: see {work / 'test.log'}")
     print("all tests pass", flush=True)
 
-    missed = 0
-    for bug in bugs:
+    shown = missed = 0
+    for number, bug in enumerate(bugs, 1):
+        if arguments.only not in bug["name"]:
+            continue
         began = time.monotonic()
-        file = copy / bug["file"]
-        sound = file.read_text()
         print(f"{bug['name']}: ", end="", flush=True)
-        try:
-            file.write_text(sound.replace(bug["text"], bug["replacement"]))
-            if run(build, copy, log) != 0:
-                sys.exit(f"error: it cannot be built: see {log}")
-            failure = test(program, arguments.seeds, work)
-        finally:
-            file.write_text(sound)
+        failure = test(program, number, arguments.seeds, unit_tests, work / f"test-{number}.log")
+        shown += 1
         missed += failure is None
         print(f"found by {failure}" if failure else "NOT FOUND",
               f"[{time.monotonic() - began:.0f} s]", flush=True)
-    print(f"{len(bugs) - missed} of {len(bugs)} found")
+    print(f"{shown - missed} of {shown} found")
     return 1 if missed else 0
 
 

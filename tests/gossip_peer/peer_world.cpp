@@ -82,20 +82,48 @@ class PeerWorld::DelayedComputation final : public Computation {
   TimePoint free_at_{};
 };
 
-// The same, and what is submitted is told before it is done.
+// The same, and tells when something is submitted, and when the process hears that it is done.
 class PeerWorld::WatchedComputation final : public Computation {
  public:
-  WatchedComputation(Computation& computation, std::function<void()> told)
-      : computation_(computation), told_(std::move(told)) {}
+  using Told = std::function<void()>;
+  WatchedComputation(Computation& computation, Told submits, Told turn)
+      : computation_(computation), submits_(std::move(submits)), turn_(std::move(turn)) {}
 
   void submit(Work work, std::function<void()> done) override {
-    told_();
-    computation_.submit(std::move(work), std::move(done));
+    submits_();
+    computation_.submit(std::move(work), [turn = turn_, done = std::move(done)] {
+      turn();
+      if (done) done();
+    });
   }
 
  private:
   Computation& computation_;
-  std::function<void()> told_;
+  Told submits_;
+  Told turn_;
+};
+
+class PeerWorld::WatchedScheduler final : public Scheduler {
+ public:
+  WatchedScheduler(Scheduler& scheduler, std::function<void()> turn)
+      : scheduler_(scheduler), turn_(std::move(turn)) {}
+
+  TimePoint now() const override { return scheduler_.now(); }
+  void post(std::function<void()> work) override { scheduler_.post(told(std::move(work))); }
+  std::unique_ptr<Timer> make_timer(std::function<void()> on_time) override {
+    return scheduler_.make_timer(told(std::move(on_time)));
+  }
+
+ private:
+  std::function<void()> told(std::function<void()> work) const {
+    return [turn = turn_, work = std::move(work)] {
+      turn();
+      work();
+    };
+  }
+
+  Scheduler& scheduler_;
+  std::function<void()> turn_;
 };
 
 class PeerWorld::PeerLog final : public Log {
@@ -160,12 +188,16 @@ void PeerWorld::start(std::size_t index) {
   peer.process = std::make_unique<Process>();
   Process& process = *peer.process;
   process.worker = std::make_unique<DelayedComputation>(scheduler, [this] { return phase(); });
+  const auto turn = [this, index] { invariants_->turn(index); };
+  process.turns = std::make_unique<WatchedScheduler>(scheduler, turn);
   process.training = std::make_unique<WatchedComputation>(
-      *process.worker, [this, index] { invariants_->trains(index); });
+      *process.worker, [this, index] { invariants_->trains(index); }, turn);
+  process.mixing = std::make_unique<WatchedComputation>(
+      *process.worker, [] {}, turn);
   process.disk = std::make_unique<DelayedComputation>(
       scheduler, [this] { return drawn_below(rng, std::chrono::milliseconds(5)); });
   process.disk_work = std::make_unique<WatchedComputation>(
-      *process.disk, [this, index] { invariants_->checkpoint_written(index); });
+      *process.disk, [this, index] { invariants_->checkpoint_written(index); }, turn);
   gossip::PeerShell::Options own = options;
   own.directory = "gossip";
   own.listens = true;
@@ -175,12 +207,12 @@ void PeerWorld::start(std::size_t index) {
                           Rng({.seed = own.seed, .purpose = Purpose::kBackoff}));
   };
   process.shell = std::make_unique<gossip::PeerShell>(
-      gossip::PeerShell::World{.scheduler = scheduler,
+      gossip::PeerShell::World{.scheduler = *process.turns,
                                .clock = peer.clock,
                                .log = *logs_[index],
                                .identity = *peer.identity,
                                .training = *process.training,
-                               .mixing = *process.worker,
+                               .mixing = *process.mixing,
                                .disk_work = *process.disk_work,
                                .disk = peer.disk,
                                .connect =
@@ -283,6 +315,7 @@ identity::SignedRoster PeerWorld::sign(const identity::Roster& roster) const {
 void PeerWorld::give(std::size_t index, const identity::SignedRoster& roster) {
   scheduler.post([this, index, roster] {
     const Peer& peer = *peers[index];
+    invariants_->turn(index);
     if (peer.process) peer.shell().take_roster(roster, gossip::PeerShell::Source::kIssuer);
   });
 }

@@ -39,8 +39,10 @@ class PeerWorld {
   };
   // A process of a peer, from its start to its end.
   struct Process {
+    std::unique_ptr<Scheduler> turns;
     std::unique_ptr<Computation> worker;
-    std::unique_ptr<Computation> training;  // on the worker
+    std::unique_ptr<Computation> training;  // on the worker, as mixing
+    std::unique_ptr<Computation> mixing;
     std::unique_ptr<Computation> disk;
     std::unique_ptr<Computation> disk_work;  // on the disk
     std::unique_ptr<gossip::PeerShell> shell;
@@ -114,6 +116,7 @@ class PeerWorld {
  private:
   class DelayedComputation;
   class WatchedComputation;
+  class WatchedScheduler;
   class PeerLog;
 
   Duration passage(const std::string& from, const std::string& to, std::size_t bytes);

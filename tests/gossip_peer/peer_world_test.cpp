@@ -26,8 +26,8 @@ using ::testing::FloatNear;
 using ::testing::Pointwise;
 
 TEST(PeerWorlds, WithoutFaultsTheModelsAreTheRecurrences) {
-  for (const char* algorithm :
-       {"dpsgd", "gradient-tracking", "choco", "qg-dsgdm", "all-reduce", "diloco-all"}) {
+  for (const char* algorithm : {"dpsgd", "gradient-tracking", "choco", "qg-dsgdm", "sgp", "diloco",
+                                "all-reduce", "diloco-all"}) {
     SCOPED_TRACE(algorithm);
     PeerWorld world(testing::small_network("ring", 4, algorithm), 1, false);
     world.start_all();

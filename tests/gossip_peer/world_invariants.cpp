@@ -58,11 +58,28 @@ class WorldInvariants::WatchedLinks final : public PeerTransport {
   void watch(Handlers handlers, const std::function<std::unique_ptr<PeerTransport>(Handlers)>& to) {
     const auto on_up = std::move(handlers.on_up);
     const auto on_down = std::move(handlers.on_down);
+    const auto on_message = std::move(handlers.on_message);
+    const auto on_parcel = std::move(handlers.on_parcel);
+    const auto check = std::move(handlers.check);
+    handlers.on_message = [this, on_message](Member member, const protocol::Envelope& envelope) {
+      watch_.turn(index_);
+      on_message(member, envelope);
+    };
+    handlers.on_parcel = [this, on_parcel](Member member, gossip::ParcelFlow::Whole whole) {
+      watch_.turn(index_);
+      on_parcel(member, std::move(whole));
+    };
+    handlers.check = [this, check](Member member, const protocol::Parcel& parcel) {
+      watch_.turn(index_);
+      return check(member, parcel);
+    };
     handlers.on_up = [this, on_up](Member member, const protocol::PeerHello& hello) {
+      watch_.turn(index_);
       process().unasked.insert(name(member));
       on_up(member, hello);
     };
     handlers.on_down = [this, on_down](Member member, const Error& why) {
+      watch_.turn(index_);
       process().unasked.erase(name(member));
       process().untold.erase(name(member));
       on_down(member, why);
@@ -183,11 +200,15 @@ void WorldInvariants::started(std::size_t index) {
     fail(fmt::format("{} begins with the roster of epoch {}, and its disk holds that of epoch {}",
                      name(index), epoch, peers_[index].process->held_epoch));
   }
+  turn(index);
 }
 
 void WorldInvariants::ending(std::size_t index) { peers_[index].process.reset(); }
 
-void WorldInvariants::closing(std::size_t index) { peers_[index].process->closing = true; }
+void WorldInvariants::closing(std::size_t index) {
+  peers_[index].process->closing = true;
+  turn(index);
+}
 
 void WorldInvariants::closed(std::size_t index) {
   const Peer& peer = peers_[index];
@@ -237,10 +258,13 @@ void WorldInvariants::trains(std::size_t index) {
         fmt::format("{} trains for an epoch that is over, or while it closes", name(index)));
   }
   const Exchange exchange = session->course().progress().exchange;
-  if (process.trained && process.trained_in == session->run_id() && !process.may_go_elsewhere &&
-      exchange != *process.trained + 1) {
-    fail(fmt::format("{} trains the local phase of exchange {} after that of exchange {}",
-                     name(index), exchange, *process.trained));
+  const std::string& run = session->run_id();
+  const bool trained = process.trained && process.trained_in == run;
+  const Exchange kept = process.held && process.held->run == run ? process.held->exchange : 0;
+  const Exchange next = trained ? *process.trained + 1 : kept;
+  if (exchange != next && !process.may_go_elsewhere) {
+    fail(fmt::format("{} trains the local phase of exchange {}, and that of {} is the next one",
+                     name(index), exchange, next));
   }
   process.trained = exchange;
   process.trained_in = session->run_id();
@@ -249,10 +273,12 @@ void WorldInvariants::trains(std::size_t index) {
 
 // --- after each event ---------------------------------------------------------------------------
 
+void WorldInvariants::turn(std::size_t index) { heard_.insert(index); }
+
 void WorldInvariants::happened() {
   if (failed_) return;
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i].process) look(i);
+  for (const std::size_t index : std::exchange(heard_, {})) {
+    if (peers_[index].process) look(index);
   }
   if (world_.scheduler.now() < next_look_) return;
   next_look_ = world_.scheduler.now() + std::chrono::seconds(1);

@@ -37,7 +37,8 @@ class WorldInvariants {
   void said(std::size_t index, std::string_view line);
   void trains(std::size_t index);  // a local phase is about to be computed
   void checkpoint_written(std::size_t index);
-  void happened();  // an event, with all that followed
+  void turn(std::size_t index);  // its process hears something
+  void happened();               // an event, with all that followed
   // What the process's machine hears and sends, watched.
   std::unique_ptr<gossip::PeerTransport> watch(
       std::size_t index, gossip::PeerTransport::Handlers handlers,
@@ -90,6 +91,7 @@ class WorldInvariants {
   std::vector<Peer> peers_;
   std::optional<TimePoint> calm_since_;
   TimePoint next_look_{};
+  std::set<std::size_t> heard_;  // something, in this event
   std::map<std::pair<std::size_t, std::size_t>, TimePoint> differ_since_;  // their rosters
   bool failed_ = false;
 };
