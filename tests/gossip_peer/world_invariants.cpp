@@ -306,7 +306,7 @@ void WorldInvariants::look(std::size_t index) {
   peers_[index].roster = std::max(peers_[index].roster, roster);
   const EpochSession* session = machine.session();
   if (session == nullptr) {
-    process.copying_since.reset();
+    if (!process.closing) process.copying_since.reset();
     return;
   }
   const gossip::CourseProgress progress = session->course().progress();
