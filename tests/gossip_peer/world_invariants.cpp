@@ -386,6 +386,7 @@ void WorldInvariants::look_at_rosters() {
 
 std::vector<std::uint64_t> WorldInvariants::mass() const {
   std::vector<std::uint64_t> sum(world_.experiment.parameters() + 1);
+  std::optional<protocol::Epoch> epoch;
   const auto count = [&sum](std::span<const std::uint64_t> part, bool more) {
     for (std::size_t i = 0; i < part.size(); ++i) sum[i] += more ? part[i] : -part[i];
   };
@@ -394,7 +395,8 @@ std::vector<std::uint64_t> WorldInvariants::mass() const {
     const gossip::PeerMachine& machine = world_.peers[i]->shell().machine();
     const EpochSession* session = machine.session();
     const MassLedger* ledger = session != nullptr ? ledger_of(session->course()) : nullptr;
-    if (ledger == nullptr) return {};
+    if (ledger == nullptr || (epoch && epoch != session->epoch())) return {};
+    epoch = session->epoch();
     // A synchronous node that takes another's model takes its own share of the weight anew.
     const bool is_async = dynamic_cast<const gossip::AsyncCourse*>(&session->course()) != nullptr;
     if (!is_async && peers_[i].process->copied) return {};

@@ -47,7 +47,7 @@ class WorldInvariants {
 
   // --- on demand --------------------------------------------------------------------------------
   // Of push-sum and sgp: the sums over all members and what is on their edges of x, then of the
-  // weight, in a ledger's units. Nothing where that is no constant: not all are in a session, or a
+  // weight, in a ledger's units. Nothing where that is no constant: not all are in one epoch, or a
   // node of sgp took another's model and began its share anew.
   std::vector<std::uint64_t> mass() const;
   // Requires: nobody was restarted since the epoch began. The weights are as many as there are
