@@ -559,7 +559,7 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
       ASSERT_THAT(asks, SizeIs(1));
       std::vector<float> columns;
       for (std::uint64_t at = asks[0].begin; at < asks[0].end; ++at) {
-        columns.push_back(0.01F * static_cast<float>(at));
+        columns.push_back(static_cast<float>(at));
       }
       const Parcel parcel{.kind = Parcel::Kind::kColumns,
                           .epoch = 1,
@@ -579,10 +579,10 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
     const auto* floats = reinterpret_cast<const float*>(sent[0].data.view().data());
     after[optimizer].assign(floats, floats + sent[0].parcel.first);
     for (std::size_t i = 0; i < after[optimizer].size(); ++i) {
-      EXPECT_NEAR(after[optimizer][i], 0.01F * static_cast<float>(i), 0.5) << "column " << i;
+      EXPECT_NEAR(after[optimizer][i], static_cast<float>(i), 0.5) << "column " << i;
     }
   }
-  EXPECT_THAT(after["momentum"], Pointwise(FloatNear(1e-6F), after["sgd"]))
+  EXPECT_THAT(after["momentum"], Pointwise(FloatNear(1e-4F), after["sgd"]))
       << "the first step with momentum is that of SGD";
 }
 
