@@ -41,6 +41,8 @@ class NeighbourCourse final : public Course {
   void tick() override;
   std::optional<TimePoint> next_deadline() const override;
 
+  const Algorithm<float>& algorithm() const { return *algorithm_; }  // for invariants
+
  private:
   struct Packed {
     protocol::Parcel parcel;

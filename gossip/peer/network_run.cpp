@@ -7,6 +7,7 @@
 
 #include "core/base/counted.h"
 #include "core/graph/traversal.h"
+#include "core/protocol/peer_messages.h"
 #include "gossip/fallback/fallback_terms.h"
 #include "gossip/training/network_trainers.h"
 #include "gossip/training/peer_graph.h"

@@ -64,6 +64,8 @@ class PeerMachine {
   // Why the run of the roster in force cannot go on here; none: it can.
   const std::optional<Error>& failure() const { return failure_; }
 
+  const EpochSession* session() const { return session_.get(); }  // for invariants
+
   // A fallback's roster only stands by: its terms, while it is current and names this device.
   std::optional<FallbackTerms> standby(TimePoint now, WallTime wall) const;
   // What came of the fallback so far, without the local phase at work. None where it ended by

@@ -84,6 +84,7 @@ class PeerShell {
   protocol::PeerReport report() const;
   const identity::SignedRoster* roster() const { return machine_.roster().whole().get(); }
   PeerTransport& transport() { return *links_; }
+  const PeerMachine& machine() const { return machine_; }  // for invariants
 
  private:
   struct Preparation;  // of a run, that a trainer takes its time for

@@ -8,6 +8,7 @@
 #include "core/identity/certificate_authority.h"
 #include "gossip/peer/network_run.h"
 #include "tests/gossip_peer/fake_network.h"
+#include "tests/gossip_peer/world_invariants.h"
 #include "tests/support/temporary_directory.h"
 
 namespace starling::testing {
@@ -81,10 +82,56 @@ class PeerWorld::DelayedComputation final : public Computation {
   TimePoint free_at_{};
 };
 
+// The same, and tells when something is submitted, and when the process hears that it is done.
+class PeerWorld::WatchedComputation final : public Computation {
+ public:
+  using Told = std::function<void()>;
+  WatchedComputation(Computation& computation, Told submits, Told turn)
+      : computation_(computation), submits_(std::move(submits)), turn_(std::move(turn)) {}
+
+  void submit(Work work, std::function<void()> done) override {
+    submits_();
+    computation_.submit(std::move(work), [turn = turn_, done = std::move(done)] {
+      turn();
+      if (done) done();
+    });
+  }
+
+ private:
+  Computation& computation_;
+  Told submits_;
+  Told turn_;
+};
+
+class PeerWorld::WatchedScheduler final : public Scheduler {
+ public:
+  WatchedScheduler(Scheduler& scheduler, std::function<void()> turn)
+      : scheduler_(scheduler), turn_(std::move(turn)) {}
+
+  TimePoint now() const override { return scheduler_.now(); }
+  void post(std::function<void()> work) override { scheduler_.post(told(std::move(work))); }
+  std::unique_ptr<Timer> make_timer(std::function<void()> on_time) override {
+    return scheduler_.make_timer(told(std::move(on_time)));
+  }
+
+ private:
+  std::function<void()> told(std::function<void()> work) const {
+    return [turn = turn_, work = std::move(work)] {
+      turn();
+      work();
+    };
+  }
+
+  Scheduler& scheduler_;
+  std::function<void()> turn_;
+};
+
 class PeerWorld::PeerLog final : public Log {
  public:
-  PeerLog(PeerWorld& world, std::string name) : world_(world), name_(std::move(name)) {}
+  PeerLog(PeerWorld& world, std::size_t index, std::string name)
+      : world_(world), index_(index), name_(std::move(name)) {}
   void write(LogLevel level, std::string_view line) override {
+    world_.invariants_->said(index_, line);
     if (level < LogLevel::kInfo) return;
     const double seconds =
         std::chrono::duration<double>(world_.scheduler.now() - TimePoint{}).count();
@@ -93,16 +140,14 @@ class PeerWorld::PeerLog final : public Log {
 
  private:
   PeerWorld& world_;
-  std::string name_;
+  const std::size_t index_;
+  const std::string name_;
 };
 
 PeerWorld::PeerWorld(const gossip::NetOptions& net, std::uint64_t with_seed, bool lossy)
-    : network(scheduler, {.passage =
-                              [this](const auto&, const auto&, std::size_t bytes) {
-                                return std::chrono::milliseconds(1) +
-                                       drawn_below(rng, std::chrono::milliseconds(4)) +
-                                       std::chrono::nanoseconds(10 * bytes);
-                              }}),
+    : network(scheduler,
+              {.passage = [this](const auto& from, const auto& to,
+                                 std::size_t bytes) { return passage(from, to, bytes); }}),
       rng({.seed = with_seed, .purpose = Purpose::kTest}),
       seed(with_seed),
       experiment(prepared(net)),
@@ -113,13 +158,22 @@ PeerWorld::PeerWorld(const gossip::NetOptions& net, std::uint64_t with_seed, boo
     auto peer = std::make_unique<Peer>(*this, i);
     peer->name = fmt::format("node-{:02}", i + 1);
     peer->identity = &identities().of(i);
-    logs_.push_back(std::make_unique<PeerLog>(*this, peer->name));
+    logs_.push_back(std::make_unique<PeerLog>(*this, i, peer->name));
     peers.push_back(std::move(peer));
   }
+  invariants_ = std::make_unique<WorldInvariants>(*this);
 }
 
 PeerWorld::~PeerWorld() {
   for (const auto& peer : peers) peer->process.reset();
+}
+
+Duration PeerWorld::passage(const std::string& from, const std::string& to, std::size_t bytes) {
+  const Duration usual = std::chrono::milliseconds(1) +
+                         drawn_below(rng, std::chrono::milliseconds(4)) +
+                         std::chrono::nanoseconds(10 * bytes);
+  const auto slower = slow.find({from, to});
+  return slower == slow.end() ? usual : slower->second * usual;
 }
 
 WallTime PeerWorld::wall_now() const {
@@ -129,29 +183,41 @@ WallTime PeerWorld::wall_now() const {
 void PeerWorld::start(std::size_t index) {
   Peer& peer = *peers[index];
   peer.wanted = true;
+  ++peer.starts;
+  invariants_->starting(index);
   peer.process = std::make_unique<Process>();
   Process& process = *peer.process;
-  process.training = std::make_unique<DelayedComputation>(scheduler, [this] { return phase(); });
-  process.disk_work = std::make_unique<DelayedComputation>(
+  process.worker = std::make_unique<DelayedComputation>(scheduler, [this] { return phase(); });
+  const auto turn = [this, index] { invariants_->turn(index); };
+  process.turns = std::make_unique<WatchedScheduler>(scheduler, turn);
+  process.training = std::make_unique<WatchedComputation>(
+      *process.worker, [this, index] { invariants_->trains(index); }, turn);
+  process.mixing = std::make_unique<WatchedComputation>(
+      *process.worker, [] {}, turn);
+  process.disk = std::make_unique<DelayedComputation>(
       scheduler, [this] { return drawn_below(rng, std::chrono::milliseconds(5)); });
+  process.disk_work = std::make_unique<WatchedComputation>(
+      *process.disk, [this, index] { invariants_->checkpoint_written(index); }, turn);
   gossip::PeerShell::Options own = options;
   own.directory = "gossip";
   own.listens = true;
   own.seed = rng.next_u64();
+  const auto attach = [&](gossip::PeerTransport::Handlers handlers) {
+    return network.attach(peer.name, std::move(handlers),
+                          Rng({.seed = own.seed, .purpose = Purpose::kBackoff}));
+  };
   process.shell = std::make_unique<gossip::PeerShell>(
-      gossip::PeerShell::World{.scheduler = scheduler,
+      gossip::PeerShell::World{.scheduler = *process.turns,
                                .clock = peer.clock,
                                .log = *logs_[index],
                                .identity = *peer.identity,
                                .training = *process.training,
-                               .mixing = *process.training,
+                               .mixing = *process.mixing,
                                .disk_work = *process.disk_work,
                                .disk = peer.disk,
                                .connect =
                                    [&](gossip::PeerTransport::Handlers handlers) {
-                                     return network.attach(
-                                         peer.name, std::move(handlers),
-                                         Rng({.seed = own.seed, .purpose = Purpose::kBackoff}));
+                                     return invariants_->watch(index, std::move(handlers), attach);
                                    }},
       own, gossip::PeerData{.rows = experiment.parts[index]},
       gossip::PeerShell::Issuer{
@@ -163,6 +229,7 @@ void PeerWorld::start(std::size_t index) {
               }});
   const auto started = process.shell->start();
   EXPECT_TRUE(started) << started.error().message();
+  invariants_->started(index);
 }
 
 void PeerWorld::start_all() {
@@ -173,17 +240,45 @@ void PeerWorld::kill(std::size_t index) {
   Peer& peer = *peers[index];
   if (!peer.process) return;
   peer.process.reset();
+  invariants_->ending(index);
   ++peer.kills;
 }
 
 void PeerWorld::stop(std::size_t index) {
-  Peer& peer = *peers[index];
-  peer.wanted = false;
+  peers[index]->wanted = false;
   bool closed = false;
-  peer.shell().close([&closed] { closed = true; });
+  close(index, [&closed] { closed = true; });
+  run_until([&] { return closed; }, std::chrono::seconds(10), peers[index]->name + " has stopped");
+}
+
+void PeerWorld::close(std::size_t index, std::function<void()> closed) {
+  const Peer& peer = *peers[index];
+  STARLING_CHECK(!std::exchange(peer.process->closing, true));
+  invariants_->closing(index);
+  peer.shell().close([this, index, process = peer.starts, closed = std::move(closed)] {
+    Peer& closing = *peers[index];
+    if (!closing.process || closing.starts != process) return;  // killed meanwhile
+    invariants_->closed(index);
+    closing.process.reset();
+    invariants_->ending(index);
+    closed();
+  });
   network.leave(peer.name);
-  run_until([&] { return closed; }, std::chrono::seconds(10), peer.name + " has stopped");
-  peer.process.reset();
+}
+
+void PeerWorld::disturb_disk(std::size_t index, sim::SimulatedDisk::FaultInjector injector) {
+  invariants_->disk_disturbed(index);
+  peers[index]->disk.set_fault_injector(std::move(injector));
+}
+
+void PeerWorld::calm() {
+  slow.clear();
+  for (const auto& peer : peers) {
+    peer->disk.set_fault_injector({});
+    peer->clock.off = {};
+    for (const auto& other : peers) network.mend(peer->name, other->name);
+  }
+  invariants_->calm();
 }
 
 identity::SignedRoster PeerWorld::roster(std::uint64_t epoch, std::vector<std::size_t> members,
@@ -203,15 +298,17 @@ identity::SignedRoster PeerWorld::roster(std::uint64_t epoch, std::vector<std::s
                               peer.identity->credentials().certificate.public_key_digest(),
                               fmt::format("127.0.0.1:{}", 1000 + index)});
   }
-  auto signed_roster = identity::SignedRoster::sign(roster, identities().issuer());
-  EXPECT_TRUE(signed_roster) << signed_roster.error().message();
-  return *signed_roster;
+  return sign(roster);
 }
 
 identity::SignedRoster PeerWorld::stopped_roster(std::uint64_t epoch) const {
   identity::Roster stopped = roster(epoch).roster();
   stopped.settings = identity::stopped_settings();
-  auto signed_roster = identity::SignedRoster::sign(stopped, identities().issuer());
+  return sign(stopped);
+}
+
+identity::SignedRoster PeerWorld::sign(const identity::Roster& roster) const {
+  auto signed_roster = identity::SignedRoster::sign(roster, identities().issuer());
   EXPECT_TRUE(signed_roster) << signed_roster.error().message();
   return *signed_roster;
 }
@@ -219,6 +316,7 @@ identity::SignedRoster PeerWorld::stopped_roster(std::uint64_t epoch) const {
 void PeerWorld::give(std::size_t index, const identity::SignedRoster& roster) {
   scheduler.post([this, index, roster] {
     const Peer& peer = *peers[index];
+    invariants_->turn(index);
     if (peer.process) peer.shell().take_roster(roster, gossip::PeerShell::Source::kIssuer);
   });
 }
@@ -240,6 +338,7 @@ void PeerWorld::run_one() {
       if (peers[index]->wanted && !peers[index]->process) start(index);
     });
   }
+  invariants_->happened();
 }
 
 bool PeerWorld::run_until(const std::function<bool()>& done, Duration within,

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/rng.h"
@@ -19,6 +21,8 @@
 #include "gossip/simulation/peer_network.h"
 
 namespace starling::testing {
+
+class WorldInvariants;
 
 class PeerWorld {
  public:
@@ -35,9 +39,14 @@ class PeerWorld {
   };
   // A process of a peer, from its start to its end.
   struct Process {
-    std::unique_ptr<Computation> training;
-    std::unique_ptr<Computation> disk_work;
+    std::unique_ptr<Scheduler> turns;
+    std::unique_ptr<Computation> worker;
+    std::unique_ptr<Computation> training;  // on the worker, as mixing
+    std::unique_ptr<Computation> mixing;
+    std::unique_ptr<Computation> disk;
+    std::unique_ptr<Computation> disk_work;  // on the disk
     std::unique_ptr<gossip::PeerShell> shell;
+    bool closing = false;
   };
   struct Peer {
     Peer(const PeerWorld& world, std::uint32_t place) : disk(place), clock(world) {}
@@ -47,6 +56,7 @@ class PeerWorld {
     DeviceClock clock;
     std::unique_ptr<Process> process;  // null: not running
     bool wanted = false;               // a killed process is started again
+    std::uint64_t starts = 0;          // of processes
     std::optional<protocol::PeerReport> last;
     std::vector<std::pair<protocol::Parcel, std::vector<float>>> models;  // handed in
     int kills = 0;
@@ -61,11 +71,19 @@ class PeerWorld {
   void start_all();
   void kill(std::size_t index);  // at once, nothing is said or kept
   void stop(std::size_t index);  // in good order; returns when it has ended
+  // The same within an event, then `closed`, unless the process is killed before. Requires: it
+  // runs, and is not closing yet.
+  void close(std::size_t index, std::function<void()> closed);
+  // What is written to this disk may fail from now on, and kill the process.
+  void disturb_disk(std::size_t index, sim::SimulatedDisk::FaultInjector injector);
+  // Faults are over: disks and clocks are good again, and all ways open and fast.
+  void calm();
   // A roster of these peers (all, where empty), given to all that run, or by their issuer to one.
   identity::SignedRoster roster(std::uint64_t epoch, std::vector<std::size_t> members = {},
                                 Duration lifetime = std::chrono::hours(24),
                                 const std::string& run = "run-1") const;
   identity::SignedRoster stopped_roster(std::uint64_t epoch) const;
+  identity::SignedRoster sign(const identity::Roster& roster) const;  // by the issuer
   void publish(const identity::SignedRoster& roster);
   void give(std::size_t index, const identity::SignedRoster& roster);
 
@@ -79,6 +97,8 @@ class PeerWorld {
   std::string status() const;                         // of all
   std::vector<float> model(std::size_t index) const;  // of the last hand-in
   WallTime wall_now() const;
+  // What holds at any time (world_invariants.h).
+  WorldInvariants& invariants() { return *invariants_; }
 
   sim::VirtualScheduler scheduler;
   gossip::PeerNetwork network;
@@ -90,13 +110,20 @@ class PeerWorld {
   std::vector<std::unique_ptr<Peer>> peers;
   std::vector<std::string> lines;  // what was logged at info and above
   Duration restart_after = std::chrono::seconds(3);
+  // Ways that are slower, one way: by so many times.
+  std::map<std::pair<std::string, std::string>, int> slow;
 
  private:
   class DelayedComputation;
+  class WatchedComputation;
+  class WatchedScheduler;
   class PeerLog;
+
+  Duration passage(const std::string& from, const std::string& to, std::size_t bytes);
 
   bool lossy_;
   std::vector<std::unique_ptr<PeerLog>> logs_;
+  std::unique_ptr<WorldInvariants> invariants_;
   WallTime began_;
 };
 

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// A peer's machine alone: events in, actions out. It belongs to node-01 of a world of which nothing
+// else runs; SetRoster and Prepare are answered at once, computations by hand.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "gossip/peer/network_run.h"
+#include "gossip/peer/peer_machine.h"
+#include "tests/gossip/simulation_cases.h"
+#include "tests/gossip_peer/peer_world.h"
+
+namespace starling::testing {
+
+class MachineBench {
+ public:
+  using Member = protocol::Member;
+
+  explicit MachineBench(gossip::NetOptions options = gossip::testing::small_network("ring", 3))
+      : world(options, 1),
+        machine(world.options, *world.peers[0]->identity,
+                [this](const gossip::NetworkRun& run, Member self, std::uint64_t step,
+                       std::optional<gossip::FallbackPace> pace) {
+                  ++local_steps_made;
+                  return std::make_shared<gossip::LocalSteps>(run, world.experiment.parts[0], self,
+                                                              step, pace);
+                }),
+        wall(world.wall_now()) {}
+
+  void feed(gossip::peer::Event event) {
+    for (gossip::peer::Action& action : machine.on(std::move(event), now, wall)) {
+      const auto* prepare = std::get_if<gossip::peer::Prepare>(&action);
+      const bool renews = std::holds_alternative<gossip::peer::SetRoster>(action);
+      if (const auto* compute = std::get_if<gossip::peer::Compute>(&action)) {
+        computations.push_back(*compute);
+        trainings += compute->what == gossip::peer::Compute::What::kTraining ? 1 : 0;
+      }
+      const auto wanted = prepare != nullptr ? std::optional(*prepare) : std::nullopt;
+      actions.push_back(std::move(action));
+      if (renews) feed(gossip::peer::LinksRenewed{links});
+      if (wanted && prepares) feed(prepared(*wanted));
+    }
+  }
+  gossip::peer::Prepared prepared(const gossip::peer::Prepare& wanted) {
+    const identity::Roster& roster = wanted.roster->roster();
+    return {roster.epoch, derive(roster), wanted.wants_checkpoint ? kept : std::nullopt};
+  }
+  Result<gossip::NetworkRun> derive(const identity::Roster& roster) const {
+    const data::Dataset& dataset = *world.experiment.parts[0].dataset;
+    return gossip::derive_run(roster, dataset.shape(), dataset.classes());
+  }
+  void give(const identity::SignedRoster& roster,
+            gossip::peer::Source source = gossip::peer::Source::kIssuer) {
+    feed(gossip::peer::RosterCame{std::make_shared<const identity::SignedRoster>(roster), source});
+  }
+  void pass(Duration time) {
+    now += time;
+    wall += std::chrono::floor<std::chrono::milliseconds>(time);
+  }
+  void tick(Duration later = {}) {
+    pass(later);
+    feed(gossip::peer::Tick{});
+  }
+  // Of the computation that was asked for first.
+  void compute() {
+    ASSERT_FALSE(computations.empty());
+    const gossip::peer::Compute next = computations.front();
+    computations.pop_front();
+    next.work();
+    feed(gossip::peer::Computed{next.session});
+  }
+  void hear(Member from, protocol::Message message) {
+    feed(gossip::peer::MessageCame{from, {std::move(message), {}}});
+  }
+  // A neighbour's message of this exchange.
+  void hear_model(Member from, protocol::Exchange exchange, float value = 0,
+                  protocol::Support support = {}) {
+    const std::size_t size = world.experiment.parameters();
+    protocol::Parcel parcel{.kind = protocol::Parcel::Kind::kMix,
+                            .epoch = machine.roster()->epoch,
+                            .exchange = exchange,
+                            .first = size,
+                            .support = support};
+    const std::vector<float> values(size, value);
+    feed(gossip::peer::ParcelCame{
+        from, {parcel, SharedBytes::own(to_bytes(as_bytes(std::span(values))))}});
+  }
+  protocol::PeerHello hello_of(protocol::Exchange exchange, bool begun = true) const {
+    return {.epoch = machine.roster()->epoch, .exchange = exchange, .begun = begun};
+  }
+
+  // Of the actions since clear().
+  template <class A>
+  std::vector<A> of() const {
+    std::vector<A> found;
+    for (const auto& action : actions) {
+      if (const auto* is = std::get_if<A>(&action)) found.push_back(*is);
+    }
+    return found;
+  }
+  template <class M>  // messages to one member
+  std::vector<M> sent(Member to) const {
+    std::vector<M> found;
+    for (const auto& send : of<gossip::peer::Send>()) {
+      const auto* message = std::get_if<M>(&send.message);
+      if (send.to == to && message != nullptr) found.push_back(*message);
+    }
+    return found;
+  }
+  std::vector<gossip::peer::SendParcel> parcels(protocol::Parcel::Kind kind) const {
+    std::vector<gossip::peer::SendParcel> found;
+    for (const auto& send : of<gossip::peer::SendParcel>()) {
+      if (send.parcel.kind == kind) found.push_back(send);
+    }
+    return found;
+  }
+  bool said(std::string_view part) const {
+    return std::ranges::any_of(of<gossip::peer::Say>(), [&](const auto& say) {
+      return say.line.find(part) != std::string::npos;
+    });
+  }
+  void clear() { actions.clear(); }
+  std::string state() const { return machine.report(now, wall).state; }
+  protocol::Exchange exchange() const { return machine.report(now, wall).exchange; }
+
+  PeerWorld world;
+  gossip::PeerMachine machine;
+  TimePoint now{};
+  WallTime wall;
+  std::vector<std::pair<Member, protocol::PeerHello>> links;  // as LinksRenewed says
+  bool prepares = true;
+  std::optional<gossip::Checkpoint> kept;  // on the disk
+  std::vector<gossip::peer::Action> actions;
+  std::deque<gossip::peer::Compute> computations;
+  int trainings = 0;  // asked for
+  int local_steps_made = 0;
+};
+
+}  // namespace starling::testing

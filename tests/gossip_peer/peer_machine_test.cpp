@@ -1,0 +1,672 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a peer decides, event by event, without a network.
+#include "gossip/peer/peer_machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/issuer/roster_parts.h"
+#include "gossip/fallback/fallback_terms.h"
+#include "tests/gossip_peer/machine_bench.h"
+
+namespace starling::gossip {
+namespace {
+
+using namespace std::chrono_literals;
+using peer::Source;
+using protocol::Parcel;
+using protocol::PeerHello;
+using starling::testing::MachineBench;
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::IsEmpty;
+using ::testing::Pointwise;
+using ::testing::SizeIs;
+
+// --- rosters ------------------------------------------------------------------------------------
+
+TEST(PeerMachine, BeginsTheRunOfItsRoster) {
+  MachineBench peer;
+  peer.links = {{1, PeerHello{.software = "other"}}};
+  EXPECT_EQ(peer.state(), "joining");
+  EXPECT_EQ(peer.machine.next_deadline(), std::nullopt);
+  peer.give(peer.world.roster(1));
+  EXPECT_THAT(peer.of<peer::KeepRoster>(), SizeIs(1));
+  EXPECT_THAT(peer.of<peer::SetRoster>(), SizeIs(1));
+  ASSERT_THAT(peer.of<peer::Prepare>(), SizeIs(1));
+  EXPECT_TRUE(peer.of<peer::Prepare>()[0].wants_checkpoint);
+  EXPECT_EQ(peer.of<peer::KeepLinks>().back().members, (std::set<protocol::Member>{1, 2}));
+  EXPECT_EQ(peer.trainings, 1);
+  const auto hellos = peer.sent<PeerHello>(1);
+  ASSERT_THAT(hellos, SizeIs(2)) << "of the roster, then of the run";
+  EXPECT_EQ(hellos[0].epoch, 1U);
+  EXPECT_TRUE(hellos[1].begun);
+  EXPECT_THAT(peer.sent<protocol::RosterAsk>(1), SizeIs(1));
+}
+
+TEST(PeerMachine, AnOlderRosterChangesNothing) {
+  MachineBench peer;
+  const auto older = peer.world.roster(1);
+  peer.give(peer.world.roster(2));
+  peer.clear();
+  peer.give(older);
+  peer.give(older, Source::kOther);
+  peer.give(peer.world.roster(2));
+  EXPECT_THAT(peer.actions, IsEmpty());
+  EXPECT_EQ(peer.machine.roster()->epoch, 2U);
+}
+
+TEST(PeerMachine, ARosterThatContradictsTheOneHeldIsNamedAndNotTaken) {
+  MachineBench peer;
+  peer.give(peer.world.roster(2));
+  peer.clear();
+  identity::Roster other = peer.world.roster(2, {0, 1}).roster();
+  other.issued += 1s;
+  peer.give(peer.world.sign(other));
+  EXPECT_THAT(peer.of<peer::SetRoster>(), IsEmpty());
+  EXPECT_TRUE(peer.said("says other things"));
+  EXPECT_THAT(peer.machine.roster()->members, SizeIs(3));
+}
+
+TEST(PeerMachine, ARenewedRosterEndsNothing) {
+  MachineBench peer;
+  peer.give(peer.world.roster(2));
+  const EpochSession* session = peer.machine.session();
+  peer.clear();
+  identity::Roster renewed = peer.world.roster(2).roster();
+  renewed.issued += 1s;
+  renewed.expires += 1s;
+  peer.give(peer.world.sign(renewed));
+  EXPECT_THAT(peer.of<peer::KeepRoster>(), SizeIs(1));
+  EXPECT_THAT(peer.of<peer::SetRoster>(), SizeIs(1));
+  EXPECT_EQ(peer.of<peer::KeepLinks>().back().members, (std::set<protocol::Member>{1, 2}));
+  EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
+  EXPECT_EQ(peer.machine.session(), session);
+}
+
+// Its local phase is trained once: it waits to be mixed in the next epoch.
+TEST(PeerMachine, ANewerRosterWaitsForTheLocalPhaseAtWork) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  ASSERT_EQ(peer.trainings, 1);
+  peer.clear();
+  peer.links = {{1, PeerHello{}}};
+  peer.give(peer.world.roster(2));
+  EXPECT_THAT(peer.of<peer::SetRoster>(), SizeIs(1));
+  EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
+  EXPECT_EQ(peer.machine.hello().epoch, 2U);
+  EXPECT_FALSE(peer.machine.hello().begun) << "it is in no run of that roster";
+  EXPECT_FALSE(peer.machine.check(1, {.kind = Parcel::Kind::kMix, .epoch = 1, .exchange = 0}));
+  // Members are those of the next epoch, of which the session knows nothing.
+  peer.clear();
+  peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = 4});
+  peer.tick(5s);
+  EXPECT_THAT(peer.of<peer::SendParcel>(), IsEmpty());
+  EXPECT_THAT(peer.of<peer::Reach>(), IsEmpty());
+  peer.compute();
+  ASSERT_THAT(peer.of<peer::Prepare>(), SizeIs(1));
+  EXPECT_EQ(peer.machine.session()->epoch(), 2U);
+  while (!peer.computations.empty()) peer.compute();
+  EXPECT_EQ(peer.trainings, 1);
+  EXPECT_EQ(peer.local_steps_made, 1) << "the order of batches continues";
+  const auto messages = peer.parcels(Parcel::Kind::kMix);
+  ASSERT_THAT(messages, SizeIs(2));
+  EXPECT_EQ(messages[0].parcel.epoch, 2U);
+  EXPECT_EQ(messages[0].parcel.exchange, 0U);
+}
+
+// Where the model of the phase is that of a session that ends, nothing is trained in it any more.
+TEST(PeerMachine, NothingIsTrainedForAnEpochThatIsOver) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.hear_model(1, 0);
+  peer.hear_model(2, 0);
+  ASSERT_THAT(peer.computations, SizeIs(1)) << "it mixes";
+  peer.clear();
+  peer.give(peer.world.roster(2));
+  peer.compute();
+  EXPECT_EQ(peer.machine.session()->epoch(), 2U);
+  EXPECT_EQ(peer.exchange(), 1U);
+  while (peer.trainings == 1) peer.compute();
+  EXPECT_EQ(peer.trainings, 2);
+  EXPECT_THAT(peer.of<peer::KeepCheckpoint>(), SizeIs(1));
+}
+
+TEST(PeerMachine, AnEpochThatIsOverBeforeItBeganIsPassedOver) {
+  MachineBench peer;
+  peer.prepares = false;
+  peer.give(peer.world.roster(1));
+  const auto first = peer.of<peer::Prepare>();
+  ASSERT_THAT(first, SizeIs(1));
+  peer.clear();
+  peer.give(peer.world.roster(2));
+  EXPECT_THAT(peer.of<peer::CancelPreparation>(), SizeIs(1));
+  EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty()) << "one at a time";
+  peer.feed(peer.prepared(first[0]));
+  EXPECT_EQ(peer.machine.session(), nullptr);
+  const auto second = peer.of<peer::Prepare>();
+  ASSERT_THAT(second, SizeIs(1));
+  EXPECT_EQ(second[0].roster->roster().epoch, 2U);
+  peer.feed(peer.prepared(second[0]));
+  ASSERT_NE(peer.machine.session(), nullptr);
+  EXPECT_EQ(peer.machine.session()->epoch(), 2U);
+}
+
+TEST(PeerMachine, ARosterPassesFromPeerToPeer) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.clear();
+  const auto next = peer.world.roster(2);
+  const auto ask = issuer::ask_for_newer(peer.machine.roster().get());
+  for (const auto& part : issuer::roster_parts(next, ask)) {
+    peer.feed(peer::MessageCame{1, part});
+  }
+  EXPECT_EQ(peer.machine.roster()->epoch, 2U);
+  peer.clear();
+  peer.hear(2, ask);
+  EXPECT_THAT(peer.sent<protocol::RosterPart>(2), SizeIs(1));
+  peer.clear();
+  peer.hear(2, issuer::ask_for_newer(peer.machine.roster().get()));
+  EXPECT_THAT(peer.sent<protocol::RosterPart>(2), IsEmpty()) << "it holds that one";
+}
+
+TEST(PeerMachine, WhoIsNoMemberWaitsForAnotherRoster) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1, {1, 2}));
+  EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
+  EXPECT_EQ(peer.state(), "refused");
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem,
+            "this device is not a member of the roster");
+  peer.give(peer.world.roster(2));
+  EXPECT_EQ(peer.state(), "training");
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");
+}
+
+TEST(PeerMachine, WhoIsTakenOutAndInAgainTrainsNothingTwice) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.give(peer.world.roster(2, {1, 2}));
+  EXPECT_EQ(peer.machine.session(), nullptr);
+  EXPECT_EQ(peer.of<peer::KeepLinks>().size(), 1U);
+  peer.give(peer.world.roster(3));
+  while (!peer.computations.empty()) peer.compute();
+  EXPECT_EQ(peer.trainings, 1);
+}
+
+TEST(PeerMachine, AStoppedRunKeepsItsModelAndSaysHowFarItCame) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.clear();
+  peer.give(peer.world.stopped_roster(2));
+  const auto kept = peer.of<peer::KeepCheckpoint>();
+  ASSERT_THAT(kept, SizeIs(1));
+  EXPECT_TRUE(kept[0].model_too);
+  EXPECT_EQ(peer.machine.session(), nullptr);
+  EXPECT_EQ(peer.state(), "ended");
+}
+
+// --- expiry and clocks --------------------------------------------------------------------------
+
+TEST(PeerMachine, AnExpiredRosterSilencesUntilALaterOneComes) {
+  MachineBench peer;
+  peer.links = {{1, PeerHello{}}};
+  peer.give(peer.world.roster(1, {}, 1min));
+  ASSERT_EQ(peer.trainings, 1);
+  peer.clear();
+  peer.tick(61s);
+  const auto set = peer.of<peer::SetRoster>();
+  ASSERT_THAT(set, SizeIs(1));
+  EXPECT_EQ(set[0].roster, nullptr);
+  peer.links.clear();
+  peer.clear();
+  peer.compute();  // the phase at work
+  peer.tick(10s);
+  EXPECT_EQ(peer.machine.session(), nullptr);
+  EXPECT_EQ(peer.state(), "refused");
+  EXPECT_THAT(peer.machine.report(peer.now, peer.wall).problem,
+              ::testing::StartsWith("the roster expired at"));
+  EXPECT_THAT(peer.of<peer::Send>(), IsEmpty());
+  EXPECT_THAT(peer.of<peer::SetRoster>(), IsEmpty()) << "once";
+  identity::Roster later = peer.world.roster(2).roster();
+  later.issued = std::chrono::floor<std::chrono::milliseconds>(peer.wall);
+  peer.give(peer.world.sign(later), Source::kOther);
+  while (!peer.computations.empty()) peer.compute();
+  EXPECT_EQ(peer.trainings, 1) << "and goes on with the phase that is not mixed yet";
+  EXPECT_EQ(peer.state(), "waiting");
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");
+}
+
+TEST(PeerMachine, AClockThatIsAnHourOffSilencesNobodyWhomTheIssuerSpeaksTo) {
+  for (const auto off : {1h, -1h}) {
+    MachineBench peer;
+    peer.wall += off;
+    peer.give(peer.world.roster(1, {}, 10min));
+    peer.tick(9min);
+    EXPECT_EQ(peer.state(), "training");
+    peer.tick(2min);
+    EXPECT_EQ(peer.of<peer::SetRoster>().back().roster, nullptr);
+  }
+  MachineBench ahead;
+  ahead.wall += 1h;
+  ahead.give(ahead.world.roster(1, {}, 10min), Source::kOther);
+  EXPECT_EQ(ahead.state(), "refused");
+}
+
+// --- computations -------------------------------------------------------------------------------
+
+TEST(PeerMachine, ClosesOnceThePhaseAtWorkIsDone) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.clear();
+  peer.feed(peer::Close{});
+  EXPECT_THAT(peer.of<peer::Closed>(), IsEmpty());
+  peer.give(peer.world.roster(2));
+  EXPECT_EQ(peer.machine.roster()->epoch, 1U);
+  peer.compute();
+  ASSERT_THAT(peer.of<peer::KeepCheckpoint>(), SizeIs(1));
+  EXPECT_FALSE(peer.of<peer::KeepCheckpoint>()[0].model_too) << "the run is not over";
+  ASSERT_THAT(peer.of<peer::Closed>(), SizeIs(1));
+  EXPECT_TRUE(std::holds_alternative<peer::Closed>(peer.actions.back()));
+  EXPECT_EQ(peer.trainings, 1);
+  EXPECT_EQ(peer.machine.next_deadline(), std::nullopt);
+}
+
+TEST(PeerMachine, ClosesAnywayWhereThePhaseTakesTooLong) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.clear();
+  peer.feed(peer::Close{});
+  EXPECT_EQ(peer.machine.next_deadline(), peer.now + peer.world.options.last_computation);
+  peer.tick(peer.world.options.last_computation - 1ms);
+  EXPECT_THAT(peer.of<peer::Closed>(), IsEmpty());
+  peer.tick(1ms);
+  EXPECT_THAT(peer.of<peer::Closed>(), SizeIs(1));
+  peer.compute();
+  EXPECT_THAT(peer.of<peer::Closed>(), SizeIs(1)) << "once";
+}
+
+TEST(PeerMachine, ClosesWhileARunIsPrepared) {
+  MachineBench peer;
+  peer.prepares = false;
+  peer.give(peer.world.roster(1));
+  const auto prepare = peer.of<peer::Prepare>();
+  peer.clear();
+  peer.feed(peer::Close{});
+  EXPECT_THAT(peer.of<peer::CancelPreparation>(), SizeIs(1));
+  EXPECT_THAT(peer.of<peer::Closed>(), IsEmpty());
+  peer.feed(peer.prepared(prepare[0]));
+  EXPECT_THAT(peer.of<peer::Closed>(), SizeIs(1));
+  EXPECT_EQ(peer.machine.session(), nullptr);
+}
+
+TEST(PeerMachine, KeepsACheckpointNowAndThen) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  for (protocol::Exchange exchange = 0; exchange < 2; ++exchange) {
+    EXPECT_THAT(peer.of<peer::KeepCheckpoint>(), IsEmpty());
+    if (exchange == 1) peer.pass(31s);
+    peer.compute();
+    peer.hear_model(1, exchange);
+    peer.hear_model(2, exchange);
+    peer.compute();
+  }
+  const auto kept = peer.of<peer::KeepCheckpoint>();
+  ASSERT_THAT(kept, SizeIs(1));
+  EXPECT_EQ(kept[0].checkpoint->exchange, 2U);
+  EXPECT_EQ(kept[0].checkpoint->run, "run-1");
+}
+
+// --- checkpoints --------------------------------------------------------------------------------
+
+NetOptions without_learning(const std::string& algorithm = "dpsgd") {
+  NetOptions options = testing::small_network("ring", 3, algorithm);
+  options.train.train.learning_rate = 0;
+  return options;
+}
+
+TEST(PeerMachine, GoesOnFromItsCheckpoint) {
+  MachineBench peer(without_learning());
+  const std::vector<float> model(peer.world.experiment.parameters(), 0.5F);
+  peer.kept = Checkpoint{.run = "run-1",
+                         .exchange = 7,
+                         .model = model,
+                         .support = {.minority = false, .quorum_seconds = 9}};
+  peer.give(peer.world.roster(3));
+  EXPECT_EQ(peer.exchange(), 7U);
+  EXPECT_TRUE(peer.said("goes on from exchange 7"));
+  EXPECT_GE(peer.machine.hello().support.quorum_seconds, 9U);
+  peer.compute();
+  const auto sent = peer.parcels(Parcel::Kind::kMix);
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[0].parcel.exchange, 7U);
+  EXPECT_EQ(to_bytes(sent[0].data.view()), to_bytes(as_bytes(std::span(model))));
+}
+
+TEST(PeerMachine, AnotherRunsCheckpointIsNotUsed) {
+  MachineBench peer(without_learning());
+  peer.kept = Checkpoint{.run = "run-0",
+                         .exchange = 7,
+                         .model = std::vector<float>(peer.world.experiment.parameters(), 0.5F)};
+  peer.give(peer.world.roster(3));
+  EXPECT_EQ(peer.exchange(), 0U);
+}
+
+// The weight that one epoch's checkpoint was kept with means nothing in another.
+TEST(PeerMachine, AWeightIsUsedInItsOwnEpochOnly) {
+  const auto weight_of = [](const EpochSession& session) {
+    const Bytes state = session.course().state();
+    return load_little<std::uint64_t>(state.data() + state.size() - sizeof(std::uint64_t));
+  };
+  MachineBench before(without_learning("push-sum"));
+  before.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  before.give(before.world.roster(1));
+  before.tick(61s);
+  for (const protocol::Member member : {1, 2}) {  // it learns of an incarnation, so it pushes
+    Parcel parcel{.kind = Parcel::Kind::kPush, .epoch = 1};
+    parcel.era = 77;
+    before.feed(peer::ParcelCame{member, {parcel, {}}});
+  }
+  before.compute();
+  before.clear();
+  before.feed(peer::Close{});
+  while (!before.computations.empty()) before.compute();
+  ASSERT_THAT(before.of<peer::KeepCheckpoint>(), SizeIs(1));
+  const Checkpoint kept = *before.of<peer::KeepCheckpoint>()[0].checkpoint;
+  for (const protocol::Epoch epoch : {1, 2}) {
+    MachineBench peer(without_learning("push-sum"));
+    peer.kept = kept;
+    peer.give(peer.world.roster(epoch));
+    constexpr std::uint64_t kOne = std::uint64_t{1} << 40;
+    if (epoch == 1) {
+      EXPECT_LT(weight_of(*peer.machine.session()), kOne);
+    } else {
+      EXPECT_EQ(weight_of(*peer.machine.session()), kOne);
+    }
+  }
+}
+
+// --- a run that cannot go on --------------------------------------------------------------------
+
+TEST(PeerMachine, ARunThatFailsStaysFailedForItsEpoch) {
+  MachineBench peer;
+  peer.prepares = false;
+  peer.give(peer.world.roster(1));
+  peer.feed(peer::Prepared{1, rejected("no-data", "there is no data")});
+  EXPECT_TRUE(peer.said("the run cannot go on: there is no data"));
+  EXPECT_TRUE(peer.machine.failure());
+  EXPECT_EQ(peer.state(), "refused");
+  identity::Roster renewed = peer.world.roster(1).roster();
+  renewed.issued += 1s;
+  peer.clear();
+  peer.give(peer.world.sign(renewed));
+  EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "there is no data");
+  peer.prepares = true;
+  peer.give(peer.world.roster(2));
+  EXPECT_FALSE(peer.machine.failure());
+  EXPECT_EQ(peer.state(), "training");
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).problem, "");
+}
+
+// --- others -------------------------------------------------------------------------------------
+
+TEST(PeerMachine, ANewLinkIsAskedForANewerRoster) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.clear();
+  peer.feed(peer::LinkUp{2, PeerHello{}});
+  const auto asks = peer.sent<protocol::RosterAsk>(2);
+  ASSERT_THAT(asks, SizeIs(1));
+  EXPECT_EQ(asks[0].epoch, 1U);
+  peer.clear();
+  peer.hear(2, protocol::Ping{5});
+  EXPECT_THAT(peer.sent<protocol::Pong>(2), ElementsAre(protocol::Pong{5}));
+}
+
+TEST(PeerMachine, ALinkThatIsLostIsNotWaitedForLong) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  for (const protocol::Member member : {1, 2}) peer.feed(peer::LinkUp{member, peer.hello_of(0)});
+  peer.compute();
+  peer.feed(peer::LinkDown{1});
+  peer.feed(peer::LinkDown{2});
+  ASSERT_TRUE(peer.machine.next_deadline());
+  EXPECT_LE(*peer.machine.next_deadline(), peer.now + 1s);
+  peer.tick(1001ms);
+  EXPECT_THAT(peer.computations, SizeIs(1)) << "it mixes without them";
+}
+
+// Failure detection has deadlines of its own, which must not stand in for those of the course.
+TEST(PeerMachine, IsCalledWhenItsCourseIsDue) {
+  MachineBench peer;
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(peer.world.roster(1));
+  for (const protocol::Member member : {1, 2}) peer.feed(peer::LinkUp{member, peer.hello_of(0)});
+  peer.compute();
+  for (int i = 0; i < 20 && peer.state() == "waiting"; ++i) {
+    const auto of_course = peer.machine.session()->course().next_deadline();
+    ASSERT_TRUE(of_course);
+    ASSERT_LE(*peer.machine.next_deadline(), *of_course);
+    peer.tick(*peer.machine.next_deadline() - peer.now);
+  }
+}
+
+// A probe of failure detection that finds no link goes out with the link that it asks for.
+TEST(PeerMachine, AProbeWaitsForItsLink) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.clear();
+  while (peer.of<peer::Reach>().empty()) peer.tick(100ms);
+  const protocol::Member member = peer.of<peer::Reach>()[0].member;
+  EXPECT_THAT(peer.of<peer::Send>(), IsEmpty());
+  peer.feed(peer::LinkUp{member, peer.hello_of(0)});
+  EXPECT_THAT(peer.sent<protocol::Swim>(member), SizeIs(1));
+  peer.clear();
+  peer.feed(peer::LinkUp{member, peer.hello_of(0)});
+  EXPECT_THAT(peer.sent<protocol::Swim>(member), IsEmpty()) << "once";
+}
+
+// Who is silent and without a link is found dead, and its message not waited for.
+TEST(PeerMachine, FailureDetectionIsListenedTo) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  for (const protocol::Member member : {1, 2}) peer.feed(peer::LinkUp{member, peer.hello_of(0)});
+  for (int i = 0; i < 600 && peer.machine.report(peer.now, peer.wall).reachable > 1; ++i) {
+    peer.tick(100ms);
+  }
+  EXPECT_EQ(peer.machine.report(peer.now, peer.wall).reachable, 1U);
+  peer.clear();
+  peer.compute();
+  EXPECT_THAT(peer.computations, SizeIs(1)) << "nobody is waited for: it mixes at once";
+  EXPECT_TRUE(peer.machine.hello().support.minority);
+  peer.hear(1, protocol::ReduceNote{.kind = protocol::ReduceNote::Kind::kAsk, .epoch = 1});
+  const auto answers = peer.sent<protocol::ReduceNote>(1);
+  ASSERT_THAT(answers, SizeIs(1));
+  EXPECT_EQ(answers[0].held, 0U) << "of a minority";
+}
+
+TEST(PeerMachine, TheModelIsGivenWhenItMayBeRead) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.feed(peer::LinkUp{1, peer.hello_of(0)});
+  const std::size_t size = peer.world.experiment.parameters();
+  for (int i = 0; i < 9; ++i) {
+    peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 1, .end = 3});
+  }
+  peer.hear(2, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size + 1});
+  peer.hear(2, protocol::ColumnsAsk{.epoch = 2, .begin = 0, .end = size});
+  EXPECT_THAT(peer.parcels(Parcel::Kind::kColumns), IsEmpty()) << "it trains";
+  peer.compute();
+  const auto given = peer.parcels(Parcel::Kind::kColumns);
+  EXPECT_THAT(given, SizeIs(4)) << "no more of one member's wait";
+  for (const peer::SendParcel& columns : given) {
+    EXPECT_EQ(columns.to, 1U);
+    EXPECT_EQ(columns.parcel.place, 1U);
+    EXPECT_EQ(columns.parcel.first, 2U);
+    EXPECT_EQ(columns.urgency, ParcelFlow::Urgency::kBackground);
+  }
+  peer.clear();
+  peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 0, .end = size});
+  EXPECT_THAT(peer.parcels(Parcel::Kind::kColumns), SizeIs(1)) << "while it waits: at once";
+}
+
+TEST(PeerMachine, WhoAskedForTheModelAndIsGoneGetsNothing) {
+  MachineBench peer;
+  peer.give(peer.world.roster(1));
+  peer.feed(peer::LinkUp{1, peer.hello_of(0)});
+  peer.hear(1, protocol::ColumnsAsk{.epoch = 1, .begin = 1, .end = 3});
+  peer.feed(peer::LinkDown{1});
+  peer.compute();
+  EXPECT_THAT(peer.parcels(Parcel::Kind::kColumns), IsEmpty());
+}
+
+TEST(PeerMachine, ADonorThatIsLostIsReplaced) {
+  MachineBench peer(testing::small_network_of_steps(200, "ring", 3));
+  peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+  peer.give(peer.world.roster(1));
+  peer.compute();
+  peer.hear_model(1, 50);
+  peer.hear_model(2, 50);
+  peer.compute();
+  const auto lost = peer.sent<protocol::ColumnsAsk>(1);
+  ASSERT_THAT(lost, SizeIs(1));
+  peer.clear();
+  peer.feed(peer::LinkDown{1});
+  EXPECT_THAT(peer.sent<protocol::ColumnsAsk>(2), ElementsAre(lost[0]));
+  peer.feed(peer::LinkDown{2});
+  EXPECT_TRUE(peer.said("nobody gave a model: goes on with its own"));
+}
+
+// Each donor gives a part; what the optimizer had learned of the former model is forgotten.
+TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
+  std::map<std::string, std::vector<float>> after;
+  for (const std::string optimizer : {"sgd", "momentum"}) {
+    NetOptions options = testing::small_network_of_steps(200, "ring", 3);
+    options.train.train.optimizer = optimizer;
+    MachineBench peer(options);
+    peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
+    peer.give(peer.world.roster(1));
+    peer.compute();
+    peer.hear_model(1, 50);
+    peer.hear_model(2, 50);
+    peer.compute();
+    EXPECT_EQ(peer.state(), "catching-up");
+    for (const protocol::Member member : {1, 2}) {
+      const auto asks = peer.sent<protocol::ColumnsAsk>(member);
+      ASSERT_THAT(asks, SizeIs(1));
+      std::vector<float> columns;
+      for (std::uint64_t at = asks[0].begin; at < asks[0].end; ++at) {
+        columns.push_back(static_cast<float>(at));
+      }
+      const Parcel parcel{.kind = Parcel::Kind::kColumns,
+                          .epoch = 1,
+                          .exchange = 50,
+                          .place = asks[0].begin,
+                          .first = columns.size()};
+      EXPECT_TRUE(peer.machine.check(member, parcel));
+      EXPECT_FALSE(peer.machine.check(3 - member, parcel)) << "not asked for there";
+      peer.feed(peer::ParcelCame{
+          member, {parcel, SharedBytes::own(to_bytes(as_bytes(std::span(columns))))}});
+    }
+    EXPECT_EQ(peer.exchange(), 50U);
+    peer.clear();
+    peer.compute();
+    const auto sent = peer.parcels(Parcel::Kind::kMix);
+    ASSERT_THAT(sent, SizeIs(2));
+    const auto* floats = reinterpret_cast<const float*>(sent[0].data.view().data());
+    after[optimizer].assign(floats, floats + sent[0].parcel.first);
+    for (std::size_t i = 0; i < after[optimizer].size(); ++i) {
+      EXPECT_NEAR(after[optimizer][i], static_cast<float>(i), 0.5) << "column " << i;
+    }
+  }
+  EXPECT_THAT(after["momentum"], Pointwise(FloatNear(1e-4F), after["sgd"]))
+      << "the first step with momentum is that of SGD";
+}
+
+// --- while the coordinator is gone --------------------------------------------------------------
+
+class Fallbacks : public ::testing::Test {
+ protected:
+  void SetUp() override { peer.give(fallback_roster(1)); }
+  identity::SignedRoster fallback_roster(protocol::Epoch epoch) const {
+    identity::Roster roster = peer.world.roster(epoch).roster();
+    for (const auto& setting : fallback_settings({.run = 1, .classes = 3})) {
+      roster.settings.push_back(setting);
+    }
+    return peer.world.sign(roster);
+  }
+  peer::BeginFallback begin() const {
+    const std::vector<float> model(peer.world.experiment.parameters(), 0.25F);
+    fallback::Begin begin;
+    begin.from.model = SharedBytes::own(to_bytes(as_bytes(std::span(model))));
+    begin.pace = {.round = 1, .rounds = 100, .steps = 1, .per_round = 1s, .from = peer.now};
+    return {begin};
+  }
+  // Goes on when its pace allows.
+  void train() {
+    while (peer.computations.empty()) peer.tick(100ms);
+    peer.compute();
+  }
+
+  MachineBench peer;
+};
+
+TEST_F(Fallbacks, StandByUntilTheyBegin) {
+  EXPECT_THAT(peer.of<peer::Prepare>(), IsEmpty());
+  EXPECT_EQ(peer.state(), "fallback-roster");
+  EXPECT_TRUE(peer.machine.standby(peer.now, peer.wall));
+  EXPECT_FALSE(peer.machine.gossiped());
+  peer.feed(begin());
+  const auto prepare = peer.of<peer::Prepare>();
+  ASSERT_THAT(prepare, SizeIs(1));
+  EXPECT_EQ(prepare[0].held, peer.world.experiment.parameters());
+  EXPECT_FALSE(prepare[0].wants_checkpoint);
+  EXPECT_EQ(peer.trainings, 0) << "its first step is due in a second";
+  train();
+  EXPECT_EQ(peer.trainings, 1);
+}
+
+TEST_F(Fallbacks, SayWhatCameOfThemAndKeepNoCheckpoint) {
+  peer.feed(begin());
+  train();
+  peer.hear_model(1, 0, 0.25F);
+  peer.hear_model(2, 0, 0.25F);
+  peer.compute();  // mixes
+  const auto gossiped = peer.machine.gossiped();
+  ASSERT_TRUE(gossiped);
+  EXPECT_EQ(gossiped->exchanges, 1U);
+  EXPECT_EQ(gossiped->steps, 1U);
+  peer.clear();
+  peer.feed(peer::EndFallback{});
+  EXPECT_EQ(peer.machine.session(), nullptr);
+  EXPECT_THAT(peer.of<peer::KeepLinks>().back().members, IsEmpty());
+  EXPECT_THAT(peer.of<peer::KeepCheckpoint>(), IsEmpty());
+  EXPECT_EQ(peer.state(), "fallback-roster");
+}
+
+// What an ended session had computed is nothing to the next one.
+TEST_F(Fallbacks, AComputationOfAnEndedSessionIsIgnored) {
+  peer.feed(begin());
+  while (peer.computations.empty()) peer.tick(100ms);
+  const peer::Compute old = peer.computations.front();
+  peer.computations.clear();
+  peer.feed(peer::EndFallback{});
+  peer.clear();
+  old.work();
+  peer.feed(peer::Computed{old.session});
+  EXPECT_THAT(peer.actions, IsEmpty());
+  peer.feed(begin());
+  while (peer.computations.empty()) peer.tick(100ms);
+  peer.clear();
+  peer.feed(peer::Computed{old.session});
+  EXPECT_THAT(peer.actions, IsEmpty());
+  EXPECT_EQ(peer.state(), "training");
+  peer.compute();
+  EXPECT_EQ(peer.state(), "waiting");
+}
+
+}  // namespace
+}  // namespace starling::gossip
