@@ -129,27 +129,35 @@ struct ColumnsAsk {
   friend bool operator==(const ColumnsAsk&, const ColumnsAsk&) = default;
 };
 
-// All-reduce: who takes part in which attempt, who is done, what is agreed
-// (gossip/collective/all_reduce_machine.h). The mean of an attempt is named by its number. Among
-// neighbours kAsk, kDone and kNotYet are about a message that is waited for (neighbour_course.cpp).
+// All-reduce (gossip/collective/all_reduce_machine.h): members register with the gatherer of an
+// attempt, which names those who reduce and commits their mean. A mean is named by the number of
+// its attempt. Among neighbours kAsk, kDone and kNotYet are about a message that is waited for
+// (neighbour_course.cpp).
 struct ReduceNote {
   enum class Kind : std::uint8_t {
-    kState,    // to the leader: I have begun `exchange` and take part in nothing below `attempt`
-    kAttempt,  // leader: reduce among `members`; or, with `held`, take the mean that stands
-    kDone,     // to the leader: I hold the mean that `attempt` was about
-    kCommit,   // `exchange` has ended with the mean of `attempt` over `members`; attempt 0: copy
-               // a model of these, which have come to the exchange after it
-    kWant,     // send me the mean of `attempt`
-    kAsk,      // leader: tell me your state, and leave attempts below this one
-    kNotYet,   // I have not begun `exchange`; unasked (attempt 0): go on without me
+    kRegister,  // to the gatherer: I have begun `exchange` and take part in nothing below `attempt`
+    kList,      // gatherer: reduce among `members`; or, with `held`, take that mean from `other`
+    kDone,      // to the gatherer: I hold the mean of `attempt`
+    kCommit,    // `exchange` has ended with the mean of `attempt` over `members`
+    kWant,      // send me the mean of `attempt`, or of `held` that it was before
+    kAsk,       // register under `attempt`; in any case say whether you are further (0: or kWait)
+    kNotYet,    // among neighbours only
+    kWait,      // I am here, and have nothing else to say yet
+    kAhead,  // I have come to `exchange`, and nobody has a mean for you: copy a model of `members`
   };
-  Kind kind = Kind::kState;
+  Kind kind = Kind::kRegister;
   Epoch epoch = 0;
   Exchange exchange = 0;
   std::uint32_t attempt = 0;
   std::uint32_t held = 0;       // the attempt whose mean the speaker holds; 0: none
-  std::vector<Member> members;  // kState: of `held`; without one, who is out of its reach
+  std::vector<Member> members;  // kRegister: of `held`; without one, who does not answer it
   Exchange backed = 0;          // Progress::backed of who begins `exchange`
+  // kRegister and kList with `count`: whom the member waited for. kList with `held`, kCommit: who
+  // has the mean.
+  Member other = 0;
+  // kRegister: pieces that the member had when it gave up its last attempt, and 1; 0: it did not.
+  // kCommit: members that held the mean then.
+  std::uint16_t count = 0;
   friend bool operator==(const ReduceNote&, const ReduceNote&) = default;
 };
 

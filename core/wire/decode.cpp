@@ -339,7 +339,9 @@ Result<protocol::ReduceNote> read(schema::ReduceNote::Reader from) {
                               .attempt = from.getAttempt(),
                               .held = from.getHeld(),
                               .members = std::move(members),
-                              .backed = from.getBacked()};
+                              .backed = from.getBacked(),
+                              .other = from.getOther(),
+                              .count = from.getCount()};
 }
 
 Result<protocol::PeerReport> read(schema::PeerReport::Reader from) {

@@ -321,6 +321,8 @@ void write(capnp::MessageBuilder& message, const protocol::ReduceNote& note) {
   auto members = to.initMembers(length(note.members.size()));
   for (unsigned i = 0; i < members.size(); ++i) members.set(i, note.members[i]);
   to.setBacked(note.backed);
+  to.setOther(note.other);
+  to.setCount(note.count);
 }
 
 void write(capnp::MessageBuilder& message, const protocol::PeerReport& report) {

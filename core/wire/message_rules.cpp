@@ -270,7 +270,7 @@ Result<void> check(const protocol::ColumnsAsk& ask) {
 }
 
 Result<void> check(const protocol::ReduceNote& note) {
-  STARLING_TRY(expect(note.kind <= protocol::ReduceNote::Kind::kNotYet, "there is no such kind"));
+  STARLING_TRY(expect(note.kind <= protocol::ReduceNote::Kind::kAhead, "there is no such kind"));
   return check_count("members", note.members.size(), kMembersMax);
 }
 

@@ -200,6 +200,8 @@ struct ReduceNote {
   exchange @4 :UInt64;
   members @5 :List(UInt32);
   backed @6 :UInt64;
+  other @7 :UInt32;
+  count @8 :UInt16;
 }
 
 struct PeerReport {

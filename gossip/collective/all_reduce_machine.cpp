@@ -16,17 +16,19 @@ using Kind = protocol::ReduceNote::Kind;
 
 // More than any member needs in one exchange: a bound on what one may make us send.
 constexpr unsigned kWantsMax = 16;
-// A leader's attempts go up by one of its own at a time; nobody honest is so many ahead.
-constexpr std::uint64_t kAttemptsAhead = 4096;
+// Rounds go up one by one; no honest member is so many ahead.
+constexpr std::uint64_t kRoundsAhead = 4096;
+constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
+constexpr Exchange kExchangeMax = std::numeric_limits<Exchange>::max() - 2;
 constexpr Duration kSayEvery = std::chrono::seconds(10);
 constexpr std::size_t kNamedMax = 8;
-constexpr unsigned kDoublingsMax = 10;  // of the time that an attempt is given
-constexpr std::uint64_t kAttemptMax = std::uint64_t{1} << 31;  // leaves room on the wire
+constexpr std::uint64_t kDoublingsMax = 10;
 
 }  // namespace
 
 AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
-                                   std::vector<std::string> names, Progress next)
+                                   std::vector<std::string> names, Progress next,
+                                   const std::set<Member>& absent)
     : options_(options),
       epoch_(epoch),
       self_(self),
@@ -34,8 +36,16 @@ AllReduceMachine::AllReduceMachine(const AllReduceOptions& options, Epoch epoch,
       next_(next),
       peers_(names_.size()),
       arrivals_(options.stragglers),
-      pace_(next.exchange) {
+      pieces_(options.pieces),
+      claims_(names_.size(), next.exchange) {
   STARLING_CHECK(self < names_.size());
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (absent.contains(m)) {
+      peers_[m].silent_since = TimePoint{};
+    } else {
+      expected_.insert(m);
+    }
+  }
 }
 
 std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
@@ -46,37 +56,13 @@ std::vector<Action> AllReduceMachine::on(Event event, TimePoint now) {
 }
 
 std::optional<TimePoint> AllReduceMachine::next_deadline() const {
-  std::optional<TimePoint> due;
-  auto at = [&](TimePoint time) { due = due ? std::min(*due, time) : time; };
-  if (current_) at(current_->repeat_at);
-  if (current_ && current_->lead && !is_late()) at(current_->first_at + arrivals_.duration());
-  if (current_ && current_->lead && unsure_until() > now_) at(unsure_until());
-  for (const Peer& peer : peers_) {
-    if (peer.begun && *peer.begun >= next_ && !peer.declined) {
-      at(peer.begun_at + arrivals_.duration());
-    }
-  }
+  std::optional<TimePoint> due = gather_deadline();
+  const auto sooner = [&](std::optional<TimePoint> time) {
+    if (time) due = std::min(due.value_or(*time), *time);
+  };
+  sooner(gives_up_at());
+  if (current_) sooner(current_->looks_at);
   return due;
-}
-
-std::vector<Member> AllReduceMachine::waiting_for() const {
-  if (!current_) return {};
-  const Current& c = *current_;
-  if (c.want) return {c.want->from};
-  if (c.run)
-    return c.run->reduction.done() ? Members{}
-                                   : Members{c.run->members[c.run->reduction.waits_for()]};
-  if (!c.lead) return {c.reported_to};
-  Members members;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (m == self_ || !is_reachable(m)) continue;
-    const bool awaited = std::ranges::find(c.lead->awaited, m) != c.lead->awaited.end();
-    const bool open = c.lead->stage == Lead::Stage::kRunning
-                          ? awaited && !peers_[m].done
-                          : !has_answered(m) && peers_[m].asked == c.lead->attempt;
-    if (open) members.push_back(m);
-  }
-  return members;
 }
 
 std::size_t AllReduceMachine::early_floats() const {
@@ -85,100 +71,69 @@ std::size_t AllReduceMachine::early_floats() const {
   return floats;
 }
 
-// --- what happens to us --------------------------------------------------------------------------
+// --- events --------------------------------------------------------------------------------------
 
 void AllReduceMachine::handle(Begin& begin) {
-  STARLING_CHECK(!last_ || begin.at > last_->at);
-  TimePoint first = now_;
-  for (const Peer& peer : peers_) {
-    if (peer.begun == begin.at) first = std::min(first, peer.begun_at);
-  }
-  if (declined(begin.at)) arrivals_.learn(now_ - first);
-  if (!further_.empty() && begin.at >= next_) pace_.took(begin.at.exchange, now_);
-  for (Peer& peer : peers_) {
-    if (peer.ahead && *peer.ahead <= begin.at) be_with_us(peer);
-    peer.sounded = false;
-    peer.asked = 0;
-    peer.done = false;
-    peer.wants = 0;
-  }
+  STARLING_CHECK(!last_ || begin.at > last_->commit.at);
+  if (!donors_.empty() && begin.at >= next_) claims_.pace().took(begin.at.exchange, now_);
+  claims_.begin(begin.at);
+  for (Peer& peer : peers_) peer.wants = 0;
   early_.clear();
-  current_ = Current{};
-  // Nobody gave a model: they are not asked for it again in the same moment.
-  if (begin.at < next_) current_->stays_until = now_ + options_.repeat;
+  current_ = Current{
+      .at = begin.at, .input = std::move(begin.input), .begun_at = now_, .waits_since = now_};
+  // No donor gave a model: they are not asked for it again in the same moment.
+  if (begin.at < next_) current_->ignores_until = now_ + options_.answer;
   next_ = {begin.at.backed, begin.at.exchange + 1};
-  current_->at = begin.at;
-  current_->input = std::move(begin.input);
-  current_->first_at = first;
-  current_->repeat_at = now_ + options_.repeat;
-  if (follow_the_further()) return;
-  const Member to = leader();
-  const Attempt attempt = next_attempt(to);
-  current_->reported_to = to;
-  promise(attempt);
-  if (to == self_) {
-    lead(attempt, false);
-    for (Member m = 0; m < peers_.size(); ++m) ask_ahead(m);
-  } else {
-    send_state(to);
+  if (gather_ && gather_->at != begin.at) gather_.reset();
+  look_ahead();
+  if (!current_) return;
+  for (Member m = 0; m < peers_.size(); ++m) {  // silent members may be back
+    if (peers_[m].silent_since) send(m, make_note(Kind::kAsk, begin.at, 0));
   }
+  const auto committed = std::exchange(committed_, {});
+  if (committed && committed->at == begin.at) {
+    if (gathered_from_) arrivals_.learn(now_ - *gathered_from_);
+    return fetch_committed(*committed);
+  }
+  const auto asked_for = std::exchange(asked_for_, {});
+  if (asked_for && asked_for->first == begin.at &&
+      (!gather_ || gather_->attempt < asked_for->second)) {
+    promise(asked_for->second);
+    return report();
+  }
+  register_with(is_lost(gatherer_) ? gatherer_after(gatherer_) : gatherer_);
 }
 
-void AllReduceMachine::handle(Reachable& event) {
+void AllReduceMachine::handle(LinkUp& event) {
   if (event.member >= peers_.size() || event.member == self_) return;
-  if (is_reachable(event.member)) return put_again(event.member);
-  Peer& peer = peers_[event.member];
-  peer.reachable = true;
-  peer.unsure = false;
-  peer.asked = 0;
-  peer.wants = 0;
-  if (!current_) return;
-  const Current& c = *current_;
-  const bool leaves = c.joined == 0 && c.held.attempt == 0 && leader() != c.reported_to;
-  if (leaves) return report();
-  // A link was replaced by another: whom we follow has heard that we lack this member.
-  const bool waits = !c.lead && c.reported_to != self_ && c.promised > c.joined;
-  if (waits && c.held.attempt == 0) send_state(c.reported_to);
+  const bool is_first = !peers_[event.member].met;
+  heard(event.member);
+  if (is_first && waiting_for() == event.member) current_->waits_since = now_;
+  peers_[event.member].wants = 0;
+  // Without a majority nobody who returns is passed over.
+  if (2 * expected_.size() <= peers_.size()) expected_.insert(event.member);
+  if (event.at && *event.at > open()) hear_of_later(event.member, *event.at);
+  resend(event.member);
 }
 
-void AllReduceMachine::handle(Unreachable& event) {
+// A member that was never met may still be starting.
+void AllReduceMachine::handle(LinkDown& event) {
   if (event.member >= peers_.size() || event.member == self_) return;
-  if (!is_reachable(event.member)) return;
   Peer& peer = peers_[event.member];
-  peer.reachable = false;
-  if (!event.for_good) be_unsure(peer);
-  peer.begun.reset();
-  peer.not_yet.reset();
-  peer.declined = false;
-  peer.sounded = false;
-  be_with_us(peer);
-  std::erase_if(early_, [&](const auto& entry) { return entry.first.first == event.member; });
-  if (!current_) return;
-  Current& c = *current_;
-  auto is_in = [&](const Members& members) {
-    return std::ranges::find(members, event.member) != members.end();
-  };
-  const bool wanted = c.want && c.want->from == event.member;
-  if (wanted) c.want.reset();
-  const bool awaited = c.lead && is_in(c.lead->awaited);
-  const bool in_run = c.run && is_in(c.run->members);
-  if (awaited || in_run) {
-    say(LogLevel::kWarning, fmt::format("{} was lost in exchange {}, attempt {}: the "
-                                        "others begin again without it",
-                                        names_[event.member], c.at.exchange, c.joined));
-  }
-  if (wanted || awaited || in_run || c.reported_to == event.member) report();
+  if (peer.met && !peer.down_since) peer.down_since = now_;
+  claims_.forget(event.member);
 }
 
 void AllReduceMachine::handle(NoteReceived& event) {
   protocol::ReduceNote& note = event.note;
   if (event.from >= peers_.size() || event.from == self_ || note.epoch != epoch_) return;
-  if (note.backed > note.exchange + (note.kind == Kind::kCommit ? 1 : 0)) return;  // cannot be
+  if (note.backed > note.exchange || note.exchange > kExchangeMax) return;  // cannot be
+  heard(event.from);
   switch (note.kind) {
-    case Kind::kState:
-      return receive_state(event.from, note);
-    case Kind::kAttempt:
-      return receive_attempt(event.from, note);
+    case Kind::kRegister:
+      return receive_register(event.from, note);
+    case Kind::kList:
+      return receive_list(event.from, note);
     case Kind::kDone:
       return receive_done(event.from, note);
     case Kind::kCommit:
@@ -187,17 +142,29 @@ void AllReduceMachine::handle(NoteReceived& event) {
       return receive_want(event.from, note);
     case Kind::kAsk:
       return receive_ask(event.from, note);
+    case Kind::kWait:
+      if (gather_ && note.attempt == gather_->attempt && progress_of(note) == gather_->at) {
+        gather_->late.insert(event.from);
+      }
+      // The gatherer is there, and others are late.
+      if (current_ && !current_->run && !current_->fetch && waiting_for() == event.from) wait();
+      return;
+    case Kind::kAhead:
+      if (!are_members(note.members)) return;
+      return hear_of_further(event.from, progress_of(note), std::move(note.members));
     case Kind::kNotYet:
-      return receive_not_yet(event.from, note);
+      return;
   }
 }
 
 void AllReduceMachine::handle(PieceReceived& piece) {
   if (piece.from >= peers_.size() || piece.from == self_ || piece.epoch != epoch_) return;
+  heard(piece.from);
   if (!current_ || piece.at != current_->at) return;
   Current& c = *current_;
   if (piece.place == place_of(Phase::kResult, 0)) {
-    const bool wanted = c.want && c.want->from == piece.from && c.want->attempt == piece.attempt &&
+    const bool wanted = c.fetch && c.fetch->sources[c.fetch->source] == piece.from &&
+                        c.fetch->held == piece.attempt &&
                         piece.floats.values.size() == c.input.values.size();
     if (wanted) take_result(piece.floats);
   } else if (c.run && piece.attempt == c.joined) {
@@ -206,6 +173,7 @@ void AllReduceMachine::handle(PieceReceived& piece) {
     std::vector<Reduction::Outgoing> out;
     const auto from = static_cast<std::size_t>(at - c.run->members.begin());
     if (!c.run->reduction.take(from, piece.place, piece.floats, out)) return;
+    wait();
     emit(out);
     after_progress();
   } else if (piece.attempt == c.promised && c.promised > c.joined && owner(c.promised) != self_) {
@@ -214,218 +182,97 @@ void AllReduceMachine::handle(PieceReceived& piece) {
 }
 
 void AllReduceMachine::handle(Tick&) {
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (!is_overdue(m)) continue;
-    if (!std::exchange(is_left_out_, true)) {
-      say(LogLevel::kWarning,
-          fmt::format("we are late for exchange {}, which {} has begun: it goes on without us",
-                      peers_[m].begun->exchange, names_[m]));
-    }
-    for (Member other = 0; other < peers_.size(); ++other) {  // or their leaders would differ
-      const bool same = peers_[other].begun == peers_[m].begun && !peers_[other].declined;
-      if (same && other != m) decline(other);
-    }
-    decline(m);
-  }
-  if (current_ && now_ >= current_->repeat_at) repeat();
-}
-
-// --- notes ---------------------------------------------------------------------------------------
-
-void AllReduceMachine::receive_state(Member from, protocol::ReduceNote& note) {
-  const Progress at = progress_of(note);
-  if (last_ && at <= last_->at) {
-    if (at == last_->at && last_->first_at) {
-      arrivals_.learn(now_ - *last_->first_at);
-    }
-    return send_last(from);
-  }
-  if (is_long_over(at)) return say_it_is_over(from);
-  const bool is_current = current_ && at == current_->at;
-  if (!is_current && at < next_) {  // passed over here
-    return send(from, Kind::kNotYet, at, 0);
-  }
-  if (!note.members.empty() && !are_members(note.members)) return;
-  Peer& peer = peers_[from];
-  if (!peer.reachable) return;
-  if (peer.begun != at) {
-    peer.begun_at = now_;
-    peer.declined = false;
-    peer.asked = 0;
-  }
-  peer.begun = at;
-  peer.attempt = note.attempt;
-  peer.held = note.members.empty() ? 0 : note.held;
-  const bool lacks_more = std::ranges::any_of(note.members, [&](Member m) {
-    return peer.held == 0 && is_reachable(m) && !std::ranges::binary_search(peer.members, m);
-  });
-  if (lacks_more) be_unsure(peer);
-  if (note.members.empty()) peer.unsure = false;
-  peer.members = std::move(note.members);
-  if (!is_current) {
-    ask_ahead(from);
-    // They ended one that we have not begun.
-    if (is_beyond_next(at) || declined(at)) decline(from);
-    return;
-  }
-  Current& c = *current_;
-  be_with_us(peer);
-  if (!c.lead && declined(at)) decline(from);  // we told others not to count on us
-  const bool mine = note.attempt != 0 && owner(note.attempt) == self_;
-  if (c.lead && mine && peer.attempt > c.promised && is_plausible(peer.attempt)) {
-    promise(peer.attempt);
-    lead(peer.attempt, true);
-  }
-}
-
-void AllReduceMachine::receive_attempt(Member from, protocol::ReduceNote& note) {
-  if (!current_ || progress_of(note) != current_->at || note.attempt == 0) return;
-  Current& c = *current_;
-  if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from ||
-      !are_members(note.members)) {
-    return;
-  }
-  if (note.held != 0) {
-    c.joined = note.attempt;
-    if (c.held.attempt == note.held) return send(from, Kind::kDone, c.at, note.attempt);
-    return want({Want::For::kStanding, from, note.held, std::move(note.members)});
-  }
-  auto is_in = [&](Member m) { return std::ranges::binary_search(note.members, m); };
-  if (c.held.attempt != 0 || !is_in(self_) || !is_in(from)) return;
-  // Someone of them is out of our reach, and the leader does not know.
-  if (!std::ranges::all_of(note.members, [&](Member m) { return is_reachable(m); })) {
-    c.joined = note.attempt;  // and left at once: the report must be about the next
-    return report();
-  }
-  join(note.attempt, std::move(note.members));
-}
-
-void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
-  if (!current_ || !are_members(note.members)) return;
-  Current& c = *current_;
-  const Progress at = progress_of(note);
-  if (note.attempt == 0) {
-    const Progress next{note.backed, note.exchange + 1};
-    if (!may_follow(next)) hear_of_further(from, next, std::move(note.members));
-    return;
-  }
-  if (at > c.at) {
-    const Progress next = after(at, note.members);
-    return hear_of_further(from, next, std::move(note.members));
-  }
-  if (at < c.at) return;
-  if (c.held.attempt == note.attempt && c.held.members == note.members) {
-    return finish(std::move(c.held));
-  }
-  if (c.want && c.want->purpose == Want::For::kFinish) return;
-  want({Want::For::kFinish, from, note.attempt, std::move(note.members)});
-}
-
-void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
-  const Mean* mean = nullptr;
-  const Progress at = progress_of(note);
-  if (last_ && at == last_->at) {
-    mean = &last_->mean;
-  } else if (current_ && at == current_->at) {
-    mean = &current_->held;
-  } else if (last_ && at < last_->at) {
-    return send_last(from);
-  }
-  if (mean == nullptr && at < next_) {  // passed over here: the word was another's
-    return send(from, Kind::kNotYet, at, 0);
-  }
-  if (mean == nullptr || mean->attempt == 0 || mean->attempt != note.attempt) return;
-  if (peers_[from].wants == kWantsMax) return;
-  ++peers_[from].wants;
-  actions_.push_back(SendPiece{from, at, note.attempt, place_of(Phase::kResult, 0), mean->floats});
-}
-
-void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
-  if (note.attempt == 0 || owner(note.attempt) != from) return;
-  const Progress at = progress_of(note);
-  if (last_ && at <= last_->at) return send_last(from);
-  if (is_long_over(at)) return say_it_is_over(from);
-  if (!current_ || at != current_->at) return send(from, Kind::kNotYet, at, note.attempt);
-  Current& c = *current_;
-  if (!is_plausible(note.attempt)) return;
-  if (note.attempt > c.promised) {
-    promise(note.attempt);
-    if (is_reachable(from)) c.reported_to = from;
-  }
-  send_state(from);
-}
-
-void AllReduceMachine::receive_not_yet(Member from, const protocol::ReduceNote& note) {
-  const Progress at = progress_of(note);
-  peers_[from].not_yet = at;
-  peers_[from].not_yet_attempt = note.attempt;
-  if (!current_ || at != current_->at) return;
-  Current& c = *current_;
-  if (note.attempt != 0) peers_[from].begun.reset();  // it may have begun, and given up
-  if (c.want && c.want->from == from) {  // it does not hold what it has passed on the word of
-    const bool is_over = c.want->purpose == Want::For::kFinish;
-    c.want.reset();
-    return is_over && c.reported_to != from ? repeat() : report();
-  }
-  const bool awaited = c.lead && std::ranges::find(c.lead->awaited, from) != c.lead->awaited.end();
-  if (note.attempt == 0 ? c.reported_to == from : awaited) report();
+  tick_gather();
+  if (current_ && current_->looks_at && now_ >= *current_->looks_at) look_ahead();
+  const auto gives_up = gives_up_at();
+  if (gives_up && now_ >= *gives_up) stop_waiting();
 }
 
 // --- a member's side -----------------------------------------------------------------------------
 
-// The lowest who is reachable and has not asked to be left out; the same in all views once they
-// agree on who that is. It is never relied upon: attempts are.
-Member AllReduceMachine::leader() const {
-  const Progress at = current_->at;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    const bool out = m == self_ ? declined(at) : peers_[m].not_yet == at || peers_[m].elsewhere;
-    if (is_reachable(m) && !out) return m;
-  }
-  return self_;
-}
-
-// The leader's first attempt that leaves behind what we take part in, and breaks no promise.
-AllReduceMachine::Attempt AllReduceMachine::next_attempt(Member leader) const {
-  const Attempt least = std::max<Attempt>({current_->promised, current_->joined + 1, 1});
-  const Attempt n = peers_.size();
-  const Attempt own = leader + 1;
-  return least <= own ? own : own + (least - own + n - 1) / n * n;
-}
-
-// Leaves the attempt at hand, and tells the leader (or begins to lead).
-void AllReduceMachine::report() {
-  const Member to = leader();
-  const Attempt attempt = next_attempt(to);
-  current_->reported_to = to;
-  promise(attempt);
-  if (to == self_) {
-    lead(attempt, true);
-  } else {
-    send_state(to);
-  }
+// Takes part in the next attempt of this gatherer.
+void AllReduceMachine::register_with(Member gatherer) {
+  // Somebody registered here already: the others are asked to come.
+  promise(gather_ ? gather_->attempt : next_attempt(gatherer));
+  report();
 }
 
 void AllReduceMachine::promise(Attempt attempt) {
   Current& c = *current_;
   if (attempt <= c.promised) return;
+  c.blame = blame();
   c.promised = attempt;
-  c.promised_at = now_;
   c.run.reset();
-  c.want.reset();  // what a dead leader still delivers must not undo what we now report
-  if (c.lead && owner(attempt) != self_) c.lead.reset();
+  c.fetch.reset();  // what still comes of it must not undo what we now report
+  c.sent.clear();
+  if (gather_ && gather_->attempt < attempt) {
+    if (owner(attempt) != self_) drop_gather(attempt);
+    gather_.reset();
+  }
   std::erase_if(early_, [&](const auto& entry) { return entry.second.attempt < attempt; });
 }
 
-void AllReduceMachine::send_state(Member to) {
+void AllReduceMachine::report() {
   const Current& c = *current_;
-  Members members = c.held.members;
-  if (c.held.attempt == 0) {
-    members.clear();
-    for (Member m = 0; m < peers_.size(); ++m) {
-      if (!is_reachable(m)) members.push_back(m);
-    }
+  wait();
+  const Member to = owner(c.promised);
+  if (to == self_) {
+    const bool is_first = c.promised <= peers_.size() && self_ == gatherer_;
+    Gather& gather = open_gather(c.at, c.promised);
+    gather.registered[self_] = registration();
+    const bool is_minority = c.at.backed < c.at.exchange;  // looks for the others each time
+    if ((!is_first || is_minority) && !gather.asked_at && !gather.running) ask_all();
+    return;
   }
-  send(to, Kind::kState, c.at, c.promised, c.held.attempt, std::move(members));
+  const Registration own = registration();
+  protocol::ReduceNote message = make_note(Kind::kRegister, c.at, c.promised);
+  message.held = static_cast<std::uint32_t>(own.held.attempt);
+  message.members = own.held.attempt != 0 ? own.held.members : own.lost;
+  if (own.blame) {
+    message.other = own.blame->member;
+    message.count = own.blame->count;
+  }
+  send(to, std::move(message));
+}
+
+AllReduceMachine::Registration AllReduceMachine::registration() const {
+  const Current& c = *current_;
+  return {.held = {c.held.attempt, c.held.members, {}}, .lost = lost(), .blame = c.blame};
+}
+
+// For whom we have waited in vain, or for so long that it may be the cause of others' waiting.
+std::optional<AllReduceMachine::Blame> AllReduceMachine::blame() const {
+  const Current& c = *current_;
+  const auto member = waiting_for();
+  if (!member || c.promised == 0 || c.held.attempt == c.promised) return c.blame;
+  const Duration longest = c.run ? piece_wait() : options_.answer;
+  if (now_ < c.waits_since + longest / 2 && !is_gone(*member)) return c.blame;
+  constexpr std::size_t kMost = std::numeric_limits<std::uint16_t>::max();
+  const std::size_t pieces = c.run ? 1 + c.run->reduction.step() : 0;
+  return Blame{*member, static_cast<std::uint16_t>(std::min(1 + pieces, kMost))};
+}
+
+void AllReduceMachine::receive_list(Member from, protocol::ReduceNote& note) {
+  if (!current_ || progress_of(note) != current_->at || !are_members(note.members)) return;
+  Current& c = *current_;
+  if (note.attempt != c.promised || note.attempt <= c.joined || owner(note.attempt) != from) return;
+  if (c.fetch && c.fetch->commit) return;
+  if (note.count != 0 && note.other < peers_.size()) call_silent(note.other);
+  const auto blamed = std::exchange(c.blame, std::nullopt);
+  wait();
+  if (note.held != 0) {
+    if (note.other >= peers_.size()) return;
+    if (blamed) call_silent(blamed->member);  // others have got all that they waited for
+    c.joined = note.attempt;
+    if (c.held.attempt == note.held) return accept(std::exchange(c.held, {}));
+    if (note.other == self_) return;
+    return fetch({.held = note.held, .members = std::move(note.members), .sources = {note.other}});
+  }
+  const bool takes_part = std::ranges::binary_search(note.members, self_);
+  // How late the last one was, as far as a member sees it that may be the next gatherer.
+  if (from != self_ && c.joined == 0) arrivals_.learn(now_ - c.begun_at);
+  c.joined = note.attempt;
+  if (takes_part) join(note.attempt, std::move(note.members));
 }
 
 void AllReduceMachine::join(Attempt attempt, Members members) {
@@ -443,23 +290,31 @@ void AllReduceMachine::join(Attempt attempt, Members members) {
 }
 
 void AllReduceMachine::emit(std::vector<Reduction::Outgoing>& out) {
+  Current& c = *current_;
   for (Reduction::Outgoing& piece : out) {
-    actions_.push_back(SendPiece{current_->run->members[piece.to], current_->at,
-                                 static_cast<std::uint32_t>(current_->joined), piece.place,
-                                 std::move(piece.floats)});
+    c.sent.push_back({c.run->members[piece.to], c.at, static_cast<std::uint32_t>(c.joined),
+                      piece.place, std::move(piece.floats)});
+    actions_.emplace_back(c.sent.back());
   }
 }
 
 void AllReduceMachine::after_progress() {
   Current& c = *current_;
   if (!c.run->reduction.done()) return;
-  c.held = {c.joined, std::move(c.run->members), c.run->reduction.mean()};
+  Mean mean{c.joined, std::move(c.run->members), c.run->reduction.mean()};
   c.run.reset();
-  if (owner(c.joined) == self_) {
-    check_done();
-  } else {
-    send(owner(c.joined), Kind::kDone, c.at, c.joined);
-  }
+  accept(std::move(mean));
+}
+
+// In the attempt at hand.
+void AllReduceMachine::accept(Mean mean) {
+  Current& c = *current_;
+  mean.attempt = c.joined;
+  c.held = std::move(mean);
+  if (owner(c.joined) != self_)
+    return send(owner(c.joined), make_note(Kind::kDone, c.at, c.joined));
+  if (gather_) gather_->awaited.erase(self_);
+  check_done();
 }
 
 // A neighbour may hear of an attempt before us. Its pieces of the first half of a ring, or its own
@@ -486,305 +341,427 @@ void AllReduceMachine::take_early() {
   }
 }
 
-void AllReduceMachine::want(Want want) {
-  send(want.from, Kind::kWant, current_->at, want.attempt);
-  current_->want = std::move(want);
+// --- the mean of others --------------------------------------------------------------------------
+
+void AllReduceMachine::fetch(Fetch fetch) {
+  current_->run.reset();
+  current_->fetch = std::move(fetch);
+  send_want();
+}
+
+// The holder has it, and whoever has finished; its members come first.
+void AllReduceMachine::fetch_committed(Commit commit) {
+  Members sources;
+  if (commit.holder != self_) sources.push_back(commit.holder);
+  for (const bool lost : {false, true}) {
+    for (const Member m : commit.members) {
+      if (m != self_ && m != commit.holder && is_lost(m) == lost) sources.push_back(m);
+    }
+  }
+  if (sources.empty()) return register_with(gatherer_after(gatherer_));
+  const Attempt attempt = commit.attempt;
+  fetch({.commit = std::move(commit), .held = attempt, .sources = std::move(sources)});
+}
+
+void AllReduceMachine::send_want() {
+  const Current& c = *current_;
+  protocol::ReduceNote message =
+      make_note(Kind::kWant, c.at, c.fetch->commit ? c.fetch->commit->attempt : c.joined);
+  message.held = static_cast<std::uint32_t>(c.fetch->held);
+  send(c.fetch->sources[c.fetch->source], std::move(message));
+  wait();
+}
+
+void AllReduceMachine::receive_want(Member from, const protocol::ReduceNote& note) {
+  const Floats* mean = nullptr;
+  const Progress at = progress_of(note);
+  if (last_ && at == last_->commit.at) {
+    expected_.insert(from);
+    const Attempt attempt = last_->commit.attempt;
+    if (attempt != note.attempt && attempt != note.held) return send_commit(from, last_->commit);
+    mean = &last_->mean;
+  } else if (current_ && at == current_->at && current_->held.attempt != 0) {
+    const Attempt held = current_->held.attempt;
+    if (held == note.attempt || held == note.held) mean = &current_->held.floats;
+  } else if (answer_if_over(from, at)) {
+    return;
+  }
+  if (mean == nullptr || peers_[from].wants == kWantsMax) return;
+  ++peers_[from].wants;
+  actions_.emplace_back(SendPiece{from, at, note.held, place_of(Phase::kResult, 0), *mean});
 }
 
 void AllReduceMachine::take_result(const Floats& floats) {
   Current& c = *current_;
-  Want want = std::move(*c.want);
-  c.want.reset();
-  c.run.reset();
-  Mean mean{want.attempt, std::move(want.members), floats};
-  if (want.purpose == Want::For::kFinish) return finish(std::move(mean));
-  c.held = std::move(mean);
-  if (want.purpose == Want::For::kLead) return let_stand(want.attempt);
-  send(want.from, Kind::kDone, c.at, c.joined);
+  const Fetch fetch = std::move(*c.fetch);
+  c.fetch.reset();
+  if (fetch.commit) return finish(*fetch.commit, floats);
+  wait();
+  accept({.members = fetch.members, .floats = floats});
 }
 
-void AllReduceMachine::finish(Mean mean) {
-  const Progress at = current_->at;
-  last_ = Last{at, std::move(mean), std::nullopt};
-  if (current_->lead) last_->first_at = current_->first_at;
-  // First the notes: whoever waits for us does not wait for what we do with the mean.
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (waits(m)) send_last(m);
+// --- the end of an exchange ----------------------------------------------------------------------
+
+void AllReduceMachine::receive_commit(Member from, protocol::ReduceNote& note) {
+  if (!are_members(note.members) || note.attempt == 0) return;
+  const Progress at = progress_of(note);
+  if (note.other >= peers_.size()) return;
+  const Commit commit{at, note.attempt, std::move(note.members), note.count, note.other};
+  if (at > open()) {
+    hear_of_further(from, after(at, commit.support), commit.members);
+  } else if (at == open() && !committed_) {
+    end_with(commit, from);
   }
+}
+
+// The exchange has ended; `from` has told us.
+void AllReduceMachine::end_with(Commit commit, std::optional<Member> from) {
+  gatherer_ = owner(commit.attempt);
+  expected_ = {commit.members.begin(), commit.members.end()};
+  gathered_from_.reset();
+  if (gather_ && gather_->at == commit.at) {
+    for (const auto& [member, registered] : gather_->registered) expected_.insert(member);
+    gathered_from_ = gather_->first_at;
+    for (Member m = 0; m < peers_.size(); ++m) {
+      if (m != self_ && m != from) send_commit(m, commit);
+    }
+    gather_.reset();
+  }
+  if (!current_) {
+    committed_ = std::move(commit);
+  } else if (current_->held.attempt == commit.attempt) {
+    Floats mean = std::move(current_->held.floats);
+    finish(std::move(commit), std::move(mean));
+  } else if (!current_->fetch || !current_->fetch->commit ||
+             current_->fetch->commit->attempt != commit.attempt) {
+    fetch_committed(std::move(commit));
+  } else if (commit.holder != self_) {  // another that has it
+    Fetch& fetch = *current_->fetch;
+    const auto next = static_cast<std::ptrdiff_t>(fetch.source) + 1;
+    if (fetch.sources.size() < 2 * peers_.size()) {
+      fetch.sources.insert(fetch.sources.begin() + next, commit.holder);
+    }
+  }
+}
+
+void AllReduceMachine::finish(Commit commit, Floats mean) {
+  const Progress at = commit.at;
+  if (current_->longest_wait > Duration::zero()) pieces_.learn(current_->longest_wait);
+  commit.holder = self_;
+  last_ = Last{std::move(commit), std::move(mean)};
+  const Commit& ended = last_->commit;
   current_.reset();
   early_.clear();
-  const Mean& result = last_->mean;
-  next_ = after(at, result.members);
-  if (2 * result.members.size() > peers_.size()) pace_.ended(at.exchange, now_);
-  const bool without_us = !std::ranges::binary_search(result.members, self_);
+  donors_.clear();
+  next_ = after(at, ended.support);
+  if (2 * ended.support > peers_.size()) claims_.pace().ended(at.exchange, now_);
+  const bool without_us = !std::ranges::binary_search(ended.members, self_);
   if (without_us && !is_left_out_) {
     say(LogLevel::kWarning,
         fmt::format("exchange {} ended without us, in attempt {}; we take its mean", at.exchange,
-                    result.attempt));
+                    ended.attempt));
   }
   is_left_out_ = without_us;
-  further_.clear();
-  say_who_is_missing(at.exchange, result.members);
-  actions_.push_back(Finished{at, next_, static_cast<std::uint32_t>(result.attempt), result.members,
-                              result.floats});
+  say_who_is_missing(ended);
+  actions_.emplace_back(
+      Finished{at, next_, static_cast<std::uint32_t>(ended.attempt), ended.members, last_->mean});
 }
 
-// --- others are further --------------------------------------------------------------------------
-
-void AllReduceMachine::hear_of_further(Member from, Progress next, Members by) {
-  if (next <= current_->at) return;
-  Peer& peer = peers_[from];
-  peer.ahead = next;
-  peer.ahead_by = std::move(by);
-  look_ahead();
-}
-
-// To where the furthest are whom we can believe. A member's word alone moves nobody beyond what the
-// time explains that we took for ours.
-bool AllReduceMachine::follow_the_further() {
-  if (now_ < current_->stays_until) return false;
-  Members witnesses;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    const Peer& peer = peers_[m];
-    if (peer.reachable && peer.ahead && *peer.ahead > current_->at) witnesses.push_back(m);
-  }
-  std::ranges::stable_sort(witnesses,
-                           [&](Member a, Member b) { return *peers_[a].ahead > *peers_[b].ahead; });
-  for (std::size_t i = 0; i < witnesses.size(); ++i) {
-    const Peer& peer = peers_[witnesses[i]];
-    if (!is_believed(*peer.ahead, i + 1)) continue;
-    fall_behind(*peer.ahead, peer.ahead_by);
-    return true;
-  }
-  return false;
-}
-
-void AllReduceMachine::look_ahead() {
-  if (!current_ || follow_the_further()) return;
-  const bool somebody = std::ranges::any_of(
-      peers_, [](const Peer& peer) { return peer.reachable && peer.ahead && !peer.elsewhere; });
-  if (somebody) sound_others();
-}
-
-// That many members say that they, or others whom they know, have come at least that far.
-bool AllReduceMachine::is_believed(Progress next, std::size_t witnesses) const {
-  if (2 * witnesses > peers_.size()) return true;
-  const auto others = std::ranges::count_if(peers_, &Peer::reachable) - 1;  // not ourselves
-  if (witnesses >= std::min(static_cast<std::size_t>(others), gossip::AheadBound::kWitnesses)) {
-    return is_explainable(next);
-  }
-  // Who is new here has nothing to hold against it but what the others say.
-  const bool nobody_else = current_->sounded_at && now_ >= *current_->sounded_at + options_.repeat;
-  const auto most = pace_.alone(now_);
-  return most ? next.exchange <= *most : nobody_else;
-}
-
-bool AllReduceMachine::is_explainable(Progress at) const {
-  const auto most = pace_.confirmed(now_);
-  return !most || at.exchange <= *most;
-}
-
-// Whoever is further answers where it is.
-void AllReduceMachine::sound_others() {
-  if (!current_->sounded_at) current_->sounded_at = now_;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    Peer& peer = peers_[m];
-    if (m == self_ || !peer.reachable || peer.ahead || std::exchange(peer.sounded, true)) continue;
-    send_state(m);
-  }
-}
-
-// Whose word is not believed though all have been asked neither leads nor is waited for.
-void AllReduceMachine::go_on_without_strays() {
-  Current& c = *current_;
-  if (!c.sounded_at || now_ < *c.sounded_at + options_.repeat) return;
-  for (Peer& peer : peers_) peer.elsewhere = peer.ahead && *peer.ahead > c.at;
-}
-
-// What it said of those who are further is over, or taken back.
-void AllReduceMachine::be_with_us(Peer& peer) {
-  peer.ahead.reset();
-  peer.elsewhere = false;
-}
-
-// What we are at is over. Whoever waits for us there has to know as well, and whoever does so in
-// what we now pass over.
-void AllReduceMachine::fall_behind(Progress next, Members by) {
-  if (!std::exchange(is_left_out_, true)) {
-    say(LogLevel::kWarning,
-        fmt::format("{} have come to exchange {}{}; we are still at {} and have to copy a model",
-                    list_some(by, kNamedMax, [this](Member m) { return names_[m]; }), next.exchange,
-                    next.backed > current_->at.backed ? " with more than half of the members" : "",
-                    current_->at.exchange));
-  }
-  for (Member m = 0; m < peers_.size(); ++m) {
-    const Peer& peer = peers_[m];
-    if (waits(m)) {
-      send(m, Kind::kCommit, {next.backed, next.exchange - 1}, 0, 0, by);
-    } else if (peer.begun && *peer.begun >= next_ && *peer.begun < next && !peer.declined) {
-      decline(m);
-    }
-  }
-  next_ = next;
-  further_ = by;
-  current_.reset();
-  early_.clear();
-  actions_.push_back(Behind{next, std::move(by)});
-}
-
-// Whoever has begun what we have not must not wait for us to lead.
-void AllReduceMachine::decline(Member member) {
-  peers_[member].declined = true;
-  send(member, Kind::kNotYet, *peers_[member].begun, 0);
-}
-
-bool AllReduceMachine::declined(Progress at) const {
-  return std::ranges::any_of(peers_, [&](const Peer& p) { return p.declined && p.begun == at; });
-}
-
-// Views may have differed when something was asked: ask again. What looks stuck may only be slow,
-// so each attempt that we undo leaves the next one twice the time.
-void AllReduceMachine::repeat() {
-  current_->repeat_at = now_ + options_.repeat;
-  for (Peer& peer : peers_) peer.sounded = false;
-  look_ahead();
-  if (!current_) return;
-  go_on_without_strays();
-  Current& c = *current_;
-  const Duration patience = options_.repeat * (1U << std::min(c.renewals, kDoublingsMax));
-  if (now_ >= c.promised_at + patience && is_undone()) {
-    ++c.renewals;
-    if (c.lead) promise(highest_promise());
-    return report();
-  }
-  if (!c.lead) {
-    if (c.reported_to != self_) send_state(c.reported_to);
-  } else if (c.lead->stage == Lead::Stage::kRunning) {
-    for (Member m : c.lead->awaited) {
-      if (!peers_[m].done) send(m, Kind::kAsk, c.at, c.lead->attempt);
-    }
-  } else {
-    for (Peer& peer : peers_) peer.asked = 0;
-  }
-}
-
-// What comes after `at` has ended with the mean of these. Of two members neither is a majority, and
-// none gives way.
-Progress AllReduceMachine::after(Progress at, const Members& members) const {
-  const bool backed = peers_.size() <= 2 || 2 * members.size() > peers_.size();
-  return {backed ? at.exchange + 1 : at.backed, at.exchange + 1};
-}
-
-// What we have ended, or passed over, lies before this.
-Progress AllReduceMachine::open() const { return current_ ? current_->at : next_; }
-
-// They have ended one that we have not begun: not the one after ours, whatever its mean will be of.
-bool AllReduceMachine::is_beyond_next(Progress at) const {
-  return at > next_ && !(current_ && may_follow(at));
-}
-
-// Requires: current_. Ours may end with a mean of a majority or of fewer.
-bool AllReduceMachine::may_follow(Progress at) const {
-  const Progress& ours = current_->at;
-  return at.exchange == ours.exchange + 1 && (at.backed == at.exchange || at.backed == ours.backed);
-}
-
-// We are further, by more than one or by the support of others, without having ended that or any
-// later one here: whoever asks has no mean to expect. Of the one just before, others may hold the
-// mean.
-bool AllReduceMachine::is_long_over(Progress at) const {
-  const Progress ours = open();
-  if (ours.exchange < 2 || at >= ours) return false;
-  const bool may_precede = at.exchange + 1 == ours.exchange &&
-                           (ours.backed == ours.exchange || ours.backed == at.backed);
-  return !may_precede;
-}
-
-// Attempt 0: there is no mean to be had here, a model has to be copied of those who are named.
-void AllReduceMachine::say_it_is_over(Member to) {
-  Members further = further_;  // we may have copied nothing yet
-  if (further.empty()) {
-    for (Member m = 0; m < peers_.size(); ++m) {
-      const Peer& peer = peers_[m];
-      if (m == self_ || (peer.reachable && peer.begun && *peer.begun >= open()))
-        further.push_back(m);
-    }
-  }
-  send(to, Kind::kCommit, {open().backed, open().exchange - 1}, 0, 0, std::move(further));
-}
-
-// Not more often than every so often, whoever falls out and returns in between.
-void AllReduceMachine::say_who_is_missing(Exchange exchange, const Members& members) {
+// At most once in a while, however often members fall out and return in between.
+void AllReduceMachine::say_who_is_missing(const Commit& commit) {
   Members missing;
   for (Member m = 0; m < peers_.size(); ++m) {
-    if (m != self_ && !std::ranges::binary_search(members, m)) missing.push_back(m);
+    if (m != self_ && !std::ranges::binary_search(commit.members, m)) missing.push_back(m);
   }
   if (missing == missing_ || (missing_said_at_ && now_ < *missing_said_at_ + kSayEvery)) return;
   missing_ = std::move(missing);
   missing_said_at_ = now_;
+  const Exchange exchange = commit.at.exchange;
   if (missing_.empty()) {
     return say(LogLevel::kInfo, fmt::format("exchange {}: all members take part again", exchange));
   }
   const std::string who = list_some(missing_, kNamedMax, [this](Member m) {
     return fmt::format("{} ({})", names_[m],
-                       is_reachable(m) ? "late, or not in reach of all" : "not in reach");
+                       is_lost(m) ? "does not answer" : "late, or not in reach of all");
   });
   say(LogLevel::kWarning, fmt::format("exchange {} ended without {}", exchange, who));
 }
 
-// All else is sent to those who have been heard.
-void AllReduceMachine::put_again(Member member) {
-  if (!current_) return;
-  if (current_->lead) {
-    peers_[member].asked = 0;
-  } else if (current_->reported_to == member) {
-    send_state(member);
-  }
-}
+// --- waiting -------------------------------------------------------------------------------------
 
-// Nothing can come of what we are at, as far as we know.
-bool AllReduceMachine::is_undone() const {
+std::optional<Member> AllReduceMachine::waiting_for() const {
+  if (!current_) return std::nullopt;
   const Current& c = *current_;
-  // Someone follows another leader: lead beyond its attempt, or follow it too.
-  if (c.lead) return highest_promise() > c.promised;
-  const bool stale = c.joined == 0 && leader() != c.reported_to;
-  if (stale || !is_reachable(c.reported_to) || c.reported_to == self_) return true;
-  if (peers_[c.reported_to].elsewhere) return true;  // also where we took part in its attempt
-  // Whom we follow follows us: one of the two has to lead.
-  const Peer& followed = peers_[c.reported_to];
-  const bool follows_us =
-      followed.begun == c.at && followed.attempt != 0 && owner(followed.attempt) == self_;
-  return follows_us && leader() == self_;
+  if (c.fetch) return c.fetch->sources[c.fetch->source];
+  if (c.run) return c.run->members[c.run->reduction.waits_for()];
+  if (c.promised == 0 || owner(c.promised) == self_) return std::nullopt;
+  return owner(c.promised);
 }
 
-AllReduceMachine::Attempt AllReduceMachine::highest_promise() const {
-  Attempt highest = current_->promised;
-  for (Member m = 0; m < peers_.size(); ++m) {
-    if (waits(m) && is_plausible(peers_[m].attempt)) {
-      highest = std::max(highest, peers_[m].attempt);
+// Something came of it: waits from now on.
+void AllReduceMachine::wait() {
+  Current& c = *current_;
+  if (c.run || c.held.attempt == c.promised) {
+    c.longest_wait = std::max(c.longest_wait, now_ - c.waits_since);
+  }
+  c.waits_since = now_;
+}
+
+Duration AllReduceMachine::piece_wait() const {
+  return std::max(pieces_.duration(), options_.answer);
+}
+
+// Undone attempts leave the next ones more time: what seems stuck may only be slow.
+Duration AllReduceMachine::stretched(Duration wait, Attempt attempt) const {
+  const std::uint64_t round = attempt == 0 ? 0 : (attempt - 1) / peers_.size();
+  const std::uint64_t doublings = std::min(round > 2 ? round - 2 : 0, kDoublingsMax);
+  return std::min(wait * (1U << doublings), std::max(wait, options_.stragglers.max));
+}
+
+std::optional<TimePoint> AllReduceMachine::gives_up_at() const {
+  const auto member = waiting_for();
+  if (!member) return std::nullopt;
+  const Current& c = *current_;
+  const Peer& peer = peers_[*member];
+  // In the first exchange links may still be made.
+  const bool is_starting = !last_ && (c.run || !peer.met) && !peer.silent_since;
+  const bool for_gatherer = !c.run && !c.fetch && c.held.attempt != c.promised;
+  // Another was waited for in vain before: the gatherer may be the cause.
+  const Duration for_list = c.blame ? options_.answer / 2 : options_.answer;
+  const Duration longest = for_gatherer ? for_list : piece_wait();
+  TimePoint until = c.waits_since + stretched(longest, c.promised);
+  if (is_starting) {
+    until = std::max(until, c.waits_since + options_.stragglers.initial);
+  }
+  if (peer.down_since) until = std::min(until, std::max(*peer.down_since, c.waits_since) + kRelink);
+  return until;
+}
+
+// In vain. Whoever is silent as a gatherer is not one again before it is heard; of a piece the
+// gatherer finds out who is the cause.
+void AllReduceMachine::stop_waiting() {
+  Current& c = *current_;
+  const Member silent = *waiting_for();
+  if (c.fetch && c.fetch->commit) {
+    if (++c.fetch->source < c.fetch->sources.size()) return send_want();
+    c.fetch.reset();  // all who had the mean are gone
+    return register_with(gatherer_after(c.promised == 0 ? self_ : owner(c.promised)));
+  }
+  const Member gatherer = owner(c.promised);
+  const bool of_others = c.run || c.fetch;
+  if (of_others) {
+    say(LogLevel::kWarning,
+        fmt::format("{} sends nothing in exchange {}, attempt {}: the exchange begins again",
+                    names_[silent], c.at.exchange, c.joined));
+  }
+  const Member next = of_others && silent != gatherer ? gatherer : gatherer_after(gatherer);
+  promise(next_attempt(next));
+  if (silent == gatherer) call_silent(silent);
+  report();
+}
+
+// All that may have been lost with the former link.
+void AllReduceMachine::resend(Member to) {
+  if (current_) {
+    const Current& c = *current_;
+    if (c.fetch) {
+      if (waiting_for() == to) send_want();
+    } else if (c.promised != 0 && owner(c.promised) == to && !c.run) {
+      if (c.held.attempt == c.promised) {
+        send(to, make_note(Kind::kDone, c.at, c.joined));
+      } else {
+        const TimePoint since = c.waits_since;
+        report();
+        current_->waits_since = since;  // a link alone is no sign of a gatherer
+      }
+    }
+    for (const SendPiece& piece : c.sent) {
+      if (piece.to == to) actions_.emplace_back(piece);
     }
   }
-  return highest;
+  if (gather_ && gather_->running && gather_->registered.contains(to)) {
+    send_list(to);
+  } else if (gather_ && gather_->asked_at && !gather_->registered.contains(to)) {
+    send(to, make_note(Kind::kAsk, gather_->at, gather_->attempt));
+  } else if (last_ && owner(last_->commit.attempt) == self_) {
+    send_commit(to, last_->commit);
+  }
+}
+
+void AllReduceMachine::receive_ask(Member from, const protocol::ReduceNote& note) {
+  const Progress at = progress_of(note);
+  if (answer_if_over(from, at)) return;
+  if (current_ && at == current_->at && note.attempt != 0) {
+    if (!is_plausible(note.attempt)) return;
+    if (note.attempt < current_->promised) {
+      return send(from, make_note(Kind::kAsk, at, current_->promised));
+    }
+    promise(note.attempt);
+    if (current_->joined < note.attempt) return report();
+  } else if (is_plausible(note.attempt) && (at == next_ || may_follow(at))) {
+    const std::pair asked_for(at, Attempt{note.attempt});
+    asked_for_ = std::max(asked_for_.value_or(asked_for), asked_for);
+  }
+  send(from, make_note(Kind::kWait, at, note.attempt));
+  if (at > open()) hear_of_later(from, at);
+}
+
+// --- others are further --------------------------------------------------------------------------
+
+// There is nothing to be begun at `at` any more.
+bool AllReduceMachine::answer_if_over(Member to, Progress at) {
+  const Commit* commit = last_ ? &last_->commit : nullptr;
+  if (committed_ && committed_->at == at) commit = &*committed_;
+  if (current_ && current_->at == at && current_->fetch && current_->fetch->commit) {
+    commit = &*current_->fetch->commit;
+  }
+  if (commit != nullptr && commit->at == at) {
+    if (gathered_from_ && !expected_.contains(to)) arrivals_.learn(now_ - *gathered_from_);
+    expected_.insert(to);  // it comes to the next one
+    send_commit(to, *commit);
+    return true;
+  }
+  if (at >= open()) return false;
+  expected_.insert(to);
+  protocol::ReduceNote message = make_note(Kind::kAhead, open(), 0);
+  message.members = donors_;  // we may have copied nothing yet
+  if (message.members.empty() && last_) {
+    std::ranges::remove_copy_if(last_->commit.members, std::back_inserter(message.members),
+                                [this](Member m) { return is_lost(m); });
+  }
+  if (message.members.empty()) message.members = {self_};
+  send(to, std::move(message));
+  return true;
+}
+
+void AllReduceMachine::hear_of_further(Member from, Progress next, Members donors) {
+  if (next <= open()) return;
+  claims_.hear(from, {next, std::move(donors)});
+  look_ahead();
+}
+
+// It has begun a later one. Where that follows ours, it has the mean.
+void AllReduceMachine::hear_of_later(Member from, Progress at) {
+  if (!may_follow(at)) return hear_of_further(from, at, {from});
+  if (current_) send(from, make_note(Kind::kAsk, current_->at, 0));
+}
+
+// To where the furthest are who can be believed. A member's word alone moves nobody beyond what the
+// time explains that we took for ours.
+bool AllReduceMachine::catch_up() {
+  if (now_ < current_->ignores_until) return false;
+  const auto others = std::ranges::count_if(
+      peers_, [](const Peer& peer) { return !peer.down_since && !peer.silent_since; });
+  auto further = claims_.believed(static_cast<std::size_t>(others - 1), now_);
+  if (!further || further->next <= current_->at) return false;
+  if (!std::exchange(is_left_out_, true)) {
+    const auto name = [this](Member m) { return names_[m]; };
+    say(LogLevel::kWarning,
+        fmt::format(
+            "{} have come to exchange {}{}; we are still at {} and have to copy a model",
+            list_some(further->donors, kNamedMax, name), further->next.exchange,
+            further->next.backed > current_->at.backed ? " with more than half of the members" : "",
+            current_->at.exchange));
+  }
+  // The network runs: nobody waits for members as long as at its start.
+  if (!last_) arrivals_.learn(Duration::zero());
+  gather_.reset();
+  committed_.reset();
+  current_.reset();
+  early_.clear();
+  next_ = further->next;
+  donors_ = further->donors;
+  gatherer_ = donors_.front();
+  expected_ = {donors_.begin(), donors_.end()};
+  actions_.emplace_back(CatchUp{next_, std::move(further->donors)});
+  return true;
+}
+
+void AllReduceMachine::look_ahead() {
+  if (!current_) return;
+  current_->looks_at.reset();
+  if (!claims_.any() || catch_up()) return;
+  current_->looks_at = now_ + options_.answer;
+  if (claims_.is_answered(now_)) claims_.doubt();
+  if (!claims_.any_new() || claims_.is_asked()) return;
+  claims_.asked(now_, options_.answer);
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (m != self_ && !claims_.has(m)) send(m, make_note(Kind::kAsk, current_->at, 0));
+  }
+}
+
+// What comes after `at` has ended with a mean that so many hold. Of two members neither is a
+// majority, and none gives way.
+Progress AllReduceMachine::after(Progress at, std::size_t support) const {
+  const bool backed = peers_.size() <= 2 || 2 * support > peers_.size();
+  return {backed ? at.exchange + 1 : at.backed, at.exchange + 1};
+}
+
+// It comes right after ours, whatever the mean of ours will be of.
+bool AllReduceMachine::may_follow(Progress at) const {
+  const Progress ours = open();
+  return at.exchange == ours.exchange + 1 && (at.backed == at.exchange || at.backed == ours.backed);
 }
 
 // --- small things --------------------------------------------------------------------------------
 
-bool AllReduceMachine::is_overdue(Member member) const {
-  const Peer& peer = peers_[member];
-  return peer.begun && *peer.begun >= next_ && !peer.declined &&
-         now_ >= peer.begun_at + arrivals_.duration();
+Member AllReduceMachine::owner(Attempt attempt) const {
+  return static_cast<Member>((attempt - 1) % peers_.size());
+}
+
+AllReduceMachine::Attempt AllReduceMachine::attempt_after(Attempt former, Member gatherer) const {
+  const Attempt n = peers_.size();
+  const Attempt first = gatherer + 1;
+  return former < first ? first : first + (former - first + n) / n * n;
+}
+
+// The first one of this gatherer that leaves behind all that we take part in or gathered.
+AllReduceMachine::Attempt AllReduceMachine::next_attempt(Member gatherer) const {
+  const bool listed = listed_ && listed_->first == open();
+  const Attempt promised = current_ ? current_->promised : 0;
+  return attempt_after(listed ? std::max(promised, listed_->second) : promised, gatherer);
+}
+
+// Members of the last mean come first.
+Member AllReduceMachine::gatherer_after(Member former) const {
+  for (const bool was_there : {true, false}) {
+    for (std::size_t i = 1; i <= peers_.size(); ++i) {
+      const auto m = static_cast<Member>((former + i) % peers_.size());
+      if (expected_.contains(m) == was_there && !is_lost(m) && m != former) return m;
+    }
+  }
+  return self_;
+}
+
+bool AllReduceMachine::is_gone(Member member) const {
+  const auto& down = peers_[member].down_since;
+  return down && now_ >= *down + kRelink;
+}
+
+bool AllReduceMachine::is_lost(Member member) const {
+  return member != self_ && (peers_[member].silent_since || is_gone(member));
+}
+
+void AllReduceMachine::call_silent(Member member) {
+  auto& since = peers_[member].silent_since;
+  if (!since) since = now_;
+}
+
+AllReduceMachine::Members AllReduceMachine::lost() const {
+  Members members;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (is_lost(m)) members.push_back(m);
+  }
+  return members;
+}
+
+bool AllReduceMachine::is_quorum(std::size_t members) const {
+  return peers_.size() <= 2 || 2 * members > peers_.size();
 }
 
 bool AllReduceMachine::is_plausible(Attempt attempt) const {
-  return attempt <= std::min(current_->promised + kAttemptsAhead * peers_.size(), kAttemptMax);
-}
-
-bool AllReduceMachine::waits(Member member) const {
-  return member != self_ && is_reachable(member) && peers_[member].begun == current_->at;
-}
-
-Member AllReduceMachine::owner(Attempt attempt) const {
-  return static_cast<Member>((attempt - 1) % peers_.size());
+  const Attempt promised = current_ ? current_->promised : 0;
+  return attempt != 0 && attempt <= std::min(promised + kRoundsAhead * peers_.size(), kAttemptMax);
 }
 
 bool AllReduceMachine::are_members(const Members& members) const {
@@ -792,25 +769,36 @@ bool AllReduceMachine::are_members(const Members& members) const {
          std::ranges::adjacent_find(members, std::greater_equal<>()) == members.end();
 }
 
-void AllReduceMachine::send(Member to, Kind kind, Progress at, Attempt attempt, Attempt held,
-                            Members members) {
-  STARLING_CHECK(attempt <= std::numeric_limits<std::uint32_t>::max());
-  actions_.push_back(
-      SendNote{to, protocol::ReduceNote{.kind = kind,
-                                        .epoch = epoch_,
-                                        .exchange = at.exchange,
-                                        .attempt = static_cast<std::uint32_t>(attempt),
-                                        .held = static_cast<std::uint32_t>(held),
-                                        .members = std::move(members),
-                                        .backed = at.backed}});
+void AllReduceMachine::heard(Member from) {
+  Peer& peer = peers_[from];
+  peer.met = true;
+  peer.silent_since.reset();
+  peer.down_since.reset();
+  peer.heard_at = now_;
 }
 
-void AllReduceMachine::send_last(Member to) {
-  send(to, Kind::kCommit, last_->at, last_->mean.attempt, 0, last_->mean.members);
+protocol::ReduceNote AllReduceMachine::make_note(Kind kind, Progress at, Attempt attempt) const {
+  return {.kind = kind,
+          .epoch = epoch_,
+          .exchange = at.exchange,
+          .attempt = static_cast<std::uint32_t>(attempt),
+          .backed = at.backed};
+}
+
+void AllReduceMachine::send(Member to, protocol::ReduceNote note) {
+  actions_.emplace_back(SendNote{to, std::move(note)});
+}
+
+void AllReduceMachine::send_commit(Member to, const Commit& commit) {
+  protocol::ReduceNote message = make_note(Kind::kCommit, commit.at, commit.attempt);
+  message.members = commit.members;
+  message.count = static_cast<std::uint16_t>(commit.support);
+  message.other = commit.holder;
+  send(to, std::move(message));
 }
 
 void AllReduceMachine::say(LogLevel level, std::string line) {
-  actions_.push_back(Say{level, std::move(line)});
+  actions_.emplace_back(Say{level, std::move(line)});
 }
 
 }  // namespace starling::collective

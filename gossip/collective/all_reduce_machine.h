@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce among peers without a coordinator, as a deterministic machine: whoever is reachable
-// ends an exchange with the same mean over the same members, also when members die at any message.
-// An exchange is named by its number and by what its inputs rest on (Progress): what half of the
-// members or fewer did apart gives way to what a majority did meanwhile. Pieces move as Reduction
-// says; README.md of this folder has the protocol and why it agrees.
+// All-reduce among peers without a coordinator, as a deterministic machine. Members register with a
+// gatherer, reduce among those that it lists, and end the exchange with its commit. Whatever a
+// member waits for has a deadline; after it the exchange goes on in another attempt, with the mean
+// that a member holds already. README.md of this folder has the protocol and why members agree.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,8 +16,8 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/protocol/peer_messages.h"
+#include "gossip/collective/ahead_claims.h"
 #include "gossip/collective/arrival_deadline.h"
-#include "gossip/collective/exchange_pace.h"
 #include "gossip/collective/floats.h"
 #include "gossip/collective/reduction.h"
 
@@ -33,15 +33,14 @@ struct Begin {  // local steps are done; an exchange that is left unfinished may
   Progress at;
   Floats input;
 };
-// From failure detection and links. All are reachable at first. When a connection breaks, both ends
-// hear Unreachable before Reachable, and nothing of the old connection afterwards. Of who is
-// reachable: its link is up only now, so notes that were sent to it before may be lost.
-struct Reachable {
+// Agreement rests on neither of these. A new link gets again what may have been lost with the old
+// one; a lost one, or failure detection's word, ends the wait for that member early.
+struct LinkUp {
   Member member = 0;
+  std::optional<Progress> at;  // where it is, by its greeting
 };
-struct Unreachable {
+struct LinkDown {
   Member member = 0;
-  bool for_good = false;  // no other link takes its place in the next moment
 };
 struct NoteReceived {
   Member from = 0;
@@ -56,7 +55,7 @@ struct PieceReceived {  // whole
   Floats floats;
 };
 struct Tick {};  // next_deadline() has passed
-using Event = std::variant<Begin, Reachable, Unreachable, NoteReceived, PieceReceived, Tick>;
+using Event = std::variant<Begin, LinkUp, LinkDown, NoteReceived, PieceReceived, Tick>;
 
 // --- actions, to be performed in order ----------------------------------------------------------
 struct SendNote {
@@ -77,119 +76,131 @@ struct Finished {
   std::vector<Member> members;  // whose mean it is, in order; oneself not, if one came too late
   Floats mean;
 };
-// Others, `by`, have come to `next`, and what we are at is given up: copy a model of theirs, then
-// Begin there or further; or, where nobody gives one, begin again where we were.
-struct Behind {
+// The donors have come to `next`, and what we are at is given up: copy a model of theirs, then
+// Begin there or further; or, where no donor gives one, Begin again where we were.
+struct CatchUp {
   Progress next;
-  std::vector<Member> by;
+  std::vector<Member> donors;
 };
 struct Say {
   LogLevel level = LogLevel::kWarning;
   std::string line;
 };
-using Action = std::variant<SendNote, SendPiece, Finished, Behind, Say>;
+using Action = std::variant<SendNote, SendPiece, Finished, CatchUp, Say>;
 
 // The same on all members, but for the times.
 struct AllReduceOptions {
-  ArrivalDeadline::Options stragglers;        // from the first who has begun to the last
-  Duration repeat = std::chrono::seconds(2);  // an unanswered question is put again
+  ArrivalDeadline::Options stragglers;  // from the first registration to the last
+  // From a piece to the next.
+  ArrivalDeadline::Options pieces = {.initial = std::chrono::seconds(10),
+                                     .min = std::chrono::seconds(3)};
+  Duration answer = std::chrono::seconds(3);  // longest silence of a gatherer
   ShapeRule shape;
 };
 
 class AllReduceMachine {
  public:
   // `names`: of all members, for sentences. Requires: self < names.size(). `next`: what the first
-  // Begin will be of, or before.
+  // Begin will be of, or before. `absent`: not waited for until they are heard.
   AllReduceMachine(const AllReduceOptions& options, Epoch epoch, Member self,
-                   std::vector<std::string> names, Progress next = {});
+                   std::vector<std::string> names, Progress next = {},
+                   const std::set<Member>& absent = {});
 
   std::vector<Action> on(Event event, TimePoint now);
-  // When Tick is due; nothing while no one waits.
+  // When Tick is due; none while it waits for no time.
   std::optional<TimePoint> next_deadline() const;
   // An exchange has begun here and not ended.
   bool busy() const { return current_.has_value(); }
-  // Whom this member itself waits for. Who answers failure detection but not its peers holds them
-  // up: a shell that sees neither notes nor bytes from one of these calls it unreachable.
-  std::vector<Member> waiting_for() const;
-  // Whether a majority can be there by now, as far as the pace of exchanges tells.
-  bool is_explainable(Progress at) const;
+  // Whom this member waits for, if for a single one.
+  std::optional<Member> waiting_for() const;
+  bool is_explainable(Progress at) const { return claims_.is_explainable(at, now_); }
   // What an exchange of a majority takes, local steps included; none: not seen yet.
-  std::optional<Duration> pace() const { return pace_.usual(); }
+  std::optional<Duration> pace() const { return claims_.pace().usual(); }
   // Floats that came before the attempt they belong to; at most d of each other member.
   std::size_t early_floats() const;
 
  private:
-  using Attempt = std::uint64_t;  // of a leader l: k n + l + 1; 32 bits on the wire
+  using Attempt = std::uint64_t;  // round k of gatherer g: k n + g + 1; 0: none
   using Members = std::vector<Member>;
+  // A broken link is replaced by another within this, or the member is gone.
+  static constexpr Duration kRelink = std::chrono::milliseconds(200);
+
   struct Peer {
-    bool reachable = true;
-    // Its last kState, and when it was the first of its exchange.
-    std::optional<Progress> begun;
-    TimePoint begun_at{};
-    Attempt attempt = 0;
-    Attempt held = 0;
-    Members members;
-    // Its last kNotYet, and the attempt whose question it answers.
-    std::optional<Progress> not_yet;
-    Attempt not_yet_attempt = 0;
-    bool declined = false;  // we told it to go on without us in `begun`
-    // It said that these have come so far, beyond what we are at.
-    std::optional<Progress> ahead;
-    Members ahead_by;
-    bool sounded = false;  // asked how far it is
-    bool elsewhere =
-        false;           // what it says of them is not believed: it is neither led by nor awaited
-    Attempt asked = 0;   // of the current exchange
-    bool done = false;   // with the attempt we lead
+    bool met = false;                       // it was heard, or its link was up
+    std::optional<TimePoint> silent_since;  // did not answer in time, and was not heard since
+    std::optional<TimePoint> down_since;    // its link
+    TimePoint heard_at{};
     unsigned wants = 0;  // served in this exchange
-    // It was lost, or said that it lost others: a link may only be replaced by another.
-    bool unsure = false;
-    std::optional<TimePoint> unsure_since;
   };
   struct Mean {
-    Attempt attempt = 0;  // 0: none
+    Attempt attempt = 0;  // in which it was accepted last; 0: none
     Members members;
     Floats floats;
+  };
+  struct Commit {
+    Progress at;
+    Attempt attempt = 0;
+    Members members;
+    std::size_t support = 0;  // members that held the mean
+    Member holder = 0;        // one of them
+  };
+  struct Blame {  // a member waited in vain
+    Member member = 0;
+    std::uint16_t count = 0;  // ReduceNote::count
+  };
+  // A mean that is to be fetched: of a commit, or to be accepted in the attempt at hand.
+  struct Fetch {
+    std::optional<Commit> commit;
+    Attempt held = 0;  // the attempt that it is of
+    Members members;
+    Members sources;  // asked one after the other
+    std::size_t source = 0;
   };
   struct Run {
     Members members;
     Reduction reduction;
   };
-  struct Want {
-    enum class For { kFinish, kStanding, kLead };  // a commit, a leader's kAttempt, our own
-    For purpose = For::kFinish;
-    Member from = 0;
-    Attempt attempt = 0;
-    Members members;
-  };
-  struct Lead {
-    enum class Stage { kGathering, kFetching, kRunning };
-    Stage stage = Stage::kGathering;
-    Attempt attempt = 0;
-    bool recovering = false;  // somebody was lost: ask at once
-    Members awaited;          // kRunning: who has to be done, without us
-  };
   struct Current {
     Progress at;
     Floats input;
-    TimePoint first_at{};  // who was the first to begin it
-    TimePoint repeat_at{};
-    TimePoint stays_until{};  // falls behind nobody
-    Attempt promised = 0;     // in no attempt below this
-    TimePoint promised_at{};
-    unsigned renewals = 0;                // of what seemed to be stuck
-    std::optional<TimePoint> sounded_at;  // others were asked, of a word that was not believed
-    Attempt joined = 0;                   // the last attempt taken part in
-    Member reported_to = 0;               // the leader; oneself, perhaps
-    std::optional<Run> run;
+    TimePoint begun_at{};
+    Attempt promised = 0;  // takes part in nothing below
+    Attempt joined = 0;    // the last one whose list has come
     Mean held;
-    std::optional<Want> want;
-    std::optional<Lead> lead;
+    std::optional<Run> run;
+    std::optional<Fetch> fetch;
+    std::optional<Blame> blame;         // of the attempt before
+    std::vector<SendPiece> sent;        // in the attempt at hand
+    TimePoint waits_since{};            // for waiting_for()
+    Duration longest_wait{};            // for a piece
+    TimePoint ignores_until{};          // that others are further
+    std::optional<TimePoint> looks_at;  // whether they can be believed
+  };
+  struct Registration {
+    Mean held;     // without floats
+    Members lost;  // where nothing is held: who does not answer it
+    std::optional<Blame> blame;
+  };
+  struct Gather {
+    Progress at;
+    Attempt attempt = 0;
+    TimePoint first_at{};
+    std::optional<TimePoint> asked_at;          // all were, in place of waiting for them to begin
+    std::set<Member> late;                      // of these: they have not begun
+    std::map<Member, Registration> registered;  // also those who came too late for the list
+    bool running = false;
+    Members list;                                    // sent: who is to hold the mean
+    Members reducing;                                // whose mean it is
+    Attempt held = 0;                                // it is one that stands
+    Members holders;                                 // and these have it
+    std::optional<std::pair<Member, Member>> cause;  // that the attempt before failed: by, of
+    std::set<Member> awaited;
+    TimePoint progress_at{};  // of the run
+    TimePoint heartbeat_at{};
   };
   struct Last {
-    Progress at;
-    Mean mean;
-    std::optional<TimePoint> first_at;  // if we led it
+    Commit commit;
+    Floats mean;
   };
   struct Early {
     Attempt attempt = 0;
@@ -197,80 +208,94 @@ class AllReduceMachine {
   };
 
   void handle(Begin&);
-  void handle(Reachable&);
-  void handle(Unreachable&);
+  void handle(LinkUp&);
+  void handle(LinkDown&);
   void handle(NoteReceived&);
   void handle(PieceReceived&);
   void handle(Tick&);
 
-  void receive_state(Member from, protocol::ReduceNote& note);
-  void receive_attempt(Member from, protocol::ReduceNote& note);
-  void receive_done(Member from, const protocol::ReduceNote& note);
+  // A member's side (all_reduce_machine.cpp).
+  void receive_list(Member from, protocol::ReduceNote& note);
   void receive_commit(Member from, protocol::ReduceNote& note);
   void receive_want(Member from, const protocol::ReduceNote& note);
   void receive_ask(Member from, const protocol::ReduceNote& note);
-  void receive_not_yet(Member from, const protocol::ReduceNote& note);
-
-  // A member's side.
-  Member leader() const;
-  Attempt next_attempt(Member leader) const;
-  void report();
+  void register_with(Member gatherer);
   void promise(Attempt attempt);
-  void send_state(Member to);
+  void report();
+  Registration registration() const;
+  std::optional<Blame> blame() const;
   void join(Attempt attempt, Members members);
   void emit(std::vector<Reduction::Outgoing>& out);
   void after_progress();
+  void accept(Mean mean);
   void take_early();
   void hold_early(PieceReceived& piece);
-  void want(Want want);
+  void fetch(Fetch fetch);
+  void fetch_committed(Commit commit);
+  void send_want();
   void take_result(const Floats& floats);
-  void finish(Mean mean);
-  void hear_of_further(Member from, Progress next, Members by);
-  bool follow_the_further();
+  void end_with(Commit commit, std::optional<Member> from);
+  void finish(Commit commit, Floats mean);
+  void stop_waiting();
+  void wait();
+  std::optional<TimePoint> gives_up_at() const;
+  void resend(Member to);
+
+  // Others are further.
+  bool answer_if_over(Member to, Progress at);
+  void hear_of_further(Member from, Progress next, Members donors);
+  bool catch_up();
+  void hear_of_later(Member from, Progress at);
   void look_ahead();
-  bool is_believed(Progress next, std::size_t witnesses) const;
-  void sound_others();
-  void go_on_without_strays();
-  static void be_with_us(Peer& peer);
-  void fall_behind(Progress next, Members by);
-  void decline(Member member);
-  bool declined(Progress at) const;
-  void repeat();
-  void put_again(Member member);
-  Progress after(Progress at, const Members& members) const;
-  Progress open() const;
-  bool is_beyond_next(Progress at) const;
+  Progress after(Progress at, std::size_t support) const;
+  Progress open() const { return current_ ? current_->at : next_; }
   bool may_follow(Progress at) const;
-  bool is_long_over(Progress at) const;
-  void say_it_is_over(Member to);
-  void say_who_is_missing(Exchange exchange, const Members& members);
-  bool is_undone() const;
-  Attempt highest_promise() const;
+  void say_who_is_missing(const Commit& commit);
 
-  // A leader's side (all_reduce_leader.cpp).
-  void lead(Attempt attempt, bool recovering);
-  bool is_late() const;
-  void be_unsure(Peer& peer) const;
-  TimePoint unsure_until() const;
-  bool has_answered(Member member) const;
-  void ask_missing();
-  void ask_ahead(Member member);
+  // The gatherer's side (all_reduce_gather.cpp).
+  void receive_register(Member from, protocol::ReduceNote& note);
+  void receive_done(Member from, const protocol::ReduceNote& note);
+  Gather& open_gather(Progress at, Attempt attempt);
+  void drop_gather(Attempt instead);
+  void ask_all();
   void consider();
+  bool is_complete() const;
+  enum class Late { kAwaited, kLeftOut };
+  bool may_be_minority(Late late) const;
+  TimePoint closes_at() const;
+  void close();
+  void close_without_quorum();
+  const Mean* standing_mean() const;
+  Members holders(const Mean& mean) const;
   void decide();
-  void let_stand(Attempt attempt);
-  Members choose() const;
-  void announce(const Members& to, const Members& members, Attempt held);
+  std::optional<std::pair<Member, Blame>> find_cause() const;
+  Members reducible() const;
+  void start_run();
+  void send_list(Member to);
+  protocol::ReduceNote make_list(Member to) const;
   void check_done();
+  void tick_gather();
+  TimePoint run_ends_at() const;
+  std::optional<TimePoint> gather_deadline() const;
 
-  bool is_overdue(Member member) const;  // has waited too long for us to begin
-  bool is_plausible(Attempt attempt) const;
-  bool waits(Member member) const;  // for our result of the current exchange
   Member owner(Attempt attempt) const;
+  Attempt attempt_after(Attempt former, Member gatherer) const;
+  Attempt next_attempt(Member gatherer) const;
+  Member gatherer_after(Member former) const;
+  bool is_gone(Member member) const;
+  bool is_lost(Member member) const;  // gone, or silent
+  void call_silent(Member member);
+  Members lost() const;
+  bool is_quorum(std::size_t members) const;
+  bool is_plausible(Attempt attempt) const;
   bool are_members(const Members& members) const;
-  bool is_reachable(Member member) const { return member == self_ || peers_[member].reachable; }
-  void send(Member to, protocol::ReduceNote::Kind kind, Progress at, Attempt attempt,
-            Attempt held = 0, Members members = {});
-  void send_last(Member to);
+  Duration stretched(Duration wait, Attempt attempt) const;
+  Duration piece_wait() const;
+  void heard(Member from);
+  protocol::ReduceNote make_note(protocol::ReduceNote::Kind kind, Progress at,
+                                 Attempt attempt) const;
+  void send(Member to, protocol::ReduceNote note);
+  void send_commit(Member to, const Commit& commit);
   void say(LogLevel level, std::string line);
 
   AllReduceOptions options_;
@@ -281,14 +306,23 @@ class AllReduceMachine {
   bool is_left_out_ = false;  // ourselves, as was said last
   Members missing_;           // others, as was said last
   std::optional<TimePoint> missing_said_at_;
-  Members further_;  // whose model we were told to copy, until we end an exchange
+  Members donors_;  // whose model we were told to copy, until we end an exchange
   std::vector<Peer> peers_;
+  // By the last commit: who gathers the next exchange, and who is waited for.
+  Member gatherer_ = 0;
+  std::set<Member> expected_;
   ArrivalDeadline arrivals_;
-  ExchangePace pace_;
+  ArrivalDeadline pieces_;
+  AheadClaims claims_;
   TimePoint now_{};
   std::vector<Action> actions_;
   std::optional<Current> current_;
+  std::optional<Gather> gather_;     // here, for the exchange at hand or the next one
+  std::optional<Commit> committed_;  // of next_, which has not begun here
+  std::optional<std::pair<Progress, Attempt>> listed_;     // here last; no attempt has two lists
+  std::optional<std::pair<Progress, Attempt>> asked_for_;  // the same: others have come so far
   std::optional<Last> last_;
+  std::optional<TimePoint> gathered_from_;  // the last commit, if here: its first registration
   std::map<std::pair<Member, std::uint64_t>, Early> early_;  // by sender and place
 };
 

@@ -58,6 +58,13 @@ std::size_t Reduction::waits_for() const {
   return level_ < from_child_.size() ? child(level_) : index_ - (std::size_t{1} << level_);
 }
 
+// In a tree the sums of lower levels come first, then the means of higher ones.
+std::size_t Reduction::step() const {
+  if (shape_ == Shape::kRing) return steps_;
+  constexpr std::size_t kLevelsMax = 64;
+  return level_ < from_child_.size() ? level_ : 2 * kLevelsMax - from_child_.size();
+}
+
 // Scatter step s brings segment i - s - 1, gather step s segment i - s.
 std::uint64_t Reduction::ring_segment() const {
   return steps_ < members_ - 1 ? index_ + members_ - steps_ - 1

@@ -45,6 +45,9 @@ class Reduction {
   const Floats& mean() const { return mean_; }
   // The index of who has to send next. Requires: !done(), started.
   std::size_t waits_for() const;
+  // Of two members of an attempt in which nothing moves, the one with the lower step waits for the
+  // cause; the other waits because of it. Requires: !done(), started.
+  std::size_t step() const;
 
  private:
   bool take_ring(std::size_t from, std::uint64_t place, const Floats& piece,

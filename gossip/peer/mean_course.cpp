@@ -19,7 +19,6 @@ namespace {
 
 // Who copies takes a part of the model from so many.
 constexpr std::size_t kDonorsMax = 4;
-constexpr unsigned kDoublingsMax = 10;  // of the patience with a slow exchange
 
 collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exchange first) {
   collective::AllReduceOptions options;
@@ -27,6 +26,11 @@ collective::AllReduceOptions reduce_options(const CoursePatience& patience, Exch
   options.stragglers = {.initial = first == 0 ? patience.start : patience.min,
                         .min = patience.min,
                         .max = std::max(patience.max, patience.start)};
+  // Somewhat more than members may be late.
+  options.answer = patience.min + patience.min / 2;
+  options.pieces = {.initial = std::max(patience.max / 4, options.answer),
+                    .min = options.answer,
+                    .max = std::max(patience.max, options.answer)};
   return options;
 }
 
@@ -40,16 +44,13 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
       host_(host),
       self_(place.self),
       names_(std::move(place.names)),
-      absent_(std::move(place.absent)),
       trained_(start.former && start.former->trained),
-      patience_(patience.max + patience.start),
-      start_until_(host.now() + (start.exchange == 0 ? patience.start : patience.min)),
+      return_every_(patience.max + patience.start),
       machine_(reduce_options(patience, start.exchange), place.epoch, self_, names_,
-               Progress{start.support.backed, start.exchange}),
+               Progress{start.support.backed, start.exchange}, place.absent),
       algorithm_(take_algorithm(run, self_, start)),
       at_{start.support.backed, start.exchange},
       total_(schedule_.mixings_until(schedule_.steps)),
-      met_(names_.size()),
       linked_(names_.size()) {
   if (start.state.empty()) return;
   const auto restored = restore_state(*algorithm_, start.state);
@@ -59,7 +60,6 @@ MeanCourse::MeanCourse(const NetworkRun& run, LocalSteps& local, CourseHost& hos
 
 void MeanCourse::begin() {
   STARLING_CHECK(state_ == State::kIdle);
-  for (const Member member : absent_) on(collective::Unreachable{member});
   if (trained_) {
     reduce();
   } else {
@@ -147,14 +147,11 @@ void MeanCourse::trained(const Result<double>& loss_sum, int steps) {
 void MeanCourse::reduce() {
   const auto own = algorithm_->message(0).first;
   state_ = State::kReducing;
-  shakes_ = 0;
-  expect_progress();
   on(collective::Begin{at_, collective::share(std::vector<float>(own.begin(), own.end()))});
 }
 
 void MeanCourse::perform(collective::Finished& finished) {
   STARLING_CHECK(state_ == State::kReducing && finished.at == at_);
-  unsent_.clear();
   heard_ = static_cast<std::uint32_t>(
       finished.members.size() -
       static_cast<std::size_t>(std::ranges::count(finished.members, self_)));
@@ -228,10 +225,9 @@ void MeanCourse::say_standing(const Progress& next, std::size_t members) {
 }
 
 // Others have come further without us.
-void MeanCourse::perform(collective::Behind& behind) {
-  unsent_.clear();
-  std::vector<Member> from = donors(behind.by);
-  next_ = behind.next;
+void MeanCourse::perform(collective::CatchUp& catch_up) {
+  std::vector<Member> from = donors(catch_up.donors);
+  next_ = catch_up.next;
   state_ = State::kCopying;
   if (from.empty()) return not_copied();
   host_.say(LogLevel::kInfo,
@@ -259,7 +255,7 @@ void MeanCourse::come_back(Member from, Progress theirs) {
   if (state_ != State::kFinished || !is_minority() || host_.is_leaving()) return;
   if (theirs.backed <= at_.backed || theirs.exchange > total_) return;
   if (host_.now() < return_again_) return;
-  return_again_ = host_.now() + patience_;
+  return_again_ = host_.now() + return_every_;
   std::vector<Member> others = {from};
   for (Member member = 0; member < names_.size(); ++member) {
     if (member != from) others.push_back(member);
@@ -319,23 +315,7 @@ void MeanCourse::on(collective::Event event) {
 
 void MeanCourse::perform(collective::SendNote& send) { host_.send(send.to, send.note); }
 
-// Who is starting may be one of an attempt before all links are there.
-void MeanCourse::keep(const collective::SendPiece& send) {
-  if (!unsent_.empty()) {
-    const collective::SendPiece& earlier = unsent_.begin()->second.front();
-    if (earlier.at != send.at || earlier.attempt != send.attempt) unsent_.clear();
-  }
-  unsent_[send.to].push_back(send);
-}
-
-void MeanCourse::send_kept(Member to) {
-  auto kept = unsent_.extract(to);
-  if (kept.empty()) return;
-  for (collective::SendPiece& piece : kept.mapped()) perform(piece);
-}
-
 void MeanCourse::perform(collective::SendPiece& send) {
-  if (may_be_starting(send.to)) return keep(send);
   const Parcel parcel{.kind = Parcel::Kind::kReduce,
                       .exchange = send.at.exchange,
                       .attempt = send.attempt,
@@ -365,87 +345,47 @@ void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
   // The mean is judged in the end, by all alike.
   const std::span<const float> values(reinterpret_cast<const float*>(whole.data.view().data()),
                                       whole.parcel.first);
-  expect_progress();
   on(collective::PieceReceived{from, whole.parcel.epoch, progress_of(whole.parcel),
                                whole.parcel.attempt, whole.parcel.place,
                                Floats{whole.data.owner(), values}});
 }
 
 void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
-  if (note.exchange >= total_) return;  // no member of this run can be there
+  if (note.exchange > total_) return;  // no member of this run can be there
   come_back(from, progress_of(note));
   on(collective::NoteReceived{from, note});
 }
 
-// Until then who was never met may be starting, and is no loss.
-bool MeanCourse::may_be_starting(Member member) const { return !start_over_ && !met_[member]; }
-
 void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
-  met_[from] = true;
   linked_[from] = true;
   if (hello.begun) come_back(from, progress_of(hello));
-  send_kept(from);
-  on(collective::Reachable{from});
-  // The network is under way: who has not been met is not starting, but gone.
-  if (hello.begun && hello.exchange > at_.exchange + 1 && !start_over_) give_up_unmet();
+  on(collective::LinkUp{from, hello.begun && hello.exchange <= total_
+                                  ? std::optional(progress_of(hello))
+                                  : std::nullopt});
 }
 
 void MeanCourse::link_lost(Member member) {
   linked_[member] = false;
-  if (!may_be_starting(member)) on(collective::Unreachable{member});
+  on(collective::LinkDown{member});
 }
 
 void MeanCourse::reach(Member member, bool reachable) {
-  if (reachable) {  // a link says so; one that was whole all the time does not say it again
-    if (linked_[member]) on(collective::Reachable{member});
-  } else if (!may_be_starting(member)) {
-    on(collective::Unreachable{member});
-  }
-}
-
-void MeanCourse::give_up_unmet() {
-  start_over_ = true;
-  unsent_.clear();
-  for (Member member = 0; member < met_.size(); ++member) {
-    if (member != self_ && !met_[member]) on(collective::Unreachable{member});
+  if (!reachable) {
+    on(collective::LinkDown{member});
+  } else if (linked_[member]) {  // a link that was whole all the time does not say it again
+    on(collective::LinkUp{member, std::nullopt});
   }
 }
 
 void MeanCourse::tick() {
-  if (!start_over_ && host_.now() >= start_until_) give_up_unmet();
   const auto due = machine_.next_deadline();
   if (due && *due <= host_.now()) on(collective::Tick{});
-  if (state_ == State::kReducing && host_.now() >= stalled_at_) shake();
   if (state_ == State::kPacing && host_.now() >= resume_) go_on();
-}
-
-// A piece may take longer than we had thought: each time that it was too long doubles it.
-Duration MeanCourse::patience() const {
-  return patience_ * (1U << std::min(shakes_, kDoublingsMax));
-}
-
-void MeanCourse::expect_progress() { stalled_at_ = host_.now() + patience(); }
-
-// Nothing has come of it for long: whom we wait for is asked anew, as if the link had been lost.
-void MeanCourse::shake() {
-  const Duration waited = patience();
-  ++shakes_;
-  expect_progress();
-  std::string names;
-  for (const Member member : machine_.waiting_for()) {
-    names += (names.empty() ? "" : ", ") + names_[member];
-    on(collective::Unreachable{member, true});
-    on(collective::Reachable{member});
-  }
-  host_.say(LogLevel::kWarning, fmt::format("exchange {} waits for {} since {}: asking anew",
-                                            at_.exchange, names, format_duration(waited)));
 }
 
 std::optional<TimePoint> MeanCourse::next_deadline() const {
   std::optional<TimePoint> due = machine_.next_deadline();
   const auto sooner = [&](TimePoint time) { due = std::min(due.value_or(time), time); };
-  if (!start_over_) sooner(start_until_);
-  if (state_ == State::kReducing) sooner(stalled_at_);
   if (state_ == State::kPacing && !host_.is_leaving()) sooner(resume_);
   return due;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A synchronous algorithm over all members at once (local SGD, DiLoCo): local steps, then an
-// all-reduce among whoever is reachable. Members that fall out take the others' model when they
+// all-reduce among all who answer. Members that fall out take the others' model when they
 // return; half of the members or fewer train on at the usual pace, and take the model of a majority
 // that went on without them.
 #pragma once
 
-#include <map>
-#include <set>
+#include <string>
+#include <vector>
 
 #include "gossip/collective/all_reduce_machine.h"
 #include "gossip/peer/make_course.h"
@@ -56,17 +56,10 @@ class MeanCourse final : public Course {
   void on(collective::Event event);
   void perform(collective::SendNote& send);
   void perform(collective::SendPiece& send);
-  void keep(const collective::SendPiece& send);
-  void send_kept(Member to);
   void perform(collective::Finished& finished);
   bool is_usual(const collective::Finished& finished);
-  void perform(collective::Behind& behind);
+  void perform(collective::CatchUp& catch_up);
   void perform(collective::Say& say);
-  bool may_be_starting(Member member) const;
-  Duration patience() const;
-  void expect_progress();
-  void give_up_unmet();
-  void shake();
 
   const NetworkRun& run_;
   const StepSchedule schedule_;
@@ -74,12 +67,8 @@ class MeanCourse final : public Course {
   CourseHost& host_;
   Member self_;
   std::vector<std::string> names_;
-  const std::set<Member> absent_;
-  const bool trained_;  // before it begins
-  Duration patience_;   // with an exchange of which nothing comes
-  TimePoint start_until_;
-  TimePoint stalled_at_{};
-  unsigned shakes_ = 0;  // in this exchange
+  const bool trained_;           // before it begins
+  const Duration return_every_;  // at most
   collective::AllReduceMachine machine_;
   std::unique_ptr<Algorithm<float>> algorithm_;
   State state_ = State::kIdle;
@@ -92,12 +81,8 @@ class MeanCourse final : public Course {
   TimePoint resume_{};        // kPacing: until
   bool returning_ = false;    // kCopying: it had finished among a minority
   TimePoint return_again_{};  // not before
-  std::vector<bool> met_;
   std::vector<bool> linked_;  // as far as the links have said
-  bool start_over_ = false;   // nobody is excused as starting any more
-  // Pieces of the last attempt for members whose link is still being made.
-  std::map<Member, std::vector<collective::SendPiece>> unsent_;
-  collective::Floats mean_;  // being mixed
+  collective::Floats mean_;   // being mixed
   // The model that all members had before their last local steps, empty where it is not known, and
   // how far means usually are from it: where members agree on both, they agree on what is too far.
   std::vector<float> common_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce machines on a simulated network: random latencies, in order for each pair; members are
-// killed at a message, paused, cut off or wrongly suspected. Checks that nothing sent is ever
-// written again, and what every result must be.
+// killed at a message, paused, cut off or wrongly suspected, and links fall silent one way or both.
+// Checks that nothing sent is ever written again, and what every result must be.
 #pragma once
 
 #include <functional>
@@ -48,6 +48,8 @@ class ReduceNetwork {
   void cut(Member a, Member b, double seconds);
   // `a` alone believes `b` dead for a while; messages still flow.
   void suspect(Member a, Member b, double seconds);
+  // What `a` sends to `b` arrives only after this time, and nobody is told.
+  void hold(Member a, Member b, double seconds) { held_[{a, b}] = after(seconds); }
   // Both say hello once more over their link, if it is whole.
   void greet(Member a, Member b);
   void pause(Member member, double seconds);
@@ -61,11 +63,13 @@ class ReduceNetwork {
   const std::vector<Finished>& finished(Member member) const { return nodes_[member].finished; }
   const Finished* finished(Member member, Exchange exchange) const;
   // Where it was told that others are, and to copy their model.
-  const std::vector<Progress>& behinds(Member member) const { return nodes_[member].behinds; }
+  const std::vector<Progress>& catch_ups(Member member) const { return nodes_[member].catch_ups; }
   bool alive(Member member) const { return nodes_[member].alive; }
   std::vector<float> input(Member member, Exchange exchange) const;
   // Finished results that are not the mean of their members, or not the same for one attempt.
   std::string wrong_results() const;
+  // From the first end of an exchange of a majority to that of the next.
+  std::vector<double> exchange_seconds() const;
   // Living members with different results of one exchange.
   std::string disagreement() const;
 
@@ -91,7 +95,7 @@ class ReduceNetwork {
     TimePoint tick_at{};
     Progress next;
     std::vector<Finished> finished;
-    std::vector<Progress> behinds;
+    std::vector<Progress> catch_ups;
     std::uint64_t floats_sent = 0;
     std::set<Member> unreachable;
   };
@@ -115,6 +119,8 @@ class ReduceNetwork {
   std::map<std::pair<Member, Member>, TimePoint> last_arrival_;
   std::map<std::pair<Member, Member>, unsigned> connection_;
   std::map<std::pair<Member, Member>, bool> down_;
+  std::map<std::pair<Member, Member>, TimePoint> held_;
+  std::map<Exchange, TimePoint> ended_;  // first
   std::size_t messages_ = 0;
   std::string trace_;
   std::string torn_;

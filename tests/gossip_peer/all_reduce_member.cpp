@@ -34,7 +34,7 @@ struct Task {
   std::uint64_t halt_at_bytes = 0;  // 0: never
 };
 
-// As MeanCourse has it: who has never been met may still be starting.
+// As MeanCourse has them.
 collective::AllReduceOptions reduce_options(const Task& task) {
   collective::AllReduceOptions options;
   options.stragglers = {.initial = std::chrono::seconds(60),
@@ -117,7 +117,7 @@ class ReducingMember {
 
   void met(Member member) {
     met_.insert(member);
-    on(collective::Reachable{member});
+    on(collective::LinkUp{member, std::nullopt});
     if (begun_ || met_.size() + 1 < members()) return;
     begun_ = true;
     std::vector<float> input(task_.floats);
@@ -128,9 +128,7 @@ class ReducingMember {
     on(collective::Begin{{}, collective::share(std::move(input))});
   }
 
-  void lost(Member member) {
-    if (met_.contains(member)) on(collective::Unreachable{member});
-  }
+  void lost(Member member) { on(collective::LinkDown{member}); }
 
   // Between any two things that this process does.
   void watch() {
@@ -187,7 +185,7 @@ class ReducingMember {
                       sha256(as_bytes(finished.mean.values)).hex(), counters.wire_bytes_out,
                       counters.wire_bytes_in));
   }
-  void perform(collective::Behind&) { print("behind"); }
+  void perform(collective::CatchUp&) { print("behind"); }
   void perform(collective::Say& say) { world_.log.write(say.level, say.line); }
 
   PeerLinks::World world_;

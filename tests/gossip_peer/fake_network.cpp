@@ -106,11 +106,23 @@ void FakeNetwork::Peer::compute_for(Duration mean, const std::function<void()>& 
 
 void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
   ++copies;
-  const auto answer = [this, donors = std::move(donors), mine = life] {
+  constexpr int kTries = 1000;
+  answer_copy(donors, life, kTries);
+}
+
+// A donor that computes answers afterwards.
+void FakeNetwork::Peer::answer_copy(const std::vector<Member>& donors, std::uint64_t mine,
+                                    int tries_left) {
+  const auto answer = [this, donors, mine, tries_left] {
     if (mine != life || !course) return;
+    bool computes = false;
     for (const Member donor : donors) {
       const gossip::Course* const other = network_.peers[donor]->course.get();
-      if (other == nullptr || !other->model() || !network_.link(donor, self_).up) continue;
+      if (other == nullptr || !network_.link(donor, self_).up) continue;
+      if (!other->model()) {
+        computes = computes || other->is_computing();
+        continue;
+      }
       const auto model = *other->model();
       const std::vector<float> kept(model.begin(), model.end());
       ++models_taken;
@@ -121,6 +133,7 @@ void FakeNetwork::Peer::copy_model(std::vector<Member> donors) {
       if (theirs.minority && rests_on_less) ++minorities_taken;
       return course->copied({other->support().backed, other->progress().exchange}, kept);
     }
+    if (computes && tries_left > 0) return answer_copy(donors, mine, tries_left - 1);
     course->not_copied();
   };
   network_.at(network_.now + std::chrono::milliseconds(5), answer);

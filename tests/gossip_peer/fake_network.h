@@ -61,6 +61,7 @@ class FakeNetwork {
 
    private:
     friend class FakeNetwork;
+    void answer_copy(const std::vector<Member>& donors, std::uint64_t mine, int tries_left);
     void carry(Member to, std::function<void(gossip::Course&)> arrive);
     void compute_for(Duration mean, const std::function<void()>& work, std::function<void()> done);
 

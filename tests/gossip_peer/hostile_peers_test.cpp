@@ -280,8 +280,9 @@ std::vector<std::string> garbage() {
       frame(protocol::Relay{.peer = "node-01", .type = 18, .header = Bytes(16)}),
       frame(protocol::Hello{}),
   };
-  for (const auto kind : {protocol::ReduceNote::Kind::kState, protocol::ReduceNote::Kind::kAttempt,
-                          protocol::ReduceNote::Kind::kCommit, protocol::ReduceNote::Kind::kWant}) {
+  for (const auto kind : {protocol::ReduceNote::Kind::kRegister, protocol::ReduceNote::Kind::kList,
+                          protocol::ReduceNote::Kind::kCommit, protocol::ReduceNote::Kind::kWant,
+                          protocol::ReduceNote::Kind::kAsk, protocol::ReduceNote::Kind::kAhead}) {
     all.push_back(frame(protocol::ReduceNote{
         .kind = kind, .epoch = 1, .exchange = 1ULL << 40, .attempt = 1 << 30, .members = {0, 1}}));
   }

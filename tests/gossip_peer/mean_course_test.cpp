@@ -132,9 +132,9 @@ TEST(MeanCourse, WhoJoinsWhenAllHaveFinishedTakesTheirModel) {
 }
 
 protocol::ReduceNote over(Progress next, Member by) {
-  return {.kind = protocol::ReduceNote::Kind::kCommit,
+  return {.kind = protocol::ReduceNote::Kind::kAhead,
           .epoch = 1,
-          .exchange = next.exchange - 1,
+          .exchange = next.exchange,
           .members = {by},
           .backed = next.backed};
 }

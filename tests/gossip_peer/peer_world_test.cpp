@@ -138,6 +138,67 @@ TEST(PeerWorlds, NoMassIsLostWithLinks) {
   }
 }
 
+struct Silence {
+  const char* name;
+  std::vector<std::pair<std::size_t, std::size_t>> ways;  // from, to
+};
+
+// Links look whole, and nothing passes for a minute. Nobody but those concerned waits for it longer
+// than once.
+TEST(PeerWorlds, AnAllReduceWaitsForASilentLinkOnce) {
+  const std::vector<Silence> silences = {
+      {"link of the gatherer", {{0, 1}, {1, 0}}},
+      {"link between two others", {{2, 3}, {3, 2}}},
+      {"one way to the gatherer", {{1, 0}}},
+      {"one way from the gatherer", {{0, 1}}},
+      {"one way between two others", {{2, 3}}},
+      {"frozen peer", {{2, 0}, {2, 1}, {2, 3}, {2, 4}, {0, 2}, {1, 2}, {3, 2}, {4, 2}}},
+      {"frozen gatherer", {{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 0}, {2, 0}, {3, 0}, {4, 0}}},
+  };
+  for (const Silence& silence : silences) {
+    SCOPED_TRACE(silence.name);
+    PeerWorld world(testing::small_network_of_steps(400, "complete", 5, "all-reduce"), 1);
+    world.phase = [&world] { return std::chrono::milliseconds(200 + world.rng.below(300)); };
+    world.start_all();
+    world.publish(world.roster(1));
+    const auto switch_ways = [&](bool cut) {
+      for (const auto& [from, to] : silence.ways) {
+        const std::string& a = world.peers[from]->name;
+        const std::string& b = world.peers[to]->name;
+        if (cut) {
+          world.network.cut(a, b);
+        } else {
+          world.network.mend(a, b);
+        }
+      }
+    };
+    world.at(20s, [&] { switch_ways(true); });
+    world.at(80s, [&] { switch_ways(false); });
+    // The most exchanges of any peer that more than half have ended.
+    Exchange ended = 0;
+    TimePoint since{};
+    Duration longest{};
+    const auto look = [&] {
+      std::vector<Exchange> exchanges;
+      for (const auto& peer : world.peers) exchanges.push_back(peer->shell().report().exchange);
+      std::ranges::sort(exchanges);
+      const Exchange now_ended = exchanges[exchanges.size() / 2];
+      if (ended > 0 && now_ended > ended) {
+        longest = std::max(longest, world.scheduler.now() - since);
+      }
+      if (now_ended != ended) since = world.scheduler.now();
+      ended = now_ended;
+      return world.all_finished();
+    };
+    if (!world.run_until(look, 1h, "all have finished")) return;
+    EXPECT_LT(to_seconds(longest), 5);
+    RecordProperty(silence.name, fmt::format("{:.2f}", to_seconds(longest)));
+    for (std::size_t i = 1; i < world.peers.size(); ++i) {
+      EXPECT_EQ(world.model(i), world.model(0));
+    }
+  }
+}
+
 using Fault = sim::SimulatedDisk::Fault;
 
 // All kinds of courses, each with a graph that fits.

@@ -206,7 +206,7 @@ protocol::ColumnsAsk columns_ask(Rng& rng) {
 
 protocol::ReduceNote reduce_note(Rng& rng) {
   protocol::ReduceNote note;
-  note.kind = static_cast<protocol::ReduceNote::Kind>(rng.below(7));
+  note.kind = static_cast<protocol::ReduceNote::Kind>(rng.below(9));
   note.epoch = any_number(rng);
   note.exchange = any_number(rng);
   note.attempt = any_number32(rng, 0);
@@ -214,6 +214,8 @@ protocol::ReduceNote reduce_note(Rng& rng) {
   note.members.resize(list_size(rng, wire::kMembersMax));
   for (protocol::Member& member : note.members) member = any_number32(rng, 0);
   note.backed = any_number(rng);
+  note.other = any_number32(rng, 0);
+  note.count = static_cast<std::uint16_t>(random_number(rng, 0, 0xFFFF));
   return note;
 }
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gossip/collective/ahead_claims.h"
+
+#include <algorithm>
+
+namespace starling::collective {
+
+using protocol::Member;
+using protocol::Progress;
+
+void AheadClaims::hear(Member from, Further further) {
+  claims_[from] = Claim{std::move(further), claims_[from] && claims_[from]->doubted};
+}
+
+bool AheadClaims::any() const {
+  return std::ranges::any_of(claims_, [](const auto& claim) { return claim.has_value(); });
+}
+
+bool AheadClaims::any_new() const {
+  return std::ranges::any_of(claims_, [](const auto& claim) { return claim && !claim->doubted; });
+}
+
+void AheadClaims::doubt() {
+  for (auto& claim : claims_) {
+    if (claim) claim->doubted = true;
+  }
+}
+
+void AheadClaims::begin(Progress at) {
+  for (auto& claim : claims_) {
+    if (claim && claim->further.next <= at) claim.reset();
+  }
+  answered_at_.reset();
+}
+
+// As far as the i furthest say, they are i witnesses.
+std::optional<AheadClaims::Further> AheadClaims::believed(std::size_t others, TimePoint now) const {
+  std::vector<const Further*> claims;
+  for (const auto& claim : claims_) {
+    if (claim) claims.push_back(&claim->further);
+  }
+  std::ranges::stable_sort(claims,
+                           [](const Further* a, const Further* b) { return a->next > b->next; });
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    if (is_believed(claims[i]->next, i + 1, others, now)) return *claims[i];
+  }
+  return std::nullopt;
+}
+
+bool AheadClaims::is_believed(Progress next, std::size_t witnesses, std::size_t others,
+                              TimePoint now) const {
+  if (2 * witnesses > claims_.size()) return true;
+  if (witnesses >= std::min(others, gossip::AheadBound::kWitnesses)) {
+    return is_explainable(next, now);
+  }
+  const auto most = pace_.alone(now);
+  if (most) return next.exchange <= *most;
+  // A new member has nothing to hold against it but what the others say.
+  return is_answered(now);
+}
+
+bool AheadClaims::is_explainable(Progress at, TimePoint now) const {
+  const auto most = pace_.confirmed(now);
+  return !most || at.exchange <= *most;
+}
+
+}  // namespace starling::collective

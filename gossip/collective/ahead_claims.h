@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members say that they are further than we are; a model is copied of those who can be believed. A
+// single member is believed as far as the time explains, two as far as the fastest pace can be, and
+// more than half of all without a bound (gossip/progress/ahead_bound.h).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/protocol/peer_messages.h"
+#include "gossip/collective/exchange_pace.h"
+
+namespace starling::collective {
+
+class AheadClaims {
+ public:
+  struct Further {
+    protocol::Progress next;               // to which these have come
+    std::vector<protocol::Member> donors;  // of the model
+  };
+
+  AheadClaims(std::size_t members, protocol::Exchange first) : claims_(members), pace_(first) {}
+
+  void hear(protocol::Member from, Further further);
+  void forget(protocol::Member from) { claims_[from].reset(); }
+  bool has(protocol::Member from) const { return claims_[from].has_value(); }
+  bool any() const;
+  // Some that the others were not asked about; all are doubted once they were.
+  bool any_new() const;
+  void doubt();
+  // We begin here: what lies before is no claim any more.
+  void begin(protocol::Progress at);
+  // All others were asked whether they are further, and answer within `wait`.
+  void asked(TimePoint now, Duration wait) { answered_at_ = now + wait; }
+  bool is_asked() const { return answered_at_.has_value(); }
+  bool is_answered(TimePoint now) const { return answered_at_ && now >= *answered_at_; }
+
+  // The furthest that can be believed; `others`: members that can be heard at all.
+  std::optional<Further> believed(std::size_t others, TimePoint now) const;
+  // Whether a majority can be there by now, as far as the pace of exchanges tells.
+  bool is_explainable(protocol::Progress at, TimePoint now) const;
+
+  ExchangePace& pace() { return pace_; }
+  const ExchangePace& pace() const { return pace_; }
+
+ private:
+  bool is_believed(protocol::Progress next, std::size_t witnesses, std::size_t others,
+                   TimePoint now) const;
+
+  struct Claim {
+    Further further;
+    bool doubted = false;
+  };
+  std::vector<std::optional<Claim>> claims_;  // by member
+  std::optional<TimePoint> answered_at_;      // the others have, in this exchange
+  ExchangePace pace_;
+};
+
+}  // namespace starling::collective

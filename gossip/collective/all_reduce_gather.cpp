@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gatherer's side of the machine: it hears who is there, names those who reduce, and commits.
+// It need not have begun the exchange itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gossip/collective/all_reduce_machine.h"
+
+namespace starling::collective {
+
+using Kind = protocol::ReduceNote::Kind;
+
+namespace {
+
+// A member that another waited for in vain is given this part of the longest silence to answer.
+constexpr int kGraceParts = 10;
+constexpr int kHeartbeats = 4;  // within the longest silence of a gatherer
+constexpr int kRunWaits = 4;    // a run whose members say nothing ends after so many waits
+
+}  // namespace
+
+// --- registrations -------------------------------------------------------------------------------
+
+void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note) {
+  const Progress at = progress_of(note);
+  if (answer_if_over(from, at)) return;
+  const bool is_for_us = is_plausible(note.attempt) && owner(note.attempt) == self_;
+  if (at > open()) {  // we are late: another is to gather
+    const Attempt next = is_for_us ? attempt_after(note.attempt, gatherer_after(self_)) : 0;
+    if (is_for_us) send(from, make_note(Kind::kAsk, at, next));
+    return hear_of_later(from, at);
+  }
+  if (!is_for_us) return;
+  if (!note.members.empty() && !are_members(note.members)) return;
+  if (current_ && note.attempt < current_->promised) {
+    return send(from, make_note(Kind::kAsk, at, current_->promised));
+  }
+  if (current_ && note.attempt > current_->promised) {
+    promise(note.attempt);
+    report();
+  }
+  const bool was_listed = listed_ && *listed_ >= std::pair(at, Attempt{note.attempt});
+  if (was_listed && (!gather_ || gather_->attempt != note.attempt)) {
+    return send(from, make_note(Kind::kAsk, at, next_attempt(self_)));
+  }
+  Gather& gather = open_gather(at, note.attempt);
+  if (gather.attempt > note.attempt) {
+    return send(from, make_note(Kind::kAsk, at, gather.attempt));
+  }
+  if (gather.running) {
+    if (std::ranges::binary_search(gather.list, from)) return send_list(from);
+    if (!gather.registered.contains(from)) arrivals_.learn(now_ - gather.first_at);
+  }
+  Registration registration;
+  if (note.held != 0) {
+    registration.held = {note.held, std::move(note.members), {}};
+  } else {
+    registration.lost = std::move(note.members);
+  }
+  if (note.count != 0) registration.blame = Blame{note.other, note.count};
+  gather.registered[from] = std::move(registration);
+}
+
+AllReduceMachine::Gather& AllReduceMachine::open_gather(Progress at, Attempt attempt) {
+  if (gather_ && gather_->at == at && gather_->attempt >= attempt) return *gather_;
+  if (gather_) drop_gather(attempt);
+  gather_ = Gather{.at = at,
+                   .attempt = attempt,
+                   .first_at = now_,
+                   .heartbeat_at = now_ + options_.answer / kHeartbeats};
+  return *gather_;
+}
+
+void AllReduceMachine::drop_gather(Attempt instead) {
+  for (const auto& [member, registration] : gather_->registered) {
+    if (member != self_) send(member, make_note(Kind::kAsk, gather_->at, instead));
+  }
+  gather_.reset();
+}
+
+void AllReduceMachine::ask_all() {
+  gather_->asked_at = now_;
+  gather_->late.clear();
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (m == self_ || gather_->registered.contains(m)) continue;
+    send(m, make_note(Kind::kAsk, gather_->at, gather_->attempt));
+  }
+}
+
+TimePoint AllReduceMachine::closes_at() const {
+  const Gather& g = *gather_;
+  if (!g.asked_at) return g.first_at + arrivals_.duration();
+  return *g.asked_at + stretched(options_.answer, g.attempt);
+}
+
+void AllReduceMachine::consider() {
+  if (!gather_ || gather_->running || gather_->registered.empty()) return;
+  if (is_complete() || now_ >= closes_at()) close();
+}
+
+// All are there who can be expected.
+bool AllReduceMachine::is_complete() const {
+  const auto& registered = gather_->registered;
+  const Mean* const standing = standing_mean();
+  if (standing != nullptr && is_quorum(holders(*standing).size())) return true;
+  const auto& asked_at = gather_->asked_at;
+  const auto cause =
+      asked_at && now_ >= *asked_at + options_.answer / kGraceParts ? find_cause() : std::nullopt;
+  const auto is_lost_to_others = [&](Member member) {
+    return cause && (cause->second.member == member ||
+                     std::ranges::any_of(registered, [&](const auto& entry) {
+                       return std::ranges::binary_search(entry.second.lost, member);
+                     }));
+  };
+  for (const Member m : expected_) {
+    if (!registered.contains(m) && !is_lost(m) && !is_lost_to_others(m)) return false;
+  }
+  return is_quorum(registered.size()) || may_be_minority(Late::kAwaited);
+}
+
+// Nobody here can hear any of the others, also when asked again; or these have not begun.
+bool AllReduceMachine::may_be_minority(Late late) const {
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (gather_->registered.contains(m)) continue;
+    if (late == Late::kLeftOut && gather_->late.contains(m)) continue;
+    const auto& silent = peers_[m].silent_since;
+    const bool is_silent = silent && now_ >= *silent + options_.answer;
+    if (m == self_ || (!is_silent && !is_gone(m))) return false;
+    for (const auto& [member, registration] : gather_->registered) {
+      if (member == self_ || registration.held.attempt != 0) continue;
+      if (!std::ranges::binary_search(registration.lost, m)) return false;
+    }
+  }
+  return true;
+}
+
+void AllReduceMachine::close() {
+  if (is_quorum(gather_->registered.size()) || may_be_minority(Late::kLeftOut)) {
+    decide();
+  } else {
+    close_without_quorum();
+  }
+}
+
+// Half of the members or fewer go on only where none of them hears any of the others: somebody else
+// might gather more.
+void AllReduceMachine::close_without_quorum() {
+  Gather& gather = *gather_;
+  bool all_lost = true;
+  for (Member m = 0; m < peers_.size(); ++m) {
+    if (m == self_ || gather.registered.contains(m)) continue;
+    if (gather.asked_at && peers_[m].heard_at < *gather.asked_at) call_silent(m);
+    all_lost = all_lost && (is_lost(m) || gather.late.contains(m));
+  }
+  if (!all_lost || !gather.asked_at || !current_) return ask_all();
+  if (may_be_minority(Late::kLeftOut)) return decide();
+  for (const auto& [member, registration] : gather.registered) {
+    if (member == self_ || registration.held.attempt != 0) continue;
+    const bool hears_more = [&, &lost = registration.lost] {
+      for (Member m = 0; m < peers_.size(); ++m) {
+        const bool elsewhere = !gather.registered.contains(m) && !gather.late.contains(m);
+        if (elsewhere && !std::ranges::binary_search(lost, m)) return true;
+      }
+      return false;
+    }();
+    if (!hears_more) continue;
+    promise(next_attempt(member));
+    return report();
+  }
+  ask_all();
+}
+
+// --- the run -------------------------------------------------------------------------------------
+
+// Of a majority's means the one of the highest attempt, or a minority's in a minority.
+const AllReduceMachine::Mean* AllReduceMachine::standing_mean() const {
+  const bool has_quorum = is_quorum(gather_->registered.size());
+  const Mean* standing = nullptr;
+  for (const auto& [member, registration] : gather_->registered) {
+    const Mean& held = registration.held;
+    if (held.attempt == 0 || (has_quorum && !is_quorum(held.members.size()))) continue;
+    if (standing == nullptr || held.attempt > standing->attempt) standing = &held;
+  }
+  return standing;
+}
+
+AllReduceMachine::Members AllReduceMachine::holders(const Mean& mean) const {
+  Members members;
+  for (const auto& [member, registration] : gather_->registered) {
+    if (registration.held.attempt == mean.attempt) members.push_back(member);
+  }
+  return members;
+}
+
+// A mean that a majority was to hold may have been committed by somebody who is gone: it stands,
+// and is committed when those who hold it are a quorum, or all who are here.
+void AllReduceMachine::decide() {
+  Gather& gather = *gather_;
+  if (!gather.asked_at && is_complete()) arrivals_.learn(now_ - gather.first_at);
+  if (const Mean* const standing = standing_mean()) {
+    gather.held = standing->attempt;
+    gather.reducing = standing->members;
+    gather.holders = holders(*standing);
+    gather.list = gather.holders;
+    if (!is_quorum(gather.holders.size())) {
+      gather.list.clear();
+      for (const auto& [member, registration] : gather.registered) gather.list.push_back(member);
+    }
+    say(LogLevel::kInfo, fmt::format("exchange {}: the mean of attempt {} over {} members stands",
+                                     gather.at.exchange, gather.held, gather.reducing.size()));
+  } else {
+    const auto cause = find_cause();
+    if (cause && gather.registered.contains(cause->second.member)) {
+      gather.cause = {cause->first, cause->second.member};
+      say(LogLevel::kWarning,
+          fmt::format("exchange {}: {} waited in vain for {}, and they are kept apart",
+                      gather.at.exchange, names_[cause->first], names_[cause->second.member]));
+    }
+    gather.reducing = gather.list = reducible();
+  }
+  start_run();
+}
+
+void AllReduceMachine::start_run() {
+  Gather& gather = *gather_;
+  listed_ = {gather.at, gather.attempt};
+  gather.running = true;
+  gather.progress_at = now_;
+  gather.awaited = {gather.list.begin(), gather.list.end()};
+  for (const auto& [member, registration] : gather.registered) {
+    if (member != self_) send_list(member);
+  }
+  if (!gather.registered.contains(self_)) return;
+  protocol::ReduceNote own = make_list(self_);
+  receive_list(self_, own);
+}
+
+protocol::ReduceNote AllReduceMachine::make_list(Member to) const {
+  const Gather& gather = *gather_;
+  protocol::ReduceNote list = make_note(Kind::kList, gather.at, gather.attempt);
+  list.members = gather.reducing;
+  if (gather.held != 0) {
+    list.held = static_cast<std::uint32_t>(gather.held);
+    const auto& lost = gather.registered.at(to).lost;
+    const auto holder = std::ranges::find_if(
+        gather.holders, [&](Member m) { return !std::ranges::binary_search(lost, m); });
+    list.other = holder == gather.holders.end() ? gather.holders.front() : *holder;
+  } else if (gather.cause && gather.cause->first == to) {
+    list.other = gather.cause->second;
+    list.count = 1;
+  }
+  return list;
+}
+
+void AllReduceMachine::send_list(Member to) { send(to, make_list(to)); }
+
+// Of all who waited in vain, the one that had got least.
+std::optional<std::pair<Member, AllReduceMachine::Blame>> AllReduceMachine::find_cause() const {
+  std::optional<std::pair<Member, Blame>> first;
+  for (const auto& [member, registration] : gather_->registered) {
+    const auto& blame = registration.blame;
+    if (blame && (!first || blame->count < first->second.count)) first = {member, *blame};
+  }
+  return first;
+}
+
+// All who have registered, less as few as make every two of the rest hear each other: who lacks
+// most others goes first, the highest among equals, never ourselves.
+AllReduceMachine::Members AllReduceMachine::reducible() const {
+  const auto& registered = gather_->registered;
+  Members members;
+  for (const auto& [member, registration] : registered) members.push_back(member);
+  const auto lacks = [&](Member a, Member b) {
+    if (gather_->cause == std::pair(a, b)) return true;
+    if (a == self_) return is_lost(b);
+    return std::ranges::binary_search(registered.at(a).lost, b);
+  };
+  while (true) {
+    std::ptrdiff_t most = 0;
+    Member worst = self_;
+    for (const Member a : members) {
+      const auto cuts = std::ranges::count_if(
+          members, [&](Member b) { return a != b && (lacks(a, b) || lacks(b, a)); });
+      if (cuts == 0 || a == self_ || cuts < most) continue;
+      most = cuts;
+      worst = a;
+    }
+    if (most == 0) return members;
+    std::erase(members, worst);
+  }
+}
+
+void AllReduceMachine::receive_done(Member from, const protocol::ReduceNote& note) {
+  if (!gather_ || !gather_->running || progress_of(note) != gather_->at) return;
+  if (note.attempt != gather_->attempt) return;
+  gather_->awaited.erase(from);
+  gather_->progress_at = now_;
+  check_done();
+}
+
+void AllReduceMachine::check_done() {
+  if (!gather_ || !gather_->running || !gather_->awaited.empty()) return;
+  const Members& list = gather_->list;
+  const auto there = std::ranges::find_if(list, [this](Member m) { return !is_lost(m); });
+  end_with({gather_->at, gather_->attempt, gather_->reducing, list.size(),
+            there == list.end() ? list.front() : *there},
+           std::nullopt);
+}
+
+// --- time ----------------------------------------------------------------------------------------
+
+// Whoever waits for the list, or came too late for it, hears that we are there.
+void AllReduceMachine::tick_gather() {
+  if (!gather_) return;
+  Gather& gather = *gather_;
+  if (now_ >= gather.heartbeat_at) {
+    gather.heartbeat_at = now_ + options_.answer / kHeartbeats;
+    for (const auto& [member, registration] : gather.registered) {
+      const bool waits = !gather.running || !std::ranges::binary_search(gather.list, member);
+      if (member != self_ && waits) send(member, make_note(Kind::kWait, gather.at, 0));
+    }
+  }
+  if (!gather.running || now_ < run_ends_at()) return;
+  for (const Member m : gather.awaited) {
+    const bool is_late = now_ >= gather.progress_at + piece_wait() / 2;
+    if (m != self_ && is_late && peers_[m].heard_at <= gather.progress_at) call_silent(m);
+  }
+  if (!current_) return gather_.reset();
+  promise(next_attempt(self_));
+  report();
+}
+
+// Once a member is done, the others are soon: sooner than it gives up. Of a lost one nothing comes.
+TimePoint AllReduceMachine::run_ends_at() const {
+  const Gather& gather = *gather_;
+  const bool any_done = gather.awaited.size() < gather.list.size();
+  Duration wait = stretched(piece_wait(), gather.attempt);
+  if (!last_) wait = std::max(wait, options_.stragglers.initial);  // links may come yet
+  TimePoint end = gather.progress_at + (any_done ? 3 * wait / 4 : kRunWaits * wait);
+  for (const Member m : gather.awaited) {
+    const auto& down = peers_[m].down_since;
+    if (down) end = std::min(end, std::max(*down, gather.progress_at) + kRelink);
+  }
+  return end;
+}
+
+std::optional<TimePoint> AllReduceMachine::gather_deadline() const {
+  if (!gather_) return std::nullopt;
+  const Gather& gather = *gather_;
+  TimePoint due = gather.heartbeat_at;
+  if (gather.running) return std::min(due, run_ends_at());
+  due = std::min(due, closes_at());
+  if (gather.asked_at) {
+    const TimePoint grace = *gather.asked_at + options_.answer / kGraceParts;
+    if (grace > now_) due = std::min(due, grace);
+  }
+  for (const Member m : expected_) {
+    const auto& down = peers_[m].down_since;
+    if (down && !is_gone(m) && !gather.registered.contains(m)) {
+      due = std::min(due, *down + kRelink);
+    }
+  }
+  return due;
+}
+
+}  // namespace starling::collective
