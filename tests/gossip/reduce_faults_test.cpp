@@ -353,7 +353,7 @@ TEST(AllReduceFaults, ASilentLinkOrMemberIsWaitedForOnce) {
       {"the frozen gatherer", {{0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 0}, {2, 0}, {3, 0}, {4, 0}}}};
   for (const Silence& silence : silences) {
     for (Choice choice : {Choice::kRing, Choice::kTree}) {
-      for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
         SCOPED_TRACE(::testing::Message() << silence.name << ", seed " << seed);
         World world{.seed = seed, .members = 5, .floats = 13, .exchanges = 280};
         world.spread = 0.5;  // what an exchange takes without faults, nearly
