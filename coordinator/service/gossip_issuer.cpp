@@ -190,7 +190,8 @@ void GossipIssuer::take_report(const std::string& member, const protocol::PeerRe
   }
 }
 
-// No member can make the service use up the epochs, whatever it claims.
+// Of a network that an operator starts or stops: members that missed it take none that is much
+// later, and no member's claim may bring that about by itself.
 std::uint64_t GossipIssuer::next_epoch() const {
   const std::uint64_t epoch = roster() ? roster()->epoch : 0;
   return std::max(epoch, std::min(ahead_, epoch + identity::kRosterEpochStepMax - 1)) + 1;
@@ -264,7 +265,7 @@ Result<void> GossipIssuer::refresh_now() {
   STARLING_ASSIGN(next.revoked, revoked());
   if (listed != current.members || next.revoked != current.revoked) {
     if (listed != current.members) changed_at_ = parts_.clock.now();
-    next.epoch = next_epoch();
+    next.epoch = current.epoch + 1;
     next.settings = settings_for(current.settings, listed.size());
     next.members = std::move(listed);
     return issue(std::move(next), lifetime);

@@ -33,16 +33,17 @@ void AllReduceMachine::receive_register(Member from, protocol::ReduceNote& note)
   }
   if (!is_for_us) return;
   if (!note.members.empty() && !are_members(note.members)) return;
+  if (note.held > note.attempt || (note.held != 0 && note.members.empty())) return;  // cannot be
   if (current_ && note.attempt < current_->promised) {
     return send(from, make_note(Kind::kAsk, at, current_->promised));
-  }
-  if (current_ && note.attempt > current_->promised) {
-    promise(note.attempt);
-    report();
   }
   const bool was_listed = listed_ && *listed_ >= std::pair(at, Attempt{note.attempt});
   if (was_listed && (!gather_ || gather_->attempt != note.attempt)) {
     return send(from, make_note(Kind::kAsk, at, next_attempt(self_)));
+  }
+  if (current_ && note.attempt > current_->promised) {
+    promise(note.attempt);
+    report();
   }
   Gather& gather = open_gather(at, note.attempt);
   if (gather.attempt > note.attempt) {
@@ -173,14 +174,18 @@ void AllReduceMachine::close_without_quorum() {
 
 // --- the run -------------------------------------------------------------------------------------
 
-// Of a majority's means the one of the highest attempt, or a minority's in a minority.
+// Of the means of quorums the one of the highest attempt; of a minority's, where there is no other
+// and no quorum is here.
 const AllReduceMachine::Mean* AllReduceMachine::standing_mean() const {
   const bool has_quorum = is_quorum(gather_->registered.size());
+  const auto rank = [this](const Mean& mean) {
+    return std::pair(is_quorum(mean.members.size()), mean.attempt);
+  };
   const Mean* standing = nullptr;
   for (const auto& [member, registration] : gather_->registered) {
     const Mean& held = registration.held;
     if (held.attempt == 0 || (has_quorum && !is_quorum(held.members.size()))) continue;
-    if (standing == nullptr || held.attempt > standing->attempt) standing = &held;
+    if (standing == nullptr || rank(held) > rank(*standing)) standing = &held;
   }
   return standing;
 }
@@ -194,11 +199,21 @@ AllReduceMachine::Members AllReduceMachine::holders(const Mean& mean) const {
 }
 
 // A mean that a majority was to hold may have been committed by somebody who is gone: it stands,
-// and is committed when those who hold it are a quorum, or all who are here.
+// and is committed when those who hold it are a quorum, or all who are here. Less than a quorum
+// gives it no new attempt: that would let it stand before one that a quorum chose meanwhile.
 void AllReduceMachine::decide() {
   Gather& gather = *gather_;
   if (!gather.asked_at && is_complete()) arrivals_.learn(now_ - gather.first_at);
   if (const Mean* const standing = standing_mean()) {
+    if (!is_quorum(gather.registered.size()) && is_quorum(standing->members.size())) {
+      const Members here = holders(*standing);
+      return end_with({.at = gather.at,
+                       .attempt = standing->attempt,
+                       .members = standing->members,
+                       .support = here.size(),
+                       .holder = here.front()},
+                      std::nullopt);
+    }
     gather.held = standing->attempt;
     gather.reducing = standing->members;
     gather.holders = holders(*standing);

@@ -96,7 +96,8 @@ void AllReduceMachine::handle(Begin& begin) {
     return fetch_committed(*committed);
   }
   const auto asked_for = std::exchange(asked_for_, {});
-  if (asked_for && asked_for->first == begin.at &&
+  const bool was_listed = asked_for && listed_ && *listed_ >= *asked_for;
+  if (asked_for && asked_for->first == begin.at && !was_listed &&
       (!gather_ || gather_->attempt < asked_for->second)) {
     promise(asked_for->second);
     return report();
@@ -112,7 +113,8 @@ void AllReduceMachine::handle(LinkUp& event) {
   peers_[event.member].wants = 0;
   // Without a majority nobody who returns is passed over.
   if (2 * expected_.size() <= peers_.size()) expected_.insert(event.member);
-  if (event.at && *event.at > open()) hear_of_later(event.member, *event.at);
+  if (event.at && event.at->backed <= event.at->exchange && *event.at > open())
+    hear_of_later(event.member, *event.at);
   resend(event.member);
 }
 
@@ -429,7 +431,7 @@ void AllReduceMachine::end_with(Commit commit, std::optional<Member> from) {
   }
   if (!current_) {
     committed_ = std::move(commit);
-  } else if (current_->held.attempt == commit.attempt) {
+  } else if (current_->held.attempt == commit.attempt && current_->held.members == commit.members) {
     Floats mean = std::move(current_->held.floats);
     finish(std::move(commit), std::move(mean));
   } else if (!current_->fetch || !current_->fetch->commit ||

@@ -11,7 +11,7 @@ std::vector<Member> Heartbeats::take(std::span<const std::uint64_t> counts, Time
   std::vector<Member> raised;
   if (counts.size() != counts_.size()) return raised;
   for (Member member = 0; member < counts.size(); ++member) {
-    if (counts[member] <= counts_[member] || counts[member] > kBeatMax) continue;
+    if (static_cast<std::int64_t>(counts[member] - counts_[member]) <= 0) continue;
     counts_[member] = counts[member];
     risen_[member] = now;
     // One's own: of an earlier process, which this one goes on from.

@@ -13,9 +13,6 @@
 
 namespace starling::gossip::membership {
 
-// Beyond it counts are not believed, so that no lie can leave a member without a higher one.
-inline constexpr std::uint64_t kBeatMax = 1ULL << 62;
-
 class Heartbeats {
  public:
   Heartbeats(protocol::Member self, protocol::Member members, TimePoint now)
@@ -23,6 +20,8 @@ class Heartbeats {
 
   void beat() { ++counts_[self_]; }
   // What another knows. Those whose count it raises, ascending; none where it is not of as many.
+  // Counts are serial numbers (RFC 1982): whatever a liar says, the member's own next one is
+  // higher.
   std::vector<protocol::Member> take(std::span<const std::uint64_t> counts, TimePoint now);
   const std::vector<std::uint64_t>& counts() const { return counts_; }  // [members]
   TimePoint risen(protocol::Member member) const { return risen_[member]; }

@@ -47,7 +47,7 @@ void SwimMachine::learn_alive(Member from, const SwimNews& news) {
 void SwimMachine::learn_accusation(const SwimNews& news) {
   Peer& peer = peers_[news.member];
   if (news.by == news.member || news.incarnation == kIncarnationMax) return;
-  if (news.incarnation < peer.incarnation) return;
+  if (news.incarnation < peer.incarnation) return news_.add(news.member);  // it is refuted
   if (news.incarnation - peer.incarnation > kIncarnationJumpMax) return;
   const bool newer = news.incarnation > peer.incarnation;
   if (peer.state == State::kDead) {

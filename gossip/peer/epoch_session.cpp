@@ -103,9 +103,7 @@ void EpochSession::take(Member from, const protocol::Message& message, TimePoint
     perform(members_->on(membership::Received{from, *swim}, now_));
   } else if (const auto* ask = std::get_if<protocol::ColumnsAsk>(&message)) {
     const auto waiting = std::ranges::count(asks_, from, &Ask::first);
-    if (ask->epoch == epoch_ && waiting < kAsksMax && gives(from, *ask)) {
-      asks_.emplace_back(from, *ask);
-    }
+    if (ask->epoch == epoch_ && waiting < kAsksMax) asks_.emplace_back(from, *ask);
     answer_asks();
   } else if (const auto* note = std::get_if<protocol::ReduceNote>(&message)) {
     if (note->epoch == epoch_) course_->take(from, *note);
@@ -188,14 +186,17 @@ bool EpochSession::gives(Member to, const protocol::ColumnsAsk& columns) {
   return copies_.give(to, is_neighbour, columns, run_.initial.size(), now_);
 }
 
-// In the background, so that a member that copies the model delays no exchange.
+// In the background, so that a member that copies the model delays no exchange. Who may have
+// nothing now may later.
 void EpochSession::answer_asks() {
   if (asks_.empty() || links_changed_) return;
   const auto model = course_->model();
   if (!model) return;
   const Exchange exchange = course_->progress().exchange;
-  for (const auto& [to, ask] : std::exchange(asks_, {})) {
-    if (ask.end > model->size()) continue;
+  std::erase_if(asks_, [&](const Ask& waiting) {
+    const auto& [to, ask] = waiting;
+    if (ask.end > model->size()) return true;
+    if (!gives(to, ask)) return false;
     const auto columns = model->subspan(ask.begin, ask.end - ask.begin);
     const Parcel parcel{.kind = Parcel::Kind::kColumns,
                         .epoch = epoch_,
@@ -206,7 +207,8 @@ void EpochSession::answer_asks() {
     outcome_.actions.push_back(peer::SendParcel{to, parcel,
                                                 SharedBytes::own(to_bytes(as_bytes(columns))),
                                                 ParcelFlow::Urgency::kBackground});
-  }
+    return true;
+  });
 }
 
 // --- what the course asks for -------------------------------------------------------------------

@@ -350,6 +350,7 @@ void ExchangeMachine::move_on() {
   say(LogLevel::kInfo,
       fmt::format("behind by {}: taking the model of {}", counted(target - exchange_, "exchange"),
                   names_[copy.donors.front()]));
+  donors_ = copy.donors.size();
   state_ = State::kCopying;
   majority_.reset();
   actions_.push_back(std::move(copy));

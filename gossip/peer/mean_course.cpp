@@ -269,7 +269,7 @@ void MeanCourse::come_back(Member from, Progress theirs) {
 void MeanCourse::copied(Progress progress, std::span<const float> model) {
   STARLING_CHECK(state_ == State::kCopying);
   if (std::exchange(returning_, false)) {
-    const bool is_further = progress.backed > at_.backed && progress.exchange <= total_;
+    const bool is_further = progress.backed > at_.backed && can_be(progress);
     if (!is_further) {
       state_ = State::kFinished;
       return;
@@ -286,7 +286,7 @@ void MeanCourse::copied(Progress progress, std::span<const float> model) {
   common_.assign(model.begin(), model.end());
   local_.forget_momentum();
   // Meanwhile they went on; how far is believed as far as it can be.
-  const bool counts = progress.exchange <= total_ && machine_.is_explainable(progress);
+  const bool counts = can_be(progress) && machine_.is_explainable(progress);
   at_ = counts ? progress : next_;
   go_on();
 }
@@ -351,17 +351,16 @@ void MeanCourse::take(Member from, ParcelFlow::Whole whole) {
 }
 
 void MeanCourse::take(Member from, const protocol::ReduceNote& note) {
-  if (note.exchange > total_) return;  // no member of this run can be there
+  if (!can_be(progress_of(note))) return;
   come_back(from, progress_of(note));
   on(collective::NoteReceived{from, note});
 }
 
 void MeanCourse::told(Member from, const protocol::PeerHello& hello) {
   linked_[from] = true;
-  if (hello.begun) come_back(from, progress_of(hello));
-  on(collective::LinkUp{from, hello.begun && hello.exchange <= total_
-                                  ? std::optional(progress_of(hello))
-                                  : std::nullopt});
+  const bool says_where = hello.begun && can_be(progress_of(hello));
+  if (says_where) come_back(from, progress_of(hello));
+  on(collective::LinkUp{from, says_where ? std::optional(progress_of(hello)) : std::nullopt});
 }
 
 void MeanCourse::link_lost(Member member) {

@@ -50,6 +50,8 @@ class MeanCourse final : public Course {
   bool is_minority() const { return at_.backed < at_.exchange; }
   void say_standing(const Progress& next, std::size_t members);
   void come_back(Member from, Progress theirs);
+  // Whether a member of this run can be there.
+  bool can_be(Progress at) const { return at.exchange <= total_ && at.backed <= at.exchange; }
   std::vector<Member> donors(const std::vector<Member>& first) const;
   void keep_own(std::string why);
   void mixed();

@@ -318,7 +318,7 @@ void PeerMachine::begin_session(NetworkRun run) {
     return fail(rejected("wrong-vectors", "the model that is held is not of the roster's run"));
   }
   CourseStart start = course_start(run, self);
-  start.run_age = roster_.run_age(now_);
+  start.run_age = roster_.run_age(clock());
   std::optional<Former> former = std::exchange(former_, std::nullopt);
   const bool continues = former && former->run_id == roster.run_identity() &&
                          former->settings == lasting_settings(roster.settings);

@@ -41,10 +41,10 @@ WallTime RosterInForce::judge(const RosterClock& clock) const {
   return clock_is_wrong_ ? known : std::max(known, clock.wall);
 }
 
-std::optional<Duration> RosterInForce::run_age(TimePoint now) const {
+std::optional<Duration> RosterInForce::run_age(const RosterClock& clock) const {
   const auto age = roster_->roster().run_age();
   if (!age) return std::nullopt;
-  return *age + (now - taken_at_);
+  return *age + (judge(clock) - roster_->roster().issued);
 }
 
 std::string RosterInForce::expiry() const {

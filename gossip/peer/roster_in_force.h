@@ -39,8 +39,8 @@ class RosterInForce {
     return roster_->roster().expired(judge(clock));
   }
   std::string expiry() const;  // a sentence without its end
-  // How long its run has been going on, as Roster::run_age.
-  std::optional<Duration> run_age(TimePoint now) const;
+  // How long its run has been going on, as Roster::run_age, by the time that it is judged by.
+  std::optional<Duration> run_age(const RosterClock& clock) const;
 
  private:
   WallTime judge(const RosterClock& clock) const;

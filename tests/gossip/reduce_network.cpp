@@ -267,6 +267,7 @@ const Finished* ReduceNetwork::finished(Member member, Exchange exchange) const 
 
 std::string ReduceNetwork::wrong_results() const {
   std::map<std::pair<Progress, std::uint32_t>, const Finished*> by_attempt;
+  std::map<Progress, const Finished*> backed;
   for (Member m = 0; m < nodes_.size(); ++m) {
     for (const Finished& result : nodes_[m].finished) {
       std::vector<std::vector<float>> inputs;
@@ -277,6 +278,12 @@ std::string ReduceNetwork::wrong_results() const {
       const auto [first, fresh] = by_attempt.try_emplace({result.at, result.attempt}, &result);
       if (!fresh && first->second->members != result.members) {
         return fmt::format("{}: attempt {} has other members", m, result.attempt);
+      }
+      // What a majority holds is one mean, whoever else went on apart. Of two neither is one.
+      if (nodes_.size() <= 2 || result.next.backed != result.at.exchange + 1) continue;
+      const auto [other, is_new] = backed.try_emplace(result.at, &result);
+      if (!is_new && !same_bits(other->second->mean.values, result.mean.values)) {
+        return fmt::format("{}: exchange {} has two means of a majority", m, result.at.exchange);
       }
     }
   }
