@@ -21,7 +21,7 @@ class Catalogue : public ::testing::Test {
   Catalogue() {
     OwnAlgorithm mine;
     mine.make = [](const Plan&, Node, std::span<const float> model) {
-      return std::make_unique<Dpsgd<float>>(true, model);
+      return std::make_unique<Dpsgd<float>>(true, RobustOptions{}, model);
     };
     own_.add("mine", mine);
     OwnAlgorithm pairs;

@@ -120,7 +120,7 @@ TEST(ProtocolSimulation, WholePeersRunAnAlgorithmOfOnesOwn) {
   AlgorithmCatalogue own;
   OwnAlgorithm mine;
   mine.make = [](const Plan&, Node, std::span<const float> model) {
-    return std::make_unique<Dpsgd<float>>(true, model);
+    return std::make_unique<Dpsgd<float>>(true, RobustOptions{}, model);
   };
   own.add("mine", mine);
   auto options = small_network("ring", 4, "mine");
