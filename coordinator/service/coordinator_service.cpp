@@ -150,6 +150,11 @@ struct CoordinatorService::Impl {
   // Returns where, as HOST:PORT.
   Result<std::string> listen();
   Result<void> record_address(const identity::HostPort& served);
+  // What the threads are still at uses the core's uploads.
+  ~Impl() {
+    rounds.reset();
+    loading.reset();
+  }
   void put_together();
   void make_gossip();
   void make_core();
@@ -186,8 +191,9 @@ struct CoordinatorService::Impl {
       make_evaluator(state, settings, evaluators.threads(), log);
   // A thread for each active run, for none waits until another one's model is evaluated, and one
   // for a run whose initial model is made.
-  PooledComputation rounds{loop, static_cast<unsigned>(settings.service.runs_max) + 1};
-  PooledComputation loading{loop, 1};
+  std::unique_ptr<PooledComputation> rounds = std::make_unique<PooledComputation>(
+      loop, static_cast<unsigned>(settings.service.runs_max) + 1);
+  std::unique_ptr<PooledComputation> loading = std::make_unique<PooledComputation>(loop, 1);
   net::RateLimiter connection_rate{
       {.per_second = settings.connection.per_second, .burst = settings.connection.burst}};
   net::RefusalLog refusals{loop, log, "refused"};
@@ -263,7 +269,7 @@ void CoordinatorService::Impl::make_core() {
           loop, clock, *store, *sessions, disk,
           [this](RunId run) { return store::Checkpoints(disk, state.models(run)); },
           prepare_within(spool_options(state, settings.spool), trainer != nullptr),
-          strategy::builtin_strategies(), rounds, loading, evaluators, log, trainer.get()},
+          strategy::builtin_strategies(), *rounds, *loading, evaluators, log, trainer.get()},
       CoordinatorCore::Options{shell_options(settings, authority.federation()),
                                spool_options(state, settings.spool)},
       CoordinatorCore::Handlers{
