@@ -79,7 +79,7 @@ Result<bool> is_new(const SignedRoster& fresh, const fs::path& file, const State
   if (std::ranges::equal((*held)->bytes().view(), fresh.bytes().view())) return false;
   const auto follows = fresh.may_follow(**held);
   if (follows) return true;
-  const std::string& code = follows.error().code();
+  const std::string code = follows.error().code();
   if (code != "roster-old" && code != "roster-changed")
     return follows.error().within(file.string());
   const Roster& ours = (*held)->roster();
