@@ -316,7 +316,7 @@ TEST(PeerMachine, KeepsACheckpointNowAndThen) {
   const auto kept = peer.of<peer::KeepCheckpoint>();
   ASSERT_THAT(kept, SizeIs(1));
   EXPECT_EQ(kept[0].checkpoint->exchange, 2U);
-  EXPECT_EQ(kept[0].checkpoint->run, "run-1");
+  EXPECT_EQ(kept[0].checkpoint->run, peer.machine.roster()->run_identity());
 }
 
 // --- checkpoints --------------------------------------------------------------------------------
@@ -330,11 +330,12 @@ NetOptions without_learning(const std::string& algorithm = "dpsgd") {
 TEST(PeerMachine, GoesOnFromItsCheckpoint) {
   MachineBench peer(without_learning());
   const std::vector<float> model(peer.world.experiment.parameters(), 0.5F);
-  peer.kept = Checkpoint{.run = "run-1",
+  const identity::SignedRoster roster = peer.world.roster(3);
+  peer.kept = Checkpoint{.run = roster.roster().run_identity(),
                          .exchange = 7,
                          .model = model,
                          .support = {.minority = false, .quorum_seconds = 9}};
-  peer.give(peer.world.roster(3));
+  peer.give(roster);
   EXPECT_EQ(peer.exchange(), 7U);
   EXPECT_TRUE(peer.said("goes on from exchange 7"));
   EXPECT_GE(peer.machine.hello().support.quorum_seconds, 9U);
@@ -550,6 +551,7 @@ TEST(PeerMachine, TakesTheModelOfWhoIsFarAhead) {
     peer.links = {{1, PeerHello{}}, {2, PeerHello{}}};
     peer.give(peer.world.roster(1));
     peer.compute();
+    peer.pass(1s);  // in which the others can have come so far
     peer.hear_model(1, 50);
     peer.hear_model(2, 50);
     peer.compute();

@@ -47,7 +47,7 @@ TEST(RelayedFrame, IsHeldToTheLimitsOfAPeer) {
   const auto large = SharedBytes::own(Bytes(protocol::kChunkBytesMax + 1));
   EXPECT_EQ(code_of(from_relay(chunk, large, kGreeted)), "payload-too-large");
   protocol::Relay long_header = swim;
-  long_header.header.resize(16 * 1024);
+  long_header.header.resize(40 * 1024);
   EXPECT_EQ(code_of(from_relay(long_header, {}, kGreeted)), "header-too-large");
 }
 
