@@ -7,7 +7,6 @@ namespace starling::gossip {
 namespace {
 
 using protocol::ColumnsAsk;
-using protocol::PeerHello;
 
 const TimePoint kStart(std::chrono::hours(1));
 constexpr std::uint64_t kSize = 100;

@@ -72,7 +72,7 @@ void expect_named(const std::string& rule, const std::string& what,
   SCOPED_TRACE(rule + ' ' + what);
   FakeNetwork net(robust_network(rule), 5);
   net.falsify = [&](protocol::Member from, SharedBytes data) {
-    if (from != 4 || data.size() == 0) return data;
+    if (from != 4 || data.view().empty()) return data;
     std::vector<float> values(data.size() / sizeof(float));
     std::memcpy(values.data(), data.view().data(), data.size());
     std::ranges::transform(values, values.begin(), lie);
