@@ -122,8 +122,8 @@ int start(NetFlags& flags, CommandContext& context) {
 
 // --- offline ------------------------------------------------------------------------------------
 
-// Whoever has the authority's key signs, with a key and a certificate that are made for this one
-// signature and kept nowhere: an operator's key alone signs no rosters.
+// Signing takes the authority's key: it certifies a key that is made for this one signature and
+// then discarded. An operator's key alone cannot sign rosters.
 Result<identity::CertificateAuthority> load_authority(const SignFlags& flags) {
   const StateDirectory state(flags.common.state);
   auto authority = identity::CertificateAuthority::load(state.authority());

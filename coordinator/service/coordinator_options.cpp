@@ -4,17 +4,12 @@
 #include <algorithm>
 
 #include "core/base/nearest_name.h"
+#include "core/base/trimmed.h"
 
 namespace starling::coordinator {
 namespace {
 
 constexpr std::string_view kAnyPort = ":0";
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 }  // namespace
 

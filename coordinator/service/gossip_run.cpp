@@ -21,6 +21,23 @@ namespace {
 
 constexpr std::string_view kNodes = "topology.nodes";
 
+struct Line {
+  std::size_t number = 0;  // from 1
+  std::string text;
+};
+
+// Those that say something: '#' begins a comment.
+std::vector<Line> lines_of(std::string_view text) {
+  std::istringstream all{std::string(text)};
+  std::vector<Line> lines;
+  std::string line;
+  for (std::size_t number = 1; std::getline(all, line); ++number) {
+    line = line.substr(0, line.find('#'));
+    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back({number, line});
+  }
+  return lines;
+}
+
 Result<identity::RosterMember> parse_member(const std::string& line) {
   std::istringstream words(line);
   std::string key;
@@ -123,13 +140,9 @@ Result<void> check_network(const Settings& settings, std::size_t members) {
 
 Result<std::vector<identity::RosterMember>> parse_members(std::string_view text,
                                                           std::string_view file_name) {
-  std::istringstream lines{std::string(text)};
   std::vector<identity::RosterMember> members;
   Known known;
-  std::string line;
-  for (std::size_t number = 1; std::getline(lines, line); ++number) {
-    line = line.substr(0, line.find('#'));
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+  for (const auto& [number, line] : lines_of(text)) {
     auto member = parse_member(line);
     const Result<void> good = member ? known.add(*member, number) : member.error();
     if (!good) {
@@ -151,13 +164,11 @@ Result<std::vector<Sha256Digest>> load_revoked(const StateDirectory& state) {
   if (!text && text.error().code() == "file-missing") return std::vector<Sha256Digest>();
   if (!text) return text.error();
   std::vector<Sha256Digest> keys;
-  std::istringstream lines(*text);
-  std::string line;
-  for (std::size_t number = 1; std::getline(lines, line); ++number) {
-    std::istringstream words(line.substr(0, line.find('#')));
+  for (const auto& [number, line] : lines_of(*text)) {
+    std::istringstream words(line);
     std::string word;
     std::string surplus;
-    if (!(words >> word)) continue;
+    words >> word;
     const auto key = Sha256Digest::parse(word);
     if (!key || words >> surplus) {
       return wrong_setting("revoked-malformed",

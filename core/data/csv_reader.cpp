@@ -11,6 +11,7 @@
 #include <set>
 
 #include "core/base/nearest_name.h"
+#include "core/base/trimmed.h"
 #include "core/base/utf8.h"
 #include "core/data/row_selection.h"
 
@@ -19,14 +20,8 @@ namespace {
 
 constexpr std::size_t kClassesMax = 65536;
 
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 std::optional<double> read_number(std::string_view text) {
-  text = trim(text);
+  text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -126,7 +121,7 @@ Result<Columns> read_header(CsvRecords& records, const LoadOptions& options) {
   Columns columns;
   STARLING_ASSIGN(const bool present, records.next(columns.names));
   if (!present) return rejected("dataset-malformed", records.name() + " is empty");
-  for (std::string& name : columns.names) name = trim(name);
+  for (std::string& name : columns.names) name = trimmed(name);
   STARLING_TRY(check_is_header(records.name(), options.bytes_max, columns.names));
   STARLING_TRY(check_names(records.name(), columns.names));
   const std::vector<std::string_view> names(columns.names.begin(), columns.names.end());
@@ -230,7 +225,7 @@ Result<void> read_labels(CsvRecords& records, const Columns& columns, const Load
   for (;;) {
     STARLING_ASSIGN(const bool present, next_row(records, columns, fields));
     if (!present) break;
-    const std::string_view label = trim(fields[columns.label]);
+    const std::string_view label = trimmed(fields[columns.label]);
     if (label.empty()) {
       return rejected("dataset-malformed",
                       records.name() + ", line " + std::to_string(records.line()) + ", column '" +
@@ -259,7 +254,7 @@ Result<float> read_feature(const CsvRecords& records, const std::string& column,
   if (number && std::isfinite(value)) return value;
   const std::string where = records.name() + ", line " + std::to_string(records.line()) +
                             ", column '" + printable(column) + "': ";
-  if (trim(text).empty()) return rejected("dataset-malformed", where + "the value is missing");
+  if (trimmed(text).empty()) return rejected("dataset-malformed", where + "the value is missing");
   const bool has_comma = records.separator() != ',' && text.find(',') != std::string::npos;
   return rejected(number ? "not-finite" : "dataset-malformed",
                   where + "'" + printable(text) + "' is not a number that float32 can hold" +

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many TLS handshakes a listener takes on: so many a second of one address, and so many of all
-// strangers together. A handshake costs a millisecond of computing, which strangers must not take
-// from those who train; arrival_slots.h limits how many are under way, this how many there are.
+// Limits the rate of TLS handshakes of a listener: for each address, and for all strangers
+// together. A handshake costs about a millisecond of computing, which strangers must not take from
+// training. arrival_slots.h limits how many are under way at once; this limits how many there are a
+// second.
 #pragma once
 
 #include <string>
@@ -26,7 +27,7 @@ class HandshakeBudget {
 
   // Whether a connection from `address` (numeric; IPv6 counts by its /64) may begin one now.
   bool allow(const std::string& address, TimePoint now);
-  // Somebody has authenticated from there: it is no stranger's address from now on.
+  // A member has authenticated from this address, which is no stranger's from now on.
   void know(const std::string& address);
 
  private:

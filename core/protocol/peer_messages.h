@@ -143,7 +143,7 @@ struct ReduceNote {
     kAsk,       // register under `attempt`; in any case say whether you are further (0: or kWait)
     kNotYet,    // among neighbours only
     kWait,      // I am here, and have nothing else to say yet
-    kAhead,  // I have come to `exchange`, and nobody has a mean for you: copy a model of `members`
+    kAhead,  // I am at `exchange`; yours has no mean to be had any more: copy a model of `members`
   };
   Kind kind = Kind::kRegister;
   Epoch epoch = 0;

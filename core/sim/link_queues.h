@@ -17,21 +17,17 @@ class LinkQueues {
   double passes(const Network& network, const Network::Message& message, double alone) {
     const double seconds = network.link_seconds(message);
     if (seconds == 0) return alone;
-    double& free = free_[key_of(message.from, message.to)];
+    double& free = free_[link_of(message.from, message.to)];
     free = std::max(alone, free + seconds);
     return free;
   }
   // Whether a message is still passing it.
   bool busy(std::uint32_t from, std::uint32_t to, double time) const {
-    const auto found = free_.find(key_of(from, to));
+    const auto found = free_.find(link_of(from, to));
     return found != free_.end() && found->second > time;
   }
 
  private:
-  static std::uint64_t key_of(std::uint32_t from, std::uint32_t to) {
-    return (std::uint64_t{from} << 32) | to;
-  }
-
   std::unordered_map<std::uint64_t, double> free_;
 };
 

@@ -11,10 +11,6 @@ namespace {
 
 constexpr double kLossMax = 0.999;  // as of network.loss
 
-std::uint64_t key_of(std::uint32_t from, std::uint32_t to) {
-  return (std::uint64_t{from} << 32) | to;
-}
-
 Result<LinkValues::Values> read_values(const ValueFile& row) {
   LinkValues::Values values;
   STARLING_ASSIGN(values.latency, row.value("latency", Unit::kDuration));
@@ -49,11 +45,11 @@ Result<LinkValues> LinkValues::read(const std::filesystem::path& path, std::uint
     }
     STARLING_ASSIGN(const std::uint32_t to, row.node("to", nodes));
     if (to == from) return row.wrong("to", "is the node that the link comes from");
-    if (!said.insert(key_of(from, to)).second) {
+    if (!said.insert(link_of(from, to)).second) {
       return row.wrong("to", "has a row of this link already");
     }
-    read.links_[key_of(from, to)] = values;
-    if (!said.contains(key_of(to, from))) read.links_[key_of(to, from)] = values;
+    read.links_[link_of(from, to)] = values;
+    if (!said.contains(link_of(to, from))) read.links_[link_of(to, from)] = values;
     read.has_bandwidths_ = read.has_bandwidths_ || values.bandwidth.has_value();
     read.loss_max_ = std::max(read.loss_max_, values.loss.value_or(0));
   }
@@ -62,7 +58,7 @@ Result<LinkValues> LinkValues::read(const std::filesystem::path& path, std::uint
 
 LinkValues::Values LinkValues::link(std::uint32_t from, std::uint32_t to) const {
   if (links_.empty()) return {};
-  const auto found = links_.find(key_of(from, to));
+  const auto found = links_.find(link_of(from, to));
   return found == links_.end() ? Values() : found->second;
 }
 

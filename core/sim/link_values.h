@@ -12,6 +12,11 @@
 
 namespace starling::sim {
 
+// A way from one node to another, as a number.
+constexpr std::uint64_t link_of(std::uint32_t from, std::uint32_t to) {
+  return (std::uint64_t{from} << 32) | to;
+}
+
 class LinkValues {
  public:
   struct Values {

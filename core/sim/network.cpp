@@ -37,10 +37,6 @@ Losses draw_losses(Rng& rng, double loss, std::uint64_t pieces) {
 // Streams of Purpose::kNetwork, told apart by the attempt.
 enum NetworkStream : std::uint32_t { kBandwidth = 1, kLatency = 2, kMessage = 3, kPart = 4 };
 
-std::uint64_t link_of(std::uint32_t from, std::uint32_t to) {
-  return (std::uint64_t{from} << 32) | to;
-}
-
 Rng network_stream(std::uint64_t seed, NetworkStream which, std::uint64_t node,
                    std::uint64_t number = 0) {
   return Rng({.seed = seed,

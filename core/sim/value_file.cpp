@@ -4,26 +4,17 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/list_some.h"
 #include "core/base/nearest_name.h"
+#include "core/base/trimmed.h"
 
 namespace starling::sim {
 namespace {
 
 constexpr std::uint64_t kFileBytesMax = std::uint64_t{1} << 30;
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 std::string list(const std::vector<std::string_view>& names) {
-  std::string text;
-  for (const std::string_view name : names) {
-    text += text.empty() ? "" : ", ";
-    text += name;
-  }
-  return text;
+  return list_some(names, names.size(), [](std::string_view name) { return name; });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gossip algorithm of one's own in the ordinary starling-gossip: each node takes, parameter by
-// parameter, the median of its own model and those of its neighbours, so that a few wild models
-// move it little. Every flag of `simulate` works with it: --sweep, --seeds, --real-protocol, ...
+// Adds a gossip algorithm to starling-gossip: each node takes the median, parameter by parameter,
+// of its own model and its neighbours', so that a few outliers have little influence. All flags of
+// `simulate` work with it: --sweep, --seeds, --real-protocol, ...
 #include <algorithm>
 #include <utility>
 #include <vector>

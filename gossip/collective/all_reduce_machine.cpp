@@ -695,8 +695,7 @@ void AllReduceMachine::look_ahead() {
 // What comes after `at` has ended with a mean that so many hold. Of two members neither is a
 // majority, and none gives way.
 Progress AllReduceMachine::after(Progress at, std::size_t support) const {
-  const bool backed = peers_.size() <= 2 || 2 * support > peers_.size();
-  return {backed ? at.exchange + 1 : at.backed, at.exchange + 1};
+  return {is_quorum(support) ? at.exchange + 1 : at.backed, at.exchange + 1};
 }
 
 // It comes right after ours, whatever the mean of ours will be of.

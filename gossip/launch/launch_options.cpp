@@ -68,16 +68,10 @@ Result<void> check_launchable(const config::Binder& binder, const NetOptions& op
   return {};
 }
 
-Settings roster_settings(NetOptions options, bool lossy) {
-  const auto settings_of = [](NetOptions& net) {
-    config::Binder binder;
-    net.bind(binder);
-    return binder.settings();
-  };
-  NetOptions standard;
-  const Settings defaults = settings_of(standard);
+Settings roster_settings(const NetOptions& options, bool lossy) {
+  const Settings defaults = NetOptions().settings();
   Settings told;
-  for (const auto& setting : settings_of(options)) {
+  for (const auto& setting : options.settings()) {
     if (std::ranges::find(defaults, setting) == defaults.end()) told.push_back(setting);
   }
   told.emplace_back(kLossyKey, lossy ? "true" : "false");

@@ -58,7 +58,7 @@ struct LaunchConfig {
                                             const NetOptions& options);
 // What members of the roster are told: the network's keys that are not at their defaults, and
 // whether messages may be lost.
-Settings roster_settings(NetOptions options, bool lossy);
+Settings roster_settings(const NetOptions& options, bool lossy);
 // The links as [network] describes them, where a key of it was said; splits become partitions.
 struct NetworkFaults {
   FaultSchedule::Links links;

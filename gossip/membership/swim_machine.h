@@ -34,7 +34,7 @@ namespace starling::gossip::membership {
 //   - Nobody is dead by hearsay: that another calls it dead makes it suspect, and confirms. So
 //     everybody waits S_min at least after a suspicion, which the accused can use to refute it; a
 //     liar can do no more, but falsify the finders, so that all wait only S_min; or say that a dead
-//     one lives, until the next probe of it fails.
+//     one lives, until the next probe of it fails, or with an overlay for as long as it goes on.
 //   - Any message from a suspect postpones its death, and makes it be pinged at once.
 //   - Unless from itself, an incarnation more than kIncarnationJumpMax above the known one is
 //     not believed. At kIncarnationMax (where only lies lead) accusations by others are not heard,
@@ -44,9 +44,9 @@ namespace starling::gossip::membership {
 //     slows the judgement, not the period: a lone survivor still finds all others dead in time.
 //   - Where not everybody watches everybody (see Overlay), all whom a member watches are pinged
 //     every P, at most kProbesMax at a time, nobody is asked to ping for it, and every message
-//     bears the heartbeats of all. Whose heart is not heard for kSilence P is suspect, as if a
-//     probe had failed; a suspect's death is postponed while it is heard, and who is dead and heard
-//     is told that it was called so, which it can refute.
+//     bears the heartbeats of all. A member whose heartbeat does not rise for kSilence P is
+//     suspect, as if a probe had failed. A rising heartbeat postpones a suspect's death, and lets a
+//     member that is called dead hear of it, so that it can refute that.
 //   - Time in which the process did not run (see late_min) does not count, and P more is granted
 //     after it, to hear what waits to be read.
 // Bounds, with h = 0, once a member stops:
@@ -57,9 +57,10 @@ namespace starling::gossip::membership {
 //   return           each one is probed by each of m members that call it dead, of d such, within
 //                    1.5 d dead_probe_period, thus by one of them in about 1/m of that; once a
 //                    dead one answers, the next is probed at once
-//   cost             2 messages a period and node; while there are dead, a ping more every
+//   cost             2 messages a period and node, with an overlay 2 for each member that it
+//                    watches, of 8 n bytes; while there are dead, a ping more every
 //                    dead_probe_period (the shell dials for it)
-// Memory is O(n); an event costs O(news + log n), a tick at most O(n).
+// Memory is O(n); an event costs O(news + log n), with an overlay O(n), a tick at most O(n).
 
 inline constexpr std::uint32_t kIncarnationMax = (1U << 30) - 1;
 inline constexpr std::uint32_t kIncarnationJumpMax = 64;

@@ -181,11 +181,6 @@ void EpochSession::continue_copy() {
   }
 }
 
-bool EpochSession::gives(Member to, const protocol::ColumnsAsk& columns) {
-  const bool is_neighbour = std::ranges::binary_search(course_->neighbours(), to);
-  return copies_.give(to, is_neighbour, columns, run_.initial.size(), now_);
-}
-
 // In the background, so that a member that copies the model delays no exchange. Who may have
 // nothing now may later.
 void EpochSession::answer_asks() {
@@ -193,10 +188,12 @@ void EpochSession::answer_asks() {
   const auto model = course_->model();
   if (!model) return;
   const Exchange exchange = course_->progress().exchange;
+  const std::vector<Member> neighbours = course_->neighbours();
   std::erase_if(asks_, [&](const Ask& waiting) {
     const auto& [to, ask] = waiting;
     if (ask.end > model->size()) return true;
-    if (!gives(to, ask)) return false;
+    const bool is_neighbour = std::ranges::binary_search(neighbours, to);
+    if (!copies_.give(to, is_neighbour, ask, model->size(), now_)) return false;
     const auto columns = model->subspan(ask.begin, ask.end - ask.begin);
     const Parcel parcel{.kind = Parcel::Kind::kColumns,
                         .epoch = epoch_,

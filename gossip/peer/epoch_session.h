@@ -124,7 +124,6 @@ class EpochSession final : private CourseHost {
   void submit(peer::Compute::What what, std::function<void()> work, std::function<void()> done);
   void heard(Member member);
   void perform(const std::vector<membership::Action>& actions);
-  bool gives(Member to, const protocol::ColumnsAsk& columns);
   void take_columns(Member from, const ParcelFlow::Whole& whole);
   void answer_asks();
   void continue_copy();

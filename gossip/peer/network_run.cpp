@@ -112,10 +112,8 @@ std::vector<Node> neighbours_of(const topologies::Topology& topology, Node self,
   return nodes;
 }
 
-Settings run_settings(NetOptions& options, bool lossy) {
-  config::Binder binder;
-  options.bind(binder);
-  Settings settings = binder.settings();
+Settings run_settings(const NetOptions& options, bool lossy) {
+  Settings settings = options.settings();
   settings.emplace_back(kLossyKey, lossy ? "true" : "false");
   return settings;
 }

@@ -65,6 +65,6 @@ std::vector<Node> neighbours_of(const topologies::Topology& topology, Node self,
 
 // The settings of a roster for these options: every key of NET.toml, and whether messages may be
 // lost.
-Settings run_settings(NetOptions& options, bool lossy);
+Settings run_settings(const NetOptions& options, bool lossy);
 
 }  // namespace starling::gossip

@@ -210,9 +210,13 @@ void PeerMachine::handle(peer::BeginFallback& begun) {
   prepare();
 }
 
+bool PeerMachine::holds_fallback() const {
+  return fallback_ && latest_ && latest_->run == fallback_->run_id;
+}
+
 // What lies after the last mixing is no network's yet.
 std::optional<fallback::Trained> PeerMachine::gossiped() const {
-  if (!fallback_ || !latest_ || latest_->run != fallback_->run_id) return std::nullopt;
+  if (!holds_fallback()) return std::nullopt;
   const fallback::Trained& before = fallback_->before;
   const CourseProgress mixed =
       fallback_->mixed.value_or(CourseProgress{.exchange = before.exchanges, .step = before.steps});
@@ -226,7 +230,7 @@ std::optional<fallback::Trained> PeerMachine::gossiped() const {
 }
 
 void PeerMachine::handle(peer::EndFallback&) {
-  const bool had_begun = fallback_ && latest_ && latest_->run == fallback_->run_id;
+  const bool had_begun = holds_fallback();
   fallback_.reset();
   if (!had_begun) return;
   end_session();
@@ -619,7 +623,7 @@ void PeerMachine::send_report() {
 // --- the end ------------------------------------------------------------------------------------
 
 void PeerMachine::handle(peer::Close&) {
-  closing_until_ = now_ + options_.last_computation;
+  closing_until_ = now_ + kLastComputation;
   if (session_) session_->leave(false);
   if (preparing_) act(peer::CancelPreparation{});
   if (!is_computing()) finish_closing();

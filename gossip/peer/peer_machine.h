@@ -31,13 +31,13 @@ struct PeerOptions {
   Duration patience_min = std::chrono::seconds(2);
   Duration patience_max = std::chrono::seconds(60);
   Duration start_patience = std::chrono::seconds(60);
-  // How long the end waits for what is being computed.
-  Duration last_computation = std::chrono::seconds(5);
   std::uint64_t seed = 1;  // of what must differ between processes: probes, backoff, incarnation
 };
 
 class PeerMachine {
  public:
+  // How long the end waits for what is being computed.
+  static constexpr Duration kLastComputation = std::chrono::seconds(5);
   // What a member trains with in a run, from `step` on; `pace`: of a fallback.
   using MakeLocalSteps = std::function<std::shared_ptr<LocalSteps>(
       const NetworkRun& run, Member self, std::uint64_t step, std::optional<FallbackPace> pace)>;
@@ -119,6 +119,7 @@ class PeerMachine {
   RosterClock clock() const { return clock_at(now_, wall_); }
   RosterClock clock_at(TimePoint now, WallTime wall) const;
   bool is_member() const;
+  bool holds_fallback() const;  // a model of it
   bool is_computing() const;
   bool hears_others() const { return session_ && session_->is_open(); }
   void take(Member from, const protocol::RosterPart& part, ByteView piece);

@@ -87,11 +87,8 @@ std::vector<config::Needs> needs_of_network() {
 
 // Keys that have no effect as the options are now, and what they may not do.
 std::vector<std::string> warnings_of(const SimulateFlags& flags) {
-  NetOptions defaults;
-  config::Binder of_defaults;
-  defaults.bind(of_defaults);
   auto sentences =
-      config::unmet_needs(needs_of_network(), flags.binder.settings(), of_defaults.settings());
+      config::unmet_needs(needs_of_network(), flags.binder.settings(), NetOptions().settings());
   for (std::string& sentence : warnings(flags.options)) sentences.push_back(std::move(sentence));
   return sentences;
 }

@@ -30,15 +30,17 @@ void NetOptions::bind(config::Binder& binder) {
   binder.bind("attack", attack);
 }
 
+Settings NetOptions::settings() const {
+  NetOptions copy = *this;
+  config::Binder binder;
+  copy.bind(binder);
+  return binder.settings();
+}
+
 Settings NetOptions::device_settings() const {
-  const auto settings_of = [](NetOptions options) {
-    config::Binder binder;
-    options.bind(binder);
-    return binder.settings();
-  };
-  const Settings defaults = settings_of({});
-  Settings settings = settings_of(*this);
-  std::erase_if(settings, [&](const auto& setting) {
+  const Settings defaults = NetOptions().settings();
+  Settings told = settings();
+  std::erase_if(told, [&](const auto& setting) {
     const std::string_view key = setting.first;
     if (key.starts_with("attack.")) return true;
     const bool is_later = key.starts_with("robust.") || key.starts_with("trainer.") ||
@@ -46,7 +48,7 @@ Settings NetOptions::device_settings() const {
                           key == "evaluate.hold-out";
     return is_later && std::ranges::find(defaults, setting) != defaults.end();
   });
-  return settings;
+  return told;
 }
 
 Result<void> NetOptions::validate() const {

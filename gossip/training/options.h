@@ -77,6 +77,7 @@ struct NetOptions {
   NetOptions() { model.kind = "softmax-regression"; }
   // Binds every key to this object, which must outlive the binder's use.
   void bind(config::Binder& binder);
+  Settings settings() const;  // every key
   // What devices are told of the network: every key, without [attack], which is simulated, and
   // without later keys at their defaults, which devices of an earlier version do not know.
   Settings device_settings() const;

@@ -56,7 +56,7 @@ for topology in $topologies; do
 done
 wait
 
-printf '| topology | rule | nobody lies | sign-flip | alie | outlier |\n|---|---|---|---|---|---|\n'
+printf '| topology | rule | no attack | sign-flip | alie | outlier |\n|---|---|---|---|---|---|\n'
 for topology in $topologies; do
   for rule in $rules; do
     printf '| %s | %s |' "$topology" "$rule"

@@ -279,8 +279,8 @@ TEST(PeerMachine, ClosesAnywayWhereThePhaseTakesTooLong) {
   peer.give(peer.world.roster(1));
   peer.clear();
   peer.feed(peer::Close{});
-  EXPECT_EQ(peer.machine.next_deadline(), peer.now + peer.world.options.last_computation);
-  peer.tick(peer.world.options.last_computation - 1ms);
+  EXPECT_EQ(peer.machine.next_deadline(), peer.now + PeerMachine::kLastComputation);
+  peer.tick(PeerMachine::kLastComputation - 1ms);
   EXPECT_THAT(peer.of<peer::Closed>(), IsEmpty());
   peer.tick(1ms);
   EXPECT_THAT(peer.of<peer::Closed>(), SizeIs(1));
